@@ -2,12 +2,12 @@
 
 The search writes all its files of lines in this way: databases, trials, logs of measurements, the
 journal of a run. A writer holds the lock of the file (`flock` of POSIX), which the system releases
-when the process ends, however it ends. A line that a killed writer left without its end stays where
-it is; the next writer ends it first, so that only this line is lost.
+when the process ends. If a writer is killed within a line, the next writer ends that line first, so
+only this line is lost.
 
-Data are handed to the system and not to the disk (no `fsync`, which would take longer than many a
-measurement): they survive the end of the process, but not a loss of power in the seconds after it.
-A file that is replaced is on the disk before it takes the place of the old one.
+Data are passed to the system without `fsync`, which would take longer than many measurements: they
+survive the end of the process, but not a power failure in the seconds after it. A new file is
+written to the disk before it replaces the old one.
 """
 
 from __future__ import annotations
@@ -43,24 +43,22 @@ _MOST_NAMED: Final = 5
 def take_lock(descriptor: int, wait: bool = True) -> None:
     """Take the exclusive lock of an open file.
 
-    Without `wait`, BlockingIOError is raised while another process has it. Raises TuningError where
-    the system has no such locks, and OSError if it refuses.
+    Without `wait`, BlockingIOError is raised while another process has it. TuningError if the
+    system has no such locks, OSError if it refuses.
     """
     if fcntl is None:
         raise TuningError(
-            "a search keeps its files apart from other processes by the file locks of POSIX "
-            "(flock), which this system does not have; search on Linux or macOS, or on Windows in "
-            "its subsystem for Linux (WSL)"
+            "a search needs the file locks of POSIX (flock), which this system does not have; "
+            "search on Linux or macOS, or on Windows in its subsystem for Linux (WSL)"
         )
     fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def opened_locked(path: PathLike, wait: bool = True) -> int:
-    """Return a descriptor that has the lock of a file until it is closed; the file is made if new.
+    """Return a descriptor that has the lock of a file until it is closed; a missing file is made.
 
-    If the file was replaced while this process waited, it is the lock of the new one. Without
-    `wait`, BlockingIOError is raised while another process has the lock. OSError if the system
-    refuses.
+    If the file was replaced while this process waited, it has the lock of the new file. The errors
+    are those of `take_lock`.
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, _CHANGEABLE)
@@ -77,7 +75,7 @@ def opened_locked(path: PathLike, wait: bool = True) -> int:
 
 @contextlib.contextmanager
 def locked(path: PathLike) -> Iterator[int]:
-    """Give the descriptor of `opened_locked`; no other process writes inside of the `with`."""
+    """Yield the descriptor of `opened_locked`; other processes do not write inside the block."""
     descriptor = opened_locked(path)
     try:
         yield descriptor
@@ -87,27 +85,26 @@ def locked(path: PathLike) -> Iterator[int]:
 
 @contextlib.contextmanager
 def locked_for_reading(path: PathLike) -> Iterator[None]:
-    """Wait until no process writes to a file, and keep writers waiting.
+    """Wait for writers of a file, and keep new ones waiting; DatabaseError if the system refuses.
 
-    The file is neither made nor changed. It may be missing, or read-only for this process.
+    The file is not changed. It may be missing, or read-only for this process.
     """
-    try:
+    descriptor = None
+    with refusals_named(path), contextlib.suppress(FileNotFoundError):
         descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        yield
-        return
     try:
-        if fcntl is not None:
+        if fcntl is not None and descriptor is not None:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
     finally:
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def append(descriptor: int, data: bytes) -> None:
-    """Append to a file whose lock the caller has; a last line without its end is ended before.
+    """Append to a file whose lock the caller has, after ending an incomplete last line.
 
-    If the system accepts only a part (a full disk), none of it is kept. OSError gives the reason.
+    If the system accepts only a part (a full disk), the file is restored and OSError raised.
     """
     size = os.fstat(descriptor).st_size
     if size and os.pread(descriptor, 1, size - 1) != b"\n":
@@ -131,7 +128,7 @@ def append_lines(path: PathLike, lines: Iterable[str]) -> None:
 def replace_lines(path: PathLike, lines: Iterable[str | bytes]) -> None:
     """Replace a file; a reader sees the old one or the new one.
 
-    If the new lines depend on the old ones, do both inside of one `with locked(path)`.
+    If the new lines depend on the old ones, do both inside one `with locked(path)`.
     """
     with replaced_file(path) as file:
         file.writelines(
@@ -159,11 +156,10 @@ Take: TypeAlias = Callable[[Line], None]
 
 
 class LineFile:
-    """A file of lines, read as far as it has grown.
+    """A growing file of lines, which is read incrementally.
 
-    `begins` are the first bytes of every line: a file that begins otherwise is of another kind and
-    refused. DatabaseError for that, if the system refuses, and for a file that was replaced since
-    it was first read.
+    Every line starts with `begins`; other files are of another kind and rejected. DatabaseError for
+    that, if the system refuses, and for a file that was replaced since it was first read.
     """
 
     def __init__(self, path: Path, begins: bytes = b"[") -> None:
@@ -174,12 +170,12 @@ class LineFile:
     def forget(self) -> None:
         """Read the file from its start the next time."""
         self.unreadable: dict[int, str] = {}
-        """Why a line could not be read, by the number of the line."""
+        """The reasons of lines that cannot be read, by the number of the line."""
         self._bytes_read = self._lines_read = 0
         self._ends_open = False
-        """True if the last line that was read had no end."""
+        """True if the last line that was read had no newline."""
         self._torn_at: int | None = None
-        """The start of a last line that is incomplete, once it was warned of."""
+        """The start of an incomplete last line that was warned of."""
         self._identity: tuple[int, int] | None = None
 
     @property
@@ -190,14 +186,14 @@ class LineFile:
     def read_new(self, take: Take) -> None:
         """Pass each new line that is not blank to `take`; the caller keeps writers waiting.
 
-        Refused lines are left out, and one warning names them. A last line without its end is
-        accepted if it is whole. Otherwise its writer was killed: it is left for the next time.
+        Refused lines are skipped, and one warning names them. A last line without a newline is
+        accepted if `take` accepts it. Otherwise its writer was killed: it is read again next time.
         """
         refused: list[str] = []
         with self._opened() as file:
             for text in file or ():
                 if text == b"\n" and self._ends_open:
-                    self._bytes_read += 1  # ends the line that was read before
+                    self._bytes_read += 1  # the newline of the line before
                     self._ends_open = False
                     continue
                 line = Line(
@@ -225,13 +221,13 @@ class LineFile:
             logger.warning("%s: left out line %d, the last one: %s", self.path, line.number, reason)
 
     def part(self, offset: int, length: int) -> bytes:
-        """Return a part that was read before."""
+        """Return bytes that were read before."""
         with self._opened(offset) as file:
             return b"" if file is None else file.read(length)
 
     @contextlib.contextmanager
     def _opened(self, offset: int | None = None) -> Iterator[BinaryIO | None]:
-        """Give the file at an offset, by default the first unread byte; None if there is none."""
+        """Yield the file at an offset, by default the first unread byte; None without a file."""
         with refusals_named(self.path):
             if self._identity is None and not self.path.exists():
                 yield None
@@ -245,21 +241,21 @@ class LineFile:
                 shorter = " by a shorter one" if status.st_size < self._bytes_read else ""
                 raise DatabaseError(
                     f"{self.path}: the file was replaced{shorter} while it was in use; open the "
-                    "database anew"
+                    "database again"
                 )
             if not self._bytes_read:
                 text = file.read(4096).lstrip()
                 if text and not text.startswith(self._begins):
                     raise DatabaseError(
-                        f"{self.path}: this is no file of records, and was left as it is: their "
-                        f"lines begin with {self._begins.decode()}, it begins with {text[:20]!r}"
+                        f"{self.path} is not a file of records: it starts with {text[:20]!r}, not "
+                        f"with {self._begins.decode()}; it was not changed"
                     )
             file.seek(self._bytes_read if offset is None else offset)
             yield file
 
 
 def _refusal(line: Line, take: Take) -> str:
-    """Return why a line is refused, nothing for an accepted or a blank one."""
+    """Return the reason for which a line is refused, empty for an accepted or a blank line."""
     try:
         if line.text.strip():
             take(line)
@@ -271,16 +267,21 @@ def _refusal(line: Line, take: Take) -> str:
 def warn_of_left_out(
     name: object, refused: Sequence[str], logger: logging.Logger, kind: str = "line"
 ) -> None:
-    """Warn once of all that was left out of a file, naming the first few; nothing if none was."""
+    """Log one warning with the entries of a file that were left out, if there are any."""
     if refused:
-        rest = len(refused) - _MOST_NAMED
-        named = [*refused[:_MOST_NAMED], *([f"and {rest} more"] if rest > 0 else [])]
-        logger.warning("%s: left out %d %s(s): %s", name, len(refused), kind, "; ".join(named))
+        named = named_refusals(refused)
+        logger.warning("%s: left out %d %s(s): %s", name, len(refused), kind, named)
+
+
+def named_refusals(refused: Sequence[str]) -> str:
+    """Return the first few of some texts, and the number of the others, as one text."""
+    rest = len(refused) - _MOST_NAMED
+    return "; ".join([*refused[:_MOST_NAMED], *([f"and {rest} more"] if rest > 0 else [])])
 
 
 @contextlib.contextmanager
-def refusals_named(path: Path) -> Iterator[None]:
-    """Turn an OSError into a DatabaseError with the file and the reason of the system."""
+def refusals_named(path: PathLike) -> Iterator[None]:
+    """Turn an OSError into a DatabaseError with the file and the reason."""
     try:
         yield
     except OSError as error:
@@ -299,7 +300,7 @@ def json_line(obj: Any) -> str:
 
 
 def json_of(text: bytes | str) -> Any:
-    """Return the content of a line; DatabaseError if it is no JSON."""
+    """Return the content of a line; DatabaseError if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -307,5 +308,5 @@ def json_of(text: bytes | str) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Say whether a value of JSON is a finite number that a float can hold."""
+    """True if a value of JSON is a finite number that a float can represent."""
     return type(value) in (int, float) and abs(value) <= sys.float_info.max

@@ -16,7 +16,8 @@ from search.cost_model.cost_model import CostModel
 from search.database import Database
 from search.database.best_records import with_schedules
 from search.errors import TuningError
-from search.history.find_schedule import find_schedule, say_if_missing
+from search.history.find_schedule import find_schedule
+from search.history.untuned import warn_if_untuned
 from search.kinds import nearest
 from search.loop import tune_run
 from search.measure_callback import MeasureCallback
@@ -166,7 +167,7 @@ def tune_tir(
         if config.max_trials_global == 0:
             known = open_database(config.database, work_dir)
             found = find_schedule(known, mod, target)
-            say_if_missing(known, mod, target, "main", found)
+            warn_if_untuned(known, {"main": mod}, target, {"main": found})
             if found is None:
                 return None
             seconds = found.record.median_seconds
@@ -190,7 +191,8 @@ def _best_schedule(run: Run, mod: IRModule | PrimFunc, context: TuneContext) -> 
     found = find_schedule(run.database, mod, context.target)
     if found is None:  # the search has logged how the trials ended
         return None
-    say_if_missing(run.database, mod, context.target, context.task_name or "main", found)
+    name = context.task_name or "main"
+    warn_if_untuned(run.database, {name: mod}, context.target, {name: found})
     return found.schedule
 
 
@@ -369,5 +371,5 @@ def compile_tir(
     See `find_schedule` for the records that it considers.
     """
     found = find_schedule(database, mod, target)
-    say_if_missing(database, mod, target, "main", found)
+    warn_if_untuned(database, {"main": mod}, target, {"main": found})
     return None if found is None else found.schedule

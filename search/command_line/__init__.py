@@ -1,5 +1,5 @@
 """The command `tensorir`: programs and models are tuned, run, shown and explained.
 
-Each command is a function in a file of its own, whose arguments typer reads. It returns a `Result`
-(`result.py`), which `main.py` prints as text, as tables on a terminal, or as JSON.
+A command is a function whose arguments typer reads. It returns a `Result` (`result.py`), which
+`main.py` prints as text, as tables on a terminal, or as JSON.
 """

@@ -1,4 +1,4 @@
-"""`tensorir explain`: why a kernel is slow, what a trace does, what a log says."""
+"""`tensorir explain`: why a kernel is slow, what a trace does, what a search found."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 import codegen
 from schedule import Trace
+from search.command_line.files import is_model, is_trace_file, read_program, read_trace
 from search.command_line.options import (
     DatabasePlace,
     Shape,
@@ -18,10 +19,8 @@ from search.command_line.options import (
     database_of,
     target_of,
 )
-from search.command_line.program_files import is_model, read_program
 from search.command_line.result import Part, Result, Table
-from search.command_line.run_kernel import best_schedule
-from search.command_line.trace_files import is_trace_file, read_trace
+from search.command_line.run import best_schedule
 from search.errors import ArgumentError
 from search.kinds import nearest
 from search.models.extract_tasks import extract_tasks
@@ -41,7 +40,7 @@ Explained = Annotated[
 ]
 Only = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="The kernel of a model that is meant.", show_default=False),
+    typer.Option(metavar="NAME", help="The kernel of a model to explain.", show_default=False),
 ]
 
 
@@ -53,11 +52,11 @@ def explain(
     only: Only = None,
     shape: Shape = None,
 ) -> Result:
-    """Explain why a kernel is slow, what the steps of a trace are, or what a search has found.
+    """Explain why a kernel is slow, what the steps of a trace do, or what a search has found.
 
-    Of a program it says what becomes of each loop, accumulator and access when it is compiled; with
-    the directory of a search, of the best schedule that was found. Of a search or a log it says
-    what mattered, what failed, and where time went.
+    For a program it prints what each loop, accumulator and access becomes when it is compiled; with
+    the directory of a search, for its best schedule. For a search or a log it prints which
+    decisions mattered, what failed, and where the time went.
 
         tensorir explain matmul.py --work-dir tuned
 
@@ -66,9 +65,9 @@ def explain(
         tensorir explain trace.json
     """
     if is_trace_file(file):
-        return _trace(file, read_trace(file))
+        return _explain_trace(file, read_trace(file))
     if Path(file).exists() and is_log(file):
-        return _log(file)
+        return _explain_log(file)
     mod = read_program(file, shape)
     chosen = target_of(target)
     if is_model(mod):
@@ -93,19 +92,17 @@ def explain(
 
 def _kernel(file: str, mod: IRModule, target: codegen.Target, only: str | None) -> IRModule:
     tasks = {name: task for task in extract_tasks(mod, target) for name in task.names}
+    names = ", ".join(tasks)
     if only is None:
         raise ArgumentError(
-            f"{file} is a model: name the kernel to explain by --only NAME; it has "
-            f"{', '.join(tasks)}"
+            f"{file} is a model: name the kernel to explain by --only NAME; it has {names}"
         )
     if only not in tasks:
-        raise ArgumentError(
-            f"{file} has no kernel {only!r}; it has {', '.join(tasks)}{nearest(only, tasks)}"
-        )
+        raise ArgumentError(f"{file} has no kernel {only!r}; it has {names}{nearest(only, tasks)}")
     return tasks[only].mod
 
 
-def _log(file: str) -> Result:
+def _explain_log(file: str) -> Result:
     explanation = explain_log(file)
     sections = list(explanation.sections())
     parts: list[Part] = [explanation.heading]
@@ -122,24 +119,12 @@ def _log(file: str) -> Result:
     return Result(report, parts)
 
 
-def _trace(file: str, trace: Trace) -> Result:
-    """Return what each instruction of a trace calls, and what that does."""
-    calls = trace.as_python()
-    rows = [
-        (str(k), call, inst.kind.summary)
-        for k, (inst, call) in enumerate(zip(trace.insts, calls, strict=True))
+def _explain_trace(file: str, trace: Trace) -> Result:
+    """Return the call of each instruction of a trace, and what it does."""
+    steps = [
+        {"number": k, "instruction": inst.kind.name, "call": call, "does": inst.kind.summary}
+        for k, (inst, call) in enumerate(zip(trace.insts, trace.as_python(), strict=True))
     ]
-    report = {
-        "file": file,
-        "kind": "trace",
-        "instructions": [
-            {
-                "number": k,
-                "instruction": inst.kind.name,
-                "call": calls[k],
-                "does": inst.kind.summary,
-            }
-            for k, inst in enumerate(trace.insts)
-        ],
-    }
+    rows = [(str(one["number"]), str(one["call"]), str(one["does"])) for one in steps]
+    report = {"file": file, "kind": "trace", "instructions": steps}
     return Result(report, [Table(("Number", "Call", "What it does"), rows)])

@@ -4,47 +4,50 @@
     tensorir run matmul.py --work-dir tuned
     tensorir explain tuned
 
-The exit code is 0; 1 for a program, a file or a search that does not work, which a line on standard
-error names; 2 for a bad argument, a file that does not exist among them; 130 after Ctrl-C. Standard
-output has the result alone; progress goes to standard error.
+The exit code is 0; 1 if a program, a file or a search fails, with a line on standard error; 2 for a
+bad argument, a missing file among them; 130 after Ctrl-C. Standard output has only the result;
+progress goes to standard error.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import inspect
 import io
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 
 import tensorir
-from search.command_line.error_line import error_line
-from search.command_line.loaded_commands import Asked, commands
-from search.command_line.result import Result
+from search.command_line.result import Result, error_line
 from search.errors import ArgumentError, NoDatabaseError
 
 FAILED: Final = 1
-NOT_TAKEN: Final = 2
+BAD_ARGUMENT: Final = 2
 INTERRUPTED: Final = 130
 
 COMMANDS: Final = {
     "tune": "Search for the schedules that make a program or a model fast.",
     "run": "Build a program or a model, call it, and print its results.",
     "show": "Show a program, a trace, or what a search has found.",
-    "explain": "Say why a kernel is slow, or what a trace or a search did.",
-    "report": "Show a search as a page to look at, or live while it runs.",
+    "explain": "Explain why a kernel is slow, or what a search did.",
+    "report": "Show a search as a page, or live while it runs.",
     "replay": "Apply a saved trace to a program, print it, and time it.",
     "db": "List, check, combine and copy the records of searches.",
     "worker": "Measure on this machine for searches elsewhere.",
-    "scheduler": "Let searches find the machines that measure for them.",
+    "scheduler": "Connect searches to the machines that measure for them.",
 }
-"""The commands, each a module of this package, and what they do."""
+"""The commands and their summaries. Each is a module, which is imported when it is called: it has a
+function of that name, or `COMMANDS`, the functions of a group of commands."""
 
 HELP: Final = """\
 Tune, run, show and explain tensor programs and trained models.
@@ -55,75 +58,151 @@ Tune, run, show and explain tensor programs and trained models.
     tensorir tune model.onnx --seconds 600 --work-dir tuned
     tensorir run model.onnx --work-dir tuned --input x=image.npy --profile
 
-The exit code is 0; 1 for a program, a file or a search that does not work; 2 for a bad argument;
-130 after Ctrl-C, which keeps what was measured. `tensorir COMMAND --help` lists the options of a
-command and shows an example."""
+The exit code is 0; 1 if a program, a file or a search fails; 2 for a bad argument; 130 after
+Ctrl-C, which keeps the measurements. `tensorir COMMAND --help` lists the options of a command and
+shows an example."""
 
 _UsageError: Final[Any] = typer.BadParameter.__mro__[1]
-"""The class of errors of the arguments, which typer has under no name of its own."""
+"""The base class of errors in arguments, which typer does not export."""
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with these arguments, by default those of the process; return the exit code."""
+    if sys.stderr is None:  # closed: messages would go to standard output
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  it stays open to the end
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # file names may be any bytes
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        call = get_command(_app()).main(
+            given or ["--help"], prog_name="tensorir", standalone_mode=False
+        )
+        if call == INTERRUPTED:  # while the modules of the command were imported
+            raise KeyboardInterrupt
+        if not isinstance(call, tuple):  # typer has answered, as to --help
+            return int(call or (0 if given else BAD_ARGUMENT))
+        run, as_json = call
+        with contextlib.redirect_stdout(sys.stderr):
+            result = run()
+        return _print(result, as_json)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", INTERRUPTED)
+    except _UsageError as error:
+        return _fail(_usage(error), BAD_ARGUMENT)
+    except (ArgumentError, NoDatabaseError) as error:
+        return _fail(f"error: {error_line(error)}", BAD_ARGUMENT)
+    except Exception as error:  # noqa: BLE001  every error becomes one line and an exit code
+        if isinstance(error, OSError) and error.errno == errno.EPIPE:
+            _drop_output()  # the reader has gone, as in `tensorir db list tuned | head -1`
+            return FAILED
+        if "--traceback" in given:
+            traceback.print_exc()
+        return _fail(f"error: {error_line(error)}", FAILED)
+
+
+# ---------------------------------------------------------------------------------- the application
+
+
+class _LazyGroup(TyperGroup):
+    """The group of the commands, with placeholders for the modules that are not imported yet.
+
+    So help and completion take no time.
+    """
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name, the command in place of its placeholder, and the other arguments."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, None if found is None else _loaded(str(found.name)), rest
+
+
+def _app() -> typer.Typer:
+    app = _typer(cls=_LazyGroup, help=_reflowed(HELP), add_completion=True)
+    app.callback()(_options)
+    for name, summary in COMMANDS.items():
+        app.command(name, help=summary)(_placeholder)
+    return app
+
+
+def _placeholder() -> None: ...
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"tensorir {tensorir.__version__}")
         raise typer.Exit
 
 
 Version = Annotated[
     bool,
-    typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version."),
+    typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
 ]
 
 
-def _options(version: Version = False) -> None:
-    """Take the options of the command itself."""
+def _options(version: Version = False) -> None: ...
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the arguments say, without any those of the process; return the exit code."""
-    if sys.stderr is None:  # closed: what is said there would go to standard output
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  it is open to the end
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # names of files may be any bytes
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    shows_traceback = "--traceback" in given
-    try:
-        asked = _asked(given or ["--help"])
-        if asked == INTERRUPTED:  # while what the command needs was loaded
-            raise KeyboardInterrupt
-        if not isinstance(asked, Asked):
-            return int(asked or (0 if given else NOT_TAKEN))
-        with contextlib.redirect_stdout(sys.stderr):
-            result = asked.do()
-        return _print(result, asked.as_json)
-    except (KeyboardInterrupt, typer.Abort):
-        return _failed("interrupted", INTERRUPTED)
-    except _UsageError as error:
-        return _failed(_usage(error), NOT_TAKEN)
-    except (ArgumentError, NoDatabaseError) as error:
-        return _failed(f"error: {error_line(error)}", NOT_TAKEN)
-    except OSError as error:
-        if error.errno == errno.EPIPE:
-            return _without_reader()
-        if shows_traceback:
-            traceback.print_exc()
-        return _failed(f"error: {error_line(error)}", FAILED)
-    except Exception as error:  # noqa: BLE001  whatever it is, it is one line and an exit code
-        if shows_traceback:
-            traceback.print_exc()
-        return _failed(f"error: {error_line(error)}", FAILED)
+def _typer(**settings: Any) -> typer.Typer:
+    return typer.Typer(
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        **{"add_completion": False, **settings},
+    )
 
 
-def _asked(arguments: list[str]) -> Any:
-    """Return what the arguments ask for; the exit code where typer has answered, as to `--help`."""
-    rich = sys.stdout is not None and sys.stdout.isatty()
-    app = commands(__package__, COMMANDS, HELP, rich=rich, completion=True, options=_options)
-    return get_command(app).main(arguments, prog_name="tensorir", standalone_mode=False)
+def _loaded(name: str) -> Any:
+    """Return the command, or the group of commands, in a module of this package."""
+    module = import_module(f"{__package__}.{name}")
+    commands = getattr(module, "COMMANDS", None)
+    if commands is None:
+        app = _typer()
+        commands = {name: getattr(module, name)}
+    else:
+        app = _typer(help=_reflowed(inspect.getdoc(module) or ""))
+        app.callback()(_placeholder)
+    for command, function in commands.items():
+        app.command(command, help=_reflowed(inspect.getdoc(function) or ""))(_deferred(function))
+    return get_command(app)
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")]
+Traceback = Annotated[bool, typer.Option("--traceback", help="Show where in the code it failed.")]
+
+
+def _shared(*, as_json: AsJson = False, traceback: Traceback = False) -> None: ...
+
+
+def _deferred(function: Callable[..., Result]) -> Callable[..., Any]:
+    """Return a function for typer that returns the call to make, and whether to print JSON.
+
+    It also accepts the options that every command has. The call is made outside of typer, which
+    would end the process at a broken pipe, whichever it is.
+    """
+    signatures = [inspect.signature(one, eval_str=True) for one in (function, _shared)]
+    parameters = [one for signature in signatures for one in signature.parameters.values()]
+
+    def defer(*, as_json: bool, traceback: bool, **arguments: Any) -> Any:
+        return partial(function, **arguments), as_json
+
+    defer.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    defer.__annotations__ = {one.name: one.annotation for one in parameters}
+    return defer
+
+
+def _reflowed(text: str) -> str:
+    r"""Return a docstring as help: typer wraps its paragraphs, and `\b` keeps its examples."""
+    paragraphs = text.split("\n\n")
+    return "\n\n".join(
+        f"\b\n{one}" if one.startswith(" ") else " ".join(one.split()) for one in paragraphs
+    )
+
+
+# ------------------------------------------------------------------------------------------- output
 
 
 def _print(result: Result, as_json: bool) -> int:
-    """Write a result to standard output; OSError where that cannot be written to."""
+    """Write a result to standard output; OSError names that if it cannot be written."""
     if sys.stdout is None:
         raise OSError(errno.EBADF, "it is closed", "standard output")
     try:
@@ -141,25 +220,19 @@ def _print(result: Result, as_json: bool) -> int:
 
 
 def _usage(error: Any) -> str:
-    """Return in a line what is wrong with the arguments, and where to look."""
+    """Return one line: what is wrong with the arguments, and which help to read."""
     context = getattr(error, "ctx", None)
     path = "tensorir" if context is None else context.command_path
     return f"error: {' '.join(error.format_message().split())} (see {path} --help)"
 
 
-def _failed(text: str, code: int) -> int:
-    with contextlib.suppress(OSError, ValueError):  # nobody may be there to read it
-        print(f"tensorir: {text}", file=sys.stderr)  # noqa: T201  it is what the command says
+def _fail(text: str, code: int) -> int:
+    with contextlib.suppress(OSError, ValueError):  # standard error may be closed
+        print(f"tensorir: {text}", file=sys.stderr)  # noqa: T201  the output of a command
     return code
 
 
-def _without_reader() -> int:
-    """End quietly, as commands do whose reader has gone: `tensorir db list tuned | head -1`."""
-    _drop_output()
-    return FAILED
-
-
 def _drop_output() -> None:
-    """Keep Python from trying once more to write at its end what could not be written."""
+    """Keep Python from writing again at its end what could not be written."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

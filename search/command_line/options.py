@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import codegen
 from codegen.target import as_target
-from search.command_line.error_line import checking_arguments
+from search.command_line.result import error_line
 from search.database import Database, database_at
-from search.errors import ArgumentError
+from search.errors import ArgumentError, TuningError
+from search.runner.distributed.credentials import VARIABLE, Credentials
+from tensorir.errors import TensorIRError
 
 Program = Annotated[
     str,
     typer.Argument(
         metavar="PROGRAM",
-        help="A script with a program (matmul.py, or matmul.py:NAME where it has several), a "
+        help="A script with a program (matmul.py, or matmul.py:NAME if it has several), a "
         "model (.onnx, .pt2 of torch.export.save), or the JSON that `tensorir show --json` "
         "prints. Scripts are read as data, never run.",
         show_default=False,
@@ -28,7 +31,7 @@ Program = Annotated[
 Target = Annotated[
     str | None,
     typer.Option(
-        help='What to compile for, as in "llvm -num-cores=2".',
+        help='The machine to compile for, as in "llvm -num-cores=2".',
         show_default="this machine, all its cores",
     ),
 ]
@@ -57,13 +60,73 @@ DatabasePlace = Annotated[
         "--database",
         metavar="DATABASE",
         help="The records of searches: a directory, a file, or a URL.",
-        show_default="that of --work-dir",
+        show_default="that of the search",
+    ),
+]
+
+AllowExtern = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="A C function that a program may call when it is measured; may be repeated.",
+        show_default=False,
+    ),
+]
+
+CredentialsFile = Annotated[
+    str | None,
+    typer.Option(
+        "--credentials",
+        metavar="FILE",
+        help="The file with the credentials that the scheduler has made.",
+        show_default=f"${VARIABLE}, else that of this user",
     ),
 ]
 
 
+def _certificate(name: str, help: str) -> Any:
+    return typer.Option(name, metavar="PEM", help=help, show_default=False)
+
+
+CaFile = Annotated[
+    str | None,
+    _certificate("--tls-ca", "Your own certificates in place of that file: the authority's."),
+]
+Cert = Annotated[str | None, _certificate("--tls-cert", "The certificate of this side.")]
+Key = Annotated[str | None, _certificate("--tls-key", "The key of this side.")]
+
+
+def output_file(metavar: str, help: str, show_default: bool | str = False) -> Any:
+    """Return an option for a file to write, which is checked before the work begins."""
+
+    def check(path: Path | None) -> Path | None:
+        if path is not None and not path.absolute().parent.is_dir():
+            raise typer.BadParameter(f"{path}: there is no directory {path.parent}")
+        return path
+
+    return typer.Option(
+        metavar=metavar,
+        help=help,
+        dir_okay=False,
+        writable=True,
+        callback=check,
+        show_default=show_default,
+    )
+
+
+@contextlib.contextmanager
+def checking_arguments() -> Iterator[None]:
+    """Turn errors into an ArgumentError with the same text, for which the exit code is 2."""
+    try:
+        yield
+    except ArgumentError:
+        raise
+    except (TensorIRError, OSError) as error:
+        raise ArgumentError(error_line(error)) from error
+
+
 def target_of(text: str | None) -> codegen.Target:
-    """Return the target that `--target` names; ArgumentError for an unknown one."""
+    """Return the target of `--target`; ArgumentError for an unknown one."""
     with checking_arguments():
         return as_target(text)
 
@@ -76,14 +139,18 @@ def database_of(place: str, *, may_be_new: bool = False) -> Database:
     return database_at(place, may_be_new=may_be_new)
 
 
-def check_output(path: str | None) -> None:
-    """Raise ArgumentError for a file that cannot be written, before the work begins."""
-    if path is None:
-        return
-    place = Path(path)
-    if place.is_dir():
-        raise ArgumentError(f"{path} is a directory; give the name of a file")
-    if not place.absolute().parent.is_dir():
-        raise ArgumentError(f"{path} cannot be written: there is no directory {place.parent}")
-    if not os.access(place if place.exists() else place.absolute().parent, os.W_OK):
-        raise ArgumentError(f"{path} cannot be written: permission denied")
+def credentials_of(
+    file: str | None, ca: str | None, cert: str | None, key: str | None, *, make: bool = False
+) -> Credentials:
+    """Return the credentials that these options name; with `make` a missing file is made.
+
+    TuningError for options that contradict each other, and as for `Credentials.read`.
+    """
+    if not (ca or cert or key):
+        return Credentials.read_or_make(file) if make else Credentials.read(file)
+    if not (ca and cert and key) or file:
+        raise TuningError(
+            "certificates of your own are three files, --tls-ca, --tls-cert and --tls-key, in "
+            "place of --credentials"
+        )
+    return Credentials.of_files(ca, cert, key)

@@ -1,4 +1,4 @@
-"""`tensorir report`: a search is shown as a page to look at, or live while it runs."""
+"""`tensorir report`: show a search as a page, or live while it runs."""
 
 from __future__ import annotations
 
@@ -9,24 +9,21 @@ from typing import Annotated, Final
 
 import typer
 
-from search.command_line.options import check_output
+from search.command_line.options import DatabasePlace, output_file
 from search.command_line.result import Result, counted, say
 from search.errors import ArgumentError
 from search.reports.page.live_server import PORT, LiveReport
 from search.reports.page.page import REPORT_FILE
 from search.reports.page.page import report as write_report
 
-# The search that is looked at comes first, wherever the system has to choose.
 _NICENESS: Final = 10
+"""Lets the system prefer the search that is shown."""
 
-WorkDir = Annotated[
+SearchDir = Annotated[
     str, typer.Argument(metavar="WORK_DIR", help="The directory of a search.", show_default=False)
 ]
 Output = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE.html", help="Where to write it.", show_default=f"{REPORT_FILE} in WORK_DIR"
-    ),
+    Path | None, output_file("FILE.html", "The file to write.", f"{REPORT_FILE} in WORK_DIR")
 ]
 Tasks = Annotated[
     list[str] | None,
@@ -34,16 +31,7 @@ Tasks = Annotated[
         "--task",
         metavar="NAME",
         help="Show the programs of this task; may be repeated.",
-        show_default="those that take most of a call",
-    ),
-]
-DatabasePlace = Annotated[
-    str | None,
-    typer.Option(
-        "--database",
-        metavar="DATABASE",
-        help="The records of the search: a directory, a file, or a URL.",
-        show_default="that in WORK_DIR",
+        show_default="the most expensive ones",
     ),
 ]
 Open = Annotated[bool, typer.Option("--open", help="Open it in a browser.")]
@@ -52,12 +40,17 @@ Live = Annotated[
 ]
 Port = Annotated[
     int | None,
-    typer.Option(help="The port of --live; 0 for one that is free.", show_default=str(PORT)),
+    typer.Option(
+        help="The port of --live, 0 for any free one.",
+        min=0,
+        max=65535,
+        show_default=str(PORT),
+    ),
 ]
 
 
 def report(
-    work_dir: WorkDir,
+    work_dir: SearchDir,
     output: Output = None,
     task: Tasks = None,
     database: DatabasePlace = None,
@@ -65,7 +58,7 @@ def report(
     live: Live = False,
     port: Port = None,
 ) -> Result:
-    """Show a search as one page: what was found, where the time goes, what matters, what failed.
+    """Show a search as one page: its winners, where the time goes, what matters, what failed.
 
     The page is a file that needs no network. With --live it is served on this machine, and new
     trials appear while the search runs, until Ctrl-C.
@@ -78,7 +71,6 @@ def report(
         raise ArgumentError("--live serves the whole search: leave out --output and --task")
     if port is not None and not live:
         raise ArgumentError("--port is for --live: give both or none")
-    check_output(output)
     if live:
         return _serve(work_dir, PORT if port is None else port, database, open_)
     written = write_report(work_dir, output, tasks=task, database=database)
@@ -94,7 +86,7 @@ def report(
 
 def _serve(work_dir: str, port: int, database: str | None, open_: bool) -> Result:
     with LiveReport(work_dir, port, database=database) as live:
-        if hasattr(os, "nice"):  # Windows has none
+        if hasattr(os, "nice"):  # not on Windows
             os.nice(_NICENESS)
         say(f"{work_dir} is shown at {live.url} until Ctrl-C")
         if open_:
@@ -102,5 +94,5 @@ def _serve(work_dir: str, port: int, database: str | None, open_: bool) -> Resul
         try:
             live.serve()
         except KeyboardInterrupt:
-            say("the report has ended; the search is as it was")
+            say("the report has ended; the search is unchanged")
         return Result({"url": live.url, "trials": live.trials}, [])

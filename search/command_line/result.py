@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TextIO, TypeAlias
 
+from tensorir.errors import TensorIRError
 from tensorir.text_table import aligned
 
 
@@ -24,10 +25,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Code:
-    """A text in a language that Pygments knows."""
+    """Python, which a terminal shows in colours."""
 
     text: str
-    language: str = "python"
 
 
 Part: TypeAlias = str | Table | Code
@@ -35,14 +35,13 @@ Part: TypeAlias = str | Table | Code
 
 @dataclass(frozen=True)
 class Result:
-    """What a command has found out."""
+    """The result of a command."""
 
     report: Mapping[str, Any]
     """The result as plain data, which `--json` prints."""
     parts: Sequence[Part] = ()
-    """The result for somebody who reads it."""
+    """The result for a reader."""
     exit_code: int = 0
-    """1 where the answer is that something is wrong."""
 
     def as_json(self) -> str:
         """Return the report as JSON; numbers that are not finite are null."""
@@ -56,13 +55,13 @@ class Result:
             stream.write("".join(f"{_plain(part)}\n" for part in _spaced(self.parts)))
 
 
-def say(what: str) -> None:
-    """Say on standard error what is being done, for it may take a while."""
-    print(f"tensorir: {what}", file=sys.stderr)  # noqa: T201  it is what the command says
+def say(text: str) -> None:
+    """Print the step that is being done on standard error."""
+    print(f"tensorir: {text}", file=sys.stderr)  # noqa: T201  the output of a command
 
 
 def microseconds(seconds: float | None) -> str:
-    """Return a time as a text in microseconds, a dash where there is none."""
+    """Return a time as a text in microseconds, a dash for None."""
     return "-" if seconds is None else f"{seconds * 1e6:.4g}"
 
 
@@ -71,8 +70,26 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
 
 
+def error_line(error: BaseException) -> str:
+    """Return the text of an error in one line.
+
+    An unexpected error is called by its class, so that it can be reported.
+    """
+    if isinstance(error, TensorIRError):
+        return error.in_one_line
+    if isinstance(error, OSError) and error.strerror:
+        name = error.filename
+        name = name.decode(errors="backslashreplace") if isinstance(name, bytes) else name
+        text = error.strerror if name is None else f"{name}: {error.strerror}"
+    elif isinstance(error, (OSError, ImportError)):
+        text = str(error)
+    else:
+        text = f"{type(error).__name__}: {error}; --traceback shows where, please report it"
+    return " ".join(text.split())
+
+
 def _spaced(parts: Sequence[Part]) -> list[Part]:
-    """Return the parts, with an empty line wherever two meet that are not both lines of text."""
+    """Return the parts with an empty line between two of them unless both are lines of text."""
     spaced: list[Part] = []
     for part in parts:
         if spaced and not (isinstance(part, str) and isinstance(spaced[-1], str)):
@@ -89,35 +106,27 @@ def _plain(part: Part) -> str:
 
 
 def _write_to_terminal(parts: Sequence[Part], stream: TextIO) -> None:
-    # Rich takes longer to load than many a command to run, and only terminals need it.
+    # Rich takes longer to import than many a command to run, and only terminals need it.
     console = import_module("rich.console").Console(file=stream, highlight=False, emoji=False)
     syntax, table, text = (
         import_module(f"rich.{module}") for module in ("syntax", "table", "text")
     )
     for part in _spaced(parts):
-        match part:
-            case Code():
-                shown = syntax.Syntax(
-                    part.text.rstrip("\n"), part.language, background_color="default"
-                )
-                # Code keeps its lines: what is copied from the screen has to run.
-                console.print(shown, soft_wrap=True)
-            case Table():
-                shown = table.Table(
-                    title=text.Text(part.title) if part.title else None, title_justify="left"
-                )
-                for heading, *cells in zip(part.headings, *part.rows, strict=True):
-                    side = "right" if cells and all(map(_is_number, cells)) else "left"
-                    shown.add_column(text.Text(heading), justify=side)
-                for row in part.rows:
-                    shown.add_row(*map(text.Text, row))
-                console.print(shown)
-            case _:
-                console.print(text.Text(part), soft_wrap=True)
-
-
-def _is_number(cell: str) -> bool:
-    return not cell.strip("0123456789.+-e%")
+        if isinstance(part, Table):
+            shown = table.Table(
+                title=text.Text(part.title) if part.title else None, title_justify="left"
+            )
+            for heading, *cells in zip(part.headings, *part.rows, strict=True):
+                is_number = cells and not any(cell.strip("0123456789.+-e%") for cell in cells)
+                shown.add_column(text.Text(heading), justify="right" if is_number else "left")
+            for row in part.rows:
+                shown.add_row(*map(text.Text, row))
+            console.print(shown)
+        elif isinstance(part, Code):
+            shown = syntax.Syntax(_plain(part), "python", background_color="default")
+            console.print(shown, soft_wrap=True)  # code that is copied from the screen has to run
+        else:
+            console.print(text.Text(part), soft_wrap=True)
 
 
 def _finite(value: Any) -> Any:

@@ -1,43 +1,76 @@
-"""`tensorir run`: a program or a model is built and called."""
+"""`tensorir run`: build a program or a model and call it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
+import codegen
+from search.arg_info import ArgInfo, entry_name
+from search.command_line.files import (
+    is_model,
+    read_arrays,
+    read_program,
+    save_arrays,
+    summary,
+    summary_line,
+)
 from search.command_line.options import (
     DatabasePlace,
     Program,
     Shape,
     Target,
     WorkDir,
-    check_output,
     database_of,
+    output_file,
     target_of,
 )
-from search.command_line.program_files import is_model, program_file
 from search.command_line.result import Result, say
-from search.command_line.run_kernel import run_kernel
-from search.command_line.run_model import run_model
 from search.database import Database
 from search.errors import ArgumentError, NoDatabaseError, TuningError
+from search.history.find_schedule import find_schedule
+from search.models.model_arrays import arrays_in, random_inputs
+from search.runner.arguments import random_arrays
+from search.runner.program_facts import ProgramFacts
+from search.runner.time_text import time_text
+from tensorir.function import IRModule
+from tensorir.memory.written_parameters import written_parameters
+from tensorir.relax.function import Function
+
+_REPEATS: Final = 3
+"""Measurements of a kernel, of which the mean is reported."""
 
 Inputs = Annotated[
     list[str] | None,
     typer.Option(
         "--input",
         metavar="NAME=FILE.npy",
-        help="An input, as numpy.save wrote it; may be repeated. Others are made up.",
+        help="An input, as numpy.save wrote it; may be repeated. Other inputs are random.",
         show_default=False,
     ),
 ]
-Output = Annotated[
-    str | None,
-    typer.Option(metavar="FILE.npz", help="Where to write the results.", show_default=False),
-]
-Repeat = Annotated[int, typer.Option(min=0, help="The calls that are timed; 0 for none.")]
-Profile = Annotated[bool, typer.Option("--profile", help="Print what each kernel takes.")]
+Output = Annotated[Path | None, output_file("FILE.npz", "The file for the results.")]
+Repeat = Annotated[int, typer.Option(min=0, help="The number of timed calls.")]
+Profile = Annotated[bool, typer.Option("--profile", help="Print the time of each kernel.")]
+
+
+@dataclass(frozen=True)
+class Call:
+    """The outcome of a call."""
+
+    results: Mapping[str, NDArray[Any]]
+    random_inputs: list[str]
+    build_seconds: float
+    seconds: float | None
+    """Seconds per call; None if it was not timed."""
+    profile: str = ""
 
 
 def run(
@@ -51,9 +84,9 @@ def run(
     repeat: Repeat = 10,
     profile: Profile = False,
 ) -> Result:
-    """Build a program or a model, call it, and print its results and how long a call takes.
+    """Build a program or a model, call it, and print its results and the time of a call.
 
-    Inputs that are not given are made up. With the directory of a search, or a database, kernels
+    Inputs that are not given are random. With the directory of a search, or a database, kernels
     have the schedules that were found. Without, a model gets schedules that fit the machine and
     were not measured, and a program runs as it is written.
 
@@ -61,29 +94,49 @@ def run(
 
         tensorir run model.onnx --input x=image.npy --output y.npz
     """
-    file = program_file(program, shape)
     chosen = target_of(target)
-    check_output(output)
-    records = _records(program, work_dir, database)
-    say(f"reading {program}")
-    mod = file.read()
-    if is_model(mod):
-        return run_model(program, mod, chosen, records, inputs or (), output, repeat, profile)
-    if profile:
-        raise ArgumentError(
-            f"--profile is for models; {program} is a program, and `tensorir explain` says why it "
-            "is slow"
-        )
-    return run_kernel(program, mod, chosen, records, inputs or (), output, repeat)
-
-
-def _records(program: str, work_dir: str | None, database: str | None) -> Database | None:
     place = database or work_dir
-    if place is None:
-        return None
+    records = None if place is None else _records(program, place)
+    mod = read_program(program, shape)
+    if is_model(mod):
+        how = ""
+        main = mod["main"]
+        assert isinstance(main, Function)
+        given = read_arrays(inputs or (), [param.name for param in main.params], "model")
+        call = _call_model(mod, main, chosen, records, given, repeat, profile)
+    else:
+        if profile:
+            raise ArgumentError(
+                f"--profile is for models; {program} is a program, which `tensorir explain` explains"
+            )
+        given = read_arrays(inputs or (), _buffer_names(mod), "program")
+        scheduled = mod if records is None else best_schedule(records, mod, chosen)
+        how = "as it is written" if records is None else f"with a schedule of {records.place}"
+        say("building")
+        call = call_kernel(mod, scheduled, chosen, given, repeat=repeat)
+    if output is not None:
+        save_arrays(output, call.results)
+    report: dict[str, Any] = {
+        "program": program,
+        "build_seconds": call.build_seconds,
+        "call_seconds": call.seconds,
+        "made_up_inputs": call.random_inputs,
+        "outputs": [{"name": name, **summary(array)} for name, array in call.results.items()],
+    }
+    lines = [f"{program}: built {how}{' ' * bool(how)}in {call.build_seconds:.1f} s"]
+    lines += [f"random inputs: {', '.join(call.random_inputs)}"] * bool(call.random_inputs)
+    lines += [summary_line(name.replace("_", " "), array) for name, array in call.results.items()]
+    lines += [] if call.seconds is None else [f"a call takes {time_text(call.seconds)}"]
+    if profile:
+        report["profile"] = call.profile
+        lines.append(call.profile)
+    return Result(report, lines)
+
+
+def _records(program: str, place: str) -> Database:
     remedy = (
-        f"`tensorir tune {program} --work-dir {work_dir or 'DIR'}` writes some; without them the "
-        "program runs with schedules that were not measured"
+        f"`tensorir tune {program} --work-dir DIR` makes records; without them the program runs "
+        "with schedules that were not measured"
     )
     try:
         found = database_of(place)
@@ -91,7 +144,100 @@ def _records(program: str, work_dir: str | None, database: str | None) -> Databa
         raise NoDatabaseError(f"{error}; {remedy}") from error
     if unreadable := found.unreadable():
         more = f" and {len(unreadable) - 1} more" if len(unreadable) > 1 else ""
-        say(f"records that cannot be read are left out: {unreadable[0]}{more}")
+        say(f"skipping records that cannot be read: {unreadable[0]}{more}")
     if not len(found):
         raise TuningError(f"{found.place} has no records{'' if unreadable else f': {remedy}'}")
     return found
+
+
+def best_schedule(database: Database, mod: IRModule, target: codegen.Target) -> IRModule:
+    """Return the program with the best schedule in a database; TuningError without one."""
+    found = find_schedule(database, mod.prim_func(entry_name(mod)), target)
+    if found is None:
+        raise TuningError(
+            f"{database.place} has no schedule of {entry_name(mod)} for {target}: `tensorir db "
+            "list DATABASE` lists its programs"
+        )
+    return found.schedule.mod
+
+
+def _buffer_names(mod: IRModule) -> list[str]:
+    """Return the names of the parameters of a program; TuningError for scalar parameters."""
+    func = mod.prim_func(entry_name(mod))
+    ArgInfo.from_prim_func(func)
+    return [func.buffer_map[param].name for param in func.params]
+
+
+def call_kernel(
+    mod: IRModule,
+    scheduled: IRModule,
+    target: codegen.Target,
+    given: Mapping[str, NDArray[Any]] | None = None,
+    *,
+    repeat: int,
+) -> Call:
+    """Build the entry function of a scheduled program and call it; `mod` is the unscheduled one.
+
+    `given` are arrays by the names of buffers; the others are random, with a fixed seed. The results
+    are the buffers that the function writes. `repeat` calls are timed. TuningError for a function
+    whose arguments cannot be random, ArgumentError for arrays of another shape or dtype.
+    """
+    func = mod.prim_func(entry_name(mod))
+    infos = ArgInfo.from_prim_func(func)
+    names = _buffer_names(mod)
+    facts = ProgramFacts.of(IRModule.from_expr(func))
+    arrays = random_arrays(infos, 0, facts, signed=True)
+    own = given or {}
+    for name, info, array in zip(names, infos, arrays, strict=True):
+        if name not in own:
+            continue
+        one = own[name]
+        if one.shape != array.shape or one.dtype != array.dtype:
+            raise ArgumentError(
+                f"the input {name!r} is {info.dtype}{list(info.shape)}, got "
+                f"{one.dtype}{list(one.shape)}"
+            )
+        array[...] = one
+    start = time.monotonic()
+    library = codegen.build(scheduled, target)
+    built = time.monotonic() - start
+    entry = entry_name(scheduled)
+    library[entry](*arrays)
+    written = {func.buffer_map[param].name for param in written_parameters(func, mod)}
+    pairs = zip(names, arrays, strict=True)
+    results = {name: array.copy() for name, array in pairs if name in written}
+    seconds = None
+    if repeat > 0:
+        timed = library.time_evaluator(entry, number=repeat, repeat=_REPEATS)
+        seconds = float(timed(*arrays).mean)
+    random = [name for name in names if name not in own and name not in written]
+    return Call(results, random, built, seconds)
+
+
+def _call_model(
+    mod: IRModule,
+    main: Function,
+    target: codegen.Target,
+    database: Database | None,
+    given: Mapping[str, NDArray[Any]],
+    repeat: int,
+    profile: bool,
+) -> Call:
+    arguments = random_inputs("main", main, dict(given))
+    say("building; kernels without a record get default schedules")
+    start = time.monotonic()
+    executable = codegen.vm_build(mod, target, database=database)
+    built = time.monotonic() - start
+    machine = codegen.VirtualMachine(executable)
+    results = arrays_in(machine["main"](*arguments.values()))
+    named = {
+        # a file of NumPy has no bfloat16
+        f"output_{k}": one.astype(np.float32) if isinstance(one, codegen.BFloat16Array) else one
+        for k, one in enumerate(results)
+    }
+    seconds = None
+    if repeat > 0:
+        seconds = machine.time_evaluator("main", number=repeat)(*arguments.values()).mean
+    shown = str(machine.profile("main", *arguments.values())) if profile else ""
+    random = [name for name in arguments if name not in given]
+    return Call(named, random, built, seconds, shown)

@@ -1,4 +1,4 @@
-"""`tensorir scheduler`: searches and machines that measure find each other here."""
+"""`tensorir scheduler`: connect searches to the machines that measure for them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from typing import Annotated
 
 import typer
 
-from search.command_line.login import CaFile, Cert, CredentialsFile, Key, credentials_of
+from search.command_line.options import CaFile, Cert, CredentialsFile, Key, credentials_of
 from search.command_line.result import Result, say
 from search.runner.distributed.servers import LOOPBACK, schedule
 
 Host = Annotated[
     str,
     typer.Option(
-        help="The address of this machine to listen at, 0.0.0.0 for all; by default no other "
-        "machine reaches it."
+        help="The address of this machine to listen at, 0.0.0.0 for all; by default only this "
+        "machine can connect."
     ),
 ]
-Port = Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0 takes one that is free.")]
+Port = Annotated[
+    int, typer.Option(metavar="N", min=0, max=65535, help="The port, 0 for any free one.")
+]
 
 
 def scheduler(
@@ -28,10 +30,10 @@ def scheduler(
     tls_cert: Cert = None,
     tls_key: Key = None,
 ) -> Result:
-    """Let searches find the machines that measure for them, until Ctrl-C.
+    """Connect searches to the machines that measure for them, until Ctrl-C.
 
-    It makes a file with credentials if there is none, and prints where: workers and searches need
-    it. Whoever has the file can run programs as you.
+    If there is no file with credentials it makes one, and prints its name: workers and searches
+    need it. Whoever has the file can run programs as you.
 
         tensorir scheduler --host 0.0.0.0
 

@@ -1,23 +1,21 @@
-"""`tensorir show`: a program, a trace, a design space, or what a search has found."""
+"""`tensorir show`: a program, a trace, design spaces, or the best programs of a search."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
-from search.command_line.error_line import checking_arguments
+from search.command_line.files import is_model, is_trace_file, read_program, read_trace
 from search.command_line.options import Shape, Target, database_of, target_of
-from search.command_line.program_files import is_model, read_program
 from search.command_line.result import Code, Part, Result, counted
-from search.command_line.trace_files import is_trace_file, read_trace
 from search.context import design_spaces
 from search.database import programs_in
 from search.errors import ArgumentError
 from search.models.extract_tasks import extract_tasks
 from search.runner.time_text import time_text
-from tensorir.dialect import Dialect, checked_dialect
+from tensorir.dialect import Dialect
 from tensorir.function import IRModule
 
 Shown = Annotated[
@@ -31,13 +29,14 @@ Shown = Annotated[
 ]
 Space = Annotated[
     bool,
-    typer.Option("--space", help="Show the schedules that a search of the program chooses from."),
+    typer.Option("--space", help="Show the schedules from which a search of the program chooses."),
 ]
 Traces = Annotated[
-    bool,
-    typer.Option("--trace", help="Of a search, show the best traces, and not the programs."),
+    bool, typer.Option("--trace", help="Show the best traces of a search, not its programs.")
 ]
-Form = Annotated[str, typer.Option(metavar="DIALECT", help="The form of scripts: tensorir or tvm.")]
+Form = Annotated[
+    Dialect, typer.Option(metavar="DIALECT", help="The form of scripts: tensorir or tvm.")
+]
 
 
 def show(
@@ -50,7 +49,7 @@ def show(
 ) -> Result:
     """Show a program, a trace, the design spaces of a program, or the best programs of a search.
 
-    Programs and traces are printed as Python that runs where it is pasted.
+    Programs and traces are printed as Python that runs when it is pasted.
 
         tensorir show matmul.py --space
 
@@ -58,24 +57,22 @@ def show(
 
         tensorir show tuned --trace
     """
-    with checking_arguments():
-        form = checked_dialect(cast(Dialect, dialect))
     if space:
-        return _spaces(file, read_program(file, shape), target)
+        return _show_spaces(file, read_program(file, shape), target)
     if is_trace_file(file):
         found = read_trace(file)
-        script = found.script(dialect=form)
+        script = found.script(dialect=dialect)
         report = {"file": file, "kind": "trace", "script": script, "trace": found.as_json()}
         return Result(report, [Code(script)])
     if Path(file).is_dir() or Path(file).suffix in (".sqlite", ".db"):
-        return _found(file, trace, form)
+        return _show_search(file, trace, dialect)
     if trace:
-        raise ArgumentError(f"--trace is for the directory of a search; {file} is none")
-    script = read_program(file, shape).script(dialect=form)
+        raise ArgumentError(f"--trace is for the directory of a search, which {file} is not")
+    script = read_program(file, shape).script(dialect=dialect)
     return Result({"file": file, "kind": "program", "script": script}, [Code(script)])
 
 
-def _spaces(file: str, mod: IRModule, target: str | None) -> Result:
+def _show_spaces(file: str, mod: IRModule, target: str | None) -> Result:
     chosen = target_of(target)
     if is_model(mod) or len(mod.prim_funcs()) > 1:
         programs = {task.task_name: task.mod for task in extract_tasks(mod, chosen)}
@@ -94,7 +91,7 @@ def _spaces(file: str, mod: IRModule, target: str | None) -> Result:
     return Result({"file": file, "kind": "space", "spaces": report}, parts[:-1])
 
 
-def _found(place: str, traces: bool, dialect: Dialect) -> Result:
+def _show_search(place: str, traces: bool, dialect: Dialect) -> Result:
     parts: list[Part] = []
     report = []
     for one in programs_in(database_of(place)):

@@ -1,39 +1,37 @@
-"""`tensorir tune`: a program or a model is tuned into a directory."""
+"""`tensorir tune`: tune a program or a model into a directory."""
 
 from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from codegen import Target as CodegenTarget
 from search.builder import LocalBuilder
-from search.command_line.error_line import checking_arguments
-from search.command_line.login import (
+from search.command_line.files import is_model, read_program, read_trace
+from search.command_line.options import (
     AllowExtern,
     CaFile,
     Cert,
     CredentialsFile,
     Key,
-    credentials_of,
-)
-from search.command_line.options import (
     Program,
     Shape,
     Target,
     WorkDir,
+    checking_arguments,
+    credentials_of,
     database_of,
     target_of,
 )
-from search.command_line.program_files import is_model, program_file
-from search.command_line.result import Result, Table, microseconds, say
-from search.command_line.trace_files import read_trace
+from search.command_line.result import Part, Result, Table, microseconds, say
 from search.cost_model.cost_model import CostModel as CostModelKinds
 from search.database import Database
-from search.database.best_records import those_that_count, winner_first
+from search.database.best_records import latest_records, winner_first
 from search.errors import ArgumentError, DatabaseError
 from search.models.extract_tasks import extract_tasks
 from search.models.tune_model import tune_model
@@ -49,7 +47,7 @@ Trials = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="How many candidates to measure: 64 for a program, 20 for a kernel of a model, say.",
+        help="How many candidates to measure, as in 64 for a program, 20 for a kernel of a model.",
         show_default=False,
     ),
 ]
@@ -61,15 +59,17 @@ KeptIn = Annotated[
     typer.Option(
         "--database",
         metavar="DATABASE",
-        help="Where the records go: json or sql for files in the directory, else a directory, a "
-        "file or a URL.",
+        help="Where records are stored: json or sql for files in the directory, else a directory, "
+        "a file or a URL.",
         show_default="json",
     ),
 ]
 RunnerPlace = Annotated[
     str,
     typer.Option(
-        "--runner", metavar="RUNNER", help="Who measures: local, or a URL as in dask://host:8786."
+        "--runner",
+        metavar="RUNNER",
+        help="Where to measure: local, or a URL as in dask://host:8786.",
     ),
 ]
 Seed = Annotated[
@@ -85,21 +85,24 @@ Only = Annotated[
     ),
 ]
 Initial = Annotated[
-    list[str] | None,
+    list[Path] | None,
     typer.Option(
         metavar="TRACE",
-        help="A schedule of the program to begin with, as `tensorir db best --save` writes it; "
+        help="A schedule of the program to start from, as `tensorir db best --save` writes it; "
         "may be repeated.",
+        exists=True,
+        dir_okay=False,
         show_default=False,
     ),
 ]
 CostModel = Annotated[
-    str, typer.Option(metavar="MODEL", help="What chooses candidates: xgb or random.")
+    str, typer.Option(metavar="MODEL", help="The model that ranks candidates: xgb or random.")
 ]
 Strategy = Annotated[
     str,
     typer.Option(
-        metavar="STRATEGY", help="How it searches: evolutionary, replay-trace or replay-func."
+        metavar="STRATEGY",
+        help="The search strategy: evolutionary, replay-trace or replay-func.",
     ),
 ]
 
@@ -130,14 +133,13 @@ def tune(
     """Search for the schedules that make a program, or the kernels of a model, fast.
 
     The records are stored in a directory, `tuned` by default, and `tensorir run --work-dir DIR`
-    uses them. Ctrl-C ends a search and keeps what was measured; an interrupted search resumes when
+    uses them. Ctrl-C ends a search and keeps its measurements; an interrupted search resumes when
     it is started with the same arguments.
 
         tensorir tune matmul.py --trials 64 --work-dir tuned
 
         tensorir tune model.onnx --seconds 600 --work-dir tuned --only conv2d
     """
-    file = program_file(program, shape)
     if trials is None and seconds is None:
         raise ArgumentError("missing option --trials N or --seconds S (how much to search)")
     chosen = target_of(target)
@@ -157,7 +159,7 @@ def tune(
         work_dir = DEFAULT_WORK_DIR
         say(f"records go to the directory {work_dir}; --work-dir DIR names another one")
     say(f"reading {program}")
-    mod = file.read()
+    mod = read_program(program, shape)
     start = time.monotonic()
     kept_in = _database(database)
     if is_model(mod) or len(mod.prim_funcs()) > 1:
@@ -187,34 +189,20 @@ def tune(
             initial_schedules=known or None,
             **parts,
         )
-    call = _call(program, work_dir, database, found, target, shape)
-    return _result(program, call, mod, chosen, work_dir, found, time.monotonic() - start)
+    words = ["tensorir", "run", program]
+    is_in_work_dir = isinstance(kept_in, str) and "://" not in kept_in
+    # the place of a database is a URL without its password
+    words += ["--work-dir", work_dir] if is_in_work_dir else ["--database", found.place]
+    words += [] if target is None else ["--target", target]
+    words += [word for text in shape or () for word in ("--shape", text)]
+    elapsed = time.monotonic() - start
+    return _result(program, shlex.join(words), mod, chosen, work_dir, found, elapsed)
 
 
 def _database(place: str | None) -> str | Database:
     if place is None or place in Database.kinds or "://" in place:
         return place or "json"
     return database_of(place, may_be_new=True)
-
-
-def _call(
-    program: str,
-    work_dir: str,
-    database: str | None,
-    found: Database,
-    target: str | None,
-    shape: Sequence[str] | None,
-) -> str:
-    """Return the command that runs what was tuned, with the schedules that were found."""
-    words = ["tensorir", "run", program]
-    if database is None or ("://" not in database and database in Database.kinds):
-        words += ["--work-dir", work_dir]
-    else:
-        words += ["--database", str(found.place)]  # a URL without its password
-    words += [] if target is None else ["--target", target]
-    for text in shape or ():
-        words += ["--shape", text]
-    return shlex.join(words)
 
 
 def _result(
@@ -237,49 +225,40 @@ def _result(
             {
                 "name": task.task_name,
                 "weight": task.weight,
-                "trials": len(those_that_count(records)),
+                "trials": len(latest_records(records)),
                 "seconds": best[0].median_seconds if best else None,
             }
         )
-    before_and_after = _reported(work_dir, keys)
+    try:
+        known = load_run(work_dir).report
+    except DatabaseError:  # another database had records of all programs
+        known = RunReport([])
+    tuned = RunReport([one for one in known if one.workload in keys])
     report = {
         "program": path,
         "work_dir": work_dir,
         "search_seconds": seconds,
         "tasks": tasks,
-        "report": [one.as_json() for one in before_and_after],
+        "report": [one.as_json() for one in tuned],
     }
+    parts: list[Part] = [_table(tasks)]
     if all(task["seconds"] is None for task in tasks):
-        tried = any(task["trials"] for task in tasks) or before_and_after
-        sentence = f"{path}: no working candidate was found within {seconds:.0f} s; " + (
+        advice = (
             f"tensorir explain {work_dir} lists how they ended"
-            if tried
+            if tuned or any(task["trials"] for task in tasks)
             else "give more time: --seconds S"
         )
-        return Result(report, [_table(tasks), sentence], exit_code=1)
-    sentence = f"{path}: tuned in {seconds:.0f} s; call it with {call}"
-    if len(before_and_after) == 1:
-        return Result(report, [str(before_and_after), "", sentence])
-    if before_and_after:
-        heading, *rows = before_and_after.cells()
-        return Result(report, [Table(heading, rows), sentence])
-    return Result(report, [_table(tasks), sentence])
-
-
-def _reported(work_dir: str, keys: Collection[str]) -> RunReport:
-    """Return what the searches in a directory report of these programs, before and after.
-
-    That is nothing where all was known before, from a database that others write to, too.
-    """
-    try:
-        known = load_run(work_dir).report
-    except DatabaseError:
-        return RunReport([])
-    return RunReport([one for one in known if one.workload in keys])
+        line = f"{path}: no working candidate was found within {seconds:.0f} s; {advice}"
+        return Result(report, [*parts, line], exit_code=1)
+    if len(tuned) == 1:
+        parts = [str(tuned), ""]
+    elif tuned:
+        heading, *rows = tuned.cells()
+        parts = [Table(heading, rows)]
+    return Result(report, [*parts, f"{path}: tuned in {seconds:.0f} s; call it with {call}"])
 
 
 def _table(tasks: Sequence[Mapping[str, Any]]) -> Table:
-    """Return what a database has of each kernel."""
     rows = [
         (t["name"], f"{t['weight']:g}", str(t["trials"]), microseconds(t["seconds"])) for t in tasks
     ]

@@ -1,4 +1,4 @@
-"""`tensorir worker`: this machine measures for searches that run elsewhere."""
+"""`tensorir worker`: measure on this machine for searches that run elsewhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from search.command_line.login import (
+from search.command_line.options import (
     AllowExtern,
     CaFile,
     Cert,
@@ -26,14 +26,12 @@ Scheduler = Annotated[
 ]
 Cores = Annotated[
     int,
-    typer.Option(
-        min=1, metavar="N", help="On how many cores to measure at the same time, each for itself."
-    ),
+    typer.Option(min=1, metavar="N", help="The cores that measure at the same time, separately."),
 ]
 Name = Annotated[
     str | None,
     typer.Option(
-        help="The name of the worker, which records of trials have.",
+        help="The name of the worker in the records of trials.",
         show_default="the machine's and the process's",
     ),
 ]
@@ -52,8 +50,8 @@ def worker(
     """Measure on this machine for searches elsewhere, until Ctrl-C.
 
     The searches reach it through a Dask scheduler, whose credentials it needs. Whoever has them can
-    run programs as you. It says what the machine is, waits for a scheduler that is not there, and
-    goes on when that is back.
+    run programs as you. It prints a description of the machine, waits while the scheduler does not
+    answer, and connects again afterwards.
 
         tensorir worker dask://host:8786 --credentials tensorir.pem
     """

@@ -1,11 +1,10 @@
-"""Databases of workloads and tuning records, and the stores and lines that they are kept in."""
+"""Databases of workloads and tuning records, and the stores that hold their entries."""
 
 from typing import TYPE_CHECKING
 
 from search.database.at_place import database_at, database_in
 from search.database.database import Database, PyDatabase
-from search.database.json_database import JSONDatabase
-from search.database.keyed_database import KeyedDatabase, MemoryDatabase
+from search.database.keyed_database import JSONDatabase, KeyedDatabase, MemoryDatabase
 from search.database.module_equality import ModuleEquality
 from search.database.program_lengths import ProgramLengths, compatible_factor
 from search.database.programs import ProgramRecords, merge_into, programs_in

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from search.database.database import Database
-from search.database.json_database import JSONDatabase
+from search.database.keyed_database import JSONDatabase
 from search.database.store import RECORDS, WORKLOADS
 from search.errors import DatabaseError, NoDatabaseError
 
@@ -20,13 +20,12 @@ _WORKLOADS: Final = "_workload.json"
 def database_at(place: str | os.PathLike[str], *, may_be_new: bool = False) -> Database:
     """Return the database at a place.
 
-    That is a directory, in which a search has left its records; a file of SQLite (`.sqlite`,
-    `.sqlite3`, `.db`); a file of records as JSON lines, whose workloads are in
-    `database_workload.json` beside it, or for `best.json` in `best_workload.json`; or a URL, as
-    `Database.create` takes it. With `may_be_new` it is made by its first commit, a directory gets
-    files of JSON lines; otherwise there has to be one.
+    A place is the directory of a search; a file of SQLite (`.sqlite`, `.sqlite3`, `.db`); a file of
+    records as JSON lines, whose workloads are in `database_workload.json` in the same directory, or
+    for `best.json` in `best_workload.json`; or a URL of `Database.create`. With `may_be_new` the
+    first commit makes a missing database, in a directory as files of JSON lines.
 
-    DatabaseError if there is none, or if the place is none that a database can have.
+    DatabaseError if there is no database, or the place cannot have one.
     """
     if "://" in os.fspath(place):
         return Database.create(os.fspath(place))
@@ -34,33 +33,28 @@ def database_at(place: str | os.PathLike[str], *, may_be_new: bool = False) -> D
     if path.suffix in _OF_SQLITE:
         return Database.create("sql", path, allow_missing=may_be_new)
     if path.suffix == ".json":
-        workloads = _workloads_beside(path)
+        name = WORKLOADS.file if path.name == RECORDS.file else path.stem + _WORKLOADS
+        workloads = path.with_name(name)
         if path.exists() and not workloads.exists():
             raise DatabaseError(
-                f"{path} is no file of records, or its programs are missing: there is no "
+                f"{path} is not a file of records, or its programs are missing: there is no "
                 f"{workloads}"
             )
         return JSONDatabase(workloads, path, allow_missing=may_be_new)
-    if path.is_dir() or (may_be_new and not path.exists()):
-        found = database_in(path) if path.is_dir() else None
-        if found is not None:
-            return found
-        if may_be_new:
-            path.mkdir(parents=True, exist_ok=True)
-            return JSONDatabase(work_dir=path)
+    found = database_in(path) if path.is_dir() else None
+    if found is not None:
+        return found
+    if may_be_new and (path.is_dir() or not path.exists()):
+        path.mkdir(parents=True, exist_ok=True)
+        return JSONDatabase(work_dir=path)
+    if path.is_dir():
         raise NoDatabaseError(f"there is no database in {path}: no search has left records there")
     if path.exists():
         raise NoDatabaseError(
-            f"{path} is no database: that is a directory of a search, a file of SQLite "
+            f"{path} is not a database; expected a directory of a search, a file of SQLite "
             f"({', '.join(_OF_SQLITE)}), a .json file of records, or a URL"
         )
     raise NoDatabaseError(f"there is no database {path}")
-
-
-def _workloads_beside(path: Path) -> Path:
-    if path.name == RECORDS.file:
-        return path.with_name(WORKLOADS.file)
-    return path.with_name(path.stem + _WORKLOADS)
 
 
 def database_in(
@@ -68,7 +62,7 @@ def database_in(
 ) -> Database | None:
     """Return the database whose files are in a directory, None if there are none.
 
-    Of two kinds it is the one that was written last.
+    If there are files of two kinds, it is the database that was written last.
     """
     folder = Path(work_dir)
     files = {"json": folder / RECORDS.file, "sql": folder / f"{SQL_FILE}-wal"}

@@ -1,4 +1,4 @@
-"""The records that count: the best of several, the last of a trace, those that can be used."""
+"""The best of several records, the latest record of a trace, and the records that still replay."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from search.database.target_key import target_key
+from search.lines import named_refusals
 from tensorir.errors import TensorIRError
 
 if TYPE_CHECKING:
     from codegen import Target
     from schedule import Schedule, Trace
-    from search.database.records import TuningRecord, Workload
+    from search.database.records import TuningRecord
 
 T = TypeVar("T")
 
-_MOST_NAMED: Final = 5
 _LONGEST: Final = 160
 """Letters of a reason."""
 
@@ -26,7 +26,7 @@ logger = logging.getLogger("tensorir.search")
 
 
 class Measured(Protocol):
-    """A record with its measurement: those of a database are, and the lines of a log."""
+    """A record with its measurement: of a database, or a line of a log."""
 
     @property
     def target(self) -> Target | None:
@@ -34,7 +34,7 @@ class Measured(Protocol):
 
     @property
     def trace_key(self) -> bytes:
-        """The key that two records share if they did the same."""
+        """Bytes that two records share if they have the same trace."""
 
     @property
     def run_secs(self) -> Sequence[float] | None:
@@ -42,21 +42,21 @@ class Measured(Protocol):
 
     @property
     def mean_seconds(self) -> float:
-        """The mean of them."""
+        """The mean of `run_secs`."""
 
     @property
     def is_valid(self) -> bool:
-        """True if it ran to its end."""
+        """True if the measurement was completed."""
 
 
 R = TypeVar("R", bound=Measured)
 
 
 RIVAL: Final = 1.15
-"""The factor to the best time up to which a candidate may still turn out to be the best."""
+"""A candidate may still turn out to be the best if it takes this multiple of the best time."""
 
 
-def those_that_count(records: Iterable[R]) -> list[R]:
+def latest_records(records: Iterable[R]) -> list[R]:
     """Return the last record of each trace and target; all records are of one workload."""
     last: dict[Hashable, R] = {}
     for record in records:
@@ -68,22 +68,23 @@ def those_that_count(records: Iterable[R]) -> list[R]:
 
 def best_records(records: Iterable[R], count: int) -> list[R]:
     """Return the fastest valid records of one workload, best first; of equal ones the first."""
-    valid = [record for record in those_that_count(records) if record.is_valid]
+    valid = [record for record in latest_records(records) if record.is_valid]
     return sorted(valid, key=lambda record: record.mean_seconds)[:count]
 
 
 def winner_first(records: Iterable[R]) -> list[R]:
-    """Return all valid records of one workload, best first, and before them the named winner.
+    """Return all valid records of one workload, best first, but the winner of a search before them.
 
-    A search ends with measuring the best few again, and commits the one that it names the winner
-    last: that is the record which was measured again last. Being chosen for a low time, it takes
-    longer when it is measured again, as others would that were measured once. So it stands, unless
-    one that was measured later is faster than it ever was, by more than luck explains (`RIVAL`).
+    A search ends by re-measuring the best few candidates, and commits the winner last: its trace is
+    the one that was re-measured last. A candidate that is chosen for a low time takes longer when
+    it is measured again, and so would others that were measured only once. Therefore the winner
+    stays first, unless a later record is faster than all measurements of the winner by more than
+    luck explains (`RIVAL`).
     """
     records = list(records)
     best = best_records(records, len(records))
-    winner = _measured_again_last(records)
-    if winner is None or winner[-1] not in best:
+    winner = _last_remeasured(records)
+    if not winner or winner[-1] not in best:
         return best
     later = [record for record in records[records.index(winner[-1]) + 1 :] if record.is_valid]
     fastest = min((record.mean_seconds for record in later), default=math.inf)
@@ -93,28 +94,13 @@ def winner_first(records: Iterable[R]) -> list[R]:
     return best
 
 
-def best_of_each(
-    records: Iterable[TuningRecord], count: int, workload_key: Callable[[Workload], str]
-) -> list[TuningRecord]:
-    """Return the `count` best valid records of each workload and target, as `winner_first`."""
-    keys: dict[Workload, str] = {}
-    groups: dict[tuple[str, str | None], list[TuningRecord]] = {}
-    for record in records:
-        key = keys.get(record.workload)
-        if key is None:
-            key = keys[record.workload] = workload_key(record.workload)
-        target = None if record.target is None else target_key(record.target)
-        groups.setdefault((key, target), []).append(record)
-    return [best for group in groups.values() for best in winner_first(group)[:count]]
+def _last_remeasured(records: Sequence[R]) -> list[R]:
+    """Return the measurements of the trace that was re-measured last.
 
-
-def _measured_again_last(records: Sequence[R]) -> list[R] | None:
-    """Return the measurements of the trace that was measured again last, None without one.
-
-    A copy of a record is no further measurement.
+    A copy of a record is not another measurement.
     """
     measurements: dict[Hashable, list[R]] = {}
-    again = None
+    last: list[R] = []
     for record in records:
         known = measurements.setdefault(_key(record), [])
         if known and known[-1].run_secs == record.run_secs:
@@ -122,8 +108,8 @@ def _measured_again_last(records: Sequence[R]) -> list[R] | None:
             continue
         known.append(record)
         if len(known) > 1:
-            again = known
-    return again
+            last = known
+    return last
 
 
 def _key(record: Measured) -> Hashable:
@@ -131,22 +117,22 @@ def _key(record: Measured) -> Hashable:
 
 
 def with_traces(records: Iterable[TuningRecord]) -> Iterator[tuple[TuningRecord, Trace]]:
-    """Yield those of records whose traces can be read, with their traces."""
+    """Yield the records whose traces can be read, with their traces."""
     return usable(records, lambda record: record.trace)
 
 
 def with_schedules(records: Iterable[TuningRecord]) -> Iterator[tuple[TuningRecord, Schedule]]:
-    """Yield those of records whose traces apply to their programs, with their schedules."""
+    """Yield the records whose traces apply to their programs, with their schedules."""
     return usable(records, lambda record: record.schedule())
 
 
 def usable(
     records: Iterable[TuningRecord], use: Callable[[TuningRecord], T]
 ) -> Iterator[tuple[TuningRecord, T]]:
-    """Yield those of records that `use` takes, with what it returns.
+    """Yield each record for which `use` succeeds, with its result.
 
-    A record that it refuses by a TensorIRError is left out: it was made by another version, or
-    somebody has edited it. A warning names those that this process has not named before.
+    A record for which it raises TensorIRError is skipped: another version made it, or it was
+    edited. One warning names such records, each once in a process.
     """
     refused: list[str] = []
     try:
@@ -154,40 +140,29 @@ def usable(
             try:
                 result = use(record)
             except TensorIRError as error:
-                refused += _news_of(record, error)
+                key: Hashable = record.place or record
+                if key not in _reported:
+                    _reported.add(key)
+                    refused.append(_fault(record, error))
             else:
                 yield record, result
     finally:
-        _warn(refused)
+        if refused:
+            logger.warning(
+                "left out %d record(s) whose traces do not apply any more: %s; tune the program "
+                "again, or see database.validate() for all such records",
+                len(refused),
+                named_refusals(refused),
+            )
 
 
-def _news_of(record: TuningRecord, error: TensorIRError) -> list[str]:
-    """Return the place and the fault of a record, nothing if they were warned of before."""
-    told: Hashable = record.place or record
-    if told in _told:
-        return []
-    _told.add(told)
-    place = record.place or _described(record)
-    reason = str(error).strip().partition("\n")[0].removeprefix(f"{place}: ")
-    return [f"{place}: {textwrap.shorten(reason, _LONGEST, placeholder=' ...')}"]
-
-
-def _warn(refused: list[str]) -> None:
-    if refused:
-        rest = len(refused) - _MOST_NAMED
-        logger.warning(
-            "left out %d record(s) whose traces do not apply any more: %s%s; tune the program "
-            "again, or see database.validate() for all such records",
-            len(refused),
-            "; ".join(refused[:_MOST_NAMED]),
-            f"; and {rest} more" if rest > 0 else "",
-        )
-
-
-def _described(record: TuningRecord) -> str:
+def _fault(record: TuningRecord, error: TensorIRError) -> str:
+    """Return the place and the fault of a record."""
     time = f"{record.mean_seconds * 1e6:.4g} us" if record.run_secs else "no time"
-    return f"a record of workload {record.workload.shash} with {time}"
+    place = record.place or f"a record of workload {record.workload.shash} with {time}"
+    reason = str(error).strip().partition("\n")[0].removeprefix(f"{place}: ")
+    return f"{place}: {textwrap.shorten(reason, _LONGEST, placeholder=' ...')}"
 
 
-_told: Final[set[Hashable]] = set()
-"""The places and records that were warned of. There are few, as each is a damaged one."""
+_reported: Final[set[Hashable]] = set()
+"""The places and records that were warned of, which are few: they are damaged."""

@@ -1,4 +1,4 @@
-"""The base class of databases, how one is asked for a schedule, and which is the current one."""
+"""The base class of databases, their queries, and the current database."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from codegen import Target
 from codegen.history import KnownSchedules, innermost
-from search.database.best_records import best_of_each, winner_first, with_schedules
-from search.database.module_equality import ModuleEquality, same_structure, unnamed
+from search.database.best_records import best_records, winner_first, with_schedules
+from search.database.module_equality import (
+    ModuleEquality,
+    ModuleIndex,
+    same_structure,
+    unnamed,
+)
+from search.database.programs import programs_in
+from search.database.records import TuningRecord, Workload
 from search.database.store import Claimed
 from search.database.target_key import for_other_cores, same_target
 from search.database.validate import Findings, validate
@@ -25,39 +32,36 @@ from tensorir.text_table import html_table
 if TYPE_CHECKING:
     from schedule import Schedule
     from search.builder import Builder
-    from search.database.records import TuningRecord, Workload
     from search.reports.report import RunReport
     from search.runner import Runner
     from tensorir.function import IRModule, PrimFunc
 
 
-class Entered(KnownSchedules):
-    """A database, or what stands for one, that is current inside of its `with`."""
+class DatabaseScope(KnownSchedules):
+    """A database, or an object around one, that is current inside its `with` block."""
 
     @abstractmethod
     def as_database(self) -> Database:
-        """Return the database that is current inside."""
+        """Return the database that is current inside the block."""
 
 
 _SQL: Final = "search.database.sql_database"
 _LISTED_PROGRAMS: Final = 20
 _TOO_MANY: Final = 50_000
-"""Records from which on a database is not read for a look at it."""
+"""A database with more records is displayed without its programs."""
 
 
-class Database(Entered):
-    """Workloads and tuning records, as the search asks for them.
+class Database(DatabaseScope):
+    """Workloads and tuning records.
 
     A subclass implements the abstract methods, which are those of TVM's `PyDatabase`; the rest
-    builds on them. One that keeps values under keys is easier to derive from `KeyedDatabase`.
+    builds on them. A database of keys and values is easier to derive from `KeyedDatabase`.
 
-    `module_equality` says which programs are the same workload; what their function is called does
-    not count, nor whether it has `tir.noalias`. Where a target is asked for, records made for
-    another one do not answer (`target_key` says what that is); None asks for any. Queries, those
-    methods whose names begin so, and `records_like` answer with records for another number of cores
-    where there are none for the target. Of several
-    records of a workload with the same trace and target the last one counts. `with database:` makes
-    it the current one.
+    `module_equality` decides which programs are the same workload; the name of their function and
+    `tir.noalias` are ignored. Where a method has a target, only records for that target count
+    (`target_key`); None accepts any. Queries, whose names begin with `query`, and `records_like`
+    fall back to records for another number of cores. If a workload has several records with the
+    same trace and target, the last one counts. `with database:` makes it the current one.
     """
 
     kinds: ClassVar[Registry[Database]] = Registry(
@@ -66,11 +70,13 @@ class Database(Entered):
         | dict.fromkeys(("mysql://", "mariadb://"), _SQL),
     )
     report: RunReport | None = None
-    """What the search reported that wrote to the database last, in this process."""
+    """The report of the search that wrote to the database last, in this process."""
 
     def __init__(self, module_equality: str | ModuleEquality = "structural") -> None:
         self.module_equality = ModuleEquality.create(module_equality)
-        self._said: set[tuple[str, ...]] = set()
+        self._warned: set[tuple[str, ...]] = set()
+        self._indices: dict[str | ModuleEquality, tuple[ModuleIndex[Workload], int]] = {}
+        """By equality: the workloads, and their number when they were indexed."""
 
     @staticmethod
     def create(
@@ -79,7 +85,7 @@ class Database(Entered):
         """Return a database: `"json"`, `"sql"`, `"memory"`, `"union"`, ..., a URL or a function.
 
         `"sqlite:///path"` is a file, `"postgresql+psycopg://user@host/db"` a database on a server.
-        A function `f(sch) -> bool` schedules a program itself, or says by False that it cannot.
+        A function `f(sch) -> bool` schedules a program itself, and returns False if it cannot.
         """
         if callable(kind) and not isinstance(kind, type):
             return Database.kinds.make("schedule-fn", kind, *args, **kwargs)
@@ -89,7 +95,7 @@ class Database(Entered):
 
     @abstractmethod
     def has_workload(self, mod: IRModule) -> bool:
-        """Say whether a program is a workload of this database."""
+        """True if a program is a workload of this database."""
 
     @abstractmethod
     def commit_workload(self, mod: IRModule) -> Workload:
@@ -111,46 +117,99 @@ class Database(Entered):
     def __len__(self) -> int:
         """Return the number of records."""
 
+    def commit_records(self, records: Sequence[TuningRecord]) -> None:
+        """Commit records and their workloads."""
+        for record in records:
+            self.commit_workload(record.workload.mod)
+            self.commit_tuning_record(record)
+
     def unreadable(self) -> list[str]:
         """Return the place and the reason for each entry that could not be read."""
         return []
 
-    # ---------------------------------------------------------------------------- by key and target
+    def settle(self) -> None:
+        """Commit the records that a server did not accept before, if the database keeps them."""
+
+    # --------------------------------------------------------------------------- by program, target
+
+    def workloads(self) -> Sequence[Workload]:
+        """Return the programs in the order of their commit."""
+        return list(dict.fromkeys(record.workload for record in self.get_all_tuning_records()))
 
     def workload_key(self, mod: IRModule) -> str:
         """Return a text that programs share if they are the same workload."""
         return str(self.module_equality.hash(unnamed(mod)))
 
     def same_workload(self, a: IRModule, b: IRModule) -> bool:
-        """Say whether two programs are the same workload."""
+        """True if two programs are the same workload."""
         return a is b or self.module_equality.equal(unnamed(a), unnamed(b))
 
     def tuning_records_of(
         self, workload: Workload, target: Target | None = None
     ) -> list[TuningRecord]:
         """Return all records of a workload, valid or not, in the order of their commit."""
-        same: dict[Workload, bool] = {}
-        found = []
-        for record in self.get_all_tuning_records():
-            other = record.workload
-            if other not in same:
-                same[other] = self.same_workload(other.mod, workload.mod)
-            if same[other] and same_target(record.target, target):
-                found.append(record)
-        return found
+        is_same = {w: self.same_workload(w.mod, workload.mod) for w in self.workloads()}
+        return [
+            record
+            for record in self.get_all_tuning_records()
+            if is_same[record.workload] and same_target(record.target, target)
+        ]
 
     def count(self, workload: Workload, target: Target | None = None) -> int:
-        """Return how many records a workload has; a trace measured twice counts twice."""
+        """Return the number of records of a workload; a trace measured twice counts twice."""
         return len(self.tuning_records_of(workload, target))
 
     def top_records(
         self, workload: Workload, count: int, target: Target | None = None
     ) -> list[TuningRecord]:
-        """Return the best valid records of a workload made for a target, best first."""
-        best = self.get_top_k(workload, count if target is None else len(self))
-        return [record for record in best if same_target(record.target, target)][:count]
+        """Return the best valid records of a workload for a target, best first."""
+        return best_records(self.tuning_records_of(workload, target), count)
 
-    # ------------------------------------------------------------------- several tuners at one time
+    def workloads_like(
+        self,
+        mod: IRModule,
+        equality: str | ModuleEquality,
+        where: Callable[[Workload], bool] = lambda _: True,
+    ) -> list[Workload]:
+        """Return the workloads that satisfy `where` and equal `mod` under `equality`."""
+        unknown = (ModuleIndex[Workload](ModuleEquality.create(equality)), 0)
+        index, known = self._indices.get(equality, unknown)
+        workloads = self.workloads()
+        for workload in workloads[known:]:
+            index.add(unnamed(workload.mod), workload)
+        self._indices[equality] = index, len(workloads)
+        return index.like(unnamed(mod), where)
+
+    def records_like(
+        self,
+        mod: IRModule,
+        target: Target | None,
+        equality: str | ModuleEquality,
+        count: int = 1,
+        where: Callable[[Workload], bool] = lambda _: True,
+    ) -> list[TuningRecord]:
+        """Return the best valid records of programs that equal `mod` under `equality`.
+
+        There are up to `count` of each workload that satisfies `where`.
+        """
+        like = dict.fromkeys(self.workloads_like(mod, equality, where))
+        of_key = {self.workload_key(workload.mod): workload for workload in like}
+        return [
+            record
+            for workload in of_key.values()
+            for record in winner_first(
+                record for record in self._answers(workload, target) if record.workload in like
+            )[:count]
+        ]
+
+    def _answers(self, workload: Workload, target: Target | None) -> list[TuningRecord]:
+        """Return the records of a workload for a target, or for another number of cores."""
+        found = self.tuning_records_of(workload, target)
+        if target is None or any(record.is_valid for record in found):
+            return found
+        return for_other_cores(self.tuning_records_of(workload), target)
+
+    # ------------------------------------------------------------------------------- several tuners
 
     @property
     def has_claims(self) -> bool:
@@ -160,9 +219,10 @@ class Database(Entered):
     def records_behind(
         self, workload: Workload, target: Target | None, place: int
     ) -> tuple[list[TuningRecord], int]:
-        """Return the records of a workload behind a place, and the place behind them.
+        """Return the records of a workload after a place, and the place after them.
 
-        Who asks again with that place gets what was committed meanwhile; the first place is 0.
+        The next call with that place returns the records that were committed meanwhile; the first
+        place is 0.
         """
         records = self.tuning_records_of(workload, target)
         return records[place:], max(place, len(records))
@@ -175,80 +235,49 @@ class Database(Entered):
         owner: str,
         seconds: int,
     ) -> Claimed:
-        """Lease to `owner`, for so many seconds, those of traces that nobody measures or measured.
+        """Lease the traces to `owner` that have no other lease and no record.
 
-        A database without claims, as this one, is not shared by tuners at work: it grants all.
+        A database without claims, as this one, is used by one tuner at a time: it grants all.
         """
         return Claimed(frozenset(trace_keys), frozenset())
 
     def renew_claims(self, owner: str, seconds: int) -> None:
-        """Let the claims of an owner last for so many seconds from now on; 0 ends them."""
-
-    def settle(self) -> None:
-        """Commit what could not be committed before, where such records are kept."""
+        """Extend the leases of an owner to this many seconds from now; 0 ends them."""
 
     # ------------------------------------------------------------------------------------ queries
 
     def query_tuning_record(
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> TuningRecord | None:
-        """Return the best valid record of a program, None without one.
+        """Return the best valid record of a program, None without one; nothing is committed.
 
-        It may be of another program where `module_equality` does not compare all of it.
+        It may be of another program if `module_equality` does not compare all of it.
         """
-        if not self.has_workload(mod):
-            return None
-        wanted = None if target is None else Target(target)
-        return next(iter(self._best_for(self.commit_workload(mod), 1, wanted)), None)
+        return next(iter(self._ranked(mod, target)), None)
 
     def query_tuning_records(
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> Sequence[TuningRecord]:
-        """Return the records to try for a program, the most promising first.
+        """Return the records to try for a program, most promising first.
 
-        Those of a program that only counts as the same come last.
+        Records of other programs that are the same workload come last.
         """
         record = self.query_tuning_record(mod, target, workload_name)
         return () if record is None else (record,)
 
-    def records_like(
-        self,
-        mod: IRModule,
-        target: Target | None,
-        equality: str | ModuleEquality,
-        count: int = 1,
-        where: Callable[[Workload], bool] = lambda _: True,
-    ) -> list[TuningRecord]:
-        """Return the best valid records of programs that are the same as `mod` under `equality`.
-
-        There are up to `count` of each of the workloads that satisfy `where`.
-        """
-        kind = ModuleEquality.create(equality)
-        asked = unnamed(mod)
-        workloads = dict.fromkeys(record.workload for record in self.get_all_tuning_records())
-        return [
-            record
-            for workload in workloads
-            if kind.equal(unnamed(workload.mod), asked) and where(workload)
-            for record in self._best_for(workload, count, target)
-        ]
-
-    def _best_for(
-        self, workload: Workload, count: int, target: Target | None
-    ) -> list[TuningRecord]:
-        """Return the best valid records for a target, or for another number of cores."""
-        found = self.top_records(workload, count, target)
-        if found or target is None:
-            return found
-        return for_other_cores(self.get_top_k(workload, len(self)), target)[:count]
+    def _ranked(self, mod: IRModule, target: Target | str | None) -> list[TuningRecord]:
+        """Return all valid records of a workload, those of the program itself first, best first."""
+        found = self._answers(Workload(mod), None if target is None else Target(target))
+        same = {of: same_structure(of.mod, mod) for of in {record.workload for record in found}}
+        own = winner_first(record for record in found if same[record.workload])
+        return [*own, *winner_first(record for record in found if not same[record.workload])]
 
     def query_schedule(
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> Schedule | None:
-        """Return the best schedule of a program, under the names it was recorded with, or None.
+        """Return the best schedule of a program, under its recorded names, or None.
 
-        What was recorded of a program that only counts as the same is no schedule of this one;
-        `search.find_schedule` makes one of it where it can.
+        Records of other programs are ignored; `search.find_schedule` adapts them where it can.
         """
         records = self.query_tuning_records(mod, target, workload_name)
         own = takewhile(lambda record: same_structure(record.workload.mod, mod), records)
@@ -269,14 +298,16 @@ class Database(Entered):
         workload_name: str = "main",
         kind: Literal["schedule", "record", "ir_module"] = "schedule",
     ) -> Schedule | IRModule | TuningRecord | None:
-        """Return the best of a program as a schedule, a record or a module."""
+        """Return the best schedule, record or scheduled module of a program, None without one."""
         if kind == "schedule":
             return self.query_schedule(mod, target, workload_name)
         if kind == "record":
             return self.query_tuning_record(mod, target, workload_name)
         if kind == "ir_module":
             return self.query_ir_module(mod, target, workload_name)
-        raise IRValueError(f"kind is 'schedule', 'record' or 'ir_module', got {kind!r}")
+        raise IRValueError(f"kind must be 'schedule', 'record' or 'ir_module', got {kind!r}")
+
+    # --------------------------------------------------------------------------------- all records
 
     def validate(
         self,
@@ -289,16 +320,21 @@ class Database(Entered):
 
         See `search.database.validate`.
         """
-        records = self.get_all_tuning_records()
-        return validate(
-            [(self.workload_key(record.workload.mod), record) for record in records],
-            self.unreadable(),
-            runner=runner,
-            builder=builder,
-            factor=factor,
-        )
+        return validate(self, runner=runner, builder=builder, factor=factor)
 
-    # ------------------------------------------------------------------------------- what is there
+    def copy_to(self, destination: Database) -> None:
+        """Add all records to another database, of any kind, in the order of their commit."""
+        destination.commit_records(self.get_all_tuning_records())
+
+    def dump_pruned(self, destination: Database, keep: int = 1) -> None:
+        """Add the `keep` best valid records of each workload and target to another database."""
+        destination.commit_records(self._best_of_each(self.get_all_tuning_records(), keep))
+
+    def _best_of_each(self, records: Sequence[TuningRecord], keep: int) -> list[TuningRecord]:
+        programs = programs_in(self, records)
+        return [best for one in programs for best in winner_first(one.records)[:keep]]
+
+    # --------------------------------------------------------------------------------- description
 
     @property
     def place(self) -> str:
@@ -309,10 +345,10 @@ class Database(Entered):
         """Return the databases that hold records here: this one, or those of a union."""
         return (self,)
 
-    def is_first_time(self, *what: str) -> bool:
-        """Say whether something is to be said of this database for the first time."""
-        new = what not in self._said
-        self._said.add(what)
+    def should_warn(self, *what: str) -> bool:
+        """True if this is called with `what` for the first time, so that a warning comes once."""
+        new = what not in self._warned
+        self._warned.add(what)
         return new
 
     def __repr__(self) -> str:
@@ -327,16 +363,14 @@ class Database(Entered):
         rows: list[tuple[str, ...]] = [("program", "target", "records", "failed", "best")]
         if len(self) > _TOO_MANY:
             return [*rows, ("", "", str(len(self)), "", "too many to look at")]
-        groups: dict[tuple[str, str], list[TuningRecord]] = {}
-        for record in self.get_all_tuning_records():
-            groups.setdefault((str(record.workload), str(record.target or "")), []).append(record)
-        for (program, target), records in list(groups.items())[:_LISTED_PROGRAMS]:
-            best = next((one.median_seconds for one in winner_first(records)), None)
-            failed = sum(not one.is_valid and one.bound_seconds is None for one in records)
+        programs = programs_in(self)
+        for one in programs[:_LISTED_PROGRAMS]:
+            best = next((best.median_seconds for best in winner_first(one.records)), None)
+            failed = sum(not r.is_valid and r.bound_seconds is None for r in one.records)
             time = "none" if best is None else time_text(best)
-            rows.append((program, target, str(len(records)), str(failed), time))
-        if len(groups) > _LISTED_PROGRAMS:
-            rows.append((f"and {len(groups) - _LISTED_PROGRAMS} more", "", "", "", ""))
+            rows.append((str(one.workload), one.target, str(len(one.records)), str(failed), time))
+        if len(programs) > _LISTED_PROGRAMS:
+            rows.append((f"and {len(programs) - _LISTED_PROGRAMS} more", "", "", "", ""))
         return rows
 
     def _repr_html_(self) -> str:
@@ -346,39 +380,20 @@ class Database(Entered):
         except DatabaseError:
             return shown
 
-    # ----------------------------------------------------------------------------- to another one
-
-    def copy_to(self, destination: Database) -> None:
-        """Add all records to another database, of whatever kind, in the order of their commit."""
-        destination.commit_records(self.get_all_tuning_records())
-
-    def dump_pruned(self, destination: Database, keep: int = 1) -> None:
-        """Add the `keep` best valid records of each workload and target to another database."""
-        best = best_of_each(
-            self.get_all_tuning_records(), keep, lambda workload: self.workload_key(workload.mod)
-        )
-        destination.commit_records(best)
-
-    def commit_records(self, records: Sequence[TuningRecord]) -> None:
-        """Commit records and their workloads."""
-        for record in records:
-            self.commit_workload(record.workload.mod)
-            self.commit_tuning_record(record)
-
-    # -------------------------------------------------------------------------------- the current
+    # --------------------------------------------------------------------------------- the current
 
     @staticmethod
     def current() -> Database | None:
-        """Return the database of the innermost `with`, None outside."""
+        """Return the database of the innermost `with` block, None outside."""
         entered = innermost()
-        return entered.as_database() if isinstance(entered, Entered) else None
+        return entered.as_database() if isinstance(entered, DatabaseScope) else None
 
     def as_database(self) -> Database:
         """Return the database itself."""
         return self
 
     def scheduled(self, name: str, func: PrimFunc, target: Target) -> PrimFunc | None:
-        """Return the scheduled form of a function that a record is known of, else None."""
+        """Return the scheduled form of a function, None without a record of it."""
         history = import_module("search.history.history").History(self)
         found: PrimFunc | None = history.scheduled(name, func, target)
         return found
@@ -386,7 +401,7 @@ class Database(Entered):
     def schedules_of(
         self, functions: Mapping[str, PrimFunc], target: Target
     ) -> dict[str, PrimFunc]:
-        """Return the scheduled forms of those functions that a schedule is found of, by name.
+        """Return the scheduled forms of the functions with a schedule, by name.
 
         A function without records gets the schedule of a program with shorter loops, if there are
         records of one; a `History` has other options.
@@ -397,4 +412,4 @@ class Database(Entered):
 
 
 PyDatabase = Database
-"""The base class under the name that it has for user classes in TVM."""
+"""The base class under its TVM name."""

@@ -42,15 +42,14 @@ class _Where(NamedTuple):
 class LineStore(MemoryStore):
     """Entries in files of JSON lines, which only grow.
 
-    The file of a kind is below `folder` or where `paths` says. It is made by the first entry, and
-    `refresh` reads what was appended to it. Every entry is handed to the system at once, so a
-    process that is killed loses at most the line that it writes. Several processes may write: each
-    holds the lock of the file meanwhile, for records that of the workloads. Lines that cannot be
-    read are left out with a warning that names file, line and field. DatabaseError for files of
-    another kind, and if the system refuses.
+    The file of a kind is in `folder`, or given by `paths`. The first entry makes it, and `refresh`
+    reads new lines. Each entry is passed to the system at once, so a process that is killed loses
+    at most the line that it writes. Several processes may write: each holds the lock of the file,
+    for records the lock of the workloads. Lines that cannot be read are skipped with a warning that
+    names file, line and field. DatabaseError for files of another kind, and if the system refuses.
 
-    Traces of records stay in the file until they are used, so a broken one is found only then.
-    `workload_key` returns the key of a workload, which its line does not have.
+    Traces of records stay in the file until they are used, so a broken trace is found only then.
+    `workload_key` returns the key of a workload, which is not stored.
     """
 
     def __init__(
@@ -82,23 +81,20 @@ class LineStore(MemoryStore):
     # ------------------------------------------------------------------------------------- reading
 
     def refresh(self, kind: Kind[Any]) -> None:
-        """Read what was appended to a file; for records also to that of the workloads.
+        """Read the new lines of a file; before records, those of the workloads.
 
-        DatabaseError for a file that was replaced meanwhile.
+        DatabaseError if the file was replaced.
         """
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(self._turns)
-            with refusals_named(self._lock_file(kind)):
-                stack.enter_context(locked_for_reading(self._lock_file(kind)))
+        with self._lock, locked_for_reading(self._lock_file(kind)):
             self._read_new(kind)
 
     def latest(self, kind: Kind[V], behind: int = 0) -> list[V]:
-        """Return the values of a kind after a `refresh`, the first `behind` left out."""
+        """Return the values of a kind after a `refresh`, without the first `behind`."""
         self.refresh(kind)
         return [one.value for one in self.read(kind, behind=behind)]
 
     def left_out(self, kind: Kind[Any]) -> int:
-        """Return the number of lines that cannot be read, without one that is being written."""
+        """Return the number of complete lines that cannot be read."""
         return self._file(kind).left_out
 
     def add(self, kind: Kind[V], *values: V) -> None:
@@ -150,17 +146,17 @@ class LineStore(MemoryStore):
         if digest(trace) != trace_key:
             raise DatabaseError(
                 f"{self.place(where)}: the line was changed while the file was in use; open the "
-                "database anew"
+                "database again"
             )
         try:
             return trace.decode()
         except UnicodeDecodeError as error:
-            raise DatabaseError(f"field 0 (trace) is no UTF-8: {error.reason}") from error
+            raise DatabaseError(f"field 0 (trace) is not UTF-8: {error.reason}") from error
 
     # ------------------------------------------------------------------------------------- writing
 
     def append(self, kind: Kind[V], entries: Sequence[tuple[str, V]]) -> list[V]:
-        """Add values with their keys; only workloads and records are kept in memory, too."""
+        """Add values with their keys, all or none; return them as they are stored."""
         with self._writing(kind):
             if kind is WORKLOADS:
                 return [self._put(key, value) for key, value in entries]  # type: ignore[misc, arg-type]
@@ -172,7 +168,7 @@ class LineStore(MemoryStore):
         return [value for _, value in entries]
 
     def retain(self, choose: Choose) -> None:
-        """Drop all records but those that `choose` returns of all, in a new file of records."""
+        """Keep only the records that `choose` selects from all, in a new file."""
         with self._writing(RECORDS):
             file = self._file(RECORDS)
             kept = set(map(id, choose([one.value for one in self.read(RECORDS)])))
@@ -185,15 +181,18 @@ class LineStore(MemoryStore):
 
     @contextlib.contextmanager
     def _writing(self, kind: Kind[Any]) -> Iterator[None]:
-        """Keep other processes from writing; what a database has of them is read before."""
+        """Keep other writers waiting; before that, read the workloads and records of others."""
         path = self._lock_file(kind)
-        with self._turns, contextlib.ExitStack() as stack:
+        with self._lock:
             with refusals_named(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                stack.callback(os.close, opened_locked(path))
-            if kind in (WORKLOADS, RECORDS):
-                self._read_new(RECORDS)
-            yield
+                descriptor = opened_locked(path)
+            try:
+                if kind in (WORKLOADS, RECORDS):
+                    self._read_new(RECORDS)
+                yield
+            finally:
+                os.close(descriptor)
 
     def _put(self, key: str, workload: Workload) -> Workload:
         place = self.place_of(key, workload)
@@ -216,7 +215,7 @@ class LineStore(MemoryStore):
         return write_record_line(place, record)
 
     def _write(self, kind: Kind[Any], lines: Sequence[str]) -> None:
-        """Append lines, all or none, within the lock."""
+        """Append lines, all or none; the caller has the lock."""
         path = self.path(kind)
         with refusals_named(path):
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
@@ -235,9 +234,9 @@ class LineStore(MemoryStore):
 
 
 class EnergyLog:
-    """The joules of trials in a working directory, next to a database that has their seconds.
+    """The energy of trials in a working directory, in joules per call.
 
-    The seconds of its runs identify a record: two records hardly ever have the same.
+    A record is identified by the seconds of its runs, which two records hardly ever share.
     """
 
     def __init__(self, work_dir: str | os.PathLike[str]) -> None:
@@ -245,20 +244,20 @@ class EnergyLog:
         self._joules = dict(self._store.latest(_ENERGIES))
 
     def append(self, run_secs: Sequence[float], joules: float) -> None:
-        """Add the joules per call of what took so many seconds; DatabaseError if it cannot."""
+        """Add the joules of the trial with these seconds; DatabaseError if the system refuses."""
         entry = (tuple(map(float, run_secs)), float(joules))
         self._store.add(_ENERGIES, entry)
         self._joules[entry[0]] = joules
 
     def joules(self, run_secs: Sequence[float]) -> float | None:
-        """Return the joules per call of what took so many seconds, None if they are not known."""
+        """Return the joules of the trial with these seconds, None without an entry."""
         return self._joules.get(tuple(run_secs))
 
 
 def _energy(row: Any) -> tuple[tuple[float, ...], float]:
     known = isinstance(row, list) and len(row) == 2 and isinstance(row[0], list)
     if not known or not all(map(is_number, (*row[0], row[1]))):
-        raise DatabaseError("an energy is [run_secs, joules]")
+        raise DatabaseError("the energy of a trial must be [run_secs, joules]")
     return tuple(map(float, row[0])), float(row[1])
 
 

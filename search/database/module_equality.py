@@ -1,4 +1,4 @@
-"""The equalities of programs: for finding a workload, and for not measuring twice."""
+"""Equalities of programs, which identify workloads and duplicate candidates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOTES: Final = frozenset({"global_symbol", "op_pattern"})
 
 
 class ModuleEquality(ABC):
-    """Equality of modules with a hash that goes with it."""
+    """Equality of modules, with a matching hash."""
 
     kinds: ClassVar[Registry[ModuleEquality]] = Registry("module equality")
 
@@ -36,18 +36,18 @@ class ModuleEquality(ABC):
 
     @abstractmethod
     def equal(self, a: IRModule, b: IRModule) -> bool:
-        """Say whether two modules count as the same."""
+        """True if two modules count as the same."""
 
 
 @ModuleEquality.kinds.register("structural")
 class StructuralEquality(ModuleEquality):
-    """The same but for names."""
+    """Equality up to names."""
 
     ignores: ClassVar[Mapping[str, bool]] = {}
-    """The options by which more is left out of the comparison."""
+    """Options of the comparison that ignore more."""
 
     def hash(self, mod: IRModule) -> int:
-        """Return the structural hash of what is compared."""
+        """Return the structural hash."""
         return structural_hash(mod, **self.ignores)
 
     def equal(self, a: IRModule, b: IRModule) -> bool:
@@ -57,16 +57,16 @@ class StructuralEquality(ModuleEquality):
 
 @ModuleEquality.kinds.register("ignore-ndarray")
 class IgnoreDataEquality(StructuralEquality):
-    """The same but for names and the contents of constant arrays."""
+    """Equality up to names and the contents of constant arrays."""
 
     ignores: ClassVar[Mapping[str, bool]] = {"ignore_ndarray": True}
 
 
 @ModuleEquality.kinds.register("ignore-lengths")
 class IgnoreLengthsEquality(StructuralEquality):
-    """The same but for names and the values of integers, such as the lengths of loops.
+    """Equality up to names and the values of integers, such as the lengths of loops.
 
-    It finds the programs that may be compatible; `compatible_factor` says which of them are.
+    It finds candidates for compatible programs, which `compatible_factor` then checks.
     """
 
     ignores: ClassVar[Mapping[str, bool]] = {"ignore_integers": True}
@@ -74,7 +74,7 @@ class IgnoreLengthsEquality(StructuralEquality):
 
 @ModuleEquality.kinds.register("anchor-block")
 class AnchorBlockEquality(ModuleEquality):
-    """The same reduction block, whatever stands around it; data are ignored.
+    """Equality of the anchor blocks; the other blocks and constant arrays are ignored.
 
     The anchor is the block with `init`; of several, the one in the loop nest with the most
     operations. Modules without one are compared as by `ignore-ndarray`.
@@ -86,7 +86,7 @@ class AnchorBlockEquality(ModuleEquality):
         return structural_hash(mod if anchor is None else anchor, ignore_ndarray=True)
 
     def equal(self, a: IRModule, b: IRModule) -> bool:
-        """Compare the anchor blocks structurally; their buffers may be any that fit."""
+        """Compare the anchor blocks structurally, up to their buffers."""
         first, second = anchor_block(a), anchor_block(b)
         if first is None or second is None:
             return first is second and structural_equal(a, b, ignore_ndarray=True)
@@ -94,11 +94,11 @@ class AnchorBlockEquality(ModuleEquality):
 
 
 def unnamed(mod: IRModule) -> IRModule:
-    """Return a module without what is said of its one function and changes no schedule.
+    """Return a module without the notes on its one function that do not affect schedules.
 
-    That is what it is called, inside and outside of it, and how a graph may fuse it (`op_pattern`).
-    `tir.noalias` may be there or not: schedules suppose it, unless it is False. All other
-    attributes count, such as `layout_free_buffers` and `tir.no_contraction`.
+    These are its names and the way in which a graph may fuse it (`op_pattern`). A missing
+    `tir.noalias` is added, as schedules assume it unless it is False. All other attributes stay,
+    such as `layout_free_buffers` and `tir.no_contraction`.
     """
     if len(mod) != 1:
         return mod
@@ -108,12 +108,12 @@ def unnamed(mod: IRModule) -> IRModule:
 
 
 def same_structure(a: IRModule, b: IRModule) -> bool:
-    """Say whether two programs are the same but for names and such notes, in their data too."""
+    """True if two programs, constant arrays included, are equal up to names and notes (`unnamed`)."""
     return a is b or structural_equal(unnamed(a), unnamed(b))
 
 
 class ModuleIndex(Generic[V]):
-    """Values by program: each program finds those of programs that are the same as it."""
+    """Values by program, up to an equality of programs."""
 
     def __init__(self, equality: ModuleEquality) -> None:
         self._equality = equality
@@ -124,7 +124,7 @@ class ModuleIndex(Generic[V]):
         self._bucket(mod).append((mod, value))
 
     def add_first(self, mod: IRModule, value: V) -> bool:
-        """Add a value unless there is one of the same program; say whether it was added."""
+        """Add a value and return True, unless there is one of an equal program."""
         bucket = self._bucket(mod)
         if any(self._equality.equal(mod, other) for other, _ in bucket):
             return False
@@ -132,10 +132,7 @@ class ModuleIndex(Generic[V]):
         return True
 
     def like(self, mod: IRModule, where: Callable[[V], bool] = lambda _: True) -> list[V]:
-        """Return the values of programs that are the same, as far as they satisfy `where`.
-
-        That is asked first, because comparing programs takes longer.
-        """
+        """Return the values of equal programs that satisfy `where`, which is checked first."""
         return [
             value
             for other, value in self._bucket(mod)
@@ -147,7 +144,7 @@ class ModuleIndex(Generic[V]):
 
 
 def anchor_block(mod: IRModule) -> Block | None:
-    """Return the block with `init` in the loop nest that does most operations, None without one."""
+    """Return the block with `init` in the loop nest with the most operations, None without one."""
     best: tuple[float, Block] | None = None
     for func in mod.prim_funcs().values():
         for nest in _top_level_nests(func.body):
@@ -159,7 +156,7 @@ def anchor_block(mod: IRModule) -> Block | None:
 
 
 def _top_level_nests(body: Stmt) -> list[Stmt]:
-    """Return the statements in the root block, or the body itself where there is no root."""
+    """Return the statements in the root block, or the body itself without a root block."""
     if isinstance(body, BlockRealize) and not body.block.iter_vars:
         inner = body.block.body
         return list(getattr(inner, "seq", (inner,)))

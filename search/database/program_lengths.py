@@ -1,7 +1,7 @@
-"""The lengths in a program, and whether another program is the same one with longer loops.
+"""The lengths in a program, and the check that another program is the same with longer loops.
 
-Two products of matrices, or a convolution of one image and of eight: what is a good schedule of the
-shorter one is a good start for the longer one, and takes about as much longer as there are more
+Examples are two products of matrices, or a convolution of one image and of eight. A good schedule
+of the shorter program is a good start for the longer one, whose time grows about as the number of
 iterations.
 """
 
@@ -27,19 +27,19 @@ _BUT_FOR_LENGTHS: Final = IgnoreLengthsEquality()
 
 
 def compatible_factor(recorded: IRModule, mod: IRModule) -> float | None:
-    """Return how many times as many iterations `mod` has as a recorded program with its structure.
+    """Return the ratio of the iterations of `mod` to those of a recorded program.
 
-    Both are modules of one function. None if they differ in more than lengths, or by less than a
-    whole factor: each axis of a block and each dimension of a parameter is a multiple of the
-    recorded one. No length is
+    Both are modules of one function. None if they differ in more than lengths, or if an axis of a
+    block or a dimension of a parameter is not a multiple of the recorded one. These integers are
+    not lengths:
 
-    - a window: an axis of a reduction that an index adds to an axis of the result, as in
-      `x[h * 2 + r]`; nor are the numbers of such an index, a stride or a dilation;
-    - a number that differs from the recorded one otherwise than a length does: the bound of a
-      padding `i < 29` may become `i < 57` where a length of 28 becomes 56, and that alone.
+    - a window, which is an axis of a reduction that an index adds to an axis of the result, as in
+      `x[h * 2 + r]`, and the numbers of such an index (stride and dilation) must be equal;
+    - any other integer must be equal, or change by as much as a length: the bound of a padding
+      `i < 29` may become `i < 57` if a length of 28 becomes 56.
 
-    What is read through a window is longer than the axis by what the window reaches, so that its
-    length need not be a multiple.
+    A dimension that is read through a window exceeds the axis by the extent of the window, so it
+    need not be a multiple.
     """
     if not _BUT_FOR_LENGTHS.equal(unnamed(recorded), unnamed(mod)):
         return None
@@ -47,28 +47,28 @@ def compatible_factor(recorded: IRModule, mod: IRModule) -> float | None:
 
 
 class _Role(Enum):
-    """The freedom that an integer of a program has in a compatible one."""
+    """The relation of an integer of a program to that of a compatible one."""
 
     FIXED = auto()
     """The integer is the same."""
     LENGTH = auto()
     """The integer is a multiple."""
     FOLLOWS = auto()
-    """The integer is the same, or as far from a length as before."""
+    """The integer is the same, or has the same distance from a length."""
     FREE = auto()
-    """The integer may be any: a dimension read through a window is as long as others make it."""
+    """The integer is free: other lengths determine a dimension that is read through a window."""
 
 
 @dataclass(frozen=True)
 class ProgramLengths:
-    """The integers of a program in its order, and what each may be in a compatible one."""
+    """The integers of a program in its order, and their roles."""
 
     numbers: tuple[int, ...]
     roles: tuple[_Role, ...]
     notes: tuple[Mapping[str, Any], ...]
-    """Attributes and annotations, which are the same in compatible programs."""
+    """Attributes and annotations, which are equal in compatible programs."""
     iterations: int
-    """The number of times that the blocks run in all."""
+    """The total number of executions of blocks."""
 
     @staticmethod
     def of(mod: IRModule) -> ProgramLengths:
@@ -101,9 +101,9 @@ class ProgramLengths:
 
 
 def _follows(pair: tuple[int, int], longer: set[tuple[int, int]]) -> bool:
-    """Say whether two numbers are as far from a length as each other.
+    """True if two numbers have the same distance from a recorded and a new length.
 
-    A distance of the length itself or more would explain any number.
+    A distance of the length or more is rejected, as it would fit any number.
     """
     a, b = pair
     return any(a - x == b - y and abs(a - x) < x for x, y in longer)
@@ -138,7 +138,7 @@ class _Listing:
             stack.extend((part, self._role_in(part, node, role)) for part in children(node)[::-1])
 
     def _role_in(self, part: Node, node: Node, role: _Role) -> _Role:
-        """Return the role of the numbers in a part of a node: an index with a window fixes them."""
+        """Return the role of the numbers in a part of a node; an index with a window fixes them."""
         reads = isinstance(node, (BufferLoad, BufferRegion))
         return _Role.FIXED if reads and self._windows.of(part) else role
 
@@ -185,9 +185,9 @@ class _Windows:
         }
 
     def of(self, index: Node) -> list[Var]:
-        """Return the axes of a reduction that an index adds to one of the result.
+        """Return the axes of a reduction that an index adds to an axis of the result.
 
-        A term that is always 0, such as that of the only group of a convolution, does not count.
+        A term that is always 0, such as that of the only group of a convolution, is ignored.
         """
         start = index.min if isinstance(index, Range) else index
         if not isinstance(start, PrimExpr) or not self._reduced_beside(start):
@@ -201,7 +201,7 @@ class _Windows:
         return _Role.FOLLOWS if axis in self._along else _Role.LENGTH
 
     def _reduced_beside(self, index: PrimExpr) -> list[Var]:
-        """Return the axes of a reduction in an index that has others, too."""
+        """Return the axes of a reduction in an index that also has other axes."""
         axes = [var for var in collect_vars(index) if var in self._kinds]
         reduced = [var for var in axes if self._kinds[var] == IterVar.COMM_REDUCE]
         return reduced if len(reduced) < len(axes) else []

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from search.arg_info import ArgInfo, entry_name
-from search.database.best_records import (
-    those_that_count,
-    winner_first,
-    with_schedules,
-    with_traces,
-)
-from search.database.database import Database
+from search.database.best_records import latest_records, winner_first, with_schedules, with_traces
 from search.database.records import TuningRecord, Workload
 from search.database.target_key import target_key
 from search.errors import TuningError
+
+if TYPE_CHECKING:
+    from search.database.database import Database
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,15 +25,15 @@ class ProgramRecords:
     """The key of the program in the database."""
     workload: Workload
     target: str
-    """The target of the first record, empty where it says none."""
+    """The target of the first record, empty if it has none."""
     records: list[TuningRecord]
-    """All of them, in the order of their commit; a trace measured twice is there twice."""
+    """All records in the order of their commit; a trace that was re-measured has several."""
 
     @cached_property
     def best(self) -> TuningRecord | None:
-        """The record that a build takes: see `winner_first`. None if none ran.
+        """The record that a build uses (see `winner_first`), None if there is none.
 
-        One whose trace does not apply is passed over, as by a build, with a warning.
+        A record whose trace does not apply is skipped with a warning, as by a build.
         """
         return next((record for record, _ in with_schedules(winner_first(self.records))), None)
 
@@ -47,40 +44,41 @@ class ProgramRecords:
         try:
             name = entry_name(mod)
             infos = ArgInfo.from_prim_func(mod.prim_func(name))
-        except TuningError:  # of symbolic shapes, say
+        except TuningError:  # of symbolic shapes, for example
             return ", ".join(sorted(mod.prim_funcs()))
         return f"{name}({', '.join(f'{info.dtype}{list(info.shape)}' for info in infos)})"
 
     def as_json(self) -> dict[str, Any]:
-        """Return what it says as plain data; `seconds` is the median of the best."""
-        counted = those_that_count(self.records)
+        """Return a summary as plain data; `seconds` is the median of the best."""
+        latest = latest_records(self.records)
         return {
             "workload": self.key,
             "program": self.program,
             "target": self.target,
             "records": len(self.records),
-            "candidates": len(counted),
-            "valid": sum(record.is_valid for record in counted),
+            "candidates": len(latest),
+            "valid": sum(record.is_valid for record in latest),
             "seconds": None if self.best is None else self.best.median_seconds,
         }
 
 
-def keyed_records(database: Database) -> Iterator[tuple[str, TuningRecord]]:
-    """Yield the records of a database, in the order of their commit, with keys of their programs.
-
-    The key of a program is computed once.
-    """
+def keyed_records(
+    database: Database, records: Iterable[TuningRecord] | None = None
+) -> Iterator[tuple[str, TuningRecord]]:
+    """Yield records, by default all of a database, with the keys of their programs."""
     keys: dict[Workload, str] = {}
-    for record in database.get_all_tuning_records():
+    for record in database.get_all_tuning_records() if records is None else records:
         if record.workload not in keys:
             keys[record.workload] = database.workload_key(record.workload.mod)
         yield keys[record.workload], record
 
 
-def programs_in(database: Database) -> list[ProgramRecords]:
-    """Return the records of a database by program and target, in the order of their commit."""
+def programs_in(
+    database: Database, records: Iterable[TuningRecord] | None = None
+) -> list[ProgramRecords]:
+    """Return records, by default all of a database, by program and target."""
     groups: dict[tuple[str, str | None], ProgramRecords] = {}
-    for key, record in keyed_records(database):
+    for key, record in keyed_records(database, records):
         place = (key, None if record.target is None else target_key(record.target))
         if place not in groups:
             groups[place] = ProgramRecords(key, record.workload, str(record.target or ""), [])
@@ -91,9 +89,10 @@ def programs_in(database: Database) -> list[ProgramRecords]:
 def merge_into(destination: Database, sources: Sequence[Database]) -> int:
     """Add the records of other databases to one; return how many were added.
 
-    A record that is there already is left out: one of the same program, target and trace with the
-    same times. What was measured again stays, as by it the winner of a search is told. The records
-    of a source keep their order; those whose traces cannot be read are left out, with a warning.
+    A record is skipped if the destination has one of the same program, target and trace with the
+    same times. Measurements of one trace at different times are all kept, as they identify the
+    winner of a search. The records of a source keep their order; those whose traces cannot be read
+    are skipped with a warning.
     """
     keys: dict[Workload, str] = {}
 
@@ -109,7 +108,7 @@ def merge_into(destination: Database, sources: Sequence[Database]) -> int:
     for source in sources:
         new = []
         for record, _ in with_traces(source.get_all_tuning_records()):
-            # a workload has its key from the destination once it is known there
+            # the destination assigns the key of a workload when it is committed
             destination.commit_workload(record.workload.mod)
             key = identity(record)
             if key not in known:

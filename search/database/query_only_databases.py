@@ -1,4 +1,4 @@
-"""Databases that store nothing: they ask other databases, or a function."""
+"""Databases that store nothing: they query other databases, or a function."""
 
 from __future__ import annotations
 
@@ -15,25 +15,21 @@ from search.database.target_key import same_target
 from tensorir.function import IRModule
 
 
-def _refused(what: str) -> Any:
-    """Return a method of a database that stores nothing: it raises NotImplementedError."""
-
-    def refuse(self: Database, *_: object) -> NoReturn:
-        raise NotImplementedError(f"{type(self).__name__} answers queries only, it has no {what}")
-
-    refuse.__doc__ = "Raise NotImplementedError: such a database answers queries only."
-    return refuse
-
-
 class QueryOnlyDatabase(Database):
-    """A database that answers queries and stores nothing."""
+    """A database that answers queries and stores nothing: its other methods are not implemented."""
 
-    has_workload = _refused("has_workload")
-    commit_workload = _refused("commit_workload")
-    commit_tuning_record = _refused("commit_tuning_record")
-    get_top_k = _refused("get_top_k")
-    get_all_tuning_records = _refused("get_all_tuning_records")
-    __len__ = _refused("len")
+    def _refuse(self, *_: object) -> NoReturn:
+        """Raise NotImplementedError: such a database answers queries only."""
+        raise NotImplementedError(
+            f"a {type(self).__name__} answers queries only; it has no records"
+        )
+
+    has_workload: Any = _refuse
+    commit_workload: Any = _refuse
+    commit_tuning_record: Any = _refuse
+    get_top_k: Any = _refuse
+    get_all_tuning_records: Any = _refuse
+    __len__: Any = _refuse
 
     def records_like(
         self,
@@ -43,7 +39,7 @@ class QueryOnlyDatabase(Database):
         count: int = 1,
         where: Callable[[Workload], bool] = lambda _: True,
     ) -> list[TuningRecord]:
-        """Return nothing: other programs are not known."""
+        """Return nothing: there are no records of other programs."""
         return []
 
     def members(self) -> Sequence[Database]:
@@ -73,7 +69,7 @@ class UnionDatabase(QueryOnlyDatabase):
     def query_tuning_record(
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> TuningRecord | None:
-        """Return the fastest record that a member has, None without any."""
+        """Return the fastest record of all members, None without any."""
         return next(iter(self.query_tuning_records(mod, target, workload_name)), None)
 
     def query_tuning_records(
@@ -81,10 +77,9 @@ class UnionDatabase(QueryOnlyDatabase):
     ) -> Sequence[TuningRecord]:
         """Return the best record of each member, those of the program's own structure first."""
         answers = (d.query_tuning_record(mod, target, workload_name) for d in self.databases)
-        found = [record for record in answers if record is not None]
         wanted = None if target is None else Target(target)
         return sorted(
-            found,
+            (record for record in answers if record is not None),
             key=lambda r: (
                 not same_structure(r.workload.mod, mod),
                 not same_target(r.target, wanted),
@@ -104,7 +99,7 @@ class UnionDatabase(QueryOnlyDatabase):
         count: int = 1,
         where: Callable[[Workload], bool] = lambda _: True,
     ) -> list[TuningRecord]:
-        """Return the records of all members for programs that are the same under an equality."""
+        """Return the records of all members for programs that are equal under an equality."""
         answers = (d.records_like(mod, target, equality, count, where) for d in self.databases)
         return [record for found in answers for record in found]
 
@@ -117,11 +112,9 @@ class OrderedUnionDatabase(UnionDatabase):
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> Sequence[TuningRecord]:
         """Return the record of the first member that has one."""
-        for database in self.databases:
-            record = database.query_tuning_record(mod, target, workload_name)
-            if record is not None:
-                return (record,)
-        return ()
+        answers = (d.query_tuning_record(mod, target, workload_name) for d in self.databases)
+        first = next((record for record in answers if record is not None), None)
+        return () if first is None else (first,)
 
     def records_like(
         self,
@@ -131,7 +124,7 @@ class OrderedUnionDatabase(UnionDatabase):
         count: int = 1,
         where: Callable[[Workload], bool] = lambda _: True,
     ) -> list[TuningRecord]:
-        """Return the records of the first member that knows programs that are the same."""
+        """Return the records of the first member that has any of programs that are equal."""
         answers = (d.records_like(mod, target, equality, count, where) for d in self.databases)
         return next((found for found in answers if found), [])
 
@@ -140,8 +133,8 @@ class OrderedUnionDatabase(UnionDatabase):
 class ScheduleFnDatabase(QueryOnlyDatabase):
     """Answers with the schedule that `schedule_fn` makes of a program.
 
-    It gets a schedule whose functions carry the attribute `task_name` and returns whether it
-    scheduled it. The record has no times.
+    The function gets a schedule whose functions have the attribute `task_name`, and returns True if
+    it scheduled it. The record has no times.
     """
 
     def __init__(
@@ -170,6 +163,5 @@ class ScheduleFnDatabase(QueryOnlyDatabase):
         sch = self.query_schedule(mod, target, workload_name)
         if sch is None:
             return None
-        return TuningRecord(
-            sch.trace, Workload(mod), None, None if target is None else Target(target), None
-        )
+        of_target = None if target is None else Target(target)
+        return TuningRecord(sch.trace, Workload(mod), None, of_target, None)

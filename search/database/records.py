@@ -1,4 +1,4 @@
-"""The contents of a database: workloads, and the records of their measurements."""
+"""The entries of a database: workloads, and the records of their measurements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tensorir.function import IRModule
 from tensorir.text_table import html_table
 
 FAILED: Final = 1e10
-"""The time in seconds that stands for a trial that failed."""
+"""The time in seconds of a failed trial."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class Workload:
         return self.mod.script()
 
     def __str__(self) -> str:
-        """Return the names of its functions, and a number that tells it from others."""
+        """Return the names of its functions, and a number that distinguishes it."""
         names = ", ".join(str(name) for name in self.mod.functions)
         return f"{names} #{self.shash & 0xFFFFFF:06x}"
 
@@ -58,7 +58,7 @@ class Workload:
 
     @cached_property
     def lengths(self) -> ProgramLengths:
-        """The lengths in the program, by which it is told whether another one is compatible."""
+        """The lengths in the program, which decide if another program is compatible."""
         return ProgramLengths.of(self.mod)
 
     def as_json(self) -> list[str]:
@@ -68,26 +68,26 @@ class Workload:
 
     @staticmethod
     def from_json(obj: Any) -> Workload:
-        """Return the workload that `as_json` described; DatabaseError names the field at fault.
+        """Return the workload that `as_json` described; DatabaseError names the wrong field.
 
-        The hash is informative: it is computed anew.
+        The hash is ignored.
         """
         if not isinstance(obj, list) or len(obj) != 2 or not all(isinstance(x, str) for x in obj):
             raise DatabaseError(f"a workload is [hash, base64 of a script], got {_short(obj)}")
         try:
             text = base64.b64decode(obj[1], validate=True).decode("utf-8")
         except ValueError as error:
-            raise DatabaseError(f"field 1 (program) is no base64 of a script: {error}") from error
+            raise DatabaseError(f"field 1 (program) must be a script in base64: {error}") from error
         if text.lstrip().startswith("{"):
             raise DatabaseError(
                 "field 1 (program) is an object dump of another tool, which cannot be read; "
-                "commit the program anew from its script"
+                "commit the program again from its script"
             )
         return Workload.from_script(text)
 
     @staticmethod
     def from_script(text: str) -> Workload:
-        """Return the workload with this program; DatabaseError if the text is no module."""
+        """Return the workload with this program; DatabaseError if the text is not a module."""
         try:
             mod = parse(text)
         except TensorIRError as error:
@@ -99,11 +99,11 @@ class Workload:
 
 @dataclass(frozen=True, eq=False)
 class TuningRecord:
-    """A trace and what measuring it gave.
+    """A trace and its measurement.
 
-    `run_secs` are seconds per call; a trial that failed has `[1e10]`, and `error_msg` says why
-    (which a file does not keep). One that was ended early as it could not be the best has
-    `[bound, 1e10]`, where the bound is how long it takes at least.
+    `run_secs` are seconds per call. A failed trial has `[1e10]` and an `error_msg`, which is not
+    stored. A trial that was stopped early, because it could not be the best, has `[bound, 1e10]`,
+    where the bound is the minimum of its time.
     """
 
     trace: Trace
@@ -115,33 +115,33 @@ class TuningRecord:
 
     @cached_property
     def place(self) -> str | None:
-        """The file and line where the record is stored; None for one that is in memory only."""
+        """The file and line of a stored record; None for a record in memory."""
         return None
 
     @property
     def mean_seconds(self) -> float:
-        """The mean of `run_secs`, by which records are ordered; 1e10 without any."""
+        """The mean of `run_secs`, which orders records; 1e10 if there are none."""
         return statistics.fmean(self.run_secs) if self.run_secs else FAILED
 
     @property
     def median_seconds(self) -> float | None:
-        """The median of `run_secs`, which a pause of the machine leaves alone; None if none ran."""
+        """The median of `run_secs`, which a pause of the machine does not change; None if it failed."""
         return statistics.median(self.run_secs) if self.run_secs and self.is_valid else None
 
     @property
     def is_valid(self) -> bool:
-        """True if it ran to its end; one with an empty trace is of the unscheduled program."""
+        """True if the measurement was completed, also of an empty trace (the unscheduled program)."""
         return bool(self.run_secs) and FAILED not in (self.run_secs or ())
 
     @property
     def bound_seconds(self) -> float | None:
-        """The least time it takes, of a trial that was ended early; None for any other."""
+        """The minimum time of a trial that was stopped early; None for any other."""
         known = [s for s in self.run_secs or () if s != FAILED]
         return min(known) if known and not self.is_valid else None
 
     @cached_property
     def schedules(self) -> bool:
-        """True if the trace has an instruction before the postprocessing."""
+        """True if the trace has an instruction before its postprocessing."""
         insts = self.trace.insts
         return bool(insts) and insts[0].kind.name != "EnterPostproc"
 
@@ -172,9 +172,9 @@ class TuningRecord:
         return "failed" if self.run_secs else "not measured"
 
     def check(self) -> None:
-        """Raise DatabaseError if no database takes the record: its times are no seconds.
+        """Raise DatabaseError if the times are not seconds.
 
-        That is the rule by which files are read, so that what was written can be read.
+        Readers apply the same rule, so every record that is written can be read.
         """
         seconds_of(None if self.run_secs is None else [float(s) for s in self.run_secs])
 
@@ -192,7 +192,7 @@ class TuningRecord:
 
     @staticmethod
     def from_json(obj: Any, workload: Workload) -> TuningRecord:
-        """Return the record that `as_json` described; DatabaseError names the field at fault."""
+        """Return the record that `as_json` described; DatabaseError names the wrong field."""
         trace, seconds, target, args = _fields(obj)
         return TuningRecord(
             _trace(trace), workload, seconds_of(seconds), _target(target), _arguments(args)
@@ -218,11 +218,11 @@ class TraceStore(Protocol):
         """Return the file and line, or the database and row, of a record."""
 
     def trace_text(self, where: Any, trace_key: bytes, /) -> str:
-        """Return the JSON of the trace of a record."""
+        """Return the trace of a record as JSON."""
 
 
-class _TraceOnUse:
-    """Reads the trace of a record of a store, which would fill the memory if all were kept."""
+class _StoredTrace:
+    """Reads the trace of a stored record; all traces of a database would fill the memory."""
 
     def __get__(self, record: StoredRecord, _: type | None = None) -> Trace:
         try:
@@ -232,13 +232,13 @@ class _TraceOnUse:
 
 
 class StoredRecord(TuningRecord):
-    """A record of a store, whose trace is read each time it is used.
+    """A record of a store, whose trace is read whenever it is used.
 
-    A broken trace raises DatabaseError with the place of the record. What `dataclasses.replace`
-    makes of it has its trace itself, and no place.
+    A broken trace raises DatabaseError with the place of the record. `dataclasses.replace` returns
+    a record with its own trace and no place.
     """
 
-    trace: Trace = _TraceOnUse()  # type: ignore[assignment]
+    trace: Trace = _StoredTrace()  # type: ignore[assignment]
     store: TraceStore | None = None
     where: Any = None
 
@@ -261,7 +261,7 @@ class StoredRecord(TuningRecord):
 
     @cached_property
     def place(self) -> str | None:
-        """The file and line, or the database and row; None for one that is in memory only."""
+        """The file and line, or the database and row; None for a record in memory."""
         return None if self.store is None else self.store.place(self.where)
 
     @property
@@ -293,8 +293,8 @@ _USUAL_LINE: Final = re.compile(
 class RecordLine(NamedTuple):
     """The line `[index of the workload, [trace, run_secs, target, args_info]]`, the trace as text.
 
-    Nearly all of a line is its trace, which takes much longer to parse than to find: reading a
-    database parses the fields behind it and leaves it as it is.
+    Nearly all of a line is its trace. A reader of a database parses only the fields after it: that
+    takes a quarter of the time of `json.loads` of the whole line (`benchmarks.database`).
     """
 
     workload: int
@@ -305,30 +305,30 @@ class RecordLine(NamedTuple):
 
     @property
     def schedules(self) -> bool:
-        """True if the trace has an instruction before the postprocessing."""
+        """True if the trace has an instruction before its postprocessing."""
         return not self.trace.startswith(_ONLY_POSTPROC)
 
 
 def write_record_line(workload: int, record: TuningRecord) -> str:
-    """Return the line of a record, the trace as it is stored."""
+    """Return the line of a record."""
     measured = ",".join(map(json_line, record.measured_as_json()))
     return f"[{workload},[{record.trace_text},{measured}]]"
 
 
 def read_record_line(line: bytes) -> RecordLine:
-    """Return the fields of a line; DatabaseError names the field at fault."""
+    """Return the fields of a line; DatabaseError names the wrong field."""
     try:
         found = _cut(line)
     except DatabaseError:
-        found = None  # the line as a whole shows what is wrong
+        found = None  # the reader of the whole line finds the cause
     return found or _parsed(line)
 
 
 def _cut(line: bytes) -> RecordLine | None:
-    """Return the fields of a line as it is written here, None for another form.
+    """Return the fields of a line in the usual form, None for another form.
 
-    Each field behind the trace is JSON of its own. So what is before them is the trace, if the line
-    is JSON at all; brackets that match are the sign of a line that was not cut short.
+    Each field after the trace is parsed as JSON. If they are JSON, the text before them is the
+    trace, provided that the line is JSON; in a line that was cut short the brackets do not match.
     """
     found = _USUAL_LINE.fullmatch(line)
     if found is None or line.count(b"[") != line.count(b"]"):

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from search.database.at_place import SQL_FILE
 from search.database.database import Database
-from search.database.json_database import JSONDatabase
-from search.database.keyed_database import KeyedDatabase
+from search.database.keyed_database import JSONDatabase, KeyedDatabase
 from search.database.module_equality import ModuleEquality
 from search.database.records import TuningRecord
 from search.database.sql_connection import ServerGoneError
@@ -96,7 +95,7 @@ class SQLDatabase(KeyedDatabase):
                 raise
             now = time.monotonic()
             self._again = now + _PAUSE * (now - began)
-            if self.is_first_time("gone"):
+            if self.should_warn("gone"):
                 logger.warning(
                     "%s; what is measured meanwhile is kept in %s, and entered when it answers",
                     error,

@@ -1,7 +1,7 @@
-"""Stores: entries of several kinds under keys.
+"""Stores of entries by kind and key.
 
-Programs and records of a database, trials, tasks and reports of a run are kinds of entries. The
-stores are `MemoryStore`, `LineStore` (files of JSON lines) and `SQLStore` (tables).
+The programs and records of a database and the trials, tasks and reports of a run are kinds of
+entries. The stores are `MemoryStore`, `LineStore` (files of JSON lines) and `SQLStore` (tables).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, eq=False)
 class Kind(Generic[V]):
-    """A kind of entries: the file of a directory that has them, and the form of its lines."""
+    """A kind of entries: the name of their file in a directory, and the form of its lines."""
 
     file: str
     decode: Callable[[Any], V]
@@ -40,7 +40,7 @@ def _not_alone(_: Any) -> Any:
 WORKLOADS: Final[Kind[Workload]] = Kind(
     "database_workload.json", Workload.from_json, Workload.as_json, b"["
 )
-"""Programs. One with the same script as another one under its key is that one."""
+"""Programs. Two programs with the same key and script are one entry."""
 RECORDS: Final[Kind[TuningRecord]] = Kind(
     "database_tuning_record.json", _not_alone, _not_alone, b"["
 )
@@ -50,14 +50,14 @@ Choose = Callable[[list[TuningRecord]], list[TuningRecord]]
 
 
 class Entry(NamedTuple, Generic[V]):
-    """A value with its number, at least 1: of later entries it is greater."""
+    """A value with its number, which is at least 1 and grows from entry to entry."""
 
     number: int
     value: V
 
 
 class Lease(NamedTuple):
-    """The traces of a program (by its key) and target (`target_key`) that a tuner is to measure."""
+    """The traces of a program (its key) and target (`target_key`) that a tuner wants to measure."""
 
     key: str
     target: str
@@ -65,19 +65,19 @@ class Lease(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """The answer of a database to a tuner that is about to measure traces, by their keys."""
+    """The traces, by their keys, that a tuner may measure."""
 
     granted: frozenset[bytes]
-    """The traces that this tuner measures, and no other one."""
+    """The traces that only this tuner measures."""
     measured: frozenset[bytes]
-    """The traces that have a record; those in neither set are leased to another tuner."""
+    """The traces that have a record; traces in neither set are leased to another tuner."""
 
 
 class Store(ABC):
     """Entries by kind and key, in the order in which they were appended.
 
-    `KeyedDatabase(store)` is a database in a user-defined store: a subclass that implements
-    `append`, `read` and, for pruning, `retain`.
+    A user-defined store implements `append`, `read` and, for pruning, `retain`;
+    `KeyedDatabase(store)` is a database in it.
     """
 
     has_claims: ClassVar[bool] = False
@@ -101,9 +101,9 @@ class Store(ABC):
         return best_records((one.value for one in self.read(RECORDS, key, target=target)), count)
 
     def claim(self, owner: str, seconds: int, wanted: Lease | None = None) -> Claimed:
-        """Lease traces to an owner, and let all its leases last for so many seconds; 0 ends them.
+        """Lease traces to an owner, and extend all its leases to `seconds` from now; 0 ends them.
 
-        A store that tuners do not share, as this one, grants everything.
+        A store without claims grants everything.
         """
         return Claimed(frozenset(wanted.trace_keys if wanted else ()), frozenset())
 
@@ -115,7 +115,7 @@ class Store(ABC):
         return len(self.read(kind, key, target=target))
 
     def retain(self, choose: Choose) -> None:
-        """Drop all records but those that `choose` returns of all; nobody writes meanwhile."""
+        """Keep only the records that `choose` selects from all; other writers wait."""
         raise DatabaseError(f"a {type(self).__name__} cannot drop records")
 
     def unreadable(self) -> list[str]:
@@ -126,7 +126,7 @@ class Store(ABC):
 class Table(Generic[V]):
     """The entries of a kind in memory.
 
-    A row may be None: it is that of a line that cannot be read, and later lines count on it.
+    The row of a line that cannot be read is None, as later lines refer to rows by index.
     """
 
     def __init__(self) -> None:
@@ -141,12 +141,11 @@ class Table(Generic[V]):
 
 
 class MemoryStore(Store):
-    """Entries in lists."""
+    """Entries in lists; threads write one at a time."""
 
     def __init__(self) -> None:
         self._tables: dict[Kind[Any], Table[Any]] = {}
-        self._turns = threading.RLock()
-        """Threads write one at a time."""
+        self._lock = threading.RLock()
 
     def table(self, kind: Kind[V]) -> Table[V]:
         """Return the entries of a kind."""
@@ -170,7 +169,7 @@ class MemoryStore(Store):
 
     def append(self, kind: Kind[V], entries: Sequence[tuple[str, V]]) -> list[V]:
         """Add values with their keys; return them as they are stored."""
-        with self._turns:
+        with self._lock:
             return [self._added(kind, key, value) for key, value in entries]
 
     def _added(self, kind: Kind[Any], key: str, value: Any) -> Any:
@@ -199,8 +198,8 @@ class MemoryStore(Store):
         return sum(map(len, places.values())) if key is None else len(places.get(key, ()))
 
     def retain(self, choose: Choose) -> None:
-        """Drop all records but those that `choose` returns of all."""
-        with self._turns:
+        """Keep only the records that `choose` selects from all."""
+        with self._lock:
             kept = set(map(id, choose([one.value for one in self.read(RECORDS)])))
             for row in self._tables.pop(RECORDS, Table()).rows:
                 if row is not None and id(row[1]) in kept:

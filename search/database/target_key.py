@@ -1,10 +1,10 @@
-"""The rules by which records are for the same target, or of use though they are for another one.
+"""The equality of targets, and the choice of records for a similar target.
 
-Records for the target that is asked for come first. Where there are none, those for a target answer
-that differs in `num-cores` alone: their schedules compute the same on any number of cores, and are
-perhaps slower than what a search for that number would find. What says which instructions there are
-(`mcpu`, `mattr`, `mtriple`, `vector-width`) and how code is made of them (`opt-level`) has to be
-the same: a record for another CPU never answers.
+Records for the requested target come first. Without any, records for a target are used that differs
+only in `num-cores`: their schedules are correct on any number of cores, and may be slower than the
+result of a search for that number. The options for instructions (`mcpu`, `mattr`, `mtriple`,
+`vector-width`) and code generation (`opt-level`) must be equal: a record for another CPU is never
+used.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from search.database.records import TuningRecord
 
 _NOTES: Final = frozenset({"keys", "device", "libs", "model", "tag"})
-"""Options that change no code."""
+"""Options that do not change the code."""
 _CORES: Final = "num-cores"
 
 
 @lru_cache(maxsize=256)
 def target_key(target: Target) -> str:
-    """Return a text that two targets share if the same code is made for both.
+    """Return a text that two targets share if the same code is generated for both.
 
-    These count: the kind, the CPU model, the features switched on and off (the last word on each),
-    the triple, the width of vectors, the level of optimisation, and the number of cores, which
-    bounds the threads of compiled code and shaped the design space. Notes such as `keys`, `model`
-    and `tag` do not count. A target without a CPU model is the machine that the process runs on,
-    so records of two machines are kept apart only if `mcpu` says which.
+    It contains the kind, the CPU model, the features (the last switch of each), the triple, the
+    width of vectors, the level of optimisation, and the number of cores, which limits the threads
+    of compiled code and shaped the design space. Notes such as `keys`, `model` and `tag` are
+    ignored. A target without a CPU model is the machine of the process, so the records of two
+    machines are distinguished only by `mcpu`.
     """
     return _key(target, _NOTES)
 
@@ -53,9 +53,9 @@ def _key(target: Target, left_out: frozenset[str]) -> str:
 
 
 def same_target(of_record: Target | None, asked: Target | None) -> bool:
-    """Say whether a record answers for a target; None asks for any.
+    """True if a record is for the requested target; None accepts any.
 
-    A record without a target answers only who asks for any.
+    A record without a target is accepted only by None.
     """
     if asked is None:
         return True
@@ -63,17 +63,17 @@ def same_target(of_record: Target | None, asked: Target | None) -> bool:
 
 
 def differ_in_cores(of_record: Target, asked: Target) -> bool:
-    """Say whether two targets differ in the number of cores and in nothing else."""
+    """True if two targets differ only in the number of cores."""
     return target_key(of_record) != target_key(asked) and (
         _key_without_cores(of_record) == _key_without_cores(asked)
     )
 
 
 def for_other_cores(records: Iterable[TuningRecord], asked: Target) -> list[TuningRecord]:
-    """Return those of records that were made for another number of cores, the nearest one.
+    """Return the valid records for another number of cores, the nearest one.
 
-    Of two numbers that are as near (half and twice as many) it is the greater. A target that does
-    not say how many is nearest to the most.
+    Of two equally near numbers (half and twice as many) it is the greater. If the requested target
+    has no number of cores, it is the greatest.
     """
     found = [r for r in records if r.is_valid and r.target and differ_in_cores(r.target, asked)]
     if not found:

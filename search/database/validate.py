@@ -1,20 +1,22 @@
-"""The validation of the records of a database: whether they still hold."""
+"""The validation of a database: records that cannot be read, replayed or reproduced."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from codegen import Target
 from search.builder import Builder, BuilderInput, BuilderResult
+from search.database.programs import keyed_records
 from search.errors import DatabaseError
 from search.runner import Runner, RunnerInput
 from tensorir.errors import TensorIRError
-from tensorir.text_table import html_table
+from tensorir.text_table import aligned, html_table
 
 if TYPE_CHECKING:
+    from search.database.database import Database
     from search.database.records import TuningRecord
     from search.runner.measure_candidate import MeasureCandidate
     from tensorir.function import IRModule
@@ -23,82 +25,88 @@ Kind = Literal["entry", "trace", "replay", "build", "run", "time"]
 """The kind of a fault.
 
 An `"entry"`, a line of a file or a row of a table, or its `"trace"` cannot be read; it does not
-`"replay"` on its program; the scheduled program does not `"build"`, does not `"run"` or computes
-something else; or its `"time"` is another.
+`"replay"` on its program; the scheduled program does not `"build"`; it does not `"run"` or computes
+a wrong result; or its `"time"` differs from the recorded one.
 """
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong with a record."""
+    """A fault of a record."""
 
     number: int | None
-    """The place of the record in the database, from 0; None for an entry that cannot be read."""
+    """The index of the record in the database, from 0; None for an entry that cannot be read."""
     workload: str
     target: str
     kind: Kind
     text: str
 
 
-class Findings(Sequence[Finding]):
+class Findings(list[Finding]):
     """The faults that a validation found, as a list and as a table."""
 
-    def __init__(self, checked: int, measured: int, findings: Sequence[Finding]) -> None:
+    def __init__(
+        self, findings: Iterable[Finding] = (), checked: int = 0, measured: int = 0
+    ) -> None:
+        super().__init__(findings)
         self.checked = checked
-        """Records that were replayed."""
+        """The number of replayed records."""
         self.measured = measured
-        """Records that were built and run."""
-        self._findings = list(findings)
+        """The number of records that were built and run."""
 
-    def __len__(self) -> int:
-        return len(self._findings)
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return a heading, and a row of texts for each fault."""
+        return [
+            ("Record", "Fault", "Program", "What is wrong"),
+            *(
+                (
+                    "" if one.number is None else str(one.number),
+                    one.kind,
+                    one.workload,
+                    one.text.strip().partition("\n")[0],
+                )
+                for one in self
+            ),
+        ]
 
-    def __getitem__(self, index: int) -> Finding:  # type: ignore[override]
-        return self._findings[index]
+    @property
+    def _summary(self) -> str:
+        return f"{self.checked} records replayed, {self.measured} run: {len(self)} findings"
 
     def __str__(self) -> str:
-        said = f"{self.checked} records replayed, {self.measured} run: {len(self)} findings"
-        rows = [
-            f"{'' if f.number is None else f.number:>7}  {f.kind:7}{f.workload:22}"
-            f"{f.text.strip().partition(chr(10))[0]}"
-            for f in self
-        ]
-        return "\n".join([said, *rows])
+        return f"{self._summary}\n{aligned(self.rows())}" if self else self._summary
 
     def _repr_html_(self) -> str:
-        rows = [("record", "fault", "workload", "target", "text")]
-        for f in self:
-            number = "" if f.number is None else str(f.number)
-            rows.append((number, f.kind, f.workload, f.target, f.text))
-        return f"<p>{html.escape(str(self).partition(chr(10))[0])}</p>{html_table(rows)}"
+        return f"<p>{html.escape(self._summary)}</p>{html_table(self.rows())}"
 
 
 def validate(
-    records: Sequence[tuple[str, TuningRecord]],
-    unreadable: Sequence[str] = (),
+    database: Database,
     *,
     runner: str | Runner | None = None,
     builder: str | Builder = "local",
     factor: float = 1.5,
 ) -> Findings:
-    """Replay records, which come with the keys of their workloads, and return the faults.
+    """Replay the records of a database, and return the faults.
 
-    With a runner, the valid ones are built and run, too. Their results are compared with those of
-    the unscheduled program, and their times with the recorded ones, which they may miss by `factor`
-    in either direction.
+    With a runner, the valid records are built and run, too. Their results are compared with those
+    of the unscheduled program, and their times with the recorded ones, from which they may differ
+    by `factor`.
     """
     measurement = None if runner is None else _Measurement(builder, runner, factor)
-    measured = 0
-    findings = [Finding(None, "", "", "entry", text) for text in unreadable]
+    records = list(keyed_records(database))
+    findings = Findings(
+        (Finding(None, "", "", "entry", text) for text in database.unreadable()), len(records)
+    )
     try:
         for number, (key, record) in enumerate(records):
             for kind, text in _faults(record, measurement):
                 findings.append(Finding(number, key, str(record.target or ""), kind, text))
-            measured += measurement is not None and record.is_valid
+            findings.measured += measurement is not None and record.is_valid
     finally:
         if measurement is not None:
             measurement.close()
-    return Findings(len(records), measured, findings)
+    return findings
 
 
 def _faults(record: TuningRecord, measurement: _Measurement | None) -> Iterator[tuple[Kind, str]]:
@@ -115,23 +123,20 @@ def _faults(record: TuningRecord, measurement: _Measurement | None) -> Iterator[
 
 
 class _Measurement:
-    """Builds and runs records; the unscheduled programs are built once."""
+    """Builds and runs records; each unscheduled program is built once."""
 
     def __init__(self, builder: str | Builder, runner: str | Runner, factor: float) -> None:
         self._builder = Builder.create(builder)
         self._runner = Runner.create(runner)
-        self._own = [
-            part
-            for part, given in ((self._builder, builder), (self._runner, runner))
-            if part is not given
-        ]
+        pairs = ((self._builder, builder), (self._runner, runner))
+        self._own = [part for part, given in pairs if part is not given]
         self._factor = factor
         self._references: dict[tuple[str, Target], str] = {}
 
     def faults(
         self, record: TuningRecord, candidate: MeasureCandidate
     ) -> Iterator[tuple[Kind, str]]:
-        """Yield the faults of a record that show when it is built and run."""
+        """Build and run a record, and yield its faults."""
         target = record.target or Target("llvm")
         place = (record.workload.script, target)
         if place not in self._references:

@@ -1,4 +1,4 @@
-"""The history in which builds and passes look functions up, and modules with what it finds."""
+"""The lookup of schedules in builds and passes, and modules with the schedules found."""
 
 from __future__ import annotations
 
@@ -9,29 +9,25 @@ from typing import TypedDict, Unpack
 from codegen import Target
 from codegen.history import IS_SCHEDULED, can_be_scheduled, innermost, is_small
 from search.database import Database, ModuleEquality, TuningRecord
-from search.database.database import Entered
+from search.database.database import DatabaseScope
 from search.database.keyed_database import MemoryDatabase
 from search.database.module_equality import ModuleIndex, StructuralEquality, unnamed
 from search.database.target_key import target_key
-from search.history.find_schedule import (
-    FoundSchedule,
-    find_schedule,
-    say_if_missing,
-    say_which_are_missing,
-)
+from search.history.find_schedule import FoundSchedule, find_schedule
 from search.history.sample_on_miss import SampleOnMiss, Sampler
+from search.history.untuned import warn_if_untuned
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import IRModule, PrimFunc
 
 logger = logging.getLogger("tensorir.search")
 
 
-class History(Entered):
-    """A database, and what is done about programs that it does not have.
+class History(DatabaseScope):
+    """A database with options for programs without a record, which are those of `find_schedule`.
 
-    Inside of `with History(database, ...):` builds take the schedules that it finds; `with
-    database:` is the same without options, which are those of `find_schedule`. What is sampled is
-    remembered here, also that nothing came of it, and not written to the database.
+    Inside `with History(database, ...):` builds use the schedules that it finds; `with database:`
+    is the same without options. Samples, also failed ones, are cached here, and not written to the
+    database.
     """
 
     def __init__(
@@ -44,39 +40,38 @@ class History(Entered):
     ) -> None:
         self.database = database
         self.include_compatible = include_compatible
-        self.sample_on_miss = None if sample_on_miss is None else _Remembered(sample_on_miss)
+        self.sample_on_miss = None if sample_on_miss is None else _CachedSampler(sample_on_miss)
         self.module_equality = module_equality
 
     @staticmethod
     def current() -> History | None:
-        """Return the history of the innermost `with`, None outside."""
+        """Return the history of the innermost `with` block, None outside."""
         entered = innermost()
         if isinstance(entered, History):
             return entered
-        return History(entered.as_database()) if isinstance(entered, Entered) else None
+        return History(entered.as_database()) if isinstance(entered, DatabaseScope) else None
 
     def as_database(self) -> Database:
         """Return the database."""
         return self.database
-
-    def scheduled(self, name: str, func: PrimFunc, target: Target) -> PrimFunc | None:
-        """Return the scheduled form of a function that a schedule is found of, else None."""
-        found = _found(name, func, self, target)
-        return None if found is None else found[1]
 
     def find(
         self,
         mod: IRModule | PrimFunc,
         target: str | Target | None = None,
         workload_name: str = "main",
-        *,
-        warns: bool = True,
     ) -> FoundSchedule | None:
-        """Return the best schedule of a program for a target, None if nothing is known of it.
+        """Return the best schedule of a program for a target, None if none is found.
 
-        Of that, and of one that was found for another target, a warning says what there is instead,
-        once for each program and target; none with `warns=False`.
+        A warning comes if there is none, or only one for another target: see `warn_if_untuned`.
         """
+        found = self._find(mod, target, workload_name)
+        warn_if_untuned(self.database, {workload_name: mod}, target, {workload_name: found})
+        return found
+
+    def _find(
+        self, mod: IRModule | PrimFunc, target: str | Target | None, workload_name: str
+    ) -> FoundSchedule | None:
         found = find_schedule(
             self.database,
             mod,
@@ -86,28 +81,28 @@ class History(Entered):
             sample_on_miss=self.sample_on_miss,
             module_equality=self.module_equality,
         )
-        if warns:
-            say_if_missing(self.database, mod, target, workload_name, found)
+        logger.info('Function "%s": %s', workload_name, found or "no schedule was found")
         return found
+
+    def scheduled(self, name: str, func: PrimFunc, target: Target) -> PrimFunc | None:
+        """Return the scheduled form of a function, None if no schedule is found."""
+        return _apply(name, func, self.find(func, target, name))
 
     def schedules_of(
         self, functions: Mapping[str, PrimFunc], target: Target
     ) -> dict[str, PrimFunc]:
-        """Return the scheduled forms of those functions that a schedule is found of, by name.
+        """Return the scheduled forms of the functions with a schedule, by name.
 
-        One warning tells of all that have none for the same reason, but for small ones.
+        Warnings come as by `find`, but not for small functions.
         """
-        found = {
-            name: _found(name, func, self, target, warns=False) for name, func in functions.items()
-        }
-        known = {name: schedule for name, schedule in found.items() if schedule is not None}
+        found = {name: self._find(func, target, name) for name, func in functions.items()}
         large = {name: func for name, func in functions.items() if not is_small(func)}
-        records = {name: known[name][0] if name in known else None for name in large}
-        say_which_are_missing(self.database, large, target, records)
-        return {name: scheduled for name, (_, scheduled) in known.items()}
+        applied = {name: _apply(name, functions[name], found[name]) for name in functions}
+        warn_if_untuned(self.database, large, target, found)
+        return {name: func for name, func in applied.items() if func is not None}
 
 
-class _Remembered(Sampler):
+class _CachedSampler(Sampler):
     """Samples each program once for each target."""
 
     def __init__(self, sampler: Sampler) -> None:
@@ -115,7 +110,7 @@ class _Remembered(Sampler):
         self._known: dict[str, ModuleIndex[TuningRecord | None]] = {}
 
     def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord | None:
-        """Return the sample of a program, which is made the first time that it is asked for."""
+        """Return the sample of a program, which is made by the first call."""
         key = target_key(target)
         known = self._known.setdefault(key, ModuleIndex(StructuralEquality()))
         for record in known.like(unnamed(mod)):
@@ -126,7 +121,7 @@ class _Remembered(Sampler):
 
 
 class HistoryOptions(TypedDict, total=False):
-    """The options for functions that a database does not have; see `find_schedule`."""
+    """The options for functions without a record; see `find_schedule`."""
 
     include_compatible: bool
     sample_on_miss: Sampler | None
@@ -139,28 +134,29 @@ def apply_database(
     target: str | Target | None = None,
     **options: Unpack[HistoryOptions],
 ) -> IRModule:
-    """Return a module in which each function that a schedule is known of is scheduled.
+    """Return a module with the best schedules of its functions.
 
-    The functions keep their names, parameters and attributes, and get `tir.is_scheduled`. Those
-    without a schedule, those scheduled already, and those of a graph stay as they are, and so does
-    `mod`. A line of the log says of each function how it was found; `find_schedules` returns that.
+    The functions keep their names, parameters and attributes, and get `tir.is_scheduled`. Functions
+    without a schedule, scheduled functions, and graph functions are unchanged, and so is `mod`. The
+    log has a line for each function with the origin of its schedule, which `find_schedules`
+    returns.
 
-    A function that the database has no record of may get another schedule: with
-    `include_compatible=True` that of a program with shorter loops, with
-    `module_equality="anchor-block"` that of another one around the same anchor block, and with
-    `sample_on_miss=SampleOnMiss(...)` one that is made up. `History` has the same options.
+    A function without a record may get another schedule: with `include_compatible=True` that of a
+    program with shorter loops, with `module_equality="anchor-block"` that of another program with
+    the same anchor block, and with `sample_on_miss=SampleOnMiss(...)` a sampled one. `History` has
+    the same options.
 
     A schedule of a function with `layout_free_buffers` may pack weights in the function itself;
-    `transform.SplitLayoutRewritePreproc` takes that out, and `codegen.vm_build` runs it.
+    `transform.SplitLayoutRewritePreproc` moves that out, and `codegen.vm_build` runs it.
     """
     return apply_history(mod, History(database, **options), target)
 
 
 def apply_default_schedules(mod: IRModule, target: str | Target | None = None) -> IRModule:
-    """Return a module in which each function has the schedule that `default_schedule` gives it.
+    """Return a module in which each function has the schedule of `default_schedule`.
 
-    Nothing is measured. Functions that cannot be sampled (with symbolic shapes, or with parameters
-    that are numbers) stay as they are; otherwise as `apply_database` without any record.
+    Nothing is measured. Functions that cannot be sampled (with symbolic shapes, or with scalar
+    parameters) are unchanged; otherwise as `apply_database` without any record.
     """
     return apply_database(mod, MemoryDatabase(), target, sample_on_miss=SampleOnMiss())
 
@@ -168,9 +164,10 @@ def apply_default_schedules(mod: IRModule, target: str | Target | None = None) -
 def apply_history(mod: IRModule, history: History, target: str | Target | None = None) -> IRModule:
     """Return a module with the schedules that a history finds; see `apply_database`."""
     result = mod.clone()
-    for name, schedule in _found_in(mod, history, target).items():
-        if schedule is not None:
-            result[name] = schedule[1]
+    for name, found in _find_all(mod, history, target).items():
+        scheduled = _apply(name, mod.prim_func(name), found)
+        if scheduled is not None:
+            result[name] = scheduled
     return result
 
 
@@ -180,61 +177,46 @@ def find_schedules(
     target: str | Target | None = None,
     **options: Unpack[HistoryOptions],
 ) -> dict[str, FoundSchedule | None]:
-    """Return by name what is known of each function that can be scheduled, None for nothing.
+    """Return the found schedule of each function that can be scheduled, by name, None without one.
 
     For the arguments see `apply_database`.
     """
-    found = _found_in(mod, History(database, **options), target)
-    return {name: schedule and schedule[0] for name, schedule in found.items()}
+    return _find_all(mod, History(database, **options), target)
 
 
-def _found_in(
+def _find_all(
     mod: IRModule, history: History, target: str | Target | None
-) -> dict[str, tuple[FoundSchedule, PrimFunc] | None]:
+) -> dict[str, FoundSchedule | None]:
+    functions = sorted(mod.prim_funcs().items())
     return {
-        name: _found(name, func, history, target)
-        for name, func in sorted(mod.prim_funcs().items())
-        if can_be_scheduled(func)
+        name: history.find(func, target, name) for name, func in functions if can_be_scheduled(func)
     }
 
 
-def under_its_name(func: PrimFunc, scheduled: PrimFunc) -> PrimFunc:
-    """Return a function with the body of its scheduled form; all else is its own.
+def _apply(name: str, func: PrimFunc, found: FoundSchedule | None) -> PrimFunc | None:
+    """Return a function with a found schedule, None if there is none or it does not fit."""
+    if found is None:
+        return None
+    try:
+        return under_its_name(func, found.func)
+    except (IRValueError, IRTypeError) as error:
+        logger.warning(
+            'Function "%s": its schedule is not applied, as it changes the parameters: %s',
+            name,
+            error,
+        )
+        return None
 
-    IRValueError if the scheduled form takes other arguments.
+
+def under_its_name(func: PrimFunc, scheduled: PrimFunc) -> PrimFunc:
+    """Return a function with the body of its scheduled form, and its own parameters.
+
+    IRValueError if the scheduled form has other parameters.
     """
     ours, theirs = func.params, scheduled.params
     if len(ours) != len(theirs):
-        raise IRValueError(
-            f"its schedule was found for {len(theirs)} parameters, it has {len(ours)}"
-        )
+        raise IRValueError(f"its schedule has {len(theirs)} parameters, the function {len(ours)}")
     renamed = scheduled.specialize(
         {old: func.buffer_map.get(new, new) for old, new in zip(theirs, ours, strict=True)}
     )
     return func.with_(body=renamed.body).with_attr(IS_SCHEDULED, True)
-
-
-def _found(
-    name: str,
-    func: PrimFunc,
-    history: History,
-    target: str | Target | None,
-    *,
-    warns: bool = True,
-) -> tuple[FoundSchedule, PrimFunc] | None:
-    """Return what is known of a function, and the function so scheduled."""
-    found = history.find(func, target, name, warns=warns)
-    scheduled = None
-    if found is not None:
-        try:
-            scheduled = under_its_name(func, found.func)
-        except (IRValueError, IRTypeError) as error:
-            logger.warning(
-                'Function "%s": the schedule that was found changes its parameters, and is not '
-                "applied: %s",
-                name,
-                error,
-            )
-            return None
-    logger.info('Function "%s": %s', name, found or "no schedule was found")
-    return None if found is None or scheduled is None else (found, scheduled)

@@ -25,7 +25,7 @@ from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
 from search.database import Database, MemoryDatabase, TuningRecord, database_at
 from search.database.at_place import database_in
-from search.database.best_records import those_that_count, usable
+from search.database.best_records import latest_records, usable
 from search.database.target_key import target_key
 from search.errors import TuningError, blamed_on
 from search.kinds import nearest
@@ -269,7 +269,7 @@ def _recorded(name: str, records: Sequence[TuningRecord], log: Sequence[Trial]) 
     columns = zip(*times.values(), strict=True)
     usual = tuple(map(statistics.fmean, columns)) or (0.0, 0.0)
     is_completed = False
-    for record, sch in usable(those_that_count(records), TuningRecord.schedule):
+    for record, sch in usable(latest_records(records), TuningRecord.schedule):
         among = ((k, space.decisions_of(sch.trace)) for k, space in enumerate(spaces))
         found = next(((k, point) for k, point in among if point is not None), None)
         if found is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from schedule import Schedule
 from schedule.random_state import RandomState
-from search.database.best_records import those_that_count, with_traces
+from search.database.best_records import latest_records, with_traces
 from search.database.module_equality import ModuleIndex
 from search.errors import TuningError
 from search.reports.profiler import Profiler
@@ -219,7 +219,7 @@ class EvolutionarySearch(SearchStrategy):
         """Count what another run has measured as measured: a parent, and not repeated."""
         search, breeding = self._in_progress(), self._in_progress().breeding
         assert self.context is not None
-        for record, trace in with_traces(those_that_count(records)):
+        for record, trace in with_traces(latest_records(records)):
             individual = Individual.of_trace(trace, breeding.spaces)
             search.known.add(individual.key)
             if record.schedules and record.is_valid and breeding.allows(individual):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from schedule import Schedule
 from search.builder import BuilderFuture
 from search.context import TuneContext
-from search.database.best_records import best_records, those_that_count, with_schedules
+from search.database.best_records import best_records, latest_records, with_schedules
 from search.database.records import TuningRecord
 from search.runner import RunnerResult
 from search.runner.arguments import check_values_exist
@@ -117,7 +117,7 @@ class TaskState:
             self.known_ms = best.mean_seconds * 1e3
         for first in islice((old for old in known if old.is_valid), 1):
             self.first_ms = first.mean_seconds * 1e3
-        self.batches = int(len(those_that_count(known)) / batch_size + 0.5)
+        self.batches = int(len(latest_records(known)) / batch_size + 0.5)
         self.best_history_ms = [self.known_ms] if self.batches else []
         return self
 

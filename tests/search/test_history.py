@@ -120,8 +120,8 @@ def test_a_program_is_sampled_once_for_each_target(
     assert_structural_equal(found[0].schedule.mod, found[1].schedule.mod)
     assert len(database) == 1, "it is not written to"
     assert caplog.messages[:3] == [
-        'Function "dense0": a schedule made up now, not measured',
-        'Function "dense1": a schedule made up now, not measured',
+        'Function "dense0": a sampled schedule, not measured',
+        'Function "dense1": a sampled schedule, not measured',
         'Function "known": the schedule recorded for it, with 1 us',
     ]
 

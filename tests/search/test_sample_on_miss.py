@@ -88,7 +88,7 @@ def test_the_fastest_of_those_that_are_measured_is_taken() -> None:
     runner.close()
     assert found.record.run_secs
     assert found.expected_seconds == found.record.mean_seconds
-    assert str(found).startswith("a schedule made up now, measured with ")
+    assert str(found).startswith("a sampled schedule, measured with ")
 
 
 def test_a_program_that_cannot_be_built_is_not_measured(capsys: pytest.CaptureFixture[str]) -> None:

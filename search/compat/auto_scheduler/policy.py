@@ -23,7 +23,7 @@ from search.compat.auto_scheduler.task import WorkloadTask
 from search.context import TuneContext
 from search.cost_model import CostModel, RandomModel, XGBConfig
 from search.database import MemoryDatabase
-from search.database.best_records import those_that_count
+from search.database.best_records import latest_records
 from search.errors import TuningError
 from search.history.find_schedule import find_schedule
 from search.kinds import instances
@@ -97,7 +97,7 @@ class XGBModel(cost_model.XGBModel):
         for record in to_database(file_name, n_lines=n_lines).get_all_tuning_records():
             groups.setdefault((record.workload, record.target), []).append(record)
         return sum(
-            learn(self, TuneContext(workload.mod, target=target), those_that_count(records))
+            learn(self, TuneContext(workload.mod, target=target), latest_records(records))
             for (workload, target), records in groups.items()
         )
 

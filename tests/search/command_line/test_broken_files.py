@@ -38,14 +38,14 @@ def test_a_trace_that_is_no_text_is_passed_over(
     before = told(capsys, "db", "convert", "tuned", "whole.sqlite")
     assert (before["records"], before["added"]) == (4, 3)
     place = f"{RECORDS}:{damaged + 1}"
-    assert f"{place}: field 0 (trace) is no UTF-8" in caplog.text
+    assert f"{place}: field 0 (trace) is not UTF-8" in caplog.text
     for arguments in (["db", "list"], ["db", "best"], ["show"], ["explain"]):
         assert main([*arguments, "tuned"]) == 0, capsys.readouterr().err
     assert main(["run", "matmul.py", "--work-dir", "tuned", "--repeat", "0"]) == 0
     assert main(["db", "convert", "tuned", "tuned.log", "--log"]) == 0
     capsys.readouterr()
     assert main(["db", "validate", "tuned"]) == 1
-    assert f"{place}: field 0 (trace) is no UTF-8" in capsys.readouterr().out
+    assert f"{place}: field 0 (trace) is not UTF-8" in capsys.readouterr().out
 
 
 def test_a_database_without_its_settings_is_named(

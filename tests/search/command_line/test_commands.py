@@ -105,7 +105,7 @@ def test_a_program_is_run_on_inputs_of_ones_own(folder: Path, said: Said, told: 
     assert report["outputs"][0]["name"] == "C"
     with np.load(folder / "c.npz") as results:
         np.testing.assert_allclose(results["C"], a, rtol=1e-5)
-    assert "inputs that are made up: A, B" in said("run", "matmul.py", "--repeat", "0")
+    assert "random inputs: A, B" in said("run", "matmul.py", "--repeat", "0")
 
 
 # -------------------------------------------------------------------------------------- explain
@@ -201,11 +201,11 @@ def test_a_record_that_does_not_hold_is_named_and_ends_with_1(folder: Path, told
     [
         (2, ["show", "none.py"], "there is no file none.py"),
         (2, ["show", "matmul.py", "--trace"], "--trace is for the directory of a search"),
-        (2, ["show", "matmul.py", "--dialect", "c"], "dialect must be one of tensorir, tvm"),
+        (2, ["show", "matmul.py", "--dialect", "c"], "'c' is not one of 'tensorir', 'tvm'"),
         (1, ["show", "matmul.py:Matmull"], "does not define 'Matmull'; it defines Matmul; did you mean"),
-        (1, ["show", "text.json"], "text.json is no JSON of a program"),
+        (1, ["show", "text.json"], "text.json is not the JSON of a program"),
         (1, ["show", "dump.json"], "dump.json is an object dump of another tool"),
-        (2, ["replay", "none.json", "matmul.py"], "there is no file none.json"),
+        (2, ["replay", "none.json", "matmul.py"], "file 'none.json' does not exist"),
         (1, ["replay", "text.json", "matmul.py"], "text.json:1:1: not a saved trace"),
         (1, ["replay", "matmul.py", "matmul.py"], "matmul.py:"),
         (2, ["replay", "trace.json", "model.onnx"], "model.onnx is a model"),
@@ -227,11 +227,11 @@ def test_a_record_that_does_not_hold_is_named_and_ends_with_1(folder: Path, told
             "is one program",
         ),
         (2, ["db", "list", "none"], "there is no database none"),
-        (2, ["db", "list", "matmul.py"], "matmul.py is no database"),
+        (2, ["db", "list", "matmul.py"], "matmul.py is not a database"),
         (2, ["db", "best", "tuned", "--number", "7"], "tuned has no program 7"),
         (2, ["db", "prune", "autotvm.log"], "autotvm.log is a log of AutoTVM"),
         (2, ["db", "convert", "autotvm.log", "x"], "autotvm.log is a log of AutoTVM"),
-        (2, ["db", "convert", "tuned", "matmul.py", "--log"], "matmul.py is there, and no log of"),
+        (2, ["db", "convert", "tuned", "matmul.py", "--log"], "matmul.py exists and is not a log"),
         (1, ["db", "convert", "tuned", "trace.json"], "there is no trace_workload.json"),
     ],
 )

@@ -17,9 +17,13 @@ from search.command_line.main import COMMANDS, main
 
 ROOT = Path(__file__).parents[3]
 
-PLACES = {
-    **{name: f"search.command_line.{name}" for name in COMMANDS if name != "db"},
-    **{f"db {name}": f"search.command_line.db.{name}" for name in db.COMMANDS},
+FUNCTIONS = {
+    **{
+        name: getattr(import_module(f"search.command_line.{name}"), name)
+        for name in COMMANDS
+        if name != "db"
+    },
+    **{f"db {name}": function for name, function in db.COMMANDS.items()},
 }
 SERVING = ("scheduler", "worker")
 """Commands that run until somebody ends them, and what needs them; `test_worker` runs those."""
@@ -34,13 +38,8 @@ def examples(text: str) -> list[str]:
     return [row for row in rows if not any(part in row for part in left_out)]
 
 
-HELPS = {
-    **{
-        name: inspect.getdoc(getattr(import_module(place), name.split()[-1])) or ""
-        for name, place in PLACES.items()
-    },
-    "db": db.HELP,
-}
+HELPS = {name: inspect.getdoc(function) or "" for name, function in FUNCTIONS.items()}
+HELPS["db"] = inspect.getdoc(db) or ""
 
 
 @pytest.mark.parametrize("name", [name for name in HELPS if name not in SERVING])
@@ -61,7 +60,7 @@ def test_the_examples_of_a_help_run(
         assert main(shlex.split(line)[1:]) == 0, (line, capsys.readouterr().err)
 
 
-@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_help_of_a_command_shows_its_example_and_options(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,9 +71,9 @@ def test_the_help_of_a_command_shows_its_example_and_options(
     assert "--traceback" in said
 
 
-@pytest.mark.parametrize("name", PLACES)
-def test_what_a_group_says_of_a_command_is_a_sentence(name: str) -> None:
-    summary = db.COMMANDS[name.split()[1]] if name.startswith("db ") else COMMANDS[name]
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_summary_of_a_command_is_a_sentence(name: str) -> None:
+    summary = COMMANDS.get(name) or HELPS[name].partition("\n\n")[0]
     assert summary[0].isupper()
     assert summary.endswith(".")
     assert len(summary) <= 62  # longer ones are cut short where they are listed

@@ -123,7 +123,7 @@ def test_a_traceback_is_shown_on_request(folder: Path, capsys: pytest.CaptureFix
     assert main(["show", "text.json", "--traceback"]) == 1
     *above, error = capsys.readouterr().err.splitlines()
     assert above[0] == "Traceback (most recent call last):"
-    assert error.startswith("tensorir: error: text.json is no JSON of a program")
+    assert error.startswith("tensorir: error: text.json is not the JSON of a program")
 
 
 def test_what_nobody_expected_is_one_line_too(

@@ -47,7 +47,11 @@ def test_a_report_is_opened(
         (2, ["nowhere"], "nowhere is not there: give the directory that a search works in"),
         (1, ["{folder}"], "there are no trials in {folder}"),
         (1, ["{folder}", "--task", "conv"], "there are no trials in {folder}"),
-        (2, ["{folder}", "--live", "--port", "-1"], "a port is a number from 0 to 65535, got -1"),
+        (
+            2,
+            ["{folder}", "--live", "--port", "-1"],
+            "'--port': Input should be greater than or equal to 0",
+        ),
         (2, ["{folder}", "--live", "--task", "x"], "leave out --output and --task"),
         (2, ["{folder}", "--port", "80"], "--port is for --live: give both or none"),
         (2, ["{folder}", "--database", "{folder}/no"], "there is no database {folder}/no"),
@@ -90,7 +94,7 @@ def test_ctrl_c_ends_a_live_report(tmp_path: Path) -> None:
             assert b"Best over time" in page.read()
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
-        assert process.stderr.read() == "tensorir: the report has ended; the search is as it was\n"
+        assert process.stderr.read() == "tensorir: the report has ended; the search is unchanged\n"
     finally:
         process.kill()
         process.stderr.close()
