@@ -1,4 +1,4 @@
-"""The endings of a measurement, with the numbers that the logs of AutoTVM and Ansor have."""
+"""The outcome of a measurement, with the numbers in logs of AutoTVM and Ansor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class MeasureErrorNo(IntEnum):
-    """The ending of a measurement, with the number that logs have."""
+    """The outcome of a measurement, with its number in logs."""
 
     NO_ERROR = 0
     INSTANTIATION_ERROR = 1
@@ -29,14 +29,14 @@ class MeasureErrorNo(IntEnum):
 
     @staticmethod
     def of_build(result: BuilderResult) -> MeasureErrorNo:
-        """Return the number of the ending of a build."""
+        """Return the outcome of a build."""
         if result.error_msg is None:
             return MeasureErrorNo.NO_ERROR
         return _OF_BUILD.get(result.ending, MeasureErrorNo.COMPILE_HOST)
 
     @staticmethod
     def of_run(result: RunnerResult) -> MeasureErrorNo:
-        """Return the number of the ending of a run; one that was ended early is a RUN_TIMEOUT."""
+        """Return the outcome of a run; a run that was stopped early is a RUN_TIMEOUT."""
         if result.stopped:
             return MeasureErrorNo.RUN_TIMEOUT
         if result.error_msg is None:

@@ -1,7 +1,7 @@
-"""Logs of measurements in the formats of AutoTVM and Ansor: files with a record a line.
+"""Logs of measurements in the formats of AutoTVM and Ansor: files with a record in each line.
 
-A format is a `RecordFiles`: how a line becomes a record and a record a line. Instead of a file one
-may give an opened one, records, or several of all that.
+A format is a `RecordFiles`, which converts lines to records and back. Its input is a file name, an
+open file, records, or several of these.
 """
 
 from __future__ import annotations
@@ -19,18 +19,12 @@ from typing import IO, Any, Final, Generic, TypeAlias, TypeVar
 
 from codegen import Target
 from search.errors import TuningError
-from search.lines import (
-    PathLike,
-    append_lines,
-    locked,
-    replace_lines,
-    warn_of_left_out,
-)
+from search.lines import PathLike, append_lines, locked, replace_lines, warn_of_left_out
 
 R = TypeVar("R")
 
 Records: TypeAlias = "PathLike | bytes | IO[str] | Iterable[Any]"
-"""A log by name or opened, records, or several of those."""
+"""A log by name or as an open file, records, or several of those."""
 
 _OF_LINKING: Final = re.compile(
     r" -(?:link-params|system-lib|runtime|executor|interface-api|unpacked-api)=\S+"
@@ -38,16 +32,15 @@ _OF_LINKING: Final = re.compile(
 
 
 class LineError(TuningError, ValueError):
-    """A line of a log is no record."""
+    """A line of a log is not a record."""
 
 
 class RecordLines(Generic[R]):
-    """The records of an opened log, each with the number of its line, from 1; they are read once.
+    """The records of an open log, each with the number of its line, from 1; they are read once.
 
-    Blank lines and those that begin with # are passed over. Those that `decode` refuses by
-    LineError, a last one that was cut short say, are left out; at the end one warning counts them
-    and names the first. None is what it returns for a line of AutoTVM's log format 0.1, which is
-    left out with a warning of its own.
+    Blank lines and lines that start with # are ignored. Lines for which `decode` raises LineError
+    are skipped; one warning at the end has their number and the first few. Lines for which it
+    returns None are in AutoTVM's log format 0.1, and are skipped with a second warning.
     """
 
     def __init__(
@@ -80,20 +73,20 @@ class RecordLines(Generic[R]):
 
 @dataclass(frozen=True)
 class RecordFiles(Generic[R]):
-    """A format of files with a record a line."""
+    """A format of files with a record in each line."""
 
     decoder: Callable[[], Callable[[str], R | None]]
-    """Makes a reader of the lines of one file; see `RecordLines`."""
+    """Returns a reader of the lines of one file; see `RecordLines`."""
     encode: Callable[..., str]
     """Returns the line of a record, whose parts are its arguments."""
     kinds: tuple[type, type]
-    """What a record is made of: the input of a measurement and its result."""
+    """The classes of the parts of a record: the input of a measurement and its result."""
     refusal: Callable[[object], TuningError]
-    """Returns the error for what is neither a file nor records."""
+    """Returns the error for an invalid input."""
     logger: logging.Logger
 
     def is_record(self, value: object) -> bool:
-        """Say whether a value is an input and a result."""
+        """True if a value is an input and a result."""
         return (
             isinstance(value, tuple)
             and len(value) == len(self.kinds)
@@ -101,7 +94,7 @@ class RecordFiles(Generic[R]):
         )
 
     def lines(self, file: Iterable[str]) -> RecordLines[R]:
-        """Return the records of an opened file."""
+        """Return the records of an open file."""
         return RecordLines(file, self.decoder(), self.logger)
 
     def numbered(self, path: PathLike) -> Iterator[tuple[int, R]]:
@@ -114,7 +107,7 @@ class RecordFiles(Generic[R]):
         return (record for _, record in self.numbered(path))
 
     def sources(self, given: Any) -> Iterator[tuple[str, Iterator[tuple[str, R]]]]:
-        """Yield each file among what was given, and the records between them, by name.
+        """Yield the name and the records of each file in the input, and of the records between.
 
         The records come with their places, `line 3` or `record 3`.
         """
@@ -136,24 +129,24 @@ class RecordFiles(Generic[R]):
                         yield from self.sources(one)
 
     def records(self, given: Any) -> Iterator[R]:
-        """Yield the records of what was given, one source after the other."""
+        """Yield the records of all sources of the input."""
         return (record for _, placed in self.sources(given) for _, record in placed)
 
     def append(self, path: PathLike, records: Iterable[Sequence[Any]]) -> None:
-        """Append records to a file, each line in one write; see `append_lines`."""
+        """Append records to a file; see `append_lines`."""
         append_lines(path, (self.encode(*record) for record in records))
 
     def replace(self, path: PathLike, records: Iterable[Sequence[Any]]) -> None:
-        """Replace a file; whoever reads it meanwhile sees the old one or the new one."""
+        """Replace a file; see `replace_lines`."""
         replace_lines(path, (self.encode(*record) for record in records))
 
     def reduce(
         self, in_file: PathLike, out_file: PathLike, best: Callable[[list[R]], Iterable[Any]]
     ) -> tuple[int, int]:
-        """Write the best of a file's records to another; return how many, and of how many.
+        """Write the best records of two files to the second; return their number, and of all.
 
-        Those that the other has already compete, and come first. Nobody else writes to it
-        meanwhile: of several processes that reduce into one file none loses what another one kept.
+        The records of the second file come first. Several processes may reduce into one file: they
+        wait for each other.
         """
         new = list(self.load(in_file))
         with locked(out_file):
@@ -168,7 +161,7 @@ def _placed(word: str, numbered: Iterable[tuple[int, R]]) -> Iterator[tuple[str,
 
 
 def json_object(line: str) -> dict[str, Any]:
-    """Return the JSON object of a line; LineError if it is none."""
+    """Return the JSON object of a line; LineError for anything else."""
     try:
         fields = json.loads(line.rstrip())
     except json.JSONDecodeError as error:
@@ -181,9 +174,9 @@ def json_object(line: str) -> dict[str, Any]:
 
 
 def costs_of_line(costs: Any) -> tuple[float, ...]:
-    """Return the costs that a line tells; LineError unless there are seconds above 0.
+    """Return the costs in a line; LineError unless all are seconds above 0.
 
-    TypeError or ValueError for what is no list of numbers.
+    TypeError or ValueError unless they are a list of numbers.
     """
     seconds = tuple(float(cost) for cost in costs)
     if not seconds:
@@ -194,11 +187,11 @@ def costs_of_line(costs: Any) -> tuple[float, ...]:
 
 
 def target_of_line(text: Any) -> Target:
-    """Return the target that a line names, without what earlier versions of TVM wrote into it.
+    """Return the target in a line, without options of earlier versions of TVM.
 
-    The old option -target is understood as -mtriple; options of how a library is linked and called
-    say nothing of schedules and are left out.
-    LineError for what is no text, TargetError for one that is not known.
+    The old option -target becomes -mtriple; options for linking and calling a library do not
+    affect schedules and are dropped. LineError unless it is a text, TargetError for an unknown
+    target.
     """
     if not isinstance(text, str):
         raise LineError(f"its target {text!r} is no text")
@@ -207,5 +200,5 @@ def target_of_line(text: Any) -> Target:
 
 @lru_cache(maxsize=64)
 def _target(text: str) -> Target:
-    """Return a target; most lines of a log have the same."""
+    """Return a target; most lines of a log have the same one."""
     return Target(_OF_LINKING.sub("", text).replace(" -target=", " -mtriple="))

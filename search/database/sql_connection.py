@@ -1,7 +1,6 @@
 """The tables of a database in SQL, and connections to them.
 
-They are in a file of SQLite or on a server. What differs between those is here; all else is left to
-SQLAlchemy.
+They are in a file of SQLite or on a server. Their differences are handled here and by SQLAlchemy.
 """
 
 from __future__ import annotations
@@ -28,15 +27,13 @@ except ModuleNotFoundError as error:
     ) from error
 
 VERSION: Final = 1
-"""Changes with the tables, and with what workload and target keys are made of."""
+"""Changes with the tables, and with the form of workload and target keys."""
 _APPLICATION: Final = "tensorir"
 _SQLITE_MARK: Final = 0x74_69_72_31
 """The `application_id` of a file of SQLite: "tir1"."""
 _CONNECT_SECONDS: Final = 10
 _PATIENCE: Final = 60
-"""Seconds to wait for another writer, and for one that stopped amid a commit."""
-_PACKAGES: Final = {"psycopg": "tensorir[sql]", "MySQLdb": "mysqlclient"}
-"""What to install for a driver whose package has another name, by the name of its module."""
+"""Seconds to wait for another writer, and for one that stopped within a commit."""
 
 _TEXT: Final = sa.Text().with_variant(LONGTEXT(), "mysql", "mariadb")
 TABLES: Final = sa.MetaData()
@@ -87,20 +84,20 @@ CLAIM_TABLE: Final = _table(
     _column("until", sa.BigInteger),
     sa.Index("claim_of", "workload_key"),
 )
-"""What is being measured, by whom, and until which second since 1970 that is to be believed."""
+"""Leased traces, their owners, and the ends of the leases in seconds since 1970."""
 
 
 class ServerGoneError(DatabaseError):
-    """The server does not answer, or not any more."""
+    """The server does not answer."""
 
 
 class SQLConnection:
     """Connections of this process to the tables at a place.
 
-    The tables are made by the first writer. DatabaseError, with what the database says and what can
-    be done, where it is not reached, where it refuses, and for tables of another application,
-    version or equality of modules; `ServerGoneError` where trying again later may help. `left_over`
-    returns what to add to that.
+    The first writer makes the tables. DatabaseError, with the message of the database and a remedy,
+    if it cannot be reached, if it refuses, and for tables of another application, version or module
+    equality; `ServerGoneError` if a later try may succeed. `left_over` returns a text to append to
+    that.
     """
 
     def __init__(
@@ -114,9 +111,9 @@ class SQLConnection:
         self._process = 0
         self._has_tables = self._is_read_only = False
         self._lacks_tables = False
-        """True if an earlier version made the tables, which did not have all of them."""
+        """True for tables of an earlier version, which did not have all of them."""
         self._made: str | None = None
-        """What tells these tables from others on the same server, before or after them."""
+        """Identifies these tables among others that a server has had at the same place."""
         self._lock = threading.RLock()
         self._connected(writes=False)
 
@@ -135,9 +132,9 @@ class SQLConnection:
 
     @contextlib.contextmanager
     def session(self, writes: bool) -> Iterator[Any]:
-        """Give a connection in a transaction; a writer is alone until the end of its own.
+        """Yield a connection in a transaction; other writers wait until the end of a writer's.
 
-        DatabaseError where the tables were made anew: rows have other numbers there.
+        DatabaseError if the tables were made again: their rows have other numbers.
         """
         engine = self._connected(writes)
         with self._errors_named(), engine.begin() as connection:
@@ -145,11 +142,11 @@ class SQLConnection:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             elif writes:
                 own = (SETTING_TABLE.c.name == "made", SETTING_TABLE.c.value == self._made)
-                alone = SETTING_TABLE.update().where(*own).values(value=self._made)
-                if connection.execute(alone).rowcount != 1:
+                locking = SETTING_TABLE.update().where(*own).values(value=self._made)
+                if connection.execute(locking).rowcount != 1:
                     raise DatabaseError(
-                        f"{self.name}: somebody has made its tables anew, and nothing was changed "
-                        "in them; open the database anew"
+                        f"{self.name}: its tables were made again by another process, and were not "
+                        "changed; open the database again"
                     )
             if writes and self._lacks_tables:
                 TABLES.create_all(connection)
@@ -166,7 +163,7 @@ class SQLConnection:
     def _connected(self, writes: bool) -> Any:
         """Return the engine of this process, None for reading before there are tables.
 
-        Connections that a fork inherited are left alone.
+        A forked process makes its own, and does not close connections of its parent.
         """
         with self._lock, self._errors_named():
             if self._engine is not None and self._process != os.getpid():
@@ -181,29 +178,26 @@ class SQLConnection:
             if self._is_read_only and writes:
                 raise DatabaseError(
                     f"{self.path}: it may not be written, so it answers queries only, and nothing "
-                    "was committed; see who may write to the file and to its directory, or "
-                    "copy_to another database"
+                    "was committed; change the rights of the file and its directory, or copy_to "
+                    "another database"
                 )
             if not self._has_tables:
-                self._has_tables = self._look(writes)
+                self._has_tables = self._open_tables(writes)
             return self._engine if self._has_tables else None
 
     def _made_engine(self) -> Any:
-        url, options = self.url, _patience(self.url)
+        url = self.url
         if self.path is not None:
             self._is_read_only = not _may_be_written(self.path)
             url = _read_only(self.path) if self._is_read_only else url
         try:
-            engine = sa.create_engine(url, pool_pre_ping=self.path is None, connect_args=options)
-        except sa.exc.NoSuchModuleError as error:
-            raise DatabaseError(
-                f"{self.name}: SQLAlchemy knows no {url.drivername!r}; for PostgreSQL it is "
-                "postgresql+psycopg://user@host/database"
-            ) from error
+            engine = sa.create_engine(
+                url, pool_pre_ping=self.path is None, connect_args=_patience(self.url)
+            )
         except ModuleNotFoundError as error:
-            package = _PACKAGES.get(error.name or "", error.name)
             raise DatabaseError(
-                f"{self.name}: its driver {error.name} is not installed; pip install '{package}'"
+                f"{self.name}: its driver {error.name} is not installed; install it by pip "
+                "(psycopg with 'tensorir[sql]')"
             ) from error
         if self.path is not None and not self._is_read_only:
             sa.event.listen(
@@ -211,13 +205,13 @@ class SQLConnection:
             )
         return engine
 
-    def _look(self, writes: bool) -> bool:
-        """Say whether there are tables, made here if need be; refuse those of other classes."""
+    def _open_tables(self, writes: bool) -> bool:
+        """Return True if there are tables; a writer makes missing ones. Reject foreign tables."""
         present = set(sa.inspect(self._engine).get_table_names())
         if "setting" not in present:
-            foreign = sorted(present if self.path else present.intersection(TABLES.tables))
+            foreign = present if self.path else present.intersection(TABLES.tables)
             if foreign:
-                raise self._refused_tables(f"tables called {', '.join(foreign)}")
+                raise self._foreign_tables()
             if not writes:
                 return False
             self._make_tables()
@@ -230,18 +224,17 @@ class SQLConnection:
                 known["application"] = _APPLICATION if mark == _SQLITE_MARK else ""
                 known["version"] = str(connection.exec_driver_sql("PRAGMA user_version").scalar())
         if known.get("application") != _APPLICATION:
-            raise self._refused_tables("a table called setting")
+            raise self._foreign_tables()
         if known.get("version") != str(VERSION):
             raise DatabaseError(
                 f"{self.name}: a database of version {known.get('version')}; this package reads "
                 f"{VERSION}. Copy it to a JSONDatabase with the package that made it"
             )
-        if "module_equality" not in known:
-            raise DatabaseError(f"{self.name}: a database without its settings; it is damaged")
-        if known["module_equality"] != self._equality:
+        equality = known.get("module_equality")
+        if equality != self._equality:
             raise DatabaseError(
-                f"{self.name}: its workloads were told apart by {known['module_equality']}, "
-                f"not {self._equality}; open it with that and copy_to another database"
+                f"{self.name}: its module equality is {equality}, not {self._equality}; open it "
+                "with that and copy_to another database"
             )
         self._made = known.get("made")
         return True
@@ -271,12 +264,10 @@ class SQLConnection:
             if "setting" not in sa.inspect(self._engine).get_table_names():
                 raise  # otherwise another process was faster
 
-    def _refused_tables(self, what: str) -> DatabaseError:
-        if self.path is not None:
-            return DatabaseError(f"{self.path}: an SQLite file, but no database of records")
+    def _foreign_tables(self) -> DatabaseError:
         return DatabaseError(
-            f"{self.name}: it has {what} of another application, which were left as they are; "
-            "give the records a database of their own, as by CREATE DATABASE"
+            f"{self.name}: it has tables of another application, which were not changed; give the "
+            "records a database of their own: another file, or by CREATE DATABASE"
         )
 
     @contextlib.contextmanager
@@ -285,24 +276,24 @@ class SQLConnection:
         try:
             yield
         except exc.DBAPIError as error:
-            said = " ".join(str(error.orig).split())
+            message = " ".join(str(error.orig).split())
             if self.path is not None:
                 raise DatabaseError(
-                    f"{self.path}: SQLite says: {said}. Nothing was changed; see that the file is "
-                    "a database, that it can be written, and that there is room"
+                    f"{self.path}: SQLite reports: {message}. Nothing was changed; check that the "
+                    "file is a database, that it can be written, and that there is room"
                 ) from error
             if error.connection_invalidated or isinstance(
                 error, (exc.OperationalError, exc.InterfaceError)
             ):
                 raise ServerGoneError(
-                    f'{self.name}: the server is not reached, or refuses: "{said}"; see that it '
-                    "runs and has room, that the database is there, and that user and password are "
-                    "right (PostgreSQL takes the password from PGPASSWORD or ~/.pgpass)"
-                    f"{self._left_over()}"
+                    f'{self.name}: the server cannot be reached, or refuses: "{message}"; check '
+                    "that it runs and has room, that the database exists, and that user and "
+                    "password are right (PostgreSQL takes the password from PGPASSWORD or "
+                    f"~/.pgpass){self._left_over()}"
                 ) from error
             raise DatabaseError(
-                f'{self.name}: the server says "{said}", and nothing was changed; see that the '
-                "user may read and write the tables, and at first make them"
+                f'{self.name}: the server reports "{message}", and nothing was changed; check that '
+                "the user may read and write the tables, and the first user may make them"
             ) from error
         except exc.SQLAlchemyError as error:
             raise DatabaseError(f"{self.name}: {error}") from error
@@ -315,7 +306,7 @@ def _url_of(place: str | Path) -> Any:
         url = sa.make_url(place)
     except (sa.exc.ArgumentError, ValueError) as error:
         raise DatabaseError(
-            f"{place.partition('://')[0]}://... is no URL of a database; they look like "
+            f"{place.partition('://')[0]}://... is not the URL of a database; expected "
             "postgresql+psycopg://user@host:5432/database"
         ) from error
     is_postgres = url.drivername in ("postgresql", "postgres")
@@ -323,7 +314,7 @@ def _url_of(place: str | Path) -> Any:
 
 
 def _patience(url: Any) -> dict[str, Any]:
-    """Return how long a driver waits, as far as its options are known and the URL has none."""
+    """Return the time limits of a driver with known options, unless the URL has others."""
     if url.drivername == "sqlite":
         return {"timeout": _PATIENCE}
     if url.drivername not in ("postgresql+psycopg", "postgresql+psycopg2"):
@@ -337,7 +328,7 @@ def _patience(url: Any) -> dict[str, Any]:
 
 
 def _may_be_written(path: Path) -> bool:
-    """Say whether this process may write to a file, or make it, and to others beside it."""
+    """True if this process may write to a file, or make it, and to others in its directory."""
     places = [path, path.parent] if path.exists() else [path.parent]
     return all(os.access(place, os.W_OK, effective_ids=True) for place in places)
 
@@ -345,9 +336,9 @@ def _may_be_written(path: Path) -> bool:
 def _read_only(path: Path) -> Any:
     """Return the URL of a file that may not be written.
 
-    SQLite wants to write beside it even then, as others may be writing. Where it cannot, nobody
-    can, and the file is read as it is: that is all of it, unless there is a file of commits beside
-    it which only a writer can bring in.
+    SQLite writes to the directory even then, as another process may be writing. If nobody can, the
+    file is complete and can be opened as immutable, unless there is a file of commits next to it,
+    which only a writer can apply.
     """
     place = f"file:{quote(str(path.resolve()))}"
     url = sa.URL.create("sqlite", database=place, query={"mode": "ro", "uri": "true"})

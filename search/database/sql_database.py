@@ -1,4 +1,4 @@
-"""A database in tables of SQL, and the records that wait for a server that does not answer."""
+"""A database in tables of SQL, with a queue of records while its server does not answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger("tensorir.search")
 
 LEFT: Final = "not_entered"
 _PAUSE: Final = 10.0
-"""The factor to the time that a commit took in vain after which the server is tried again."""
+"""A failed commit is repeated after this multiple of its time."""
 
 
 @Database.kinds.register("sql", "server")
@@ -30,15 +30,15 @@ _PAUSE: Final = 10.0
 class SQLDatabase(KeyedDatabase):
     """Workloads and records in tables: see `SQLStore` for commits and errors.
 
-    `place` is the path of a file of SQLite (`database.sqlite` in `work_dir` by default; one that
-    may not be written answers queries and refuses commits) or a URL as SQLAlchemy has them:
-    `"sqlite:///relative"`, `"postgresql+psycopg://user@host/db"`. Servers other than PostgreSQL
-    need their driver. With `allow_missing=False` a missing file is an error. Needs the extra `sql`.
+    `place` is the path of a file of SQLite (by default `database.sqlite` in `work_dir`; a read-only
+    file answers queries and refuses commits) or a URL of SQLAlchemy: `"sqlite:///relative"`,
+    `"postgresql+psycopg://user@host/db"`. Servers other than PostgreSQL need their driver. With
+    `allow_missing=False` a missing file is an error. Needs the extra `sql`.
 
-    With a server and `work_dir` each record that is committed is kept there, too, as by
-    `JSONDatabase`. While the server does not answer, records are kept in `not_entered` below it,
-    and entered as soon as it does, or when the next database with that directory is opened;
-    commits raise nothing then.
+    With a server and `work_dir` each record is also committed to a `JSONDatabase` there. While the
+    server does not answer, commits raise nothing: records are stored in its directory
+    `not_entered`, and committed when the server answers, or by the next database with that
+    directory.
     """
 
     store: SQLStore
@@ -62,7 +62,7 @@ class SQLDatabase(KeyedDatabase):
         store = SQLStore(self._given, type(equality).__name__, self._what_is_left)
         super().__init__(store, equality)
         self._again = 0.0
-        """The time of the monotonic clock before which a server that is gone is left alone."""
+        """The monotonic time before which a server that did not answer is not tried again."""
         self.settle()
 
     @property
@@ -74,7 +74,7 @@ class SQLDatabase(KeyedDatabase):
     def commit_tuning_record(self, record: TuningRecord) -> None:
         """Add a record; IRValueError if its workload was not committed before.
 
-        DatabaseError for one that no database takes: see `TuningRecord.check`.
+        DatabaseError if the record is invalid: see `TuningRecord.check`.
         """
         if self._kept is None:
             super().commit_tuning_record(record)
@@ -97,23 +97,23 @@ class SQLDatabase(KeyedDatabase):
             self._again = now + _PAUSE * (now - began)
             if self.should_warn("gone"):
                 logger.warning(
-                    "%s; what is measured meanwhile is kept in %s, and entered when it answers",
+                    "%s; new records are stored in %s, and committed when it answers",
                     error,
                     self._kept / LEFT,
                 )
 
     def settle(self) -> None:
-        """Commit the records that the server did not take before.
+        """Commit the records that the server did not accept before.
 
-        Of processes that share the directory one waits for the other. Where a process is killed
-        between, records are entered once more, as copies, which count once.
+        Processes that share the directory wait for each other. If a process is killed meanwhile,
+        records are committed again, as copies, which count once.
         """
         if self._kept is None or not self._what_is_left():
             return
 
         def enter(records: list[TuningRecord]) -> list[TuningRecord]:
             self.commit_records(records)
-            logger.info("%s: entered %d record(s) that were left", self.place, len(records))
+            logger.info("%s: committed %d stored record(s)", self.place, len(records))
             return []
 
         self._in_files(self._kept / LEFT).store.retain(enter)
@@ -122,17 +122,17 @@ class SQLDatabase(KeyedDatabase):
         return JSONDatabase(work_dir=folder, module_equality=self.module_equality)
 
     def _what_is_left(self) -> str:
-        """Return what becomes of the records that a server has not taken, nothing without any."""
+        """Return the place of the records that the server has not accepted, nothing without any."""
         if self._kept is None:
             return ""
         left = self._kept / LEFT
         file = left / "database_tuning_record.json"
         if not file.exists() or not file.stat().st_size:
             return ""
-        return f"; what was measured since is kept in {left}, to be entered by the next run"
+        return f"; new records are stored in {left}, and committed by the next run"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by place, a URL with its password: the other process has to connect."""
+        """Pickle by place, a URL with its password, as the other process has to connect."""
         make = partial(SQLDatabase, work_dir=self._kept, module_equality=self.module_equality)
         return (make, (self._given,))
 
@@ -145,7 +145,7 @@ def _path_or_url(place: str | os.PathLike[str]) -> Path | str:
     _, _, path = text.partition(":///")
     if not path or "?" in path:
         raise DatabaseError(
-            f"{text}: a file is sqlite:///path, or sqlite:////path from the root, without options; "
-            'for a database in memory say "memory"'
+            f"{text} is not a file: expected sqlite:///path, or sqlite:////path from the root, "
+            'without options; a database in memory is "memory"'
         )
     return Path(path)

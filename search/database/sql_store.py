@@ -1,7 +1,6 @@
 """The store in tables of SQL: a file of SQLite, or a database on a server.
 
-Writers come one by one, so the order of records is that of their commits. Everything else is left
-to SQLAlchemy.
+Writers are serialised, so the order of records is that of their commits.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from search.lines import json_line, json_of, warn_of_left_out
 logger = logging.getLogger("tensorir.search")
 
 _AT_ONCE: Final = 1000
-"""Records that are sent together."""
+"""Records in one message."""
 
 _RECORD_COLUMNS: Final = (
     "id",
@@ -54,13 +53,12 @@ class SQLStore(Store):
     """Workloads and records in tables, at a URL of SQLAlchemy or in a file of SQLite.
 
     Every commit is a transaction: a process that is killed leaves all of it or nothing. Several
-    processes and threads may write; one waits for the other. Nothing is read before it is asked
-    for, so opening takes no time whatever the number of records, and queries see what others wrote.
-    Rows that cannot be read are left out with a warning. The tables are made by the first commit;
-    until then there are no entries.
+    processes and threads may write; they wait for each other. Nothing is cached but programs, so
+    opening is fast for any number of records, and queries return the records of other processes.
+    Rows that cannot be read are skipped with a warning. The first commit makes the tables.
 
-    A file is kept in write-ahead mode: a commit is one write at the end of a second file beside it,
-    which goes when the last process closes the database.
+    A file is in write-ahead mode: a commit is one write to a second file in the same directory,
+    which is removed when the last process closes the database.
     """
 
     has_claims = True
@@ -71,15 +69,15 @@ class SQLStore(Store):
         self.sql = SQLConnection(place, equality, left_over)
         self._workloads: dict[int, Workload] = {}
         self._broken: dict[int, str] = {}
-        """Why a workload could not be read."""
+        """The reasons for which workloads cannot be read."""
         self._numbers: dict[Workload, int] = {}
         self._traces: dict[int, str] = {}
-        self._told: set[str] = set()
-        """The rows that were left out, each of which is warned of once."""
+        self._refused: set[str] = set()
+        """The rows that were skipped, each with one warning."""
 
     def unreadable(self) -> list[str]:
-        """Return the row and the reason for each row that was read and could not be."""
-        return [f"{self.sql.name}: {text}" for text in sorted(self._told)]
+        """Return the number and the reason for each row that could not be read."""
+        return [f"{self.sql.name}: {text}" for text in sorted(self._refused)]
 
     def close(self) -> None:
         """Close the connections; the next use opens others."""
@@ -151,8 +149,8 @@ class SQLStore(Store):
                 found.append(Entry(row[0], read(*row)))
             except DatabaseError as error:
                 refused.append(str(error).partition("\n")[0])
-        new = [text for text in dict.fromkeys(refused) if text not in self._told]
-        self._told.update(new)
+        new = [text for text in dict.fromkeys(refused) if text not in self._refused]
+        self._refused.update(new)
         warn_of_left_out(self.sql.name, new, logger, "row")
         return found
 
@@ -163,7 +161,7 @@ class SQLStore(Store):
         return sum(number for (number,) in self.sql.rows(_narrowed(query, table, key, target)))
 
     def retain(self, choose: Choose) -> None:
-        """Drop all records but those that `choose` returns of all."""
+        """Keep only the records that `choose` selects from all."""
         with self.sql.session(writes=True) as session:
             entries = self.read(RECORDS)
             kept = set(map(id, choose([one.value for one in entries])))
@@ -178,10 +176,10 @@ class SQLStore(Store):
                 session.exec_driver_sql("VACUUM")
 
     def claim(self, owner: str, seconds: int, wanted: Lease | None = None) -> Claimed:
-        """Lease traces to an owner, and let all its leases last for `seconds`; 0 ends them."""
+        """Lease traces to an owner, and extend all its leases to `seconds` from now; 0 ends them."""
         with self.sql.session(writes=True) as session:
             now = int(time.time())
-            if self.sql.path is None:  # a clock that all machines read
+            if self.sql.path is None:  # the clock of the server, for all machines
                 now = int(session.scalar(sa.select(sa.func.current_timestamp())).timestamp())
             mine = CLAIM_TABLE.c.owner == owner
             if seconds:
@@ -208,7 +206,7 @@ class SQLStore(Store):
     # ---------------------------------------------------------------------------------------- rows
 
     def _record(self, number: int, workload: int, trace_key: bytes, *fields: Any) -> Any:
-        """Return a record; DatabaseError for a row that holds something else."""
+        """Return the record of a row; DatabaseError for an invalid row."""
         run_secs, target, args_info, schedules = fields
         try:
             program = self._workload(workload)
@@ -222,13 +220,13 @@ class SQLStore(Store):
         return StoredRecord.at(program, measured, bytes(trace_key), bool(schedules), self, number)
 
     def _workload(self, number: int) -> Any:
-        """Return a workload that was read; DatabaseError if it could not be."""
+        """Return a cached workload; DatabaseError if it could not be read."""
         if number not in self._workloads:
             raise DatabaseError(self._broken.get(number, f"there is no workload {number}"))
         return self._workloads[number]
 
     def _read_workloads(self, numbers: set[int]) -> None:
-        """Read the programs of workloads that are not known yet."""
+        """Read the programs of workloads that are not cached."""
         new = sorted(numbers - self._workloads.keys() - self._broken.keys())
         for start in range(0, len(new), _AT_ONCE):
             wanted = WORKLOAD_TABLE.c.id.in_(new[start : start + _AT_ONCE])
@@ -243,11 +241,11 @@ class SQLStore(Store):
                     self._numbers[known] = number
 
     def place(self, number: int) -> str:
-        """Return the words for a record in messages."""
+        """Return the name of a record in messages."""
         return f"{self.sql.name}: record {number}"
 
     def trace_text(self, number: int, _: bytes) -> str:
-        """Return the trace of a record; a server sends those of the next records with it."""
+        """Return the trace of a record; from a server, the next traces are read with it."""
         text = self._traces.get(number)
         if text is None:
             last = number if self.sql.path is not None else number + 63
@@ -270,7 +268,7 @@ class SQLStore(Store):
 
 
 def _narrowed(query: Any, table: Any, key: str | None, target: str | None) -> Any:
-    """Return a query for the rows of one key and target."""
+    """Return a query for the rows of a key and target."""
     of_key = table.c.key if table is WORKLOAD_TABLE else table.c.workload_key
     query = query if key is None else query.where(of_key == key)
     return query if target is None else query.where(table.c.target_key == target)

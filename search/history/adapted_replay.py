@@ -1,12 +1,13 @@
-"""The replay of a trace that was recorded of one program on another one.
+"""The replay of the trace of one program on another program.
 
-Decisions that do not fit the other program are repaired by their primitives: of a tile the inner
-parts stay, and the outermost takes what they leave. Splits by numbers are adapted in the same way.
+Decisions that do not fit the other program are repaired by their primitives: the inner parts of a
+tile stay, and the outermost part gets the remaining iterations. Splits by numbers are adapted in
+the same way.
 
-A schedule that was found for a product of matrices is a good one for that product with another
-tail (a bias, an activation): the anchor block does nearly all of the work. What the trace did to
-the anchor is done again; what it did to blocks that are not here is left out; the blocks that it
-did not know are inlined, or computed where the anchor's tiles are.
+A good schedule of a matrix product is good for that product with another epilogue (a bias, an
+activation), as the anchor block does nearly all of the work. The instructions on the anchor block
+are replayed; those on missing blocks are skipped; blocks that the trace does not mention are
+inlined, or computed at the tiles of the anchor block.
 """
 
 from __future__ import annotations
@@ -39,19 +40,18 @@ from tensorir.nodes.stmt import Block
 from tensorir.rewriting.visit import collect_vars, walk
 
 _SEED: Final = 1
-"""The seed of what has to be drawn anew, which so is always the same."""
+"""The fixed seed of decisions that are sampled again."""
 
 
 class ReplayError(TuningError):
-    """A trace that was recorded of one program cannot be replayed on another one."""
+    """The trace of one program cannot be replayed on another one."""
 
 
 class AdaptedReplay:
-    """Applies a trace to a schedule of another program than that which it was recorded on.
+    """Applies a trace to a schedule of another program.
 
-    `name_here` gives what the block that the trace calls by a name is called here, None if it is
-    not here; `func` is the name of the function. A subclass may say that some instructions need not
-    apply.
+    `name_here` maps the name of a block in the trace to its name in this program, None if it is
+    missing; `func` is the name of the function. A subclass may make instructions optional.
     """
 
     def __init__(self, sch: Schedule, func: str, name_here: Callable[[str], str | None]) -> None:
@@ -61,7 +61,7 @@ class AdaptedReplay:
         self._made: dict[Any, Any] = {mark: mark for mark in (LoopRV.inline_rv(), LoopRV.root_rv())}
 
     def apply(self, trace: Trace) -> None:
-        """Apply a trace but for its postprocessing; ReplayError if it does not fit."""
+        """Apply a trace without its postprocessing; ReplayError if it does not fit."""
         for inst in trace.instructions(remove_postproc=True):
             needed = self.is_needed(inst)
             try:
@@ -75,16 +75,16 @@ class AdaptedReplay:
                 raise ReplayError(
                     f"{inst.kind.name} gives {len(outputs)} outputs, not {len(inst.outputs)}"
                 )
-            # Which neighbours a block has depends on the program: the first ones correspond.
+            # A block may have more neighbours in one program: the first ones correspond.
             self._made.update(zip(inst.outputs, outputs, strict=False))
             self.applied(inst)
 
     def is_needed(self, inst: Instruction) -> bool:
-        """Say whether the replay fails with an instruction, or goes on without it."""
+        """True if the replay fails when an instruction does not apply."""
         return True
 
     def applied(self, inst: Instruction) -> None:
-        """Take note of an instruction that applied."""
+        """Called after each instruction that was applied."""
 
     def _applied(self, inst: Instruction, decision: Any) -> list[Any]:
         values = [translate(value, self._made) for value in inst.values]
@@ -96,7 +96,7 @@ class AdaptedReplay:
         return self._sch.invoke(inst.kind, values, decision)
 
     def _covering(self, loop: LoopRV, factors: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return factors that cover a loop: the first one is inferred where it is too small."""
+        """Return factors that cover a loop: the first one is inferred if it is too small."""
         extent = self._sch.get(loop).extent
         numbers = [self._sch.get(f) if isinstance(f, PrimExpr) else f for f in factors]
         known = [number for number in numbers if number is not None]
@@ -113,7 +113,7 @@ def space_for(mod: IRModule, target: Target) -> SpaceGenerator:
 
 
 def schedule_of(mod: IRModule) -> Schedule:
-    """Return the schedule of a program on which a trace of another one is replayed."""
+    """Return an empty schedule of a program for the replay of another trace."""
     return Schedule(mod, seed=_SEED, error_render_level="fast")
 
 
@@ -130,12 +130,12 @@ def postprocess_like(trace: Trace, sch: Schedule, space: SpaceGenerator) -> None
 def schedule_by_compatible(
     mod: IRModule, trace: Trace, recorded: IRModule, target: Target
 ) -> Schedule:
-    """Return a schedule of `mod` after a trace that was recorded on a compatible program.
+    """Return a schedule of `mod` from the trace of a compatible program (`compatible_factor`).
 
-    Both are modules of one function; see `compatible_factor`. Tiles keep their inner parts. If the
-    trace was postprocessed, the postprocessors for `target` end the schedule.
+    Both are modules of one function. Tiles keep their inner parts. If the trace was postprocessed,
+    the postprocessors for `target` run at the end.
 
-    Raises ReplayError where an instruction does not apply, or a postprocessor rejects the result.
+    ReplayError if an instruction does not apply, or a postprocessor rejects the result.
     """
     (name,) = mod.functions
     names = dict(zip(_block_names(recorded), _block_names(mod), strict=True))
@@ -152,17 +152,16 @@ def _block_names(mod: IRModule) -> list[str]:
 
 
 def schedule_by_anchor(mod: IRModule, trace: Trace, recorded: IRModule, target: Target) -> Schedule:
-    """Return a schedule of `mod` after a trace that was recorded on another program.
+    """Return a schedule of `mod` from the trace of a program with the same anchor block.
 
-    Both are modules of one function. The instructions that concern the anchor block are applied to
-    the anchor block of `mod`, whatever it is called, and those that concern another block to the
-    one of that name, where there is one and they apply. Blocks that the trace leaves as they were
-    are inlined where the rules for `target` do that; else a block that follows is inlined into the
-    copy that the trace has made of the anchor's result, or computed at its tiles. If the trace was
-    postprocessed, the postprocessors for `target` end the schedule.
+    Both are modules of one function. Instructions on the anchor block are applied to the anchor
+    block of `mod`, and instructions on another block to the block with its name, if there is one
+    and they apply. Blocks that the trace does not change are inlined if the rules for `target`
+    inline them; otherwise a consumer is inlined into the trace's cache of the anchor's result, or
+    computed at its tiles. If the trace was postprocessed, the postprocessors for `target` run at
+    the end.
 
-    Raises ReplayError where the trace does not fit the anchor block, or a postprocessor
-    rejects the result.
+    ReplayError if the trace does not fit the anchor block, or a postprocessor rejects the result.
     """
     sch = schedule_of(mod)
     _replay(sch, trace, _anchor_name(recorded), set(_block_names(recorded)), target)
@@ -172,28 +171,28 @@ def schedule_by_anchor(mod: IRModule, trace: Trace, recorded: IRModule, target: 
 def schedule_using_anchor_trace(
     sch: Schedule, anchor_trace: Trace, target: Target | str | None = None
 ) -> None:
-    """Do to a schedule what a trace did to the anchor block of another program.
+    """Apply the trace of another program with the same anchor block to a schedule.
 
-    Blocks correspond by their names, as in TVM: the anchor block (the reduction that computes most)
-    has the name that the trace asks for, and what it did to blocks that are not here is left out.
-    Blocks that the trace leaves as they were, other reductions among them, are inlined, computed at
-    the anchor's tiles, or run in parallel by themselves if the trace runs anything in parallel. If
-    the trace was postprocessed, the postprocessors for `target` end the schedule.
+    Blocks correspond by their names, as in TVM: the anchor block (the reduction with the most work)
+    must have a name in the trace, and instructions on missing blocks are skipped. Blocks that the
+    trace does not change, other reductions among them, are inlined, computed at the tiles of the
+    anchor block, or parallelised if the trace parallelises a loop. If the trace was postprocessed,
+    the postprocessors for `target` run at the end.
 
-    Raises ReplayError, with the schedule unchanged, where the program is not one function, has no
-    anchor block of a name in the trace, or the trace does not fit that block.
+    ReplayError, with the schedule unchanged, if the module has several functions, if the name of
+    the anchor block is not in the trace, or if the trace does not fit that block.
     """
     mod = sch.mod
     if len(mod.functions) != 1:
         raise ReplayError(
-            f"an anchor trace is applied to a program of one function, not of {len(mod.functions)}"
+            f"an anchor trace needs a module of one function, got {len(mod.functions)}"
         )
     names = {i.values[0] for i in anchor_trace.insts if i.kind.name == "GetBlock"}
     anchor = _anchor_name(mod)
     if anchor is not None and anchor not in names:
         raise ReplayError(
-            f"the trace asks for no block {anchor!r}, which computes most of this program; it asks "
-            f"for {', '.join(sorted(map(repr, names))) or 'none at all'}"
+            f"the trace has no block {anchor!r}, the anchor block of this program; its blocks are "
+            f"{', '.join(sorted(map(repr, names))) or 'none'}"
         )
     made = schedule_of(mod)
     _replay(made, anchor_trace, anchor, names, with_num_cores(as_target(target)))
@@ -228,10 +227,9 @@ def _anchor_name(mod: IRModule) -> str | None:
 
 
 class _AnchorReplay(AdaptedReplay):
-    """Applies the parts of a trace that fit, and insists on those of the anchor block.
+    """Applies the parts of a trace that fit; the instructions on the anchor block must.
 
-    That includes blocks that the trace has made and asks for by name. Without an anchor block it
-    insists on everything.
+    So must those on blocks that the trace itself makes. Without an anchor block all must fit.
     """
 
     def __init__(
@@ -247,15 +245,15 @@ class _AnchorReplay(AdaptedReplay):
         self._recorded = recorded_anchor
         self._optional = recorded_blocks - {recorded_anchor}
         self._of_anchor: set[Any] = set()
-        """The handles of the trace that came from the anchor block."""
+        """The handles of the trace that derive from the anchor block."""
 
     def names_of(self, trace: Trace) -> set[str | None]:
-        """Return the names that the blocks known to a trace have here."""
+        """Return the names in this program of the blocks of a trace."""
         insts = trace.instructions(remove_postproc=True)
         return {self._anchor_or_same(i.values[0]) for i in insts if i.kind.name == "GetBlock"}
 
     def is_needed(self, inst: Instruction) -> bool:
-        """Say whether an instruction is about the anchor block, or about what came of it."""
+        """True if an instruction uses the anchor block, or a handle that derives from it."""
         if self._recorded is None:
             return True
         if inst.kind.name == "GetBlock":
@@ -263,20 +261,20 @@ class _AnchorReplay(AdaptedReplay):
         return next(_handles_in(inst.values), None) in self._of_anchor
 
     def applied(self, inst: Instruction) -> None:
-        """Remember what came of the anchor block; its neighbours do not."""
+        """Record the handles that derive from the anchor block; its neighbours do not."""
         finds_neighbours = inst.kind.is_pure and inst.kind.result == "blocks"
         if self.is_needed(inst) and not finds_neighbours:
             self._of_anchor.update(rv for rv in inst.outputs if rv is not None)
 
     def _anchor_or_same(self, name: str) -> str | None:
-        """Return the name here of the block that a trace calls `name`, None if there is none."""
+        """Return the name in this program of a block of the trace, None if it is missing."""
         if name == self._recorded:
             return self._anchor
         return None if name == self._anchor else name
 
 
 class _OtherBlocks:
-    """The blocks beside the anchor block, in program order."""
+    """The blocks other than the anchor block, in program order."""
 
     def __init__(self, sch: Schedule, func: str, anchor: str | None, space: SpaceGenerator) -> None:
         kinds = (AutoInline, InlineConstantScalars)
@@ -293,7 +291,7 @@ class _OtherBlocks:
         self._loops = {block: self._loop_vars(block) for block in self._handles.values()}
 
     def inline(self, but: Container[str | None] = ()) -> None:
-        """Inline what the rules inline, last those blocks whose results nothing here reads."""
+        """Inline the blocks that the rules inline, blocks without consumers last."""
         blocks = [block for name, block in self._handles.items() if name not in but]
         blocks = [block for block in blocks if self._is_untouched(block)]
         for block in sorted(blocks, key=lambda block: not self._sch.get_consumers(block)):
@@ -302,7 +300,7 @@ class _OtherBlocks:
                     rule.apply(self._sch, block)
 
     def join_tiles(self) -> None:
-        """Compute the blocks that follow the anchor where its results, or copies of them, are."""
+        """Inline the consumers of the anchor block into its cache, or compute them at its tiles."""
         for block in self._handles.values():
             if not self._is_untouched(block) or not is_spatial(self._sch.get_sref(block)):
                 continue
@@ -314,7 +312,7 @@ class _OtherBlocks:
                     break
 
     def run_in_parallel(self) -> None:
-        """Run the blocks that are as they were in parallel, each over its outer spatial loops."""
+        """Parallelise the outer spatial loops of each unchanged block."""
         for block in self._handles.values():
             if not self._is_untouched(block):
                 continue
@@ -330,7 +328,7 @@ class _OtherBlocks:
                 self._sch.parallel(fused)
 
     def _tile_loops(self) -> list[LoopRV]:
-        """Return the loops in which the anchor finishes one tile of more than one element each."""
+        """Return the loops of the anchor block over tiles of more than one element."""
         if self._anchor is None:
             return []
         loops = self._sch.get_loops(self._sch.get_block(self._anchor, self._func))
@@ -342,7 +340,7 @@ class _OtherBlocks:
         return [loops[k] for k in outer if wide and k < wide[-1]]
 
     def _is_untouched(self, block: BlockRV) -> bool:
-        """Say whether a block is there, in the loops that it had at first."""
+        """True if a block exists and has its original loops."""
         return exists(self._sch, block) and self._loop_vars(block) == self._loops[block]
 
     def _loop_vars(self, block: BlockRV) -> list[Var]:

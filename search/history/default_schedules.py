@@ -1,4 +1,4 @@
-"""Default schedules for the kernels of a model, made on all cores, each program once a process."""
+"""Default schedules for the kernels of a model, computed on all cores and cached."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tensorir.function import IRModule, PrimFunc
 logger = logging.getLogger("tensorir.search")
 
 _LIMIT: Final = 60.0
-"""Seconds after which a program stays as it is."""
+"""Seconds for one program, which then stays unscheduled."""
 
 
 class DefaultSchedules:
-    """Makes the schedules that `default_schedule` gives, and remembers them.
+    """Computes the schedules of `default_schedule`, and caches them.
 
-    It is what `codegen.vm_build` asks for kernels without a record (`codegen.schedules`). Programs
-    that are the same but for names are scheduled once. One of which no schedule can be made stays
-    as it is; the log says why, at debug level.
+    `codegen.vm_build` uses it for kernels without a record (`codegen.schedules`). Programs that are
+    equal up to names are scheduled once. If a program cannot be scheduled, it is unchanged, and the
+    log has the reason at debug level.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class DefaultSchedules:
     def schedules_of(
         self, functions: Mapping[str, PrimFunc], target: Target
     ) -> dict[str, PrimFunc]:
-        """Return the functions with their default schedules, without those that have none."""
+        """Return the functions that have default schedules, with them, by name."""
         chosen = with_num_cores(target)
         known = self._known.setdefault(target_key(chosen), ModuleIndex(StructuralEquality()))
         programs = {name: normalize_mod(func) for name, func in functions.items()}
@@ -61,9 +61,9 @@ class DefaultSchedules:
 
 
 def _made(programs: Mapping[str, IRModule], target: Target) -> dict[str, PrimFunc | None]:
-    """Return a schedule of each program, None where none can be made.
+    """Return the schedule of each program, None if it cannot be scheduled.
 
-    This process begins at once, others take programs as soon as they are up.
+    This process starts immediately, and others as soon as they are up.
     """
     todo = deque(programs)
     others = min(host.physical_cores(), len(programs)) - 1
@@ -92,17 +92,17 @@ def _made(programs: Mapping[str, IRModule], target: Target) -> dict[str, PrimFun
 
 
 def _taken(take: Callable[[], str]) -> Iterator[str]:
-    """Yield what there is to take, until there is nothing more."""
+    """Yield names until none are left."""
     with contextlib.suppress(IndexError):
         while True:
             yield take()
 
 
 def scheduled_by_default(program: IRModule, target: Target) -> PrimFunc | str:
-    """Return the default schedule of a program of one function, or why it has none."""
+    """Return the default schedule of a program of one function, or the error as a text."""
     try:
         return default_schedule(program, target).mod.prim_func("main")
-    except Exception as error:  # noqa: BLE001  a rule that fails is no reason not to build a model
+    except Exception as error:  # noqa: BLE001  a model is built even if a rule fails
         return f"{type(error).__name__}: {error}"
 
 
@@ -111,9 +111,9 @@ def _here(name: str, program: IRModule, target: Target) -> PrimFunc | None:
 
 
 def _logged(name: str, made: PrimFunc | str) -> PrimFunc | None:
-    """Return the schedule that was made; log the reason where it is that there is none."""
+    """Return the schedule; if it is an error, log that and return None."""
     if isinstance(made, PrimFunc):
         return made
-    reason = made.partition("\n")[0]  # an error shows the program behind it
-    logger.debug('Function "%s" has no default schedule and stays as it is: %s', name, reason)
+    reason = made.partition("\n")[0]  # the rest of an error shows the program
+    logger.debug('Function "%s" has no default schedule and is unchanged: %s', name, reason)
     return None

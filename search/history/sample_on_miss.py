@@ -1,4 +1,4 @@
-"""Schedules of programs of which nothing is known: the most promising, or the best of a few."""
+"""Schedules of programs without records: the most promising one, or the best of a few."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ from tensorir.nodes.stmt import Block
 from tensorir.rewriting.visit import walk
 
 _SPACES_BY_BLOCKS: Final = 64
-"""The design spaces that are compared of a program, times its blocks."""
+"""The number of compared design spaces of a program, times its blocks."""
 _LEAST_SPACES: Final = 4
 _INSTRUCTIONS: Final = 3300
 _NODES: Final = 600
-"""The instructions that are applied for a choice, each of which takes a fraction of a millisecond;
-of a program with so many nodes each takes twice as long, and half as many are."""
+"""The budget of instructions for one choice, each of which runs in a fraction of a millisecond; for
+a program with `_NODES` nodes it is half of that, as each takes twice as long."""
 
 logger = logging.getLogger("tensorir.search")
 
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Keep Python from looking for cycles of garbage while a block of code runs.
+    """Disable the collection of cyclic garbage while a block of code runs.
 
-    Programs are trees, which are freed without that. A choice of a schedule makes a few megabytes
-    of other garbage, and to look for it would take a fifth of the time.
+    Programs are trees, which are freed by reference counting. Other garbage of a choice is a few
+    megabytes, and its collection would take a fifth of the time.
     """
     if not gc.isenabled():
         yield
@@ -82,24 +82,21 @@ def default_schedule(
     space: SpaceArg = "post-order-apply",
     constraint: ConstraintFunction | None = None,
 ) -> Schedule:
-    """Return the schedule that the rules give a function with decisions from the analytic model.
+    """Return the schedule of a function by the rules, with decisions of the analytic model.
 
     Nothing is built or measured: some hundred points of the most promising design spaces are
-    scored at once, the best of a short evolution is replayed and postprocessed, and where a
-    postprocessor rejects it the next best is. The same function and target give the same schedule.
-    It takes some tenths of a second for a matrix product, longer where many places of blocks are to
-    be compared. A program with many design spaces is scheduled by some of them.
+    scored, and the best of a short evolution is replayed and postprocessed, or the next best if a
+    postprocessor rejects it. The same function and target give the same schedule. It takes some
+    tenths of a second for a matrix product, and longer if many locations of blocks are compared. Of
+    many design spaces only some are used.
 
-    `mod` is a function, or a module with one to schedule; for a module of several see
-    `apply_default_schedules`. `space` is what `tune_tir` takes. A target that does not say
-    `num-cores` gets the number of cores of this machine, None is the current one, else this
-    machine. A function with symbolic shapes is scheduled with the smallest sizes that leave no loop
-    empty, 1 for most, and runs all elements in its outermost loops. Where all points are rejected
-    the schedule is that of the program as it is. `constraint` is what `tune_tir` takes: of the
-    points only those are asked for that it allows.
+    `mod` is a function, or a module of one; for several see `apply_default_schedules`. `space` and
+    `constraint` are those of `tune_tir`. A target without `num-cores` gets the number of cores of
+    this machine; None is the current target, else this machine. A function with symbolic shapes is
+    scheduled with the smallest sizes for which no loop is empty, usually 1, and runs all elements
+    in its outermost loops. If all points are rejected, the program is unscheduled.
 
-    TuningError for a module of several functions, or of none, and for a constraint that allows
-    nothing.
+    TuningError unless the module has one function, and for a constraint that allows nothing.
     """
     context = TuneContext(
         mod,
@@ -117,7 +114,7 @@ def default_schedule(
         try:
             return schedule_by_single(context.mod, single.trace, context.target)
         except ReplayError as error:
-            logger.info("A schedule of single elements does not fit open sizes: %s", error)
+            logger.info("The schedule of single elements does not fit symbolic sizes: %s", error)
             return Schedule(context.mod)
     for sch in default_designs(context, XGBModel()):
         return sch
@@ -125,7 +122,7 @@ def default_schedule(
 
 
 def default_designs(context: TuneContext, model: CostModel) -> Iterator[Schedule]:
-    """Yield the schedules that a model prefers of a task, postprocessed, the best first."""
+    """Yield the postprocessed schedules of a task, best score of a model first."""
     assert context.mod is not None
     nodes = list(walk(context.mod.prim_func("main").body))
     context.budget = ReplayBudget(_INSTRUCTIONS / (1 + len(nodes) / _NODES))
@@ -147,11 +144,11 @@ def default_designs(context: TuneContext, model: CostModel) -> Iterator[Schedule
 
 
 class Sampler(ABC):
-    """Makes schedules up of programs that nothing is known of."""
+    """Samples schedules of programs without records."""
 
     @abstractmethod
     def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord | None:
-        """Return a record of a schedule of a module of one function, None if there is none.
+        """Return a record of a schedule of a module of one function, or None.
 
         It has times only if it was measured.
         """
@@ -159,15 +156,15 @@ class Sampler(ABC):
 
 @dataclass(frozen=True)
 class SampleOnMiss(Sampler):
-    """Makes up a schedule of a program that no record is known of.
+    """Samples a schedule of a program without a record.
 
-    It is that of `default_schedule`: of many points of the design spaces of the program, the one
-    that a cost model expects to be the fastest. With `num_measure` above 0 so many are measured, of
-    which most are the next best and some random, and the fastest is taken.
+    It is the schedule of `default_schedule`: the best score of a cost model among many points of
+    the design spaces. With `num_measure` above 0 this number of points is measured, most by their
+    scores and some at random, and the fastest is chosen.
 
-    `cost_model` is a model, or the path of a saved `XGBModel`; without one it is an `XGBModel` that
-    has seen nothing, whose scores are estimates. One that is given learns from what is measured.
-    The same `seed` measures the same programs.
+    `cost_model` is a model, or the path of a saved `XGBModel`; the default is an untrained
+    `XGBModel`, whose scores are analytic estimates. A model that is given learns from the
+    measurements. The same `seed` measures the same programs.
     """
 
     cost_model: CostModel | str | os.PathLike[str] | None = None
@@ -177,10 +174,10 @@ class SampleOnMiss(Sampler):
     runner: str | Runner = "local"
 
     def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord | None:
-        """Return a record of the program that was chosen; None if none could be measured.
+        """Return the record of the chosen schedule; None if none could be measured.
 
-        None, too, for a program whose arguments cannot be made up: one with symbolic shapes or with
-        parameters that are numbers.
+        None, too, for a program without random arguments: one with symbolic shapes or scalar
+        parameters.
         """
         try:
             arguments = ArgInfo.from_entry_func(mod)
@@ -206,7 +203,7 @@ class SampleOnMiss(Sampler):
         return None
 
     def _measured(self, context: TuneContext) -> TuningRecord | None:
-        """Return the record of the fastest of the most promising programs."""
+        """Return the record of the fastest of the most promising schedules."""
         assert context.mod is not None
         database = MemoryDatabase()
         config = TuneConfig(

@@ -1,9 +1,9 @@
 """Default schedules of functions with symbolic shapes.
 
-The function is scheduled with the smallest numbers for the sizes that are open, 1 for most, and
-what that did is done to the function itself: a loop over an open size is split like one of a single
-iteration, so that all of its iterations are in the outermost part, and every other loop is tiled as
-it was. Most often the open size is a batch, whose schedule this is for any number of elements.
+The function is scheduled with the smallest values of its symbolic sizes, usually 1, and the trace
+is replayed on the function itself: a loop over a symbolic size is split like a loop of one
+iteration, so all its iterations are in the outermost part, and the other loops get the same tiles.
+Most often the symbolic size is a batch, so this is a schedule for any number of elements.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tensorir.nodes.stmt import Block, For
 from tensorir.rewriting.visit import collect_vars, substitute, walk
 
 _LARGEST: Final = 1 << 16
-"""An open size of which more elements would be needed stays at this."""
+"""The maximum value of a symbolic size."""
 
 
 def open_sizes(func: PrimFunc) -> list[Var]:
-    """Return the variables in the shapes of parameters, and the parameters in extents, in order."""
+    """Return the variables in shapes of parameters, and the parameters in extents, in order."""
     shapes = (extent for buffer in func.buffer_map.values() for extent in buffer.shape)
     given = set(func.params)
     found = [var for extent in shapes for var in collect_vars(extent)]
@@ -39,9 +39,9 @@ def open_sizes(func: PrimFunc) -> list[Var]:
 
 
 def with_smallest_sizes(mod: IRModule) -> IRModule:
-    """Return a module of one function with a number for each of its open sizes.
+    """Return a module of one function with a number for each of its symbolic sizes.
 
-    It is 1, or the power of two from which on no loop and no buffer is empty.
+    The number is the smallest power of two for which all loops and buffers are nonempty.
     """
     func = mod.prim_func("main")
     sizes = dict.fromkeys(open_sizes(func), 1)
@@ -72,16 +72,16 @@ def _extents(func: PrimFunc) -> Iterator[PrimExpr]:
 
 
 def _value(extent: PrimExpr, sizes: Mapping[Var, int]) -> int:
-    """Return an extent for numbers in the place of sizes; 1 where other values decide it."""
+    """Return an extent for some sizes; 1 if it depends on other values."""
     numbers = {var: const(size, var.dtype) for var, size in sizes.items()}
     value = Analyzer().simplify(substitute(extent, numbers))
     return value.value if isinstance(value, IntImm) else 1
 
 
 def schedule_by_single(mod: IRModule, trace: Trace, target: Target) -> Schedule:
-    """Return a schedule of `mod` after a trace that was made of `with_smallest_sizes(mod)`.
+    """Return a schedule of `mod` from a trace of `with_smallest_sizes(mod)`.
 
-    ReplayError where what is done for these sizes cannot be done for all.
+    ReplayError if the trace does not apply to symbolic sizes.
     """
     sch = schedule_of(mod)
     _OverOpenSizes(sch, "main", lambda block: block).apply(trace)
@@ -93,9 +93,9 @@ def schedule_by_single(mod: IRModule, trace: Trace, target: Target) -> Schedule:
 
 
 class _OverOpenSizes(AdaptedReplay):
-    """Replays a trace of a program with the smallest sizes on one in which they are open.
+    """Replays a trace of a program with the smallest sizes on the program with symbolic sizes.
 
-    Tiles of loops over open sizes are not sampled: the outermost takes all iterations.
+    Tiles of loops over symbolic sizes are not sampled: the outermost part has all iterations.
     """
 
     def _applied(self, inst: Instruction, decision: Any) -> list[Any]:

@@ -244,7 +244,7 @@ def test_lines_that_are_broken_are_left_out_and_counted(
     summary = Parsed(ms.report(tmp_path).path.read_text()).text("summary")
     assert "trials4" in summary
     assert f"1 line could not be read in {TRIALS.file}." in summary
-    assert "this is no file of records" in summary
+    assert "is not a file of records" in summary
     assert "line 4" in caplog.text
 
 
@@ -253,7 +253,7 @@ def test_lines_that_are_broken_are_left_out_and_counted(
     [
         (None, "there are no trials in .*: give the work_dir of a search"),
         ("", "there are no trials in"),
-        ("no trials", "this is no file of records"),
+        ("no trials", "is not a file of records"),
     ],
 )
 def test_a_directory_without_trials_has_no_report(

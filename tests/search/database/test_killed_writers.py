@@ -21,8 +21,8 @@ from search.database.line_store import LineStore
 from search.lines import append_lines
 from search.reports.run_directory import TRIALS
 from search.runs.run_journal import RunJournal
+from tests.search.database.made_records import commit
 from tests.search.reports.test_trials import FIRST
-from tests.search.test_database import commit
 
 Write = Callable[[Path, int], None]
 

@@ -12,15 +12,14 @@ import pytest
 from search import DatabaseError
 from search.database import (
     WORKLOADS,
-    Database,
     JSONDatabase,
     KeyedDatabase,
     SQLDatabase,
 )
 from search.database.line_store import LineStore
 from search.reports.run_directory import TRIALS
+from tests.search.database.made_records import commit
 from tests.search.reports.test_trials import FIRST
-from tests.search.test_database import commit
 
 FILES = [JSONDatabase, SQLDatabase]
 Files = Callable[..., KeyedDatabase]
@@ -118,17 +117,19 @@ def changed(path: Path, statement: str) -> None:
 def test_an_sql_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "database.sqlite"
     commit(SQLDatabase(path), (8, 4), 1e-6)
-    with pytest.raises(DatabaseError, match=r"told apart by StructuralEquality, not AnchorBlock"):
+    with pytest.raises(
+        DatabaseError, match="module equality is StructuralEquality, not AnchorBlock"
+    ):
         SQLDatabase(path, module_equality="anchor-block")
     changed(path, "PRAGMA user_version = 9")
     with pytest.raises(DatabaseError, match="a database of version 9; this package reads 1"):
         SQLDatabase(path)
     other = tmp_path / "other.sqlite"
     changed(other, "CREATE TABLE songs (name TEXT)")
-    with pytest.raises(DatabaseError, match="an SQLite file, but no database of records"):
+    with pytest.raises(DatabaseError, match="tables of another application"):
         SQLDatabase(other)
     (tmp_path / "text").write_text("no database at all, but a text of some length" * 99)
-    with pytest.raises(DatabaseError, match="text: SQLite says: file is not a database"):
+    with pytest.raises(DatabaseError, match="text: SQLite reports: file is not a database"):
         SQLDatabase(tmp_path / "text")
     with pytest.raises(DatabaseError, match="there is no database file"):
         SQLDatabase(tmp_path / "none", allow_missing=False)
@@ -150,17 +151,3 @@ def test_an_sql_file_with_a_broken_record_names_it(
         assert [r.run_secs for r in database.get_all_tuning_records()] == [(2e-6,)]
     (warning,) = caplog.messages
     assert warning.startswith(f"{path}: left out 1 row(s): record 1: field 1 (run_secs)")
-
-
-def test_a_fork_opens_the_file_for_itself(tmp_path: Path) -> None:
-    database: Database = SQLDatabase(work_dir=tmp_path)
-    commit(database, (8, 4), 1e-6)
-    pid = os.fork()
-    if not pid:
-        try:
-            commit(database, (4, 8), 2e-6)
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-    commit(database, (2, 16), 3e-6)
-    assert [r.mean_seconds for r in database.get_all_tuning_records()] == [1e-6, 2e-6, 3e-6]

@@ -73,13 +73,13 @@ def test_what_cannot_be_scheduled_stays_as_it_is_and_one_line_says_why(
     (record,) = caplog.records
     assert record.levelno == logging.DEBUG
     assert record.getMessage() == (
-        'Function "product_16" has no default schedule and stays as it is: '
+        'Function "product_16" has no default schedule and is unchanged: '
         "ZeroDivisionError: a rule of somebody"
     )
 
 
 def test_the_package_says_where_its_schedules_are() -> None:
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     (value,) = project["entry-points"][SCHEDULES].values()
     make = metadata.EntryPoint("search", value, SCHEDULES).load()
     assert isinstance(make(), Schedules)

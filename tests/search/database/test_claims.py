@@ -30,10 +30,10 @@ from search.runner import RunnerResult
 from search.runner.measure_candidate import MeasureCandidate
 from search.runs.leases import Leases, key_of
 from search.search_strategy import EvolutionarySearch
+from tests.search.database.made_records import TARGET, commit, scheduled
 from tests.search.made_up_runs import TimesOfScripts, task
 from tests.search.programs import Matmul, split_all
 from tests.search.runs.test_tuning_run import run
-from tests.search.test_database import TARGET, commit, scheduled
 
 DECISIONS = [(8, 4), (4, 8), (16, 2), (2, 16)]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 import re
 import subprocess
 import sys
@@ -18,7 +16,6 @@ from search import DatabaseError
 from search.database import (
     Database,
     JSONDatabase,
-    MemoryDatabase,
     ServerGoneError,
     SQLDatabase,
 )
@@ -26,15 +23,11 @@ from search.database.sql_connection import TABLES
 from search.database.sql_database import LEFT
 from search.runner import RunnerResult
 from tensorir.errors import IRValueError
+from tests.search.database.made_records import OTHER, TARGET, commit, seconds
 from tests.search.made_up_runs import TimesOfScripts
 from tests.search.postgres_server import Server
 from tests.search.programs import Matmul
 from tests.search.runs.test_tuning_run import run
-from tests.search.test_database import OTHER, TARGET, commit, scheduled
-
-
-def seconds(database: Database) -> list[float]:
-    return [record.mean_seconds for record in database.get_all_tuning_records()]
 
 
 @pytest.fixture
@@ -51,56 +44,6 @@ def database(url: str) -> Iterator[SQLDatabase]:
 
 
 # ----------------------------------------------------------------------------- as any other database
-
-
-def test_what_one_process_commits_another_finds(database: SQLDatabase, url: str) -> None:
-    assert database.query_tuning_record(Matmul, TARGET) is None
-    for decision, time in (((8, 4), 3e-6), ((4, 8), 1e-6), ((16, 2), 1e10)):
-        commit(database, decision, time)
-    pid = os.fork()
-    if not pid:
-        try:
-            commit(database, (2, 16), 2e-6)
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-    beside = Database.create(url)
-    assert seconds(beside) == seconds(database) == [3e-6, 1e-6, 1e10, 2e-6]
-    best = beside.query_schedule(Matmul, TARGET)
-    assert best is not None
-    assert best.mod.script() == scheduled((4, 8)).mod.script()
-    assert beside.count(beside.commit_workload(Matmul), TARGET) == 4
-    assert [len(record.trace.insts) for record in beside.get_all_tuning_records()] == [6] * 4
-
-
-def test_records_move_between_a_file_and_a_server(database: SQLDatabase, tmp_path: Path) -> None:
-    file = Database.create(f"sqlite:///{tmp_path}/records.sqlite")
-    assert isinstance(file, SQLDatabase)
-    commit(file, (8, 4), 3e-6)
-    commit(file, (4, 8), 1e-6)
-    file.copy_to(database)
-    assert seconds(database) == [3e-6, 1e-6]
-    assert len(database.records_like(Matmul, TARGET, "ignore-lengths")) == 1
-    database.prune()
-    memory = MemoryDatabase()
-    database.copy_to(memory)
-    assert seconds(memory) == [1e-6]
-
-
-def test_threads_and_copies_write_at_one_time(database: SQLDatabase) -> None:
-    copy = pickle.loads(pickle.dumps(database))
-    decisions = [(2, 16), (4, 8), (8, 4), (16, 2)]
-    threads = [
-        threading.Thread(target=commit, args=(each, decision, 1e-6))
-        for decision in decisions
-        for each in (database, copy)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(database) == len(copy) == 8
-    assert len(database.workloads()) == 1, "the same program is one workload, whoever was first"
 
 
 def test_tables_are_made_once_by_many(url: str) -> None:
@@ -142,10 +85,10 @@ def test_tables_are_made_of_the_types_of_each_server(dialect: str) -> None:
 def test_addresses_that_lead_nowhere_are_said(postgres: Server, url: str) -> None:
     port = postgres.port
     with pytest.raises(
-        ServerGoneError, match=r"is not reached, or refuses: .connection failed.*see"
+        ServerGoneError, match=r"cannot be reached, or refuses: .connection failed.*check"
     ):
         Database.create("postgresql+psycopg://me@127.0.0.1:1/tuning")
-    with pytest.raises(ServerGoneError, match=r'database "nowhere" does not exist.*is there'):
+    with pytest.raises(ServerGoneError, match=r'database "nowhere" does not exist.*exists'):
         Database.create(postgres.url_of("nowhere"))
     with pytest.raises(ServerGoneError, match='role "nobody" does not exist'):
         Database.create(url.replace("tester@", "nobody@"))
@@ -154,17 +97,15 @@ def test_addresses_that_lead_nowhere_are_said(postgres: Server, url: str) -> Non
         Database.create(url.replace("tester@", "guarded:s3cret@"))
     assert "s3cret" not in str(caught.value)
     assert f"guarded:***@127.0.0.1:{port}" in str(caught.value)
-    with pytest.raises(DatabaseError, match=r"driver MySQLdb is not .*pip install 'mysqlclient'"):
-        Database.create("mysql://me@127.0.0.1/tuning")
-    with pytest.raises(DatabaseError, match=r"driver pymysql is not installed; pip install"):
+    with pytest.raises(DatabaseError, match=r"driver pymysql is not installed; install it by pip"):
         Database.create("mysql+pymysql://me@127.0.0.1/tuning")
-    with pytest.raises(DatabaseError, match=r"SQLAlchemy knows no 'postgresql.nodriver'"):
+    with pytest.raises(DatabaseError, match=r"Can't load plugin: .*postgresql.nodriver"):
         Database.create("postgresql+nodriver://me@127.0.0.1/tuning")
-    with pytest.raises(DatabaseError, match=r"^postgresql://... is no URL of a database"):
+    with pytest.raises(DatabaseError, match=r"^postgresql://... is not the URL of a database"):
         Database.create("postgresql://me:s3cret@127.0.0.1:port/tuning")
     with pytest.raises(IRValueError, match=r"no database 'redis://\.\.\.'.*postgresql://"):
         Database.create("redis://me:s3cret@127.0.0.1")
-    with pytest.raises(DatabaseError, match="a file is sqlite:///path"):
+    with pytest.raises(DatabaseError, match="expected sqlite:///path"):
         Database.create("sqlite://")
 
 
@@ -211,23 +152,13 @@ def test_tables_of_others_are_left_alone(postgres: Server) -> None:
 def test_versions_and_equalities_that_differ_are_refused(postgres: Server, url: str) -> None:
     name = url.rpartition("/")[2]
     commit(Database.create(url), (8, 4), 1e-6)
-    with pytest.raises(DatabaseError, match="told apart by StructuralEquality, not AnchorBlock"):
+    with pytest.raises(
+        DatabaseError, match="module equality is StructuralEquality, not AnchorBlock"
+    ):
         Database.create(url, module_equality="anchor-block")
     postgres.sql("UPDATE setting SET value = '9' WHERE name = 'version'", name)
     with pytest.raises(DatabaseError, match="a database of version 9; this package reads 1"):
         Database.create(url)
-
-
-def test_rows_that_somebody_has_edited_are_left_out(
-    postgres: Server, url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    database = Database.create(url)
-    commit(database, (8, 4), 1e-6)
-    commit(database, (4, 8), 2e-6)
-    name = url.rpartition("/")[2]
-    postgres.sql("""UPDATE record SET run_secs = '["fast"]' WHERE id = 1""", name)
-    assert seconds(Database.create(url)) == [2e-6]
-    assert "left out 1 row(s): record 1: field 1 (run_secs)" in caplog.text
 
 
 # -------------------------------------------------------------------------------- a run and its server
@@ -269,7 +200,7 @@ def test_a_server_that_does_not_come_back_leaves_records_to_the_next_run(
 
     shown = Database.create(url)
     try:
-        with pytest.raises(DatabaseError, match=rf"is kept in {tmp_path}.*by the next run"):
+        with pytest.raises(DatabaseError, match=rf"are stored in {tmp_path}.*by the next run"):
             run(
                 tmp_path,
                 database=url,
@@ -281,7 +212,7 @@ def test_a_server_that_does_not_come_back_leaves_records_to_the_next_run(
         assert 4 <= left <= 6
         assert repr(shown) == f"<SQLDatabase that does not answer: {url}>"
         assert "does not answer" in shown._repr_html_()
-        with pytest.raises(ServerGoneError, match="not reached"):
+        with pytest.raises(ServerGoneError, match="cannot be reached"):
             run(tmp_path, database=url)
     finally:
         postgres.start()
@@ -302,7 +233,7 @@ def test_tables_that_were_made_anew_are_not_mistaken_for_the_old_ones(
     )
     beside = SQLDatabase(url)
     beside.commit_workload(OTHER)
-    with pytest.raises(DatabaseError, match=r"made its tables anew.*open the database anew"):
+    with pytest.raises(DatabaseError, match=r"tables were made again.*open the database again"):
         commit(opened, (4, 8), 2e-6)
     assert len(beside) == 0
     again = SQLDatabase(url, work_dir=tmp_path)

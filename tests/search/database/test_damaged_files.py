@@ -19,10 +19,10 @@ from search.database.line_store import LineStore
 from search.reports.run_directory import TRIALS
 from search.runs.run_journal import RunJournal
 from tensorir.errors import TensorIRError
+from tests.search.database.made_records import TARGET, commit
+from tests.search.database.test_killed_writers import ansor_line, log_line
 from tests.search.programs import Matmul
 from tests.search.reports.test_trials import FIRST
-from tests.search.test_database import TARGET, commit
-from tests.search.test_killed_writers import ansor_line, log_line
 
 DEEP = "[" * 100_000
 VALUES = [None, True, -1, 1.5, 10**400, "x", [], {}, [[]], {"kind": "llvm"}, "__import__('os')"]
