@@ -89,16 +89,13 @@ def locked_for_reading(path: PathLike) -> Iterator[None]:
 
     The file is not changed. It may be missing, or read-only for this process.
     """
-    descriptor = None
-    with refusals_named(path), contextlib.suppress(FileNotFoundError):
-        descriptor = os.open(path, os.O_RDONLY)
-    try:
-        if fcntl is not None and descriptor is not None:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+    with contextlib.ExitStack() as stack:
+        with refusals_named(path), contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(path, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            if fcntl is not None:
+                fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 def append(descriptor: int, data: bytes) -> None:

@@ -314,13 +314,13 @@ def _opened(source: str) -> Database:
         return database_of(source)
     if kind == "AutoTVM":
         raise ArgumentError(
-            f"{source} is a log of AutoTVM, which cannot be converted: its configurations depend on "
+            f"{source} is a log of AutoTVM, which cannot be converted: its configurations need "
             "Python templates; `tensorir explain` reads it, and `db prune` keeps its best records"
         )
     found = to_database(source, MemoryDatabase())
     if not len(found):
         raise ArgumentError(
-            f"{source} has no record of a known program: name its programs by --program FILE; if "
+            f"{source} has no record of a known program: name the programs by --program FILE; if "
             "they are Python functions, convert the log in Python: "
             "search.compat.auto_scheduler.to_database(log)"
         )

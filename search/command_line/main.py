@@ -67,7 +67,7 @@ _UsageError: Final[Any] = typer.BadParameter.__mro__[1]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with these arguments, by default those of the process; return the exit code."""
+    """Run the command with these or the process's arguments; return the exit code."""
     if sys.stderr is None:  # closed: messages would go to standard output
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  it stays open to the end
     for stream in (sys.stdout, sys.stderr):

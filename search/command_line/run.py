@@ -45,7 +45,7 @@ from tensorir.memory.written_parameters import written_parameters
 from tensorir.relax.function import Function
 
 _REPEATS: Final = 3
-"""Measurements of a kernel, of which the mean is reported."""
+"""Measurements of a kernel; the result is their mean."""
 
 Inputs = Annotated[
     list[str] | None,
@@ -88,7 +88,7 @@ def run(
 
     Inputs that are not given are random. With the directory of a search, or a database, kernels
     have the schedules that were found. Without, a model gets schedules that fit the machine and
-    were not measured, and a program runs as it is written.
+    were not measured, and a program runs unscheduled.
 
         tensorir run matmul.py --work-dir tuned
 
@@ -107,11 +107,11 @@ def run(
     else:
         if profile:
             raise ArgumentError(
-                f"--profile is for models; {program} is a program, which `tensorir explain` explains"
+                f"--profile is for models; {program} is a program: use `tensorir explain`"
             )
         given = read_arrays(inputs or (), _buffer_names(mod), "program")
         scheduled = mod if records is None else best_schedule(records, mod, chosen)
-        how = "as it is written" if records is None else f"with a schedule of {records.place}"
+        how = "without a schedule" if records is None else f"with a schedule of {records.place}"
         say("building")
         call = call_kernel(mod, scheduled, chosen, given, repeat=repeat)
     if output is not None:
@@ -178,7 +178,7 @@ def call_kernel(
 ) -> Call:
     """Build the entry function of a scheduled program and call it; `mod` is the unscheduled one.
 
-    `given` are arrays by the names of buffers; the others are random, with a fixed seed. The results
+    `given` are arrays by the names of buffers; others are random, with a fixed seed. The results
     are the buffers that the function writes. `repeat` calls are timed. TuningError for a function
     whose arguments cannot be random, ArgumentError for arrays of another shape or dtype.
     """

@@ -25,31 +25,26 @@ _LONGEST: Final = 160
 logger = logging.getLogger("tensorir.search")
 
 
-class Measured(Protocol):
-    """A record with its measurement: of a database, or a line of a log."""
+class _Measured(Protocol):
+    """A record with its measurement: a `TuningRecord`, or a line of a log."""
 
     @property
-    def target(self) -> Target | None:
-        """The target that it was measured for."""
+    def target(self) -> Target | None: ...
 
     @property
-    def trace_key(self) -> bytes:
-        """Bytes that two records share if they have the same trace."""
+    def trace_key(self) -> bytes: ...
 
     @property
-    def run_secs(self) -> Sequence[float] | None:
-        """Seconds per call."""
+    def run_secs(self) -> Sequence[float] | None: ...
 
     @property
-    def mean_seconds(self) -> float:
-        """The mean of `run_secs`."""
+    def mean_seconds(self) -> float: ...
 
     @property
-    def is_valid(self) -> bool:
-        """True if the measurement was completed."""
+    def is_valid(self) -> bool: ...
 
 
-R = TypeVar("R", bound=Measured)
+R = TypeVar("R", bound=_Measured)
 
 
 RIVAL: Final = 1.15
@@ -112,7 +107,7 @@ def _last_remeasured(records: Sequence[R]) -> list[R]:
     return last
 
 
-def _key(record: Measured) -> Hashable:
+def _key(record: _Measured) -> Hashable:
     return (None if record.target is None else target_key(record.target), record.trace_key)
 
 

@@ -108,7 +108,7 @@ def unnamed(mod: IRModule) -> IRModule:
 
 
 def same_structure(a: IRModule, b: IRModule) -> bool:
-    """True if two programs, constant arrays included, are equal up to names and notes (`unnamed`)."""
+    """True if two programs and their constant arrays are equal up to names and notes."""
     return a is b or structural_equal(unnamed(a), unnamed(b))
 
 

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from codegen import Target, TargetError
 from schedule import Schedule, Trace
@@ -125,12 +125,12 @@ class TuningRecord:
 
     @property
     def median_seconds(self) -> float | None:
-        """The median of `run_secs`, which a pause of the machine does not change; None if it failed."""
+        """The median of `run_secs`, which is robust against pauses; None if the trial failed."""
         return statistics.median(self.run_secs) if self.run_secs and self.is_valid else None
 
     @property
     def is_valid(self) -> bool:
-        """True if the measurement was completed, also of an empty trace (the unscheduled program)."""
+        """True if the measurement was completed, also for an empty trace (unscheduled)."""
         return bool(self.run_secs) and FAILED not in (self.run_secs or ())
 
     @property
@@ -176,7 +176,7 @@ class TuningRecord:
 
         Readers apply the same rule, so every record that is written can be read.
         """
-        seconds_of(None if self.run_secs is None else [float(s) for s in self.run_secs])
+        _seconds(None if self.run_secs is None else [float(s) for s in self.run_secs])
 
     def as_json(self) -> list[Any]:
         """Return `[trace, run_secs, target, args_info]`, None for what is missing."""
@@ -195,7 +195,7 @@ class TuningRecord:
         """Return the record that `as_json` described; DatabaseError names the wrong field."""
         trace, seconds, target, args = _fields(obj)
         return TuningRecord(
-            _trace(trace), workload, seconds_of(seconds), _target(target), _arguments(args)
+            _trace(trace), workload, _seconds(seconds), _target(target), _arguments(args)
         )
 
     def schedule(self) -> Schedule:
@@ -333,11 +333,8 @@ def _cut(line: bytes) -> RecordLine | None:
     found = _USUAL_LINE.fullmatch(line)
     if found is None or line.count(b"[") != line.count(b"]"):
         return None
-    index, trace, seconds, target, args = found.groups()
-    run_secs = seconds_of(json_of(seconds.decode()))
-    return RecordLine(
-        int(index), trace, run_secs, target_from_text(target), arguments_from_text(args)
-    )
+    index, trace, *measured = found.groups()
+    return RecordLine(int(index), trace, *measured_fields(*measured))
 
 
 def _parsed(line: bytes) -> RecordLine:
@@ -347,19 +344,28 @@ def _parsed(line: bytes) -> RecordLine:
     trace, seconds, target, args = _fields(obj[1])
     if not isinstance(trace, list) or len(trace) != 2:
         raise DatabaseError("field 0 (trace): a trace is [instructions, decisions]")
-    measured = (seconds_of(seconds), _target(target), _arguments(args))
+    measured = (_seconds(seconds), _target(target), _arguments(args))
     return RecordLine(obj[0], json_line(trace).encode(), *measured)
 
 
+Measured: TypeAlias = tuple[tuple[float, ...] | None, Target | None, tuple[ArgInfo, ...] | None]
+"""The run_secs, target and args_info of a record."""
+
+
+def measured_fields(run_secs: bytes | str, target: bytes | str, args: bytes | str) -> Measured:
+    """Return the measurement of a record from three texts of JSON; DatabaseError if invalid."""
+    if isinstance(run_secs, bytes):  # json.loads would detect its encoding first
+        run_secs = run_secs.decode(errors="replace")
+    return _seconds(json_of(run_secs)), _target_in(target), _arguments_in(args)
+
+
 @lru_cache(maxsize=256)
-def target_from_text(text: bytes | str) -> Target | None:
-    """Return the target in a piece of JSON; most records have the same few."""
-    return _target(json_of(text))
+def _target_in(text: bytes | str) -> Target | None:
+    return _target(json_of(text))  # most records have the same few
 
 
 @lru_cache(maxsize=1024)
-def arguments_from_text(text: bytes | str) -> tuple[ArgInfo, ...] | None:
-    """Return the argument descriptions in a piece of JSON."""
+def _arguments_in(text: bytes | str) -> tuple[ArgInfo, ...] | None:
     return _arguments(json_of(text))
 
 
@@ -371,15 +377,14 @@ def _fields(obj: Any) -> list[Any]:
 
 
 def _trace(obj: Any) -> Trace:
-    """Return a trace read from JSON; DatabaseError for anything else, as for the other fields."""
+    """Return the trace in plain data; DatabaseError for anything else, as for the other fields."""
     try:
         return Trace.from_json(obj)
     except (ValueError, TypeError) as error:
         raise DatabaseError(f"field 0 (trace): {error}") from error
 
 
-def seconds_of(obj: Any) -> tuple[float, ...] | None:
-    """Return the seconds per call read from JSON."""
+def _seconds(obj: Any) -> tuple[float, ...] | None:
     if obj is None:
         return None
     numbers = isinstance(obj, list) and all(is_number(s) and s >= 0 for s in obj)
@@ -389,27 +394,26 @@ def seconds_of(obj: Any) -> tuple[float, ...] | None:
 
 
 def _target(obj: Any) -> Target | None:
-    """Return a target read from JSON."""
     if obj is None:
         return None
-    if not isinstance(obj, dict):
-        raise DatabaseError(f"field 2 (target) is an object or null, got {_short(obj)}")
     try:
-        return Target(obj)
-    except TargetError as error:
+        return Target(obj) if isinstance(obj, dict) else _refuse(obj, "an object")
+    except (TargetError, ValueError) as error:
         raise DatabaseError(f"field 2 (target): {error}") from error
 
 
 def _arguments(obj: Any) -> tuple[ArgInfo, ...] | None:
-    """Return argument descriptions read from JSON."""
     if obj is None:
         return None
-    if not isinstance(obj, list):
-        raise DatabaseError(f"field 3 (args_info) is a list or null, got {_short(obj)}")
     try:
-        return tuple(ArgInfo.from_json(entry) for entry in obj)
+        found = obj if isinstance(obj, list) else _refuse(obj, "a list")
+        return tuple(map(ArgInfo.from_json, found))
     except ValueError as error:
         raise DatabaseError(f"field 3 (args_info): {error}") from error
+
+
+def _refuse(obj: Any, expected: str) -> NoReturn:
+    raise ValueError(f"expected {expected} or null, got {_short(obj)}")
 
 
 def _short(obj: Any) -> str:

@@ -17,9 +17,7 @@ from search.database.records import (
     StoredRecord,
     TuningRecord,
     Workload,
-    arguments_from_text,
-    seconds_of,
-    target_from_text,
+    measured_fields,
 )
 from search.database.sql_connection import (
     CLAIM_TABLE,
@@ -31,7 +29,7 @@ from search.database.sql_connection import (
 from search.database.store import RECORDS, Choose, Claimed, Entry, Kind, Lease, Store, V
 from search.database.target_key import target_key
 from search.errors import DatabaseError
-from search.lines import json_line, json_of, warn_of_left_out
+from search.lines import json_line, warn_of_left_out
 
 logger = logging.getLogger("tensorir.search")
 
@@ -176,7 +174,7 @@ class SQLStore(Store):
                 session.exec_driver_sql("VACUUM")
 
     def claim(self, owner: str, seconds: int, wanted: Lease | None = None) -> Claimed:
-        """Lease traces to an owner, and extend all its leases to `seconds` from now; 0 ends them."""
+        """Lease traces to an owner; all its leases end in `seconds`, with 0 immediately."""
         with self.sql.session(writes=True) as session:
             now = int(time.time())
             if self.sql.path is None:  # the clock of the server, for all machines
@@ -210,11 +208,7 @@ class SQLStore(Store):
         run_secs, target, args_info, schedules = fields
         try:
             program = self._workload(workload)
-            measured = (
-                seconds_of(json_of(run_secs)),
-                target_from_text(target),
-                arguments_from_text(args_info),
-            )
+            measured = measured_fields(run_secs, target, args_info)
         except DatabaseError as error:
             raise DatabaseError(f"record {number}: {error}") from error
         return StoredRecord.at(program, measured, bytes(trace_key), bool(schedules), self, number)

@@ -69,8 +69,9 @@ def _problem(
 ) -> str:
     if found is not None:
         return (
-            f"its schedule was found for {found.record.target}, as there is no record for {wanted}; it "
-            "computes the same there, and may be slower than one that is tuned for that"
+            f"its schedule was found for {found.record.target}, as there is no record for "
+            f"{wanted}; it computes the same there, and may be slower than one that is tuned for "
+            "that"
         )
     contents = (_contents(member, program, wanted, in_detail) for member in database.members())
     return f"no schedule for {wanted}: {'; '.join(contents)}"
