@@ -18,6 +18,9 @@ from tensorir.function import IRModule
 class QueryOnlyDatabase(Database):
     """A database that answers queries and stores nothing: its other methods are not implemented."""
 
+    databases: Sequence[Database] = ()
+    """The databases that it queries."""
+
     def _refuse(self, *_: object) -> NoReturn:
         """Raise NotImplementedError: such a database answers queries only."""
         raise NotImplementedError(
@@ -39,12 +42,13 @@ class QueryOnlyDatabase(Database):
         count: int = 1,
         where: Callable[[Workload], bool] = lambda _: True,
     ) -> list[TuningRecord]:
-        """Return nothing: there are no records of other programs."""
-        return []
+        """Return the records of all databases for programs that are equal under an equality."""
+        answers = (d.records_like(mod, target, equality, count, where) for d in self.databases)
+        return [record for found in answers for record in found]
 
     def members(self) -> Sequence[Database]:
-        """Return nothing: it holds no records itself."""
-        return ()
+        """Return the databases that hold records."""
+        return [member for database in self.databases for member in database.members()]
 
     def __bool__(self) -> bool:
         return True
@@ -86,22 +90,6 @@ class UnionDatabase(QueryOnlyDatabase):
                 r.mean_seconds,
             ),
         )
-
-    def members(self) -> Sequence[Database]:
-        """Return the members that hold records."""
-        return [member for database in self.databases for member in database.members()]
-
-    def records_like(
-        self,
-        mod: IRModule,
-        target: Target | None,
-        equality: str | ModuleEquality,
-        count: int = 1,
-        where: Callable[[Workload], bool] = lambda _: True,
-    ) -> list[TuningRecord]:
-        """Return the records of all members for programs that are equal under an equality."""
-        answers = (d.records_like(mod, target, equality, count, where) for d in self.databases)
-        return [record for found in answers for record in found]
 
 
 @Database.kinds.register("ordered-union")

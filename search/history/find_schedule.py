@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import merge
 from itertools import chain, combinations, islice, takewhile
 from typing import Final, Literal
@@ -182,21 +183,13 @@ def _find_compatible(
     """Return a schedule from a record of a program with shorter loops, None without one."""
     found = []
     for program in programs:
-        lengths = ProgramLengths.of(program)
-        factors: dict[Workload, float | None] = {}
-
-        def is_compatible(
-            workload: Workload,
-            lengths: ProgramLengths = lengths,
-            factors: dict[Workload, float | None] = factors,
-        ) -> bool:
-            factors[workload] = lengths.factor(workload.lengths)
-            return factors[workload] is not None
-
-        records = database.records_like(program, target, "ignore-lengths", _OF_EACH, is_compatible)
+        factor_of = partial(_factor, ProgramLengths.of(program))
+        records = database.records_like(
+            program, target, "ignore-lengths", _OF_EACH, lambda w, of=factor_of: of(w) > 0
+        )
         for record in records:
             if record.schedules:
-                factor = factors[record.workload] or 0.0
+                factor = factor_of(record.workload)
                 is_other = not same_target(record.target, target)
                 found.append((is_other, factor * record.mean_seconds, program, record, factor))
     for is_other, _, program, record, factor in sorted(found, key=lambda one: one[:2])[:_ATTEMPTS]:
@@ -204,6 +197,11 @@ def _find_compatible(
         if sch is not None:
             return FoundSchedule(sch, record, "compatible", factor, is_other)
     return None
+
+
+def _factor(lengths: ProgramLengths, workload: Workload) -> float:
+    """Return the ratio of the iterations of a program to those of a workload, 0 if incompatible."""
+    return lengths.factor(workload.lengths) or 0.0
 
 
 def _with_fewer_free_layouts(program: IRModule) -> Iterator[IRModule]:

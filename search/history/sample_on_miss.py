@@ -65,14 +65,13 @@ def _without_collection() -> Iterator[None]:
     Programs are trees, which are freed by reference counting. Other garbage of a choice is a few
     megabytes, and its collection would take a fifth of the time.
     """
-    if not gc.isenabled():
-        yield
-        return
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()
 
 
 @_without_collection()

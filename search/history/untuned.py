@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,8 +19,6 @@ from tensorir.function import IRModule, PrimFunc
 logger = logging.getLogger("tensorir.search")
 
 _MOST_NAMED: Final = 3
-_MOST_COMPARED: Final = 200
-"""A database with more programs is not searched for similar ones."""
 
 
 def warn_if_untuned(
@@ -46,26 +43,18 @@ def warn_if_untuned(
         if is_tuned or not database.members():
             continue
         if database.should_warn(str(structural_hash(program)), target_key(wanted)):
-            problem = _problem(database, program, wanted, known, in_detail=False)
-            groups.setdefault(problem, []).append(name)
-    for problem, (first, *others) in groups.items():
-        if not others:
-            program = normalize_mod(functions[first])
-            problem = _problem(database, program, wanted, found[first], in_detail=True)
-            logger.warning('Function "%s": %s', first, problem)
+            groups.setdefault(_problem(database, program, wanted, known), []).append(name)
+    for problem, names in groups.items():
+        if len(names) == 1:
+            logger.warning('Function "%s": %s', names[0], problem)
             continue
-        names = [f'"{name}"' for name in (first, *others)[:_MOST_NAMED]]
-        names += ["..."] * (len(others) >= _MOST_NAMED)
-        logger.warning("%d functions (%s), each: %s", len(others) + 1, ", ".join(names), problem)
+        named = [f'"{name}"' for name in names[:_MOST_NAMED]]
+        named += ["..."] * (len(names) > _MOST_NAMED)
+        logger.warning("%d functions (%s), each: %s", len(names), ", ".join(named), problem)
 
 
 def _problem(
-    database: Database,
-    program: IRModule,
-    wanted: Target,
-    found: FoundSchedule | None,
-    *,
-    in_detail: bool,
+    database: Database, program: IRModule, wanted: Target, found: FoundSchedule | None
 ) -> str:
     if found is not None:
         return (
@@ -73,15 +62,12 @@ def _problem(
             f"{wanted}; it computes the same there, and may be slower than one that is tuned for "
             "that"
         )
-    contents = (_contents(member, program, wanted, in_detail) for member in database.members())
+    contents = (_contents(member, program, wanted) for member in database.members())
     return f"no schedule for {wanted}: {'; '.join(contents)}"
 
 
-def _contents(database: Database, program: IRModule, wanted: Target, in_detail: bool) -> str:
-    """Return the contents of a database without a usable record of a program, and the remedy.
-
-    Without details the text is the same for many programs.
-    """
+def _contents(database: Database, program: IRModule, wanted: Target) -> str:
+    """Return the contents of a database without a usable record of a program, and the remedy."""
     place = database.place
     count = len(database)
     if not count:
@@ -90,24 +76,9 @@ def _contents(database: Database, program: IRModule, wanted: Target, in_detail: 
     if any(same_target(record.target, wanted) for record in own):
         return f"{place} has records of it, but none that succeeded and applies; tune it for longer"
     if own:
-        targets = Counter(str(record.target) for record in own).most_common(_MOST_NAMED)
-        named = ", ".join(f"{t} ({number})" if in_detail else t for t, number in targets)
+        targets = list(dict.fromkeys(str(record.target) for record in own))
         return (
-            f"{place} has records of it for {named}; code for another CPU is not used: tune it for "
-            "this target, or build for that one"
+            f"{place} has records of it for {', '.join(targets[:_MOST_NAMED])}; code for another "
+            "CPU is not used: tune it for this target, or build for that one"
         )
-    hint = _similar(database, program) if in_detail else ""
-    return f"{place} has {count} record(s), all of other programs{hint}; tune it"
-
-
-def _similar(database: Database, program: IRModule) -> str:
-    """Return the option that finds records of similar programs, nothing without any."""
-    if len(database.workloads()) > _MOST_COMPARED:
-        return ""
-    for equality, difference, option in (
-        ("ignore-lengths", "other lengths", "include_compatible=True"),
-        ("anchor-block", "the same reduction", 'module_equality="anchor-block"'),
-    ):
-        if database.records_like(program, None, equality):
-            return f", of which one with {difference} may fit by {option}"
-    return ""
+    return f"{place} has {count} record(s), all of other programs; tune it"
