@@ -35,11 +35,11 @@ _PLACE: Final = "A directory of a search, a file (.sqlite, .json), or a URL."
 
 
 def _place(metavar: str, help: str = _PLACE) -> Any:
-    return typer.Argument(metavar=metavar, help=help, show_default=False)
+    return typer.Argument(metavar=metavar, help=help)
 
 
 def _option(*name: str, metavar: str, help: str) -> Any:
-    return typer.Option(*name, metavar=metavar, help=help, show_default=False)
+    return typer.Option(*name, metavar=metavar, help=help)
 
 
 Place = Annotated[str, _place("DATABASE")]
@@ -63,7 +63,6 @@ Save = Annotated[
         metavar="DIR",
         help="Write the program and trace of each there, as program0.py and trace0.json.",
         file_okay=False,
-        show_default=False,
     ),
 ]
 Run = Annotated[

@@ -35,12 +35,11 @@ Explained = Annotated[
         metavar="FILE",
         help="A script with a program, a model, a trace, a log of AutoTVM or Ansor, or the "
         "directory of a search.",
-        show_default=False,
     ),
 ]
 Only = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="The kernel of a model to explain.", show_default=False),
+    typer.Option(metavar="NAME", help="The kernel of a model to explain."),
 ]
 
 

@@ -24,7 +24,6 @@ Program = Annotated[
         help="A script with a program (matmul.py, or matmul.py:NAME if it has several), a "
         "model (.onnx, .pt2 of torch.export.save), or the JSON that `tensorir show --json` "
         "prints. Scripts are read as data, never run.",
-        show_default=False,
     ),
 ]
 
@@ -41,17 +40,12 @@ Shape = Annotated[
     typer.Option(
         metavar="NAME=EXTENTS",
         help="The shape of an input of a model, as in x=1,3,224,224; may be repeated.",
-        show_default=False,
     ),
 ]
 
 WorkDir = Annotated[
     str | None,
-    typer.Option(
-        metavar="DIR",
-        help="The directory of a search, with its records.",
-        show_default=False,
-    ),
+    typer.Option(metavar="DIR", help="The directory of a search, with its records."),
 ]
 
 DatabasePlace = Annotated[
@@ -69,7 +63,6 @@ AllowExtern = Annotated[
     typer.Option(
         metavar="NAME",
         help="A C function that a program may call when it is measured; may be repeated.",
-        show_default=False,
     ),
 ]
 
@@ -85,7 +78,7 @@ CredentialsFile = Annotated[
 
 
 def _certificate(name: str, help: str) -> Any:
-    return typer.Option(name, metavar="PEM", help=help, show_default=False)
+    return typer.Option(name, metavar="PEM", help=help)
 
 
 CaFile = Annotated[

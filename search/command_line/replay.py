@@ -24,7 +24,6 @@ TracePath = Annotated[
         help="A trace, as Trace.save or `tensorir db best --save` wrote it, or as it is printed.",
         exists=True,
         dir_okay=False,
-        show_default=False,
     ),
 ]
 Output = Annotated[Path | None, output_file("FILE.py", "The file for the scheduled program.")]

@@ -19,9 +19,7 @@ from search.reports.page.page import report as write_report
 _NICENESS: Final = 10
 """Lets the system prefer the search that is shown."""
 
-SearchDir = Annotated[
-    str, typer.Argument(metavar="WORK_DIR", help="The directory of a search.", show_default=False)
-]
+SearchDir = Annotated[str, typer.Argument(metavar="WORK_DIR", help="The directory of a search.")]
 Output = Annotated[
     Path | None, output_file("FILE.html", "The file to write.", f"{REPORT_FILE} in WORK_DIR")
 ]
@@ -41,10 +39,7 @@ Live = Annotated[
 Port = Annotated[
     int | None,
     typer.Option(
-        help="The port of --live, 0 for any free one.",
-        min=0,
-        max=65535,
-        show_default=str(PORT),
+        help="The port of --live, 0 for any free one.", min=0, max=65535, show_default=str(PORT)
     ),
 ]
 

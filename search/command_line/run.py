@@ -53,7 +53,6 @@ Inputs = Annotated[
         "--input",
         metavar="NAME=FILE.npy",
         help="An input, as numpy.save wrote it; may be repeated. Other inputs are random.",
-        show_default=False,
     ),
 ]
 Output = Annotated[Path | None, output_file("FILE.npz", "The file for the results.")]

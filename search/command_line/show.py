@@ -24,7 +24,6 @@ Shown = Annotated[
         metavar="FILE",
         help="A script (matmul.py, or matmul.py:NAME), a model, a trace, or the directory of a "
         "search.",
-        show_default=False,
     ),
 ]
 Space = Annotated[

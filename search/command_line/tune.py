@@ -48,12 +48,9 @@ Trials = Annotated[
     typer.Option(
         min=1,
         help="How many candidates to measure, as in 64 for a program, 20 for a kernel of a model.",
-        show_default=False,
     ),
 ]
-Seconds = Annotated[
-    float | None, typer.Option(help="How long to search, in seconds.", show_default=False)
-]
+Seconds = Annotated[float | None, typer.Option(help="How long to search, in seconds.")]
 KeptIn = Annotated[
     str | None,
     typer.Option(
@@ -74,14 +71,13 @@ RunnerPlace = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(min=0, max=2**32 - 1, help="Makes the sampling reproducible.", show_default=False),
+    typer.Option(min=0, max=2**32 - 1, help="Makes the sampling reproducible."),
 ]
 Only = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
         help="Tune the kernels with this in their names, as in conv2d; may be repeated.",
-        show_default=False,
     ),
 ]
 Initial = Annotated[
@@ -92,7 +88,6 @@ Initial = Annotated[
         "may be repeated.",
         exists=True,
         dir_okay=False,
-        show_default=False,
     ),
 ]
 CostModel = Annotated[
@@ -101,8 +96,7 @@ CostModel = Annotated[
 Strategy = Annotated[
     str,
     typer.Option(
-        metavar="STRATEGY",
-        help="The search strategy: evolutionary, replay-trace or replay-func.",
+        metavar="STRATEGY", help="The search strategy: evolutionary, replay-trace or replay-func."
     ),
 ]
 
