@@ -98,8 +98,8 @@ Programs = Annotated[
 def list_programs(database: Place) -> Result:
     """List the programs of a database with their best times.
 
-    The best record of a program and target is the one that builds use: the winner of a search, or
-    the fastest.
+    The best record of a program and target is the winner of a search, or the fastest. Builds use
+    it.
 
         tensorir db list tuned
     """
@@ -159,7 +159,7 @@ def best(database: Place, number: Numbers = None, save: Save = None) -> Result:
 
 
 def validate(database: Place, run: Run = False, factor: Factor = 1.5) -> Result:
-    """Replay every record, and list those that fail.
+    """Replay every record, and list the faults.
 
     With --run the valid ones are built and run as well, on this machine: their results are compared
     with those of the unscheduled program, and their times with the recorded ones. The exit code is

@@ -132,8 +132,8 @@ class Database(DatabaseScope):
 
     # --------------------------------------------------------------------------- by program, target
 
-    def workloads(self) -> Sequence[Workload]:
-        """Return the programs in the order of their commit."""
+    def _workloads(self) -> Sequence[Workload]:
+        """Return the programs in the order of their commit; subclasses may have `workloads`."""
         return list(dict.fromkeys(record.workload for record in self.get_all_tuning_records()))
 
     def workload_key(self, mod: IRModule) -> str:
@@ -148,7 +148,7 @@ class Database(DatabaseScope):
         self, workload: Workload, target: Target | None = None
     ) -> list[TuningRecord]:
         """Return all records of a workload, valid or not, in the order of their commit."""
-        is_same = {w: self.same_workload(w.mod, workload.mod) for w in self.workloads()}
+        is_same = {w: self.same_workload(w.mod, workload.mod) for w in self._workloads()}
         return [
             record
             for record in self.get_all_tuning_records()
@@ -174,7 +174,7 @@ class Database(DatabaseScope):
         """Return the workloads that satisfy `where` and equal `mod` under `equality`."""
         unknown = (ModuleIndex[Workload](ModuleEquality.create(equality)), 0)
         index, known = self._indices.get(equality, unknown)
-        workloads = self.workloads()
+        workloads = self._workloads()
         for workload in workloads[known:]:
             index.add(unnamed(workload.mod), workload)
         self._indices[equality] = index, len(workloads)

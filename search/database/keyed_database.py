@@ -49,6 +49,9 @@ class KeyedDatabase(Database):
         """Return the programs under a key, or all, in the order of their commit."""
         return [one.value for one in self.store.read(WORKLOADS, key)]
 
+    def _workloads(self) -> Sequence[Workload]:
+        return self.workloads()
+
     def records(self, key: str | None = None, target: Target | None = None) -> list[TuningRecord]:
         """Return the records under a key, or all, in the order of their commit."""
         return [one.value for one in self.store.read(RECORDS, key, target=_text(target))]
@@ -155,7 +158,7 @@ class KeyedDatabase(Database):
     def query_tuning_records(
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> Sequence[TuningRecord]:
-        """Return all valid records of a program, those of its own structure first, best first.
+        """Return all valid records of a program, records of equal programs first, best first.
 
         The winner of a search comes before faster ones; see `winner_first`.
         """

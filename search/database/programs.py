@@ -91,8 +91,8 @@ def merge_into(destination: Database, sources: Sequence[Database]) -> int:
 
     A record is skipped if the destination has one of the same program, target and trace with the
     same times. Measurements of one trace at different times are all kept, as they identify the
-    winner of a search. The records of a source keep their order; those whose traces cannot be read
-    are skipped with a warning.
+    winner of a search. The records of a source keep their order. Records with unreadable traces are
+    skipped with a warning.
     """
     keys: dict[Workload, str] = {}
 

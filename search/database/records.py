@@ -266,7 +266,7 @@ class StoredRecord(TuningRecord):
 
     @property
     def trace_text(self) -> str:
-        """The trace as it is stored."""
+        """The stored JSON of the trace."""
         if self.store is None:
             return json_line(self.trace.as_json())
         return self.store.trace_text(self.where, self.trace_key)

@@ -33,7 +33,7 @@ _SQLITE_MARK: Final = 0x74_69_72_31
 """The `application_id` of a file of SQLite: "tir1"."""
 _CONNECT_SECONDS: Final = 10
 _PATIENCE: Final = 60
-"""Seconds to wait for another writer, and for one that stopped within a commit."""
+"""Seconds to wait for another writer, and until a stopped writer is ended."""
 
 _TEXT: Final = sa.Text().with_variant(LONGTEXT(), "mysql", "mariadb")
 TABLES: Final = sa.MetaData()
@@ -267,7 +267,7 @@ class SQLConnection:
     def _foreign_tables(self) -> DatabaseError:
         return DatabaseError(
             f"{self.name}: it has tables of another application, which were not changed; give the "
-            "records a database of their own: another file, or by CREATE DATABASE"
+            "records their own database: another file, or by CREATE DATABASE"
         )
 
     @contextlib.contextmanager
@@ -336,9 +336,9 @@ def _may_be_written(path: Path) -> bool:
 def _read_only(path: Path) -> Any:
     """Return the URL of a file that may not be written.
 
-    SQLite writes to the directory even then, as another process may be writing. If nobody can, the
-    file is complete and can be opened as immutable, unless there is a file of commits next to it,
-    which only a writer can apply.
+    SQLite writes to the directory even then, as another process may be writing. If it cannot, the
+    file is complete and is opened as immutable, unless there is a file of commits next to it, which
+    only a writer can apply.
     """
     place = f"file:{quote(str(path.resolve()))}"
     url = sa.URL.create("sqlite", database=place, query={"mode": "ro", "uri": "true"})

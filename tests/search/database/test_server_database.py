@@ -143,7 +143,7 @@ def test_tables_of_others_are_left_alone(postgres: Server) -> None:
         url = postgres.url()
         name = url.rpartition("/")[2]
         postgres.sql(f"CREATE TABLE {table}", name)
-        with pytest.raises(DatabaseError, match=r"of another application.*database of their own"):
+        with pytest.raises(DatabaseError, match=r"of another application.*their own database"):
             Database.create(url)
         (found,) = postgres.sql("SELECT count(*) FROM pg_tables WHERE schemaname='public'", name)
         assert found == (1,)
