@@ -277,14 +277,10 @@ class SQLConnection:
             yield
         except exc.DBAPIError as error:
             message = " ".join(str(error.orig).split())
-            if self.path is not None:
-                raise DatabaseError(
-                    f"{self.path}: SQLite reports: {message}. Nothing was changed; check that the "
-                    "file is a database, that it can be written, and that there is room"
-                ) from error
-            if error.connection_invalidated or isinstance(
+            is_gone = error.connection_invalidated or isinstance(
                 error, (exc.OperationalError, exc.InterfaceError)
-            ):
+            )
+            if is_gone and self.path is None:
                 raise ServerGoneError(
                     f'{self.name}: the server cannot be reached, or refuses: "{message}"; check '
                     "that it runs and has room, that the database exists, and that user and "
@@ -292,8 +288,9 @@ class SQLConnection:
                     f"~/.pgpass){self._left_over()}"
                 ) from error
             raise DatabaseError(
-                f'{self.name}: the server reports "{message}", and nothing was changed; check that '
-                "the user may read and write the tables, and the first user may make them"
+                f'{self.name}: the database reports "{message}". Nothing was changed; check that '
+                "this is a database of records with enough room, and that the user may read, write "
+                "and at first make its tables"
             ) from error
         except exc.SQLAlchemyError as error:
             raise DatabaseError(f"{self.name}: {error}") from error

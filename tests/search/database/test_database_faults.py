@@ -129,7 +129,7 @@ def test_an_sql_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match="tables of another application"):
         SQLDatabase(other)
     (tmp_path / "text").write_text("no database at all, but a text of some length" * 99)
-    with pytest.raises(DatabaseError, match="text: SQLite reports: file is not a database"):
+    with pytest.raises(DatabaseError, match="file is not a database"):
         SQLDatabase(tmp_path / "text")
     with pytest.raises(DatabaseError, match="there is no database file"):
         SQLDatabase(tmp_path / "none", allow_missing=False)
