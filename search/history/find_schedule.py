@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from heapq import merge
 from itertools import chain, combinations, islice, takewhile
 from typing import Final, Literal
@@ -181,17 +180,17 @@ def _find_compatible(
     database: Database, programs: Sequence[IRModule], target: Target
 ) -> FoundSchedule | None:
     """Return a schedule from a record of a program with shorter loops, None without one."""
-    found = []
-    for program in programs:
-        factor_of = partial(_factor, ProgramLengths.of(program))
-        records = database.records_like(
-            program, target, "ignore-lengths", _OF_EACH, lambda w, of=factor_of: of(w) > 0
+    found = [
+        (
+            not same_target(record.target, target),
+            factor * record.mean_seconds,
+            program,
+            record,
+            factor,
         )
-        for record in records:
-            if record.schedules:
-                factor = factor_of(record.workload)
-                is_other = not same_target(record.target, target)
-                found.append((is_other, factor * record.mean_seconds, program, record, factor))
+        for program in programs
+        for record, factor in _of_shorter(database, program, target)
+    ]
     for is_other, _, program, record, factor in sorted(found, key=lambda one: one[:2])[:_ATTEMPTS]:
         sch = _adapted(schedule_by_compatible, program, record, target)
         if sch is not None:
@@ -199,9 +198,19 @@ def _find_compatible(
     return None
 
 
-def _factor(lengths: ProgramLengths, workload: Workload) -> float:
-    """Return the ratio of the iterations of a program to those of a workload, 0 if incompatible."""
-    return lengths.factor(workload.lengths) or 0.0
+def _of_shorter(
+    database: Database, program: IRModule, target: Target
+) -> list[tuple[TuningRecord, float]]:
+    """Return records of programs with shorter loops, with the ratio of iterations."""
+    lengths = ProgramLengths.of(program)
+
+    def factor(workload: Workload) -> float:
+        return lengths.factor(workload.lengths) or 0.0
+
+    records = database.records_like(
+        program, target, "ignore-lengths", _OF_EACH, lambda workload: factor(workload) > 0
+    )
+    return [(record, factor(record.workload)) for record in records if record.schedules]
 
 
 def _with_fewer_free_layouts(program: IRModule) -> Iterator[IRModule]:
