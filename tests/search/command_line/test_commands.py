@@ -216,7 +216,7 @@ def test_a_record_that_does_not_hold_is_named_and_ends_with_1(folder: Path, told
         ),
         (2, ["explain", "model.onnx"], "name the kernel to explain by --only NAME; it has wide"),
         (2, ["explain", "model.onnx", "--only", "narow"], "no kernel 'narow'; it has wide, narrow"),
-        (1, ["explain", "empty"], "there is no file"),
+        (1, ["explain", "empty"], "no run left trials in empty"),
         (2, ["run", "matmul.py", "--profile"], "--profile is for models"),
         (2, ["run", "matmul.py", "--input", "A=image.npy"], "'A' is float32[16, 16], got float32"),
         (2, ["run", "matmul.py", "--work-dir", "empty"], "there is no database in empty"),
