@@ -202,7 +202,11 @@ def test_a_record_that_does_not_hold_is_named_and_ends_with_1(folder: Path, told
         (2, ["show", "none.py"], "there is no file none.py"),
         (2, ["show", "matmul.py", "--trace"], "--trace is for the directory of a search"),
         (2, ["show", "matmul.py", "--dialect", "c"], "'c' is not one of 'tensorir', 'tvm'"),
-        (1, ["show", "matmul.py:Matmull"], "does not define 'Matmull'; it defines Matmul; did you mean"),
+        (
+            1,
+            ["show", "matmul.py:Matmull"],
+            "does not define 'Matmull'; it defines Matmul; did you mean",
+        ),
         (1, ["show", "text.json"], "text.json is not the JSON of a program"),
         (1, ["show", "dump.json"], "dump.json is an object dump of another tool"),
         (2, ["replay", "none.json", "matmul.py"], "file 'none.json' does not exist"),
