@@ -34,10 +34,9 @@ from schedule.random_state import RandomState
 from search.feature_extractor.nests import FIRST_EXTENT, Numbers, ProgramShape
 from search.feature_extractor.number_expressions import Expressions, Factors, Fitting
 from search.feature_extractor.read_nests import read_nests
-from search.space_generator.decision_site import LOCATION
 from search.space_generator.design_space import Decisions, DesignSpace
-from search.space_generator.replay_budget import ReplayBudget
-from search.space_generator.replays import Replays
+from search.space_generator.knobs import LOCATION
+from search.space_generator.replays import ReplayBudget, Replays
 from tensorir.function import IRModule
 from tensorir.nodes.expr import IntImm
 
@@ -45,7 +44,7 @@ _Form: TypeAlias = tuple[ProgramShape, Expressions]
 """The structure that points with the same places have, and its numbers."""
 
 Places: TypeAlias = "tuple[Decision | None, ...]"
-"""The decisions of the sites that the structure of the program depends on."""
+"""The decisions of the knobs that the structure of the program depends on."""
 
 _FIRST_PROBES: Final = 4
 _MOST_PROBES: Final = 32
@@ -140,7 +139,7 @@ class _Probe:
     program: ProgramShape
     numbers: NDArray[np.float64]
     reaches: dict[int, Reach]
-    """The reach at each site that samples a place."""
+    """The reach at each knob that samples a place."""
 
 
 class CompiledSpace:
@@ -158,18 +157,18 @@ class CompiledSpace:
         self._replays = Replays(mod)
         self._rng = RandomState(seed)
         self._counts: dict[int, int] = {}
-        """The count of numbers that each site decides; sites that decide most come first."""
+        """The count of numbers that each knob decides; knobs that decide most come first."""
         self._plain: set[int] = set()
-        """The sites whose decisions are the numbers."""
-        self._structural = space.structural_sites
-        for k, site in enumerate(space.sites):
-            numbers = site.numbers(space.decisions[k])
+        """The knobs whose decisions are the numbers."""
+        self._structural = space.structural_knobs
+        for k, knob in enumerate(space.knobs):
+            numbers = knob.numbers(space.decisions[k])
             if numbers is not None:
                 self._counts[k] = len(numbers)
                 if numbers is space.decisions[k]:
                     self._plain.add(k)
         self._counts = dict(sorted(self._counts.items(), key=lambda entry: entry[1] == 1))
-        self._combinations = prod(space.sites[k].size or 1 for k in self._structural)
+        self._combinations = prod(space.knobs[k].size or 1 for k in self._structural)
         self._factors = Factors(tuple(self._counts.values()))
         self._probes: dict[Decisions, _Probe | None] = {}
         self._points = 0
@@ -180,7 +179,7 @@ class CompiledSpace:
         """The number of points for which the place after these was to be found."""
         self._forms: dict[Places, _Form | None] = {}
         self._rules: dict[Places, PlaceRule | None] = {}
-        """The rule for a place, by the places of the sites before."""
+        """The rule for a place, by the places of the knobs before."""
 
     @property
     def replays(self) -> int:
@@ -224,24 +223,24 @@ class CompiledSpace:
         for k in self._counts:
             decided: Sequence[Any] = by_site[k]
             if k not in self._plain:
-                site = self._space.sites[k]
-                numbers = {decision: site.numbers(decision) for decision in set(decided)}
+                knob = self._space.knobs[k]
+                numbers = {decision: knob.numbers(decision) for decision in set(decided)}
                 decided = [numbers[decision] for decision in decided]
             rows.extend(np.array(decided, np.float64).T)
         return np.array(rows, np.float64).reshape(len(rows), len(points))
 
     def _by_places(
-        self, points: Sequence[Decisions], entries: NDArray[np.float64], sites: int | None = None
+        self, points: Sequence[Decisions], entries: NDArray[np.float64], knobs: int | None = None
     ) -> dict[Places, NDArray[np.int64]]:
-        """Return the points by the places of the first `sites` (None: all) structural sites.
+        """Return the points by the places of the first `knobs` (None: all) structural knobs.
 
         Those of which it is not known where they have their blocks are left out.
         """
         groups: dict[Places, NDArray[np.int64]] = {(): np.arange(len(points))}
-        for k in self._structural[:sites]:
+        for k in self._structural[:knobs]:
             # Places of blocks are numbers; what else is decided is told apart by its own number.
             alternatives = sorted({point[k] for point in points}, key=repr)
-            by_number = self._space.sites[k].purpose == LOCATION
+            by_number = self._space.knobs[k].purpose == LOCATION
             codes = {d: d if by_number else code for code, d in enumerate(alternatives)}
             asked = np.array([codes[point[k]] for point in points])
             finer: dict[Places, NDArray[np.int64]] = {}
@@ -281,10 +280,10 @@ class CompiledSpace:
         if before not in self._rules:
             if not self._worth_a_search(self._asked_after[before]):
                 return None
-            site = self._structural[len(before)]
-            found = self._search(before, lambda probe: probe.reaches[site].extents)
+            knob = self._structural[len(before)]
+            found = self._search(before, lambda probe: probe.reaches[knob].extents)
             self._rules[before] = found and PlaceRule.of(
-                [probe.reaches[site] for probe in found[1]], found[0]
+                [probe.reaches[knob] for probe in found[1]], found[0]
             )
         return self._rules[before]
 
@@ -353,15 +352,15 @@ class CompiledSpace:
         return self._probes[point]
 
     def _replayed(self, point: Decisions) -> _Probe | None:
-        sites = {self._space.sites[k].inst: k for k in self._structural}
+        knobs = {self._space.knobs[k].inst: k for k in self._structural}
         reaches: dict[int, Reach] = {}
 
         def look(
             sch: Schedule, inst: Instruction, inputs: Sequence[Any], _: Any, decision: Any
         ) -> Any:
-            site = sites.get(inst)
-            if site is not None and self._space.sites[site].purpose == LOCATION:
-                reaches[site] = Reach.seen(sch, inputs[0])
+            knob = knobs.get(inst)
+            if knob is not None and self._space.knobs[knob].purpose == LOCATION:
+                reaches[knob] = Reach.seen(sch, inputs[0])
             return decision
 
         self._budget.spend(len(self._space.trace.insts))

@@ -24,23 +24,23 @@ class Factors:
 
     def __init__(self, tiles: Sequence[int]) -> None:
         self._ranges: list[tuple[int, int]] = []
-        self.sites: list[int] = []
+        self.knobs: list[int] = []
         """The tile or number that each product is of; -1 for the product 1, which comes first."""
         first = 0
-        for site, size in enumerate(tiles):
+        for knob, size in enumerate(tiles):
             for start in range(size):
                 for end in range(start + 1, size + 1):
                     # The product of all factors is the same for all points.
                     if end - start < size or size == 1:
                         self._ranges.append((first + start, first + end))
-                        self.sites.append(site)
+                        self.knobs.append(knob)
             first += size
-        self.sites.insert(0, -1)
+        self.knobs.insert(0, -1)
         pairs = [
             (a, b)
-            for b in range(1, len(self.sites))
+            for b in range(1, len(self.knobs))
             for a in range(1, b)
-            if self.sites[a] != self.sites[b]
+            if self.knobs[a] != self.knobs[b]
         ]
         self.pairs: NDArray[np.int64] = np.array(pairs, np.int64).reshape(-1, 2)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.sref import StmtSRef
 from search.postproc.postproc import Postproc, functions_with_blocks
-from search.space_generator.annotations import LAYOUT_REWRITE_PREPROC
 from search.space_generator.suggested_layout import last_read, read_index, suggested_layout
 from tensorir.comparison.equal import expr_deep_equal
-from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
+from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS, LAYOUT_REWRITE_PREPROC
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import Var
 from tensorir.nodes.node import Node

@@ -12,8 +12,7 @@ from schedule.sref import loops_above
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.space_generator.annotations import PACKED
 from search.space_generator.moves import moves
-from search.space_generator.packed_operands import Digit, panel_layout
-from search.space_generator.suggested_layout import last_read, read_index
+from search.space_generator.suggested_layout import Digit, last_read, panel_layout, read_index
 from tensorir.nodes.expr import BufferLoad, FloorDiv, FloorMod, IntImm, Var
 from tensorir.nodes.stmt import BufferStore
 from tensorir.rewriting.visit import uses_var

@@ -22,7 +22,7 @@ from search.runner.time_call import HOPELESS
 from search.runs.built_entries import built_entries
 from search.runs.time_budget import BASELINE_SECONDS
 from search.search_strategy.trace_application import TraceApplication
-from search.space_generator.decision_site import serial_form
+from search.space_generator.knobs import serial_form
 from search.task_scheduler.task_state import TaskState
 
 _SHARE: Final = 0.1

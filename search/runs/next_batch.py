@@ -94,5 +94,5 @@ def _say_why_nothing(run: Run, task: TaskState) -> None:
 
 def _has_one_schedule(task: TaskState) -> bool:
     spaces = task.ctx.points_of(task.spaces)
-    known = all(site.domain is not None for space in spaces for site in space.sites)
+    known = all(site.domain is not None for space in spaces for site in space.knobs)
     return known and sum(space.num_points for space in spaces) == 1

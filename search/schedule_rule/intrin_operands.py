@@ -11,12 +11,11 @@ from schedule import BlockRV, LoopRV, Schedule
 from schedule.analysis.bindings import is_trivial_binding
 from schedule.analysis.intrin_match import Mismatch
 from schedule.sref import StmtSRef, loops_above
-from search.space_generator.annotations import LAYOUT_REWRITE_PREPROC
 from tensorir.arith import Analyzer
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.function import PrimFunc
 from tensorir.indices.index_map import IndexMap
-from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
+from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS, LAYOUT_REWRITE_PREPROC
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import BufferLoad, Cast, FloorMod, IntImm, IterVar, PrimExpr, Var

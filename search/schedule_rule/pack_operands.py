@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from schedule import BlockRV, Schedule, ScheduleError
@@ -14,17 +16,19 @@ from search.feature_extractor.machine import Machine
 from search.postproc.rewrite_layout import layout_free_buffers
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.space_generator.annotations import AUTO_TENSORIZE, OPERANDS_PACKED, PACKED
-from search.space_generator.packed_operands import Packable, packable_operands
 from search.space_generator.tiling_needs import has_been_tiled
+from tensorir.arith.coefficients import coefficients
 from tensorir.indices.index_map import IndexMap
-from tensorir.nodes.expr import BufferLoad, IterVar, Var
-from tensorir.nodes.stmt import BufferStore
-from tensorir.rewriting.visit import uses_var
+from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, Var
+from tensorir.nodes.stmt import Block, BufferStore
+from tensorir.rewriting.visit import collect_vars, uses_var, walk
 
 if TYPE_CHECKING:
     from search.task import Task
 
 _LOGGER: Final = logging.getLogger("tensorir.search")
+_READ_AGAIN: Final = 8
+"""How often elements must be read for a copy, which reads and writes each once, to pay."""
 
 
 class PackOperands(ScheduleRule):
@@ -74,7 +78,7 @@ class PackOperands(ScheduleRule):
         designs = [sch]
         free = layout_free_buffers(sch, sch.state.func_name_of(sref))
         least = self._first_cache if self.min_bytes is None else self.min_bytes
-        for operand in packable_operands(sref, least):
+        for operand in _packable_operands(sref, least):
             if sref.block.reads[operand.read].buffer in free:
                 continue
             if operand.nbytes > self.max_bytes:
@@ -92,7 +96,7 @@ class PackOperands(ScheduleRule):
         return designs
 
     def _packed(
-        self, sch: Schedule, block: BlockRV, operand: Packable, place: int | None
+        self, sch: Schedule, block: BlockRV, operand: _Packable, place: int | None
     ) -> list[Schedule]:
         """Return the design with a copy at one of the loops, or at the root."""
         try:
@@ -162,3 +166,93 @@ def _inner_place(sch: Schedule, block: StmtSRef) -> int | None:
     end = reduces.index(False, first) if False in reduces[first:] else len(reduces)
     place = end - 1 if True in reduces[end:] else first - 1
     return place if place >= 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Packable:
+    """An operand of a reduction."""
+
+    read: int
+    """Its index among the regions that the block reads."""
+    axes: IndexMap | None
+    """The map from the block's axes to the indices of a copy of what is read only; None where the
+    copy has the indices of the operand."""
+    apart: tuple[int, int] | None
+    """A dimension, and by how many elements of it lanes are apart, if that is more than one."""
+    nbytes: int
+    """The size of the copy of all that is read."""
+
+
+def _packable_operands(block: StmtSRef, least_bytes: int) -> list[_Packable]:
+    """Return the operands of a sum of products that vectors are loaded of, and are read again.
+
+    Vectors lie along the last index of the result. An operand that does not move along it is one
+    element for all lanes, which any layout serves. One that takes fewer than `least_bytes` stays in
+    the first cache as it is. All axes and shapes must be constant.
+    """
+    node = block.block
+    store = node.body
+    if node.init is None or not isinstance(store, BufferStore) or not store.indices:
+        return []
+    extents = _axis_extents(node)
+    lane = store.indices[-1]
+    if extents is None or not isinstance(lane, Var) or extents.get(lane, 1) == 1:
+        return []
+    loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
+    operands = {load.buffer: load for load in loads if load.buffer is not store.buffer}
+    if len(operands) < 2 or len(operands) < len(loads) - 1:
+        return []
+    found = []
+    for k, region in enumerate(node.reads):
+        load = operands.get(region.buffer)
+        if load is None or region.buffer.strides:
+            continue
+        used = set().union(*map(collect_vars, load.indices))
+        again = math.prod(
+            extents[axis.var]
+            for axis in node.iter_vars
+            if axis.var not in used and axis.iter_type == IterVar.DATA_PAR
+        )
+        if lane not in used or not used <= extents.keys() or again < _READ_AGAIN:
+            continue
+        operand = _operand(k, node, load, lane, extents)
+        if operand is not None and operand.nbytes >= least_bytes:
+            found.append(operand)
+    return found
+
+
+def _axis_extents(block: Block) -> dict[Var, int] | None:
+    extents = {}
+    for axis in block.iter_vars:
+        if axis.dom is None or not isinstance(axis.dom.extent, IntImm):
+            return None
+        extents[axis.var] = axis.dom.extent.value
+    return extents
+
+
+def _operand(
+    read: int, block: Block, load: BufferLoad, lane: Var, extents: dict[Var, int]
+) -> _Packable | None:
+    """Return a load as an operand to pack; None where a copy is no better.
+
+    Where each index depends on an axis of its own, the copy has what is read and nothing between
+    it, with the axis of the vectors last. Where windows overlap, elements that several of them
+    share are copied once, and what is gained is that lanes lie together that were apart.
+    """
+    used = [collect_vars(index) for index in load.indices]
+    axes = [axis for of_index in used for axis in of_index]
+    size = load.buffer.dtype.nbytes
+    if len(set(axes)) == len(axes) == len(load.indices):
+        nbytes = math.prod(extents[axis] for axis in axes) * size
+        if axes[-1] is lane and load.indices[-1] is lane:
+            return _Packable(read, None, None, nbytes)
+        order = [axis for axis in axes if axis is not lane] + [lane]
+        return _Packable(
+            read, IndexMap([axis.var for axis in block.iter_vars], order), None, nbytes
+        )
+    dims = [dim for dim, of_index in enumerate(used) if lane in of_index]
+    steps = [coefficients(load.indices[dim]).step(lane) for dim in dims]
+    shape = [n.value for n in load.buffer.shape if isinstance(n, IntImm)]
+    if len(dims) > 1 or steps[0] is None or steps[0] < 2 or len(shape) < len(load.indices):
+        return None
+    return _Packable(read, None, (dims[0], steps[0]), math.prod(shape) * size)

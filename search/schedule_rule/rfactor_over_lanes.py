@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from typing import Final
 
+from codegen import Target
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
-from schedule.sref import loops_above
+from schedule.analysis.bindings import loop_iter_types
+from schedule.sref import StmtSRef, loops_above
+from schedule.state import ScheduleState
 from search.schedule_rule.multi_level_tiling import move_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.space_generator.annotations import TILING_STRUCTURE
-from search.space_generator.moves import LaneAxis, reduction_along_memory
+from search.space_generator.moves import Lanes, moves, update_stores, vector_lanes
 from search.space_generator.tiling_needs import is_reduction_to_design
+from tensorir.nodes.expr import BufferLoad, IntImm, IterVar
+from tensorir.rewriting.visit import walk
 
 _STRUCTURE: Final = "SSRS"
 """Two levels of spatial loops, the reduction, and the tile whose sums the registers hold."""
@@ -51,7 +57,7 @@ class RFactorOverLanes(ScheduleRule):
         if not is_reduction_to_design(sch.state, sref):
             return [sch]
         for may_pad in (True, False):
-            axis = reduction_along_memory(sch.state, sref, self._task_target(), may_pad)
+            axis = _reduction_along_memory(sch.state, sref, self._task_target(), may_pad)
             if axis is not None and (may_pad or axis.lanes.multiple == 1):
                 twin = sch.copy()
                 # Not every update has partial results, one that subtracts has none; and not every
@@ -61,7 +67,7 @@ class RFactorOverLanes(ScheduleRule):
                     return [twin, sch]
         return [sch]
 
-    def _factor(self, sch: Schedule, block: BlockRV, axis: LaneAxis) -> None:
+    def _factor(self, sch: Schedule, block: BlockRV, axis: _LaneAxis) -> None:
         if axis.lanes.multiple > 1:
             _lengthen(sch, block, axis)
         sch.annotate(block, TILING_STRUCTURE, _STRUCTURE)
@@ -107,7 +113,7 @@ class RFactorOverLanes(ScheduleRule):
         return middle[-1], inner[-1]
 
 
-def _lengthen(sch: Schedule, block: BlockRV, axis: LaneAxis) -> None:
+def _lengthen(sch: Schedule, block: BlockRV, axis: _LaneAxis) -> None:
     """Round the loop along memory up to whole vectors; what they read beyond it changes nothing."""
     sref = sch.get_sref(block)
     loop = loops_above(sref)[axis.reduction[-1]].loop
@@ -133,3 +139,67 @@ def _add_up(sch: Schedule, block: BlockRV, lanes: int, ndim: int) -> list[BlockR
         _, half = sch.split(sch.get_loops(block)[-1], [None, lanes])
         levels.append(sch.rfactor(half, ndim))
     return levels
+
+
+@dataclass(frozen=True)
+class _LaneAxis:
+    """A reduction that can be done in the lanes of vectors."""
+
+    spatial: tuple[int, ...]
+    """The places of the spatial loops around the block."""
+    reduction: tuple[int, ...]
+    """The places of the reduction loops, that along memory last."""
+    lanes: Lanes
+    result_ndim: int
+
+
+def _reduction_along_memory(
+    state: ScheduleState, block: StmtSRef, target: Target, may_pad: bool
+) -> _LaneAxis | None:
+    """Return the reduction loop along which each operand stays or moves by one element.
+
+    None where there is no such loop, and where a spatial loop moves operands and result so: vectors
+    along that one need not be added up. All loops must have a constant extent, and the block an
+    `init` and an update that stores one value, or a tuple.
+    """
+    node = block.block
+    stores = update_stores(node.body)
+    if node.init is None or not stores:
+        return None
+    stored = {store.buffer for store in stores}
+    loads = [p for store in stores for p in walk(store.value) if isinstance(p, BufferLoad)]
+    operands = [
+        moves(block, load.buffer, load.indices) for load in loads if load.buffer not in stored
+    ]
+    if not operands:
+        return None
+    store = stores[0]
+    result = moves(block, store.buffer, store.indices)
+    register = target.vector_lanes(max(load.dtype.bits for load in loads))
+    around = loops_above(block)
+    spatial: list[int] = []
+    reduction: list[int] = []
+    along: list[tuple[int, int, Lanes]] = []
+    for place, (sref, kind) in enumerate(zip(around, loop_iter_types(state, around), strict=True)):
+        loop = sref.loop
+        if not isinstance(loop.extent, IntImm):
+            return None
+        steps = {operand.get(loop.loop_var, 0) for operand in operands}
+        lanes = Lanes(1, 1)
+        if steps in ({1}, {0, 1}):
+            lanes = vector_lanes(loop.extent.value, register, may_pad)
+        if kind == IterVar.DATA_PAR:
+            if lanes.count > 1 and result.get(loop.loop_var) == 1:
+                return None
+            spatial.append(place)
+        elif kind == IterVar.COMM_REDUCE:
+            if lanes.count > 1:
+                along.append((lanes.count, place, lanes))
+            reduction.append(place)
+        else:
+            return None
+    if not along or not spatial:
+        return None
+    _, last, lanes = max(along, key=lambda found: found[:2])
+    others = [place for place in reduction if place != last]
+    return _LaneAxis(tuple(spatial), (*others, last), lanes, len(store.buffer.shape))

@@ -275,7 +275,7 @@ def promising_spaces(
 
 def _random_points(space: DesignSpace, rng: RandomState) -> list[Individual]:
     """Return random points of a space that have few structures between them."""
-    structural = space.structural_sites
+    structural = space.structural_knobs
     found: dict[object, Individual] = {}
     for _ in range(_STRUCTURES if structural else 1):
         structure = space.sample(rng)

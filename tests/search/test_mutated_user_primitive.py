@@ -89,8 +89,8 @@ def test_the_general_mutator_takes_the_sites_of_a_purpose():
     assert MutateDecision("SampleVectorLength").apply(sch.trace, rng) is not None
     assert MutateDecision().apply(sch.trace, rng) is not None
     assert MutateDecision("location").apply(sch.trace, rng) is None
-    assert MutateDecision(lambda site: "loop 1 of C" in site.name).apply(sch.trace, rng) is not None
-    assert MutateDecision(lambda site: "loop 0" in site.name).apply(sch.trace, rng) is None
+    assert MutateDecision(lambda knob: "loop 1 of C" in knob.name).apply(sch.trace, rng) is not None
+    assert MutateDecision(lambda knob: "loop 0" in knob.name).apply(sch.trace, rng) is None
 
 
 def test_what_declares_no_alternatives_is_sampled_anew():

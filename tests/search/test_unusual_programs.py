@@ -238,7 +238,7 @@ def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
         assert len(task(text).generate_design_space()) == 1
     finally:
         logger.removeHandler(caplog.handler)
-    assert "Function 'main' has no block, so there is nothing to schedule" in caplog.text
+    assert "Function 'main' has no block: nothing to schedule" in caplog.text
 
 
 SYMBOLIC = """
