@@ -56,7 +56,7 @@ class CostModel(Named, ABC):
         """Begin to load what training needs, beside the first batch; others work meanwhile."""
 
     def knows(self, context: Task, trace: Trace) -> bool:
-        """Say whether there is nothing to learn from the measurement of a trace.
+        """Return True if there is nothing to learn from the measurement of a trace.
 
         A search shows a model the records of its database that it does not know.
         """

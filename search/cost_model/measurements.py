@@ -96,7 +96,7 @@ class Measurements:
         return sum(map(len, self.workloads.values()))
 
     def knows(self, key: str, candidate: str) -> bool:
-        """Say whether there is a measurement of a candidate of a workload."""
+        """Return True if there is a measurement of a candidate of a workload."""
         return key in self.workloads and candidate in self.workloads[key].places
 
     def add(self, key: str, candidate: str, rows: NDArray[Any], cost: Cost) -> None:

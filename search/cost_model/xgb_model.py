@@ -127,7 +127,7 @@ class XGBModel(CostModel):
         threading.Thread(target=load, name="import of xgboost").start()
 
     def knows(self, context: Task, trace: Trace) -> bool:
-        """Say whether the model was shown a measurement of a trace."""
+        """Return True if the model was shown a measurement of a trace."""
         return self._measurements.knows(self._key(context), _trace_key(trace))
 
     # ---------------------------------------------------------------------------------- prediction

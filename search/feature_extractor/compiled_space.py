@@ -261,7 +261,7 @@ class CompiledSpace:
     # --------------------------------------------------------------------------------------- forms
 
     def _worth_a_search(self, asked: int) -> bool:
-        """Say whether another search for expressions pays, with so many points that ask for it."""
+        """Return True if another search for expressions pays, with so many points that ask for it."""
         deserved = _FREE_REPLAYS + self._points // _POINTS_A_REPLAY
         least = _WORTH_A_PLACE if self._structural else _WORTH_A_SEARCH
         affordable = self._budget.affords(_FIRST_PROBES, len(self._space.trace.insts))

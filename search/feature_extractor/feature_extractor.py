@@ -89,7 +89,7 @@ class FeatureExtractor(Named, ABC):
         decisions: Decisions,
         candidate: MeasureCandidate,
     ) -> bool:
-        """Say whether `extract_points` is right about a point that was replayed.
+        """Return True if `extract_points` is right about a point that was replayed.
 
         Where it is wrong, it gives up on such points.
         """

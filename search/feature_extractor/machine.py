@@ -58,7 +58,7 @@ class Machine:
     """What a parallel loop costs: waking the other threads, and waiting for the last of them."""
 
     def is_worth_a_fork(self, cycles: float) -> bool:
-        """Say whether so many cycles of work are done earlier if all cores share them."""
+        """Return True if so many cycles of work are done earlier if all cores share them."""
         return cycles * (1 - 1 / self.cores) > self.fork_cycles
 
     @property

@@ -159,7 +159,7 @@ def _with_inits(nests: Sequence[Nest]) -> Iterator[slice]:
 
 
 def _starts(nest: Nest, later: Nest) -> bool:
-    """Say whether a nest is the init of a block whose steps are the later one."""
+    """Return True if a nest is the init of a block whose steps are the later one."""
     same = nest.buffers[0] == later.buffers[0]
     return nest.store.is_init and same and set(nest.store.loops) <= set(later.store.loops)
 

@@ -121,7 +121,7 @@ class NestFeature(FeatureExtractor):
         decisions: Decisions,
         candidate: MeasureCandidate,
     ) -> bool:
-        """Say whether a point has the features of its candidate; withdraw its form if not."""
+        """Return True if a point has the features of its candidate; withdraw its form if not."""
         compiled = self._spaces.get(space)
         packed = None if compiled is None else self.extract_points(context, space, [decisions])
         if compiled is None or packed is None or not len(packed.rows):
@@ -175,7 +175,7 @@ def _features(stores: Sequence[StoreColumns], least: float) -> NDArray[np.float6
 
 
 def _tiles_registers(context: Task, candidate: MeasureCandidate | None = None) -> bool:
-    """Say whether a postprocessor makes tiles of registers, which the compiler does not.
+    """Return True if a postprocessor makes tiles of registers, which the compiler does not.
 
     A context without a design space does not tell; there a candidate was postprocessed or not.
     """

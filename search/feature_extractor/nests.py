@@ -68,7 +68,7 @@ class Term:
     is_quotient: bool
 
     def completes(self, other: Term) -> bool:
-        """Say whether this is the quotient to a remainder, if both divide the same."""
+        """Return True if this is the quotient to a remainder, if both divide the same."""
         return self.is_quotient and not other.is_quotient and self.divisor == other.divisor
 
 

@@ -1,4 +1,4 @@
-"""Giving each reduction a tile of accumulators that the registers can hold."""
+"""The postprocessor that gives each reduction a tile of accumulators in registers."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from tensorir.rewriting.visit import walk
 
 
 class RewriteRegisterTile(Postproc):
-    """Gives each reduction a register tile: the loops over it become the innermost, unrolled.
+    """Gives each reduction a register tile, whose loops become the innermost ones, unrolled.
 
     Before: for k, i, j_0 in T.grid(128, 32, 2): for j_1 in T.vectorized(16): C[..] += A[..] * B[..]
     After:  for i_0 in range(4): for k in range(128):
                 for i_1 in T.unroll(8): for j_0 in T.unroll(2): for j_1 in T.vectorized(16): ...
 
-    `choose_tile` chooses the tile for the number and width of the target's vector registers, or for
-    as many as an annotation by `SampleRegisterTile` on the root block says, with 0 for no tile. It
-    runs after the loops to vectorise are marked and before reductions are decomposed, so that the
-    init is vectorised and unrolled in the same way. Where no loop is vectorised and there is a tile
-    of vectors, one becomes so: one along which the accumulators are neighbours and each operand
-    stays or moves by one element. Every element gets its updates in the order it had before.
+    `choose_tiles` chooses the tile for the vector registers of the target, or for the number of
+    registers that `SampleRegisterTile` annotated on the root block, where 0 means no tile. The
+    postprocessor must run after loops are vectorised and before reductions are decomposed, so that
+    the init is vectorised and unrolled in the same way. If no loop is vectorised, a loop along
+    which accumulators are contiguous and each operand has the stride 0 or 1 becomes the vector. The
+    order of the updates of each element does not change.
 
-    Looked at is the perfect nest of constant extents around each block with an `init` that stores
-    one element, or one of each buffer of a tuple, or that is to become an intrinsic: then an update
-    is what the intrinsic does at once. It never rejects.
+    The nest is the perfect nest of constant extents around a block with an `init` that stores one
+    element, or one element of each buffer of a tuple, or that is annotated with an intrinsic, whose
+    call then counts as one update. It never rejects.
     """
 
     def apply(self, sch: Schedule) -> bool:
@@ -68,14 +68,15 @@ class _Update:
     loops: tuple[For, ...]
     reduces: tuple[bool, ...]
     accumulator: dict[Var, int | None]
-    """The number of elements by which each loop moves the accumulator."""
+    """The stride of the accumulator along each loop."""
     operands: tuple[dict[Var, int | None], ...]
+    """The same for the operands."""
     register: int
-    """The elements that a vector register of the target holds."""
+    """The number of elements of a vector register of the target."""
     fills: tuple[int, ...] = ()
-    """The registers of the accumulators and operands of an intrinsic; empty for one element."""
+    """The numbers of registers of the result and the operands of an intrinsic, else empty."""
     results: int = 1
-    """The values that one update stores: several of a tuple."""
+    """The number of values that one update stores."""
 
 
 def _read_update(sch: Schedule, block: StmtSRef, target: Target) -> _Update | None:
@@ -98,7 +99,7 @@ def _read_update(sch: Schedule, block: StmtSRef, target: Target) -> _Update | No
     reduces = tuple(kind == IterVar.COMM_REDUCE for kind in kinds[start:])
     for loop, reducing in zip(loops, reduces, strict=True):
         if not reducing and loop.loop_var not in accumulator and _extent(loop) > 1:
-            return None  # it repeats the reduction
+            return None  # the loop repeats the reduction
     return _Update(
         block,
         start,
@@ -117,7 +118,7 @@ _Access = tuple[Buffer, Sequence[PrimExpr]]
 
 @dataclass(frozen=True)
 class _Accesses:
-    """What an update accesses: buffers, and the first element that it touches of each."""
+    """The buffers of an update, with the indices of the first element that it accesses."""
 
     accumulator: _Access
     operands: tuple[_Access, ...]
@@ -127,7 +128,7 @@ class _Accesses:
 
 
 def _accesses(node: Block, target: Target) -> _Accesses | None:
-    """Return what a block accesses; None unless it updates elements or becomes an intrinsic."""
+    """Return the accesses of a block; None unless it updates elements or has an intrinsic."""
     if node.annotations.get(AUTO_TENSORIZE) and len(node.writes) == 1:
         (written,) = node.writes
         loaded = {part.buffer for part in walk(node.body) if isinstance(part, BufferLoad)}
@@ -141,7 +142,7 @@ def _accesses(node: Block, target: Target) -> _Accesses | None:
     if not stores:
         return None
     store, stored = stores[0], {other.buffer for other in stores}
-    # The values of a tuple are of the same operands.
+    # All values of a tuple use the same operands.
     loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
     operands = [(a.buffer, a.indices) for a in loads if a.buffer not in stored]
     register = target.vector_lanes(max(load.dtype.bits for load in loads))
@@ -150,13 +151,13 @@ def _accesses(node: Block, target: Target) -> _Accesses | None:
 
 
 def _registers(region: BufferRegion, target: Target) -> int:
-    """Return how many vector registers a region of constant extents fills."""
+    """Return the number of vector registers that a region of constant extents fills."""
     extents = [r.extent.value if isinstance(r.extent, IntImm) else 1 for r in region.region]
     return -(-math.prod(extents) * region.buffer.dtype.bits // target.vector_bits)
 
 
 def _is_tileable(around: Sequence[StmtSRef], kinds: Sequence[int], place: int) -> bool:
-    """Say whether a loop may be one of a nest whose order changes."""
+    """Return True if a loop may be reordered."""
     loop = around[place].loop
     is_vector = loop.kind is ForKind.VECTORIZED and place == len(around) - 1
     return (
@@ -171,16 +172,16 @@ def _is_tileable(around: Sequence[StmtSRef], kinds: Sequence[int], place: int) -
 
 @dataclass(frozen=True)
 class _Vector:
-    """The loop of a nest that has the lanes of the vectors, and their number."""
+    """The loop of a nest along which vectors are, and their number of lanes."""
 
     place: int
     lanes: int
     is_marked: bool
-    """True if it is vectorised already, with all its iterations."""
+    """True if the whole loop is already vectorised."""
 
 
 def _vector(update: _Update) -> _Vector | None:
-    """Return the vector that a nest has, or that it can get; None if there is neither."""
+    """Return the vector that a nest has or can get; None if there is none."""
     last = update.loops[-1]
     if update.fills:
         return None
@@ -204,7 +205,7 @@ def _extent(loop: For) -> int:
 
 
 def _nest(update: _Update, vector: _Vector | None) -> Nests:
-    """Return the one nest as those that tiles are chosen for."""
+    """Return the nest of an update as the input of `choose_tiles`."""
     extents = [_extent(loop) for loop in update.loops]
     pieces = update.fills[0] if update.fills else 1
     lane_var = None
@@ -227,7 +228,7 @@ def _nest(update: _Update, vector: _Vector | None) -> Nests:
 
 
 def _held(nest: Nests, tile: Tiles) -> list[bool]:
-    """Return which loops move the operand that stays in registers while others are loaded."""
+    """Return for each loop True if it moves the operand that stays while others are loaded."""
     loads = nest.loads(tile.sides)
     if not loads:
         return [False] * len(tile.sides)
@@ -236,9 +237,9 @@ def _held(nest: Nests, tile: Tiles) -> list[bool]:
 
 
 def _rewrite(sch: Schedule, name: str, update: _Update, registers: int, in_flight: int) -> None:
-    """Bring the loops into the order of the tile: those over it innermost, then the vector.
+    """Reorder the loops: outer loops, the run, the loops over the tile, and the vector.
 
-    In the tile, what stays in registers is walked through for each value of the other operands.
+    In the tile, the loops that move the operand in registers are innermost.
     """
     vector = _vector(update)
     nest = _nest(update, vector)
@@ -273,16 +274,17 @@ def _rewrite(sch: Schedule, name: str, update: _Update, registers: int, in_fligh
 
 
 class _Order:
-    """The loops of a nest while they are cut and brought into another order."""
+    """The loops of a nest, which are split and then reordered."""
 
     def __init__(self, sch: Schedule, loops: Sequence[LoopRV]) -> None:
         self._sch = sch
         self.before = list(loops)
 
     def cut(self, loop: LoopRV, extent: int, side: int, lanes: int) -> list[list[LoopRV]]:
-        """Split a loop into tiles of some vectors; return the loops outside of it, in it, lanes.
+        """Split a loop into tiles of `side` vectors; return the outer, the tile and the lane loop.
 
-        Each is one loop or none. The last tile and the last vector may stand over the end.
+        Each of them is a list of one loop or none. The last tile and the last vector may be partly
+        filled.
         """
         sizes = [-(-extent // (side * lanes)), side, lanes]
         has_tail = math.prod(sizes) > extent
@@ -299,7 +301,7 @@ class _Order:
         return found
 
     def arrange(self, loops: Sequence[LoopRV]) -> None:
-        """Bring all loops into an order."""
+        """Reorder all loops."""
         if list(loops) != self.before:
             self._sch.reorder(*loops)
             self.before = list(loops)

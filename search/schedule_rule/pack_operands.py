@@ -1,4 +1,4 @@
-"""Copying operands of tiled reductions into panels."""
+"""The rule that copies operands of tiled reductions into panels."""
 
 from __future__ import annotations
 
@@ -28,24 +28,23 @@ if TYPE_CHECKING:
 
 _LOGGER: Final = logging.getLogger("tensorir.search")
 _READ_AGAIN: Final = 8
-"""How often elements must be read for a copy, which reads and writes each once, to pay."""
+"""The minimum number of reads of an element for which a copy pays."""
 
 
 class PackOperands(ScheduleRule):
     """Copies an operand of a tiled reduction into panels that its tiles read front to back.
 
-    A row of a large matrix is a page or more away from the next, and rows that are a power of two
-    apart share few lines of a cache. So an operand from which vectors are loaded, and which is read
-    again, is copied in one design as a whole, at the root, in another one in each step of the outer
-    reduction loops, as much as the loops inside read, and in the first, as before, not at all.
-    Where it does not lie along the last axis of the result, as a transposed matrix, the copy does.
-    `RewritePanels` gives the copies their layout when the tile is known.
+    Rows of a large matrix are a page or more apart, and rows that are a power of two apart share
+    few cache sets. For each operand that is loaded in vectors and read repeatedly, there are three
+    designs: without a copy, with a copy of the whole operand at the root, and with a copy in each
+    step of the outer reduction loops of the part that the inner loops read. If the operand is not
+    contiguous along the last axis of the result, as a transposed matrix, the copy is.
+    `RewritePanels` lays out the copies once the tile is known.
 
-    An operand of fewer than `min_bytes`, the size of the target's first cache unless given, is not
-    packed, nor one whose copy would take more than `max_bytes`, half of the memory of this machine
-    unless given; that is logged. Nor are parameters that may have any layout: these are packed when
-    a model is built, not in each call (`RewriteLayout`). A block whose results a write cache
-    collects reads its operands as they are.
+    An operand of fewer than `min_bytes` (by default the size of the target's first cache) is not
+    packed, nor one whose copy needs more than `max_bytes` (by default half of this machine's
+    memory), with a warning. Parameters with a free layout are not packed either, because
+    `RewriteLayout` does it once when a model is built. Blocks with a write cache are skipped.
 
     Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
     """
@@ -69,7 +68,7 @@ class PackOperands(ScheduleRule):
         self._first_cache = Machine.of(self._task_target()).caches[0]
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Return the design as it is, then those with a packed operand."""
+        """Return the unchanged design, then the designs with a packed operand."""
         sref = sch.get_sref(block)
         if sref.parent is None or not has_been_tiled(sref) or _is_collected(sch, block):
             return [sch]
@@ -83,8 +82,8 @@ class PackOperands(ScheduleRule):
                 continue
             if operand.nbytes > self.max_bytes:
                 _LOGGER.warning(
-                    "The operand %s of block %r is not packed: its panels would take %s bytes, "
-                    "more than the %s that PackOperands(max_bytes=...) allows",
+                    "The operand %s of block %r is not packed: its panels need %s bytes, and "
+                    "PackOperands(max_bytes=...) allows %s",
                     sref.block.reads[operand.read].buffer.name,
                     sref.block.name_hint,
                     f"{operand.nbytes:,}",
@@ -98,7 +97,7 @@ class PackOperands(ScheduleRule):
     def _packed(
         self, sch: Schedule, block: BlockRV, operand: _Packable, place: int | None
     ) -> list[Schedule]:
-        """Return the design with a copy at one of the loops, or at the root."""
+        """Return the design with a copy at the loop with index `place`, or at the root."""
         try:
             if operand.axes is None:
                 copy = sch.cache_read(block, operand.read, "global")
@@ -114,7 +113,7 @@ class PackOperands(ScheduleRule):
                     block, ("read", operand.read), apart, assume_injective_transform=True
                 )
         except ScheduleError:
-            # What is read may be written by a block in between, say.
+            # For example, a block in between writes the operand.
             return []
         sch.annotate(copy, PACKED, self._jobs if place is None else 1)
         return [sch]
@@ -128,7 +127,7 @@ def _residues_apart(sch: Schedule, block: BlockRV, read: int, dim: int, step: in
 
 
 def _join_loops(sch: Schedule, copy: BlockRV) -> None:
-    """Give a copy one loop for each dimension; those that it has are tiled as the reader's are."""
+    """Fuse the loops of a copy, which are tiled like the reader's, to one loop per dimension."""
     sref = sch.get_sref(copy)
     loops = dict(
         zip((x.loop.loop_var for x in loops_above(sref)), sch.get_loops(copy), strict=True)
@@ -142,12 +141,12 @@ def _join_loops(sch: Schedule, copy: BlockRV) -> None:
 
 
 def _memory() -> int:
-    """Return the bytes of memory that this machine has."""
+    """Return the size of this machine's memory in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _is_collected(sch: Schedule, block: BlockRV) -> bool:
-    """Say whether the results of a block go to a cache from which they are copied."""
+    """Return True if the only consumer of a block is a copy, as of a write cache."""
     consumers = sch.get_consumers(block)
     if len(consumers) != 1:
         return False
@@ -156,9 +155,9 @@ def _is_collected(sch: Schedule, block: BlockRV) -> bool:
 
 
 def _inner_place(sch: Schedule, block: StmtSRef) -> int | None:
-    """Return the place of the last of the outer reduction loops, if there are others inside.
+    """Return the index of the last outer reduction loop, if there are inner ones.
 
-    Else of the loop around the reduction; None where there is none.
+    Otherwise the index of the loop around the reduction, None if there is no such loop.
     """
     kinds = loop_iter_types(sch.state, loops_above(block))
     reduces = [kind == IterVar.COMM_REDUCE for kind in kinds]
@@ -173,22 +172,22 @@ class _Packable:
     """An operand of a reduction."""
 
     read: int
-    """Its index among the regions that the block reads."""
+    """The index of its region among those that the block reads."""
     axes: IndexMap | None
-    """The map from the block's axes to the indices of a copy of what is read only; None where the
-    copy has the indices of the operand."""
+    """The map from the block's axes to the indices of the copy; None if the copy has the indices
+    of the operand."""
     apart: tuple[int, int] | None
-    """A dimension, and by how many elements of it lanes are apart, if that is more than one."""
+    """The dimension of the lanes and their distance, if that is more than one element."""
     nbytes: int
-    """The size of the copy of all that is read."""
+    """The size of the copy of the whole operand."""
 
 
 def _packable_operands(block: StmtSRef, least_bytes: int) -> list[_Packable]:
-    """Return the operands of a sum of products that vectors are loaded of, and are read again.
+    """Return the operands of a sum of products that are loaded in vectors and read repeatedly.
 
-    Vectors lie along the last index of the result. An operand that does not move along it is one
-    element for all lanes, which any layout serves. One that takes fewer than `least_bytes` stays in
-    the first cache as it is. All axes and shapes must be constant.
+    Vectors are along the last index of the result. An operand that does not depend on this index is
+    broadcast, for which any layout is good. An operand smaller than `least_bytes` fits the first
+    cache. All axes and shapes must be constant.
     """
     node = block.block
     store = node.body
@@ -233,11 +232,11 @@ def _axis_extents(block: Block) -> dict[Var, int] | None:
 def _operand(
     read: int, block: Block, load: BufferLoad, lane: Var, extents: dict[Var, int]
 ) -> _Packable | None:
-    """Return a load as an operand to pack; None where a copy is no better.
+    """Return the packed operand for a load; None if a copy is no better.
 
-    Where each index depends on an axis of its own, the copy has what is read and nothing between
-    it, with the axis of the vectors last. Where windows overlap, elements that several of them
-    share are copied once, and what is gained is that lanes lie together that were apart.
+    If each index depends on a different axis, the copy is dense, with the axis of the vectors last.
+    If windows overlap, a shared element is copied once, and the copy pays only if it makes strided
+    lanes contiguous.
     """
     used = [collect_vars(index) for index in load.indices]
     axes = [axis for of_index in used for axis in of_index]

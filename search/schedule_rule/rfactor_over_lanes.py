@@ -1,4 +1,4 @@
-"""Reductions along memory in the lanes of vectors."""
+"""The rule that reduces along contiguous memory in the lanes of vectors."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from tensorir.nodes.expr import BufferLoad, IntImm, IterVar
 from tensorir.rewriting.visit import walk
 
 _STRUCTURE: Final = "SSRS"
-"""Two levels of spatial loops, the reduction, and the tile whose sums the registers hold."""
+"""Two levels of spatial loops, the reduction, and the tile of sums in registers."""
 
 
 class RFactorOverLanes(ScheduleRule):
-    """Sums in the lanes of vectors what lies one after the other in memory.
+    """Sums contiguous operands in the lanes of vectors.
 
-    For reductions whose operands are contiguous along a reduction axis and along no spatial one, as
-    a matrix-vector product, a product with a transposed matrix and the sums of the rows of a
-    matrix, there is one design more:
+    It applies to reductions whose operands are contiguous along a reduction axis and along no
+    spatial axis: a matrix-vector product, a product with a transposed matrix, the row sums of a
+    matrix. The additional design is:
 
-    - Every lane has a partial sum of its own, and there are a sampled number of vectors of them:
-      the reduction loop is factored over vectors and lanes.
-    - The partial sums are added up as a tree: each level factors half of the lanes out.
+    - Every lane has its own partial sum, in a sampled number of vectors: the reduction loop is
+      factored over vectors and lanes.
+    - The partial sums are added in a tree, where each level factors out half of the lanes.
     - The spatial loops are split in three by sampled tiles. The partial sums of a tile are computed
-      together, so that what it reads is read once for several rows and columns; the tree is at the
-      innermost loop, and an element-wise consumer there too.
+      together, so that operands are read once for several rows and columns. The tree, and an
+      element-wise consumer, are computed at the innermost spatial loop.
 
     `max_innermost_factor` bounds the sides of the tile and the number of vectors.
 
-    Designs multiply: each of the two reductions of a softmax over rows is factored by `AddRFactor`
-    in two ways, by this rule in one, or left as it is, so there are 16 where MetaSchedule and
-    Ansor, which have the former only, have 9.
+    Designs of several blocks multiply: each of the two reductions of a softmax has two designs of
+    `AddRFactor`, one of this rule, and the unchanged one, which gives 16 designs, compared with 9
+    in MetaSchedule and Ansor.
 
-    What is combined may be a tuple, as index and value of an argmax. A row that no vector divides,
-    or in too few ways, is lengthened by `pad_einsum`, and the padding inlined: the steps beyond its
-    end combine the neutral element.
+    Several values may be reduced together, such as index and value of an argmax. A row whose length
+    no suitable vector divides is padded by `pad_einsum`, and the padding is inlined: the additional
+    steps combine the neutral element.
     """
 
     def __init__(self, max_innermost_factor: int = 16) -> None:
         self.max_innermost_factor = max_innermost_factor
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Return the design in lanes and the one before."""
+        """Return the design in lanes and the unchanged one."""
         sref = sch.get_sref(block)
         if not is_reduction_to_design(sch.state, sref):
             return [sch]
@@ -60,8 +60,7 @@ class RFactorOverLanes(ScheduleRule):
             axis = _reduction_along_memory(sch.state, sref, self._task_target(), may_pad)
             if axis is not None and (may_pad or axis.lanes.multiple == 1):
                 twin = sch.copy()
-                # Not every update has partial results, one that subtracts has none; and not every
-                # loop can be lengthened.
+                # Some updates have no partial results, and some loops cannot be padded.
                 with contextlib.suppress(ScheduleError):
                     self._factor(twin, block, axis)
                     return [twin, sch]
@@ -102,7 +101,7 @@ class RFactorOverLanes(ScheduleRule):
         sch.vectorize(lane)
 
     def _tile(self, sch: Schedule, block: BlockRV, n_spatial: int) -> tuple[LoopRV, LoopRV]:
-        """Split the spatial loops; return the last one outside the tile and the last one in it."""
+        """Split the spatial loops; return the last loop outside the tile and the last in it."""
         levels: list[list[LoopRV]] = [[], [], []]
         for loop in sch.get_loops(block)[:n_spatial]:
             factors = sch.sample_perfect_tile(loop, 3, self.max_innermost_factor)
@@ -114,7 +113,7 @@ class RFactorOverLanes(ScheduleRule):
 
 
 def _lengthen(sch: Schedule, block: BlockRV, axis: _LaneAxis) -> None:
-    """Round the loop along memory up to whole vectors; what they read beyond it changes nothing."""
+    """Pad the loop along memory to whole vectors, with neutral elements."""
     sref = sch.get_sref(block)
     loop = loops_above(sref)[axis.reduction[-1]].loop
     padding = [
@@ -129,9 +128,9 @@ def _lengthen(sch: Schedule, block: BlockRV, axis: _LaneAxis) -> None:
 
 
 def _add_up(sch: Schedule, block: BlockRV, lanes: int, ndim: int) -> list[BlockRV]:
-    """Turn the sum of the partial sums into a tree; return its levels but the last.
+    """Turn the sum of the partial sums into a tree; return its levels without the last.
 
-    The first level adds up all vectors as well. An odd number of lanes is not halved.
+    The first level also adds all vectors. An odd number of lanes is not halved.
     """
     levels = []
     while lanes % 2 == 0 and lanes > 2:
@@ -146,9 +145,9 @@ class _LaneAxis:
     """A reduction that can be done in the lanes of vectors."""
 
     spatial: tuple[int, ...]
-    """The places of the spatial loops around the block."""
+    """The indices of the spatial loops around the block."""
     reduction: tuple[int, ...]
-    """The places of the reduction loops, that along memory last."""
+    """The indices of the reduction loops, with the loop along memory last."""
     lanes: Lanes
     result_ndim: int
 
@@ -156,11 +155,11 @@ class _LaneAxis:
 def _reduction_along_memory(
     state: ScheduleState, block: StmtSRef, target: Target, may_pad: bool
 ) -> _LaneAxis | None:
-    """Return the reduction loop along which each operand stays or moves by one element.
+    """Return the reduction with a loop along which each operand has the stride 0 or 1.
 
-    None where there is no such loop, and where a spatial loop moves operands and result so: vectors
-    along that one need not be added up. All loops must have a constant extent, and the block an
-    `init` and an update that stores one value, or a tuple.
+    None if there is no such loop, or if a spatial loop is contiguous in operands and result, since
+    vectors along that loop need no final sum. All loops must have a constant extent, and the block
+    an `init` and an update that stores one value or a tuple.
     """
     node = block.block
     stores = update_stores(node.body)

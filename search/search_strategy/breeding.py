@@ -83,7 +83,7 @@ class Breeding:
         return None if point is None else self._settled(Individual.at(space, point))
 
     def allows(self, individual: Individual, sch: Schedule | None = None) -> bool:
-        """Say whether the constraint of the task allows an individual, whose schedule is `sch`."""
+        """Return True if the constraint of the task allows an individual, whose schedule is `sch`."""
         if individual.space is not None:
             assert individual.decisions is not None
             return individual.space.admitted(individual.decisions) == individual.decisions

@@ -233,7 +233,7 @@ def first_designs(
 
 
 def is_described(trace: Trace) -> bool:
-    """Say whether features have all decisions of a trace: they have no pragmas of single loops."""
+    """Return True if features have all decisions of a trace: they have no pragmas of single loops."""
     sampled = {output for inst in trace.insts if inst.kind.has_decision for output in inst.outputs}
     return not any(
         inst.kind.name == "Annotate"

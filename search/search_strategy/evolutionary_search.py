@@ -325,7 +325,7 @@ class EvolutionarySearch(SearchStrategy):
         return found
 
     def _accept(self, search: _Search, individual: Individual) -> bool:
-        """Say whether an individual has a program that was not measured, and count it as known."""
+        """Return True if an individual has a program that was not measured, and count it as known."""
         search.known.add(individual.key)
         if not search.breeding.complete(individual):
             return False

@@ -73,7 +73,7 @@ class PostOrderApply(SpaceGenerator):
             blocks = _blocks(func)
             if not blocks:
                 _LOGGER.warning(
-                    "Function %r has no block: nothing to schedule; write its computation as blocks",
+                    "Function %r has no block: nothing to schedule; write its statements as blocks",
                     name,
                 )
             _check_names(name, blocks)

@@ -183,8 +183,8 @@ def test_panels_that_memory_does_not_hold_are_refused_with_their_size(
     with caplog.at_level(logging.WARNING, "tensorir.search"):
         assert len(packed(TILED, max_bytes=383)) == 1
     assert caplog.messages == [
-        "The operand B of block 'C' is not packed: its panels would take 384 bytes, more than the "
-        "383 that PackOperands(max_bytes=...) allows"
+        "The operand B of block 'C' is not packed: its panels need 384 bytes, and "
+        "PackOperands(max_bytes=...) allows 383"
     ]
 
 

@@ -216,7 +216,10 @@ def test_rare_points_of_a_large_space_are_reached_by_steps() -> None:
 @pytest.mark.parametrize(
     ("constraint", "said"),
     [
-        (lambda decisions: False, r"the constraint \(test_steering.*refuses all points .*\(checked all 8000\)"),
+        (
+            lambda decisions: False,
+            r"the constraint \(test_steering.*refuses all points .*\(checked all 8000\)",
+        ),
         (
             lambda decisions: decisions["tile of loop 0 of D"][0] == 1,
             "unknown decision 'tile of loop 0 of D'; did you mean 'tile of loop 0 of C'",

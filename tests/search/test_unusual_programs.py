@@ -221,7 +221,9 @@ def test_what_can_be_tuned_is_tuned() -> None:
 def test_a_write_cache_that_must_be_is_asked_for_in_vain() -> None:
     rule = MultiLevelTiling("SSRSRS", reuse_write=ReuseType("must", (1, 2), "global"))
     context = task(UNDER_A_CONDITION, sch_rules=[rule])
-    with pytest.raises(TuningError, match="block 'C' cannot have a write cache at the levels"):
+    with pytest.raises(
+        TuningError, match="block 'C' cannot have the required write cache at the tile levels"
+    ):
         context.generate_design_space()
 
 
