@@ -199,7 +199,7 @@ class TreeEnsemble:
         patience: int,
         verbose_eval: int = 25,
     ) -> TreeEnsemble:
-        """Train `folds` boosters, each until its held-out loss has not fallen for `patience` rounds.
+        """Train `folds` boosters, until the held-out loss does not fall for `patience` rounds.
 
         `estimates` has a log speed for each candidate, all 0 without estimates. Equal data give
         equal boosters. The loss is logged every `verbose_eval` rounds.

@@ -77,7 +77,7 @@ def _candidates_of(run: Run, task: TaskState, most: int) -> list[MeasureCandidat
 
 def _say_why_nothing(run: Run, task: TaskState) -> None:
     strategy = task.ctx.search_strategy
-    reason = None if strategy is None or task.batches else strategy.why_nothing()
+    reason = None if strategy is None or task.batches else strategy.failure_summary()
     if reason is not None:
         run.log.warning("%s cannot be tuned: %s", task.title, reason)
         return

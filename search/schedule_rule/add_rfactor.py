@@ -70,7 +70,7 @@ class AddRFactor(ScheduleRule):
         return [*factored, plain]
 
     def _split_reduction(self, sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], int]:
-        """Fuse the reduction loops and split them; return both parts and the number of other loops."""
+        """Fuse and split the reduction loops; return both parts and the number of other loops."""
         loops = sch.get_loops(block)
         kinds = [loop_iter_type(sch.state, sch.get_sref(loop)) for loop in loops]
         pairs = list(zip(loops, kinds, strict=True))

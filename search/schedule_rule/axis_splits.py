@@ -38,7 +38,7 @@ class SeparateGroups(ScheduleRule):
 
 
 def _group_sizes(block: StmtSRef) -> dict[Var, int]:
-    """Return the axes whose quotient by a constant is an index of an operand, with the constants."""
+    """Return the axes with quotients by constants in the indices of operands, and the constants."""
     extents = {
         axis.var: axis.dom.extent.value
         for axis in block.block.iter_vars

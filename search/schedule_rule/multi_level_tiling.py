@@ -159,7 +159,7 @@ class MultiLevelTiling(ScheduleRule):
         return [state]
 
     def split(self, state: TilingState, loop: LoopRV, parts: int, most: int | None) -> list[LoopRV]:
-        """Split a loop around the tiled block by sampled factors; return the parts, outermost first.
+        """Split a loop of the tiled block by sampled factors; return the parts, outermost first.
 
         The innermost part has at most `most` iterations.
         """

@@ -182,7 +182,7 @@ def candidates(text: str) -> list[Schedule]:
     application = TraceApplication(context)
     made = [application.apply(s.trace, resample=True) for s in context.generate_design_space()]
     assert made
-    assert application.why_nothing() is None
+    assert application.failure_summary() is None
     return [sch for sch in made if sch is not None]
 
 
@@ -284,7 +284,7 @@ def test_a_size_that_is_left_open_is_named_with_a_remedy() -> None:
     application = TraceApplication(context)
     for space in context.generate_design_space():
         assert application.apply(space.trace, resample=True) is None
-    said = application.why_nothing()
+    said = application.failure_summary()
     assert said is not None
     assert "loop i is not constant: n; fix the sizes with PrimFunc.specialize" in said
 
