@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from codegen.lower import annotations as of_codegen
+from codegen.lower.annotations import EXPLICIT, MAX_STEP
 
 AUTO_TENSORIZE: Final = "meta_schedule.auto_tensorize"
 """The intrinsic for a block; an empty name marks the init that was separated from such a block."""
@@ -24,8 +24,8 @@ PACKED: Final = "meta_schedule.packed_operand"
 """On a copy that `RewritePanels` lays out: the maximum number of iterations of a parallel loop."""
 PARALLEL: Final = "meta_schedule.parallel"
 """On a root: the maximum number of iterations of parallel loops."""
-PRAGMA_AUTO_UNROLL_MAX_STEP: Final = of_codegen.MAX_STEP
-PRAGMA_UNROLL_EXPLICIT: Final = of_codegen.EXPLICIT
+PRAGMA_AUTO_UNROLL_MAX_STEP: Final = MAX_STEP
+PRAGMA_UNROLL_EXPLICIT: Final = EXPLICIT
 RANDOM_COMPUTE_PRODUCER: Final = "meta_schedule.random_compute_producer"
 """On a block whose producer `RandomComputeLocation` moves too."""
 REGISTER_TILE: Final = "meta_schedule.register_tile"
