@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -123,13 +123,13 @@ class ProgramShape:
     """The kind of the axes that are bound to each loop, in all blocks below it."""
     buffers: tuple[BufferShape, ...]
     stores: tuple[StoreShape, ...]
-    names: tuple[str, ...] = field(compare=False)
-    """The names of the numbers, for messages."""
+    count: int
+    """The number of numbers."""
 
     @property
     def loop_of_number(self) -> NDArray[np.int64]:
         """The loop whose step each number is; -1 for other numbers."""
-        loops = np.full(len(self.names), -1)
+        loops = np.full(self.count, -1)
         for store in self.stores:
             for access in store.accesses:
                 rows = self.buffers[access.buffer].dims + len(access.terms)

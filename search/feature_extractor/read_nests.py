@@ -311,22 +311,15 @@ class _Reader:
                 buffers.setdefault(access.buffer, len(buffers))
         # A store without loops gets a loop of one iteration.
         once = len(self.loops)
-        names = [*LIMITS, *(loop.loop_var.name for loop in self.loops), "once"]
         numbers: list[float] = [*self.limits.values(), *self.extents, 1]
         shapes = []
         for buffer in buffers:
+            is_argument, is_packed = buffer not in self.allocated, buffer in self.packed
+            item_bytes, dims = buffer.dtype.nbytes, len(buffer.shape)
             shapes.append(
-                BufferShape(
-                    buffer.dtype.nbytes,
-                    len(buffer.shape),
-                    buffer not in self.allocated,
-                    buffer in self.packed,
-                    buffer in self.free,
-                )
+                BufferShape(item_bytes, dims, is_argument, is_packed, buffer in self.free)
             )
-            for extent in buffer.shape:
-                names.append(f"shape of {buffer.name}")
-                numbers.append(extent.value if isinstance(extent, IntImm) else 1)
+            numbers += [n.value if isinstance(n, IntImm) else 1 for n in buffer.shape]
         hidden = self._hidden()
         drives = self._drives()
         stores = []
@@ -339,18 +332,16 @@ class _Reader:
             loops = tuple(place.loops[k] for k in kept) or (once,)
             accesses = []
             for access in (store.target, *store.loads):
-                rows = [(f"[{dim}]", index.steps) for dim, index in enumerate(access.indices)]
+                rows = [index.steps for index in access.indices]
                 terms = []
                 for dim, index in enumerate(access.indices):
                     for factor, divisor, is_quotient, steps in index.parts:
                         terms.append(Term(dim, factor, divisor, is_quotient))
-                        rows.append((f"[{dim}] {'//' if is_quotient else '%'} {divisor}", steps))
+                        rows.append(steps)
                 accesses.append(AccessShape(buffers[access.buffer], tuple(terms), len(numbers)))
                 skipped = hidden.get(access.buffer, frozenset())
-                for text, steps in rows:
-                    for loop in loops:
-                        numbers.append(0 if loop in skipped else steps.get(loop, 0))
-                        names.append(f"{access.buffer.name}{text} by {names[len(LIMITS) + loop]}")
+                for steps in rows:
+                    numbers += [0 if loop in skipped else steps.get(loop, 0) for loop in loops]
             intrinsic = place.intrinsic_from
             stores.append(
                 StoreShape(
@@ -366,7 +357,7 @@ class _Reader:
                 )
             )
         kinds = (*(loop.kind for loop in self.loops), ForKind.SERIAL)
-        shape = ProgramShape(kinds, drives, tuple(shapes), tuple(stores), tuple(names))
+        shape = ProgramShape(kinds, drives, tuple(shapes), tuple(stores), len(numbers))
         return shape, np.array(numbers, np.float64)
 
     def _drives(self) -> tuple[Drives, ...]:

@@ -106,7 +106,6 @@ class _Replay(SearchStrategy):
 
     def __init__(self, max_fail_count: int = 100) -> None:
         self.max_fail_count = max_fail_count
-        self._application: TraceApplication | None = None
         self._rng = RandomState(1)
         self._breeding: Breeding | None = None
         self._max_trials = 0
@@ -116,7 +115,7 @@ class _Replay(SearchStrategy):
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         super()._initialize_with_tune_context(context)
         self._rng = RandomState(context.fork_seed())
-        self._application = None
+        self._breeding = None
 
     def pre_tuning(
         self,
@@ -127,25 +126,23 @@ class _Replay(SearchStrategy):
         cost_model: CostModel | None = None,
     ) -> None:
         """Start a search; the database and the cost model are ignored."""
-        if self._application is not None:
+        if self._breeding is not None:
             raise already_started(self)
         context = self.context
         assert context is not None
-        self._application = TraceApplication(context)
-        spaces = context.points_of(design_spaces)
-        self._breeding = Breeding(context, spaces, self._application, self._rng)
+        application, spaces = TraceApplication(context), context.points_of(design_spaces)
+        self._breeding = Breeding(context, spaces, application, self._rng)
         self._max_trials = max_trials
         self._per_iter = num_trials_per_iter
         self._sent = 0
 
     def post_tuning(self) -> None:
         """End the search and drop its state."""
-        self._application = self._breeding = None
+        self._breeding = None
 
     def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
         """Return the next batch; None after `max_trials` candidates, or if all are rejected."""
-        application = self._application
-        if application is None:
+        if self._breeding is None:
             raise not_started(self)
         size = min(self._per_iter, self._max_trials - self._sent)
         if size <= 0:
@@ -153,7 +150,7 @@ class _Replay(SearchStrategy):
         drawn: list[MeasureCandidate] = []
         failures = 0
         while len(drawn) < size and failures < self.max_fail_count:
-            candidate = self._draw(application)
+            candidate = self._draw(self._breeding)
             if candidate is None:
                 failures += 1
             else:
@@ -168,20 +165,21 @@ class _Replay(SearchStrategy):
         self._sent += len(results)
 
     @abstractmethod
-    def _draw(self, application: TraceApplication) -> MeasureCandidate | None:
+    def _draw(self, breeding: Breeding) -> MeasureCandidate | None:
         """Return a random candidate, None if it is rejected."""
 
     def failure_summary(self) -> str | None:
         """Return the reasons why all draws were rejected, None if one was accepted."""
-        return None if self._application is None else self._application.failure_summary()
+        return None if self._breeding is None else self._breeding.application.failure_summary()
 
 
 @SearchStrategy.kinds.register("replay-func")
 class ReplayFunc(_Replay):
     """Runs the space generator, which samples all decisions, for each candidate."""
 
-    def _draw(self, application: TraceApplication) -> MeasureCandidate | None:
+    def _draw(self, breeding: Breeding) -> MeasureCandidate | None:
         assert self.context is not None
+        application = breeding.application
         spaces = self.context.generate_design_space()
         sch = spaces[self._rng.uniform_int(0, len(spaces))]
         if not self.context.allows(sch):
@@ -194,9 +192,8 @@ class ReplayFunc(_Replay):
 class ReplayTrace(_Replay):
     """Replays the trace of a random design space with random decisions."""
 
-    def _draw(self, application: TraceApplication) -> MeasureCandidate | None:
-        assert self._breeding is not None
-        individual = self._breeding.sampled()
-        if individual is None or not self._breeding.complete(individual):
+    def _draw(self, breeding: Breeding) -> MeasureCandidate | None:
+        individual = breeding.sampled()
+        if individual is None or not breeding.complete(individual):
             return None
-        return self._breeding.candidate(individual)
+        return breeding.candidate(individual)

@@ -18,8 +18,8 @@ from schedule.state import ScheduleState
 from search.space_generator.knobs import LOCATION, TILE
 from tensorir import parse, workloads
 from tensorir.function import IRModule, PrimFunc
+from tests.search.mutator.test_mutators import padded_sum
 from tests.search.programs import Matmul
-from tests.search.test_mutators import padded_sum
 
 TARGET = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=4"
 MATMUL = """\
