@@ -588,8 +588,11 @@ def test_a_schedule_of_a_function_by_its_own_name_is_one_of_the_task(tmp_path: P
             r'initial_schedules\[0\] does not replay on the program of task "main": instruction 0, '
             r"b0 = sch.get_block\(.*B.*",
         ),
-        (lambda: "b0 = sch.get_block()", r"initial_schedules\[0\] is no trace.*Trace.from_python"),
-        (lambda: 3, r"initial_schedules\[0\] is a Schedule, a Trace.* got int"),
+        (
+            lambda: "b0 = sch.get_block()",
+            r"initial_schedules\[0\] is not the JSON text of a trace.*Trace.from_python",
+        ),
+        (lambda: 3, r"initial_schedules\[0\] has the type int; pass a Schedule, a Trace"),
     ],
 )
 def test_what_is_no_schedule_of_the_program_is_named(

@@ -224,10 +224,10 @@ def of_a_later_xgboost(path: Path) -> None:
         (of_another_version, "the cost model {} has version 99, and this package reads version "),
         (
             of_other_features,
-            "the cost model {} was made with Guesses() of 7 columns, and the one that loads it ",
+            "the cost model {} was made with Guesses() of 7 columns, and not with ",
         ),
-        (of_a_later_xgboost, "XGBoost cannot read its part of a saved model: "),
-        (Path.unlink, "there is not a saved cost model {}"),
+        (of_a_later_xgboost, "XGBoost cannot load the boosters of the model: "),
+        (Path.unlink, "there is no saved cost model {}"),
     ],
 )
 def test_a_model_that_is_of_no_use_learns_from_the_database(

@@ -281,7 +281,7 @@ def test_targets_without_the_instruction_get_no_design_that_cannot_be_built(
 
 
 def test_an_unknown_intrinsic_is_an_error() -> None:
-    with pytest.raises(IRValueError, match="there is no tensor intrinsic 'dot_5x5'; known are"):
+    with pytest.raises(IRValueError, match="unknown tensor intrinsic 'dot_5x5'; registered are"):
         tiling("dot_5x5")
 
 
