@@ -82,7 +82,7 @@ def test_presets_mutate_a_sampling_primitive_that_declares_its_alternatives():
     assert found == {("MutateTileSize()", 4), ("MutateTileSize()", 16)}
 
 
-def test_the_general_mutator_takes_the_sites_of_a_purpose():
+def test_the_general_mutator_takes_the_knobs_of_a_purpose():
     sch = Schedule(Matmul, seed=3)
     vectorized(sch)
     rng = RandomState(1)
