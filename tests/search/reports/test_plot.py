@@ -181,7 +181,7 @@ def test_pairs_of_many_trials_take_no_more_memory_than_those_of_a_batch():
 
 def test_cost_against_each_number_that_varied():
     axes = plot.cost_by_decision(RunTable([one for one in RUN if one.stage == "done"]))
-    assert [ax.get_title() for ax in axes if ax.get_visible()] == ["decision 0[0]", "site 0[1]"]
+    assert [ax.get_title() for ax in axes if ax.get_visible()] == ["decision 0[0]", "decision 0[1]"]
     first = axes[0]
     assert [label.get_text() for label in first.get_xticklabels()] == ["4", "8"]
     drawn = [sorted(float(y) for y in line.get_ydata()) for line in first.lines]
