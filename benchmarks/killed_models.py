@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.search.networks.test_killed_models import (
+from tests.search.models.test_killed_models import (
     assert_nothing_twice_and_nothing_lost,
     kill_after,
 )

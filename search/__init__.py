@@ -6,23 +6,23 @@
         work_dir="./tune_tmp",
     )
 
-returns the best `Schedule`. The doors are `tune.py` (the functions that tune), `run.py` (the
-resources of a run), `loop.py` (what it does with them) and `task.py`. The rooms, in the order in
-which a search goes through them:
+returns the best `Schedule`. Start reading with `tune.py` (the functions that tune), `run.py` (the
+resources of a run), `loop.py` (the search loop) and `task.py`. The subpackages, in the order in
+which a search uses them:
 
-- what may be tried: a `space_generator` makes design spaces by `schedule_rule`s, a `mutator` steps
-  from one point to another, and a `postproc` completes each;
-- what to try next: a `search_strategy`, by a `cost_model`, which sees what a `feature_extractor`
-  reads;
-- what it takes: a `builder` compiles candidates and a `runner` measures them, here or on other
+- the candidates: a `space_generator` makes design spaces by `schedule_rule`s, a `mutator` changes a
+  decision of a point, and a `postproc` completes each candidate;
+- the choice: a `search_strategy` chooses candidates by a `cost_model`, from the features of a
+  `feature_extractor`;
+- the measurement: a `builder` compiles candidates and a `runner` measures them, here or on other
   machines;
-- which task is next says a `task_scheduler`, `runs` has the steps of the loop, a `measure_callback`
-  is told of each trial, and a `database` keeps what is known;
-- `reports` say what came of it: text, pictures, a page;
-- a later build finds schedules by `history`; `models` are tuned as wholes, `compat` has the names
+- the loop: a `task_scheduler` chooses the next task, `runs` has the steps of the loop, a
+  `measure_callback` is invoked after each trial, and a `database` stores the records;
+- `reports` show the results as text, pictures, and a page;
+- `history` finds schedules for a later build; `models` tunes whole models, `compat` has the names
   and logs of AutoTVM and Ansor, and `command_line` is the command `tensorir`.
 
-Each sort of part has an abstract class to derive from, and short names for `create`. All load on
+Each kind of part has an abstract class to derive from, and short names for `create`. All load on
 first use. docs/search.md draws the data between them.
 """
 
@@ -86,14 +86,13 @@ if TYPE_CHECKING:
     from search.runner.distributed.dask_runner import DaskBuilder, DaskRunner
     from search.runner.measure_candidate import MeasureCandidate
     from search.runs.replayed_search import Replayed
-    from search.runs.tuned_schedule import TunedSchedule
     from search.schedule_rule import ScheduleRule
     from search.search_strategy import SearchStrategy
     from search.space_generator import SpaceGenerator
     from search.space_generator.design_space import DesignSpace
     from search.space_generator.knobs import decisions_of
     from search.task_scheduler import TaskScheduler
-    from search.tune import compile_tir, tune_module, tune_tasks, tune_tir
+    from search.tune import TunedSchedule, compile_tir, tune_module, tune_tasks, tune_tir
 
 __all__ = [
     "Builder",

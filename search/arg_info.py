@@ -1,4 +1,4 @@
-"""The arguments that a program takes, in a form that a database and another process understand."""
+"""Descriptions of the arguments of a program, for databases and other processes."""
 
 from __future__ import annotations
 
@@ -41,19 +41,13 @@ class ArgInfo:
 
     @staticmethod
     def from_json(json_obj: Any) -> ArgInfo:
-        """Return the argument that `as_json` described; IRValueError for anything else."""
-        if (
-            isinstance(json_obj, (list, tuple))
-            and len(json_obj) == 3
-            and json_obj[0] == "TENSOR"
-            and isinstance(json_obj[1], str)
-            and isinstance(json_obj[2], (list, tuple))
-            and all(type(extent) is int for extent in json_obj[2])
-        ):
-            try:
-                return ArgInfo(json_obj[1], json_obj[2])
-            except ValueError as error:
-                raise IRValueError(f"no argument description: {error}") from error
+        """Return the argument of a description by `as_json`; IRValueError for anything else."""
+        match json_obj:
+            case ["TENSOR", str(dtype), [*shape]] if all(type(extent) is int for extent in shape):
+                try:
+                    return ArgInfo(dtype, shape)
+                except ValueError as error:
+                    raise IRValueError(f"invalid description of an argument: {error}") from error
         raise IRValueError(
             f'an argument is described by ["TENSOR", dtype, [extents]], got {json_obj!r}'
         )
@@ -70,8 +64,8 @@ class ArgInfo:
             buffer = func.buffer_map.get(param)
             if buffer is None:
                 raise TuningError(
-                    f"parameter {param.name!r} is no buffer, and only buffers can be made up for "
-                    "measuring; fix its value with PrimFunc.specialize"
+                    f"parameter {param.name!r} is a scalar, and only buffers can get random values "
+                    "for measuring; fix its value with PrimFunc.specialize"
                 )
             if not all(isinstance(extent, IntImm) for extent in buffer.shape):
                 extents = ", ".join(map(str, buffer.shape))
@@ -87,8 +81,8 @@ class ArgInfo:
     def from_entry_func(mod: IRModule, remove_preproc: bool = True) -> list[ArgInfo]:
         """Return the arguments of the entry function of a module.
 
-        With `remove_preproc`, blocks that rewrite the layout of weights are taken out first, so
-        that the shapes are the rewritten ones.
+        With `remove_preproc`, blocks that rewrite the layout of weights are removed first, so that
+        the shapes are the rewritten ones.
         """
         if remove_preproc:
             mod = without_layout_rewrite(mod)
@@ -100,7 +94,7 @@ PyArgInfo = ArgInfo
 
 
 def entry_name(mod: IRModule) -> str:
-    """Return the name of the entry function; graph functions do not count.
+    """Return the name of the entry function, which is not a graph function.
 
     It is the one with the attribute `tir.is_entry_func`, else `main`, else the only one;
     TuningError if there is none.
@@ -115,6 +109,6 @@ def entry_name(mod: IRModule) -> str:
     if len(functions) == 1:
         return next(iter(functions))
     raise TuningError(
-        f"the module has no entry function: it has {sorted(functions)}, none is called main "
-        "or has the attribute tir.is_entry_func"
+        f"the module has no entry function, only {sorted(functions)}; call one main, or give one "
+        "the attribute tir.is_entry_func"
     )

@@ -36,24 +36,23 @@ logger = logging.getLogger("tensorir.search")
 class TuneContext(Task):
     """One program to tune for one target, with its space generator and search strategy.
 
-    `space_generator` and `search_strategy` may be given by short name, the former also as a
-    schedule function. `rand_state` -1 takes the seed from the device. `num_threads` is a count,
-    `"physical"` or `"logical"` for the cores of this machine. A target that does not say
-    `num-cores` gets the number of cores of this machine.
+    `space_generator` and `search_strategy` may be short names, and the former a schedule function.
+    `rand_state` -1 means a random seed. `num_threads` is a count, `"physical"` or `"logical"` for
+    the cores of this machine. A target without `num-cores` gets the number of cores of this
+    machine.
 
-    `input_data` are arrays to check and to measure the program on, by the names of parameters or of
-    their buffers, or a function that returns such a mapping; other arguments are made up.
+    `input_data` has arrays to check and to measure the program on, by the names of parameters or of
+    their buffers, or is a function that returns such a mapping; other arguments are random.
     TuningError for names, shapes and dtypes that the program does not have.
 
-    `initial_schedules` are measured before anything that the strategy chooses, see
-    `InitialSchedules`. `constraint` is a function of the decisions of a schedule, by name
-    (`NamedDecisions`), that says whether it may be tried; it is asked before anything is built, of
-    what is drawn, bred, and found in the database. The `initial_schedules` that are points of the
-    design spaces have to satisfy it, the others are not asked about. `objective` is what ranks
-    candidates, see `Objective`.
+    `initial_schedules` are measured before the candidates of the strategy, see `InitialSchedules`.
+    `constraint` is a function of the decisions of a schedule by name (`NamedDecisions`), which
+    returns True if the schedule may be tried. It is called before a candidate is built, for random
+    samples, offspring, and records of the database. `initial_schedules` that are points of the
+    design spaces have to satisfy it, others need not. `objective` ranks candidates, see
+    `Objective`.
 
-    Both parts are initialised with the context when it is made; give each context its own, or
-    `clone` it.
+    The context initialises both parts; give each context its own, or `clone` it.
     """
 
     def __init__(
@@ -80,27 +79,23 @@ class TuneContext(Task):
             None if search_strategy is None else SearchStrategy.create(search_strategy)
         )
         self.input_data = self._checked(input_data)
-        """The arguments that programs are measured on where they are not made up, by position."""
+        """The arguments that are not random, by position."""
         self.initial_schedules = self._replayable(initial_schedules)
         """The traces that are measured first."""
         self.constraint = None if constraint is None else Constraint(constraint)
         self.objective = Objective.of(objective)
-        """What is minimised of a trial."""
+        """The function of a trial that is minimised."""
         self.initialize()
 
     def _checked(self, input_data: InputData | None) -> dict[int, NDArray[Any]]:
         if input_data is None:
             return {}
-        if self.mod is None:
-            raise TuningError("input_data is for a program: pass mod to TuneContext")
-        return checked_input_data(self.mod.prim_func("main"), input_data)
+        return checked_input_data(self.program.prim_func("main"), input_data)
 
     def _replayable(self, given: InitialSchedules | None) -> tuple[Trace, ...]:
         if given is None:
             return ()
-        if self.mod is None:
-            raise TuningError("initial_schedules are for a program: pass mod to TuneContext")
-        return traces_that_replay(given, self.mod, self.task_name)
+        return traces_that_replay(given, self.program, self.task_name)
 
     def initialize(self) -> None:
         """Initialise the space generator and the strategy with this context."""
@@ -110,20 +105,10 @@ class TuneContext(Task):
             self.search_strategy._initialize_with_tune_context(self)
 
     def is_finished_by(self, postproc: type[object]) -> bool | None:
-        """Say whether a postprocessor of a class finishes each candidate; None if not known."""
+        """Return True if a postprocessor of a class finishes each candidate; None if unknown."""
         if self.space_generator is None:
             return None
         return any(isinstance(part, postproc) for part in self.space_generator.postprocs)
-
-    def with_strategy(self, strategy: SearchStrategy, seed: int) -> Self:
-        """Return a context that is searched by another strategy, with another seed."""
-        twin = copy.copy(self)
-        if self.space_generator is not None:
-            twin.space_generator = self.space_generator.clone()
-        twin.search_strategy = strategy
-        twin.seed, twin.rand_state = seed, RandomState(seed)
-        twin.initialize()
-        return twin
 
     def clone(self) -> Self:
         """Return a context with cloned parts and a forked random stream, initialised anew."""
@@ -143,19 +128,18 @@ class TuneContext(Task):
     ) -> list[DesignSpace]:
         """Return the points of design spaces of the task that its constraint allows.
 
-        Spaces of which it allows nothing are left out. Some random points of each are replayed;
+        Spaces without an allowed point are left out. Some random points of each space are replayed;
         `seen` is called with the index of the space and the schedule of each. TuningError if the
-        constraint allows nothing, or there is no program.
+        constraint allows nothing.
         """
-        if self.mod is None:
-            raise TuningError("the task has no program: pass mod to TuneContext")
-        spaces = [DesignSpace.of(sch, k, self.mod, seen) for k, sch in enumerate(design_spaces)]
+        program = self.program
+        spaces = [DesignSpace.of(sch, k, program, seen) for k, sch in enumerate(design_spaces)]
         if self.space_generator is not None:
             spaces = [self.space_generator.part_of(space) for space in spaces]
         return spaces if self.constraint is None else constrained(spaces, self.constraint)
 
     def allows(self, sch: Schedule) -> bool:
-        """Say whether a schedule may be tried, or taken for the best."""
+        """Return True if a schedule may be tried, and be the winner."""
         if self.constraint is None or self.constraint.allows_schedule(sch):
             return True
         return trace_key(sch.trace) in map(trace_key, self.initial_schedules)
@@ -172,14 +156,14 @@ class TuneContext(Task):
     # ----------------------------------------------------------------------- delegated to the parts
 
     def generate_design_space(self, most: int | None = None) -> list[Schedule]:
-        """Return the design spaces of the program, at most so many of them if `most` is given."""
-        if self.mod is None:
-            raise TuningError("the task has no program: pass mod to TuneContext")
+        """Return the design spaces of the program, up to `most` of them if that is given."""
         if self.space_generator is None:
-            raise TuningError("the task has no space generator: pass one to TuneContext")
+            raise TuningError(
+                f'task "{self.task_name}" has no space generator: pass one to TuneContext'
+            )
         if most is not None:
-            return self.space_generator.some_design_spaces(self.mod, most)
-        return self.space_generator.generate_design_space(self.mod)
+            return self.space_generator.some_design_spaces(self.program, most)
+        return self.space_generator.generate_design_space(self.program)
 
     def pre_tuning(
         self,
@@ -189,7 +173,7 @@ class TuneContext(Task):
         database: Database | None = None,
         cost_model: CostModel | None = None,
     ) -> None:
-        """Start the search; spaces, a database and a random model are made where not given."""
+        """Start the search; by default with new spaces, a new database and a random model."""
         self._strategy().pre_tuning(
             max_trials,
             num_trials_per_iter,
@@ -209,13 +193,15 @@ class TuneContext(Task):
     def notify_runner_results(
         self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
     ) -> None:
-        """Tell the strategy the results of the last batch, as the objective judges them."""
+        """Give the strategy the results of the last batch, as the objective ranks them."""
         judged = [self.objective.judged(result) for result in results]
         self._strategy().notify_runner_results(candidates, judged)
 
     def _strategy(self) -> SearchStrategy:
         if self.search_strategy is None:
-            raise TuningError("the task has no search strategy: pass one to TuneContext")
+            raise TuningError(
+                f'task "{self.task_name}" has no search strategy: pass one to TuneContext'
+            )
         return self.search_strategy
 
 
@@ -225,13 +211,10 @@ def design_spaces(
     space: SpaceArg = "post-order-apply",
     seed: int = 1,
 ) -> list[DesignSpace]:
-    """Return the design spaces that a search of a program has, each with its points.
+    """Return the design spaces of a search of a program, each with its points.
 
-    `space` is what `tune_tir` takes; `seed` determines the decisions of the traces.
-    TuningError for a module of several functions.
+    `space` is that of `tune_tir`; `seed` determines the decisions of the traces. TuningError for a
+    module of several functions.
     """
     context = TuneContext(mod, target=target, space_generator=space, rand_state=seed)
-    if context.mod is None:
-        raise TuningError("design_spaces takes a program")
-    schedules = context.generate_design_space()
-    return context.points_of(schedules)
+    return context.points_of(context.generate_design_space())

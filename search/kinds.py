@@ -1,4 +1,4 @@
-"""The parts of a search: by short name (`Builder.create("local")`), and each for its task."""
+"""The parts of a search: makers by short name (`Builder.create("local")`), and base classes."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ C = TypeVar("C")
 
 
 class Named:
-    """Something that is called by the name of its class in messages."""
+    """A part that messages call by the name of its class."""
 
     def __str__(self) -> str:
         return f"{type(self).__name__}()"
 
 
 class TaskPart(Named, Generic[K]):
-    """A part that works on one task, of which it knows nothing until it is initialised with it."""
+    """A part that works on one task, which it gets when it is initialised."""
 
     context: K | None = None
     """The task, from initialisation on."""
 
     def _initialize_with_tune_context(self, context: K) -> None:
-        """Take from the context what the part needs; called once before the first use."""
+        """Initialise the part for a task; called once before the first use."""
         self.context = context
 
     def _task_target(self) -> Target:
-        """Return the target of the task, the current one where there is none."""
+        """Return the target of the task, by default the current one."""
         return as_target(None if self.context is None else self.context.target)
 
     def _task_cores(self) -> int:
-        """Return the `num-cores` of the target of the task; TuningError if it does not say."""
+        """Return the `num-cores` of the target of the task; TuningError if it has none."""
         target = None if self.context is None else self.context.target
         if target is None or target.num_cores is None:
             raise TuningError(
-                f"the target {target} does not say how many cores it has; "
-                'add num-cores, as in "llvm -num-cores=8"'
+                f"the target {target} has no num-cores; add the number of cores, as in "
+                '"llvm -num-cores=8"'
             )
         return target.num_cores
 
@@ -60,32 +60,28 @@ class TaskPart(Named, Generic[K]):
         return twin
 
 
-class Kinds(Generic[T]):
-    """The makers of one sort of part, by short name: an attribute of the class of these parts.
+class Registry(Generic[T]):
+    """The makers of one kind of part, by short name: an attribute of the base class of the parts.
 
-    A maker is a class or a function that returns what `T` says. Dashes and underscores in names
-    are the same (`"replay-trace"`, `"replay_trace"`).
-
-    A part that is reached through a URL has the URL for its name (`"dask://host:8786"`). Its scheme
-    is registered with `register_scheme`; `postgresql+psycopg://...` is made by the maker of
-    `postgresql+psycopg`, else by that of `postgresql`. A module that registers a part which few
-    need may be named in `later`, by the name or by `scheme://`.
+    A maker is a class or a function that returns a `T`. Dashes and underscores in names are equal
+    (`"replay-trace"`, `"replay_trace"`). A name may be a URL scheme, `"postgresql://"`: its maker
+    is called with the whole URL. `postgresql+psycopg://...` is made by the maker of
+    `postgresql+psycopg://`, else by that of `postgresql://`. `later` has the modules that register
+    rarely used names; they are imported when one of these is used.
     """
 
     def __init__(self, what: str, later: Mapping[str, str] | None = None) -> None:
         self.what = what
         """The name of the part in error messages."""
         self._later = dict(later or {})
-        """The modules that register names, or `scheme://`, and are imported when one is used."""
         self._makers: dict[str, Callable[..., T]] = {}
-        self._schemes: dict[str, Callable[..., T]] = {}
         self._base: type[Any] = object
 
     def __set_name__(self, base: type[Any], _: str) -> None:
         self._base = base
 
     def register(self, *names: str) -> Callable[[C], C]:
-        """Register the decorated class or function under `names`; a taken name is an error."""
+        """Register the decorated class or function under `names`; a name in use is an error."""
 
         def add(maker: C) -> C:
             for name in names:
@@ -97,25 +93,8 @@ class Kinds(Generic[T]):
 
         return add
 
-    def register_scheme(self, *schemes: str) -> Callable[[C], C]:
-        """Register the decorated class or function for URLs that begin with `scheme://`.
-
-        It is called with the URL, and with what else the part is made with.
-        """
-
-        def add(maker: C) -> C:
-            for scheme in schemes:
-                if scheme in self._schemes:
-                    raise IRValueError(
-                        f"a {self.what} for {scheme}:// addresses is registered already"
-                    )
-                self._schemes[scheme] = maker  # type: ignore[assignment]
-            return maker
-
-        return add
-
     def part(self, kind: Any, *args: Any, **kwargs: Any) -> T:
-        """Return a part that is given itself, by its class or by its short name.
+        """Return a part from an instance, its class or its short name.
 
         IRValueError for anything else, and for a class that needs other arguments.
         """
@@ -126,14 +105,10 @@ class Kinds(Generic[T]):
             return self.make(kind, *args, **kwargs)
         refused = f"a {self.what} cannot be made of the class {kind.__name__}: "
         if not issubclass(kind, base):
-            raise IRValueError(f"{refused}it is no {base.__name__}")
+            raise IRValueError(f"{refused}it is not a subclass of {base.__name__}")
         if inspect.isabstract(kind):
             raise IRValueError(f"{refused}it is abstract")
-        try:
-            inspect.signature(kind).bind(*args, **kwargs)
-        except TypeError as error:
-            raise IRValueError(f"{refused}{error}; give an instance") from error
-        return kind(*args, **kwargs)  # type: ignore[no-any-return]
+        return _called(kind, refused, args, kwargs)  # type: ignore[no-any-return]
 
     def make(self, kind: str, *args: Any, **kwargs: Any) -> T:
         """Return an instance from the maker called `kind`; IRValueError lists the known names."""
@@ -142,69 +117,65 @@ class Kinds(Generic[T]):
                 f"a {self.what} is named by a short string, got {type(kind).__name__}: {kind!r}"
             )
         self.check(kind)
-        by_scheme = self._of_scheme(kind)
-        if by_scheme is None:
-            maker = self._makers[_normalized(kind)]
-        else:
-            maker, args = by_scheme, (kind, *args)
-        signature = inspect.signature(maker)
-        try:
-            signature.bind(*args, **kwargs)
-        except TypeError as error:
-            takes = ", ".join(
-                str(p.replace(annotation=p.empty)) for p in signature.parameters.values()
-            )
-            raise IRValueError(
-                f"a {self.what} cannot be made of the name {kind!r} here: {error}, it takes "
-                f"({takes}); give an instance"
-            ) from error
-        return maker(*args, **kwargs)
+        maker = self._maker(kind)
+        assert maker is not None
+        if "://" in kind:
+            args = (kind, *args)
+        refused = f"a {self.what} cannot be made of the name {kind!r} here: "
+        return _called(maker, refused, args, kwargs)  # type: ignore[no-any-return]
 
     def check(self, kind: Any) -> None:
-        """Raise IRValueError for a short name that is not known; anything else passes."""
+        """Raise IRValueError for an unknown short name; other objects pass."""
         if isinstance(kind, str) and kind not in self:
-            schemes = (f"{scheme}://..." for scheme in self._schemes)
-            known = sorted({*self._makers, *schemes, *map(_url_of, self._later)})
+            known = sorted({*map(_shown, self._makers), *map(_shown, self._later)})
             raise IRValueError(
                 f"there is no {self.what} {_shown(kind)!r}; known are {', '.join(known)}"
                 f"{nearest(_normalized(kind), self._makers)}"
             )
 
     def __contains__(self, kind: str) -> bool:
-        self._load(_normalized(kind))
-        return _normalized(kind) in self._makers or self._of_scheme(kind) is not None
+        return self._maker(kind) is not None
 
-    def _of_scheme(self, kind: str) -> Callable[..., T] | None:
-        """Return the maker for a name that is a URL, None for any other name."""
+    def _maker(self, kind: str) -> Callable[..., T] | None:
         scheme, separator, _ = kind.partition("://")
-        if not separator:
-            return None
-        general = scheme.partition("+")[0]
-        for name in (scheme, general):
-            self._load(f"{name}://")
-        return self._schemes.get(scheme) or self._schemes.get(general)
+        names = [_normalized(scheme) + separator]
+        if separator:
+            names.append(_normalized(scheme.partition("+")[0]) + separator)
+        for name in names:
+            module = self._later.get(name)
+            if module is not None:
+                importlib.import_module(module)  # another thread waits here until it is loaded
+                self._later.pop(name, None)
+        return next((self._makers[name] for name in names if name in self._makers), None)
 
-    def _load(self, name: str) -> None:
-        module = self._later.get(name)
-        if module is not None:
-            importlib.import_module(module)  # another thread waits here until it is loaded
-            self._later.pop(name, None)
+
+def _called(maker: Callable[..., Any], refused: str, args: Any, kwargs: Any) -> Any:
+    """Return the result of a maker; IRValueError for arguments that it does not have."""
+    signature = inspect.signature(maker)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        parameters = (str(p.replace(annotation=p.empty)) for p in signature.parameters.values())
+        raise IRValueError(
+            f"{refused}{error}, it takes ({', '.join(parameters)}); give an instance"
+        ) from error
+    return maker(*args, **kwargs)
 
 
 def _shown(kind: str) -> str:
-    """Return a name, and of a URL the scheme: the rest may have a password in it."""
+    """Return a name, or the scheme of a URL, whose rest may have a password."""
     scheme, separator, _ = kind.partition("://")
     return f"{scheme}://..." if separator else kind
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return `"; did you mean 'x'?"` with the known name that is most like one, or nothing."""
+    """Return `"; did you mean 'x'?"` with the most similar known name, or an empty string."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def like_or_all(name: str, known: Iterable[str]) -> str:
-    """Return up to three known names that are most like one, in a question; else all there are."""
+    """Return a question with up to three similar known names, else a list of all of them."""
     names = list(known)
     close = difflib.get_close_matches(name, names, 3)
     if close:
@@ -213,7 +184,7 @@ def like_or_all(name: str, known: Iterable[str]) -> str:
 
 
 def instances(base: type[Any], name: str, given: object) -> list[Any]:
-    """Return the parts in an argument called `name`; IRValueError for others than `base`."""
+    """Return the parts in an argument called `name`; IRValueError unless they are of `base`."""
     what = base.__name__
     if isinstance(given, (str, type)) or not isinstance(given, Iterable):
         raise IRValueError(f"{name} is a list of instances of {what}, got {_named(given)}")
@@ -221,7 +192,7 @@ def instances(base: type[Any], name: str, given: object) -> list[Any]:
     for part in parts:
         if not isinstance(part, base):
             remedy = f"; give an instance, {part.__name__}(...)" if isinstance(part, type) else ""
-            raise IRValueError(f"{name} holds {_named(part)}, which is no {what}{remedy}")
+            raise IRValueError(f"{name} holds {_named(part)}, which is not a {what}{remedy}")
     return parts
 
 
@@ -232,14 +203,10 @@ def _named(part: object) -> str:
 def derived_object(cls: C) -> C:
     """Return the class as it is.
 
-    In TVM this decorator connects a Python class to its C++ base; here a subclass needs nothing,
-    and the name remains so that existing code runs.
+    In TVM this decorator connects a Python class to its C++ base. It exists for such code; a
+    subclass here works without it.
     """
     return cls
-
-
-def _url_of(name: str) -> str:
-    return f"{name}..." if name.endswith("://") else name
 
 
 def _normalized(name: str) -> str:

@@ -16,15 +16,15 @@ from search.reports.report import NOT_BEGUN, TIME_OVER
 from search.run import Run
 from search.runner import RunnerResult
 from search.runner.measure_candidate import described
-from search.runs.batch import Batch
 from search.runs.learn_from_records import learn_from_records
+from search.runs.measuring import Batch
 from search.runs.name_winner import name_winners
 from search.runs.next_batch import next_batch
 from search.runs.note_trial import (
     count_trial,
     enter_trial,
-    say_what_came_out,
-    say_what_failed,
+    log_batch,
+    log_failed_tasks,
     show_statistics,
 )
 from search.runs.report_task import report_of_run
@@ -35,26 +35,24 @@ from search.task_scheduler.task_state import DONE, FAILED_MS, TaskState
 def tune_run(run: Run, finish: Callable[[], object] | None = None) -> None:
     """Search the tasks of a run, and name the winner of each.
 
-    `finish` is called before the run is over. Ctrl-C ends it, and raises KeyboardInterrupt when
-    what was measured is kept; with `on_interrupt="return"` it does not. TuningError if no task is
-    left.
+    `finish` is called before the run is over. Ctrl-C ends the search, and raises KeyboardInterrupt
+    after all measurements are kept; with `on_interrupt="return"` this function returns instead.
+    TuningError if every task failed.
     """
     try:
         _Search(run).tune()
         name_winners(run)
-        _require_one_that_is_left(run)
+        _require_a_tuned_task(run)
         if len(run.tasks) > 1:
             run.log.info("All tasks, by weight: %s", report_of_run(run).in_a_sentence())
         show_statistics(run)
-        say_what_failed(run)
+        log_failed_tasks(run)
         if finish is not None:
             finish()
         run.journal.end()
         run.database.report = report_of_run(run)
     except KeyboardInterrupt:
-        run.log.warning(
-            "Interrupted: what has been measured is kept, and the same call goes on from there"
-        )
+        run.log.warning("Interrupted: all measurements are kept, and the same call resumes")
         run.database.report = report_of_run(run)
         if run.config.on_interrupt == "raise":
             raise
@@ -65,27 +63,28 @@ def tune_run(run: Run, finish: Callable[[], object] | None = None) -> None:
 
 @dataclass
 class Patience:
-    """Counts trials since a number last fell; over after `most` of them in vain, None never."""
+    """Counts the trials since a number last fell; over after `most` of them, None for never."""
 
     most: int | None
     best: float = math.inf
-    in_vain: int = 0
+    trials_since_best: int = 0
 
     def note(self, value: float | None, trials: int) -> None:
-        """Take note of the number after so many more trials; None while it is not known."""
+        """Update with the number after so many more trials; None while it is unknown."""
         if value is not None and value < self.best:
-            self.best, self.in_vain = value, 0
+            self.best, self.trials_since_best = value, 0
         else:
-            self.in_vain += trials
+            self.trials_since_best += trials
 
     @property
     def is_over(self) -> bool:
-        """True if the search is to give up; never before the number is known."""
-        return self.most is not None and self.in_vain >= self.most and self.best < math.inf
+        """True if the search has to end; never while the number is unknown."""
+        is_known = self.best < math.inf
+        return is_known and self.most is not None and self.trials_since_best >= self.most
 
 
 class _Search:
-    """The search of a run: what was sent to be measured, and how long nothing got better."""
+    """The search of a run: its pending batches, and the trials since the last improvement."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -100,7 +99,7 @@ class _Search:
         opening = run.budget.seconds / len(run.tasks)
         try:
             for task in run.tasks:
-                with run.leaving_out(task):
+                with run.isolate_failure(task):
                     _start(run, task)
                 task.seconds += opening
             run.save_model()
@@ -128,43 +127,30 @@ class _Search:
                 break
             task = run.tasks[index]
             if not run.budget.has_time_for(choosing + _usual_trial_seconds(run)):
-                _say_that_time_is_over(run)
+                _log_time_over(run)
                 return True
             if self.patience.is_over:
                 run.log.info(
                     "The search ends early: none of the last %d trials was better than the best",
-                    self.patience.in_vain,
+                    self.patience.trials_since_best,
                 )
                 break
-            most_in_vain = run.config.early_stopping_per_task
-            is_in_vain = (
-                most_in_vain is not None
-                and task.best_ms is not None
-                and task.trials_in_vain >= most_in_vain
-            )
-            if is_in_vain:
-                run.log.info(
-                    "%s ends early: none of its last %d trials was better than its best",
-                    task.title,
-                    task.trials_in_vain,
-                )
-            if task.trials >= run.config.trials_of_a_task or is_in_vain:
+            if task.trials >= run.config.trials_of_a_task or _ends_early(run, task):
                 _end(run, task)
                 continue
-            name = task.ctx.task_name
-            run.log.debug('TaskScheduler picks Task #%d: "%s"', index, name)
+            run.log.debug('TaskScheduler picks Task #%d: "%s"', index, task.ctx.task_name)
             began = time.monotonic()
-            with run.leaving_out(task):
+            with run.isolate_failure(task):
                 left -= self.send(task, left)
             choosing = time.monotonic() - began
         return False
 
     def join_before_choosing(self) -> None:
-        """Measure what was sent, so that the choice of the next task knows it.
+        """Measure the pending batches, so that the task scheduler knows their results.
 
-        While some tasks had no batch yet, the last one that was sent is built meanwhile: nothing
-        has to be known for the choice. Those before it are measured, because a run over many tasks
-        may have no time left when all of them have a batch.
+        While some tasks have had no batch, the last batch stays pending and is built meanwhile: the
+        next task is such a task in any case. Earlier batches are measured, because a run of many
+        tasks may have no time left after the first batch of each.
         """
         some_are_new = any(not task.batches and not task.is_terminated for task in self.run.tasks)
         sent = list(self.pending)
@@ -172,7 +158,7 @@ class _Search:
             self.join(task)
 
     def send(self, task: TaskState, most: int) -> int:
-        """Begin the next batch of a task, or end the task; return how many trials it will be."""
+        """Begin the next batch of a task, or end the task; return the number of its trials."""
         run = self.run
         candidates = next_batch(run, task, most)
         if not candidates:
@@ -187,15 +173,15 @@ class _Search:
         return len(candidates)
 
     def join(self, task: TaskState) -> None:
-        """Measure the batch of a task, if it has one, and tell everybody who wants to know.
+        """Measure the pending batch of a task, if there is one, and learn from it.
 
-        Where the time of the run is over, those that are not measured yet are left out.
+        When the time of the run is over, the rest of the batch is not measured.
         """
         batch = self.pending.pop(task, None)
         if batch is None:
             return
         results: dict[int, RunnerResult] = {}
-        with self.run.leaving_out(task):
+        with self.run.isolate_failure(task):
             try:
                 self.measure(task, batch, results)
             except BaseException:
@@ -205,7 +191,7 @@ class _Search:
             self.finish(task, batch, results)
 
     def measure(self, task: TaskState, batch: Batch, results: dict[int, RunnerResult]) -> None:
-        """Take the results of a batch as they come; they go to `results`, by their candidates."""
+        """Measure a batch, and enter each trial as it ends; `results` gets them by candidate."""
         run, futures = self.run, batch.runner_futures
 
         def is_over() -> bool:
@@ -217,14 +203,14 @@ class _Search:
             with uninterrupted():
                 results[k] = result
                 candidate, build = batch.candidates[k], batch.builds[k].result()
-                enter_trial(run, task, candidate, build, result)
+                trial = enter_trial(run, task, candidate, build, result)
                 for callback in run.measure_callbacks:
                     with blamed_on(callback, partial(described, [candidate])):
                         callback.apply_to_trial(run, task.index, candidate, build, result)
-                count_trial(run, task, candidate, build, result)
+                count_trial(run, task, candidate, trial)
 
     def finish(self, task: TaskState, batch: Batch, measured: dict[int, RunnerResult]) -> None:
-        """End a batch, of which some may be all that was measured."""
+        """End a batch, of which `measured` has the results so far."""
         run = self.run
         for future in batch.runner_futures:
             future.give_up()
@@ -233,7 +219,7 @@ class _Search:
         candidates = [batch.candidates[k] for k in places]
         builds = [batch.builds[k].result() for k in places]
         task.ctx.notify_runner_results(candidates, results)
-        run.claims.release(task.ctx)
+        run.leases.release(task.ctx)
         run.progress.phase("learning")
         for callback in run.measure_callbacks:
             with (
@@ -245,17 +231,17 @@ class _Search:
             run.save_model()
             task.best_history_ms.append(FAILED_MS if task.best_ms is None else task.best_ms)
             self.patience.note(run.scheduler.objective_now(), len(results))
-            say_what_came_out(run, task, results)
+            log_batch(run, task, results)
 
 
 def _start(run: Run, task: TaskState) -> None:
-    """Begin the search of a task with what is known of it."""
+    """Begin the search of a task with its records in the database."""
     ctx = task.ctx
     run.log.debug('Initializing Task #%d: "%s"', task.index, ctx.task_name)
     with Profiler.timeit("InitializeTask"):
         if task.failure is not None:
             raise task.failure
-        known = run.claims.known(ctx)
+        known = run.leases.known(ctx)
         task.begin(known, run.config.num_trials_per_iter)
         ctx.logger.info("\n%s", ctx.mod)
         if not task.spaces:
@@ -277,8 +263,21 @@ def _start(run: Run, task: TaskState) -> None:
         ctx.pre_tuning(most, per_iter, task.spaces, run.database, run.cost_model)
 
 
+def _ends_early(run: Run, task: TaskState) -> bool:
+    """Return True, and log it, if a task has had too many trials since its best one."""
+    most = run.config.early_stopping_per_task
+    if most is None or task.best_ms is None or task.trials_since_best < most:
+        return False
+    run.log.info(
+        "%s ends early: none of its last %d trials was better than its best",
+        task.title,
+        task.trials_since_best,
+    )
+    return True
+
+
 def _end(run: Run, task: TaskState, why: str = DONE) -> None:
-    """Take a task out of the search, unless that is done."""
+    """Take a task out of the search, unless it has ended already."""
     if task.is_terminated:
         return
     task.ended = why
@@ -291,7 +290,7 @@ def _usual_trial_seconds(run: Run) -> float:
     return sum(task.measure_seconds for task in run.tasks) / count if count else 0.0
 
 
-def _say_that_time_is_over(run: Run) -> None:
+def _log_time_over(run: Run) -> None:
     begun = sum(task.trials > 0 for task in run.tasks)
     run.log.info(
         "The search stops: its %g seconds are over%s%s",
@@ -303,8 +302,8 @@ def _say_that_time_is_over(run: Run) -> None:
     )
 
 
-def _require_one_that_is_left(run: Run) -> None:
-    """Raise TuningError if every task was left out."""
+def _require_a_tuned_task(run: Run) -> None:
+    """Raise TuningError if every task failed."""
     first = run.tasks[0]
     if all(task.failure is not None for task in run.tasks):
         raise TuningError(

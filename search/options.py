@@ -1,4 +1,4 @@
-"""The options of a search: how much it measures, and the parts that it is made of."""
+"""The options of a search: its budget, and its parts."""
 
 from __future__ import annotations
 
@@ -20,67 +20,65 @@ if TYPE_CHECKING:
     from search.measure_callback import MeasureCallback
 
 UNLIMITED: Final = 1 << 40
-"""More trials than any search makes."""
+"""A number of trials that no search reaches."""
 _MOST_SECONDS: Final = 1e9
 """The longest search, some 30 years."""
 
 
 @dataclass(frozen=True)
 class TuneConfig:
-    """The options of a search; `tune_module`, `tune_tasks` and `tune_model` take them by name.
+    """The options of a search; `tune_module`, `tune_tasks` and `tune_model` have them by name.
 
-    Each part of the search is given itself, by its class, or by its short name.
-    Raises ArgumentError for counts and seconds that make no sense, and IRValueError for names that
-    no part has and for configurations that a part does not take.
+    A part of the search is an instance, a class, or a short name. Raises ArgumentError for invalid
+    counts and seconds, and IRValueError for unknown names and invalid configurations of parts.
     """
 
     max_trials_global: int | None = None
-    """The most measurements of all tasks; None where `max_seconds` alone bounds the search."""
+    """The maximum number of trials of all tasks; None if only `max_seconds` limits the search."""
     num_trials_per_iter: int = 64
-    """The most trials of a batch."""
+    """The maximum number of trials of a batch."""
     max_trials_per_task: int | None = None
-    """The most measurements of one task; None: as many as of all."""
+    """The maximum number of trials of one task; by default that of all tasks."""
     task_scheduler: str | TaskScheduler = "gradient"
-    """What shares the trials among the tasks."""
+    """The part that distributes the trials among the tasks."""
     strategy: str | SearchStrategy = "evolutionary"
-    """What chooses the candidates of a task."""
+    """The part that chooses the candidates of a task."""
     task_scheduler_config: Mapping[str, Any] | None = None
     """Arguments of a task scheduler that is given by name."""
     search_strategy_config: Mapping[str, Any] | None = None
     """Arguments of a strategy that is given by name."""
     adaptive_training: bool | None = None
-    """Whether the cost model `"xgb"` learns less often the more it knows; None: as it does."""
+    """True if the cost model `"xgb"` trains less often as its data grows; None for its default."""
     max_seconds: float | None = None
-    """The seconds of the search. Its last tenth, or less, is kept for measuring the best again, and
-    a twentieth for the unscheduled programs of the report. A trial that began before the end may
-    last beyond it."""
+    """The seconds of the search. Up to a tenth of them is reserved for measuring the best
+    candidates again, and up to a twentieth for the unscheduled programs of the report. A trial that
+    began before the end may last longer."""
     num_confirmed: int = 4
-    """How many of the best candidates of a task are measured again, in turns, before its winner is
-    named, as far as they are nearly as good as the best; 0 leaves that out."""
+    """The maximum number of best candidates of a task that are measured again, interleaved, before
+    its winner is named, if they are nearly as good as the best; 0 for none."""
     early_stopping: int | None = None
     """The search ends after so many trials that did not lower its objective, once every task has a
     latency."""
     early_stopping_per_task: int | None = None
     """A task ends after so many trials since its best one."""
     keep_going: bool = False
-    """Whether a task ends that fails, with an error in the log, and the others go on; else the
-    search ends."""
+    """True if only the task ends when it fails, with an error in the log, and not the search."""
     builder: str | type[Builder] | Builder = "local"
-    """What compiles candidates."""
+    """The part that compiles candidates."""
     runner: str | type[Runner] | Runner = "local"
-    """What measures them; a URL as in `dask://host:8786` for other machines."""
+    """The part that measures them; a URL as in `dask://host:8786` for other machines."""
     database: str | Database = "json"
-    """What keeps the records: `"json"` and `"sql"` are files in the working directory."""
+    """The store of the records: `"json"` and `"sql"` are files in the working directory."""
     module_equality: str = "structural"
-    """Which programs have their records in common, see `Database`."""
+    """The equality of programs that share their records, see `Database`."""
     cost_model: str | CostModel | None = "xgb"
-    """What predicts how fast candidates are; None or `"none"` for a strategy that asks none."""
+    """The part that predicts the speed of candidates; None or `"none"` for strategies without."""
     measure_callbacks: str | Sequence[MeasureCallback] = "default"
-    """What is told of each trial."""
+    """Callbacks that are invoked after each trial and each batch."""
     verbose: int = 1
-    """What is shown on standard error: 0 warnings alone, 1 the progress too, 2 all messages."""
+    """The messages on standard error: 0 for warnings, 1 for the progress too, 2 for all."""
     on_interrupt: OnInterrupt = "raise"
-    """What Ctrl-C does when everything is kept: `"raise"` or `"return"`."""
+    """The effect of Ctrl-C after everything is saved: `"raise"` or `"return"`."""
 
     def __post_init__(self) -> None:
         checked_on_interrupt(self.on_interrupt)
@@ -120,30 +118,30 @@ class TuneConfig:
 
     @property
     def most_trials(self) -> int:
-        """The most trials of all tasks; more than any search makes where only seconds bound it."""
+        """The maximum number of trials of all tasks; `UNLIMITED` without one."""
         return UNLIMITED if self.max_trials_global is None else self.max_trials_global
 
     @property
     def trials_of_a_task(self) -> int:
-        """The most trials that one task may get."""
+        """The maximum number of trials of one task."""
         own = self.max_trials_per_task
         return self.most_trials if own is None else own
 
     def made_scheduler(self) -> TaskScheduler:
-        """Return the task scheduler, made if it is given by name."""
+        """Return the task scheduler; a new one if it is given by name."""
         return TaskScheduler.create(self.task_scheduler, **(self.task_scheduler_config or {}))
 
     def made_strategy(self) -> SearchStrategy:
-        """Return the search strategy, made if it is given by name."""
+        """Return the search strategy; a new one if it is given by name."""
         return SearchStrategy.create(self.strategy, **(self.search_strategy_config or {}))
 
     def replacing(self, **options: Any) -> Self:
-        """Return options with those in place of theirs that are not None."""
+        """Return a copy in which `options` that are not None replace the fields."""
         return replace(self, **{name: v for name, v in options.items() if v is not None})
 
 
 def check_counts(counts: Iterable[tuple[str, object, int]]) -> None:
-    """Raise ArgumentError for an option that is neither None nor an int of at least a number."""
+    """Raise ArgumentError for an option that is neither None nor an int of its minimum or more."""
     for name, value, least in counts:
         if value is not None and (type(value) is not int or value < least):
             raise ArgumentError(f"{name} is an int of at least {least}, got {value!r}")

@@ -1,4 +1,4 @@
-"""Tuning of models, under the module name, the names and the orders of arguments that TVM has."""
+"""Tuning of models, with the names and argument orders of TVM's module of this name."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from typing import Any
 import codegen
 from codegen import Target
 from search.database import Database, ModuleEquality
-from search.errors import TuningError
-from search.models.extract_tasks import ExtractedTask
+from search.models.extract_tasks import ExtractedTask, as_module
 from search.models.extract_tasks import extract_tasks as _extract_tasks
 from search.models.tune_model import tune_model
 from search.run import PathLike
-from tensorir import transform
 from tensorir.function import BaseFunc, IRModule
-from tensorir.relax.expr import GraphVar
 
 __all__ = ["compile_relax", "extract_tasks", "tune_relax"]
 
@@ -27,7 +24,7 @@ def extract_tasks(
     module_equality: str | ModuleEquality = "structural",
 ) -> list[ExtractedTask]:
     """Return the tasks of a model whose `main` gets `params`; see `search.extract_tasks`."""
-    return _extract_tasks(_bound(mod, params), target, module_equality=module_equality)
+    return _extract_tasks(as_module(mod, params), target, module_equality=module_equality)
 
 
 def tune_relax(
@@ -40,7 +37,7 @@ def tune_relax(
     op_names: Sequence[str] | None = None,
     **options: Any,
 ) -> Database:
-    """Tune a model; `options` are those of `search.tune_model`, which this is."""
+    """Tune a model by `search.tune_model`, which has the `options`."""
     return tune_model(
         mod,
         target,
@@ -60,18 +57,9 @@ def compile_relax(
     params: Mapping[str, Any] | None = None,
     enable_warning: bool = False,
 ) -> codegen.Executable:
-    """Build a model with what a database has of it, as `codegen.vm_build(database=...)` does.
+    """Build a model with its schedules in a database, like `codegen.vm_build(database=...)`.
 
-    `enable_warning` is for programs written for TVM: what is missing is said in any case.
+    `enable_warning` has no effect: missing schedules are always logged.
     """
     del enable_warning
-    return codegen.vm_build(_bound(mod, params), target, database=database)
-
-
-def _bound(mod: IRModule | BaseFunc, params: Mapping[str, Any] | None) -> IRModule:
-    if isinstance(mod, BaseFunc):
-        mod = IRModule.from_expr(mod)
-    if not isinstance(mod, IRModule):
-        raise TuningError(f"a model is an IRModule, got {type(mod).__name__}")
-    named: dict[str | GraphVar, Any] = dict((params or {}).items())
-    return transform.BindParams("main", named)(mod) if named else mod
+    return codegen.vm_build(as_module(mod, params), target, database=database)

@@ -1,4 +1,4 @@
-"""The resources of a run of the search: its tasks, and everything that works on them."""
+"""The resources of a run of the search: its tasks, parts and files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -28,8 +28,8 @@ from search.reports.logs import Logs
 from search.reports.report import TaskReport
 from search.reports.run_directory import add_tasks
 from search.runner import EvaluatorConfig, Runner
-from search.runs.claims import Claims
-from search.runs.run_journal import RunJournal, differences, plan_of
+from search.runs.leases import Leases
+from search.runs.run_journal import RunJournal, plan_of
 from search.runs.time_budget import TimeBudget
 from search.task_scheduler.task_scheduler import TaskScheduler
 from search.task_scheduler.task_state import DONE, TaskState
@@ -41,7 +41,7 @@ PathLike: TypeAlias = "str | os.PathLike[str]"
 
 MODEL_FILE: Final = "cost_model.xgb"
 _IN_FILES: Final = ("json", "sql")
-"""The databases that are made with a directory."""
+"""The databases whose files are in the working directory."""
 _PROBE_BYTES: Final = 1 << 16
 
 
@@ -59,11 +59,12 @@ class Run:
     cost_model: CostModel | None
     measure_callbacks: list[MeasureCallback]
     scheduler: TaskScheduler
-    logs: Logs
+    log: logging.Logger
+    """The logger of the run; each task has its own."""
     progress: Progress
     store: LineStore
     journal: RunJournal
-    claims: Claims
+    leases: Leases
 
     @staticmethod
     @contextlib.contextmanager
@@ -76,12 +77,12 @@ class Run:
         began: float | None = None,
         seconds_after: float = 0.0,
     ) -> Iterator[Run]:
-        """Return a run with the parts that `config` says.
+        """Return a run with the parts of `config`.
 
-        Those made here have as many workers or threads as the first task says, and are closed at
-        the end. The seconds of the run count from `began`, by default from now, and `seconds_after`
-        of them are left for the caller. TuningError if there is nothing to tune, if the runner
-        cannot measure for a target or if `work_dir` cannot be written to.
+        Parts that are created here have the number of workers or threads of the first task, and are
+        closed at the end. The seconds of the run count from `began`, by default from now, and
+        `seconds_after` of them are left for the caller. TuningError if there is nothing to tune, if
+        the runner cannot measure for a target or if `work_dir` cannot be written to.
         """
         budget = TimeBudget(
             config.max_seconds,
@@ -92,20 +93,18 @@ class Run:
         )
         _check_tasks(tasks, task_weights)
         callbacks = MeasureCallback.create(config.measure_callbacks)
-        _refuse_targets_of_other_machines(tasks, config.runner)
+        _refuse_other_targets(tasks, config.runner)
         folder = _writable(work_dir)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(without_history())
+            stack.enter_context(without_history())  # programs are built as the search made them
             journal = stack.enter_context(contextlib.closing(RunJournal(folder)))
             database = open_database(
                 config.database, folder, module_equality=config.module_equality
             )
             stack.callback(_settle, database)
             model = _cost_model(config, tasks[0])
-            bounded = config.max_trials_global
-            progress = stack.enter_context(
-                contextlib.closing(live_display(bounded, config.verbose))
-            )
+            shown = live_display(config.max_trials_global, config.verbose)
+            progress = stack.enter_context(contextlib.closing(shown))
             names = [task.task_name for task in tasks]
             logs = stack.enter_context(Logs(folder, names, progress, config.verbose))
             for task, of_task in zip(tasks, logs.tasks, strict=True):
@@ -116,9 +115,9 @@ class Run:
                     task.objective = task.objective.kept_in(energy)
             builder, runner = _measuring_parts(config, tasks, stack)
             for task in tasks:
-                if task.target is not None and runner.measures_here(task.target):
-                    learn_speed(task.target)
-            builder.warm_up()
+                if runner.measures_here(task.known_target):
+                    learn_speed(task.known_target)
+            builder.warm_up()  # processes start while the design spaces are generated
             runner.warm_up()
             states = [
                 _task_state(task, weight, k, config.keep_going)
@@ -126,7 +125,7 @@ class Run:
             ]
             plan = plan_of(tasks, [state.spaces for state in states], config, model)
             for state, made in zip(states, journal.begin(plan, len(tasks)), strict=True):
-                # a trial whose record is gone is made again
+                # a trial without a record is made again
                 state.trials_before = min(made, _record_count(database, state.ctx))
             progress.resumed(sum(state.trials_before for state in states))
             run = Run(
@@ -140,28 +139,24 @@ class Run:
                 cost_model=model,
                 measure_callbacks=callbacks,
                 scheduler=config.made_scheduler(),
-                logs=logs,
+                log=logs.scheduler,
                 progress=progress,
                 store=LineStore(folder),
                 journal=journal,
-                claims=stack.enter_context(contextlib.closing(Claims(database))),
+                leases=stack.enter_context(contextlib.closing(Leases(database))),
             )
             run._list_tasks()
-            run._say_how_it_starts(plan)
-            run._resume_model()
+            run._log_start()
+            if any(state.trials_before for state in states) and model is not config.cost_model:
+                run._load_model()
             yield run
 
-    @property
-    def log(self) -> logging.Logger:
-        """The logger of the run; each task has its own."""
-        return self.logs.scheduler
-
     @contextlib.contextmanager
-    def leaving_out(self, task: TaskState) -> Iterator[None]:
-        """Go on without a task on which the body of this `with` fails, if the run is to keep going.
+    def isolate_failure(self, task: TaskState) -> Iterator[None]:
+        """With `keep_going`, end a task on which the body of this `with` fails, and not the run.
 
-        The time that the body takes counts as that of the task.
-        What ends any task ends the run: files that cannot be written, processes that do not start.
+        The time of the body counts as that of the task. Files that cannot be written and processes
+        that do not start end the run in any case.
         """
         began = time.monotonic()
         try:
@@ -181,27 +176,34 @@ class Run:
             task.seconds += time.monotonic() - began
 
     def save_model(self) -> None:
-        """Write the state of the cost model to `work_dir`, for a run that goes on with it."""
-        if self.cost_model is None:
-            return
+        """Write the state of the cost model to `work_dir`, where the same run resumes with it."""
+        if self.cost_model is not None:
+            try:
+                self.cost_model.save(self.work_dir / MODEL_FILE)
+            except OSError as error:
+                self.log.warning("The cost model cannot be saved: %s", error)
+
+    def _load_model(self) -> None:
+        """Load the saved cost model; without one the model learns from the database."""
         path = self.work_dir / MODEL_FILE
-        try:
-            self.cost_model.save(path)
-            self.journal.keep_model(path)
-        except OSError as error:
-            self.log.warning("The cost model cannot be saved: %s", error)
+        if self.cost_model is not None:
+            try:
+                self.cost_model.load(path)
+            except (TuningError, OSError) as error:
+                self.log.warning("The cost model is trained again: %s", error)
+            else:
+                self.log.info("The cost model is loaded from %s", path)
 
     def _list_tasks(self) -> None:
-        """Write down the tasks and their weights, for whoever reads the directory."""
+        """Write the tasks and their weights, for readers of the directory."""
         listed = []
         for task in self.tasks:
-            assert task.ctx.mod is not None
-            key = self.database.workload_key(task.ctx.mod)
+            key = self.database.workload_key(task.ctx.program)
             target = str(task.ctx.target)
             listed.append(TaskReport(task.ctx.task_name, target, key, float(task.task_weight)))
         add_tasks(self.store, listed)
 
-    def _say_how_it_starts(self, plan: Mapping[str, Any]) -> None:
+    def _log_start(self) -> None:
         self.log.info("Working directory: %s", self.work_dir)
         if self.journal.is_running_elsewhere and not self.database.has_claims:
             self.log.warning(
@@ -209,21 +211,19 @@ class Run:
                 'stop one of them, or use a database whose runs share their work (database="sql")',
                 self.work_dir,
             )
-        done = sum(task.trials_before for task in self.tasks)
-        if done:
+        resumed = sum(task.trials_before for task in self.tasks)
+        if resumed:
             total = self.config.max_trials_global
             of = "" if total is None else f" of {total}"
-            self.log.info("Resuming after %d%s trials", done, of)
-        for other in () if done else self.journal.others():
+            self.log.info("Resuming after %d%s trials", resumed, of)
+        elif self.journal.others():
             self.log.info(
-                "This run starts beside an unfinished one of %s, which goes on when it is started "
-                "with its settings again; the two differ in %s",
-                _names(other),
-                ", ".join(differences(plan, other)) or "the process, where that one goes on",
+                "This run is new: an unfinished run in %s has another program, target, space, "
+                "seed, strategy or number of trials, and resumes when it is started with those",
+                self.work_dir,
             )
         for task in self.tasks:
-            assert task.ctx.mod is not None
-            workload = self.database.commit_workload(task.ctx.mod)
+            workload = self.database.commit_workload(task.ctx.program)
             others = self.database.count(workload)
             others -= self.database.count(workload, task.ctx.target)
             if others:
@@ -234,31 +234,13 @@ class Run:
                     task.ctx.target,
                 )
 
-    def _resume_model(self) -> None:
-        """Let a cost model that was made for this run go on where the interrupted one was.
-
-        One that the user gave is as the user wants it. Without a file that can be read, the model
-        learns from the database like that of any other run.
-        """
-        path = self.journal.model
-        resumes = any(task.trials_before for task in self.tasks)
-        made_here = self.config.cost_model is not self.cost_model
-        if self.cost_model is None or not made_here or path is None or not resumes:
-            return
-        try:
-            self.cost_model.load(path)
-        except (TuningError, OSError) as error:
-            self.log.warning("The cost model starts anew: %s", error)
-        else:
-            self.log.info("The cost model goes on from %s", path)
-
 
 def open_database(
     database: str | Database, work_dir: PathLike, *, module_equality: str = "structural"
 ) -> Database:
-    """Return a database that is given itself, by short name or by URL.
+    """Return a database from an instance, a short name or a URL.
 
-    One in files is in `work_dir`; one on a server keeps there what it is told, too.
+    A database in files is in `work_dir`; a database on a server has its log there.
     """
     if not isinstance(database, str):
         return Database.create(database)
@@ -276,14 +258,14 @@ def _settle(database: Database) -> None:
 def _measuring_parts(
     config: TuneConfig, tasks: Sequence[TuneContext], stack: contextlib.ExitStack
 ) -> tuple[Builder, Runner]:
-    """Return the builder and the runner of a run; `stack` closes those that are made here."""
+    """Return the builder and the runner of a run; `stack` closes what is created here."""
     builder, runner = config.builder, config.runner
     if not isinstance(runner, Runner):
         timed = tasks[0].objective.evaluator() if isinstance(runner, str) else {}
         timing = {"evaluator_config": EvaluatorConfig(**timed)} if timed else {}
         runner = Runner.create(runner, **timing)
         stack.callback(runner.close)
-        _refuse_targets_of_other_machines(tasks, runner)
+        _refuse_other_targets(tasks, runner)
     if builder == "local":
         builder = runner.own_builder() or builder
     if not isinstance(builder, Builder):
@@ -294,7 +276,7 @@ def _measuring_parts(
 
 
 def _task_state(task: TuneContext, weight: float, index: int, keep_going: bool) -> TaskState:
-    """Return a task with its design spaces; with `keep_going` an error in them is kept, too."""
+    """Return a task with its design spaces, or with `keep_going` with the error of a rule."""
     state = TaskState(task, weight, index)
     try:
         state.spaces = task.generate_design_space()
@@ -320,67 +302,48 @@ def _cost_model(config: TuneConfig, task: TuneContext) -> CostModel | None:
 
 
 def _record_count(database: Database, task: TuneContext) -> int:
-    assert task.mod is not None
-    return database.count(database.commit_workload(task.mod), task.target)
+    return database.count(database.commit_workload(task.program), task.target)
 
 
-def _names(plan: Mapping[str, Any]) -> str:
-    """Return the names of the tasks of an unfinished run, as far as its file has them."""
-    tasks = plan.get("tasks")
-    names = [str(task["name"]) for task in tasks or () if isinstance(task, dict) and "name" in task]
-    return ", ".join(f'"{name}"' for name in names[:3]) + (" ..." if len(names) > 3 else "")
-
-
-def _refuse_targets_of_other_machines(
+def _refuse_other_targets(
     tasks: Sequence[TuneContext], runner: str | type[Runner] | Runner
 ) -> None:
-    for task in tasks:
-        if task.target is None:
-            continue
+    """Raise TuningError if a runner cannot measure for a target, as far as that is known."""
+    for target in (task.known_target for task in tasks):
         if isinstance(runner, Runner):
-            reason = runner.why_not(task.target)
+            reason, is_here = runner.why_not(target), runner.measures_here(target)
         else:
-            reason = why_not_here(task.target) if runner == "local" else None
+            reason, is_here = why_not_here(target) if runner == "local" else None, True
         if reason is not None:
-            elsewhere = isinstance(runner, Runner) and not runner.measures_here(task.target)
             raise TuningError(
-                f"candidates for {task.target} cannot be measured: {reason}"
-                if elsewhere
-                else f"candidates for {task.target} cannot be measured on this machine: {reason}, "
-                "or pass a runner that measures them where they can run"
+                f"candidates for {target} cannot be measured on this machine: {reason}, or pass a "
+                "runner that measures them where they can run"
+                if is_here
+                else f"candidates for {target} cannot be measured: {reason}"
             )
 
 
 def _check_tasks(tasks: Sequence[object], weights: Sequence[float]) -> None:
-    """Raise TuningError for what is no task, or has nothing to tune it with."""
+    """Raise TuningError unless each task is complete and has a weight."""
     if not tasks:
         raise TuningError("there is nothing to tune: the list of tasks is empty")
     if len(tasks) != len(weights):
         raise TuningError(f"{len(tasks)} tasks need as many weights, got {len(weights)}")
     for place, task in enumerate(tasks):
         if not isinstance(task, TuneContext):
-            raise TuningError(f"tasks[{place}] is no TuneContext but {type(task).__name__}")
-        needed = {
-            "mod": task.mod,
-            "target": task.target,
-            "space_generator": task.space_generator,
-            "search_strategy": task.search_strategy,
-        }
-        missing = [name for name, part in needed.items() if part is None]
+            raise TuningError(f"tasks[{place}] is a TuneContext, got {type(task).__name__}")
+        for name in ("mod", "target", "space_generator", "search_strategy"):
+            if getattr(task, name) is None:
+                raise TuningError(f'task "{task.task_name}" has no {name}: pass one to TuneContext')
         if task.objective != tasks[0].objective:  # type: ignore[attr-defined]
             raise TuningError(
-                f'task "{task.task_name}" has the objective {task.objective}, and others of the '
-                "run another: they share trials and a cost model, so give all the same"
-            )
-        if missing:
-            raise TuningError(
-                f'task "{task.task_name}" has no {" and no ".join(missing)}: pass '
-                f"{'it' if len(missing) == 1 else 'them'} to TuneContext"
+                f'task "{task.task_name}" has the objective {task.objective}, another task a '
+                "different one: tasks of a run share a cost model, so give all the same objective"
             )
 
 
 def _writable(work_dir: PathLike) -> Path:
-    """Return a directory, made if need be, in which files can be written; TuningError if not."""
+    """Create a directory if need be; TuningError unless files can be written in it."""
     if not isinstance(work_dir, (str, os.PathLike)):
         raise TuningError(f"work_dir is the path of a directory, got {work_dir!r}")
     folder = Path(work_dir)

@@ -1,4 +1,4 @@
-"""A task of the search: a program, a target, and what all parts that work on it share."""
+"""A task of the search: a program, a target, and the state that all parts share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _logger: Final = logging.getLogger("tensorir.search")
 class Task:
     """One program to tune for one target, as rules, postprocessors and models see it.
 
-    `TuneContext` is a task with the parts that search it. A `seed` of -1 takes one from the device.
+    `TuneContext` is a task with the parts that search it. A `seed` of -1 means a random one.
     """
 
     def __init__(
@@ -39,18 +39,32 @@ class Task:
         self.target: Target | None = None if target is None else with_num_cores(Target(target))
         self.task_name = task_name
         self.seed = seed
-        """The seed as it was given, -1 for any."""
+        """The given seed, -1 for any."""
         self.rand_state = RandomState(seed)
         """The random stream of the task, from which every part forks its seed."""
         self.num_threads = thread_count(num_threads)
         self.logger = _logger if logger is None else logger
         self.budget = ReplayBudget()
-        """What may be replayed to learn of the design spaces; no limit unless somebody sets one."""
+        """The limit of replays for exploring the design spaces; none by default."""
         self.progress = Progress()
-        """The progress of the parts, which they report when they take long."""
+        """The progress of parts that run for long."""
+
+    @property
+    def program(self) -> IRModule:
+        """The program to tune; TuningError for a task without one."""
+        if self.mod is None:
+            raise TuningError(f'task "{self.task_name}" has no program: pass mod to TuneContext')
+        return self.mod
+
+    @property
+    def known_target(self) -> Target:
+        """The target to tune for; TuningError for a task without one."""
+        if self.target is None:
+            raise TuningError(f'task "{self.task_name}" has no target: pass one to TuneContext')
+        return self.target
 
     def is_finished_by(self, postproc: type[object]) -> bool | None:
-        """Say whether a postprocessor of a class finishes each candidate; None if not known."""
+        """Return True if a postprocessor of a class finishes each candidate; None if unknown."""
         return None
 
     def fork_seed(self) -> int:
@@ -59,10 +73,11 @@ class Task:
 
 
 def normalize_mod(mod: IRModule | PrimFunc) -> IRModule:
-    """Return a program as the search wants it: a module whose one function is called `main`.
+    """Return a module whose only function is the one to tune, named `main`.
 
-    A bare function gets `global_symbol` and `tir.noalias` where it does not say them. Of a module
-    with functions of a graph it is the one function beside them; TuningError if there are several.
+    A bare function gets the attributes `global_symbol` and `tir.noalias` unless it has them. A
+    module may have graph functions in addition to the function. TuningError if it has several
+    functions to tune.
     """
     if isinstance(mod, PrimFunc):
         defaults = {"global_symbol": "main", "tir.noalias": True}
@@ -74,13 +89,13 @@ def normalize_mod(mod: IRModule | PrimFunc) -> IRModule:
         others = ", ".join(sorted(mod.functions))
         raise TuningError(
             "a task is one function, this module has no function to tune: "
-            + (f"{others}: of a graph, or with tir.is_scheduled" if others else "it is empty")
+            + (f"{others}: a graph, or with tir.is_scheduled" if others else "it is empty")
         )
     if len(functions) > 1:
         names = sorted(functions)
         raise TuningError(
-            f"a task is one function, this module has {len(names)}: {names}; take out the one that "
-            f'is meant, as in IRModule.from_expr(mod["{names[0]}"]), or tune all of them with '
+            f"a task is one function, this module has {len(names)}: {names}; pass one of them, as "
+            f'in IRModule.from_expr(mod["{names[0]}"]), or tune all of them with '
             "tune_module(mod, target, work_dir, max_trials_global)"
         )
     (func,) = functions.values()
@@ -88,23 +103,23 @@ def normalize_mod(mod: IRModule | PrimFunc) -> IRModule:
 
 
 def functions_to_tune(mod: IRModule) -> dict[str, PrimFunc]:
-    """Return the functions of a module over buffers whose schedule is not final, by name."""
+    """Return the tensor functions of a module without `tir.is_scheduled`, by name."""
     return {n: f for n, f in mod.prim_funcs().items() if not f.attrs.get(IS_SCHEDULED)}
 
 
 def with_num_cores(target: Target) -> Target:
-    """Return `target` with `num-cores`; where it has none, this machine's physical cores."""
+    """Return `target` with `num-cores`, by default the physical cores of this machine."""
     if target.num_cores is not None:
         return target
     cores = host.physical_cores()
     _logger.info(
-        "The target does not say num-cores: it is taken to have as many as this machine, %d", cores
+        "The target has no num-cores; the search assumes the %d cores of this machine", cores
     )
     return Target({**target.to_dict(), "num-cores": cores})
 
 
 def thread_count(num_threads: int | str) -> int:
-    """Return a number of threads; TuningError for what is neither a count nor a word for one."""
+    """Return a number of threads; TuningError unless it is a count, "physical" or "logical"."""
     if num_threads == "physical":
         return host.physical_cores()
     if num_threads == "logical":

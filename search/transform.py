@@ -18,11 +18,10 @@ from tensorir.transform import ModulePass, PassContext
 
 
 class ApplyDatabase(ModulePass):
-    """Puts the best schedules that are known in the place of functions; see `apply_database`.
+    """Replaces functions by their best schedules in a database; see `apply_database`.
 
-    Without `database` the current one is taken when the pass is called, with the options that it
-    was entered with if none are given here; TuningError if there is none. Without `target` it is
-    the current one.
+    By default the database is the current one when the pass is called, with the options of its
+    `with` statement; TuningError without one. The default target is the current one.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class ApplyDatabase(ModulePass):
         history = self.history or History.current()
         if history is None:
             raise TuningError(
-                "ApplyDatabase has no database: pass one, or call it inside of `with database:`"
+                "ApplyDatabase needs a database: pass one, or call it inside of `with database:`"
             )
         if self.history is None and self.options:
             history = History(history.database, **self.options)
@@ -51,8 +50,8 @@ class ApplyDatabase(ModulePass):
 class TuneLayouts(ModulePass):
     """Chooses the layouts of the tensors between kernels; see `graph_tuner.tune_layouts`.
 
-    Without `database` or `target` the current ones are taken when the pass is called; without a
-    current database, kernels are considered as they are.
+    The default database and target are the current ones when the pass is called. Without a current
+    database only unscheduled kernels are considered.
     """
 
     database: Database | None = None
@@ -65,7 +64,7 @@ class TuneLayouts(ModulePass):
     measure: Measure | None = None
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Return the module with the layouts that were chosen, and schedules applied."""
+        """Return the module with the chosen layouts, and schedules applied."""
         return tune_layouts(
             mod,
             Database.current() if self.database is None else self.database,

@@ -25,7 +25,7 @@ from search.builder.future import Future
 from search.builder.worker import Ending, Outcome
 from search.builder.worker_pool import WorkerPool
 from search.errors import TuningError
-from search.kinds import Kinds
+from search.kinds import Registry
 from search.runner.measure_candidate import with_separate_layout_rewrite
 from tensorir.function import IRModule
 
@@ -69,7 +69,7 @@ class BuilderFuture(Future[BuilderResult]):
 class Builder(ABC):
     """Turns programs into something that a runner can load."""
 
-    kinds: ClassVar[Kinds[Builder]] = Kinds(
+    kinds: ClassVar[Registry[Builder]] = Registry(
         "builder", {"dask": "search.runner.distributed.dask_runner"}
     )
 

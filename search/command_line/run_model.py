@@ -18,8 +18,7 @@ from search.command_line.input_files import (
 )
 from search.command_line.result import Result, say
 from search.database import Database
-from search.models.made_up_inputs import made_up_inputs
-from search.models.results import Array, arrays_in
+from search.models.model_arrays import Array, arrays_in, random_inputs
 from search.runner.time_text import time_text
 from tensorir.function import IRModule
 from tensorir.relax.function import Function
@@ -42,7 +41,7 @@ def run_model(
     main = mod["main"]
     assert isinstance(main, Function)
     given = given_arrays(inputs, [param.name for param in main.params], "model")
-    arguments = made_up_inputs("main", main, given)
+    arguments = random_inputs("main", main, given)
     say("building; kernels without a record get schedules that are made now")
     start = time.monotonic()
     executable = codegen.vm_build(mod, target, database=database)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.cost_model.measurements import read_arrays
-from search.kinds import Kinds, Named
+from search.kinds import Named, Registry
 from tensorir.replaced_file import replaced_file
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Scores(NamedTuple):
 class CostModel(Named, ABC):
     """Predicts the speed of candidates, and learns from measurements."""
 
-    kinds: ClassVar[Kinds[CostModel]] = Kinds("cost model")
+    kinds: ClassVar[Registry[CostModel]] = Registry("cost model")
 
     @staticmethod
     def create(kind: str | CostModel = "xgb", *args: Any, **kwargs: Any) -> CostModel | None:

@@ -17,7 +17,7 @@ from search.database.store import Claimed
 from search.database.target_key import for_other_cores, same_target
 from search.database.validate import Findings, validate
 from search.errors import DatabaseError
-from search.kinds import Kinds
+from search.kinds import Registry
 from search.runner.time_text import time_text
 from tensorir.errors import IRValueError
 from tensorir.text_table import html_table
@@ -60,7 +60,7 @@ class Database(Entered):
     it the current one.
     """
 
-    kinds: ClassVar[Kinds[Database]] = Kinds(
+    kinds: ClassVar[Registry[Database]] = Registry(
         "database",
         dict.fromkeys(("sql", "server", "sqlite://", "postgresql://", "postgres://"), _SQL)
         | dict.fromkeys(("mysql://", "mariadb://"), _SQL),

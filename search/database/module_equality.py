@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar, Final, Generic, TypeVar
 
-from search.kinds import Kinds
+from search.kinds import Registry
 from search.runner.flops import estimate_tir_flops
 from tensorir.comparison.equal import structural_equal
 from tensorir.comparison.structural_hash import structural_hash
@@ -23,7 +23,7 @@ _NOTES: Final = frozenset({"global_symbol", "op_pattern"})
 class ModuleEquality(ABC):
     """Equality of modules with a hash that goes with it."""
 
-    kinds: ClassVar[Kinds[ModuleEquality]] = Kinds("module equality")
+    kinds: ClassVar[Registry[ModuleEquality]] = Registry("module equality")
 
     @staticmethod
     def create(kind: str | ModuleEquality = "structural") -> ModuleEquality:

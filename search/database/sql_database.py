@@ -27,7 +27,7 @@ _PAUSE: Final = 10.0
 
 
 @Database.kinds.register("sql", "server")
-@Database.kinds.register_scheme("sqlite", "postgresql", "postgres", "mysql", "mariadb")
+@Database.kinds.register("sqlite://", "postgresql://", "postgres://", "mysql://", "mariadb://")
 class SQLDatabase(KeyedDatabase):
     """Workloads and records in tables: see `SQLStore` for commits and errors.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from search.kinds import Kinds, Named
+from search.kinds import Named, Registry
 
 if TYPE_CHECKING:
     from search.runner.measure_candidate import MeasureCandidate
@@ -55,7 +55,7 @@ class PackedFeatures:
 class FeatureExtractor(Named, ABC):
     """Computes the features of candidates for a cost model."""
 
-    kinds: ClassVar[Kinds[FeatureExtractor]] = Kinds("feature extractor")
+    kinds: ClassVar[Registry[FeatureExtractor]] = Registry("feature extractor")
 
     @staticmethod
     def create(

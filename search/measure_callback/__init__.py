@@ -1,4 +1,4 @@
-"""Measure callbacks, which are told the results of each batch."""
+"""Measure callbacks, which are invoked after each trial and each batch."""
 
 from search.measure_callback.measure_callback import (
     AddToDatabase,
@@ -15,8 +15,3 @@ __all__ = [
     "RemoveBuildArtifact",
     "UpdateCostModel",
 ]
-
-
-@MeasureCallback.kinds.register("default")
-def _default() -> list[MeasureCallback]:
-    return [AddToDatabase(), RemoveBuildArtifact(), UpdateCostModel()]

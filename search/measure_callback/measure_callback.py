@@ -1,4 +1,4 @@
-"""Measure callbacks: the base class, and what a search does unless it is told otherwise."""
+"""Measure callbacks: the base class, and the default callbacks of a search."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from search.builder import BuilderResult
 from search.database.records import FAILED, TuningRecord
 from search.errors import blamed_on
-from search.kinds import Kinds, Named, instances
+from search.kinds import Named, Registry, instances
 from search.runner import RunnerResult
 from search.runner.measure_candidate import MeasureCandidate, described
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class MeasureCallback(Named):
-    """Is told about measurements: each one as it ends, and the batch when it is complete."""
+    """Is called after each measurement, and after each batch."""
 
-    kinds: ClassVar[Kinds[list[MeasureCallback]]] = Kinds("preset of measure callbacks")
+    kinds: ClassVar[Registry[list[MeasureCallback]]] = Registry("preset of measure callbacks")
 
     @staticmethod
     def create(
@@ -40,7 +40,7 @@ class MeasureCallback(Named):
         builder_result: BuilderResult,
         runner_result: RunnerResult,
     ) -> None:
-        """Take note of one trial, before the next one starts."""
+        """Process one trial, before the next one starts."""
 
     def apply(
         self,
@@ -50,12 +50,12 @@ class MeasureCallback(Named):
         builder_results: Sequence[BuilderResult],
         runner_results: Sequence[RunnerResult],
     ) -> None:
-        """Take note of a batch; after an interruption, of the part of it that was measured."""
+        """Process a batch, or after an interruption the measured part of it."""
 
     def apply_to_confirmed(self, run: Run, task_id: int, record: TuningRecord) -> None:
-        """Take note of one of the best that was measured again at the end; the winner comes last.
+        """Process a candidate that was measured again at the end; the winner comes last.
 
-        The database has it already.
+        Its record is in the database already.
         """
 
 
@@ -64,10 +64,10 @@ PyMeasureCallback = MeasureCallback
 
 
 class AddToDatabase(MeasureCallback):
-    """Commits a record of each trial as soon as it is measured; failures with 1e10 seconds.
+    """Commits a record of each trial at its end; a failure has the time 1e10.
 
-    One that was ended early, whose time is not known but how long it takes at least, gets
-    `[that bound, 1e10]`: its mean is nobody's best, here and for other readers of the file.
+    A trial that was stopped early has only a lower bound of its time. It gets the times
+    `[bound, 1e10]`, so it never ranks best, here or for other readers of the file.
     """
 
     def apply_to_trial(
@@ -81,10 +81,9 @@ class AddToDatabase(MeasureCallback):
         """Commit one trial."""
         database = run.database
         task = run.tasks[task_id]
-        assert task.ctx.mod is not None
         record = TuningRecord(
             candidate.sch.trace,
-            database.commit_workload(task.ctx.mod),
+            database.commit_workload(task.ctx.program),
             _seconds(runner_result),
             task.ctx.target,
             candidate.args_info,
@@ -100,7 +99,7 @@ def _seconds(result: RunnerResult) -> tuple[float, ...]:
 
 
 class RemoveBuildArtifact(MeasureCallback):
-    """Deletes each artifact once its batch is measured."""
+    """Deletes the artifacts of each batch."""
 
     def apply(
         self,
@@ -117,7 +116,7 @@ class RemoveBuildArtifact(MeasureCallback):
 
 
 class UpdateCostModel(MeasureCallback):
-    """Shows the cost model what was tried, also what could not be built or did not run."""
+    """Updates the cost model with each batch, including candidates that failed."""
 
     def apply(
         self,
@@ -135,3 +134,8 @@ class UpdateCostModel(MeasureCallback):
         judged = [context.objective.judged(result) for result in runner_results]
         with blamed_on(model, lambda: described(measure_candidates)):
             model.update(context, measure_candidates, judged)
+
+
+@MeasureCallback.kinds.register("default")
+def _default() -> list[MeasureCallback]:
+    return [AddToDatabase(), RemoveBuildArtifact(), UpdateCostModel()]

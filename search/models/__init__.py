@@ -1,1 +1,1 @@
-"""Whole models: their tasks, the search over all of them, its check, layouts between kernels."""
+"""Whole models: their tasks, their search and its check, and layouts between kernels."""

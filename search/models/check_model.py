@@ -1,7 +1,7 @@
-"""The check of a tuned model: it has to compute what it does without records, but for rounding.
+"""The check of a tuned model: it has to compute what the untuned one does, except for rounding.
 
-Each candidate was compared with the unscheduled program when it was measured. Here the model runs
-as a whole, as a later build makes it, on inputs that are made up.
+Each candidate was compared with the unscheduled program when it was measured. This check runs the
+whole model on random inputs, built as a later build would.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from numpy.typing import NDArray
 
 import codegen
 from codegen import Target
-from codegen.schedules import Schedules
 from codegen.vm.kernel_schedules import as_looked_up
 from search.database import Database
 from search.database.records import FAILED
 from search.history.find_schedule import FoundSchedule, find_schedule
-from search.models.made_up_inputs import made_up_inputs
-from search.models.results import Array, arrays_in
+from search.models.model_arrays import Array, arrays_in, random_inputs
 from search.runner.check_results import Expected, difference
 from search.runner.time_text import time_text
 from tensorir.errors import TensorIRError
@@ -35,130 +33,130 @@ from tensorir.relax.function import Function, graph_functions
 
 _ROUNDING: Final = {"float16": 3e-2, "bfloat16": 1e-1}
 _ROUNDING_OF_OTHERS: Final = 1e-3
-"""What an element may be off by, relative to its size: whole models are compared so."""
+"""The relative tolerance of an element of the result of a whole model."""
 _NUDGE: Final = 1e-6
-"""The relative change of inputs that shows how much a model makes of rounding."""
+"""A relative change of the inputs, which shows how much the model amplifies rounding errors."""
 _CALLS: Final = 5
 _UNEXPLAINED: Final = 0.5
-"""The share of the time of kernels that a call may take beside them without a word."""
+"""The maximum time of a call outside of its kernels, as a fraction of theirs, without a warning."""
 _OF_A_CALL: Final = 1e-3
-"""The seconds beside its kernels that no call is remarked for."""
+"""Seconds outside of the kernels that never need a warning."""
 _MOST_ROUNDS: Final = 4
-"""How often the next best records are tried, before all of a function are given up."""
+"""The rounds with the next best records, after which all records of a function are refused."""
 
 Typed: TypeAlias = tuple[NDArray[Any], DataType]
-Call: TypeAlias = Callable[[Sequence[NDArray[Any]]], list[Typed]]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A graph function that is called from outside, and arguments that are made up for it."""
+    """A graph function that is called from outside, with random arguments."""
 
     name: str
     arguments: list[NDArray[Any]]
     nudged: list[NDArray[Any]]
-    """The arguments with floats that are a little different."""
+    """The arguments with slightly different floats."""
 
 
 class OnlySome:
-    """The schedules that a database has of some functions, by their names."""
+    """The schedules that a database has of the functions of some names."""
 
-    def __init__(self, database: Schedules, names: Sequence[str]) -> None:
+    def __init__(self, database: Database, names: Sequence[str]) -> None:
         self._database = database
         self._names = frozenset(names)
 
     def schedules_of(
         self, functions: Mapping[str, PrimFunc], target: Target
     ) -> Mapping[str, PrimFunc]:
-        """Return the scheduled forms of those that are among the functions."""
+        """Return the scheduled forms of the functions that have one of the names."""
         wanted = {name: func for name, func in functions.items() if name in self._names}
         return self._database.schedules_of(wanted, target)
 
 
-def leave_untuned_what_differs(
-    mod: IRModule,
-    database: Database,
-    target: Target,
-    logger: logging.Logger,
-    kernel_seconds: float | None = None,
+def refuse_wrong_schedules(
+    mod: IRModule, database: Database, target: Target, logger: logging.Logger
 ) -> list[str]:
-    """Compare a model built with a database with one built without; return what differs.
+    """Compare a model with and without its schedules; return the functions that were refused.
 
-    What is returned are the names of functions whose best schedules change results beyond rounding.
-    Those records are committed once more as trials that failed, so that no build takes them; what
-    is the next best then is compared as well. A warning says what was found, and also why a model
-    could not be compared: because its inputs cannot be made up, or it does not run without records.
-    The time of a call is logged beside `kernel_seconds`, the sum of its kernels, if it is given.
+    A function is refused if its best schedule changes results beyond rounding. Its record is
+    committed again as a failed trial, so that no build uses it, and the next best record is
+    compared as well. A warning names each refused function, or the reason for which the model
+    cannot be compared: it has no random inputs, or does not run without records.
     """
     try:
         entries = [_entry(name, func) for name, func in _entries(mod).items()]
-        expected = [_expected(mod, target, entry) for entry in entries]
+        untuned = OnlySome(database, ())
+        expected = [_expected(mod, target, untuned, entry) for entry in entries]
     except TensorIRError as error:
         logger.warning("The tuned model is not compared with the untuned one: %s", error)
         return []
-    found: dict[str, None] = {}
-    calls: dict[str, Call] = {}
+    refused: dict[str, None] = {}
     kernels = as_looked_up(mod).prim_funcs()
     for round_number in range(_MOST_ROUNDS + 1):
-        known = {name: find_schedule(database, f, target) for name, f in kernels.items()}
-        tuned = [name for name, schedule in known.items() if schedule is not None]
+        found = {name: find_schedule(database, f, target) for name, f in kernels.items()}
+        tuned = [name for name, schedule in found.items() if schedule is not None]
 
         def why_wrong(names: Sequence[str]) -> str | None:
-            return _why_wrong(mod, target, OnlySome(database, names), entries, expected, calls)
+            return _why_wrong(mod, target, OnlySome(database, names), entries, expected)
 
-        guilty = _guilty(tuned, why_wrong)
-        if not guilty:
+        wrong = _bisect(tuned, why_wrong)
+        if not wrong:
             break
-        for name, reason in guilty.items():
-            found[name] = None
-            schedule = known[name]
+        for name, reason in wrong.items():
+            refused[name] = None
+            schedule = found[name]
             assert schedule is not None
-            everything = round_number == _MOST_ROUNDS
-            _refuse(database, kernels[name], target, schedule, everything)
+            _refuse(database, schedule, everything=round_number == _MOST_ROUNDS)
             logger.warning(
-                'Function "%s" is left without the schedule that was found: with it the model '
-                "computes something else, %s",
+                'The schedule of function "%s" is refused: with it the model computes other '
+                "results, %s",
                 name,
                 reason,
             )
-    if not found:
+    if not refused:
         logger.info("The tuned model computes what the untuned one does")
-    if not guilty and len(entries) == 1 and kernel_seconds:
-        (entry,) = entries
-        _compare_times(_seconds_of(calls[entry.name], entry.arguments), kernel_seconds, logger)
-    return list(found)
+    return list(refused)
 
 
-def _seconds_of(call: Call, arguments: Sequence[NDArray[Any]]) -> float:
-    """Return the median seconds of a few calls."""
+def compare_call_with_kernels(
+    mod: IRModule, database: Database, target: Target, kernels: float, logger: logging.Logger
+) -> None:
+    """Log the seconds of a call of a model with one entry next to the sum of its kernels.
+
+    A warning says so if they are far apart: the machine is busy, or other kernels take long.
+    """
+    entries = _entries(mod)
+    if len(entries) != 1:
+        return
+    ((name, func),) = entries.items()
+    arguments = _entry(name, func).arguments
+    executable = codegen.vm_build(mod, target, database=database)
+    function = codegen.VirtualMachine(executable)[name]
     taken = []
     for _ in range(_CALLS):
         start = time.perf_counter()
-        call(arguments)
+        function(*arguments)
         taken.append(time.perf_counter() - start)
-    return statistics.median(taken)
-
-
-def _compare_times(call: float, kernels: float, logger: logging.Logger) -> None:
-    """Log the time of a call beside the sum of its kernels; warn if they are far apart."""
-    beside = f"A call of the tuned model takes {time_text(call)}, its tuned kernels alone "
+    call = statistics.median(taken)
+    text = (
+        f"A call of the tuned model takes {time_text(call)}, its tuned kernels alone "
+        f"{time_text(kernels)}"
+    )
     if call - kernels < max(_UNEXPLAINED * kernels, _OF_A_CALL):
-        logger.info("%s%s", beside, time_text(kernels))
+        logger.info("%s", text)
     else:
         logger.warning(
-            "%s%s: the machine is busy, or the rest of the call is in kernels that were not tuned "
+            "%s: the machine is busy, or the rest of the call is in kernels that were not tuned "
             "(vm.profile lists them)",
-            beside,
-            time_text(kernels),
+            text,
         )
 
 
-def _guilty(
+def _bisect(
     names: Sequence[str], why_wrong: Callable[[Sequence[str]], str | None]
 ) -> dict[str, str]:
-    """Return the functions whose schedules change results, with what they change.
+    """Return the functions whose schedules change results, each with a reason.
 
-    Halves are looked at apart. If only both together are wrong, so are all.
+    If neither half of the functions is wrong alone, all of them are.
     """
     reason = why_wrong(names) if names else None
     if reason is None:
@@ -166,14 +164,12 @@ def _guilty(
     if len(names) == 1:
         return {names[0]: reason}
     middle = len(names) // 2
-    halves = {**_guilty(names[:middle], why_wrong), **_guilty(names[middle:], why_wrong)}
+    halves = {**_bisect(names[:middle], why_wrong), **_bisect(names[middle:], why_wrong)}
     return halves or dict.fromkeys(names, f"together with others: {reason}")
 
 
-def _refuse(
-    database: Database, func: PrimFunc, target: Target, found: FoundSchedule, everything: bool
-) -> None:
-    """Note in a database that the schedule found of a function is none, or that all are none."""
+def _refuse(database: Database, found: FoundSchedule, everything: bool) -> None:
+    """Commit a record, or all records of its program, once more as failed trials."""
     records = [found.record]
     if everything:
         records = database.tuning_records_of(found.record.workload, found.record.target)
@@ -191,7 +187,7 @@ def _entries(mod: IRModule) -> dict[str, Function]:
 
 def _entry(name: str, func: Function) -> Entry:
     rng = np.random.default_rng(0)
-    arguments = list(made_up_inputs(name, func).values())
+    arguments = list(random_inputs(name, func).values())
     nudged = [
         array * (1 + _NUDGE * rng.uniform(-1, 1, array.shape)).astype(array.dtype)
         if array.dtype.kind == "f"
@@ -201,10 +197,9 @@ def _entry(name: str, func: Function) -> Entry:
     return Entry(name, arguments, nudged)
 
 
-def _expected(mod: IRModule, target: Target, entry: Entry) -> list[Expected]:
-    """Return what a graph function gives when it is built without records."""
-    function = _built(mod, target, OnlySome(_NOTHING, ()), entry.name)
-    first, second = function(entry.arguments), function(entry.nudged)
+def _expected(mod: IRModule, target: Target, untuned: OnlySome, entry: Entry) -> list[Expected]:
+    """Return the results of a graph function that is built without records."""
+    first, second = _results(mod, target, untuned, entry.name, entry.arguments, entry.nudged)
     return [
         Expected.of(array, other, dtype, _rounding(dtype), is_exact=False)
         for (array, dtype), (other, _) in zip(first, second, strict=True)
@@ -214,21 +209,16 @@ def _expected(mod: IRModule, target: Target, entry: Entry) -> list[Expected]:
 def _why_wrong(
     mod: IRModule,
     target: Target,
-    database: Schedules,
+    database: OnlySome,
     entries: Sequence[Entry],
     expected: Sequence[Sequence[Expected]],
-    calls: dict[str, Call],
 ) -> str | None:
-    """Return how the results of a model are wrong with some schedules, None if they are right.
-
-    `calls` gets the functions that were built, by name.
-    """
+    """Return a reason if results of a model are wrong with some schedules, else None."""
     for entry, wanted in zip(entries, expected, strict=True):
         try:
-            calls[entry.name] = _built(mod, target, database, entry.name)
-            results = calls[entry.name](entry.arguments)
+            (results,) = _results(mod, target, database, entry.name, entry.arguments)
         except TensorIRError as error:
-            return f"which cannot run: {error}"
+            return f"and it cannot run: {error}"
         for place, ((array, dtype), one) in enumerate(zip(results, wanted, strict=True)):
             wrong = difference(array, dtype, one)
             if wrong is not None:
@@ -236,9 +226,12 @@ def _why_wrong(
     return None
 
 
-def _built(mod: IRModule, target: Target, database: Schedules, name: str) -> Call:
+def _results(
+    mod: IRModule, target: Target, database: OnlySome, name: str, *calls: Sequence[NDArray[Any]]
+) -> list[list[Typed]]:
+    """Build a model with some schedules, and return the results of calls of a function."""
     function = codegen.VirtualMachine(codegen.vm_build(mod, target, database=database))[name]
-    return lambda arguments: [_typed(array) for array in arrays_in(function(*arguments))]
+    return [[_typed(array) for array in arrays_in(function(*call))] for call in calls]
 
 
 def _typed(array: Array) -> Typed:
@@ -250,13 +243,3 @@ def _typed(array: Array) -> Typed:
 
 def _rounding(dtype: DataType) -> float:
     return _ROUNDING.get(str(dtype), _ROUNDING_OF_OTHERS)
-
-
-class _Nothing:
-    def schedules_of(
-        self, functions: Mapping[str, PrimFunc], target: Target
-    ) -> Mapping[str, PrimFunc]:
-        return {}
-
-
-_NOTHING: Final = _Nothing()

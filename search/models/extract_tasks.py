@@ -1,4 +1,4 @@
-"""The tasks of a model: its tensor functions, each once, and how often a call of it runs each."""
+"""The tasks of a model: its different tensor functions, and how often a call runs each."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from search.database.module_equality import ModuleEquality, ModuleIndex, unnamed
 from search.database.program_lengths import compatible_factor
 from search.errors import TuningError
 from search.task import functions_to_tune, normalize_mod, with_num_cores
+from tensorir import transform
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.relax.call_graph import reached, run_counts
-from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.expr import GraphVar
+from tensorir.relax.function import graph_functions
 
 
 @dataclass(eq=False)
@@ -25,16 +27,16 @@ class ExtractedTask:
     """A program to tune for a model, and how often a call of the model runs it."""
 
     task_name: str
-    """The name of the first function that it stands for."""
+    """The name of its first function."""
     mod: IRModule
     """The program: one function, called `main`."""
     target: Target
     dispatched: list[IRModule]
-    """The programs that its records serve: it, and with `include_compatible` longer ones."""
+    """The programs that use its records: it, and with `include_compatible` longer ones."""
     weight: float = 0
-    """How often it runs; a longer program counts as often as it has as many iterations."""
+    """How often it runs; a longer program counts by its number of iterations."""
     names: list[str] = field(default_factory=list)
-    """All functions of the model that it stands for."""
+    """All functions of the model that are this task."""
 
     def __str__(self) -> str:
         return f"{self.task_name} x {self.weight:g}"
@@ -53,27 +55,33 @@ def extract_tasks(
     module_equality: str | ModuleEquality = "structural",
     include_compatible: bool = False,
 ) -> list[ExtractedTask]:
-    """Return the tasks of a model, in the order in which its graph meets them.
+    """Return the tasks of a model, in the order in which its graph calls them.
 
-    Functions that are the same under `module_equality` are one task, whatever they are called. Its
-    weight is how often they run, if each graph function that no other one calls runs once: through
-    calls of graph functions, and with both branches of an `if`; a loop runs once. With
+    Functions that are equal under `module_equality` are one task, whatever their names. Its weight
+    is the number of times that they run, if each graph function that no other one calls runs once:
+    through calls of graph functions, and with both branches of an `if`; a loop runs once. With
     `include_compatible` a function that is another one with longer loops (`compatible_factor`) is
-    no task of its own: records of the shortest serve both, where a build has that option, too.
+    not a separate task: records of the shortest function serve both, if a build has that option.
 
-    The functions are as `codegen.vm_build` looks them up: constants that they read may have any
-    layout, and graph operators are legalised and fused by `transform.default_pipeline`. Left out
-    are functions that nothing calls, those without blocks, and those with `tir.is_scheduled`. In a
-    module without graph functions each function runs once.
+    The functions are those that `codegen.vm_build` looks up: constants that they read may have any
+    layout, and graph operators are legalised and fused by `transform.default_pipeline`. Functions
+    without a caller, without blocks, and with `tir.is_scheduled` are left out. In a module without
+    graph functions each function runs once.
 
-    TuningError for what is no module.
+    TuningError if `mod` is not a module or a function.
     """
-    if isinstance(mod, (Function, PrimFunc)):
+    tasks = tasks_of_functions(as_looked_up(as_module(mod)), target, module_equality)
+    return _shortest(tasks) if include_compatible else tasks
+
+
+def as_module(mod: IRModule | BaseFunc, params: Mapping[str, Any] | None = None) -> IRModule:
+    """Return a model as a module with `params` bound to its `main`; TuningError for other types."""
+    if isinstance(mod, BaseFunc):
         mod = IRModule.from_expr(mod)
     if not isinstance(mod, IRModule):
-        raise TuningError(f"tasks are extracted from an IRModule, got {type(mod).__name__}")
-    tasks = tasks_of_functions(as_looked_up(mod), target, module_equality)
-    return _shortest(tasks) if include_compatible else tasks
+        raise TuningError(f"a model is an IRModule, got {type(mod).__name__}")
+    named: dict[str | GraphVar, Any] = dict((params or {}).items())
+    return transform.BindParams("main", named)(mod) if named else mod
 
 
 def tasks_of_functions(
@@ -82,9 +90,9 @@ def tasks_of_functions(
     module_equality: str | ModuleEquality = "structural",
     apart: Collection[str] = (),
 ) -> list[ExtractedTask]:
-    """Return the tasks of the functions of a module, which are taken as they are.
+    """Return the tasks of the functions of a module, without any transformation of it.
 
-    Those named by `apart` are tasks of their own, whatever is the same as they.
+    Each function named in `apart` is a separate task, even if it equals another one.
     """
     chosen = with_num_cores(as_target(target))
     index: ModuleIndex[ExtractedTask] = ModuleIndex(ModuleEquality.create(module_equality))
@@ -112,7 +120,7 @@ def _functions_that_run(mod: IRModule) -> Iterator[tuple[str, PrimFunc, int]]:
 
 
 def _shortest(tasks: list[ExtractedTask]) -> list[ExtractedTask]:
-    """Return the tasks without those that are others with longer loops, which stand for them."""
+    """Merge each task that is another one with longer loops into that one; return the rest."""
     kept: list[ExtractedTask] = []
     alike: ModuleIndex[ExtractedTask] = ModuleIndex(ModuleEquality.create("ignore-lengths"))
     for task in tasks:

@@ -1,4 +1,4 @@
-"""Pictures of graph functions: what they call, and what each call is given."""
+"""Pictures of graph functions, with their calls and the operands of each call."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FREE: Final = "#dddddd"
-"""The colour of what takes no kernel: parameters and views."""
+"""The colour of parameters and views, which need no kernel."""
 
 
 @dataclass
 class _Step:
-    """A call, or a parameter, and the rows of those that it is given."""
+    """A call or a parameter, with the rows of its operands."""
 
     text: str
     is_kernel: bool
@@ -33,12 +33,14 @@ class _Step:
 def graph(mod: IRModule, name: str = "main", ax: Axes | None = None) -> Axes:
     """Draw a graph function: a box for each parameter and call, an arrow for each tensor.
 
-    Calls stand in the order in which they run, from top to bottom. Views, which take no kernel, are
-    grey, as parameters are; branches of an `if` are one box. TuningError without such a function.
+    Calls are in the order in which they run, from top to bottom. Parameters and views, which need
+    no kernel, are grey; the branches of an `if` are one box. TuningError for an unknown function.
     """
     func = graph_functions(mod).get(name)
     if func is None:
-        raise TuningError(f"there is no graph function {name}, only {sorted(graph_functions(mod))}")
+        raise TuningError(
+            f"unknown graph function {name!r}; the functions are {sorted(graph_functions(mod))}"
+        )
     steps = _steps(func)
     ax = new_axes(ax)
     for row, step in enumerate(steps):
@@ -69,7 +71,7 @@ def _steps(func: Function) -> list[_Step]:
     for binding in func.body.bindings:
         sources = [row[var] for var in dict.fromkeys(used_vars(binding.value)) if var in row]
         text = _called(binding.value)
-        if text is None:  # another name, a field, a tuple: what it is made of stands for it
+        if text is None:  # another name, a field, a tuple: use the row of its operand
             row[binding.var] = max(sources, default=0)
             continue
         row[binding.var] = len(steps)
@@ -78,7 +80,7 @@ def _steps(func: Function) -> list[_Step]:
 
 
 def _called(value: g.GraphExpr) -> str | None:
-    """Return the name of what a value calls, None if it calls nothing."""
+    """Return the name of the callee of a value, None if it is not a call."""
     if isinstance(value, g.If):
         return "if"
     if not isinstance(value, g.GraphCall):

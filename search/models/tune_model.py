@@ -7,7 +7,7 @@ import logging
 import math
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from codegen import Target, why_not_here
@@ -16,12 +16,11 @@ from search.arg_info import ArgInfo
 from search.builder import Builder
 from search.cost_model.cost_model import CostModel
 from search.database import Database
-from search.database.target_key import differ_in_cores, same_target
 from search.errors import ArgumentError, TuningError
 from search.loop import tune_run
 from search.measure_callback import MeasureCallback
-from search.models.check_model import leave_untuned_what_differs
-from search.models.extract_tasks import ExtractedTask, extract_tasks
+from search.models.check_model import compare_call_with_kernels, refuse_wrong_schedules
+from search.models.extract_tasks import ExtractedTask, as_module, extract_tasks
 from search.options import TuneConfig
 from search.reports.interrupts import OnInterrupt, checked_on_interrupt
 from search.run import PathLike, Run, open_database
@@ -30,28 +29,25 @@ from search.runner.arguments import InputData
 from search.runner.flops import estimate_tir_flops
 from search.runner.objective import ObjectiveArg
 from search.runs.report_task import report_of_run
-from search.runs.wishes import Wishes
+from search.runs.task_overrides import TaskOverrides
 from search.search_strategy import SearchStrategy
 from search.search_strategy.initial_schedules import InitialSchedules
 from search.space_generator.constrained_space import ConstraintFunction
 from search.space_generator.space_generator import SpaceArg
 from search.task_scheduler import TaskScheduler
-from search.tune import contexts_of
-from tensorir import transform
 from tensorir.function import BaseFunc, IRModule, PrimFunc
-from tensorir.relax.expr import GraphVar
 
 logger = logging.getLogger("tensorir.search")
 
 _LARGEST_BATCH: Final = 64
 _BATCH_BY_TIME: Final = 16
 _FIRST_ROUNDS: Final = 2
-"""A task gets its share of the trials in so many batches or more: the second knows the first."""
+"""The minimum number of batches of a task: the second one learns from the first."""
 
 _CHECK_SECONDS: Final = 0.5
-"""The seconds that the check of a model takes for each of its kernels, which is built twice."""
+"""The seconds of the check for each kernel of a model, which is built twice."""
 _MOST_OF_TIME: Final = 0.25
-"""The share of a bounded time that the check may take."""
+"""The maximum fraction of a bounded time for the check."""
 
 
 def tune_model(
@@ -94,31 +90,30 @@ def tune_model(
         database = search.tune_model(mod, "llvm", "./tuned", max_trials_global=400)
         executable = codegen.vm_build(mod, "llvm", database=database)
 
-    The tasks are those of `extract_tasks`: each kernel once, which counts as often as the model
-    runs it; `params` are bound to `main` first, and with `op_names` only tasks are tuned in whose
-    names one of these occurs. The budget is `max_trials_global` measurements, `max_seconds`, or the
-    first of both that is used up, and goes where the scheduler expects a call of the model to gain
-    most. A batch has `num_trials_per_iter` trials; by default each task can have two of them.
+    The tasks are those of `extract_tasks`: each different kernel once, with the number of times
+    that the model runs it. `params` are bound to `main` first. With `op_names` only the tasks are
+    tuned whose names contain one of these strings. The budget is `max_trials_global` measurements
+    or `max_seconds`, whichever ends first, and goes to the kernels by which a call of the model is
+    expected to gain most. A batch has `num_trials_per_iter` trials; by default each task can have
+    two batches.
 
-    A table shows of each task what it takes in a call of the model and what that gained since the
-    first schedule, the default one. A task that fails, by a rule or because it cannot be built or
-    measured, is left out, and named in the log; so are kernels with symbolic shapes, and small
-    ones, which have nothing to gain. The others go on.
+    A table shows for each task its time in a call of the model, and its gain since the default
+    schedule. A task that fails, in a rule, a build or a measurement, ends with an error in the log,
+    and the others continue. Kernels with symbolic shapes are not tuned, and small kernels, which
+    cannot gain.
 
-    At the end the model is built with and without what was found, and run on random inputs.
-    Schedules that change its results beyond rounding are named, and entered into the database as
-    failed, so that no build uses them. The log compares the time of a call with the sum of its
-    kernels. That takes as long as building the model twice, and is part of `max_seconds`: it is
-    left out where it would take more than a quarter of them, and with `check=False`.
+    At the end the model runs on random inputs with and without the new schedules. Schedules that
+    change its results beyond rounding are logged, and become failed records, so that no build uses
+    them. The log compares the time of a call with the sum of its kernels. This check takes as long
+    as building the model twice. It is part of `max_seconds`, and skipped if it would take more than
+    a quarter of them, or with `check=False`.
 
-    Everything is in `work_dir`; without one nothing is kept but what is returned. A run that was
-    interrupted goes on when it is started again as it was (see `tune_tir`, also for `seed`,
-    `on_interrupt` and the parts of the search); `max_seconds` are those of one call. Records of any
-    model that are in the database count: what they know is not measured again.
+    `work_dir` keeps everything; without it, only the returned database remains. An interrupted run
+    resumes when it is started again with the same arguments (see `tune_tir`, also for `seed`,
+    `on_interrupt` and the parts of the search); `max_seconds` is the limit of one call. Candidates
+    with a record in the database, of any model, are not measured again.
 
-    Before anything runs, TuningError is raised for no budget, one of fewer trials than tasks, a
-    model without kernels to tune, and a database whose records of these kernels are all for another
-    CPU.
+    TuningError for a missing budget, fewer trials than tasks, and a model without kernels to tune.
     """
     began = time.monotonic()
     if max_trials_global is None and max_seconds is None:
@@ -126,29 +121,24 @@ def tune_model(
             "say how much to search: max_trials_global, as in 20 for each kernel, or max_seconds"
         )
     checked_on_interrupt(on_interrupt)
-    if params:
-        named: dict[str | GraphVar, Any] = dict(params.items())
-        mod = transform.BindParams("main", named)(_module(mod))
-    tasks = _worth_tuning(
-        extract_tasks(
-            mod, target, module_equality=module_equality, include_compatible=include_compatible
-        ),
-        op_names,
+    mod = as_module(mod, params)
+    found = extract_tasks(
+        mod, target, module_equality=module_equality, include_compatible=include_compatible
     )
-    wishes = Wishes(input_data, initial_schedules, constraint, objective, special_space)
-    wishes.names_among([task.task_name for task in tasks])
+    tasks = _worth_tuning(found, op_names)
+    overrides = TaskOverrides(input_data, initial_schedules, constraint, objective, special_space)
+    overrides.names_among([task.task_name for task in tasks])
     if max_trials_global is not None and max_trials_global < len(tasks):
         raise ArgumentError(
             f"max_trials_global is {max_trials_global}, and the model has {len(tasks)} kernels to "
             f"tune: give at least one trial to each, better 20 ({20 * len(tasks)} in all), or "
-            "name with op_names (--only of the command line) those that matter"
+            "select kernels with op_names (--only of the command line)"
         )
     with contextlib.ExitStack() as stack:
         if work_dir is None:
             work_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="tune_model_"))
             database = "memory" if database == "json" else database
         opened = open_database(database, work_dir, module_equality=module_equality)
-        _refuse_records_of_another_cpu(opened, tasks)
         config = TuneConfig(
             max_trials_global=max_trials_global,
             max_trials_per_task=max_trials_per_task,
@@ -168,18 +158,12 @@ def tune_model(
             verbose=verbose,
             on_interrupt=on_interrupt,
         )
-        contexts, weights = contexts_of(tasks, wishes, space, strategy, num_tuning_cores, seed)
-        for_check = _CHECK_SECONDS * len(_module(mod).prim_funcs()) if check else 0.0
+        contexts, weights = overrides.contexts(tasks, space, strategy, num_tuning_cores, seed)
+        for_check = _CHECK_SECONDS * len(mod.prim_funcs()) if check else 0.0
         is_short = config.max_seconds is not None and for_check > _MOST_OF_TIME * config.max_seconds
+        after = 0.0 if is_short else for_check
         run = stack.enter_context(
-            Run.open(
-                contexts,
-                weights,
-                work_dir,
-                config,
-                began=began,
-                seconds_after=0.0 if is_short else for_check,
-            )
+            Run.open(contexts, weights, work_dir, config, began=began, seconds_after=after)
         )
         if is_short:
             run.log.info(
@@ -188,42 +172,34 @@ def tune_model(
                 for_check,
                 config.max_seconds,
             )
-        tune_run(run, _check(run, mod, tasks[0].target, check and not is_short))
+        is_wanted = check and not is_short and bool(mod.graph_funcs())
+        tune_run(run, lambda: _check(run, mod, tasks[0].target, is_wanted))
     return opened
 
 
-def _check(
-    run: Run, mod: IRModule | BaseFunc, target: Target, is_wanted: bool
-) -> Callable[[], None]:
-    def compare() -> None:
-        if not len(run.database):
-            run.log.warning(
-                "Nothing was measured in the time that there was: the model stays as it is; give "
-                "it more seconds"
-            )
-        elif not is_wanted or not _module(mod).graph_funcs():
-            return
-        elif (reason := why_not_here(target)) is not None:  # other machines have measured
-            run.log.info("The tuned model is not run here to be compared: %s", reason)
-        else:
-            run.progress.phase("comparing the tuned model with the untuned one")
-            leave_untuned_what_differs(
-                _module(mod), run.database, target, run.log, report_of_run(run).best
-            )
-
-    return compare
-
-
-def _module(mod: IRModule | BaseFunc) -> IRModule:
-    return mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+def _check(run: Run, mod: IRModule, target: Target, is_wanted: bool) -> None:
+    """Compare the tuned model with the untuned one, if that is possible here."""
+    reason = why_not_here(target) if is_wanted else None
+    if not len(run.database):
+        run.log.warning(
+            "Nothing was measured in the given time: the model is not tuned; increase max_seconds"
+        )
+    elif reason is not None:  # other machines have measured
+        run.log.info("The tuned model cannot run here to be compared: %s", reason)
+    elif is_wanted:
+        run.progress.phase("comparing the tuned model with the untuned one")
+        refused = refuse_wrong_schedules(mod, run.database, target, run.log)
+        kernels = report_of_run(run).best
+        if not refused and kernels:
+            compare_call_with_kernels(mod, run.database, target, kernels, run.log)
 
 
 def _worth_tuning(
     tasks: Sequence[ExtractedTask], op_names: Sequence[str] | None
 ) -> list[ExtractedTask]:
-    """Return the tasks to tune, those first that compute most; TuningError if there are none."""
+    """Return the tasks to tune, with the most expensive first; TuningError if there are none."""
     if isinstance(op_names, str):
-        raise ArgumentError(f"op_names is a list of parts of names, got the text {op_names!r}")
+        raise ArgumentError(f"op_names is a list of parts of names, got the string {op_names!r}")
     chosen = [
         task
         for task in tasks
@@ -231,7 +207,7 @@ def _worth_tuning(
     ]
     if op_names is not None and not chosen:
         raise ArgumentError(
-            f"no kernel has a name with one of {list(op_names)} in it; there are "
+            f"no kernel name contains one of {list(op_names)}; the kernels are "
             f"{', '.join(task.task_name for task in tasks)}"
         )
     kept = []
@@ -263,24 +239,3 @@ def _batch_size(trials: int | None, tasks: int) -> int:
     if trials is None:
         return _BATCH_BY_TIME
     return max(1, min(_LARGEST_BATCH, math.ceil(trials / tasks / _FIRST_ROUNDS)))
-
-
-def _refuse_records_of_another_cpu(database: Database, tasks: Sequence[ExtractedTask]) -> None:
-    """Raise TuningError if a database has records of the tasks, and none that serves the target."""
-    targets: dict[str, Target] = {}
-    for task in tasks:
-        if not database.has_workload(task.mod):
-            continue
-        for record in database.tuning_records_of(database.commit_workload(task.mod)):
-            asked, of_record = task.target, record.target
-            if of_record is None:
-                continue
-            if same_target(of_record, asked) or differ_in_cores(of_record, asked):
-                return
-            targets[str(of_record)] = of_record
-    if targets:
-        raise TuningError(
-            f"{database.place} has records of these kernels for {', '.join(sorted(targets))}, and "
-            f"none for {tasks[0].target}, which cannot use them: give another work_dir or "
-            "database, or the target that they are for"
-        )

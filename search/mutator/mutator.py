@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from schedule import Instruction, Schedule, Trace
 from schedule.random_state import RandomState
 from search.errors import TuningError
-from search.kinds import Kinds, TaskPart
+from search.kinds import Registry, TaskPart
 from search.space_generator.annotations import (
     PARALLEL,
     REGISTER_TILE,
@@ -27,7 +27,7 @@ _OF_OTHERS: Final = frozenset({LOCATION, PARALLEL, REGISTER_TILE, *_UNROLLING})
 class Mutator(TaskPart[Task], ABC):
     """Changes one decision of a trace."""
 
-    kinds: ClassVar[Kinds[dict[Mutator, float]]] = Kinds("preset of mutators")
+    kinds: ClassVar[Registry[dict[Mutator, float]]] = Registry("preset of mutators")
     """Presets by target kind (`llvm`, ...): functions that return mutators with their weights."""
 
     @staticmethod

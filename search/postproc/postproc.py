@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from schedule import Schedule
-from search.kinds import Kinds, TaskPart
+from search.kinds import Registry, TaskPart
 from search.task import Task
 from tensorir.nodes.stmt import BlockRealize
 
@@ -18,7 +18,7 @@ class Postproc(TaskPart[Task], ABC):
     trace that mutation and replay drop.
     """
 
-    kinds: ClassVar[Kinds[list[Postproc]]] = Kinds("preset of postprocessors")
+    kinds: ClassVar[Registry[list[Postproc]]] = Registry("preset of postprocessors")
     """Presets by target kind (`llvm`, `avx512`, ...): functions that return the postprocessors."""
 
     @staticmethod

@@ -23,7 +23,7 @@ from search.builder.future import Future
 from search.builder.worker import Ending, Outcome
 from search.builder.worker_pool import Job, WorkerPool
 from search.errors import TuningError
-from search.kinds import Kinds
+from search.kinds import Registry
 from search.runner.arguments import write_given
 from search.runner.check_results import REFERENCE_SUFFIX
 from search.runner.energy import EnergyMeter
@@ -119,7 +119,7 @@ class RunnerFuture(Future[RunnerResult]):
 class Runner(ABC):
     """Measures the artifacts of a builder."""
 
-    kinds: ClassVar[Kinds[Runner]] = Kinds(
+    kinds: ClassVar[Registry[Runner]] = Registry(
         "runner", {"dask://": "search.runner.distributed.dask_runner"}
     )
 

@@ -1,1 +1,1 @@
-"""The steps of a run: its batches, trials, claims and journal, and how its winner is named."""
+"""The steps of a run: batches, trials, leases, the journal, the winner, and replays."""

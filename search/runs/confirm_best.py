@@ -1,7 +1,7 @@
-"""The best candidates of a task measured again, in turns.
+"""Interleaved re-measurements of the best candidates of a task.
 
-In a search each candidate is measured once, at its own time, and the best of many is often one that
-was lucky. Measured in turns (A B C A B C ...), all of them meet the same machine.
+A search measures each candidate once, at its own time, and the best of many was often just lucky.
+In interleaved rounds (A B C A B C ...) all candidates run under the same conditions.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from search.database.records import TuningRecord
 from search.runner import Runner, RunnerInput, RunnerResult
 from search.runner.objective import SECONDS, Objective
 from search.runner.program_facts import ProgramFacts
-from search.runs.built_entries import built_entries
+from search.runs.measuring import built_inputs, interleaved_rounds, runner_input
 
 _LEAST_ROUNDS: Final = 3
-"""However little time there is: fewer say nothing of how certain the result is."""
+"""The minimum even without time: fewer rounds give no estimate of the certainty."""
 _FEWEST_ROUNDS: Final = 5
 _MOST_ROUNDS: Final = 15
 _ENOUGH: Final = 0.95
@@ -33,27 +33,26 @@ _RESAMPLES: Final = 2000
 
 @dataclass(frozen=True)
 class Confirmation:
-    """A record that was measured again: what the rounds gave, and how sure its rank is."""
+    """A record that was measured again, with its time and the certainty of its rank."""
 
     record: TuningRecord
-    """The record, with one time for each round in place of those that it had."""
+    """The record with the times of the rounds, which replace its old ones."""
     median: float
     """Seconds per call."""
     spread: float
     """Half of the distance between the quartiles of the rounds, in seconds."""
     rounds: int
-    """How often it was measured again."""
+    """The number of measurements."""
     ratio: float
-    """The factor to the fastest: 1 for the fastest, whose runner-up is the second.
+    """The time as a multiple of that of the fastest.
 
-    Compared are medians of times relative to their rounds: a round in which the whole machine was
-    slow counts like the others.
+    It compares medians of times relative to their rounds, so a round in which the whole machine
+    was slow counts like the others.
     """
     certainty: float
-    """Probability that it is the fastest of those that were measured.
+    """The probability that it is the fastest of the measured candidates.
 
-    It is the share of 2,000 random choices of as many rounds, repetitions allowed (the bootstrap),
-    in which that median is the least.
+    This is the fraction of 2,000 bootstrap samples of the rounds in which its median is the least.
     """
 
 
@@ -64,25 +63,25 @@ def confirm_best(
     context: TuneContext,
     max_seconds: float = 10.0,
 ) -> list[Confirmation]:
-    """Measure the records of a task again, in turns, and return them fastest first.
+    """Measure the records of a task again in interleaved rounds, and return them fastest first.
 
-    There are 5 to 15 rounds: they end when one is the fastest with a certainty of 0.95, or, after
-    three at the least, at the end of the round in which `max_seconds` are over. Records that cannot
-    be built or run any more are left out. Results are not checked again. TuningError for a context
-    without a target.
+    There are 5 to 15 rounds. They end when the fastest is certain (0.95), or with the round in
+    which `max_seconds` are over, but after at least three. Records that no longer build or run are
+    left out. Results are not checked again. TuningError for a context without a target.
     """
     objective = context.objective
     replayed = list(usable(records, TuningRecord.as_measure_candidate))
     records = [record for record, _ in replayed]
     candidates = [candidate for _, candidate in replayed]
-    facts = None if context.mod is None else ProgramFacts.of(context.mod)
-    with built_entries(builder, context, candidates, facts) as contenders:
+    facts = ProgramFacts.of(context.program)
+    programs = [(one.mod, runner_input(context, one, facts)) for one in candidates]
+    with built_inputs(builder, context.known_target, programs) as contenders:
         rounds = _rounds(contenders, runner, max_seconds, objective)
     return _ranked({place: records[place] for place in rounds}, rounds, objective)
 
 
 def summary(confirmations: Sequence[Confirmation]) -> str:
-    """Return in a sentence which is the fastest and how sure that is; fastest come first."""
+    """Return a sentence with the fastest and its certainty; `confirmations` begin with it."""
     if not confirmations:
         return "none of the best could be measured again"
     best, *others = confirmations
@@ -91,8 +90,8 @@ def summary(confirmations: Sequence[Confirmation]) -> str:
         return f"the best, measured again, takes {time}"
     second = others[0].ratio / best.ratio
     text = (
-        f"the best {len(confirmations)} were measured again in turns: the fastest takes {time}, "
-        f"the second {second:.3f} times as long"
+        f"the best {len(confirmations)} were measured again, interleaved: the fastest takes "
+        f"{time}, the second {second:.3f} times as long"
     )
     close = best.certainty < _ENOUGH
     return f"{text}, which is too close to tell which of the two is faster" if close else text
@@ -101,23 +100,15 @@ def summary(confirmations: Sequence[Confirmation]) -> str:
 def _rounds(
     contenders: dict[int, RunnerInput], runner: Runner, max_seconds: float, objective: Objective
 ) -> dict[int, list[RunnerResult]]:
-    """Return the results of each contender in each round, without those that failed in one."""
-    rounds: dict[int, list[RunnerResult]] = {place: [] for place in contenders}
-    runner = runner.in_one_place()
+    """Return the results of each contender in each round, without contenders that failed."""
     end = time.monotonic() + max_seconds
-    for number in range(1, _MOST_ROUNDS + 1):
-        for place in list(rounds):
-            (future,) = runner.run([contenders[place]])
-            found = future.result()
-            if found.median_secs is None:
-                del rounds[place]
-            else:
-                rounds[place].append(found)
-        if not rounds or (number >= _LEAST_ROUNDS and time.monotonic() >= end):
+    rounds: dict[int, list[RunnerResult]] = {}
+    for number, rounds in enumerate(interleaved_rounds(runner.in_one_place(), contenders), 1):
+        is_over = number >= _LEAST_ROUNDS and time.monotonic() >= end
+        if not rounds or is_over or number == _MOST_ROUNDS:
             break
-        if number < _FEWEST_ROUNDS:
-            continue
-        if _certainties(_relative(_table(rounds, objective))).max() >= _ENOUGH:
+        certainties = _certainties(_relative(_table(rounds, objective)))
+        if number >= _FEWEST_ROUNDS and certainties.max() >= _ENOUGH:
             break
     return rounds
 
@@ -149,13 +140,13 @@ def _ranked(
 
 
 def _table(rounds: dict[int, list[RunnerResult]], objective: Objective) -> NDArray[np.float64]:
-    """Return what the objective makes of the results, as an array of [rounds, contenders]."""
+    """Return the objective of each result, as an array of [rounds, contenders]."""
     values = [[objective.of_result(result) for result in of_one] for of_one in rounds.values()]
     return np.array(values).T
 
 
 def _kept(rounds: Sequence[RunnerResult], objective: Objective) -> tuple[float, ...]:
-    """Return the seconds to be stored: one of each round, or all for an objective of all."""
+    """Return the seconds to store: one of each round, or all if the objective uses all."""
     every = [result.run_secs or () for result in rounds]
     if objective is SECONDS:
         return tuple(SECONDS.value(times) for times in every)
@@ -163,7 +154,7 @@ def _kept(rounds: Sequence[RunnerResult], objective: Objective) -> tuple[float, 
 
 
 def _relative(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the times relative to the middle one of their rounds."""
+    """Return the times relative to the median of their rounds."""
     return np.asarray(table / np.median(table, axis=1, keepdims=True))
 
 

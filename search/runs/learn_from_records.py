@@ -1,4 +1,4 @@
-"""Teaching a cost model the records of a database."""
+"""Training a cost model on the records of a database."""
 
 from __future__ import annotations
 
@@ -18,20 +18,18 @@ from search.runner.measure_candidate import MeasureCandidate, described
 
 MOST_OF_TASK: Final = 256
 _MOST_OF_OTHERS: Final = 64
-"""Enough to rank the first batch; replaying a record takes ten milliseconds and more."""
+"""Enough to rank the first batch; the replay of a record takes ten milliseconds and more."""
 _LATEST: Final = 4096
-"""Other workloads are looked for among so many records, and not in all of a large database."""
+"""The number of latest records among which other workloads are looked for."""
 
 
 def learn_from_records(model: CostModel, database: Database, context: TuneContext) -> int:
-    """Show `model` the records that it does not know; return how many there were.
+    """Update `model` with the records that are new to it; return their number.
 
-    They are among the latest of the task and, fewer, of each other workload. Those that failed
-    teach too. Left out are records of another target, and traces that cannot be replayed any more.
+    These are the latest records of the task and, fewer, of other workloads for the same target,
+    failed ones included. Traces that no longer replay are left out.
     """
-    if context.mod is None:
-        return 0
-    workload = database.commit_workload(context.mod)
+    workload = database.commit_workload(context.program)
     own = database.tuning_records_of(workload, context.target)
     count = learn(model, context, own[-MOST_OF_TASK:])
     others: dict[int, list[TuningRecord]] = {}
@@ -46,26 +44,27 @@ def learn_from_records(model: CostModel, database: Database, context: TuneContex
 
 
 def learn(model: CostModel, context: TuneContext, records: Sequence[TuningRecord]) -> int:
-    """Show `model` those records of one task that it does not know; return how many there were.
+    """Update `model` with the records of one task that are new to it; return their number.
 
-    Traces that cannot be replayed any more are left out, and records with too few times for the
-    objective of the task.
+    Traces that no longer replay are left out, and records with too few times for the objective of
+    the task.
     """
     candidates: list[MeasureCandidate] = []
     results: list[RunnerResult] = []
-    told = [r for r in records if not r.is_valid or context.objective.of_record(r) < math.inf]
-    new = (r for r, trace in with_traces(told) if not model.knows(context, trace))
+    known = [r for r in records if not r.is_valid or context.objective.of_record(r) < math.inf]
+    new = (r for r, trace in with_traces(known) if not model.knows(context, trace))
     for record, candidate in usable(new, TuningRecord.as_measure_candidate):
         candidates.append(candidate)
-        results.append(context.objective.judged(_result(record)))
+        results.append(context.objective.judged(result_of(record)))
     if candidates:
         with blamed_on(model, lambda: described(candidates)):
             model.update(context, candidates, results)
     return len(candidates)
 
 
-def _result(record: TuningRecord) -> RunnerResult:
+def result_of(record: TuningRecord) -> RunnerResult:
+    """Return the result of a runner from which a record was made."""
     seconds = tuple(s for s in record.run_secs or () if s < FAILED)
     if not seconds:
-        return RunnerResult(error_msg="it failed")
+        return RunnerResult(error_msg="it failed when it was measured")
     return RunnerResult(run_secs=seconds, stopped=record.bound_seconds is not None)

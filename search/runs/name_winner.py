@@ -10,6 +10,7 @@ from typing import Final
 
 from codegen.machine import core_share
 from codegen.target import host
+from schedule import Schedule
 from search.context import TuneContext
 from search.database import Database
 from search.database.best_records import RIVAL, with_schedules
@@ -20,63 +21,68 @@ from search.reports.run_directory import TRIALS
 from search.reports.tasks import Tasks
 from search.run import Run
 from search.runner import RunnerResult
+from search.runner.measure_candidate import MeasureCandidate
 from search.runner.objective import SECONDS
-from search.runs.baselines import measure_baselines
+from search.runner.time_call import HOPELESS
 from search.runs.confirm_best import Confirmation, confirm_best, summary
+from search.runs.measuring import built_inputs, interleaved_rounds, runner_input
 from search.runs.report_task import report_task
+from search.runs.time_budget import BASELINE_SECONDS
+from search.search_strategy.trace_application import TraceApplication
+from search.space_generator.knobs import serial_form
 from search.task_scheduler.task_state import TaskState
 from tensorir.nodes.stmt import For, ForKind
 from tensorir.rewriting.visit import walk
 
 _FIRST_TRIALS: Final = 16
-"""The trials that a search begins with, at most: the default first, then samples."""
+"""The maximum number of trials that a search begins with: the default first, then samples."""
 _EARLIER_RIVAL: Final = 2.0
 """The factor to the best time up to which one of them, or a baseline, may be as good: each was
 measured once, at another time than the best."""
 _MOST_COMPARISONS: Final = 4
 """The comparisons after which a winner is named although others are faster on record."""
 _QUIET: Final = 0.9
-"""The share of the time for which threads have a core on a machine without other work."""
+"""The fraction of the time for which threads have a core on a machine without other work."""
 _TIME_SLICE: Final = 4e-3
 """The seconds for which a system lets another program have a core."""
+_BASELINE_FRACTION: Final = 0.1
+"""The fraction of the time of a search that an unscheduled program may run for."""
 
 
 def name_winners(run: Run) -> None:
     """Measure the best of each task again, as far as there is time, and report on it."""
     logged = Tasks(run.store.latest(TRIALS))
-    in_vain = 0
+    unconfirmed = 0
     for task in run.tasks:
         is_over = run.budget.left == 0
-        in_vain += is_over and task.best_ms is not None
+        unconfirmed += is_over and task.best_ms is not None
         if not is_over:
-            with run.leaving_out(task):
+            with run.isolate_failure(task):
                 name_winner(run, task, run.budget.for_winner_number(task.index))
         if task.failure is None:
-            with run.leaving_out(task):
+            with run.isolate_failure(task):
                 report_task(run, task, logged)
-    if in_vain and run.config.num_confirmed:
+    if unconfirmed and run.config.num_confirmed:
         run.log.info(
             "Time was too short to measure the best of %d task(s) again: their winners are the "
             "fastest of the search, measured once",
-            in_vain,
+            unconfirmed,
         )
 
 
 def name_winner(run: Run, task: TaskState, max_seconds: float = math.inf) -> None:
-    """Measure the best few records of a task again, and keep and log the results.
+    """Measure the best few records of a task again, and commit and log the results.
 
-    It takes a small share of the time of the run, and no more than `max_seconds`, but for the
-    least that says anything.
+    The winner is not slower than what the search began with, because that is measured next to it:
+    the first trial, the best of the first trials, and the baselines (`measure_baselines`).
 
-    With them is what the search began with, the default and the best of the first trials, and the
-    baselines: the unscheduled program and serial forms of parallel schedules. The winner is not
-    slower than these when measured side by side.
+    The new times are committed as further records, which replace the old ones; those of the winner
+    come last, so that the database returns it as the best. A record that was chosen for a low time
+    is slower on average when it is measured again, so that other records may then rank first. These
+    are compared with the winner in their turn, until the best record was measured again.
 
-    The new times are committed as further records, which count in place of the old ones, that of
-    the winner last, so that the database has it for the best. Being chosen for a low time makes the
-    new ones higher on average, so that others, measured once, may come out ahead: those are then
-    measured again beside the winner, until the best record is one that was. That takes longer than
-    the time only where a baseline is ahead.
+    All this takes a small fraction of the time of the run, and at most `max_seconds`, except for
+    the minimum number of rounds, and for a baseline that ranks first.
     """
     ahead = _best(run, task.ctx)
     if not ahead:
@@ -85,15 +91,21 @@ def name_winner(run: Run, task: TaskState, max_seconds: float = math.inf) -> Non
     measure_baselines(run, task, [*first, ahead[0]])
     end = time.monotonic() + min(max_seconds, run.budget.for_a_winner)
     value = task.ctx.objective.of_record
-    tried: set[bytes] = set()
+    compared: set[bytes] = set()
     found: list[Confirmation] = []
     is_busy = _is_busy(run, task.ctx)
     ahead = _best(run, task.ctx)
     ahead += _to_beat(run, task, ahead, _TIME_SLICE * is_busy)
     left_out: list[TuningRecord] = []
+    baselines = {record.trace_key for record in task.baselines}
     comparisons = 0
     while ahead:
-        rivals = [*ahead, *_compared_again(found, task)]
+        again = [
+            one.record
+            for one in found
+            if one is found[0] or (one.record.trace_key in baselines and one.ratio < RIVAL)
+        ]
+        rivals = [*ahead, *again]
         run.progress.phase(f"measuring the best {len(rivals)} again")
         left = max(0.0, end - time.monotonic())
         with Profiler.timeit("ConfirmBest"):
@@ -102,57 +114,122 @@ def name_winner(run: Run, task: TaskState, max_seconds: float = math.inf) -> Non
             return
         is_busy = is_busy or _is_busy(run, task.ctx)
         if is_busy:
-            found = _without_luck(found)
+            found = _prefer_serial(found)
         for confirmation in reversed(found):
-            if first and confirmation.record.trace_key == first[0].trace_key:
+            record = confirmation.record
+            if first and record.trace_key == first[0].trace_key:
                 task.first_again = confirmation.median
-            _keep(run, task, confirmation.record)
-            if not confirmation.record.trace.insts:
-                task.unscheduled = RunnerResult(tuple(confirmation.record.run_secs or ()))
-        tried.update(record.trace_key for record in rivals)
+            if not record.trace.insts:
+                task.unscheduled = RunnerResult(tuple(record.run_secs or ()))
+            run.database.commit_tuning_record(record)
+            for callback in run.measure_callbacks:
+                with blamed_on(callback, lambda: f"the trace\n{record.trace}"):  # noqa: B023
+                    callback.apply_to_confirmed(run, task.index, record)
+        compared.update(record.trace_key for record in rivals)
         best = _best(run, task.ctx)
         ahead = [
             record
             for record in (*best, *_to_beat(run, task, [found[0].record, *best]))
-            if record.trace_key not in tried and value(record) < value(found[0].record)
+            if record.trace_key not in compared and value(record) < value(found[0].record)
         ]
         comparisons += 1
-        baselines = {record.trace_key for record in task.baselines}
         is_over = time.monotonic() >= end or comparisons >= _MOST_COMPARISONS
         left_out = [r for r in ahead if is_over and r.trace_key not in baselines]
         ahead = [r for r in ahead if r not in left_out]
-    if found:
-        task.winner = found[0]
-        unsure = (
-            f"; {len(left_out)} more may be faster: the time for measuring them again was over"
-            if left_out
-            else ""
+    task.winner = found[0]
+    unsure = (
+        f"; {len(left_out)} other candidates were not re-measured (time limit); one of them may be "
+        "faster"
+        if left_out
+        else ""
+    )
+    run.log.info("%s: %s%s", task.title, summary(found), unsure)
+    if is_busy:
+        run.log.info(
+            "%s: other programs use this machine, and parallel loops sometimes wait for their "
+            "threads: serial schedules are preferred; tune again when the machine is quiet",
+            task.title,
         )
-        run.log.info("%s: %s%s", task.title, summary(found), unsure)
-        if is_busy:
-            run.log.info(
-                "%s: the machine is busy with other programs, so that parallel loops wait for "
-                "their threads now and then: serial schedules are preferred; tune again when it is "
-                "quiet",
-                task.title,
-            )
+
+
+def measure_baselines(run: Run, task: TaskState, records: Sequence[TuningRecord]) -> None:
+    """Measure the unscheduled program and the serial forms of `records`, and commit the results.
+
+    So the database has the time of the unscheduled program, and a build leaves a program
+    unscheduled where no schedule is faster. An unscheduled program that runs long is called once;
+    one that runs very long is stopped, and gets no record.
+    """
+    run.progress.phase("measuring the unscheduled program")
+    with Profiler.timeit("MeasureBaselines"):
+        usual = max(BASELINE_SECONDS, _BASELINE_FRACTION * run.budget.seconds / len(run.tasks))
+        longest = min(usual, run.budget.left) / HOPELESS
+        plain = MeasureCandidate(Schedule(task.ctx.program))
+        task.unscheduled = _measured(run, task, plain, longest * 1e3, None)
+        if task.ctx.constraint is None:  # a constraint is about decisions, and this has none
+            _add_baseline(run, task, plain, task.unscheduled)
+        reference = None if task.reference is None else task.reference.result().artifact_path
+        for serial in _serial_forms(task, records) if reference else ():
+            _add_baseline(run, task, serial, _measured(run, task, serial, task.best_ms, reference))
+
+
+def _serial_forms(task: TaskState, records: Sequence[TuningRecord]) -> Iterator[MeasureCandidate]:
+    """Yield the schedules of records without their parallel loops, each once."""
+    application = TraceApplication(task.ctx)
+    known: set[str] = set()
+    for record in records:
+        trace = serial_form(record.trace)
+        sch = None if trace is None else application.apply(trace)
+        if sch is not None and sch.mod.script() not in known and task.ctx.allows(sch):
+            known.add(sch.mod.script())
+            yield application.candidate(sch)
+
+
+def _measured(
+    run: Run,
+    task: TaskState,
+    candidate: MeasureCandidate,
+    best_ms: float | None,
+    reference: str | None,
+) -> RunnerResult | None:
+    """Return the result of a single measurement, None if it fails."""
+    entry = runner_input(task.ctx, candidate, task.facts, reference, best_ms)
+    with built_inputs(run.builder, task.ctx.known_target, [(candidate.mod, entry)]) as entries:
+        rounds = next(interleaved_rounds(run.runner, entries), {})
+    return rounds[0][0] if rounds else None
+
+
+def _add_baseline(
+    run: Run, task: TaskState, candidate: MeasureCandidate, result: RunnerResult | None
+) -> None:
+    """Commit the record of a baseline, unless it failed or is certainly slower than the best."""
+    if result is None or result.stopped:
+        return
+    record = TuningRecord(
+        candidate.sch.trace,
+        run.database.commit_workload(task.ctx.program),
+        result.run_secs,
+        task.ctx.target,
+        candidate.args_info,
+    )
+    task.ctx.objective.note(result.run_secs or (), [result])
+    run.database.commit_tuning_record(record)
+    task.baselines.append(record)
 
 
 def _is_busy(run: Run, task: TuneContext) -> bool:
-    """Say whether other programs take cores of this machine, where several are measured on it."""
-    target = task.target
-    assert target is not None
+    """Return True if other programs use cores of this machine while it measures on several."""
+    target = task.known_target
     cores = min(target.num_cores or 1, host.physical_cores())
     if cores == 1 or not run.runner.measures_here(target):
         return False
     return core_share(target, cores) < _QUIET
 
 
-def _without_luck(found: Sequence[Confirmation]) -> list[Confirmation]:
-    """Return what was measured on a busy machine, first the best of what can be relied on.
+def _prefer_serial(found: Sequence[Confirmation]) -> list[Confirmation]:
+    """Return what was measured on a busy machine, a serial schedule first if there is one.
 
-    A parallel loop waits for a time slice of the system in some calls and not in others: it has to
-    be faster by as much.
+    A parallel loop waits for a time slice of the system in some calls only. So it comes first only
+    if it is faster by more than a time slice.
     """
     serial = [one for one in found if not _has_threads(one.record)]
     if not serial or found[0] in serial or found[0].median + _TIME_SLICE < serial[0].median:
@@ -166,13 +243,6 @@ def _has_threads(record: TuningRecord) -> bool:
     return any(isinstance(node, For) and node.kind is ForKind.PARALLEL for node in nodes)
 
 
-def _keep(run: Run, task: TaskState, record: TuningRecord) -> None:
-    run.database.commit_tuning_record(record)
-    for callback in run.measure_callbacks:
-        with blamed_on(callback, lambda: f"the trace\n{record.trace}"):
-            callback.apply_to_confirmed(run, task.index, record)
-
-
 def _best(run: Run, task: TuneContext) -> list[TuningRecord]:
     """Return the best records of a task that are nearly as good as the best, best first."""
     if run.config.num_confirmed == 0:
@@ -184,9 +254,7 @@ def _best(run: Run, task: TuneContext) -> list[TuningRecord]:
 
 def best_for(task: TuneContext, database: Database) -> list[TuningRecord]:
     """Return the valid records of a task, best first by its objective."""
-    if task.mod is None:
-        return []
-    workload = database.commit_workload(task.mod)
+    workload = database.commit_workload(task.program)
     ranked = database.top_records(workload, len(database), task.target)
     if task.objective is SECONDS:
         return ranked
@@ -203,10 +271,10 @@ def _allowed(task: TuneContext, records: Sequence[TuningRecord]) -> Iterator[Tun
 def _to_beat(
     run: Run, task: TaskState, best: Sequence[TuningRecord], seconds: float = 0.0
 ) -> list[TuningRecord]:
-    """Return what a search begins with and its baselines, as far as they may be as good.
+    """Return the first record, the best of the first few, and the baselines, if they may win.
 
-    These are the first record and the best of the first few; those in `best` are left out, and so
-    are others that take twice as long, and `seconds` longer.
+    Records in `best` are left out, and records that are at least twice as slow as the best and
+    slower by `seconds`.
     """
     if not best:
         return []
@@ -228,20 +296,9 @@ def _to_beat(
 
 
 def _earliest(run: Run, task: TuneContext) -> list[TuningRecord]:
-    """Return those of the first records of a task that are valid and allowed."""
-    assert task.mod is not None
-    known = run.database.tuning_records_of(run.database.commit_workload(task.mod), task.target)
+    """Return the valid and allowed records among the first of a task."""
+    known = run.database.tuning_records_of(run.database.commit_workload(task.program), task.target)
     first = [record for record in known[:_FIRST_TRIALS] if record.is_valid]
     if task.constraint is not None:
         first = list(_allowed(task, first))
     return [record for record in first if task.objective.of_record(record) < math.inf]
-
-
-def _compared_again(found: Sequence[Confirmation], task: TaskState) -> list[TuningRecord]:
-    """Return what others are compared with: the winner so far, and baselines close to it."""
-    baselines = {record.trace_key for record in task.baselines}
-    return [
-        confirmation.record
-        for place, confirmation in enumerate(found)
-        if place == 0 or (confirmation.record.trace_key in baselines and confirmation.ratio < RIVAL)
-    ]

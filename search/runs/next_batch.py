@@ -1,4 +1,4 @@
-"""The candidates of a task that are measured next, and why there are none."""
+"""The candidates of a task that are measured next, and the reason if there are none."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _EMPTY_BATCHES: Final = 3
 
 
 def next_batch(run: Run, task: TaskState, most: int) -> list[MeasureCandidate]:
-    """Return the next candidates of a task, at most so many.
+    """Return the next candidates of a task, up to `most`.
 
-    At the end of a task there are none, and the log says why. First come the schedules that the
-    user wants measured, then what runs that were killed have left, then what the strategy chooses.
-    What others on the database measure is left out.
+    First come the initial schedules of the user, then candidates that killed runs have not
+    measured, then those of the strategy. Candidates that other runs on the database measure are
+    left out. At the end of a task the batch is empty, and the log has the reason.
     """
     with Profiler.timeit("TakeNewsOfOthers"):
-        _take_news(run, task)
-    candidates = _initial_of(run, task, most) or _candidates_of(run, task, most)
+        _learn_news(run, task)
+    candidates = _initial_schedules(run, task, most) or _from_strategy(run, task, most)
     if not candidates:
-        _say_why_nothing(run, task)
+        _log_exhausted(run, task)
     return candidates
 
 
-def _take_news(run: Run, task: TaskState) -> None:
-    """Tell the strategy and the model what other runs on the database have measured."""
-    records = run.claims.news(task.ctx)
+def _learn_news(run: Run, task: TaskState) -> None:
+    """Give the strategy and the model the new records of other runs on the database."""
+    records = run.leases.news(task.ctx)
     if not records:
         return
     assert task.ctx.search_strategy is not None
@@ -41,28 +41,28 @@ def _take_news(run: Run, task: TaskState) -> None:
     task.ctx.logger.info("Records of other runs: %d", len(records))
 
 
-def _initial_of(run: Run, task: TaskState, most: int) -> list[MeasureCandidate]:
-    """Return the next batch of schedules that the user wants measured first."""
+def _initial_schedules(run: Run, task: TaskState, most: int) -> list[MeasureCandidate]:
+    """Return the next batch of initial schedules of the user."""
     left = min(most, run.config.num_trials_per_iter, run.config.trials_of_a_task - task.trials)
     batch, task.initial = task.initial[:left], task.initial[left:]
-    return run.claims.take(task.ctx, batch) if batch else []
+    return run.leases.acquire(task.ctx, batch) if batch else []
 
 
-def _candidates_of(run: Run, task: TaskState, most: int) -> list[MeasureCandidate]:
-    """Return the next batch of a strategy, an empty one if it has none.
+def _from_strategy(run: Run, task: TaskState, most: int) -> list[MeasureCandidate]:
+    """Return candidates of expired leases, else the next batch of the strategy.
 
-    A strategy may give an empty batch, or one that others on the database are measuring, after
-    which it is asked again, but not for ever.
+    A batch may be empty, or other runs may measure all of it. Then the strategy gets a few more
+    tries before it counts as exhausted.
     """
-    candidates = run.claims.left_behind(task.ctx, most)
+    candidates = run.leases.expired(task.ctx, most)
     if candidates:
         return candidates
     empty = 0
-    while empty < _EMPTY_BATCHES and not run.claims.is_exhausted(task.ctx):
+    while empty < _EMPTY_BATCHES and not run.leases.is_exhausted(task.ctx):
         generated = task.ctx.generate_measure_candidates()
         if generated is None:
             return []
-        candidates = run.claims.take(task.ctx, generated[:most])
+        candidates = run.leases.acquire(task.ctx, generated[:most])
         if candidates:
             return candidates
         empty += not generated
@@ -75,24 +75,21 @@ def _candidates_of(run: Run, task: TaskState, most: int) -> list[MeasureCandidat
     return []
 
 
-def _say_why_nothing(run: Run, task: TaskState) -> None:
+def _log_exhausted(run: Run, task: TaskState) -> None:
     strategy = task.ctx.search_strategy
     reason = None if strategy is None or task.batches else strategy.failure_summary()
     if reason is not None:
         run.log.warning("%s cannot be tuned: %s", task.title, reason)
         return
     task.is_exhausted = True
+    spaces = task.ctx.points_of(task.spaces)
+    is_known = all(site.domain is not None for space in spaces for site in space.knobs)
+    has_one_schedule = is_known and sum(space.num_points for space in spaces) == 1
     run.log.info(
         "%s ends after %s: %s",
         task.title,
         "1 trial" if task.trials == 1 else f"{task.trials} trials",
         "its design space has 1 schedule"
-        if _has_one_schedule(task)
+        if has_one_schedule
         else "its strategy finds no candidate that was not measured",
     )
-
-
-def _has_one_schedule(task: TaskState) -> bool:
-    spaces = task.ctx.points_of(task.spaces)
-    known = all(site.domain is not None for space in spaces for site in space.knobs)
-    return known and sum(space.num_points for space in spaces) == 1

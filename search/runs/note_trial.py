@@ -1,9 +1,11 @@
-"""What became of a trial: entered into the log of trials, the journal and the statistics."""
+"""The trial log, the journal, the statistics and the messages of a run, after each trial."""
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from search.builder import BuilderResult
 from search.reports.run_directory import TRIALS
@@ -20,82 +22,85 @@ def enter_trial(
     candidate: MeasureCandidate,
     build: BuilderResult,
     result: RunnerResult,
-) -> None:
-    """Enter a trial, which was measured or has failed, into the log and journal of its run."""
-    assert task.ctx.mod is not None
-    stage: Stage = "stopped" if result.stopped else "done"
-    if build.error_msg is not None:
-        stage = "build"
-    elif result.error_msg is not None:
-        stage = result.stage
-    trial = Trial(
+) -> Trial:
+    """Write a trial to the trial log and the journal of its run, and return it."""
+    trial = trial_of(
+        candidate,
+        result,
+        build,
         task=task.ctx.task_name,
-        workload=run.database.workload_key(task.ctx.mod),
+        workload=run.database.workload_key(task.ctx.program),
         target=str(task.ctx.target),
         batch=task.batches - 1,
         number=task.trials,
+        time=time.time(),
+    )
+    run.store.add(TRIALS, trial)
+    if not trial.failed:
+        task.ctx.objective.note(trial.run_secs, [result])
+    run.journal.note_trial(task.index)
+    return trial
+
+
+def trial_of(
+    candidate: MeasureCandidate,
+    result: RunnerResult,
+    build: BuilderResult | None = None,
+    **fields: Any,
+) -> Trial:
+    """Return the trial of a candidate with a result; `fields` has its task and its place there."""
+    error = result.error_msg if build is None else build.error_msg or result.error_msg
+    stage: Stage = "stopped" if result.stopped else "done"
+    if error is not None:
+        stage = "build" if build is not None and build.error_msg is not None else result.stage
+    return Trial(
+        **fields,
         stage=stage,
-        error=build.error_msg or result.error_msg,
-        build_secs=build.seconds + result.build_seconds,
+        error=error,
+        build_secs=result.build_seconds + (0.0 if build is None else build.seconds),
         measure_secs=result.seconds,
         run_secs=result.run_secs or (),
         predicted=candidate.predicted,
-        time=time.time(),
         space=candidate.space_index,
         decisions=None if candidate.decisions is None else list(candidate.decisions),
         machine=result.machine,
     )
-    run.store.add(TRIALS, trial)
-    if result.median_secs is not None:
-        task.ctx.objective.note(result.run_secs or (), [result])
-    run.journal.note_trial(task.index)
 
 
-def count_trial(
-    run: Run,
-    task: TaskState,
-    candidate: MeasureCandidate,
-    build: BuilderResult,
-    result: RunnerResult,
-) -> None:
-    """Enter a trial into the statistics and the log of its task."""
+def count_trial(run: Run, task: TaskState, candidate: MeasureCandidate, trial: Trial) -> None:
+    """Add a trial to the statistics and the log of its task."""
     prefix = f"[Task #{task.index}: {task.ctx.task_name}] Trial #{task.trials + 1}: "
-    task.build_seconds += build.seconds + result.build_seconds
-    task.measure_seconds += result.seconds
-    seconds = result.median_secs
-    if seconds is not None:
-        latency = seconds * 1e3
-        task.latency_ms.append(FAILED_MS if result.stopped else latency)
+    task.build_seconds += trial.build_secs
+    task.measure_seconds += trial.measure_secs
+    if trial.failed:
+        task.latency_ms.append(FAILED_MS)
+        task.errors[_last_line(trial.error)] += 1
+        task.ctx.logger.info(
+            "%sError in %s:\n%s\n%s\n%s",
+            prefix,
+            "building" if trial.stage == "build" else "running",
+            trial.error,
+            candidate.sch.mod,
+            candidate.sch.trace,
+        )
+    else:
+        is_stopped = trial.stage == "stopped"
+        latency = statistics.median(trial.run_secs) * 1e3
+        task.latency_ms.append(FAILED_MS if is_stopped else latency)
         task.ctx.logger.info(
             "%sGFLOPs: %.4f. Time: %.4f us%s. Best GFLOPs: %.4f",
             prefix,
             task.flop / latency / 1e6,
             latency * 1e3,
-            " or more, ended early" if result.stopped else "",
+            " or more, ended early" if is_stopped else "",
             task.best_gflops or 0.0,
-        )
-    else:
-        task.latency_ms.append(FAILED_MS)
-        task.errors[_last_line(build.error_msg or result.error_msg)] += 1
-        building = build.error_msg is not None or result.stage == "build"
-        if building:
-            task.build_error_count += 1
-        else:
-            task.run_error_count += 1
-        task.ctx.logger.info(
-            "%sError in %s:\n%s\n%s\n%s",
-            prefix,
-            "building" if building else "running",
-            build.error_msg or result.error_msg,
-            candidate.sch.mod,
-            candidate.sch.trace,
         )
     best = task.best_ms
     run.progress.trial("" if best is None else f"{best * 1e3:.2f} us")
 
 
-def say_what_came_out(run: Run, task: TaskState, results: Sequence[RunnerResult]) -> None:
-    """Log what came out of a batch, and show the table of all tasks."""
+def log_batch(run: Run, task: TaskState, results: Sequence[RunnerResult]) -> None:
+    """Log the results of a batch, and show the table of all tasks."""
     failed = sum(result.error_msg is not None for result in results)
     best = task.best_ms
     speed = f", {task.best_gflops:.2f} GFLOPS" if task.flop > 1 and task.best_gflops else ""
@@ -120,8 +125,8 @@ def say_what_came_out(run: Run, task: TaskState, results: Sequence[RunnerResult]
     show_statistics(run)
 
 
-def say_what_failed(run: Run) -> None:
-    """Say of each task without any result why that is: what most of its trials ended with."""
+def log_failed_tasks(run: Run) -> None:
+    """Warn of each task without a working trial, with its most frequent error."""
     for task in run.tasks:
         if task.best_ms is not None or not task.errors:
             continue
@@ -136,7 +141,7 @@ def say_what_failed(run: Run) -> None:
 
 
 def show_statistics(run: Run) -> None:
-    """Show the table of all tasks in place of the one before, and log it."""
+    """Log the table of all tasks, and show it instead of the last one."""
     table = statistics_table(run.tasks)
     run.log.debug("\n%s\n", table)
     run.progress.table(table)

@@ -1,20 +1,23 @@
-"""Searching again what a search has measured, with other strategies or models, without measuring.
+"""Replays of a search with other strategies or models, which use its measurements.
 
-What the first search did not measure is not answered: a replay chooses among the points that were
-measured (`RecordedSpace`). So it says how soon a strategy finds the best of those, and nothing
-about points that nobody has tried.
+A replay chooses among the points that the search measured (`RecordedSpace`). So it shows how soon
+a strategy finds the best of these, and nothing about other points.
 """
 
 from __future__ import annotations
 
 import copy
 import logging
+import math
 import os
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from codegen import Target
 from schedule import Schedule
@@ -23,55 +26,64 @@ from search.cost_model.cost_model import CostModel
 from search.database import Database, MemoryDatabase, TuningRecord, database_at
 from search.database.at_place import database_in
 from search.database.best_records import those_that_count, usable
-from search.database.records import FAILED
 from search.database.target_key import target_key
 from search.errors import TuningError, blamed_on
 from search.kinds import nearest
+from search.reports.drawing import colour, finished, new_axes
 from search.reports.run_directory import TRIALS, load_run
 from search.reports.table import RunTable
-from search.reports.trial import Stage, Trial
+from search.reports.trial import Trial
 from search.runner import RunnerResult
-from search.runner.measure_candidate import MeasureCandidate, described
-from search.runs.search_comparison import SearchComparison
+from search.runner.measure_candidate import described
+from search.runs.learn_from_records import result_of
+from search.runs.note_trial import trial_of
 from search.search_strategy import SearchStrategy
 from search.search_strategy.individual import trace_key
 from search.space_generator.design_space import Decisions, DesignSpace
 from search.space_generator.recorded_space import RecordedSpaces
+from tensorir.function import IRModule
+from tensorir.text_table import aligned, html_table
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_GOOD: Final = 1.05
+"""The factor to the best time within which a search has converged."""
+_FRACTIONS: Final = (8, 4, 2, 1)
 CostModelArg: TypeAlias = "str | CostModel | Callable[[], CostModel] | None"
 
 _EMPTY_BATCHES: Final = 3
-"""Batches in a row of which nothing was measured, after which a replay ends."""
+"""The batches in a row without a measured candidate after which a replay ends."""
 _QUIET: Final = logging.getLogger("tensorir.search.replayed")
 
 
 @dataclass(frozen=True, eq=False)
 class _Recorded:
-    """A task of the past, with what was measured of it."""
+    """A task of a search, with its measurements."""
 
     name: str
-    context: TuneContext
+    mod: IRModule
+    target: Target | None
+    spaces: RecordedSpaces
     answers: Mapping[str, RunnerResult]
-    """The result of each trace that was measured, by `trace_key`."""
-    spent: Mapping[str, tuple[float, ...]]
-    """The seconds of building and measuring it."""
+    """The result of each measured trace, by `trace_key`, with the seconds that it took."""
     log: Sequence[Trial]
     """The trials of the search."""
 
 
 class Replayed:
-    """A search that has ended, whose measurements answer other searches.
+    """A search that has ended, and can be replayed with other strategies or models.
 
         past = search.Replayed("./tuned")
         run = past.tune(strategy="replay-trace", seed=1)     # the trials, in another order
         print(past.compare({"evolution": {}, "at random": {"strategy": "replay-trace"}}))
 
-    Nothing is built or measured, so that a replay takes the time that the strategy itself takes. It
-    chooses among what was measured: steps and mixes lead to the nearest of those, and a strategy
-    that proposes anything else, one of one's own perhaps, gets no answer to it. Failures are
-    replayed as failures. Where something was measured several times the last time counts.
+    Nothing is built or measured, so a replay takes only the time of the strategy. Mutation and
+    crossover lead to the nearest measured points; other candidates, of a user-defined strategy for
+    example, get no result. Failures are replayed as failures. Of several measurements of a schedule
+    the last one is used.
 
-    `database` is that of the search, or its place, where it is not a file in `work_dir`.
+    `database` is the database of the search, or its location, if it is not a file in `work_dir`.
     DatabaseError or TuningError if nothing was measured there.
     """
 
@@ -94,11 +106,11 @@ class Replayed:
 
     @property
     def tasks(self) -> list[str]:
-        """The names of the tasks; where several are called the same, with the target."""
+        """The names of the tasks; equal names have the target appended."""
         return list(self._tasks)
 
     def num_points(self, task: str | None = None) -> int:
-        """Return how many schedules of a task were measured."""
+        """Return the number of measured schedules of a task."""
         return len(self._task(task).answers)
 
     def best_seconds(self, task: str | None = None) -> float:
@@ -111,7 +123,7 @@ class Replayed:
         return min(found)
 
     def recorded(self, task: str | None = None) -> RunTable:
-        """Return the trials of the search as they were made, empty without its log."""
+        """Return the trials of the original search; empty without its log."""
         return RunTable(self._task(task).log)
 
     def tune(
@@ -124,41 +136,60 @@ class Replayed:
         num_trials_per_iter: int = 64,
         seed: int = 1,
     ) -> RunTable:
-        """Search a task again and return the trials in the order in which they were chosen.
+        """Replay the search of a task; return the trials in the order in which they were chosen.
 
-        `strategy` is cloned, and a model that is given is copied, so that each replay begins with
-        the same; a function without parameters returns a new model. `task` may be left out where
-        there is one. The search ends after `max_trials` (by default when all points are used up).
-        The times of trials (`time`) are the seconds of building and measuring that they took in the
-        past, summed up. TuningError for a task that there is not.
+        `strategy` is cloned, and a given model is copied, so that each replay starts from the same
+        state; a function without parameters returns a new model. `task` is optional if there is
+        only one. The replay ends after `max_trials`, by default after all points. The times of
+        trials (`time`) are sums of the original seconds of building and measuring. TuningError for
+        an unknown task.
         """
         recorded = self._task(task)
-        made = SearchStrategy.create(strategy).clone()
-        context = recorded.context.with_strategy(made, seed)
-        context.logger = _QUIET
+        context = TuneContext(
+            recorded.mod,
+            target=recorded.target,
+            space_generator=recorded.spaces.clone(),
+            search_strategy=SearchStrategy.create(strategy).clone(),
+            task_name=recorded.name,
+            rand_state=seed,
+            logger=_QUIET,
+        )
         model = _model(cost_model, seed)
         most = len(recorded.answers) if max_trials is None else max_trials
         context.pre_tuning(
             most, num_trials_per_iter, context.generate_design_space(), MemoryDatabase(), model
         )
         trials: list[Trial] = []
-        in_vain = batch = 0
+        empty = batch = 0
         try:
-            while len(trials) < most and in_vain < _EMPTY_BATCHES:
+            while len(trials) < most and empty < _EMPTY_BATCHES:
                 candidates = context.generate_measure_candidates()
                 if candidates is None:
                     break
-                known = [(c, key) for c in candidates if (key := _key(c)) in recorded.answers]
+                keyed = ((candidate, trace_key(candidate.sch.trace)) for candidate in candidates)
+                known = [(candidate, key) for candidate, key in keyed if key in recorded.answers]
                 known = known[: most - len(trials)]
-                in_vain = 0 if known else in_vain + 1
+                empty = 0 if known else empty + 1
                 chosen = [candidate for candidate, _ in known]
                 results = [recorded.answers[key] for _, key in known]
                 context.notify_runner_results(chosen, results)
                 if model is not None and chosen:
                     with blamed_on(model, lambda chosen=chosen: described(chosen)):  # type: ignore[misc]
                         model.update(context, chosen, results)
-                for candidate, key in known:
-                    trials.append(_trial(recorded, candidate, key, batch, trials))
+                for candidate, result in zip(chosen, results, strict=True):
+                    seconds = (trials[-1].time if trials else 0.0) + result.build_seconds
+                    trials.append(
+                        trial_of(
+                            candidate,
+                            result,
+                            task=recorded.name,
+                            workload="",
+                            target=str(recorded.target),
+                            batch=batch,
+                            number=len(trials),
+                            time=seconds + result.seconds,
+                        )
+                    )
                 batch += 1
         finally:
             context.post_tuning()
@@ -173,10 +204,10 @@ class Replayed:
         max_trials: int | None = None,
         num_trials_per_iter: int = 64,
     ) -> SearchComparison:
-        """Replay several searches, each with several seeds, and compare how soon they are good.
+        """Replay several searches, each with several seeds, and compare their convergence.
 
-        `searches` has for each label the arguments of `tune`, or is a list of strategies by name.
-        `seeds` is a count, or the seeds.
+        `searches` maps labels to arguments of `tune`, or is a list of names of strategies. `seeds`
+        is a count, or the seeds.
         """
         if not isinstance(searches, Mapping):
             searches = {name: {"strategy": name} for name in searches}
@@ -193,9 +224,9 @@ class Replayed:
             return next(iter(self._tasks.values()))
         if name not in self._tasks:
             raise TuningError(
-                f"say which task: one of {', '.join(self._tasks)}"
+                f"several tasks, pass one of them: {', '.join(self._tasks)}"
                 if name is None
-                else f"there is no task {name!r}; there are {', '.join(self._tasks)}"
+                else f"unknown task {name!r}; the tasks are {', '.join(self._tasks)}"
                 f"{nearest(name, self._tasks)}"
             )
         return self._tasks[name]
@@ -206,7 +237,7 @@ class Replayed:
 
 
 def _tasks(database: Database, log: Sequence[Trial]) -> Iterable[_Recorded]:
-    """Yield what a database knows, by program and target, under the names that a log has."""
+    """Yield the programs of a database for each target, with the names of tasks in a log."""
     groups: dict[tuple[str, str], list[TuningRecord]] = {}
     for record in database.get_all_tuning_records():
         if record.target is not None and record.schedules:
@@ -227,17 +258,16 @@ def _key_of_task(trial: Trial) -> tuple[str, str]:
 
 
 def _recorded(name: str, records: Sequence[TuningRecord], log: Sequence[Trial]) -> _Recorded:
-    """Return a task with the spaces that its records are points of."""
+    """Return a task with its records, as points of design spaces."""
     first = records[0]
     mod, target = first.workload.mod, first.target
     spaces: list[DesignSpace] = []
     made: list[Schedule] = []
     points: list[list[Decisions]] = []
     answers: dict[str, RunnerResult] = {}
-    spent: dict[str, tuple[float, ...]] = {}
     times = {trial.run_secs: (trial.build_secs, trial.measure_secs) for trial in log}
     columns = zip(*times.values(), strict=True)
-    usual = tuple(statistics.fmean(column) for column in columns) or (0.0, 0.0)
+    usual = tuple(map(statistics.fmean, columns)) or (0.0, 0.0)
     is_completed = False
     for record, sch in usable(those_that_count(records), TuningRecord.schedule):
         among = ((k, space.decisions_of(sch.trace)) for k, space in enumerate(spaces))
@@ -249,24 +279,11 @@ def _recorded(name: str, records: Sequence[TuningRecord], log: Sequence[Trial]) 
             found = len(spaces) - 1, spaces[-1].decisions
         points[found[0]].append(found[1])
         key = trace_key(sch.trace)
-        answers[key] = _result(record)
-        spent[key] = times.get(tuple(record.run_secs or ()), usual)
+        building, measuring = times.get(tuple(record.run_secs or ()), usual)
+        answers[key] = replace(result_of(record), build_seconds=building, seconds=measuring)
         is_completed |= sch.trace.insts[-1].kind.name != "EnterPostproc"
-    context = TuneContext(
-        mod,
-        target=target,
-        space_generator=RecordedSpaces(made, points, None if is_completed else []),
-        task_name=name,
-        rand_state=1,
-    )
-    return _Recorded(name, context, answers, spent, log)
-
-
-def _result(record: TuningRecord) -> RunnerResult:
-    times = tuple(seconds for seconds in record.run_secs or () if seconds != FAILED)
-    if not times:
-        return RunnerResult(error_msg="it failed when it was measured")
-    return RunnerResult(run_secs=times, stopped=record.bound_seconds is not None)
+    spaces_of_records = RecordedSpaces(made, points, None if is_completed else [])
+    return _Recorded(name, mod, target, spaces_of_records, answers, log)
 
 
 def _model(given: CostModelArg, seed: int) -> CostModel | None:
@@ -279,33 +296,93 @@ def _model(given: CostModelArg, seed: int) -> CostModel | None:
     return CostModel.create(given, **({"seed": seed} if given == "random" else {}))
 
 
-def _key(candidate: MeasureCandidate) -> str:
-    return trace_key(candidate.sch.trace)
+class SearchComparison:
+    """The convergence of several searches of the same points.
 
+    `runs` has for each label a table of trials for each seed; `best_seconds` is the time of the
+    fastest of the `num_points` points. A printed row has the best time after an eighth, a quarter,
+    half and all of the trials, relative to the fastest point (1.00 means found), and the number of
+    trials until it was within 5 %; all numbers are medians of the seeds.
+    """
 
-def _trial(
-    recorded: _Recorded,
-    candidate: MeasureCandidate,
-    key: str,
-    batch: int,
-    before: Sequence[Trial],
-) -> Trial:
-    result = recorded.answers[key]
-    build, measure = recorded.spent[key]
-    stage: Stage = "stopped" if result.stopped else "run" if result.error_msg else "done"
-    return Trial(
-        task=recorded.name,
-        workload="",
-        target=str(recorded.context.target),
-        batch=batch,
-        number=len(before),
-        stage=stage,
-        error=result.error_msg,
-        build_secs=build,
-        measure_secs=measure,
-        run_secs=result.run_secs or (),
-        predicted=candidate.predicted,
-        time=(before[-1].time if before else 0.0) + build + measure,
-        space=candidate.space_index,
-        decisions=None if candidate.decisions is None else list(candidate.decisions),
-    )
+    def __init__(
+        self, runs: Mapping[str, Sequence[RunTable]], best_seconds: float, num_points: int
+    ) -> None:
+        self.runs = {label: list(tables) for label, tables in runs.items()}
+        self.best_seconds = best_seconds
+        self.num_points = num_points
+
+    @property
+    def trials(self) -> int:
+        """The number of trials of the longest run."""
+        return max((len(run) for runs in self.runs.values() for run in runs), default=0)
+
+    def curves(self, label: str) -> NDArray[np.float64]:
+        """Return the best time after each trial relative to the fastest point, [seeds, trials].
+
+        1 is the fastest; infinite until a trial has succeeded. The last value of a run that ended
+        early is repeated.
+        """
+        table = np.full((len(self.runs[label]), self.trials), math.inf)
+        for row, run in zip(table, self.runs[label], strict=True):
+            course = run.by_task.best_so_far
+            best = [math.inf if one is None else one for one in course] or [math.inf]
+            row[: len(best)] = best
+            row[len(best) :] = best[-1]
+        relative: NDArray[np.float64] = table / self.best_seconds
+        return relative
+
+    def trials_until(self, label: str, factor: float = _GOOD) -> list[int | None]:
+        """Return for each seed the trials until the best was within a factor of the fastest point.
+
+        None if that did not happen.
+        """
+        near = self.curves(label) <= factor
+        return [int(row.argmax()) + 1 if row.any() else None for row in near]
+
+    def summary(self) -> list[tuple[str, ...]]:
+        """Return a heading and a row of texts for each search."""
+        places = [max(1, self.trials // part) for part in _FRACTIONS]
+        rows = [("search", *(f"after {count}" for count in places), "trials to within 5%")]
+        for label in self.runs:
+            middle = np.median(self.curves(label), axis=0)
+            until = [count or math.inf for count in self.trials_until(label)]
+            typical = float(np.median(until))
+            rows.append(
+                (
+                    label,
+                    *(f"{middle[count - 1]:.2f}" for count in places),
+                    f"{typical:g}" if typical < math.inf else "never",
+                )
+            )
+        return rows
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the median of the seeds after each trial, with the range of all; return the axes."""
+        ax = new_axes(ax)
+        for k, label in enumerate(self.runs):
+            curves = self.curves(label)
+            trials = np.arange(1, curves.shape[1] + 1)
+            known = np.isfinite(curves).all(axis=0)
+            ax.plot(trials, np.median(curves, axis=0), color=colour(k), label=label)
+            ax.fill_between(
+                trials[known],
+                curves.min(axis=0)[known],
+                curves.max(axis=0)[known],
+                color=colour(k),
+                alpha=0.15,
+            )
+        return finished(ax, "trials", "best time so far / fastest point")
+
+    def __str__(self) -> str:
+        count = len(next(iter(self.runs.values()), []))
+        heading = (
+            f"{self.num_points} measured points, the fastest {self.best_seconds * 1e6:.4g} us; "
+            f"medians of {count} seed{'s' * (count != 1)}"
+        )
+        return f"{heading}\n{aligned(self.summary())}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html_table(self.summary())

@@ -1,4 +1,4 @@
-"""What a run reports of a task when it is over: before and after, and what the machine can do."""
+"""The report of a task at the end of a run: its times before and after, and the roofline."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from search.task_scheduler.task_state import FAILED_MS, TaskState
 
 
 def report_task(run: Run, task: TaskState, logged: Tasks) -> None:
-    """Measure the machine, log a report of a task, and keep it.
+    """Measure the peak of the machine, and log and store the report of a task.
 
-    `logged` has the trials in the log of the run. What is measured is part of measuring at
-    the end, which `num_confirmed=0` leaves out.
+    `logged` has the trials in the log of the run. With `num_confirmed=0` nothing is measured.
     """
     roof = None
     if task.best_ms is None:
@@ -27,14 +26,16 @@ def report_task(run: Run, task: TaskState, logged: Tasks) -> None:
     if run.config.num_confirmed and run.budget.left > 0:
         run.progress.phase("measuring the machine")
         with Profiler.timeit("ReportTask"):
-            roof = _roofline(run, task)
+            target = task.ctx.known_target
+            if run.runner.measures_here(target):
+                roof = roofline(task.ctx.program, target)
     task.report = _report_of(run, task, logged, roof)
     run.store.add(REPORTS, task.report)
     run.log.info("%s: %s", task.title, task.report.in_a_sentence())
 
 
 def report_of_run(run: Run) -> RunReport:
-    """Return the report of a run; of tasks that it did not come to the end of, what is known."""
+    """Return the report of a run, in which unfinished tasks have what is known so far."""
     is_complete = all(task.report is not None for task in run.tasks)
     logged = Tasks([] if is_complete else run.store.latest(TRIALS))
     return RunReport([task.report or _report_of(run, task, logged) for task in run.tasks])
@@ -46,9 +47,8 @@ def _report_of(
     logged: Tasks,
     roof: Roofline | None = None,
 ) -> TaskReport:
-    """Return what is known of a task; nothing is measured."""
-    assert task.ctx.mod is not None
-    workload = run.database.workload_key(task.ctx.mod)
+    """Return the report of a task without measuring anything."""
+    workload = run.database.workload_key(task.ctx.program)
     mine = logged.of((task.ctx.task_name, workload, str(task.ctx.target))).trials
     own = mine[-task.trials :] if task.trials else []  # the last ones are those of the run
     began = [ms / 1e3 for ms in (task.first_ms, *task.latency_ms) if ms < FAILED_MS]
@@ -79,22 +79,11 @@ def _report_of(
 
 
 def _winning_trial(run: Run, task: TaskState, trials: Sequence[Trial]) -> int | None:
-    """Return the number of the trial that the winner comes from; None if it was not a trial."""
-    if task.winner is None or task.ctx.mod is None:
+    """Return the number of the trial of the winner; None if it was not a trial."""
+    if task.winner is None:
         return None
-    workload = run.database.commit_workload(task.ctx.mod)
+    workload = run.database.commit_workload(task.ctx.program)
+    records = run.database.tuning_records_of(workload, task.ctx.target)
     key = task.winner.record.trace_key
-    same = [
-        record
-        for record in run.database.tuning_records_of(workload, task.ctx.target)
-        if record.trace_key == key
-    ]
-    times = {tuple(record.run_secs or ()) for record in same}
+    times = {tuple(record.run_secs or ()) for record in records if record.trace_key == key}
     return next((t.number for t in trials if t.stage == "done" and t.run_secs in times), None)
-
-
-def _roofline(run: Run, task: TaskState) -> Roofline | None:
-    mod, target = task.ctx.mod, task.ctx.target
-    assert mod is not None
-    assert target is not None
-    return roofline(mod, target) if run.runner.measures_here(target) else None

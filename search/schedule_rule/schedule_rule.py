@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from schedule import BlockRV, ExpiredHandleError, Schedule, ScheduleError
 from search.errors import TuningError
-from search.kinds import Kinds, TaskPart
+from search.kinds import Registry, TaskPart
 from search.space_generator.annotations import SCHEDULE_RULE
 from search.task import Task
 
@@ -24,7 +24,7 @@ class ScheduleRule(TaskPart[Task], ABC):
     `_initialize_with_tune_context` takes from the task.
     """
 
-    kinds: ClassVar[Kinds[list[ScheduleRule]]] = Kinds("preset of schedule rules")
+    kinds: ClassVar[Registry[list[ScheduleRule]]] = Registry("preset of schedule rules")
     """Presets by target kind (`llvm`, `avx512`, ...): functions that return the rules in order."""
 
     @staticmethod

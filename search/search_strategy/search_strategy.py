@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from schedule import Schedule
 from schedule.random_state import RandomState
 from search.errors import TuningError
-from search.kinds import Kinds, TaskPart
+from search.kinds import Registry, TaskPart
 from search.search_strategy.breeding import REFUSED, Breeding
 from search.search_strategy.trace_application import TraceApplication
 
@@ -29,7 +29,7 @@ class SearchStrategy(TaskPart["TuneContext"], ABC):
     `notify_runner_results` until the former returns None, then calls `post_tuning`.
     """
 
-    kinds: ClassVar[Kinds[SearchStrategy]] = Kinds("search strategy")
+    kinds: ClassVar[Registry[SearchStrategy]] = Registry("search strategy")
 
     @staticmethod
     def create(kind: str | SearchStrategy = "evolutionary", **kwargs: Any) -> SearchStrategy:

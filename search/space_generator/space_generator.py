@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeV
 
 from schedule import Schedule
 from search.errors import TuningError
-from search.kinds import Kinds, TaskPart, instances
+from search.kinds import Registry, TaskPart, instances
 from search.mutator.mutator import Mutator
 from search.postproc.postproc import Postproc
 from search.schedule_rule.schedule_rule import ScheduleRule
@@ -42,7 +42,7 @@ class SpaceGenerator(TaskPart[Task], ABC):
     resolved when the generator is initialised with a task, and the attributes then hold objects.
     """
 
-    kinds: ClassVar[Kinds[SpaceGenerator]] = Kinds(
+    kinds: ClassVar[Registry[SpaceGenerator]] = Registry(
         "space generator", {"post-order-apply": "search.space_generator.post_order_apply"}
     )
 

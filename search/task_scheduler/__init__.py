@@ -1,4 +1,4 @@
-"""Task schedulers, which share trials among tasks."""
+"""Task schedulers, which distribute trials among tasks."""
 
 from search.task_scheduler.task_scheduler import (
     GradientBased,

@@ -1,32 +1,34 @@
-"""The task that is next: the one that promises most, or the one whose turn it is."""
+"""Task schedulers, which choose the next task: by expected gain, or one after the other."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, Final, TypeAlias
 
 from schedule.random_state import RandomState
-from search.kinds import Kinds
-from search.task_scheduler.similar_tasks import SimilarTasks, tagged_group
+from search.kinds import Registry
 from search.task_scheduler.task_state import TaskState
+from tensorir.nodes.expr import StringImm
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import walk
 
 Objective: TypeAlias = Callable[[Sequence[float]], float]
 """The number to minimise, from the best latency of each task in seconds, in their order."""
 
 _UNKNOWN: Final = -1e9
 _STEP: Final = 1e-4
-"""The relative decrease of a latency by which the gain of the objective is seen."""
+"""The relative decrease of a latency for the numerical gradient of the objective."""
 
 
 class TaskScheduler(ABC):
-    """Shares trials among tasks. Subclasses say which task is next.
+    """Distributes trials among tasks. Subclasses choose the next task.
 
-    What is minimised is `objective_func`, without one the sum of latencies by the weights of the
-    tasks.
+    The search minimises `objective_func`, by default the weighted sum of the latencies.
     """
 
-    kinds: ClassVar[Kinds[TaskScheduler]] = Kinds("task scheduler")
+    kinds: ClassVar[Registry[TaskScheduler]] = Registry("task scheduler")
 
     def __init__(self, objective_func: Objective | None = None) -> None:
         self.objective_func = objective_func
@@ -39,26 +41,26 @@ class TaskScheduler(ABC):
         return TaskScheduler.kinds.part(kind, *args, **kwargs)
 
     def begin(self, tasks: Sequence[TaskState]) -> None:
-        """Take the tasks of a run that begins; what is known of another run is forgotten."""
+        """Start a run with its tasks, and forget any other run."""
         self.tasks = tasks
 
     @abstractmethod
     def next_task_id(self) -> int:
-        """Return the index of the task to work on, -1 when none is left.
+        """Return the index of the next task, -1 when none is left.
 
-        What was sent before is measured by then; only while some tasks had no batch yet, the last
-        one that was sent is not.
+        All batches are measured by then, except for the last one while some tasks have had no
+        batch.
         """
 
     def objective(self, latencies: Sequence[float]) -> float:
-        """Return the objective at a latency in seconds for each task; a run makes it smaller."""
+        """Return the objective for a latency of each task in seconds; a run minimises it."""
         if self.objective_func is not None:
             return float(self.objective_func(latencies))
         weights = [task.task_weight for task in self.tasks]
         return sum(w * seconds for w, seconds in zip(weights, latencies, strict=True))
 
     def objective_now(self) -> float | None:
-        """Return the objective at the best latencies so far, None while some task has none."""
+        """Return the objective for the best latencies so far, None while a task has none."""
         best = [task.best_ms for task in self.tasks]
         known = [ms / 1e3 for ms in best if ms is not None]
         return self.objective(known) if len(known) == len(best) else None
@@ -68,20 +70,72 @@ PyTaskScheduler = TaskScheduler
 """The base class under the name that it has for user classes in TVM."""
 
 
+TAG: Final = "auto_scheduler_task_scheduler_tag"
+"""The annotation of a block with the name of its computation, such as a convolution."""
+_GOLDEN: Final = 1.618
+_PATIENCE: Final = 5
+
+
+def tagged_group(task: TaskState) -> Hashable | None:
+    """Return the tags of the blocks of a task, and the magnitude of its operations.
+
+    Magnitudes are powers of the golden ratio. None for a task without tags.
+    """
+    funcs = () if task.ctx.mod is None else task.ctx.mod.prim_funcs().values()
+    blocks = (node for func in funcs for node in walk(func.body) if isinstance(node, Block))
+    tags = [block.annotations[TAG] for block in blocks if TAG in block.annotations]
+    names = sorted(tag.value if isinstance(tag, StringImm) else str(tag) for tag in tags)
+    if not names:
+        return None
+    return (*names, math.floor(math.log(task.flop + 1, _GOLDEN)))
+
+
+class SimilarTasks:
+    """Groups of similar tasks, which are expected to reach similar operations per second.
+
+    `groups` has the group of each task, or None. A task leaves its group if it is slower than the
+    best of the group by more than the factor `beta`, after 5 batches more than any other task.
+    """
+
+    def __init__(self, groups: Sequence[Hashable | None], beta: float) -> None:
+        self.groups = list(groups)
+        self.beta = beta
+
+    def reachable_ms(self, index: int, tasks: Sequence[TaskState]) -> float | None:
+        """Return the expected latency of a task in milliseconds, None if unknown.
+
+        That is `beta` times its latency at the speed of the best task of its group.
+        """
+        own, best_ms = tasks[index], tasks[index].best_ms
+        peers = [task for k, task in enumerate(tasks) if k != index and self._are_similar(k, index)]
+        fastest = max((task.best_gflops or 0.0 for task in (own, *peers)), default=0.0)
+        if not peers or best_ms is None or fastest == 0.0:
+            return None
+        reachable = self.beta * own.flop / fastest / 1e6
+        most = max(task.batches for task in peers)
+        if best_ms > reachable and own.batches > _PATIENCE + most:
+            self.groups[index] = None
+            return None
+        return reachable
+
+    def _are_similar(self, a: int, b: int) -> bool:
+        return self.groups[a] is not None and self.groups[a] == self.groups[b]
+
+
 @TaskScheduler.kinds.register("gradient")
 class GradientBased(TaskScheduler):
-    """Works on the task that is expected to lower the objective most in its next batch.
+    """Chooses the task whose next batch is expected to lower the objective most.
 
-    What counts of a task is how fast the objective falls with its latency, times how much that is
-    expected to fall (Zheng et al., Ansor, OSDI 2020). The expectation mixes, by `alpha`, how much
-    the best latency fell over the last `window_size` batches and how much it would fall if it went
-    on as on average since the start; or if it came within a factor `beta` of the operations per
-    second of similar tasks, where that is more. `group_of` says which tasks are similar: those with
-    the same answer, None being similar to none.
+    The gradient of a task is the derivative of the objective by its latency, times the expected
+    decrease of the latency (Zheng et al., Ansor, OSDI 2020). The expectation is a mean, weighted by
+    `alpha`, of the decrease over the last `window_size` batches and of the average decrease since
+    the start. Instead of the latter it uses, if that is more, the decrease to within a factor
+    `beta` of the operations per second of similar tasks. Tasks are similar if `group_of` returns
+    the same value for them; None is similar to no task.
 
-    Each task gets one batch first. One of which no trial succeeded has no gradient: it gets as many
-    batches as the others on average, and for `objective_func` it is as slow as the slowest. Ties
-    are broken at random by `seed`; -1 takes one from the first task.
+    Each task gets one batch first. A task without a working trial has no gradient. It gets the
+    average number of batches, and counts in `objective_func` with the latency of the slowest task.
+    Ties are broken at random by `seed`, by default one of the first task.
     """
 
     def __init__(
@@ -104,7 +158,7 @@ class GradientBased(TaskScheduler):
         self._similar = SimilarTasks((), beta)
 
     def begin(self, tasks: Sequence[TaskState]) -> None:
-        """Take the tasks of a run that begins."""
+        """Start a run with its tasks."""
         super().begin(tasks)
         self._rng = RandomState(tasks[0].ctx.fork_seed() if self.seed == -1 else self.seed)
         self._similar = SimilarTasks((), self.beta)
@@ -129,7 +183,7 @@ class GradientBased(TaskScheduler):
         return alive[gradients.index(steepest)]
 
     def _behind(self, alive: Sequence[int]) -> int | None:
-        """Return the task without a gradient that had fewest batches, if that is below average."""
+        """Return the task without a gradient that had the fewest batches, if below average."""
         batches = {index: self.tasks[index].batches for index in alive}
         unknown = [index for index in alive if self.tasks[index].best_ms is None]
         least = min(unknown, key=batches.__getitem__, default=None)
@@ -138,7 +192,7 @@ class GradientBased(TaskScheduler):
         return least
 
     def _gradient(self, index: int) -> float:
-        """Return how much the objective is expected to fall with the next batch of a task."""
+        """Return the expected decrease of the objective by the next batch of a task."""
         task = self.tasks[index]
         if task.best_ms is None:
             return _UNKNOWN
@@ -153,7 +207,7 @@ class GradientBased(TaskScheduler):
         return self._importance(index) * expected / 1e3
 
     def _importance(self, index: int) -> float:
-        """Return how much the objective falls for each second that the latency of a task does."""
+        """Return the derivative of the objective by the latency of a task in seconds."""
         if self.objective_func is None:
             return self.tasks[index].task_weight
         known = [None if task.best_ms is None else task.best_ms / 1e3 for task in self.tasks]
@@ -167,9 +221,9 @@ class GradientBased(TaskScheduler):
 
 @TaskScheduler.kinds.register("round-robin")
 class RoundRobin(TaskScheduler):
-    """Works on the tasks one after another, a batch each."""
+    """Chooses the tasks one after the other, a batch each."""
 
     def next_task_id(self) -> int:
-        """Return the first of the tasks that had fewest batches, -1 when none is left."""
+        """Return the first task with the fewest batches, -1 when none is left."""
         alive = [task for task in self.tasks if not task.is_terminated]
         return min(alive, key=lambda task: task.batches).index if alive else -1

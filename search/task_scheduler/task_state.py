@@ -1,4 +1,4 @@
-"""A task that is searched: what became of its trials, and its row in the table."""
+"""The state of a task in a run: the statistics of its trials, and its row in the table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _HEADER: Final = (
 
 @dataclass(eq=False)
 class TaskState:
-    """A task of a run, its weight in the sum that is minimised, and what became of its trials."""
+    """A task of a run, with its weight in the objective and the statistics of its trials."""
 
     ctx: TuneContext
     task_weight: float = 1.0
@@ -55,58 +55,56 @@ class TaskState:
     spaces: Sequence[Schedule] = ()
     """The design spaces of its program."""
     trials_before: int = 0
-    """The trials that the run made before it was interrupted; `latency_ms` has only those since."""
+    """The trials before the run was interrupted; `latency_ms` has only later ones."""
     failure: Exception | None = None
-    """The error for which the run goes on without the task."""
+    """The error with which the task ended while the run continues."""
     flop: float = 1.0
     facts: ProgramFacts = field(default_factory=ProgramFacts)
-    """The facts about the unscheduled program that a runner has to know."""
+    """The facts about the unscheduled program for the runner."""
     ended: str = ""
-    """What ended its search: `"done"`, `"time over"` or `"not begun"`; empty before the end."""
+    """The end of its search: `"done"`, `"time over"` or `"not begun"`; empty before."""
     is_exhausted: bool = False
-    """True if the strategy found no candidate that was not measured."""
+    """True if the strategy has no new candidates."""
     batches: int = 0
-    """The number of batches that were sent to be measured, those of earlier runs among them."""
-    build_error_count: int = 0
-    run_error_count: int = 0
+    """The number of batches so far, including those of earlier runs."""
     errors: Counter[str] = field(default_factory=Counter)
     """The number of trials that ended with each error, by its last line."""
     latency_ms: list[float] = field(default_factory=list)
-    """The latency of each trial; 1e9 for one that failed or whose end nobody waited for."""
+    """The latency of each trial; 1e9 for a trial that failed or was stopped."""
     known_ms: float = FAILED_MS
-    """The best latency of earlier runs; 1e9 where none is known."""
+    """The best latency of earlier runs, else 1e9."""
     first_ms: float = FAILED_MS
-    """The latency that the search of the task began with, in whatever run; 1e9 where none did.
+    """The first latency of the task in an earlier run, else 1e9.
 
-    It is that of the default schedule where the strategy measures that first."""
+    It is that of the default schedule if the strategy measures that first."""
     build_seconds: float = 0.0
-    """The seconds that the builds of all trials took, one after the other."""
+    """The sum of the build times of all trials."""
     measure_seconds: float = 0.0
-    """The seconds that their measurements took."""
+    """The sum of their measurement times."""
     seconds: float = 0.0
-    """The seconds of wall time that the task took, and its share of what the run began with."""
+    """The seconds of wall time of the task, with its share of the start of the run."""
     best_history_ms: list[float] = field(default_factory=list)
     """The best latency after each batch."""
     initial: list[MeasureCandidate] = field(default_factory=list)
-    """The schedules of the user that are still to be measured, before those of the strategy."""
+    """The pending initial schedules of the user, which come before those of the strategy."""
     reference: BuilderFuture | None = None
     """The build of the unscheduled program, from the first batch on."""
     winner: Confirmation | None = None
-    """The best, measured again at the end of the run."""
+    """The best candidate, measured again at the end of the run."""
     unscheduled: RunnerResult | None = None
     """The measurement of the unscheduled program, once the search is over."""
     first_again: float | None = None
-    """The seconds of the first schedule where it was measured again beside the winner."""
+    """The seconds of the first schedule if it was measured again with the winner."""
     baselines: list[TuningRecord] = field(default_factory=list)
-    """The records of what the winner is measured beside: the unscheduled program, serial forms."""
+    """The records of the unscheduled program and of serial forms of parallel schedules."""
     report: TaskReport | None = None
     """The findings, when the run is over."""
 
     def begin(self, known: Sequence[TuningRecord] = (), batch_size: int = 64) -> TaskState:
-        """Look at the program, and take note of the records of earlier runs; return the task.
+        """Analyse the program, and enter the records of earlier runs; return the task.
 
-        Those count as batches of `batch_size`, rounded. TuningError for a program whose arguments
-        cannot be made up.
+        These count as batches of `batch_size`, rounded. TuningError for a program without random
+        arguments.
         """
         ctx = self.ctx
         if ctx.mod is not None:
@@ -129,7 +127,7 @@ class TaskState:
 
     @property
     def title(self) -> str:
-        """What messages call the task."""
+        """The name of the task in messages."""
         return f'Task #{self.index} "{self.ctx.task_name}"'
 
     @property
@@ -139,21 +137,21 @@ class TaskState:
 
     @property
     def trials(self) -> int:
-        """The trials that the run made of the task so far."""
+        """The number of trials of the task in the run so far."""
         return self.trials_before + len(self.latency_ms)
 
     def is_faster_side_by_side(self, cores: int) -> bool:
-        """Say whether to build on all cores but one and to measure meanwhile on that one.
+        """Return True if it is faster to measure on one core while the others build.
 
-        Else all build, and then one measures. What the trials have taken so far decides; `cores`
-        is at least 2.
+        The alternative is to build on all cores first. The times of the trials so far decide;
+        `cores` is at least 2.
         """
         beside = max(self.build_seconds / (cores - 1), self.measure_seconds)
         return beside <= self.build_seconds / cores + self.measure_seconds
 
     @property
-    def trials_in_vain(self) -> int:
-        """The trials that were made since the best one; all, where none of them is the best."""
+    def trials_since_best(self) -> int:
+        """The number of trials since the best one, or of all if none is the best."""
         best = min(self.latency_ms, default=FAILED_MS)
         if best >= self.known_ms:
             return len(self.latency_ms)
@@ -161,7 +159,7 @@ class TaskState:
 
     @property
     def best_ms(self) -> float | None:
-        """The best latency in milliseconds, None while no trial succeeded."""
+        """The best latency in milliseconds, None without a working trial."""
         if self.winner is not None:
             return self.winner.median * 1e3
         best = min([self.known_ms, *self.latency_ms])
@@ -169,7 +167,7 @@ class TaskState:
 
     @property
     def gain_us(self) -> float | None:
-        """The microseconds that a call of the whole takes less than it did; None if not known."""
+        """The microseconds that a call of the whole model has gained; None if unknown."""
         began = [ms for ms in (self.first_ms, *self.latency_ms) if ms < FAILED_MS]
         if self.best_ms is None or not began:
             return None
@@ -177,7 +175,7 @@ class TaskState:
 
     @property
     def best_gflops(self) -> float | None:
-        """The speed in GFLOPS at the best latency, None while no trial succeeded."""
+        """The speed in GFLOPS at the best latency, None without a working trial."""
         return None if self.best_ms is None else self.flop / self.best_ms / 1e6
 
 

@@ -265,7 +265,7 @@ def test_a_pass_takes_what_is_current() -> None:
     with TARGET, database:
         assert_structural_equal(ms.transform.ApplyDatabase()(MODEL)["linear0"], once["linear0"])
     assert ms.transform.ApplyDatabase.name == "ApplyDatabase"
-    with pytest.raises(TuningError, match="ApplyDatabase has no database: pass one, or call it"):
+    with pytest.raises(TuningError, match="ApplyDatabase needs a database: pass one, or call it"):
         ms.transform.ApplyDatabase()(MODEL)
 
 
@@ -297,8 +297,8 @@ def test_several_functions_are_no_task() -> None:
     with pytest.raises(
         TuningError,
         match=re.escape(
-            "a task is one function, this module has 2: ['linear0', 'shift']; take out the one that "
-            'is meant, as in IRModule.from_expr(mod["linear0"]), or tune all of them with '
+            "a task is one function, this module has 2: ['linear0', 'shift']; pass one of them, as "
+            'in IRModule.from_expr(mod["linear0"]), or tune all of them with '
             "tune_module(mod, target, work_dir, max_trials_global)"
         ),
     ):

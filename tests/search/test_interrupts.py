@@ -88,7 +88,7 @@ def test_a_script_ends_with_the_interrupt_and_keeps_what_was_measured(tmp_path: 
     code, wrote, said = interrupted(tmp_path, "raise")
     assert code == -signal.SIGINT
     assert said.rstrip().endswith("KeyboardInterrupt")
-    assert "Interrupted: what has been measured is kept" in said
+    assert "Interrupted: all measurements are kept" in said
     assert "operator" not in wrote
     assert len(JSONDatabase(work_dir=tmp_path)) == len(ms.load_run(tmp_path)) == 3
 

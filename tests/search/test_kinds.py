@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from search.kinds import Kinds
+from search.kinds import Registry
 from search.runner import Runner
 from tensorir.errors import IRValueError
 
@@ -19,12 +19,12 @@ class Store:
         self.url, self.size = url, size
 
 
-def stores() -> Kinds[Store]:
+def stores() -> Registry[Store]:
     class Named(Store):
-        kinds: Kinds[Store] = Kinds("store")
+        kinds: Registry[Store] = Registry("store")
 
     Named.kinds.register("memory")(Store)
-    Named.kinds.register_scheme("postgresql")(Store)
+    Named.kinds.register("postgresql://")(Store)
     return Named.kinds
 
 
@@ -40,14 +40,14 @@ def test_a_url_is_made_by_the_maker_for_its_scheme() -> None:
 def test_a_more_special_scheme_comes_first() -> None:
     kinds = stores()
 
-    @kinds.register_scheme("postgresql+own")
+    @kinds.register("postgresql+own://")
     class Own(Store):
         pass
 
     assert isinstance(kinds.make("postgresql+own://host"), Own)
     assert not isinstance(kinds.make("postgresql+other://host"), Own)
-    with pytest.raises(IRValueError, match=r"a store for postgresql:// addresses is registered"):
-        kinds.register_scheme("postgresql")(Store)
+    with pytest.raises(IRValueError, match=r"a store called .postgresql://. is registered"):
+        kinds.register("postgresql://")(Store)
 
 
 def test_a_module_that_registers_a_name_is_imported_when_it_is_used(
@@ -60,7 +60,7 @@ def test_a_module_that_registers_a_name_is_imported_when_it_is_used(
         "time.sleep(0.1)\n"
         "kinds.register('late')(maker)\n"
     )
-    late: Kinds[Store] = Kinds("late store", {"late": "registers_late"})
+    late: Registry[Store] = Registry("late store", {"late": "registers_late"})
     monkeypatch.setitem(sys.modules, "what_a_test_registers", (late, Store))  # type: ignore[arg-type]
     monkeypatch.syspath_prepend(tmp_path)
     found = []

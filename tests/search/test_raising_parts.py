@@ -18,7 +18,7 @@ from search.schedule_rule import ScheduleRule
 from search.space_generator import PostOrderApply, ScheduleFn
 from search.task_scheduler import TaskScheduler
 from tests.search.programs import Matmul, split_j
-from tests.search.test_task_schedulers import tune
+from tests.search.task_scheduler.test_task_schedulers import tune
 
 
 class BadRule(ScheduleRule):

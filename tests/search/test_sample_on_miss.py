@@ -123,7 +123,7 @@ def scale(A: T.Buffer((16,), "int32"), n: T.int32, B: T.Buffer((16,), "int32")):
     ("program", "reason"),
     [
         (WITH_A_SIZE, "buffer 'A' has the symbolic shape"),
-        (WITH_A_NUMBER, "parameter 'n' is no buffer"),
+        (WITH_A_NUMBER, "parameter 'n' is a scalar"),
     ],
 )
 def test_a_program_whose_arguments_cannot_be_made_up_is_built_as_it_is(

@@ -29,8 +29,8 @@ from tensorir.errors import IRValueError
 from tests.search.made_up_runs import TimesOfScripts
 from tests.search.postgres_server import Server
 from tests.search.programs import Matmul
+from tests.search.runs.test_tuning_run import run
 from tests.search.test_database import OTHER, TARGET, commit, scheduled
-from tests.search.test_tuning_run import run
 
 
 def seconds(database: Database) -> list[float]:

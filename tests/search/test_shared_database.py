@@ -28,12 +28,12 @@ from search.database import (
 from search.database.at_place import SQL_FILE
 from search.runner import RunnerResult
 from search.runner.measure_candidate import MeasureCandidate
-from search.runs.claims import Claims, key_of
+from search.runs.leases import Leases, key_of
 from search.search_strategy import EvolutionarySearch
 from tests.search.made_up_runs import TimesOfScripts, task
 from tests.search.programs import Matmul, split_all
+from tests.search.runs.test_tuning_run import run
 from tests.search.test_database import TARGET, commit, scheduled
-from tests.search.test_tuning_run import run
 
 DECISIONS = [(8, 4), (4, 8), (16, 2), (2, 16)]
 
@@ -163,42 +163,42 @@ def candidates() -> list[MeasureCandidate]:
 
 
 def test_a_claim_is_granted_to_one_and_ends_with_its_record(place: str) -> None:
-    mine, yours = (Claims(opened(place)) for _ in range(2))
+    mine, yours = (Leases(opened(place)) for _ in range(2))
     first, second = task(target=str(TARGET)), task(target=str(TARGET))
     a, b, c, d = candidates()
-    assert mine.take(first, [a, b, b]) == [a, b], "each once"
-    assert yours.take(second, [b, c]) == [c]
+    assert mine.acquire(first, [a, b, b]) == [a, b], "each once"
+    assert yours.acquire(second, [b, c]) == [c]
     commit(opened(place), DECISIONS[0], 1e-6)
     mine.release(first)
-    assert yours.take(second, [a, b, c, d]) == [b, c, d], "a was measured, and b was not"
+    assert yours.acquire(second, [a, b, c, d]) == [b, c, d], "a was measured, and b was not"
     yours.close()
-    assert mine.take(first, [a, b]) == [b]
+    assert mine.acquire(first, [a, b]) == [b]
     mine.close()
 
 
 def test_a_claim_is_for_one_program_and_target(place: str) -> None:
-    mine, yours = (Claims(opened(place)) for _ in range(2))
+    mine, yours = (Leases(opened(place)) for _ in range(2))
     a, *_ = candidates()
-    assert mine.take(task(), [a]) == [a]
-    assert yours.take(task(target="llvm -num-cores=2"), [a]) == [a]
-    assert yours.take(task(), [a]) == []
+    assert mine.acquire(task(), [a]) == [a]
+    assert yours.acquire(task(target="llvm -num-cores=2"), [a]) == [a]
+    assert yours.acquire(task(), [a]) == []
     mine.close()
     yours.close()
 
 
 def test_what_another_left_is_taken_up(place: str) -> None:
-    mine, yours = (Claims(opened(place)) for _ in range(2))
+    mine, yours = (Leases(opened(place)) for _ in range(2))
     a, b, *_ = candidates()
     task_of_mine = task()
-    yours.take(task(), [a, b])
-    assert mine.take(task_of_mine, [a, b]) == []
-    assert mine.left_behind(task_of_mine, 9) == []
-    assert not any(mine.left_behind(task_of_mine, 9) for _ in range(9))
+    yours.acquire(task(), [a, b])
+    assert mine.acquire(task_of_mine, [a, b]) == []
+    assert mine.expired(task_of_mine, 9) == []
+    assert not any(mine.expired(task_of_mine, 9) for _ in range(9))
     assert not mine.is_exhausted(task_of_mine), "asking for what others have is no new try"
     commit(opened(place), DECISIONS[1], 1e-6)
     lease_ends(place)
-    assert mine.left_behind(task_of_mine, 9) == [a]
-    assert mine.left_behind(task_of_mine, 9) == []
+    assert mine.expired(task_of_mine, 9) == [a]
+    assert mine.expired(task_of_mine, 9) == []
     mine.close()
     yours.close()
 
@@ -217,11 +217,11 @@ class Vanishing(MemoryDatabase):
 
 
 def test_without_an_answer_new_candidates_are_measured_and_those_of_others_are_not() -> None:
-    claims, tuned = Claims(Vanishing()), task()
+    claims, tuned = Leases(Vanishing()), task()
     a, b, *_ = candidates()
-    assert claims.take(tuned, [a]) == []
-    assert claims.take(tuned, [b]) == [b]
-    assert claims.left_behind(tuned, 9) == []
+    assert claims.acquire(tuned, [a]) == []
+    assert claims.acquire(tuned, [b]) == [b]
+    assert claims.expired(tuned, 9) == []
 
 
 class Renewed(MemoryDatabase):
@@ -275,8 +275,8 @@ def test_a_strategy_that_repeats_itself_ends(
 
 def test_a_claim_is_renewed_while_its_run_lives() -> None:
     database = Renewed()
-    claims = Claims(database, seconds=1)
-    claims.take(task(), candidates())
+    claims = Leases(database, seconds=1)
+    claims.acquire(task(), candidates())
     assert database.was_renewed.wait(10)
     claims.close()
     last = len(database.owners)
@@ -323,9 +323,9 @@ def test_a_tuner_learns_what_others_measure_meanwhile(place: str, tmp_path: Path
 
 def test_databases_without_claims_grant_everything(tmp_path: Path) -> None:
     for database in (MemoryDatabase(), JSONDatabase(work_dir=tmp_path)):
-        claims = Claims(database)
+        claims = Leases(database)
         a, *_ = candidates()
-        assert claims.take(task(), [a, a]) == [a, a]
+        assert claims.acquire(task(), [a, a]) == [a, a]
         claims.close()
 
 

@@ -4,8 +4,8 @@
     print(tuning)
     codegen.vm_build(tuning.mod, "llvm -num-cores=1")
 
-The fastest kernels alone need not make the fastest graph: one that reads its input in blocks needs
-a producer that writes it so, or a transform between the two.
+The fastest kernels alone need not make the fastest graph: a kernel that reads its input in blocks
+needs a producer that writes blocks, or a transform between the two.
 """
 
 from search.models.graph_tuner.blocked_kernels import blocked_kernels

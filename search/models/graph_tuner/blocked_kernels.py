@@ -1,7 +1,7 @@
-"""Kernels that compute in blocks of channels: the form in which short rows can be vectorized.
+"""Kernels that compute in blocks of channels, by which images with short rows can be vectorized.
 
-The search keeps the order of a kernel's loops, so the vectors of a kernel in the order NCHW lie
-along rows. Where these are no multiple of a vector long, vectors of channels are faster.
+The search keeps the order of the loops of a kernel, so it vectorizes an NCHW kernel along rows. If
+the length of a row is not a multiple of a vector, vectors of channels are faster.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from tensorir.verify import verify_well_formed
 
 
 def channels_of_block(target: Target) -> int:
-    """Return the channels of a block: as many as a vector register of the target holds floats."""
+    """Return the channels of a block: the number of floats in a vector register of the target."""
     return target.vector_lanes(32)
 
 
 def channel_blocks(shape: Sequence[int], channels: int) -> Layout:
     """Return the layout `(n, c, h, w) -> (n, c // channels, h, w, c % channels)` for a shape.
 
-    There may be any number of dimensions from four on. None, row-major, unless dimension 1 consists
-    of whole blocks, and where the order of elements would be the same.
+    The shape has four or more dimensions. None, which is row-major, if dimension 1 does not consist
+    of whole blocks, or if the order of elements would not change.
     """
     if len(shape) < 4 or shape[1] % channels or math.prod(shape[2:]) == 1:
         return None
@@ -43,15 +43,13 @@ def channel_blocks(shape: Sequence[int], channels: int) -> Layout:
 
 
 def blocked_kernels(mod: IRModule, target: str | Target | None = None) -> IRModule:
-    """Return the kernels that graph functions call, taking and giving blocks of channels.
+    """Return the kernels that graph functions call, with tensors in blocks of channels.
 
-    A block has the channels that a vector of the target holds, of the current one by default.
-
-    `tune_module` finds schedules for them, which `tune_layouts` considers where it is given the
-    same database. Kernels stay out that cannot take another layout, that neither read nor write a
-    tensor with whole blocks of channels, and that only map elements: these follow any layout.
-
-    Channels are dimension 1, as in NCHW; in the order NHWC there is nothing to gain.
+    A block has as many channels as a vector of the target, by default the current one, has floats.
+    `tune_module` tunes these kernels, and `tune_layouts` uses their records if it gets the same
+    database. Kernels that cannot have another layout, that access no tensor with whole blocks of
+    channels, and element-wise kernels, which follow any layout, are left out. Channels are
+    dimension 1, as in NCHW; kernels in NHWC would not gain.
     """
     verify_well_formed(mod)
     _, graphs = kernel_graphs(mod)
@@ -62,13 +60,13 @@ def blocked_kernels(mod: IRModule, target: str | Target | None = None) -> IRModu
 
 
 def blocked_layouts(call: KernelCall, channels: int) -> tuple[Layout, ...]:
-    """Return the layouts that the slots of a call have in its blocked kernel."""
+    """Return the layouts of the slots of a call in its blocked kernel."""
     shapes = (fixed_shape(parameter(call.func, position)) for position in call.slots)
     return tuple(channel_blocks(shape or (), channels) for shape in shapes)
 
 
 def blocked_kernel(call: KernelCall, channels: int) -> PrimFunc | None:
-    """Return the kernel of a call with slots in blocks of channels, None if it has no such form.
+    """Return the kernel of a call with slots in blocks of channels, None if that is impossible.
 
     With 16 channels:
 
@@ -86,9 +84,9 @@ def blocked_kernel(call: KernelCall, channels: int) -> PrimFunc | None:
 
 
 def read_as_rows(func: PrimFunc, call: KernelCall, channels: int) -> PrimFunc:
-    """Return a blocked kernel with its slots row-major again; its loops stay.
+    """Return a blocked kernel with row-major slots and unchanged loops.
 
-    ScheduleError where a slot cannot be brought back.
+    ScheduleError if a slot cannot be changed back.
     """
     back: dict[int, Layout] = {}
     for position, layout in zip(call.slots, blocked_layouts(call, channels), strict=True):
@@ -98,7 +96,7 @@ def read_as_rows(func: PrimFunc, call: KernelCall, channels: int) -> PrimFunc:
 
 
 def _in_order_of_writes(func: PrimFunc, channels: int) -> PrimFunc:
-    """Return a kernel with buffers of its own in blocks, too, and loops in the order of writes."""
+    """Return a kernel with its internal buffers in blocks, and loops in the order of writes."""
     parameters = set(func.buffer_map.values())
     sch = Schedule(IRModule({"main": func}))
     nodes = [sref.block for sref in sch.state.blocks("main")]
@@ -115,9 +113,9 @@ def _in_order_of_writes(func: PrimFunc, channels: int) -> PrimFunc:
 
 
 def _order_of_writes(block: Block) -> IndexMap:
-    """Return the map from a block's axes to the indices it writes at, those of reductions behind.
+    """Return the map from the axes of a block to its written indices, then the reduction axes.
 
-    Axes of one place come first: the last axis but reductions is that of the vectors.
+    Axes of extent 1 come first, because the last spatial axis is the vector axis.
     """
     indices = [place.min for place in block.writes[0].region]
     moving = [index for index in indices if collect_vars(index)]

@@ -1,10 +1,11 @@
-"""The forms that a kernel of a graph can take: its schedules, with parameters in other layouts."""
+"""The candidates for a kernel of a graph: its schedules, with parameters in other layouts."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, product
 from typing import Final
 
@@ -23,16 +24,14 @@ from search.models.graph_tuner.blocked_kernels import (
     channels_of_block,
     read_as_rows,
 )
-from search.models.graph_tuner.elementwise import in_order_of, is_elementwise
+from search.models.graph_tuner.elementwise import follow_layout, is_elementwise
 from search.models.graph_tuner.kernel_graph import KernelCall, KernelGraph
 from search.models.graph_tuner.layouts import (
     KnownLayouts,
     Layout,
     fixed_shape,
     parameter,
-    read_in_place,
     wanted_layout,
-    with_free_layouts,
     with_layouts,
 )
 from search.task import normalize_mod
@@ -61,17 +60,17 @@ class _Form:
 
     func: PrimFunc
     wanted: tuple[Layout, ...]
-    """The layouts in which it would like its slots."""
+    """The layouts of the slots that suit the schedule best."""
     found_in: tuple[Layout, ...]
-    """The layouts for which it was found."""
+    """The layouts of the slots when the schedule was found."""
 
     def changes(self, layouts: tuple[Layout, ...]) -> int:
-        """Return how many slots have other layouts than those it was found for."""
+        """Return the number of slots with other layouts than when the schedule was found."""
         return sum(a != b for a, b in zip(layouts, self.found_in, strict=True))
 
 
 class Candidates:
-    """Finds the candidates of kernels; what calls of one kernel share is found once."""
+    """Finds the candidates of kernels; calls of the same kernel share them."""
 
     def __init__(self, database: Database | None, target: Target, most: int) -> None:
         self._database = database
@@ -84,10 +83,10 @@ class Candidates:
     def of(self, graph: KernelGraph) -> dict[GraphVar, list[Candidate]]:
         """Return the candidates of all calls of a graph function.
 
-        The first one of each is the best schedule with all parameters row-major. What a schedule
-        reads may also have the layout in which it reads it, what it writes those in which its
-        readers would like it. A kernel that only maps elements hands the latter through, if its
-        input has the shape of its output.
+        The first candidate of each call is its best schedule with all parameters row-major. An
+        input may also have the layout in which the schedule reads it, and the result the layouts
+        that its readers want. An element-wise kernel passes those on to each input that has the
+        shape of its result.
         """
         found: dict[GraphVar, list[Candidate]] = {}
         for call in reversed(graph.calls.values()):
@@ -98,18 +97,14 @@ class Candidates:
                     for reader, position in graph.tensors[call.var].readers
                     for candidate in found[reader.var]
                 )
-            found[call.var] = self._candidates(call, liked)
+            key = (call.name, call.slots, liked)
+            if key not in self._found:
+                self._found[key] = list(islice(self._generate(call, liked), self._most))
+            found[call.var] = self._found[key]
         return found
 
-    def _candidates(self, call: KernelCall, liked: tuple[Layout, ...]) -> list[Candidate]:
-        key = (call.name, call.slots, liked)
-        if key not in self._found:
-            possible = self._possible(call, liked)
-            self._found[key] = list(islice(possible, self._most))
-        return self._found[key]
-
-    def _possible(self, call: KernelCall, liked: tuple[Layout, ...]) -> Iterator[Candidate]:
-        """Yield candidates, first those that are most like what was found, best schedules first."""
+    def _generate(self, call: KernelCall, liked: tuple[Layout, ...]) -> Iterator[Candidate]:
+        """Yield candidates with the fewest changed layouts first, and best schedules first."""
         forms = self._forms_of(call)
         choices = [
             (form, layouts)
@@ -117,43 +112,38 @@ class Candidates:
             for layouts in product(*self._choices(call, form, liked))
         ]
         for form, layouts in sorted(choices, key=lambda choice: choice[0].changes(choice[1])):
-            following = self._following(call, layouts) if form is forms[0] else None
-            for func in (following, form.func):
-                if func is None:
-                    continue
+            by_slot = dict(zip(call.slots, layouts, strict=True))
+            makers: list[Callable[[], PrimFunc | None]] = []
+            if form is forms[0]:
+                makers.append(partial(follow_layout, call.func, by_slot, self._target))
+            makers.append(partial(with_layouts, form.func, by_slot))
+            for make in makers:
                 try:
-                    changed = with_layouts(func, dict(zip(call.slots, layouts, strict=True)))
+                    func = make()
                 except (ScheduleError, TuningError) as error:
                     logger.debug("%s cannot have layouts %s: %s", call.name, layouts, error)
                 else:
-                    yield Candidate(changed, layouts)
-
-    def _following(self, call: KernelCall, layouts: tuple[Layout, ...]) -> PrimFunc | None:
-        """Return a kernel with its loops in the order of its result, where that may help."""
-        written = None if call.output is None else layouts[-1]
-        if written is None:
-            return None
-        return in_order_of(call.func, written, self._target.num_cores or 1)
+                    if func is not None:
+                        yield Candidate(func, layouts)
 
     def _choices(
         self, call: KernelCall, form: _Form, liked: tuple[Layout, ...]
     ) -> list[tuple[Layout, ...]]:
         """Return the layouts that each slot of a schedule may have, row-major first."""
-        hands_through = call.output is not None and is_elementwise(call.func)
-        given = fixed_shape(parameter(call.func, len(call.args)))
+        passes_on = call.output is not None and is_elementwise(call.func)
+        result = fixed_shape(parameter(call.func, len(call.args)))
         found = []
         for position, wanted in zip(call.inputs, form.wanted, strict=False):
-            same = fixed_shape(parameter(call.func, position)) == given
-            found.append(_distinct([wanted, *(liked if hands_through and same else ())]))
+            same = fixed_shape(parameter(call.func, position)) == result
+            found.append(_distinct([wanted, *(liked if passes_on and same else ())]))
         return found if call.output is None else [*found, _distinct([form.wanted[-1], *liked])]
 
     def _forms_of(self, call: KernelCall) -> list[_Form]:
         key = (call.name, call.slots)
         if key not in self._forms:
             plain = (None,) * len(call.slots)
-            self._forms[key] = [
-                _Form(func, self._wanted(func, call), plain) for func in self._scheduled(call)
-            ]
+            scheduled = self._scheduled(call.name, call.func) or [call.func]
+            self._forms[key] = [_Form(func, self._wanted(func, call), plain) for func in scheduled]
             self._forms[key] += self._blocked(call)
         return self._forms[key]
 
@@ -166,9 +156,8 @@ class Candidates:
         if kernel is None:
             return []
         layouts = self._known(blocked_layouts(call, channels), call)
-        best = _best_forms(call.name, kernel, self._database, self._target)
         forms = []
-        for func in self._applied(kernel, best):
+        for func in self._scheduled(call.name, kernel):
             try:
                 forms.append(_Form(read_as_rows(func, call, channels), layouts, layouts))
             except ScheduleError as error:
@@ -181,7 +170,7 @@ class Candidates:
         return self._known(read if call.output is None else (*read, None), call)
 
     def _known(self, layouts: Sequence[Layout], call: KernelCall) -> tuple[Layout, ...]:
-        """Return layouts of the slots of a call, each order of elements as one map."""
+        """Return the layouts of the slots of a call, one map for each order of elements."""
         found = []
         for position, layout in zip(call.slots, layouts, strict=True):
             shape = fixed_shape(parameter(call.func, position))
@@ -189,59 +178,34 @@ class Candidates:
             found.append(self._layouts.known(layout, shape))
         return tuple(found)
 
-    def _scheduled(self, call: KernelCall) -> list[PrimFunc]:
-        """Return the best scheduled forms of a kernel, best first; itself where none is known.
-
-        Behind them come those that were found for arguments in any layout.
-        """
-        if self._database is None or not can_be_scheduled(call.func):
-            return [call.func]
-        best = _best_forms(call.name, call.func, self._database, self._target)
-        ordinary = self._applied(call.func, best)
-        free = self._applied(call.func, _free_forms(call, self._database, self._target))
-        return list({form.script(): form for form in [*ordinary, *free]}.values()) or [call.func]
-
-    def _applied(self, kernel: PrimFunc, forms: Iterable[PrimFunc]) -> list[PrimFunc]:
-        """Return different forms of a kernel under its name, the first ones."""
-        applied: dict[str, PrimFunc] = {}
-        for form in forms:
+    def _scheduled(self, name: str, kernel: PrimFunc) -> list[PrimFunc]:
+        """Return the best scheduled forms of a kernel in the database, best first."""
+        if self._database is None or not can_be_scheduled(kernel):
+            return []
+        forms: dict[str, PrimFunc] = {}
+        for form in _best_forms(name, kernel, self._database, self._target):
             try:
                 func = under_its_name(kernel, form)
             except (IRValueError, IRTypeError) as error:
                 logger.debug("A schedule does not apply: %s", error)
             else:
-                applied.setdefault(func.script(), func)
-        return list(applied.values())[:_RECORDS]
+                forms.setdefault(func.script(), func)
+        return list(forms.values())[:_RECORDS]
 
 
 def _best_forms(
     name: str, kernel: PrimFunc, database: Database, target: Target
 ) -> Iterator[PrimFunc]:
-    """Yield the best that a database has of a kernel, then what other records of it give."""
+    """Yield the schedule that a build would find for a kernel, then those of its best records."""
     best = find_schedule(database, kernel, target, name)
     if best is not None:
         yield best.func
-    yield from _recorded(kernel, database, target)
-
-
-def _free_forms(call: KernelCall, database: Database, target: Target) -> Iterator[PrimFunc]:
-    """Yield the forms by records of a kernel with inputs in any layout, its inputs row-major."""
-    for form in _recorded(with_free_layouts(call.func, call.inputs), database, target):
-        try:
-            yield read_in_place(form, call.inputs)
-        except ScheduleError as error:
-            logger.debug("A schedule of %s keeps its copies: %s", call.name, error)
-
-
-def _recorded(func: PrimFunc, database: Database, target: Target) -> Iterator[PrimFunc]:
-    """Yield the scheduled forms of a function in the best records of exactly this program."""
-    program = normalize_mod(func)
-    if not database.has_workload(program):
-        return
-    records = database.top_records(database.commit_workload(program), _RECORDS, target)
-    own = (record for record in records if same_structure(record.workload.mod, program))
-    for _, sch in with_schedules(own):
-        yield from sch.mod.prim_funcs().values()
+    program = normalize_mod(kernel)
+    if database.has_workload(program):
+        records = database.top_records(database.commit_workload(program), _RECORDS, target)
+        own = (record for record in records if same_structure(record.workload.mod, program))
+        for _, sch in with_schedules(own):
+            yield from sch.mod.prim_funcs().values()
 
 
 def _distinct(layouts: Iterable[Layout]) -> tuple[Layout, ...]:

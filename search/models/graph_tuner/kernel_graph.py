@@ -25,21 +25,21 @@ class KernelCall:
     func: PrimFunc
     args: tuple[g.GraphExpr, ...]
     slots: tuple[int, ...]
-    """Positions of parameters that may get another layout: tensors that are read, of which weights
-    are none, then the output if it is the only one."""
+    """Positions of parameters that may get another layout: the inputs except for weights, then the
+    output if it is the only one."""
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """The slots that are read."""
+        """The slots of inputs."""
         return tuple(k for k in self.slots if k < len(self.args))
 
     @property
     def output(self) -> int | None:
-        """The slot that is written, None if there are several outputs."""
+        """The slot of the output, None if there are several."""
         return len(self.args) if len(self.args) in self.slots else None
 
     def argument(self, position: int) -> g.GraphVar:
-        """Return the tensor in a slot that is read."""
+        """Return the tensor in a slot of an input."""
         arg = self.args[position]
         assert isinstance(arg, g.GraphVar)
         return arg
@@ -53,11 +53,11 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: str
     maker: KernelCall | None
-    """The kernel that gives it as its only output; None for any other value, which is row-major."""
+    """The kernel whose only output it is; None for any other value, which is row-major."""
     readers: list[tuple[KernelCall, int]] = field(default_factory=list)
-    """The kernels that read it, each with the slot that it is in."""
+    """The kernels that read it, each with its slot there."""
     used_otherwise: bool = False
-    """True if something else than slots of kernels reads it, for which it has to be row-major."""
+    """True if it has readers other than slots of kernels, so that it has to be row-major."""
 
 
 class KernelGraph:
@@ -73,8 +73,8 @@ class KernelGraph:
         for tensor in self.tensors.values():
             tensor.used_otherwise = tensor.var in self._others
 
-    def _enter(self, suite: g.SeqExpr) -> None:
-        for binding in suite.bindings:
+    def _enter(self, body: g.SeqExpr) -> None:
+        for binding in body.bindings:
             call = self._kernel_call(binding)
             if call is not None:
                 self._add(call)
@@ -84,7 +84,7 @@ class KernelGraph:
                 self._enter(binding.value.false_branch)
             else:
                 self._use(binding.value)
-        self._use(suite.body)
+        self._use(body.body)
 
     def _add(self, call: KernelCall) -> None:
         self.calls[call.var] = call
@@ -112,7 +112,7 @@ class KernelGraph:
         self._others.update(used_vars(node))
 
     def _kernel_call(self, binding: g.Binding) -> KernelCall | None:
-        """Return the call of a kernel whose layouts may change, None for anything else."""
+        """Return the call of a kernel whose layouts may change, else None."""
         value = binding.value
         if not isinstance(binding, g.VarBinding) or not isinstance(value, g.GraphCall):
             return None
@@ -138,9 +138,9 @@ class KernelGraph:
 
 
 def kernel_graphs(mod: IRModule) -> tuple[IRModule, dict[str, KernelGraph]]:
-    """Return a module as a build would simplify it, and its graph functions by name.
+    """Return a module after the simplifications of a build, and its graph functions by name.
 
-    Constants are weights, in any layout; functions that no graph function reaches are left out.
+    Constants are weights, in any layout; unreachable functions are removed.
     """
     reached = DeadCodeElimination(list(mod.graph_funcs()))(mod)
     asked = AttachAttrLayoutFreeBuffers(constants_only=True)(simplify_graph(reached))

@@ -1,4 +1,4 @@
-"""The times of kernels: each is built and measured once, and its time is kept."""
+"""The times of kernels, each of which is built and measured once."""
 
 from __future__ import annotations
 
@@ -6,42 +6,43 @@ import hashlib
 import logging
 import math
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from codegen import Target
 from search.arg_info import ArgInfo
-from search.builder import Builder, BuilderInput
+from search.builder import Builder
 from search.database.line_store import LineStore
 from search.database.store import Kind
 from search.database.target_key import target_key
 from search.errors import DatabaseError, TuningError
 from search.lines import is_number
-from search.runner import EvaluatorConfig, Runner, RunnerInput
+from search.runner import EvaluatorConfig, Runner, RunnerInput, RunnerResult
 from search.runner.program_facts import ProgramFacts
+from search.runs.measuring import built_inputs, interleaved_rounds
 from tensorir.function import IRModule, PrimFunc
 
 logger = logging.getLogger("tensorir.search")
 
 Measure: TypeAlias = Callable[[Sequence[PrimFunc]], Sequence[float]]
-"""Returns the seconds per call of kernels, infinity for one that does not build or run.
+"""Returns the seconds per call of kernels; infinity if a kernel does not build or run.
 
-Blocks that bring weights into another layout do not count."""
+Blocks that rewrite the layout of weights do not count."""
 
 _ROUNDS: Final = 5
 _SLICES: Final = 10
 _SLICE_MS: Final = 1
-"""The slices of a round and the milliseconds of each: so short that some are not interrupted."""
+"""The slices of a round and their milliseconds: so short that some run without interruption."""
 
 
 class KernelTimes:
     """Measures kernels with the builder and the runner of a search; a `Measure`.
 
-    All kernels of a call are built in parallel and measured in turns (A B C A B C ...), so that all
-    of them meet the same machine; the least time of all counts. Results are kept in memory and,
-    with a `work_dir`, in its file `kernel_times.json`: a line `[key, seconds]` for each kernel,
-    where the key stands for the target and the text of the kernel. Failures are kept in memory
-    only: the next process tries again.
+    All kernels of a call are built in parallel and measured interleaved (A B C A B C ...), so that
+    conditions are equal; the minimum time counts. Results are kept in memory and, with a
+    `work_dir`, in its file `kernel_times.json`: a line `[key, seconds]` for each kernel, where the
+    key is a digest of the target and the text of the kernel. Failures are kept in memory only.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class KernelTimes:
         self._read()
 
     def __call__(self, kernels: Sequence[PrimFunc]) -> list[float]:
-        """Return seconds per call; those that are not known yet are measured now."""
+        """Return seconds per call; new kernels are measured now."""
         keys = [self._key(kernel) for kernel in kernels]
         pairs = zip(keys, kernels, strict=True)
         new = {key: kernel for key, kernel in pairs if key not in self._seconds}
@@ -75,7 +76,7 @@ class KernelTimes:
         return [self._seconds[key] for key in keys]
 
     def close(self) -> None:
-        """End the builder and the runner, unless they were given."""
+        """Close the builder and the runner if they were created here."""
         for part in self._own:
             part.close()
 
@@ -85,39 +86,19 @@ class KernelTimes:
 
     def _measured(self, kernels: Sequence[PrimFunc]) -> list[float]:
         logger.info("Layouts: %d kernels are built and measured", len(kernels))
-        modules = [_as_main(kernel) for kernel in kernels]
-        built = self._builder.build([BuilderInput(mod, self._target) for mod in modules])
-        entries: dict[int, RunnerInput] = {}
-        for place, (mod, result) in enumerate(zip(modules, built, strict=True)):
-            if result.artifact_path is None:
-                logger.warning("Layouts: a kernel does not build: %s", result.error_msg)
-                continue
-            infos = ArgInfo.from_entry_func(mod)
-            entries[place] = RunnerInput(
-                result.artifact_path, self._target.kind, infos, facts=ProgramFacts.of(mod)
-            )
-        try:
-            rounds = self._rounds(entries)
-        finally:
-            for entry in entries.values():
-                self._builder.remove_artifact(entry.artifact_path)
-        return [
-            min(rounds[place]) if place in rounds else math.inf for place in range(len(kernels))
+        kind = self._target.kind
+        programs = [
+            (mod, RunnerInput("", kind, ArgInfo.from_entry_func(mod), facts=ProgramFacts.of(mod)))
+            for mod in map(_as_main, kernels)
         ]
-
-    def _rounds(self, entries: dict[int, RunnerInput]) -> dict[int, list[float]]:
-        """Return all times of the kernels that did not fail in a round."""
-        seconds: dict[int, list[float]] = {place: [] for place in entries}
-        for _ in range(_ROUNDS):
-            for place in list(seconds):
-                (future,) = self._runner.run([entries[place]])
-                result = future.result()
-                if result.run_secs is None or result.median_secs is None:
-                    logger.warning("Layouts: a kernel does not run: %s", result.error_msg)
-                    del seconds[place]
-                else:
-                    seconds[place] += result.run_secs
-        return seconds
+        rounds: dict[int, list[RunnerResult]] = {}
+        with built_inputs(self._builder, self._target, programs) as entries:
+            for rounds in islice(interleaved_rounds(self._runner, entries), _ROUNDS):  # noqa: B007
+                pass
+        return [
+            min((min(r.run_secs or ()) for r in rounds.get(place, ())), default=math.inf)
+            for place in range(len(kernels))
+        ]
 
     def _keep(self, found: dict[str, float]) -> None:
         self._seconds.update(found)
@@ -126,7 +107,7 @@ class KernelTimes:
             self._read()
 
     def _read(self) -> None:
-        """Take over what this process or another one wrote."""
+        """Read the times that this process or another one wrote."""
         for key, seconds in () if self._store is None else self._store.latest(KERNEL_TIMES):
             self._seconds.setdefault(key, seconds)
 
@@ -141,12 +122,12 @@ KERNEL_TIMES: Final = Kind("kernel_times.json", _kernel_time, list, b"[")
 
 
 def checked(measure: Measure, kernels: Sequence[PrimFunc]) -> list[float]:
-    """Return the times that a function gives for kernels; TuningError for anything else."""
+    """Return the times of kernels by a `Measure`; TuningError if it returns anything else."""
     seconds = [float(s) for s in measure(kernels)]
     if len(seconds) != len(kernels) or not all(s >= 0 for s in seconds):
         raise TuningError(
-            f"a measure returns a time for each kernel, infinite for one that fails; it returned "
-            f"{seconds} for {len(kernels)}"
+            f"a measure returns a time for each kernel, infinity for a failure; got {seconds} for "
+            f"{len(kernels)} kernels"
         )
     return seconds
 

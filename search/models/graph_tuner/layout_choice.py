@@ -1,4 +1,4 @@
-"""The layouts of a graph function under which its kernels and transforms take the least time."""
+"""The layouts of a graph function that minimise the time of its kernels and transforms."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from search.models.graph_tuner.pbqp import least_cost
 from tensorir.relax.expr import GraphVar
 
 _MOST_SETS: Final = 256
-"""The most sets of layouts in which a tensor is considered, the small ones first."""
+"""The maximum number of sets of layouts that are considered for a tensor, small ones first."""
 
 _NOISE: Final = 0.03
-"""The part of its time by which a kernel seems faster or slower when it is measured again."""
+"""The relative noise of the time of a kernel between two measurements."""
 
 TransformSeconds: TypeAlias = Callable[[Tensor, Layout, Layout], float]
-"""The cost of bringing a tensor from a layout to another one, which is not the same."""
+"""The cost of transforming a tensor from a layout to a different one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +36,13 @@ class Timed:
 
     @property
     def known_seconds(self) -> float:
-        """The seconds, 0 where they are not known: there is no other candidate then."""
+        """The seconds, 0 if they are unknown, because then there is only one candidate."""
         return self.seconds or 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A candidate of each kernel, and the layouts that each tensor is brought into."""
+    """A candidate of each kernel, and the layouts of each tensor."""
 
     kernels: dict[GraphVar, Timed]
     available: dict[GraphVar, tuple[Layout, ...]]
@@ -55,7 +55,7 @@ class Choice:
         return sum(timed.known_seconds for timed in self.kernels.values())
 
     def transforms(self, graph: KernelGraph) -> Iterable[tuple[Tensor, Layout, Layout]]:
-        """Yield the tensors that are brought from one layout to another."""
+        """Yield the tensors that are transformed, each with the old and the new layout."""
         for var, layouts in self.available.items():
             tensor = graph.tensors[var]
             made = self.made_in(tensor)
@@ -64,24 +64,25 @@ class Choice:
                     yield tensor, made, layout
 
     def made_in(self, tensor: Tensor) -> Layout:
-        """Return the layout in which a tensor comes to be."""
+        """Return the layout in which a tensor is produced."""
         if tensor.maker is None:
             return None
         return slot_layout(tensor.maker, self.kernels[tensor.var].candidate, tensor.maker.output)
 
 
 def slot_layout(call: KernelCall, candidate: Candidate, position: int | None) -> Layout:
-    """Return the layout that a candidate has in a slot, None if it is no slot."""
+    """Return the layout of a candidate in a slot, None for other parameters."""
     if position not in call.slots:
         return None
     return candidate.layouts[call.slots.index(position)]
 
 
 def fastest_of_each(candidates: Sequence[Candidate], seconds: Sequence[float]) -> list[Timed]:
-    """Return the first candidate, which is all row-major, then the fastest for each layouts.
+    """Return the fastest candidate for each combination of layouts, all row-major first.
 
-    Where no row-major one works, nothing is known of the kernel, and it stays. Where only the first
-    one does not, the fastest row-major one takes its place.
+    The first candidate, which is row-major, comes before a faster row-major one. If no row-major
+    candidate works, it is the only one, without a time. If only the first one fails, the fastest
+    row-major candidate replaces it.
     """
     best: dict[tuple[Layout, ...], Timed] = {}
     for candidate, found in zip(candidates, seconds, strict=True):
@@ -100,7 +101,7 @@ def fastest_of_each(candidates: Sequence[Candidate], seconds: Sequence[float]) -
 def possible_transforms(
     graph: KernelGraph, kernels: Mapping[GraphVar, Sequence[Timed]]
 ) -> Iterable[tuple[Tensor, Layout, Layout]]:
-    """Yield the tensors of a graph, and between which layouts of each there may be transforms."""
+    """Yield the transforms that a graph may need: tensor, old and new layout."""
     for tensor in graph.tensors.values():
         for made in dict.fromkeys(_made_in(tensor, kernels)):
             for layout in _readings(tensor, kernels):
@@ -109,7 +110,7 @@ def possible_transforms(
 
 
 def row_major(kernels: Mapping[GraphVar, Sequence[Timed]], graph: KernelGraph) -> Choice:
-    """Return the choice without other layouts."""
+    """Return the choice with all tensors row-major."""
     chosen = {var: timed[0] for var, timed in kernels.items()}
     available: dict[GraphVar, tuple[Layout, ...]] = dict.fromkeys(graph.tensors, (None,))
     return Choice(chosen, available, exact=False)
@@ -120,13 +121,13 @@ def best_choice(
     kernels: Mapping[GraphVar, Sequence[Timed]],
     transform_seconds: TransformSeconds,
 ) -> Choice:
-    """Return the choice with the least sum, or a good one (`Choice.exact` says which).
+    """Return the choice with the minimum sum, or a good one (see `Choice.exact`).
 
-    Kernels are nodes with their candidates as alternatives. A tensor is a node, too: its
-    alternatives are the sets of layouts that it may be brought into, so that what several readers
-    share is made, and counted, once. Between the kernel that makes a tensor and the tensor are the
-    transforms, and a reader forbids the sets without its layout. A kernel in other layouts than
-    row-major costs a little more than it takes, or else noise would decide between equals.
+    Kernels are nodes with their candidates as alternatives. A tensor is a node too. Its
+    alternatives are the sets of layouts that it may have, so that a transform for several readers
+    counts once. The edge between a tensor and its producer has the costs of transforms; an edge to
+    a reader forbids the sets without the layout of the reader. Layouts other than row-major cost a
+    little more than the measured time, so that noise does not decide between equal times.
     """
     vertices = {var: k for k, var in enumerate(kernels)}
     costs = [_costs(alternatives) for alternatives in kernels.values()]
@@ -170,13 +171,13 @@ def best_choice(
 
 
 def _costs(alternatives: Sequence[Timed]) -> list[float]:
-    """Return the costs of the alternatives of a kernel, the row-major one first."""
+    """Return the costs of the alternatives of a kernel, row-major first."""
     first, *others = (timed.known_seconds for timed in alternatives)
     return [first, *(seconds + _NOISE * first for seconds in others)]
 
 
 def _made_in(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> list[Layout]:
-    """Return the layout that each candidate of its kernel gives a tensor in."""
+    """Return the layout in which each candidate of its producer writes a tensor."""
     call = tensor.maker
     if call is None:
         return [None]
@@ -184,7 +185,7 @@ def _made_in(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> lis
 
 
 def _readings(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> list[Layout]:
-    """Return the layouts in which something may read a tensor."""
+    """Return the layouts in which a tensor may be read."""
     found: dict[Layout, None] = {None: None} if tensor.used_otherwise else {}
     for reader, position in tensor.readers:
         for timed in kernels[reader.var]:
@@ -193,7 +194,7 @@ def _readings(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> li
 
 
 def _sets(tensor: Tensor, layouts: Sequence[Layout]) -> list[tuple[Layout, ...]]:
-    """Return the sets of layouts that a tensor may be brought into, small ones first."""
+    """Return the sets of layouts that a tensor may have, small ones first."""
     fixed: tuple[Layout, ...] = (None,) if tensor.used_otherwise else ()
     free = [layout for layout in layouts if layout not in fixed]
     most = min(len(free), len(tensor.readers))

@@ -1,17 +1,16 @@
 """Layouts of tensors, and kernels with parameters in them.
 
-A layout is an index map from the indices of a tensor to those of the array that holds it, None for
-the array with the indices of the tensor (row-major). Only maps that are bijective are used.
+A layout is a bijective index map from the indices of a tensor to those of the array that holds it,
+or None for row-major.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schedule import Schedule
 from schedule.sref import StmtSRef
@@ -25,11 +24,10 @@ from search.space_generator.suggested_layout import (
 from tensorir.errors import IRValueError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.indices.index_map import IndexMap
-from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS, layout_rewrites
+from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import IntImm
-from tensorir.nodes.stmt import Block, BlockRealize, BufferStore
-from tensorir.rewriting.visit import walk
+from tensorir.nodes.stmt import BlockRealize
 
 Layout: TypeAlias = IndexMap | None
 
@@ -37,15 +35,15 @@ _MAIN = "main"
 
 
 class KnownLayouts:
-    """Layouts, each order of elements in memory under one name: two maps may give the same."""
+    """One layout for each order of elements in memory, which several index maps can describe."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[tuple[int, ...], bytes], Layout] = {}
 
     def known(self, layout: Layout, shape: Sequence[int]) -> Layout:
-        """Return the first layout that was asked for with the same order of elements.
+        """Return the first layout with the same order of elements; None if that is row-major.
 
-        None is known from the start. IRValueError for a map that is not bijective on the shape.
+        IRValueError for a map that is not bijective on the shape.
         """
         if layout is None:
             return None
@@ -68,7 +66,7 @@ def physical_shape(layout: Layout, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def described(layout: Layout) -> str:
-    """Return a layout as the user reads it."""
+    """Return the text of a layout."""
     if layout is None:
         return "row-major"
     names = ", ".join(var.name for var in layout.initial_indices)
@@ -87,9 +85,9 @@ def fixed_shape(buffer: Buffer) -> tuple[int, ...] | None:
 
 
 def wanted_layout(func: PrimFunc, position: int) -> Layout:
-    """Return the layout in which a kernel would read a parameter from front to back, or nearly so.
+    """Return the layout in which a kernel reads a parameter almost from front to back.
 
-    None, row-major, where none is found that is better.
+    None, which is row-major, if no better layout is found.
     """
     sch = Schedule(IRModule({_MAIN: func}))
     read = last_read(_blocks(sch), parameter(sch.state.func(_MAIN), position))
@@ -101,10 +99,9 @@ def wanted_layout(func: PrimFunc, position: int) -> Layout:
 
 
 def with_layouts(func: PrimFunc, layouts: Mapping[int, Layout]) -> PrimFunc:
-    """Return a kernel that takes parameters, by position, in other layouts.
+    """Return a kernel with parameters in other layouts, by position, and unchanged loops.
 
-    Its loops stay. ScheduleError where a parameter cannot have another layout, TuningError where no
-    block accesses it.
+    ScheduleError if a parameter cannot have another layout, TuningError if no block accesses it.
     """
     changed = {position: layout for position, layout in layouts.items() if layout is not None}
     if not changed:
@@ -117,13 +114,13 @@ def with_layouts(func: PrimFunc, layouts: Mapping[int, Layout]) -> PrimFunc:
 
 
 def _blocks(sch: Schedule) -> Iterator[StmtSRef]:
-    """Yield the blocks of a kernel; one of loops alone has none."""
+    """Yield the blocks of a kernel, which may consist of loops only."""
     if isinstance(sch.state.func(_MAIN).body, BlockRealize):
         yield from sch.state.blocks(_MAIN)
 
 
 def _access(sch: Schedule, buffer: Buffer) -> tuple[str, tuple[str, int]]:
-    """Return the name of the first block that accesses a buffer, and the place in its lists."""
+    """Return the name of the first block that accesses a buffer, and the position of the access."""
     for sref in _blocks(sch):
         if sref.parent is None:
             continue
@@ -136,53 +133,6 @@ def _access(sch: Schedule, buffer: Buffer) -> tuple[str, tuple[str, int]]:
     raise TuningError(f"no block reads or writes {buffer.name}, so it keeps its layout")
 
 
-def strides_along(loops: Layout, layout: Layout, shape: Sequence[int]) -> NDArray[np.int64]:
-    """Return for each dimension of `loops` how far a step from the origin goes in `layout`.
-
-    Both are layouts of a tensor of this shape; the distance is in elements, 0 for a dimension of
-    extent 1.
-    """
-    numbers = np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)
-    visited = numbers if loops is None else loops.map_ndarray(numbers)
-    held = numbers if layout is None else layout.map_ndarray(numbers)
-    position = np.empty(numbers.size, np.int64)
-    position[held.ravel()] = np.arange(numbers.size)
-    at_origin = (0,) * visited.ndim
-    steps = []
-    for axis, extent in enumerate(visited.shape):
-        neighbour = tuple(int(k == axis and extent > 1) for k in range(visited.ndim))
-        steps.append(abs(position[visited[neighbour]] - position[visited[at_origin]]))
-    return np.array(steps, np.int64)
-
-
 def free_positions(func: PrimFunc) -> set[int]:
-    """Return the parameters that a kernel says may have any layout."""
+    """Return the parameters with any layout, by `layout_free_buffers` of a kernel."""
     return {int(k) for k in func.attrs.get(LAYOUT_FREE_BUFFERS, ())}
-
-
-def with_free_layouts(func: PrimFunc, positions: Collection[int]) -> PrimFunc:
-    """Return a kernel that says of parameters that they may have any layout."""
-    return func.with_attr(LAYOUT_FREE_BUFFERS, sorted(free_positions(func).union(positions)))
-
-
-def read_in_place(func: PrimFunc, positions: Collection[int]) -> PrimFunc:
-    """Return a scheduled kernel that reads parameters itself, not a copy in another layout.
-
-    Before: X_global[i // 8, k, i % 8] = X[i, k]  for all, once;  ... X_global[i // 8, k, i % 8] ...
-    After:  ... X[i, k] ...
-
-    The blocks that copy carry `meta_schedule.layout_rewrite_preproc`. ScheduleError if one is not
-    what the postprocessor RewriteLayout makes.
-    """
-    sch = Schedule(IRModule({"main": func}))
-    for rewrite in layout_rewrites(func):
-        if rewrite.position in positions:
-            (copy,) = (node for node in walk(rewrite.nest) if isinstance(node, Block))
-            assert isinstance(copy.body, BufferStore)
-            axes = [axis.var for axis in copy.iter_vars]
-            layout = IndexMap(axes, copy.body.indices)
-            block = sch.get_block(copy.name_hint, "main")
-            back = layout.inverse(rewrite.weight.shape)
-            sch.transform_layout(block, ("write", 0), back)
-            sch.compute_inline(block)
-    return sch.mod.prim_func("main")

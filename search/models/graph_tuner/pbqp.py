@@ -1,13 +1,13 @@
-"""The least sum of costs of nodes and of edges: partitioned boolean quadratic programming.
+"""Partitioned boolean quadratic programming: the minimum sum of costs of nodes and of edges.
 
-Each node takes one of its alternatives. What an alternative costs is in a vector of its node, what
-two of neighbours cost together in a matrix of their edge; infinite costs forbid.
+Each node has one of its alternatives. A vector of the node has the costs of its alternatives, and a
+matrix of each edge has the costs of pairs of alternatives; infinite costs are forbidden.
 
-A node with at most two neighbours is taken out of the graph: for every choice of its neighbours its
-best answer is known, and what that costs goes to the neighbour, or to an edge between both. So is a
-node with one alternative. Chains, trees and series-parallel graphs end this way, and the result is
-exact. In what remains the node with most neighbours is decided by a guess (the rules R0, R1, R2 and
-RN of Scholz and Eckstein).
+A node with at most two neighbours is removed from the graph: for every choice of its neighbours the
+best alternative is known, and its cost is added to the neighbour, or to an edge between both. A
+node with one alternative is removed as well. This solves chains, trees and series-parallel graphs
+exactly. In any other graph, the node with the most neighbours is decided by a heuristic (the rules
+R0, R1, R2 and RN of Scholz and Eckstein).
 """
 
 from __future__ import annotations
@@ -31,18 +31,17 @@ class Assignment(NamedTuple):
     cost: float
     """The sum of all costs; infinite if the choice is forbidden."""
     exact: bool
-    """True if no assignment costs less; else it is a good guess."""
+    """True if no assignment costs less; else the result is heuristic."""
 
 
 def least_cost(
     nodes: Sequence[ArrayLike], edges: Mapping[tuple[int, int], ArrayLike]
 ) -> Assignment:
-    """Return the assignment with the least sum of costs that the reductions find.
+    """Return the assignment with the minimum sum of costs that the reductions find.
 
-    `nodes[u]` has a cost for every alternative of node u; `edges[u, v]` one for every pair, those
-    of u in rows. Of equal alternatives the first is taken. TuningError for a node without
-    alternatives, an edge of other sizes than its nodes, and costs that are not above minus infinity
-    (NaN among them).
+    `nodes[u]` has a cost for every alternative of node u, `edges[u, v]` for every pair, with those
+    of u in rows. The first of equal alternatives is chosen. TuningError for a node without
+    alternatives, an edge whose size differs from its nodes, and costs of NaN or minus infinity.
     """
     vectors = [_checked(costs, f"node {u}", None) for u, costs in enumerate(nodes)]
     matrices: dict[tuple[int, int], _Costs] = {}
@@ -63,12 +62,12 @@ def _checked(costs: ArrayLike, what: str, shape: tuple[int, int] | None) -> _Cos
     if shape is not None and array.shape != shape:
         raise TuningError(f"{what} needs costs of shape {shape}, got shape {array.shape}")
     if not np.all(array > -math.inf):
-        raise TuningError(f"{what} has a cost that is no number or minus infinity: {costs!r}")
+        raise TuningError(f"{what} has a cost of NaN or minus infinity: {costs!r}")
     return array
 
 
 class _Taken(NamedTuple):
-    """A node that was taken out, with what it costs and its edges at that time."""
+    """A removed node, with its costs and edges at that time."""
 
     node: int
     costs: _Costs
@@ -81,12 +80,12 @@ class _Reduction:
     ) -> None:
         self._costs = {u: costs.copy() for u, costs in enumerate(vectors)}
         self._edges: dict[int, dict[int, _Costs]] = {u: {} for u in self._costs}
-        """The neighbours of each node and the matrices, the node's alternatives in rows."""
+        """The neighbours of each node and their matrices, with its alternatives in rows."""
         for (u, v), costs in matrices.items():
             self._join(u, v, costs)
 
     def solve(self) -> tuple[list[int], bool]:
-        """Return an alternative for every node, and whether no node was guessed."""
+        """Return an alternative for every node, and True if no heuristic was used."""
         taken: list[_Taken] = []
         exact = True
         while self._costs:
@@ -103,11 +102,11 @@ class _Reduction:
         return choices, exact
 
     def _difficulty(self, node: int) -> int:
-        """Return the number of neighbours that a choice for a node depends on."""
+        """Return the number of neighbours on which the choice for a node depends."""
         return len(self._edges[node]) if np.isfinite(self._costs[node]).sum() > 1 else 0
 
     def _guess(self, node: int) -> int:
-        """Return the alternative that is best if every neighbour could answer it alone."""
+        """Return the best alternative if each neighbour could choose independently."""
         total = self._costs[node].copy()
         for v, matrix in self._edges[node].items():
             total += (matrix + self._costs[v]).min(axis=1)
@@ -119,7 +118,7 @@ class _Reduction:
         self._costs[node] = kept
 
     def _take_out(self, node: int) -> _Taken:
-        """Remove a node; its neighbours bear what it will cost."""
+        """Remove a node, and add its minimum costs to its neighbours."""
         taken = _Taken(node, self._costs.pop(node), self._edges.pop(node))
         for v in taken.edges:
             del self._edges[v][node]
@@ -137,7 +136,7 @@ class _Reduction:
         return taken
 
     def _join(self, u: int, v: int, costs: _Costs) -> None:
-        """Add costs to the edge between two nodes, which need not exist."""
+        """Add costs to the edge between two nodes, or a new edge."""
         before = self._edges[u].get(v)
         total = costs if before is None else before + costs
         self._edges[u][v], self._edges[v][u] = total, total.T

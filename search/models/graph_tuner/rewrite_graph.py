@@ -1,4 +1,4 @@
-"""A graph function with its kernels and tensors in the layouts that were chosen."""
+"""The rewriting of a graph function to the chosen layouts of its kernels and tensors."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ class GraphRewriting:
 
     def __init__(self, mod: IRModule, transform_kernel: TransformKernel) -> None:
         self.mod = mod
-        """The module that kernels are added to."""
+        """The module to which kernels are added."""
         self._transform_kernel = transform_kernel
         self._names = UniqueNames(mod)
         self._kernels: dict[tuple[str, str], str] = {}
-        """The names of kernels by what they were made of and their text."""
+        """The names of kernels by prefix and text."""
 
     def rewrite(self, func: Function, graph: KernelGraph, choice: Choice) -> Function:
-        """Return a graph function as it was chosen.
+        """Return a graph function with the chosen kernels and layouts.
 
-        What it takes and returns stays row-major, and so does all that is no kernel's.
+        Its parameters and results stay row-major, and all values that are not of kernels.
         """
         return _Rewriter(self, graph, choice).function(func)
 
     def kernel(self, call: KernelCall, chosen: Candidate) -> str:
-        """Return the name of a chosen form of a kernel, which is in the module then.
+        """Add a chosen form of a kernel to the module, and return its name.
 
-        One that takes what the kernel takes has its place and its name.
+        A form with row-major parameters replaces the kernel under its name.
         """
         if any(layout is not None for layout in chosen.layouts):
             return self._named(f"{call.name}_blocked", chosen.func)
@@ -51,7 +51,7 @@ class GraphRewriting:
         return call.name
 
     def transform(self, tensor: Tensor, source: Layout, destination: Layout) -> str:
-        """Return the name of the kernel that brings a tensor to another layout."""
+        """Return the name of the kernel that transforms a tensor to another layout."""
         return self._named("layout_transform", self._transform_kernel(tensor, source, destination))
 
     def _named(self, prefix: str, func: PrimFunc) -> str:
@@ -71,10 +71,10 @@ class _Rewriter(GraphRewriter):
         self._graph = graph
         self._choice = choice
         self._held: dict[tuple[g.GraphVar, Layout], g.GraphVar] = {}
-        """The variable that holds a tensor in a layout."""
+        """The variable of a tensor in a layout."""
 
     def function(self, func: Function) -> Function:
-        """Return the function; transforms of its parameters stand in front."""
+        """Return the function, which begins with the transforms of its parameters."""
         first = [binding for param in func.params for binding in self._transforms(param)]
         body = self(func.body)
         if first:
@@ -82,7 +82,7 @@ class _Rewriter(GraphRewriter):
         return func if body is func.body else func.with_(body=body)
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return a binding, with the transforms of what it defines behind it."""
+        """Return a binding, followed by the transforms of its value."""
         call = self._graph.calls.get(node.var)
         made = super().binding(node) if call is None else [self._call(node, call)]
         return [*made, *self._transforms(node.var)]
@@ -116,7 +116,7 @@ class _Rewriter(GraphRewriter):
         return held
 
     def _transforms(self, var: g.GraphVar) -> list[g.Binding]:
-        """Return bindings that bring a tensor to the other layouts in which it is read."""
+        """Return bindings that transform a tensor to the other layouts of its readers."""
         tensor = self._graph.tensors.get(var)
         if tensor is None:
             return []

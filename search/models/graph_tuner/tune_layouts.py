@@ -1,4 +1,4 @@
-"""Choosing in which layouts the kernels of a graph pass tensors to one another."""
+"""The choice of the layouts in which the kernels of a graph pass tensors to one another."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tensorir.verify import verify_well_formed
 logger = logging.getLogger("tensorir.search")
 
 _Transform: TypeAlias = tuple[tuple[int, ...], str, Layout, Layout]
-"""The shape and dtype of a tensor, the layout it has, and the one it gets."""
+"""The shape and dtype of a tensor, its old and its new layout."""
 
 
 class KernelRow(NamedTuple):
@@ -50,18 +50,18 @@ class KernelRow(NamedTuple):
     function: str
     """The graph function."""
     result: str
-    """The variable that holds its result."""
+    """The variable of its result."""
     kernel: str
     layouts: str
     candidates: int
-    """The number of choices of layouts that there were."""
+    """The number of candidates."""
     before: float | None
-    """Seconds per call with everything row-major, None if it could not be measured."""
+    """Seconds per call with all tensors row-major, None if it could not be measured."""
     after: float | None
 
 
 class TransformRow(NamedTuple):
-    """A tensor that is brought from one layout to another."""
+    """A transform of a tensor from one layout to another."""
 
     function: str
     tensor: str
@@ -71,21 +71,21 @@ class TransformRow(NamedTuple):
 
 @dataclass(frozen=True)
 class LayoutTuning:
-    """A module with the layouts that were chosen, and why; prints as tables.
+    """A module with the chosen layouts, and tables of the reasons, which it prints.
 
     The sums are of kernels measured alone, with their arguments in the caches. A kernel that could
-    not be measured counts as nothing on both sides, and stays as it is.
+    not be measured counts as 0 in both sums, and is not changed.
     """
 
     mod: IRModule
     kernels: tuple[KernelRow, ...]
     transforms: tuple[TransformRow, ...]
     before: float
-    """Seconds of all kernels, each in the fastest form that leaves everything row-major."""
+    """Seconds of all kernels, each in its fastest row-major form."""
     after: float
-    """Seconds of all kernels and transforms as they were chosen."""
+    """Seconds of all chosen kernels and transforms."""
     exact: bool
-    """True if no other choice among the candidates has a lesser sum."""
+    """True if no other choice among the candidates has a smaller sum."""
 
     @property
     def table(self) -> str:
@@ -119,7 +119,7 @@ class LayoutTuning:
 
 
 def _text(value: str | int | float | None) -> str:
-    """Return a cell of a table; seconds, None if they are not known, as microseconds."""
+    """Return a cell of a table; seconds become microseconds, None a question mark."""
     if value is None:
         return "?"
     return f"{value * 1e6:.2f}" if isinstance(value, float) else str(value)
@@ -143,40 +143,33 @@ def tune_layouts(
     After:  a_blocked = R.call_tir(f_blocked, (x,), ...)
             b = R.call_tir(h_blocked, (a_blocked,), ...)
 
-    The best schedules that the database has of a kernel (else the kernel as it is) tell in which
-    order they read their arguments. Each kernel is considered with arguments in that order and with
-    results in the order that their readers would like, `max_candidates` forms at most; between
-    kernels that differ, other kernels bring tensors from layout to layout. All are built and
-    measured, and the choice with the least sum of times is taken (`pbqp`). What is not plainly
-    faster, by 3% of a kernel, counts as no gain.
+    The best schedules of a kernel in the database (else the unscheduled kernel) determine the order
+    in which it reads its arguments. The candidates of a kernel, up to `max_candidates`, have
+    arguments in that order, and results in the order that suits their readers. Where the layouts of
+    two kernels differ, a transform comes between them. All candidates and transforms are built and
+    measured, and the choice with the minimum sum of times is returned (`pbqp`). A gain below 3% of
+    a kernel counts as noise.
 
-    Records of a kernel whose arguments may have any layout count as well: a search for
-    `func.with_attr("layout_free_buffers", [0, ...])` finds them, and what its times leave out, the
-    transforms, is counted here.
+    Records of `blocked_kernels` count as well, with arguments in blocks of channels and row-major.
 
-    So do records of `blocked_kernels`, with arguments in blocks of channels and row-major. What
-    they gain where nothing is in blocks counts, too: before are the schedules that the database
-    has of the kernels themselves.
+    Parameters and results of graph functions, operands and results of anything but `call_tir`, and
+    the results of a kernel with several stay row-major. The layouts of weights are those of
+    `layout_free_buffers`. Kernels with symbolic shapes or scalar parameters are not changed.
 
-    What graph functions take and return, and all that something else than `call_tir` reads or
-    gives, stays row-major, and so do results of kernels that have several. Weights are left to
-    `layout_free_buffers`. Kernels with symbolic shapes or scalar parameters stay as they are.
+    The module of the result has the schedules of the database applied, so that `codegen.vm_build`
+    builds what was measured. It computes the same as before. A `work_dir` keeps times for the next
+    call. `measure` replaces builder and runner: it returns the seconds of kernels.
 
-    The result's module has the schedules of the database applied, so that `codegen.vm_build`
-    builds it as it was measured. Nothing changes what it computes. With a `work_dir`, times are
-    kept there for the next call. `measure` takes the place of builder and runner: it returns the
-    seconds of kernels.
-
-    Raises TuningError for a module without graph functions, for `max_candidates` below 1 and for
-    times that are none, and what verification raises.
+    Raises TuningError for a module without graph functions, `max_candidates` below 1 and invalid
+    times, and the errors of verification.
     """
     if not graph_functions(mod):
         raise TuningError(
-            f"the module has no graph function, only {sorted(mod.functions)}: no tensor lies "
-            "between two kernels; tune tensor functions with tune_module"
+            f"the module has no graph function, only {sorted(mod.functions)}; tune tensor "
+            "functions with tune_module"
         )
     if max_candidates < 1:
-        raise TuningError(f"max_candidates is 1 at least, got {max_candidates}")
+        raise TuningError(f"max_candidates is at least 1, got {max_candidates}")
     verify_well_formed(mod)
     wanted = with_num_cores(as_target(target))
     if measure is not None:
@@ -194,24 +187,32 @@ def _tuned(
     asked, graphs = kernel_graphs(mod)
     candidates = Candidates(database, target, most)
     kernels = _timed({name: candidates.of(graph) for name, graph in graphs.items()}, measure)
-    transforms = _Transforms(target.num_cores or 1, measure)
-    transforms.prepare(
+    possible = (
         transform
         for name, graph in graphs.items()
         for transform in possible_transforms(graph, kernels[name])
     )
-    choices = {
-        name: best_choice(graph, kernels[name], transforms.seconds)
-        for name, graph in graphs.items()
-    }
-    rewriting = GraphRewriting(asked.clone(), transforms.kernel)
+    fastest = _fastest_transforms(possible, target, measure)
+
+    def seconds(tensor: Tensor, source: Layout, destination: Layout) -> float:
+        return fastest[_key(tensor, source, destination)][1]
+
+    choices = {name: best_choice(graph, kernels[name], seconds) for name, graph in graphs.items()}
+    rewriting = GraphRewriting(asked.clone(), lambda *transform: fastest[_key(*transform)][0])
     for name, func in graph_functions(asked).items():
         rewriting.mod[name] = rewriting.rewrite(func, graphs[name], choices[name])
     result = DeadCodeElimination(list(mod.graph_funcs()))(rewriting.mod)
     verify_well_formed(result)
     plain = [row_major(kernels[name], graph) for name, graph in graphs.items()]
     steps = tuple(
-        row for name in graphs for row in transforms.rows(name, graphs[name], choices[name])
+        TransformRow(
+            name,
+            tensor.var.name,
+            f"{described(source)} => {described(destination)}",
+            seconds(tensor, source, destination),
+        )
+        for name in graphs
+        for tensor, source, destination in choices[name].transforms(graphs[name])
     )
     tuning = LayoutTuning(
         result,
@@ -249,41 +250,19 @@ def _timed(
     }
 
 
-class _Transforms:
-    """The fastest kernel for each transform, and its time."""
-
-    def __init__(self, cores: int, measure: Measure) -> None:
-        self._cores = cores
-        self._measure = measure
-        self._fastest: dict[_Transform, tuple[PrimFunc, float]] = {}
-
-    def prepare(self, transforms: Iterable[tuple[Tensor, Layout, Layout]]) -> None:
-        """Measure all kernels and transforms that may be needed, at once."""
-        needed = dict.fromkeys(starmap(_transform, transforms))
-        forms = {key: transform_kernels(*key, cores=self._cores) for key in needed}
-        funcs = [func for some in forms.values() for func in some]
-        seconds = iter(checked(self._measure, funcs) if funcs else ())
-        for key, some in forms.items():
-            timed = [(func, next(seconds)) for func in some]
-            self._fastest[key] = min(timed, key=lambda pair: pair[1])
-
-    def seconds(self, tensor: Tensor, source: Layout, destination: Layout) -> float:
-        """Return the seconds of a transform, infinity if it failed."""
-        return self._fastest[_transform(tensor, source, destination)][1]
-
-    def kernel(self, tensor: Tensor, source: Layout, destination: Layout) -> PrimFunc:
-        """Return the kernel of a transform."""
-        return self._fastest[_transform(tensor, source, destination)][0]
-
-    def rows(self, name: str, graph: KernelGraph, choice: Choice) -> Iterable[TransformRow]:
-        """Yield the rows on the transforms in a graph function."""
-        for tensor, source, destination in choice.transforms(graph):
-            layouts = f"{described(source)} => {described(destination)}"
-            seconds = self.seconds(tensor, source, destination)
-            yield TransformRow(name, tensor.var.name, layouts, seconds)
+def _fastest_transforms(
+    transforms: Iterable[tuple[Tensor, Layout, Layout]], target: Target, measure: Measure
+) -> dict[_Transform, tuple[PrimFunc, float]]:
+    """Measure all transforms at once; return the fastest kernel of each, with its seconds."""
+    needed = dict.fromkeys(starmap(_key, transforms))
+    forms = {key: transform_kernels(*key, target) for key in needed}
+    funcs = [func for some in forms.values() for func in some]
+    seconds = iter(checked(measure, funcs) if funcs else ())
+    timed = {key: [(func, next(seconds)) for func in some] for key, some in forms.items()}
+    return {key: min(pairs, key=lambda pair: pair[1]) for key, pairs in timed.items()}
 
 
-def _transform(tensor: Tensor, source: Layout, destination: Layout) -> _Transform:
+def _key(tensor: Tensor, source: Layout, destination: Layout) -> _Transform:
     return (tensor.shape, tensor.dtype, source, destination)
 
 

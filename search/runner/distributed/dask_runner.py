@@ -73,7 +73,7 @@ class DaskBuilder(Builder):
         self.clean_up()
 
 
-@Runner.kinds.register_scheme(_SCHEME)
+@Runner.kinds.register(f"{_SCHEME}://")
 class DaskRunner(Runner):
     """Measures candidates on the machines that `tensorir worker` offers to a Dask scheduler.
 

@@ -19,7 +19,7 @@ from tensorir import frontend
 from tensorir.function import IRModule
 from tensorir.script.script_file import read_script_file
 from tests.search.made_up_runs import ScriptFiles, TimesOfScripts
-from tests.search.networks.network_programs import X, dense_model
+from tests.search.models.network_programs import X, dense_model
 
 MATMUL = """\
 import numpy as np

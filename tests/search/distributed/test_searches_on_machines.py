@@ -25,7 +25,7 @@ from tests.search.distributed.cluster import (
     wait_until,
     worker_process,
 )
-from tests.search.networks.network_programs import dense_model
+from tests.search.models.network_programs import dense_model
 from tests.search.programs import Matmul, split_all
 
 pytest.importorskip("distributed")

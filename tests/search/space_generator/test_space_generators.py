@@ -274,17 +274,17 @@ def test_a_class_stands_for_an_instance_of_it() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: SpaceGenerator.create(ScheduleFn), "missing a required argument: 'sch_fn'; give"),
-        (lambda: SpaceGenerator.create(AutoInline), "class AutoInline: it is no SpaceGenerator"),
+        (lambda: SpaceGenerator.create(ScheduleFn), "missing a required argument: 'sch_fn', it takes"),
+        (lambda: SpaceGenerator.create(AutoInline), "class AutoInline: it is not a subclass of"),
         (lambda: ms.Runner.create(ms.Runner), "class Runner: it is abstract"),
-        (lambda: ms.Runner.create(MemoryDatabase), "class MemoryDatabase: it is no Runner"),
+        (lambda: ms.Runner.create(MemoryDatabase), "class MemoryDatabase: it is not a subclass of Runner"),
         (lambda: ms.Builder.create(3), "named by a short string, got int: 3"),
         (
             lambda: PostOrderApply(sch_rules=AutoInline),
             "list of instances of ScheduleRule, got the",
         ),
         (lambda: PostOrderApply(sch_rules=[AutoInline]), r"give an instance, AutoInline\(\.\.\.\)"),
-        (lambda: PostOrderApply(postprocs=[Mark("x")]), "which is no Postproc$"),
+        (lambda: PostOrderApply(postprocs=[Mark("x")]), "which is not a Postproc$"),
         (lambda: PostOrderApply(mutator_probs=[]), "maps mutators to weights"),
         (lambda: PostOrderApply(mutator_probs={MutateUnroll: 1.0}), "holds the class MutateUnroll"),
         (lambda: ms.MeasureCallback.create([AddToDatabase]), "holds the class AddToDatabase"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from search.runs.run_journal import RunJournal, differences
+from search.runs.run_journal import RunJournal
 
 PLAN = {"trials": 8}
 
@@ -52,12 +52,3 @@ def test_a_journal_that_was_cut_short_counts_what_is_whole(tmp_path: Path) -> No
         assert counts == [lines.count(b"[%d]" % task) for task in range(12)]
         assert journal.begin(PLAN, 12)[11] == 1
         journal.close()
-
-
-def test_what_two_runs_differ_in_is_said() -> None:
-    plan = {"tasks": [{"name": "a", "seed": 1}], "max_trials_global": 8}
-    assert differences(plan, plan) == []
-    assert differences(plan, {**plan, "max_trials_global": 9}) == ["max_trials_global"]
-    assert differences(plan, {**plan, "tasks": [{"name": "a", "seed": 2}]}) == ["seed"]
-    assert differences(plan, {**plan, "tasks": []}) == ["the number of tasks"]
-    assert differences(plan, {"tasks": 3}) == ["max_trials_global"]

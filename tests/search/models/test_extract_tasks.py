@@ -7,7 +7,7 @@ import search as ms
 import tensorir
 from search.errors import TuningError
 from tensorir import IRModule, transform
-from tests.search.networks.network_programs import DENSE, RELU, TARGET, layers, module_of
+from tests.search.models.network_programs import DENSE, RELU, TARGET, layers, module_of
 
 
 def weights(tasks: list[ms.ExtractedTask]) -> dict[str, float]:
@@ -93,5 +93,5 @@ def test_longer_programs_are_served_by_the_shortest_on_request() -> None:
 
 
 def test_tasks_are_those_of_a_module() -> None:
-    with pytest.raises(TuningError, match="tasks are extracted from an IRModule, got str"):
+    with pytest.raises(TuningError, match="a model is an IRModule, got str"):
         ms.extract_tasks("model.onnx", TARGET)  # type: ignore[arg-type]

@@ -8,20 +8,21 @@ import pytest
 import codegen
 from codegen import Target
 from schedule import ScheduleError
-from search.models.graph_tuner.elementwise import in_order_of, is_elementwise, transform_kernels
+from search.models.graph_tuner.elementwise import follow_layout, is_elementwise, transform_kernels
 from search.models.graph_tuner.layouts import (
     KnownLayouts,
     Layout,
     described,
     physical_shape,
-    strides_along,
     wanted_layout,
     with_layouts,
 )
 from tensorir import IRModule, PrimFunc, assert_structural_equal, parse
 from tensorir.errors import IRValueError
 from tensorir.indices.index_map import IndexMap
-from tests.search.graph_tuner.graphs import KERNELS, TARGET
+from tensorir.nodes.stmt import For, ForKind
+from tensorir.rewriting.visit import walk
+from tests.search.models.graph_tuner.graphs import KERNELS, TARGET
 
 MOD = parse(f"@I.ir_module\nclass Module:{KERNELS}")
 assert isinstance(MOD, IRModule)
@@ -118,36 +119,27 @@ def test_kernels_that_map_elements_are_told_from_sums() -> None:
     assert not is_elementwise(MOD["dense"])
 
 
-def test_a_kernel_that_maps_elements_follows_the_layout_of_its_result() -> None:
-    expected = parse("""
-@T.prim_func(private=True)
-def relu(A: T.Buffer((16, 16), "float32"), B: T.Buffer((2, 2, 8, 8), "float32")):
-    T.func_attr({"tir.is_scheduled": True})
-    for ax0, ax1, ax2, ax3_0 in T.grid(2, 2, 8, 1):
-        for ax3_1 in T.vectorized(8):
-            with T.block("B"):
-                v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
-                v3 = T.axis.spatial(8, ax3_0 * 8 + ax3_1)
-                B[v0, v1, v2, v3] = T.max(A[v0 * 8 + v2, v1 * 8 + v3], T.float32(0))
-""")
-    following = in_order_of(MOD["relu"], BLOCKS)
+def test_an_elementwise_kernel_follows_the_layout_of_its_result() -> None:
+    following = follow_layout(MOD.prim_func("relu"), {1: BLOCKS}, Target(TARGET))
     assert following is not None
-    assert_structural_equal(with_layouts(following, {1: BLOCKS}), expected)
+    assert following.attrs["tir.is_scheduled"]
+    vectors = [node for node in walk(following.body) if isinstance(node, For)]
+    assert vectors[-1].kind is ForKind.VECTORIZED
+    values = np.random.default_rng(0).standard_normal((16, 16), "float32")
+    result = np.zeros((2, 2, 8, 8), "float32")
+    codegen.build(following.with_attr("global_symbol", "main"), TARGET)(values, result)
+    np.testing.assert_array_equal(result, BLOCKS.map_ndarray(np.maximum(values, 0)))
 
 
 @pytest.mark.parametrize("name", ["dense", "halves"])
-def test_others_do_not(name: str) -> None:
-    assert in_order_of(MOD[name], BLOCKS) is None
+def test_other_kernels_do_not(name: str) -> None:
+    func = MOD.prim_func(name)
+    assert follow_layout(func, {len(func.params) - 1: BLOCKS}, Target(TARGET)) is None
 
 
-def test_a_kernel_that_somebody_scheduled_keeps_its_loops() -> None:
-    assert in_order_of(MOD["relu"].with_attr("tir.is_scheduled", True), BLOCKS) is None
-
-
-def test_steps_along_the_loops() -> None:
-    assert strides_along(TURNED, None, (4, 6)).tolist() == [1, 6]
-    assert strides_along(None, None, (1, 6)).tolist() == [0, 1]
-    assert strides_along(layout("lambda i, j: (j // 2, i, j % 2)"), None, (4, 6)).tolist() == [2, 6, 1]  # fmt: skip
+def test_a_scheduled_kernel_keeps_its_loops() -> None:
+    scheduled = MOD.prim_func("relu").with_attr("tir.is_scheduled", True)
+    assert follow_layout(scheduled, {1: BLOCKS}, Target(TARGET)) is None
 
 
 @pytest.mark.parametrize(
@@ -168,15 +160,7 @@ def test_tensors_are_brought_from_layout_to_layout(
     values = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
     given = values if source is None else source.map_ndarray(values)
     wanted = values if destination is None else destination.map_ndarray(values)
-    for kernel in transform_kernels(shape, dtype, source, destination):
+    for kernel in transform_kernels(shape, dtype, source, destination, Target(TARGET)):
         result = np.zeros_like(wanted)
         codegen.build(kernel.with_attr("global_symbol", "main"), Target(TARGET))(given, result)
         np.testing.assert_array_equal(result, wanted)
-
-
-def test_a_large_tensor_is_brought_by_all_cores() -> None:
-    (small, *_), (large, *_) = (
-        transform_kernels((n, n), "float32", None, TURNED, cores=2) for n in (64, 256)
-    )
-    assert "T.parallel" not in small.script()
-    assert "T.parallel" in large.script()

@@ -1,13 +1,14 @@
-"""Inputs of a model that are made up, to run it without data of one's own."""
+"""The arrays that a graph function takes and returns: random inputs, and the parts of a result."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from codegen import BFloat16Array
 from search.errors import TuningError
 from search.runner.arguments import FLOATS, check_memory
 from tensorir.arith import Analyzer
@@ -18,18 +19,20 @@ from tensorir.relax.function import Function
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.rewriting.visit import substitute
 
+Array: TypeAlias = "NDArray[Any] | BFloat16Array"
+
 _SIZE: Final = 4
-"""The extent that stands for a symbolic one."""
+"""The size of a symbolic extent."""
 
 
-def made_up_inputs(
+def random_inputs(
     name: str, func: Function, given: Mapping[str, NDArray[Any]] | None = None, seed: int = 0
 ) -> dict[str, NDArray[Any]]:
     """Return arrays for the parameters of a graph function: normal floats, integers 0 and 1.
 
-    Those that are `given` are taken as they are, and say what symbolic sizes are; other sizes are
-    4. The same seed gives the same arrays. TuningError for a parameter that is no array of a known
-    rank and dtype, or whose size does not follow.
+    Arrays in `given` are used unchanged, and define symbolic sizes; other sizes are 4. The same
+    seed gives the same arrays. TuningError for a parameter that is not an array of a known rank and
+    dtype, or whose size cannot be derived.
     """
     rng = np.random.default_rng(seed)
     known = given or {}
@@ -41,16 +44,16 @@ def made_up_inputs(
                 if isinstance(extent, Var):
                     sizes.setdefault(extent, const(size, extent.dtype))
     return {
-        param.name: known[param.name] if param.name in known else _made_up(name, param, sizes, rng)
+        param.name: known[param.name] if param.name in known else _random(name, param, sizes, rng)
         for param in func.params
     }
 
 
-def _made_up(
+def _random(
     function: str, param: GraphVar, sizes: dict[Var, PrimExpr], rng: np.random.Generator
 ) -> NDArray[Any]:
     info = param.struct_info
-    cannot = f"parameter {param.name!r} of {function} cannot be made up"
+    cannot = f"parameter {param.name!r} of {function} cannot get random values"
     if not isinstance(info, TensorStructInfo) or info.shape is None or info.dtype is None:
         raise TuningError(f"{cannot}: it is {info}")
     shape = []
@@ -65,5 +68,12 @@ def _made_up(
     if info.dtype not in FLOATS:
         return np.asarray(rng.integers(0, 2, shape), info.dtype.to_numpy())
     if str(info.dtype) == "bfloat16":
-        raise TuningError(f"{cannot}: it is of bfloat16")
+        raise TuningError(f"{cannot}: its dtype is bfloat16")
     return np.asarray(rng.standard_normal(shape), info.dtype.to_numpy())
+
+
+def arrays_in(result: Any) -> list[Array]:
+    """Return the arrays of a result, with the arrays of nested tuples in order."""
+    if isinstance(result, (tuple, list)):
+        return [array for part in result for array in arrays_in(part)]
+    return [result if isinstance(result, BFloat16Array) else np.asarray(result)]

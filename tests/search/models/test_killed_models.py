@@ -20,7 +20,7 @@ import sys, time
 import search as ms
 from search.measure_callback import MeasureCallback
 from search.runner import EvaluatorConfig, LocalRunner
-from tests.search.networks.network_programs import TARGET, dense_model
+from tests.search.models.network_programs import TARGET, dense_model
 from tests.search.programs import split_all
 
 class Slow(MeasureCallback):  # holds the run up, so that it cannot end before it is killed

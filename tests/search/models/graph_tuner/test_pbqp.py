@@ -108,8 +108,8 @@ def test_what_is_called_exact_is_and_the_same_each_time(graph: tuple[Nodes, Edge
     ("nodes", "edges", "said"),
     [
         ([[]], {}, "node 0 needs a cost"),
-        ([[0, math.nan]], {}, "node 0 has a cost that is no number"),
-        ([[0], [-math.inf]], {}, "node 1 has a cost that is no number or minus"),
+        ([[0, math.nan]], {}, "node 0 has a cost of NaN"),
+        ([[0], [-math.inf]], {}, "node 1 has a cost of NaN or minus"),
         ([[0], [0]], {(0, 2): [[0]]}, r"edge \(0, 2\) does not join two of the 2 nodes"),
         ([[0]], {(0, 0): [[0]]}, r"edge \(0, 0\) does not join"),
         ([[0], [0, 1]], {(0, 1): [[0]]}, r"edge \(0, 1\) needs costs of shape \(1, 2\)"),

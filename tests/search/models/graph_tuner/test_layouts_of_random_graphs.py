@@ -26,7 +26,7 @@ from tensorir import IRModule, PrimFunc
 from tensorir.interp.graphs import interpret_graph
 from tensorir.relax.expr import GraphVar
 from tensorir.relax.function import Function
-from tests.search.graph_tuner.graphs import TARGET, form, module
+from tests.search.models.graph_tuner.graphs import TARGET, form, module
 
 NOISE = 0.03
 """What a kernel in other layouts has to gain, relative to its time in row-major ones."""

@@ -39,5 +39,7 @@ def test_operators_and_kernels() -> None:
 
 
 def test_a_function_that_is_not_there() -> None:
-    with pytest.raises(TuningError, match=r"there is no graph function other, only \['main'\]"):
+    with pytest.raises(
+        TuningError, match=r"unknown graph function 'other'; the functions are \['main'\]"
+    ):
         search.plot.graph(module(), "other")

@@ -1,7 +1,4 @@
-"""What a run is measuring, said to the other runs on its database, and what those have measured.
-
-A claim is a lease: it is renewed while the run lives, and ends soon after the run is killed.
-"""
+"""Leases on candidates, by which several runs on one database measure nothing twice."""
 
 from __future__ import annotations
 
@@ -23,19 +20,19 @@ if TYPE_CHECKING:
     from search.database import Database
 
 LEASE_SECONDS: Final = 60
-"""The seconds for which a claim is believed after it was last renewed."""
+"""The seconds for which a lease is valid after it was last renewed."""
 _RENEWALS: Final = 3
-"""How often it is renewed in that time."""
+"""The number of renewals in that time."""
 
-_BATCHES_IN_VAIN: Final = 4
+_REPEATED_BATCHES: Final = 4
 """The batches without a new candidate after which a strategy counts as exhausted."""
 
 logger = logging.getLogger("tensorir.search")
 
 
 @dataclass
-class _OfTask:
-    """What is known of a task."""
+class _TaskLeases:
+    """The leases of this run on candidates of a task."""
 
     owner: str
     place: int = 0
@@ -43,137 +40,133 @@ class _OfTask:
     own: set[bytes] = field(default_factory=set)
     """The keys of the traces that this run has measured or is measuring."""
     waiting: dict[bytes, MeasureCandidate] = field(default_factory=dict)
-    """The candidates that another run is measuring; if it is killed, this one may."""
-    asked: set[bytes] = field(default_factory=set)
-    """The keys of all that was asked for."""
-    in_vain: int = 0
-    """The batches since one had a candidate that was not asked for before."""
+    """The candidates that another run is measuring; if that is killed, this run measures them."""
+    seen: set[bytes] = field(default_factory=set)
+    """The keys of all candidates of the strategy."""
+    repeated: int = 0
+    """The number of batches since one had a new candidate."""
 
 
-class Claims:
-    """Leaves out of batches what others on the same database measure, or have measured.
+class Leases:
+    """Takes candidates out of batches that other runs on the same database measure.
 
-    Databases without claims grant everything, and tell no news. While one on a server does not
-    answer, everything is granted too: something may then be measured twice, and nothing waits.
+    A lease is renewed while its run lives, and expires soon after the run is killed. A database
+    without leases grants everything and has no news. A server that does not answer grants
+    everything too: then a candidate may be measured twice, but the run does not wait.
     """
 
     def __init__(self, database: Database, seconds: int = LEASE_SECONDS) -> None:
         self._database = database
         self._seconds = seconds
-        self._tasks: dict[TuneContext, _OfTask] = {}
+        self._tasks: dict[TuneContext, _TaskLeases] = {}
         self._over = threading.Event()
         self._renewing: threading.Thread | None = None
 
     def known(self, task: TuneContext) -> list[TuningRecord]:
-        """Return all records of a task, from which on there is news."""
-        return self._behind(task, 0)
+        """Return all records of a task; `news` returns later ones."""
+        return self._records_after(task, 0)
 
     def news(self, task: TuneContext) -> list[TuningRecord]:
-        """Return the records of a task that other runs have committed since the last time."""
+        """Return the records of a task that other runs have committed since the last call."""
         if not self._database.has_claims:
             return []
         mine = self._of(task)
         try:
-            records = self._behind(task, mine.place)
+            records = self._records_after(task, mine.place)
         except DatabaseError as error:
             logger.debug("No news of other runs: %s", error)
             return []
         return [record for record in records if record.trace_key not in mine.own]
 
-    def take(
+    def acquire(
         self, task: TuneContext, candidates: Sequence[MeasureCandidate]
     ) -> list[MeasureCandidate]:
-        """Return those of candidates that this run is to measure; each of them once."""
+        """Return the candidates that this run has to measure, each of them once."""
         if not self._database.has_claims:
             return list(candidates)
         mine = self._of(task)
         keyed = {key_of(candidate): candidate for candidate in candidates}
-        is_new = not keyed.keys() <= mine.asked
-        mine.asked.update(keyed)
+        is_new = not keyed.keys() <= mine.seen
+        mine.seen.update(keyed)
         try:
             granted = self._granted(task, keyed)
         except DatabaseError as error:
             logger.warning(
-                "What others measure is not known, and may be measured here again: %s", error
+                "Candidates of other runs may be measured here again, because the database does "
+                "not answer: %s",
+                error,
             )
             mine.own.update(keyed)
             granted = list(keyed.values())
-        mine.in_vain = 0 if is_new or granted else mine.in_vain + 1
+        mine.repeated = 0 if is_new or granted else mine.repeated + 1
         return granted
 
     def _granted(
         self, task: TuneContext, keyed: Mapping[bytes, MeasureCandidate]
     ) -> list[MeasureCandidate]:
         mine = self._of(task)
-        assert task.mod is not None
-        assert task.target is not None
-        workload = self._database.commit_workload(task.mod)
-        answer = self._database.claim(workload, task.target, list(keyed), mine.owner, self._seconds)
+        workload = self._database.commit_workload(task.program)
+        answer = self._database.claim(
+            workload, task.known_target, list(keyed), mine.owner, self._seconds
+        )
         mine.own |= answer.granted
         for key, candidate in keyed.items():
             mine.waiting.pop(key, None)
             if key not in answer.granted and key not in answer.measured:
                 mine.waiting[key] = candidate
-        if answer.granted:
-            self._keep_renewing()
+        if answer.granted and self._renewing is None:
+            self._renewing = threading.Thread(target=self._renew, name="leases", daemon=True)
+            self._renewing.start()
         return [candidate for key, candidate in keyed.items() if key in answer.granted]
 
     def is_exhausted(self, task: TuneContext) -> bool:
-        """Say whether a strategy gives nothing any more but what others have claimed.
+        """Return True if a strategy only repeats candidates that other runs measure.
 
-        However many runs there are, each finds its own candidates as long as there are new ones.
+        Each of many runs finds its own candidates as long as there are new ones.
         """
-        return self._of(task).in_vain >= _BATCHES_IN_VAIN
+        return self._of(task).repeated >= _REPEATED_BATCHES
 
-    def left_behind(self, task: TuneContext, most: int) -> list[MeasureCandidate]:
-        """Return up to `most` candidates that were refused because another run had claimed them.
-
-        That run was killed, or ended before it measured them.
-        """
+    def expired(self, task: TuneContext, most: int) -> list[MeasureCandidate]:
+        """Return up to `most` candidates that another run had leased and has not measured."""
         waiting = self._of(task).waiting
         try:
             return self._granted(task, dict(islice(waiting.items(), most))) if waiting else []
         except DatabaseError as error:
-            logger.debug("What others have left is not known: %s", error)
+            logger.debug("Expired leases are not known: %s", error)
             return []
 
     def release(self, task: TuneContext) -> None:
-        """End the claims of a task: what was measured has records."""
+        """End the leases of a task: its candidates have records now."""
         if self._database.has_claims:
-            try:
-                self._database.renew_claims(self._of(task).owner, 0)
-            except DatabaseError as error:
-                logger.debug("The claims of a task end by themselves: %s", error)
+            self._renew_task(self._of(task), 0)
 
     def close(self) -> None:
-        """End all claims."""
+        """End all leases."""
         self._over.set()
         if self._renewing is not None:
             self._renewing.join()
         for task in self._tasks:
             self.release(task)
 
-    def _of(self, task: TuneContext) -> _OfTask:
-        return self._tasks.setdefault(task, _OfTask(uuid.uuid4().hex))
+    def _of(self, task: TuneContext) -> _TaskLeases:
+        return self._tasks.setdefault(task, _TaskLeases(uuid.uuid4().hex))
 
-    def _behind(self, task: TuneContext, place: int) -> list[TuningRecord]:
-        assert task.mod is not None
-        workload = self._database.commit_workload(task.mod)
+    def _records_after(self, task: TuneContext, place: int) -> list[TuningRecord]:
+        workload = self._database.commit_workload(task.program)
         records, self._of(task).place = self._database.records_behind(workload, task.target, place)
         return records
-
-    def _keep_renewing(self) -> None:
-        if self._renewing is None:
-            self._renewing = threading.Thread(target=self._renew, name="claims", daemon=True)
-            self._renewing.start()
 
     def _renew(self) -> None:
         while not self._over.wait(self._seconds / _RENEWALS):
             for task in list(self._tasks.values()):
-                try:
-                    self._database.renew_claims(task.owner, self._seconds)
-                except DatabaseError as error:
-                    logger.debug("Claims are not renewed: %s", error)
+                self._renew_task(task, self._seconds)
+
+    def _renew_task(self, task: _TaskLeases, seconds: int) -> None:
+        """Make the leases of a task last for so many seconds from now on."""
+        try:
+            self._database.renew_claims(task.owner, seconds)
+        except DatabaseError as error:
+            logger.debug("Leases are not renewed, and expire: %s", error)
 
 
 def key_of(candidate: MeasureCandidate) -> bytes:

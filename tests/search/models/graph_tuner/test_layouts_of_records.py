@@ -12,12 +12,11 @@ import search as ms
 from schedule import Schedule
 from search.database import Database, MemoryDatabase
 from search.models.graph_tuner import tune_layouts
-from search.models.graph_tuner.layouts import read_in_place, with_free_layouts
 from search.postproc import RewriteLayout
 from tensorir import IRModule, PrimFunc, assert_structural_equal, parse
 from tensorir.transform import AttachAttrLayoutFreeBuffers, BindParams
 from tests.search.anchored_programs import TARGET, commit
-from tests.search.graph_tuner.graphs import form, made_up
+from tests.search.models.graph_tuner.graphs import form, made_up
 
 MODEL = parse("""
 @I.ir_module
@@ -108,28 +107,6 @@ def test_of_several_records_the_one_that_suits_the_graph_is_taken() -> None:
     tuning = tune_layouts(mod, records, TARGET, measure=measure)
     layouts = {row.layouts for row in tuning.kernels}
     assert all("i0 // 4" in text for text in layouts)
-    assert (tuning.before, tuning.after) == (10.0, 2.0)
-
-
-def test_a_copy_in_another_layout_is_read_in_place() -> None:
-    program = IRModule({"main": with_free_layouts(MODEL.prim_func("dense"), [0])})
-    packed = scheduled(program, 4, 8).mod.prim_func("main")
-    assert "X_global[v0 // 4, v1 // 8, v1 % 8, v0 % 4] = X[v0, v1]" in packed.script()
-    plain = scheduled(IRModule({"main": MODEL["dense"]}), 4, 8).mod.prim_func("main")
-    in_place = read_in_place(packed, [0]).without_attr("layout_free_buffers")
-    assert_structural_equal(in_place, plain)
-    assert read_in_place(packed, [1]) is packed
-
-
-def test_records_for_arguments_in_any_layout_count() -> None:
-    mod = MODEL.clone()
-    mod["main"] = mod["main"].with_attr({"num_input": 1})
-    records = database(([], 8, 2e-6), ([0], 4, 1e-6))
-
-    def measure(kernels: Sequence[PrimFunc]) -> list[float]:
-        return [1.0 if "4, 2, 8, 4" in k.script() else 5.0 for k in kernels]
-
-    tuning = tune_layouts(mod, records, TARGET, measure=measure)
     assert (tuning.before, tuning.after) == (10.0, 2.0)
 
 

@@ -13,7 +13,7 @@ from search.errors import TuningError
 from search.models.graph_tuner import tune_layouts
 from tensorir import IRModule, PrimFunc, assert_structural_equal, parse
 from tensorir.transform import BindParams
-from tests.search.graph_tuner.graphs import (
+from tests.search.models.graph_tuner.graphs import (
     BLOCKED,
     KERNELS,
     TARGET,
@@ -295,7 +295,7 @@ def test_what_cannot_be_tuned_is_refused() -> None:
     kernels = IRModule(dict(CHAIN.prim_funcs()))
     with pytest.raises(TuningError, match=r"no graph function, only \['dense', 'relu'\]"):
         tune_layouts(kernels, None, TARGET, measure=made_up())
-    with pytest.raises(TuningError, match="max_candidates is 1 at least, got 0"):
+    with pytest.raises(TuningError, match="max_candidates is at least 1, got 0"):
         tune_layouts(CHAIN, None, TARGET, max_candidates=0, measure=made_up())
 
 

@@ -17,7 +17,7 @@ from search.measure_callback import MeasureCallback
 from search.run import Run
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.task_scheduler import TaskScheduler, TaskState
-from search.task_scheduler.similar_tasks import SimilarTasks, tagged_group
+from search.task_scheduler.task_scheduler import SimilarTasks, tagged_group
 from tensorir import te
 from tests.search.programs import Matmul, split_all
 
@@ -121,7 +121,7 @@ def test_no_time_at_all_is_a_failed_trial(tmp_path: Path) -> None:
     )
     (record,) = scheduler.tasks
     assert record.latency_ms == [1.0, 1e9, 1.0, 1.0]
-    assert record.run_error_count == 1
+    assert record.errors.total() == 1
 
 
 def test_nothing_is_removed_beside_the_artifacts(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def milliseconds(*times: float) -> Callable[[int], RunnerResult]:
 
 
 @pytest.mark.parametrize("limit", ["early_stopping", "early_stopping_per_task"])
-def test_a_search_ends_after_trials_in_vain(tmp_path: Path, limit: str) -> None:
+def test_a_search_ends_after_trials_since_best(tmp_path: Path, limit: str) -> None:
     scheduler = TaskScheduler.create("gradient")
     times = milliseconds(5, 4, 3, 3, 9, 1)
     assert tune(tmp_path, scheduler, [task("a")], times, 20, batch=1, **{limit: 4}) == [10]
@@ -269,7 +269,7 @@ def test_patience() -> None:
     patience = Patience(3)
     for value, in_vain in [(None, 2), (None, 4), (5.0, 0), (5.0, 2), (4.0, 0), (6.0, 2)]:
         patience.note(value, 2)
-        assert patience.in_vain == in_vain
+        assert patience.trials_since_best == in_vain
         assert not patience.is_over
     patience.note(4.0, 2)
     assert patience.is_over
@@ -295,7 +295,7 @@ def test_records_of_earlier_runs_count_as_batches(tmp_path: Path) -> None:
     assert record.best_ms == 2.0, "of the earlier run"
     assert record.batches == 3 + 1, "5 records in batches of 2, and one more"
     assert record.trials == 2, "which are those of this run"
-    assert record.trials_in_vain == 2
+    assert record.trials_since_best == 2
     assert record.best_history_ms == [2.0, 2.0]
 
 

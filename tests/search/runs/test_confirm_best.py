@@ -68,7 +68,7 @@ def test_a_lucky_winner_loses_its_place() -> None:
     assert best.median == 1.0e-3
     assert second.ratio == pytest.approx(1.2)
     assert summary([best, second]) == (
-        "the best 2 were measured again in turns: the fastest takes 1000 us +- 0 us in 5 rounds, "
+        "the best 2 were measured again, interleaved: the fastest takes 1000 us +- 0 us in 5 rounds, "
         "the second 1.200 times as long"
     )
     unsure = replace(best, certainty=0.49)

@@ -12,7 +12,7 @@ from schedule import Schedule
 from search.database import JSONDatabase
 from search.postproc import RewriteParallelVectorizeUnroll
 from search.runner import RunnerInput, RunnerResult
-from search.runs.tuned_schedule import TunedSchedule
+from search.tune import TunedSchedule
 from tensorir import assert_structural_equal
 from tests.search.made_up_runs import TARGET, ScriptFiles, TimesOfScripts
 from tests.search.programs import Matmul, split_all
