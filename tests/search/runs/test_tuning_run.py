@@ -189,63 +189,7 @@ def test_an_interrupted_run_resumes_with_its_model(
     assert "The cost model is loaded" not in capsys.readouterr().err, "that run is a new one"
 
 
-<<<<<<< HEAD:tests/search/test_tuning_run.py
-def cut_short(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def of_another_version(path: Path) -> None:
-    with np.load(path) as arrays, replaced_file(path) as file:
-        np.savez(file, **{**arrays, "version": np.array(99)})
-
-
-def of_other_features(path: Path) -> None:
-    with np.load(path) as arrays, replaced_file(path) as file:
-        np.savez(file, **{**arrays, "features": np.array("Guesses() of 7 columns")})
-
-
-def of_a_later_xgboost(path: Path) -> None:
-    with np.load(path) as arrays, replaced_file(path) as file:
-        boosters = np.frombuffer(b"nothing that is known" * 9, np.uint8)
-        sizes = np.array([len(boosters)])
-        np.savez(file, **{**arrays, "boosters": boosters, "booster_sizes": sizes})
-
-
-@pytest.mark.parametrize(
-    ("damage", "why"),
-    [
-        (cut_short, "{} is not a saved cost model: "),
-        (of_another_version, "the cost model {} has version 99, and this package reads version "),
-        (
-            of_other_features,
-            "the cost model {} was made with Guesses() of 7 columns, and not with ",
-        ),
-        (of_a_later_xgboost, "XGBoost cannot load the boosters of the model: "),
-        (Path.unlink, "there is no saved cost model {}"),
-    ],
-)
-def test_a_model_that_is_of_no_use_learns_from_the_database(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    damage: Callable[[Path], None],
-    why: str,
-) -> None:
-    run(tmp_path, cost_model="xgb", stop_after=6)
-    (kept,) = tmp_path.glob("unfinished_run.*.xgb")
-    damage(kept)
-    capsys.readouterr()
-    second = run(tmp_path, cost_model="xgb")
-    shown = capsys.readouterr().err
-    assert f"[WARNING] The cost model starts anew: {why.format(kept)}" in shown
-    assert "goes on from" not in shown
-    assert isinstance(second.cost_model, XGBModel)
-    assert second.cost_model.data_size == 8
-
-
-def test_a_new_run_does_not_take_up_the_model_of_another(
-=======
 def test_a_model_that_cannot_be_loaded_learns_from_the_database(
->>>>>>> main:tests/search/runs/test_tuning_run.py
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(tmp_path, cost_model="xgb", stop_after=6)
