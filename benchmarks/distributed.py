@@ -30,7 +30,7 @@ from search.runner import LocalRunner, Runner, RunnerInput
 from search.runner.distributed.credentials import VARIABLE, Credentials
 from tensorir import workloads
 from tensorir.function import IRModule
-from tests.search.distributed.cluster import InProcessCluster, in_process_cluster
+from tests.search.runner.distributed.cluster import InProcessCluster, in_process_cluster
 
 TARGET: Final = Target("llvm -num-cores=1")
 MEASURED: Final = 32
@@ -48,7 +48,7 @@ _SLEEP: Final = """
 import asyncio, importlib, sys
 from search.runner.distributed.credentials import Credentials
 from search.runner.distributed.connection import dask_address
-from tests.search.distributed.cluster import FakeBench, simulated_machine
+from tests.search.runner.distributed.cluster import FakeBench, simulated_machine
 from search.runner.distributed.servers import new_worker
 
 address, first, count, seconds = dask_address(sys.argv[1]), *sys.argv[2:]

@@ -38,8 +38,8 @@ def random_search(
     if num_trials < 1:
         raise TuningError(f"num_trials is at least 1, got {num_trials}")
     module = normalize_mod(mod)
-    fill = ProgramFacts.of(module).fill()
-    arrays = random_arrays(ArgInfo.from_entry_func(module), 0, fill) if args is None else args
+    facts = ProgramFacts.of(module)
+    arrays = random_arrays(ArgInfo.from_entry_func(module), 0, facts) if args is None else args
     root = Schedule(module, seed=seed)
     best: tuple[float, Schedule] | None = None
     for attempt in range(num_trials):

@@ -1,4 +1,4 @@
-"""The directory for the files of one builder or runner, until nobody needs them."""
+"""The directory for the files of one builder or runner."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LOCK: Final = "in_use"
 
 
 class ArtifactDirectory:
-    """A directory in the temporary directory that goes with its owner, however that ends.
+    """A directory in the temporary directory that is removed with its owner.
 
-    It is removed by `remove` or when the owner is collected or exits. An owner that is killed
-    leaves it behind without the lock that it held on a file in it; the next one finds it so and
-    removes it.
+    It is removed by `remove`, or when the owner is collected or exits. An owner that is killed
+    leaves the directory without the lock that it held on a file in it. The next owner finds it in
+    this state and removes it.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class ArtifactDirectory:
         unlocked = self.path / f"{_LOCK}.new"
         lock = os.open(unlocked, os.O_CREAT | os.O_RDWR, 0o600)
         take_lock(lock)
-        unlocked.rename(self.path / _LOCK)  # so that nobody sees it without its lock
+        unlocked.rename(self.path / _LOCK)  # the file is never visible without its lock
         self.remove = weakref.finalize(self, _remove, self.path, lock)
 
 
@@ -46,7 +46,7 @@ def _remove_abandoned(parent: Path) -> None:
             check_private(lock_path.parent)
             lock = os.open(lock_path, os.O_RDWR | os.O_NOFOLLOW)
         except OSError:
-            continue  # its owner has just removed it, or it is another user's
+            continue  # its owner has just removed it, or it belongs to another user
         try:
             take_lock(lock, wait=False)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Builders: the base class with its input and result, and the one with processes of its own."""
+"""The base class of builders, its input and result, and the builder in local processes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future as PoolFuture
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 import codegen
 from codegen import Target
@@ -21,9 +21,7 @@ from codegen.target import host
 from search.builder.artifact_directory import ArtifactDirectory
 from search.builder.core_split import CoreSplit, core_split
 from search.builder.externs import check_externs, checked_names
-from search.builder.future import Future
-from search.builder.worker import Ending, Outcome
-from search.builder.worker_pool import WorkerPool
+from search.builder.worker_pool import Ending, Outcome, WorkerPool
 from search.errors import TuningError
 from search.kinds import Registry
 from search.runner.measure_candidate import with_separate_layout_rewrite
@@ -47,7 +45,7 @@ class BuilderInput:
     target: Target
     params: Mapping[str, Any] | None = None
     allow_externs: frozenset[str] = frozenset()
-    """The C functions that it may call beside those that the builder allows."""
+    """C functions that the program may call, in addition to the builder's `allow_externs`."""
 
 
 @dataclass(frozen=True)
@@ -57,47 +55,48 @@ class BuilderResult:
     artifact_path: str | None = None
     error_msg: str | None = None
     seconds: float = 0.0
-    """The wall time that the build took."""
+    """The wall time of the build."""
     ending: Ending = "value"
-    """The end of the job that the build was, where it was one."""
+    """The end of the job in the worker process."""
 
 
-class BuilderFuture(Future[BuilderResult]):
-    """A build that may still be on its way."""
+BuilderFuture: TypeAlias = Future[BuilderResult]
+"""The result of a build, which may still run."""
 
 
 class Builder(ABC):
-    """Turns programs into something that a runner can load."""
+    """Turns programs into artifacts that a runner can load."""
 
     kinds: ClassVar[Registry[Builder]] = Registry(
         "builder", {"dask": "search.runner.distributed.dask_runner"}
     )
 
     beside_measuring: bool = True
-    """True if programs are measured while these are built, so that a core has to stay quiet."""
+    """True if builds must leave a core to programs that are measured at the same time."""
 
     @staticmethod
     def create(kind: str | type[Builder] | Builder = "local", *args: Any, **kwargs: Any) -> Builder:
-        """Return a builder: `"local"`, or `"dask"` beside a runner of that."""
+        """Return a builder: `"local"`, or `"dask"` for a `DaskRunner`."""
         return Builder.kinds.part(kind, *args, **kwargs)
 
     @abstractmethod
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
-        """Build programs; one that cannot be built costs nothing but its own result."""
+        """Build programs. The failure of a program is its result and affects no other one."""
 
     def start(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderFuture]:
-        """Start to build programs, in this order, and return at once where a builder can.
-
-        This one builds them all first.
-        """
-        return [BuilderFuture.ready(result) for result in self.build(build_inputs)]
+        """Start to build programs in this order. This default builds all of them first."""
+        futures = []
+        for result in self.build(build_inputs):
+            futures.append(BuilderFuture())
+            futures[-1].set_result(result)
+        return futures
 
     def remove_artifact(self, path: str) -> None:
-        """Delete an artifact of this builder that nobody needs any more: the file, nothing else."""
+        """Delete the file of an artifact of this builder."""
         Path(path).unlink(missing_ok=True)
 
     def clean_up(self) -> None:
-        """Delete the files of this builder that are still in the temporary directory."""
+        """Delete the remaining files of this builder in the temporary directory."""
 
     def warm_up(self) -> None:
         """Start worker processes and the like, without waiting for them."""
@@ -107,21 +106,21 @@ class Builder(ABC):
 
 
 PyBuilder = Builder
-"""The base class under the name that it has for user classes in TVM."""
+"""The name of the base class for user classes in TVM."""
 
 
 @Builder.kinds.register("local")
 class LocalBuilder(Builder):
     """Builds in up to `max_workers` processes (default: the logical cores).
 
-    A build that takes longer than `timeout_sec` is killed, and so is one that takes 5 seconds and
-    20 times as long as the median of the builds before. `f_build(mod, target, params)` returns a
-    `codegen.Module` of the program as it is measured, in which what packs a weight is a function of
-    its own, and `f_export(module)` the path it wrote it to; `initializer` is called once in each
-    worker. They may be functions of a notebook or a script.
+    A build is killed after `timeout_sec`, or earlier, after 5 seconds and 20 times the median of
+    the successful builds. `f_build(mod, target, params)` returns a `codegen.Module` of the program,
+    in which the packing of a weight is a separate function, and `f_export(module)` the path of the
+    file that it wrote. Each worker calls `initializer` once. They may be functions of a notebook or
+    a script.
 
-    A program that calls a C function (`T.call_extern`) is not built, but for the mathematical ones
-    (`search.builder.externs`) and those that `allow_externs` names.
+    A program may call only mathematical C functions (`search.builder.externs`) and the functions
+    named in `allow_externs`; other programs with `T.call_extern` are not built.
     """
 
     def __init__(
@@ -142,7 +141,7 @@ class LocalBuilder(Builder):
         self.f_export = f_export
         self.allow_externs = checked_names(allow_externs)
         self.split: CoreSplit | None = None
-        """The cores that build; without one, those that this process does not measure on."""
+        """The cores that build; None for the cores that this process does not measure on."""
         self._pool = WorkerPool(self.max_workers, initializer, loads=build_and_export)
         self._directory: ArtifactDirectory | None = None
         self._making = threading.Lock()
@@ -154,7 +153,7 @@ class LocalBuilder(Builder):
         )
 
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
-        """Build each program to an object file of its own, which is there until `clean_up`."""
+        """Build each program to an object file, which exists until `clean_up`."""
         futures = self._started(build_inputs)
         try:
             return [future.result() for future in futures]
@@ -163,9 +162,9 @@ class LocalBuilder(Builder):
             raise
 
     def start(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderFuture]:
-        """Start to build, in this order, and return at once; see `build`.
+        """Start to build in this order and return at once; see `build`.
 
-        A subclass with a `build` of its own builds with that, all at once.
+        For a subclass that overrides `build`, all programs are built by that first.
         """
         if type(self).build is not LocalBuilder.build:
             return super().start(build_inputs)
@@ -182,24 +181,35 @@ class LocalBuilder(Builder):
             externs = self.allow_externs | i.allow_externs
             own = (self.f_build, self.f_export, folder)
             args = (i.mod, i.target, i.params, *own, *where, externs)
+            futures.append(BuilderFuture())
             outcome = self._pool.submit((build_and_export, args), limit)
-            outcome.add_done_callback(self._took)
-            futures.append(BuilderFuture(outcome.done, partial(_finished, outcome)))
+            outcome.add_done_callback(partial(self._finish, futures[-1]))
         return futures
 
+    def _finish(self, future: BuilderFuture, outcome: Future[Outcome]) -> None:
+        error = outcome.exception()
+        if error is not None:
+            future.set_exception(error)
+            return
+        found = outcome.result()
+        if found.status == "value":
+            self._seconds.append(found.seconds)
+            future.set_result(BuilderResult(found.value, seconds=found.seconds))
+            return
+        is_error = found.status == "error"
+        kind = "An exception occurred\n" if is_error else f"{found.status.capitalize()}, "
+        text = f"LocalBuilder: {kind}{found.value}"
+        future.set_result(BuilderResult(None, text, found.seconds, found.status))
+
     def _limit(self) -> float:
-        """Return how many seconds a build may take."""
+        """Return the time limit of a build in seconds."""
         if not self._seconds:
             return self.timeout_sec
         usual = statistics.median(self._seconds)
         return min(self.timeout_sec, max(_LEAST_LIMIT, _HOPELESS * usual))
 
-    def _took(self, outcome: PoolFuture[Outcome]) -> None:
-        if not outcome.cancelled() and outcome.result().status == "value":
-            self._seconds.append(outcome.result().seconds)
-
     def clean_up(self) -> None:
-        """Give up what is still being built and delete all but what `f_export` put elsewhere."""
+        """Cancel running builds and delete the artifacts, unless `f_export` put them elsewhere."""
         self._pool.cancel()
         if self._directory is not None:
             self._directory.remove()
@@ -225,10 +235,10 @@ def build_and_export(
     beside_measuring: bool = False,
     allow_externs: frozenset[str] = frozenset(),
 ) -> str:
-    """Build a program and return the path of the artifact; this is a worker's job.
+    """Build a program in a worker process and return the path of the artifact.
 
-    Without `f_export` it is an object file in `folder`. The process keeps off the core that
-    measures if somebody measures meanwhile.
+    Without `f_export` the artifact is an object file in `folder`. With `beside_measuring` the
+    process does not use the core that measures.
     """
     if split is not None:
         split.release()
@@ -238,28 +248,9 @@ def build_and_export(
     module = None if f_build is None else f_build(mod, target, params)
     data = codegen.compile_object(mod, target) if module is None else module.object_code
     check_externs(data, allow_externs)
-    if f_export is None:
-        return export_object(data, folder)
-    return f_export(codegen.Module.from_object(data) if module is None else module)
-
-
-def export_object(data: bytes, folder: str) -> str:
-    """Write a fresh object file into a directory and return its path."""
+    if f_export is not None:
+        return f_export(codegen.Module.from_object(data) if module is None else module)
     handle, path = tempfile.mkstemp(suffix=".o", dir=folder)
     with os.fdopen(handle, "wb") as file:
         file.write(data)
     return path
-
-
-def _finished(future: PoolFuture[Outcome]) -> BuilderResult:
-    outcome = future.result()
-    if outcome.status == "value":
-        return BuilderResult(artifact_path=outcome.value, seconds=outcome.seconds)
-    text = outcome.value
-    if outcome.status == "error":
-        text = f"An exception occurred\n{text}"
-    else:
-        text = f"{outcome.status.capitalize()}, {text}"
-    return BuilderResult(
-        error_msg=f"LocalBuilder: {text}", seconds=outcome.seconds, ending=outcome.status
-    )

@@ -1,4 +1,4 @@
-"""Keeping the core that measures quiet: builds go on beside it on the others."""
+"""The division of the cores of this machine between measuring and building."""
 
 from __future__ import annotations
 
@@ -19,52 +19,50 @@ from search.lines import take_lock
 logger = logging.getLogger("tensorir.search")
 
 _PARENT: Final = Path("/tmp")
-"""Not what `TMPDIR` says: it is for all processes of this user."""
+"""Independent of `TMPDIR`: all processes of this user share it."""
 _locks: Final[list[int]] = []
 
 
 @dataclass(frozen=True)
 class CoreSplit:
-    """The logical cores that measure and those that build, while candidates run on one core."""
+    """The logical cores that measure and that build, while candidates run on one core."""
 
     measuring: frozenset[int]
     building: frozenset[int]
     others: frozenset[int] = frozenset()
-    """Those that other measurements of this process have."""
+    """The cores of other measurements of this process."""
 
     def bind_measuring(self, target: Target) -> None:
-        """Bind this thread to where candidates for a target are measured."""
+        """Bind this thread to the cores that measure candidates for a target."""
         if target.num_cores == 1:
             os.sched_setaffinity(0, self.measuring)
 
     def bind_building(self, target: Target) -> None:
-        """Bind this thread to where candidates for a target are built."""
+        """Bind this thread to the cores that build candidates for a target."""
         if target.num_cores == 1:
             os.sched_setaffinity(0, self.building)
 
     def release(self) -> None:
-        """Let this thread run anywhere; what it starts later, too."""
+        """Let this thread, and the threads that it starts, run on all cores."""
         os.sched_setaffinity(0, self.measuring | self.building | self.others)
 
 
 @cache
 def core_split() -> CoreSplit | None:
-    """Return how this process splits its cores; None if it has one or this is not Linux.
+    """Return the split of this process; None if it has one core or this is not Linux.
 
-    The measuring core is one that no other search of this user measures on. It is claimed by the
-    lock of a file, which goes with this process, however that ends. The file is in a folder that
-    only this user may write to, so that nobody else can hold it or put another one in its place;
-    so two users of a machine, and containers with temporary folders of their own, do not see one
-    another's claims.
+    No two searches of a user measure on the same core: each holds the lock of a file for its core,
+    which ends with the process. The files are in a folder that only this user may write to. So
+    searches of other users, and in containers with another /tmp, do not see these locks.
     """
     return next(iter(core_splits(1)), None)
 
 
 def core_splits(most: int) -> list[CoreSplit]:
-    """Return splits for so many measurements at the same time, each with a core of its own.
+    """Return splits for up to `most` simultaneous measurements, each with its own core.
 
-    There are fewer where other searches measure on the cores, or where no core would be left that
-    builds: all of them build on the same. A process that has some keeps them for its life.
+    There are fewer if other searches measure on the cores; at least one core remains for builds,
+    which all splits share. The process keeps its cores until it ends.
     """
     if sys.platform != "linux":
         return []
@@ -85,7 +83,7 @@ def core_splits(most: int) -> list[CoreSplit]:
 
 
 def _claimed(cores: Iterable[frozenset[int]]) -> frozenset[int] | None:
-    """Return the first core that no other search has; the first one where no lock can be made."""
+    """Return the first core without a lock, or the first core if no lock can be made."""
     try:
         folder = private_folder(_PARENT / f"tensorir-{os.geteuid()}")
         for core in cores:

@@ -1,8 +1,8 @@
-"""The C functions that a program may call where it is built to be measured.
+"""The C functions that a program may call when it is measured.
 
-A program is data until it is measured: one of a stranger, from a file or a database, would do
-whatever it likes by `T.call_extern("int32", "system", ...)`. So functions are allowed by name. This
-is no sandbox, as a program reads and writes memory as well.
+A program from a stranger, in a file or a database, could do anything by
+`T.call_extern("int32", "system", ...)`. So functions are allowed by name. This is not a sandbox: a
+program reads and writes memory as well.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _OF_DOUBLES: Final = (  # those of float32 end with an f
 MATHEMATICAL: Final = frozenset(
     name + suffix for name in _OF_DOUBLES.split() for suffix in ("", "f")
 )
-"""The functions of C's math.h that take numbers, and no pointers."""
+"""The functions of C's math.h whose arguments are numbers."""
 
 
 def checked_names(names: Collection[str]) -> frozenset[str]:
-    """Return `allow_externs` as a set; TuningError for one text in place of several names."""
+    """Return `allow_externs` as a set; TuningError if it is a single string."""
     if isinstance(names, str):
-        raise TuningError(f"allow_externs has names of C functions, as in ({names!r},)")
+        raise TuningError(f"allow_externs is a collection of C function names, as in ({names!r},)")
     return frozenset(names)
 
 
 def check_externs(object_code: bytes, allowed: frozenset[str]) -> None:
-    """Raise TuningError if compiled code calls a C function that is not mathematical or allowed."""
+    """Raise TuningError if compiled code calls a C function outside of math.h and `allowed`."""
     info, _ = read_object_code(object_code)
     for name in sorted({*info.externs} - MATHEMATICAL - allowed):
         raise TuningError(
-            f"the program calls the C function {name!r}, and one that is measured calls only "
-            "mathematical ones; if you trust it, allow the name: LocalBuilder or DaskRunner(..., "
-            f"allow_externs=({name!r},)), or --allow-extern {name} of `tensorir tune` and "
+            f"the program calls the C function {name!r}, but measured programs may call only "
+            "mathematical ones; if you trust it, allow it by LocalBuilder or DaskRunner(..., "
+            f"allow_externs=({name!r},)), or by --allow-extern {name} of `tensorir tune` and "
             "`tensorir worker`"
         )

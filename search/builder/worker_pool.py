@@ -1,71 +1,101 @@
 """Worker processes: whatever a job does to its process, only that job is lost.
 
-Measured beside loky 3.7 and pebble 5.2 (two workers, a 2-core machine). All start in 0.4 to 0.6 s
-(ours with codegen imported), do 64 small jobs in 4 to 25 ms, and time a job out. In addition, here:
+Compared with loky 3.7 and pebble 5.2 (two workers, a 2-core machine). All three start in 0.4 to
+0.6 s (ours with codegen imported), do 64 small jobs in 4 to 25 ms, and end a job that overruns its
+time limit. In addition, here:
 
-- a job that kills its process costs 10 ms; loky gives up all its workers, 0.4 s for the next job,
-  and cannot end one that hangs but by ending all;
-- nothing is left when the owner ends: ours exits at once with two jobs that hang, loky waits for
-  them, and after a SIGKILL of the owner the workers of both libraries go on with their jobs;
-- functions of a script without `if __name__ == "__main__"` work, as with loky; pebble has
-  `multiprocessing` spawn workers, which run the script again and fail;
-- a crash is told with its signal and what the process wrote, and a spare worker takes over.
+- A job that kills its process costs 10 ms. loky gives up all its workers, needs 0.4 s for the next
+  job, and ends a worker that hangs only together with all others.
+- No process outlives its owner. Ours exit at once while two jobs hang; loky waits for the jobs, and
+  after a SIGKILL of the owner the workers of both libraries continue.
+- Functions of a script without `if __name__ == "__main__"` work, as with loky. pebble uses
+  `multiprocessing` spawn workers, which run the script again and fail.
+- The error of a crash has the signal and the output of the process, and a spare worker takes over.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
-from multiprocessing.connection import wait
-from typing import Any, Final
+from functools import partial
+from multiprocessing.connection import Pipe
+from typing import Any, Final, Literal
 
-from search.builder.worker import Outcome, Worker
 from search.errors import WorkerError
 
-_MOST_KILLED: Final = 3
+_STARTUP_SECONDS: Final = 60.0
+_MAX_STARTS: Final = 4
+"""The number of times that a worker is started anew if it is killed before its first job."""
 
 Job = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments.
 
-Functions and classes of a notebook or a script travel by value, those of modules by name.
+Functions and classes of a notebook or a script travel by value, functions of modules by name.
 """
+Ending = Literal["value", "error", "timeout", "crash", "lost", "cancelled"]
+"""The end of a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a job: a value, an exception, a timeout, or the death of its process.
+
+    A job is "lost" if its worker died before the job arrived; another worker then gets the job.
+    """
+
+    status: Ending
+    value: Any = None
+    """The value of the job, else a text with the reason."""
+    seconds: float = 0.0
+    """The wall time for which the job had a worker."""
+    ended_by: signal.Signals | None = None
+    """The signal that ended the process, if a signal caused the crash."""
 
 
 class WorkerPool:
-    """Up to `size` worker processes, started when there is work and kept for the next.
+    """Up to `size` worker processes, started when there is work and kept for the next job.
 
-    `initializer` is called once in each, after the module of `loads`, a function that jobs will
-    call, was imported. A process that dies or overruns its time is replaced, at once if there are
-    `spares`: idle processes beside the `size` that work, which start when the first job is done.
-    Processes start on `cores`, where the system can bind them; a job may bind its own elsewhere.
+    Each process calls `initializer` once, after it has imported the module of `loads`, a function
+    that the jobs will call. A process that dies or overruns its time is replaced, immediately with
+    `spare`: then each worker has a second process that waits idle, started after the first job.
+    Processes start on the cores `cores`, where the system can bind them.
     """
 
     def __init__(
         self,
         size: int,
         initializer: Callable[[], object] | None = None,
-        spares: int = 0,
+        spare: bool = False,
         cores: Collection[int] | None = None,
         loads: Callable[..., object] | None = None,
     ) -> None:
         self.size = size
-        self._dispatcher = _Dispatcher(size, spares, _pickled((loads, initializer)), cores)
-        self._finalizer = weakref.finalize(self, self._dispatcher.stop)
+        start = partial(Worker, _pickled((loads, initializer)), cores)
+        self._crew = _Crew(start, spare)
+        self._finalizer = weakref.finalize(self, self._crew.stop)
 
     def submit(self, job: Job, timeout_sec: float) -> Future[Outcome]:
-        """Have a job done after those submitted before, and return at once.
+        """Queue a job and return at once; the time limit starts when a worker has the job.
 
-        It may take `timeout_sec`, which begins when a worker has it. The future raises WorkerError
-        if a worker cannot be started. Raises WorkerError if the job cannot be sent to one.
+        The future raises WorkerError if no worker can be started. Raises WorkerError if the job
+        cannot be pickled.
         """
         task = _Task(_pickled(job), timeout_sec)
-        self._dispatcher.add(task)
+        with self._crew.changed:
+            self._crew.todo.append(task)
+            self._crew.hire(min(self.size, self._crew.unfinished))
         return task.future
 
     def run(self, jobs: Sequence[Job], timeout_sec: float) -> list[Outcome]:
@@ -73,26 +103,28 @@ class WorkerPool:
         futures = [self.submit(job, timeout_sec) for job in jobs]
         try:
             return [future.result() for future in futures]
-        except BaseException:  # an interrupted job would go on beside the next
+        except BaseException:  # an interrupted job would run next to the following jobs
             self.cancel()
             raise
 
     def start(self) -> None:
-        """Start the workers ahead of need, without waiting until they are up."""
-        self._dispatcher.start_workers()
+        """Start the workers ahead of need, without waiting for them."""
+        with self._crew.changed:
+            self._crew.hire(self.size)
 
     def cancel(self) -> None:
-        """Give up all jobs that have no outcome yet; workers that have one are ended."""
-        self._dispatcher.cancel()
+        """Cancel all unfinished jobs and end their workers."""
+        self._crew.cancel("its result is not needed")
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of the workers that are there, those with a job first."""
-        return self._dispatcher.pids()
+        """The process ids of the workers."""
+        members = self._crew.members
+        return [worker.pid for member in members for worker in member.workers() if worker.alive]
 
     def close(self) -> None:
         """End the workers; the next job starts new ones."""
-        self._dispatcher.stop()
+        self._crew.stop()
 
 
 @dataclass(eq=False)
@@ -102,176 +134,250 @@ class _Task:
     future: Future[Outcome] = field(default_factory=Future)
 
     def settle(self, outcome: Outcome | WorkerError) -> None:
-        """Answer, unless the task was given up before; for one thread at a time."""
-        if self.future.done():
-            return
-        if isinstance(outcome, Outcome):
-            self.future.set_result(outcome)
-        else:
-            self.future.set_exception(outcome)
+        """Set the outcome, unless the task was cancelled."""
+        with contextlib.suppress(InvalidStateError):
+            if isinstance(outcome, Outcome):
+                self.future.set_result(outcome)
+            else:
+                self.future.set_exception(outcome)
 
 
-class _Dispatcher:
-    """Gives tasks to workers and takes their outcomes, in a thread of its own.
+class _Crew:
+    """The threads of a pool and the tasks that wait for one.
 
-    Workers are children of the thread that starts them and die with it, so one thread starts all
-    of them and lives until `stop`.
+    It does not refer to the pool, so a pool without users is collected, which stops the crew.
     """
 
-    def __init__(
-        self, size: int, spares: int, initializer: bytes, cores: Collection[int] | None
-    ) -> None:
-        self._size = size
-        self._spares = spares
-        self._initializer = initializer
-        self._cores = cores
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._wake_end, self._wait_end = -1, -1
-        self._todo: deque[_Task] = deque()
-        self._busy: dict[Worker, _Task] = {}
-        self._idle: list[Worker] = []
-        self._starting: list[Worker] = []
-        self._wanted = 0
-        self._killed = 0
-        """The number of workers in a row that were killed while they started."""
-        self._stopping = False
-        self._has_worked = False
-        """True once a job was done: before, starting spares would delay it."""
+    def __init__(self, start: Callable[[], Worker], spare: bool) -> None:
+        self.start = start
+        self.spare = spare
+        self.todo: deque[_Task] = deque()
+        self.members: list[_Member] = []
+        self.stopping = False
+        self.changed = threading.Condition()
+        """Guards these attributes; its lock is reentrant, as the collector may call `stop`."""
 
-    # ------------------------------------------------------------------------ called by any thread
+    @property
+    def unfinished(self) -> int:
+        """The number of tasks without an outcome."""
+        return len(self.todo) + sum(member.task is not None for member in self.members)
 
-    def add(self, task: _Task) -> None:
-        with self._lock:
-            self._todo.append(task)
-            self._wanted = min(self._size, max(self._wanted, len(self._todo) + len(self._busy)))
-            self._wake()
+    def hire(self, count: int) -> None:
+        """Start threads until there are `count`, and wake a waiting thread."""
+        while len(self.members) < count:
+            self.members.append(_Member(self))
+            self.members[-1].start()
+        self.changed.notify()
 
-    def start_workers(self) -> None:
-        with self._lock:
-            self._wanted = self._size
-            self._wake()
+    def drop(self, outcome: Outcome | WorkerError, *tasks: _Task | None) -> None:
+        """Settle tasks, and clear the queue: these include all waiting tasks."""
+        self.todo.clear()
+        for task in tasks:
+            if task is not None:
+                task.settle(outcome)
 
-    def cancel(self) -> None:
-        with self._lock:
-            self._give_up(Outcome("cancelled", "nobody waits for its result any more"))
-
-    def _give_up(self, answer: Outcome | WorkerError) -> None:
-        for task in (*self._busy.values(), *self._todo):
-            task.settle(answer)
-        self._todo.clear()
-        for worker in self._busy:
-            worker.end_process()  # the thread, which waits for its answer, does the rest
-
-    def pids(self) -> list[int]:
-        with self._lock:
-            return [worker.pid for worker in self._workers() if worker.alive]
+    def cancel(self, reason: str) -> None:
+        with self.changed:
+            outcome = Outcome("cancelled", reason)
+            self.drop(outcome, *self.todo, *(member.task for member in self.members))
+            for member in self.members:
+                if member.task is not None:
+                    member.end_processes()
 
     def stop(self) -> None:
-        # Takes no lock: the collector may call this in the thread that serves, which may have it.
-        thread = self._thread
-        if thread is None:
-            return
-        self._stopping = True
-        os.write(self._wake_end, b".")
-        if thread is not threading.current_thread():
-            thread.join()
+        with self.changed:
+            self.stopping = True
+            self.cancel("the pool was closed")
+            members = list(self.members)
+            for member in members:
+                member.end_processes()
+            self.changed.notify_all()
+        if threading.current_thread() in members:
+            return  # the last user of the pool was a task of this thread
+        for member in members:
+            member.join()
+        with self.changed:
+            self.cancel("the pool was closed")  # the tasks that were added meanwhile
+            self.stopping = False
 
-    def _wake(self) -> None:
-        if self._wake_end < 0:
-            # The pipe lives as long as this object: `stop`, which takes no lock, may write to it
-            # when the thread has ended, and a number that was closed may be another file's by then.
-            self._wait_end, self._wake_end = os.pipe()
-            for end in (self._wait_end, self._wake_end):
-                closing = weakref.finalize(self, os.close, end)
-                closing.atexit = False  # it would run before the pool's, which stops this
-        if self._thread is None:
-            self._stopping = False
-            self._thread = threading.Thread(target=self._serve, name="worker pool", daemon=True)
-            self._thread.start()
-        os.write(self._wake_end, b".")
 
-    # --------------------------------------------------------------------------- called by its own
+class _Member(threading.Thread):
+    """A thread that passes tasks to its worker process, one after another.
 
-    def _serve(self) -> None:
-        answer: Outcome | WorkerError = Outcome("cancelled", "the pool was closed")
+    Linux ends a worker with the thread that started it, so that thread lives as long.
+    """
+
+    def __init__(self, crew: _Crew) -> None:
+        super().__init__(name="worker pool", daemon=True)
+        self._crew = crew
+        self._worker: Worker | None = None
+        self._spare: Worker | None = None
+        self.task: _Task | None = None
+
+    def run(self) -> None:
+        error: WorkerError | None = None
         try:
-            self._listen()
-        except Exception as error:  # noqa: BLE001  else whoever waits for an answer waits forever
-            answer = WorkerError(f"worker processes cannot be started or do not answer: {error}")
-        with self._lock:
-            self._give_up(answer)
-            for worker in self._workers():
-                worker.kill()
-            self._busy, self._idle, self._starting, self._wanted = {}, [], [], 0
-            self._thread, self._stopping = None, False
+            while self._ready_worker() and self._next_task():
+                self._do_task()
+        except WorkerError as caught:
+            error = caught
+        except Exception as caught:  # noqa: BLE001  else futures would wait forever
+            error = WorkerError(f"worker processes cannot be started or do not answer: {caught}")
+        with self._crew.changed:
+            self._crew.members.remove(self)
+            if error is not None:
+                self._crew.drop(error, self.task, *self._crew.todo)
+        for worker in self.workers():
+            worker.kill()
 
-    def _listen(self) -> None:
-        while True:
-            with self._lock:
-                if self._stopping:
-                    return
-                self._fill()
-                awaited = [*self._busy, *self._starting]
-            deadline = min((worker.deadline for worker in awaited), default=None)
-            patience = None if deadline is None else max(0.0, deadline - time.monotonic())
-            told = wait([self._wait_end, *(worker.connection for worker in awaited)], patience)
-            if self._wait_end in told:
-                os.read(self._wait_end, 4096)
-            with self._lock:
-                for worker in awaited:
-                    if worker.connection in told or time.monotonic() >= worker.deadline:
-                        self._hear(worker)
+    def _next_task(self) -> bool:
+        """Wait for a task; return False if there will be none."""
+        with self._crew.changed:
+            while not self._crew.todo and not self._crew.stopping:
+                self._crew.changed.wait()
+            if self._crew.todo:
+                self.task = self._crew.todo.popleft()
+            return self.task is not None
 
-    def _workers(self) -> list[Worker]:
-        return [*self._busy, *self._idle, *self._starting]
+    def _do_task(self) -> None:
+        task, outcome = self.task, Outcome("lost")
+        assert task is not None
+        while outcome.status == "lost":
+            worker = self._ready_worker()
+            if worker is None or task.future.done():
+                break
+            outcome = worker.do(task.message, task.timeout_sec)
+        with self._crew.changed:
+            self.task = None
+        task.settle(outcome)
+        if self._crew.spare and not self._crew.stopping:
+            self._replace_dead()
+            self._spare = self._spare or self._crew.start()
 
-    def _fill(self) -> None:
-        """Start the workers that are missing and give tasks to those that are idle."""
-        self._idle = [worker for worker in self._idle if worker.alive]
-        if self._wanted:
-            spares = self._spares if self._has_worked else 0
-            missing = self._wanted + spares - len(self._workers())
-            self._starting += [Worker(self._initializer, self._cores) for _ in range(missing)]
-        while self._todo and self._idle and len(self._busy) < self._size:
-            worker, task = self._idle.pop(0), self._todo.popleft()
-            self._busy[worker] = task
-            worker.begin(task.message, task.timeout_sec)
+    def _replace_dead(self) -> None:
+        if self._worker is not None and not self._worker.alive:
+            self._worker.kill()
+            self._worker, self._spare = self._spare, None
 
-    def _started(self, worker: Worker, outcome: Outcome | None) -> None:
-        """Take in a worker that is up; another takes the place of one that somebody killed."""
-        self._killed = 0 if outcome is None else self._killed + 1
-        if outcome is None:
-            self._idle.append(worker)
-        elif self._killed > _MOST_KILLED:
-            raise WorkerError(
-                f"{outcome.value}, {self._killed} times in a row; the system may be short of memory"
-            )
+    def _ready_worker(self) -> Worker | None:
+        """Return a worker that is up, None if the crew stops; WorkerError if it cannot start."""
+        for _ in range(_MAX_STARTS):
+            if self._crew.stopping:
+                return None
+            self._replace_dead()
+            self._worker = self._worker or self._crew.start()
+            if self._worker.is_up():
+                return self._worker
+        raise WorkerError(
+            "a worker process was killed before it had a job, "
+            f"{_MAX_STARTS} times in a row; the system may be short of memory"
+        )
 
-    def _hear(self, worker: Worker) -> None:
-        """Take the message of a worker, or end the worker if its time is over."""
-        is_new = worker in self._starting
-        if is_new:
-            self._starting.remove(worker)
+    def workers(self) -> list[Worker]:
+        return [worker for worker in (self._worker, self._spare) if worker is not None]
+
+    def end_processes(self) -> None:
+        """End the processes; the thread, which waits for an answer, finds out."""
+        for worker in self.workers():
+            worker.end_process()
+
+
+class Worker:
+    """One worker process.
+
+    It is a fresh interpreter and no fork: LLVM and OpenMP hold threads, which a fork does not
+    survive. A `multiprocessing` spawn would run the main script of the user again.
+    """
+
+    def __init__(self, initializer: bytes, cores: Collection[int] | None = None) -> None:
+        self._connection, theirs = Pipe()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by `kill`
+        command = (
+            "import sys; from search.builder.worker_process import serve; serve(int(sys.argv[1]))"
+        )
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", command, str(theirs.fileno())],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            start_new_session=True,
+        )
+        theirs.close()
+        if cores is not None:
+            os.sched_setaffinity(self._process.pid, cores)
+        self.pid = self._process.pid
+        self._is_up = False
+        self._connection.send_bytes(initializer)
+
+    @property
+    def alive(self) -> bool:
+        """True if the process exists."""
+        return self._process.poll() is None
+
+    def is_up(self) -> bool:
+        """Wait until the process is initialised; return False if it was killed before.
+
+        WorkerError if it cannot start.
+        """
+        if self._is_up:
+            return True
         try:
-            outcome = worker.receive() if worker.connection.poll() else worker.overran()
-            if is_new:
-                self._started(worker, outcome)
-                return
-        except WorkerError as error:
-            self._wanted = 0  # until somebody asks again
-            while self._todo:
-                self._todo.popleft().settle(error)
-            return
-        if outcome is not None:
-            task = self._busy.pop(worker)
-            self._has_worked = True
-            if worker.alive:
-                self._idle.insert(0, worker)
-            if outcome.status == "lost" and not task.future.done():
-                self._todo.appendleft(task)
-            else:
-                task.settle(outcome)
+            if not self._connection.poll(_STARTUP_SECONDS):
+                self.kill()
+                raise WorkerError(f"a worker process did not start within {_STARTUP_SECONDS:g} s")
+            self._connection.recv_bytes()
+        except (EOFError, OSError):
+            code, text = self._last_words()
+            if code != -signal.SIGKILL:
+                raise WorkerError(
+                    f"a worker process cannot start (exit code {code}):\n{text}"
+                ) from None
+            return False
+        self._is_up = True
+        return True
+
+    def do(self, message: bytes, timeout_sec: float) -> Outcome:
+        """Have a job done and return its outcome; the worker has to be up."""
+        began, since = False, time.monotonic()
+        try:
+            self._connection.send_bytes(message)
+            while self._connection.poll(timeout_sec):
+                status, value = pickle.loads(self._connection.recv_bytes())
+                if status != "began":
+                    return Outcome(status, value, time.monotonic() - since)
+                began, since = True, time.monotonic()
+        except (EOFError, OSError):
+            code, text = self._last_words()
+            if not began:
+                return Outcome("lost")
+            by = signal.Signals(-code) if code < 0 else None
+            how = f"exited with {code}" if by is None else f"was ended by {by.name}"
+            text = "\n".join([f"the worker process {how}", *text.splitlines()[-30:]]).rstrip()
+            return Outcome("crash", text, time.monotonic() - since, by)
+        self.kill()
+        spent = time.monotonic() - since
+        return Outcome("timeout", f"killed after {timeout_sec:g} seconds", spent)
+
+    def _last_words(self) -> tuple[int, str]:
+        """Return the exit code and the output of a process that ends."""
+        code = self._process.wait()
+        self._errors.seek(0)
+        text = self._errors.read().decode("utf-8", "replace").strip()
+        self.kill()
+        return code, text
+
+    def end_process(self) -> None:
+        """End the process, for any thread."""
+        self._process.kill()
+
+    def kill(self) -> None:
+        """End the process and close its files, for the thread that reads them."""
+        self._process.kill()
+        self._process.wait()
+        self._connection.close()
+        self._errors.close()
 
 
 def _pickled(job: Any) -> bytes:
@@ -281,5 +387,5 @@ def _pickled(job: Any) -> bytes:
         return bytes(cloudpickle.dumps(job))
     except Exception as error:
         raise WorkerError(
-            f"a worker process cannot be given this function or argument: {error}"
+            f"this function or argument cannot be sent to a worker process: {error}"
         ) from error

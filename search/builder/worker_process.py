@@ -1,4 +1,4 @@
-"""The main loop of a worker process: take a job, do it, answer, until the other end goes away."""
+"""The main loop of a worker process: receive a job, do it, answer, until the pipe is closed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def serve(file_descriptor: int) -> None:
-    """Serve jobs that arrive on a socket: pickled `(function, args)`; the first is run at once.
+    """Serve jobs that arrive on a socket as pickled `(function, args)`.
 
-    The first message is a function that jobs will call, whose module unpickling imports, and the
-    initializer; each may be None. The arrival of each job is confirmed, so that
-    the other end knows whether a worker died of a job or before it. What a job raises is answered
-    as text, and the next one is awaited.
+    The first message is a function that the jobs will call, so that unpickling imports its module,
+    and the initializer; each may be None. The process confirms the arrival of each job, which
+    tells a crash of the job from a death before it. The answer to a job that raises is a text.
     """
     _die_with_parent()
     faulthandler.enable()
@@ -33,7 +32,7 @@ def serve(file_descriptor: int) -> None:
         message = connection.recv_bytes()
     except (EOFError, ConnectionResetError):
         return
-    _, initializer = pickle.loads(message)  # what this raises, EOFError too, ends the process
+    _, initializer = pickle.loads(message)  # an error here, even EOFError, ends the process
     if initializer is not None:
         initializer()
     try:
@@ -51,7 +50,7 @@ def _do(message: bytes) -> Answer:
         function, args = pickle.loads(message)
     except Exception as error:  # noqa: BLE001  whatever importing the user's module raises
         return "error", (
-            f"a function given to the search cannot be found in a worker process: {error!r}; "
+            f"a worker process cannot import a function given to the search: {error!r}; "
             "define it in a notebook, a script or a module that can be imported"
         )
     try:
@@ -64,7 +63,7 @@ def _answer(connection: Connection, answer: Answer) -> None:
     try:
         message = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
     except Exception as error:  # noqa: BLE001  an object of the user may raise anything
-        text = f"what a function returned cannot leave its worker process: {error}"
+        text = f"the return value of a function cannot leave its worker process: {error}"
         message = pickle.dumps(("error", text))
     connection.send_bytes(message)
 

@@ -57,7 +57,7 @@ def call_kernel(
     infos = ArgInfo.from_prim_func(func)
     names = buffer_names(func)
     facts = ProgramFacts.of(IRModule.from_expr(func))
-    arrays = random_arrays(infos, 0, facts.fill(signed=True))
+    arrays = random_arrays(infos, 0, facts, signed=True)
     own = given or {}
     for name, info, array in zip(names, infos, arrays, strict=True):
         if name not in own:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from search.builder import BuilderResult
-    from search.builder.worker import Ending
+    from search.builder.worker_pool import Ending
     from search.runner import RunnerResult
 
 

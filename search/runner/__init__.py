@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from tensorir.lazy_names import names_on_use
 
 if TYPE_CHECKING:
+    from search.runner.local_runner import LocalRunner
     from search.runner.runner import (
-        LocalRunner,
         PyRunner,
         PyRunnerFuture,
         Runner,

@@ -1,9 +1,9 @@
-"""The values that the arguments of a program may have where they decide which element it reaches.
+"""The values that the arguments of a program may have if they select the elements it accesses.
 
-An integer that is loaded may be an index (`A[I[i]]`), a count of iterations or a divisor. From the
-extents of what it indexes follows in what range it has to lie: what an index must lie in is pushed
-through the expression down to the loads in it, through bound names, axes, and buffers that hold
-copies. Numbers are taken to be made up from 0 upwards where nothing says otherwise.
+A loaded integer may be an index (`A[I[i]]`), a count of iterations or a divisor. The extent of the
+indexed buffer bounds the index. This module propagates the bounds through the expression down to
+its loads, through bound names, axes, and buffers that hold copies. Values without a lower bound
+start at 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tensorir.nodes.node import Node
 from tensorir.rewriting.visit import walk
 
 USUAL: Final = 8
-"""The count of numbers to choose from where a program says nothing of the upper end."""
+"""The number of values to choose from if the program does not bound them from above."""
 _ROUNDING: Final = frozenset(("floor", "trunc", "round", "nearbyint", "likely"))
 _FOLDED: Final[Mapping[type, Any]] = {
     e.LT: lambda a, b: _truth(a[1] < b[0], a[0] >= b[1]),
@@ -39,10 +39,10 @@ _FOLDED: Final[Mapping[type, Any]] = {
 
 @dataclass(frozen=True)
 class Values:
-    """The values that an argument may hold: numbers from `low` to `high`.
+    """The values that an argument may hold: numbers from `low` to `high`; empty if `low > high`.
 
-    Along the axes `distinct`, taken together, no number occurs twice: it says where parallel
-    iterations write. There are none where `low` is above `high`.
+    Along the axes `distinct`, taken together, all numbers differ: they select the elements that
+    parallel iterations write.
     """
 
     low: int
@@ -50,25 +50,25 @@ class Values:
     distinct: tuple[int, ...] = ()
 
     def why_none(self, shape: Sequence[int]) -> str | None:
-        """Return why no array of a shape holds such numbers, None if there is one."""
+        """Return a text if no array of a shape can hold such numbers."""
         if self.low > self.high:
-            return "no number is in range everywhere it is used as an index"
+            return "no number is in range for all its uses as an index"
         count = self.high - self.low + 1
         wanted = 1
         for axis in self.distinct:
             wanted *= shape[axis]
         if wanted > count:
             return (
-                f"its {wanted} numbers are the places that parallel iterations write, which have "
-                f"to differ, and there are {count} places"
+                f"its {wanted} numbers select the elements that parallel iterations write, so they "
+                f"have to differ, but there are only {count} elements"
             )
         return None
 
 
 def argument_values(func: PrimFunc) -> dict[int, Values]:
-    """Return the values of the arguments that decide where a program reads and writes.
+    """Return the values of the arguments that select accessed elements, by their positions.
 
-    By the positions of parameters; those that are not there may hold anything of their dtype.
+    The other arguments may hold any value of their dtype.
     """
     found = Requirements(func)
     for node in walk(func.body):
@@ -90,7 +90,7 @@ def argument_values(func: PrimFunc) -> dict[int, Values]:
 
 
 class Requirements:
-    """The interval in which the values of each buffer have to lie, as far as it was found out."""
+    """The intervals in which the values of buffers have to lie, as far as they are known."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.required: dict[Buffer, Interval] = {}
@@ -125,7 +125,7 @@ class Requirements:
     # ------------------------------------------------------------------------------- requirements
 
     def look_at(self, node: Node) -> None:
-        """Take note of the values that a node requires of its parts."""
+        """Record the values that a node requires of its parts."""
         match node:
             case BufferLoad():
                 self._want_inside(node)
@@ -144,7 +144,7 @@ class Requirements:
                 self.want(index, 0, extent.value - 1)
 
     def want(self, expr: PrimExpr, low: int, high: int) -> None:
-        """Narrow what the loads in an expression may be, so that it lies between two numbers."""
+        """Narrow the loads in an expression so that it lies between two numbers."""
         least, most = self.interval(expr)
         if low <= least and most <= high:
             return
@@ -187,7 +187,7 @@ class Requirements:
         self._held.clear()
         if buffer in self._params or buffer in self._traced:
             return
-        self._traced.add(buffer)  # what is made of its own values is not traced any further
+        self._traced.add(buffer)  # its own values in a stored value are not traced again
         for value in self._stored.get(buffer, ()):
             self.want(value, *after)
         self._traced.remove(buffer)
@@ -201,9 +201,9 @@ class Requirements:
             self.want(count, -INFINITE, high - self.interval(first)[0] + 1)
 
     def _want_of_sum(self, expr: PrimExpr, low: int, high: int) -> None:
-        """Share an interval among the terms of a sum, that of the greatest factor first.
+        """Divide an interval among the terms of a sum, starting with the greatest factor.
 
-        So `4 * I[i] + J[i]` in [0, 15] gives [0, 3] to each of the two.
+        So `4 * I[i] + J[i]` in [0, 15] gives [0, 3] to both terms.
         """
         constant, loaded = 0, []
         for factor, term in _terms(expr, 1):
@@ -218,7 +218,7 @@ class Requirements:
                 low, high = low - least, high - most
         low, high = low - constant, high - constant
         if any(term is expr for _, term in loaded):
-            return  # a product of what is loaded with something else
+            return  # a product of a loaded value and another expression
         for factor, term in sorted(loaded, key=lambda entry: -abs(entry[0])):
             ends = [_quotient(end, factor) for end in (low, high)]
             least, most = (ends[0][1], ends[1][0]) if factor > 0 else (ends[1][1], ends[0][0])
@@ -242,7 +242,7 @@ class Requirements:
     def _possible(
         self, condition: PrimExpr, if_true: PrimExpr, if_false: PrimExpr
     ) -> Iterator[PrimExpr]:
-        """Yield the values of a choice that it can have."""
+        """Yield the possible values of a choice."""
         least, most = self.interval(condition)
         if most > 0:
             yield if_true
@@ -252,7 +252,7 @@ class Requirements:
     # ------------------------------------------------------------------------------------ intervals
 
     def interval(self, expr: PrimExpr) -> Interval:
-        """Return the interval of an expression while loads have the values required of them."""
+        """Return the interval of an expression if all loads have their required values."""
         match expr:
             case BufferLoad():
                 return self._interval_of(expr.buffer)
@@ -271,7 +271,7 @@ class Requirements:
         return value_interval(expr, self.interval) or EVERYTHING
 
     def _interval_of(self, buffer: Buffer) -> Interval:
-        """Return the interval of a buffer: of an argument from 0 on, else that of stored values."""
+        """Return the interval of a buffer: from 0 on for an argument, else of its stored values."""
         known = self._held.get(buffer)
         if known is not None:
             return known
@@ -281,7 +281,7 @@ class Requirements:
             if buffer.dtype.is_integral:
                 return max(low, 0) if high >= 0 else low, min(high, anything[1])
             return self.required.get(buffer, EVERYTHING)
-        self._held[buffer] = anything  # while its own values are looked at
+        self._held[buffer] = anything  # while its stored values are examined
         stored = [part for value in self._stored[buffer] for part in _but_itself(value, buffer)]
         found = union(*map(self.interval, stored)) if stored else anything
         self._held[buffer] = found
@@ -303,11 +303,11 @@ class Requirements:
         return found
 
     def is_loaded(self, expr: PrimExpr) -> bool:
-        """Say whether a value is loaded, or depends on one that is."""
+        """Return True if a value contains a load."""
         return next(self._loads(expr), None) is not None
 
     def arguments_in(self, expr: PrimExpr) -> list[Buffer]:
-        """Return the arguments that a value is made of, directly or by way of other buffers."""
+        """Return the arguments that a value depends on, directly or through other buffers."""
         found: dict[Buffer, None] = {}
         left = [load.buffer for load in self._loads(expr)]
         while left:
@@ -331,9 +331,9 @@ class Requirements:
     # ------------------------------------------------------------------------------------- distinct
 
     def _want_distinct(self, store: s.BufferStore) -> None:
-        """Take note of loads that say where iterations in any order write.
+        """Record loads that select the elements written by iterations in any order.
 
-        Iterations that write to different places by another of the indices do not count.
+        Iterations that differ in another index of the store do not count.
         """
         loaded = [index for index in store.indices if self.is_loaded(index)]
         apart = {
@@ -360,7 +360,7 @@ def _truth(yes: bool, no: bool) -> Interval:
 
 
 def choice_of(expr: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
-    """Return the parts of a choice: condition, value if it holds, value if not."""
+    """Return the condition and both values of a Select or `if_then_else`, else None."""
     if isinstance(expr, e.Select):
         return expr.condition, expr.true_value, expr.false_value
     if isinstance(expr, e.Call) and getattr(expr.op, "short_name", "") == "if_then_else":
@@ -369,7 +369,7 @@ def choice_of(expr: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
 
 
 def _but_itself(value: PrimExpr, buffer: Buffer) -> Iterator[PrimExpr]:
-    """Yield the values that may be stored to a buffer beside those it holds already."""
+    """Yield the values that may be stored to a buffer, without those that it holds already."""
     if isinstance(value, BufferLoad) and value.buffer is buffer:
         return
     chosen = choice_of(value)
@@ -385,7 +385,7 @@ def _but_itself(value: PrimExpr, buffer: Buffer) -> Iterator[PrimExpr]:
 
 
 def _terms(expr: PrimExpr, factor: int) -> Iterator[tuple[int, PrimExpr]]:
-    """Yield the terms of a sum and what each is multiplied by."""
+    """Yield the terms of a sum with their factors."""
     match expr:
         case e.Add():
             yield from _terms(expr.a, factor)
@@ -406,7 +406,7 @@ def _scaled(end: int, factor: int) -> int:
 
 
 def _quotient(end: int, factor: int) -> tuple[int, int]:
-    """Return a quotient rounded down and up; what is infinite stays so."""
+    """Return a quotient rounded down and up; infinity stays infinite."""
     if abs(end) >= INFINITE or not factor:
         infinite = INFINITE if end * (factor or 1) > 0 else -INFINITE
         return infinite, infinite

@@ -1,11 +1,10 @@
-"""Arguments to check and to measure on: those that are made up, and those of a user."""
+"""The arguments for checking and measuring: random arrays, and arrays of the user."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -17,11 +16,12 @@ from search.arg_info import ArgInfo
 from search.errors import TuningError
 from search.kinds import nearest
 from search.runner.argument_values import USUAL, Values
+from search.runner.program_facts import ProgramFacts
 from tensorir.function import PrimFunc
 from tensorir.nodes.dtype import DataType
 
 FLOATS: Final = frozenset(map(DataType, ("float16", "float32", "float64", "bfloat16")))
-"""The floats that can be made up and compared as numbers; others are compared as bits."""
+"""The floats that can be generated and compared as numbers; others are compared as bits."""
 _OCTAVES: Final = 3
 """Signed floats have magnitudes from 2 ** -3 to 2 ** 3."""
 
@@ -29,53 +29,50 @@ InputData: TypeAlias = "Mapping[str, Any] | Callable[[], Mapping[str, Any]]"
 """Arrays by the names of parameters or of their buffers, or a function that returns that."""
 
 
-@dataclass(frozen=True)
-class Fill:
-    """The recipe for the values of arguments.
-
-    Signed floats have both signs and magnitudes in [1/8, 8), and one in 16 is zero: a lost `max`,
-    `min` or `abs` shows, products neither overflow nor become subnormal, and sums of them stay in
-    the range of float16. The others lie in [0.5, 1.5), for programs that take no negative numbers.
-
-    Integers that are data have the full range of 8 and 16 bits, one in 8 is the lowest or the
-    highest number, so that saturation shows; wider ones lie in [-1000, 1000], where products do not
-    overflow. All others lie in [0, 8). Booleans are both.
-
-    An argument whose position is in `values` holds what is said there, and the file `given`
-    (written by `write_given`) has the arrays of those that are not made up.
-    """
-
-    signed: bool = False
-    integers_are_data: bool = False
-    values: Mapping[int, Values] = field(default_factory=dict)
-    given: str | None = None
-
-
 def random_arrays(
-    infos: Sequence[ArgInfo], seed: int, fill: Fill | None = None
+    infos: Sequence[ArgInfo],
+    seed: int,
+    facts: ProgramFacts | None = None,
+    signed: bool = False,
+    given: str | None = None,
 ) -> list[NDArray[Any]]:
-    """Return one array for each argument, the same ones for the same seed.
+    """Return one random array for each argument; the same seed gives the same arrays.
 
-    Without `fill` they are positive and small. Data begin at a multiple of 64 bytes. A given array
-    is taken where it has the shape of the argument (a candidate may take it in another layout).
+    An argument whose position is in `facts.values` holds these values. The file `given` (written by
+    `write_given`) has arrays of the user, each used if it has the shape of the argument (a
+    candidate may take it in another layout). Data begin at a multiple of 64 bytes.
+
+    Other floats are in [0.5, 1.5), for programs that need positive numbers. With `signed` they
+    have both signs and magnitudes in [1/8, 8), and one in 16 is zero: a lost `max`, `min` or `abs`
+    shows, products neither overflow nor become subnormal, and sums of them stay in the range of
+    float16.
+
+    Other integers are in [0, 8), unless `facts.integers_are_data`: then they have the full range of
+    8 and 16 bits, and one in 8 is the lowest or the highest number, so that saturation shows; wider
+    integers are in [-1000, 1000], where products do not overflow.
     """
     rng = np.random.default_rng(seed)
-    fill = fill or Fill()
-    given = {} if fill.given is None else _read_given(fill.given)
+    facts = facts or ProgramFacts()
+    of_user = {} if given is None else _read_given(given)
     check_memory((f"argument {k}", info.shape, info.dtype) for k, info in enumerate(infos))
     arrays: list[NDArray[Any]] = []
     for position, info in enumerate(infos):
-        array = empty(info.shape, info.dtype)
-        own, values = given.get(position), fill.values.get(position)
+        array, dtype = empty(info.shape, info.dtype), info.dtype.element
+        own, values = of_user.get(position), facts.values.get(position)
         if own is not None and own.shape == array.shape:
             array[...] = own
         elif values is not None:
             problem = values.why_none(array.shape)
             if problem is not None:
-                raise TuningError(f"argument {position} cannot be made up: {problem}")
-            array[...] = _numbers_in(values, array.shape, info.dtype.element, rng)
+                raise TuningError(f"argument {position} cannot be generated: {problem}")
+            array[...] = _numbers_in(values, array.shape, dtype, rng)
+        elif dtype.is_bool:
+            array[...] = rng.integers(0, 2, array.shape, np.uint8).astype(np.bool_)
+        elif dtype in FLOATS:
+            array[...] = as_stored(_floats(array.shape, signed, rng), dtype)
         else:
-            array[...] = _values(info.dtype.element, array.shape, fill, rng)
+            full = facts.integers_are_data and dtype.is_integral
+            array[...] = _integers(dtype, array.shape, full, rng)
         arrays.append(array)
     return arrays
 
@@ -89,12 +86,12 @@ def check_memory(arrays: Iterable[tuple[str, Sequence[int], DataType]]) -> None:
         if needed > there:
             raise TuningError(
                 f"{name} is {dtype}{list(shape)}: with it the arguments take {needed / 2**30:.4g} "
-                f"GiB, and this machine has {there / 2**30:.4g} GiB of memory"
+                f"GiB, but this machine has {there / 2**30:.4g} GiB of memory"
             )
 
 
 def write_given(path: str, arrays: Mapping[int, NDArray[Any]]) -> None:
-    """Write the arrays of arguments that are not made up, by their positions."""
+    """Write arrays of the user, by their positions."""
     np.savez(path, **{str(position): array for position, array in arrays.items()})  # type: ignore[arg-type]
 
 
@@ -107,7 +104,7 @@ def _read_given(path: str) -> dict[int, NDArray[Any]]:
 def _numbers_in(
     values: Values, shape: Sequence[int], dtype: DataType, rng: np.random.Generator
 ) -> NDArray[Any]:
-    """Return numbers in a range, none twice along the axes where they have to be distinct."""
+    """Return random numbers in a range, distinct along the axes `values.distinct`."""
     if dtype in FLOATS:
         return as_stored(rng.uniform(values.low, values.high, shape), dtype)
     if not values.distinct:
@@ -141,28 +138,33 @@ def perturbed(
 
 
 def as_numbers(array: NDArray[Any], dtype: DataType) -> NDArray[Any]:
-    """Return an array as numpy can compute with it: floats of 16 bits become float32."""
+    """Return an array that numpy can compute with: floats of 16 bits become float32."""
     if dtype.element == "bfloat16":
         return (array.astype(np.uint32) << 16).view(np.float32)
     return array.astype(np.float32) if dtype.element == "float16" else array
 
 
 def as_stored(values: NDArray[Any], dtype: DataType) -> NDArray[Any]:
-    """Return floats in the form in which numpy stores `dtype`; bfloat16 is cut off."""
+    """Return floats in numpy's representation of `dtype`; bfloat16 is truncated."""
     if dtype.element == "bfloat16":
         return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
     return values.astype(dtype.to_numpy())
 
 
-def _values(
-    dtype: DataType, shape: Sequence[int], fill: Fill, rng: np.random.Generator
+def _floats(shape: Sequence[int], signed: bool, rng: np.random.Generator) -> NDArray[np.float32]:
+    uniform = np.asarray(rng.random(shape, np.float32))  # without axes it is a scalar
+    if not signed:
+        return uniform + np.float32(0.5)
+    values = np.exp2((uniform * 2 - 1) * np.float32(_OCTAVES))
+    kind = rng.integers(0, 32, uniform.shape, np.uint8)
+    values = np.where(kind < 16, -values, values)
+    return np.where((kind == 0) | (kind == 16), np.float32(0), values)
+
+
+def _integers(
+    dtype: DataType, shape: Sequence[int], full_range: bool, rng: np.random.Generator
 ) -> NDArray[Any]:
-    if dtype.is_bool:
-        return rng.integers(0, 2, shape, np.uint8).astype(np.bool_)
-    if dtype in FLOATS:
-        uniform = np.asarray(rng.random(shape, np.float32))  # a number where there are no axes
-        return as_stored(_signed(uniform, rng) if fill.signed else uniform + np.float32(0.5), dtype)
-    if not fill.integers_are_data or not dtype.is_integral:
+    if not full_range:
         return rng.integers(0, USUAL, shape, np.uint8)
     if dtype.bits > 16:
         return rng.integers(0 if dtype.is_uint else -1000, 1001, shape)
@@ -173,17 +175,10 @@ def _values(
     return np.where(kind == 0, low, np.where(kind == 1, high, values))
 
 
-def _signed(uniform: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
-    values = np.exp2((uniform * 2 - 1) * np.float32(_OCTAVES))
-    kind = rng.integers(0, 32, uniform.shape, np.uint8)
-    signed = np.where(kind < 16, -values, values)
-    return np.where((kind == 0) | (kind == 16), np.float32(0), signed)
-
-
 def checked_input_data(func: PrimFunc, input_data: InputData | None) -> dict[int, NDArray[Any]]:
-    """Return the arrays that a user gives, by the positions of the parameters that they are for.
+    """Return the arrays of a user by the positions of their parameters.
 
-    TuningError for a name that no parameter has, and for an array of another shape or dtype.
+    TuningError for an unknown parameter, and for an array of another shape or dtype.
     """
     if input_data is None:
         return {}
@@ -202,8 +197,9 @@ def checked_input_data(func: PrimFunc, input_data: InputData | None) -> dict[int
     found: dict[int, NDArray[Any]] = {}
     for name, value in given.items():
         if name not in positions:
+            names = (func.buffer_map[p].name for p in func.params if p in func.buffer_map)
             raise TuningError(
-                f"input_data has an array for {name!r}, which is no parameter of the program"
+                f"input_data names {name!r}; the parameters are {', '.join(names)}"
                 + nearest(str(name), positions)
             )
         info = infos[positions[name]]
@@ -219,17 +215,17 @@ def checked_input_data(func: PrimFunc, input_data: InputData | None) -> dict[int
     return found
 
 
-def refuse_what_cannot_be_made_up(
+def check_values_exist(
     func: PrimFunc, values: Mapping[int, Values], given: Mapping[int, Any]
 ) -> None:
-    """Raise TuningError for an argument that no numbers can be chosen for and that is not given."""
-    infos = ArgInfo.from_prim_func(func)  # sizes that are left open are refused here
+    """Raise TuningError for an argument without valid values that the user does not give."""
+    infos = ArgInfo.from_prim_func(func)  # raises TuningError for symbolic sizes
     for position, choice in values.items():
         info = infos[position]
         problem = choice.why_none(info.shape)
         if problem is not None and position not in given:
             name = func.buffer_map[func.params[position]].name
             raise TuningError(
-                f"the numbers in {name} cannot be made up: {problem}; give an array with "
+                f"the numbers in {name} cannot be generated: {problem}; give an array with "
                 f'input_data={{"{name}": ...}}'
             )

@@ -1,18 +1,18 @@
 """The comparison of a candidate's results with those of the unscheduled program.
 
-Integers and booleans must be equal. Floats may differ by what rounding does, and how much that is,
-a second run of the unscheduled program tells, element by element: in float64, or where that cannot
-be, on inputs that differ by the relative amount `rounding` (see `ProgramFacts`), for adding in
-another order is as if the inputs were a little different. An element may by chance differ little
-between the runs; so it may also be off by `rounding` of its size or of the array's mean magnitude,
-or by as much of it as is usual in the array.
+Integers and booleans must be equal. Floats may differ by rounding. A second run of the unscheduled
+program shows for each element how much that is: in float64, or if that is impossible, on inputs
+that differ by the relative amount `rounding` (see `ProgramFacts`), since another order of a sum has
+the effect of slightly different inputs. An element may by chance differ little between the runs. So
+the tolerance is at least `rounding`, and at least the usual relative difference in the array, times
+the element or the mean magnitude of the array.
 """
 
 from __future__ import annotations
 
-import json
+import pickle
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,29 +20,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.arg_info import TensorInfo
-from search.runner.argument_values import Values
-from search.runner.arguments import FLOATS, Fill, as_numbers
+from search.runner.arguments import FLOATS, as_numbers, random_arrays
+from search.runner.program_facts import ProgramFacts
 from tensorir.nodes.dtype import DataType
 
-REFERENCE_SUFFIX: Final = ".npz"
-"""The ending of the names of the files that `Reference.save` writes."""
 _CHANCE: Final = 4
-"""The multiple of the difference between the two runs that a candidate may be off."""
+"""The tolerance as a multiple of the difference between the two runs."""
 _USUAL_SHARE: Final = 0.99
-"""The share of elements that counts as usual: all but those that differ most."""
+"""The quantile of the relative differences that counts as usual."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The values that an array has to hold after a run, and by how much each element may be off."""
+    """The expected values of an array after a run, with the tolerance of each element."""
 
     values: NDArray[Any]
     tolerance: NDArray[Any]
-    """An array of the same shape; for integers 0 unless they come of rounded floats."""
+    """An array of the same shape; for integers 0, unless they are rounded floats."""
 
     @staticmethod
     def unchanged(array: NDArray[Any], dtype: DataType) -> Expected:
-        """Return the values expected of an array that nobody writes."""
+        """Return the expected values of an array that is not written."""
         return Expected(as_numbers(array, dtype), np.zeros(1, np.uint8))
 
     @staticmethod
@@ -53,13 +51,13 @@ class Expected:
         rounding: float,
         is_exact: bool,
     ) -> Expected:
-        """Return the values expected after two runs; `is_exact` if the second was in float64.
+        """Return the expected values after two runs; `is_exact` if the second was in float64.
 
-        Then its results are those that are expected, where the first run's are finite.
+        Its results are then the expected values wherever the first run is finite.
         """
         values = as_numbers(array, dtype)
         if dtype.element not in FLOATS:
-            # Floats that are rounded to integers may have been near the middle between two.
+            # A float between two integers may be rounded to either of them.
             step = np.abs(values.astype(np.float64) - second).max(initial=0)
             return Expected(values, np.full(1, step))
         with np.errstate(invalid="ignore", over="ignore"):
@@ -79,41 +77,28 @@ class Reference:
     """The results of the unscheduled program in its arguments, by their positions."""
 
     arguments: Sequence[TensorInfo]
-    fill: Fill
+    facts: ProgramFacts
+    signed: bool
+    given: str | None
     expected: dict[int, Expected]
 
+    def inputs(self) -> list[NDArray[Any]]:
+        """Return the arguments for which the results are expected."""
+        return random_arrays(self.arguments, 0, self.facts, self.signed, self.given)
+
     def save(self, path: Path) -> None:
-        """Write it to a file."""
-        arrays: dict[str, NDArray[Any]] = {
-            "arguments": np.array(json.dumps([info.as_json() for info in self.arguments])),
-            "fill": np.array(json.dumps(asdict(self.fill))),
-        }
-        for position, expected in self.expected.items():
-            arrays[f"values_{position}"] = expected.values
-            arrays[f"tolerance_{position}"] = expected.tolerance
-        with path.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+        """Write it to a file of this process, which its next worker reads."""
+        path.write_bytes(pickle.dumps(self, pickle.HIGHEST_PROTOCOL))
 
     @staticmethod
     def load(path: Path) -> Reference:
         """Read the file that `save` wrote."""
-        with np.load(path) as arrays:
-            arguments = [TensorInfo(*entry[1:]) for entry in json.loads(str(arrays["arguments"]))]
-            fill = json.loads(str(arrays["fill"]))
-            values = {
-                int(k): Values(entry["low"], entry["high"], tuple(entry["distinct"]))
-                for k, entry in fill["values"].items()
-            }
-            positions = [int(name.removeprefix("values_")) for name in arrays if "values" in name]
-            return Reference(
-                arguments,
-                Fill(**{**fill, "values": values}),
-                {k: Expected(arrays[f"values_{k}"], arrays[f"tolerance_{k}"]) for k in positions},
-            )
+        found: Reference = pickle.loads(path.read_bytes())
+        return found
 
 
 def all_finite(arrays: Sequence[NDArray[Any]], dtypes: Sequence[DataType]) -> bool:
-    """Say whether no float is infinite or NaN."""
+    """Return True if all floats are finite."""
     return all(
         bool(np.isfinite(as_numbers(array, dtype)).all())
         for array, dtype in zip(arrays, dtypes, strict=True)
@@ -122,7 +107,7 @@ def all_finite(arrays: Sequence[NDArray[Any]], dtypes: Sequence[DataType]) -> bo
 
 
 def difference(array: NDArray[Any], dtype: DataType, expected: Expected) -> str | None:
-    """Return a text on the elements that are not as expected, None if all are.
+    """Return a text on the elements that differ from the expected values, None if all are equal.
 
     NaN equals NaN.
     """

@@ -1,4 +1,4 @@
-"""The energy that this machine takes, as RAPL counts it (running average power limit)."""
+"""The energy consumption of this machine, from its RAPL counters (running average power limit)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Final, Protocol
 from search.errors import TuningError
 
 POWERCAP: Final = Path("/sys/class/powercap")
-"""Where Linux shows the counters, of AMD's processors too."""
+"""The folder of the counters on Linux, also for processors of AMD."""
 _PACKAGE: Final = re.compile(r"intel-rapl:\d+")
-"""A zone that is a whole processor; those below it are counted in it."""
+"""The name of a zone for a whole processor, which includes its subzones."""
 _SECONDS: Final = 0.25
-"""How long a candidate runs: a counter moves about once a millisecond."""
+"""The length of a measurement; a counter changes about once a millisecond."""
 _MICRO: Final = 1e-6
 
 
@@ -22,11 +22,11 @@ class TimedCall(Protocol):
     """A call that can be repeated, see `codegen.PreparedCall`."""
 
     def time(self, count: int, /) -> object:
-        """Call so often."""
+        """Call `count` times."""
 
 
 class EnergyMeter:
-    """The counters of all processors of this machine; TuningError where they cannot be read."""
+    """The counters of all processors of this machine; TuningError if they cannot be read."""
 
     def __init__(self, root: Path = POWERCAP) -> None:
         reason = why_not(root)
@@ -36,11 +36,11 @@ class EnergyMeter:
         self._ranges = [int((zone / "max_energy_range_uj").read_text()) for zone in self._zones]
 
     def read(self) -> list[int]:
-        """Return the microjoules on each counter."""
+        """Return the microjoules of each counter."""
         return [int((zone / "energy_uj").read_text()) for zone in self._zones]
 
     def joules_since(self, before: Sequence[int]) -> float:
-        """Return the joules since a reading; a counter may have begun anew once."""
+        """Return the joules since a reading; each counter may have overflowed once."""
         spent = 0
         for then, now, most in zip(before, self.read(), self._ranges, strict=True):
             spent += now - then if now >= then else now - then + most
@@ -48,10 +48,9 @@ class EnergyMeter:
 
 
 def joules_per_call(call: TimedCall, seconds: float, meter: EnergyMeter) -> float:
-    """Return the joules that the machine takes for a call of so many seconds, on average.
+    """Return the mean energy in joules of a call that runs in `seconds`.
 
-    It is called for a quarter of a second. Counted is all that the processors take meanwhile, what
-    they take when they idle and what other processes do included.
+    Calls it for a quarter of a second. The counters include idle power and other processes.
     """
     count = max(1, round(_SECONDS / seconds))
     before = meter.read()
@@ -60,12 +59,12 @@ def joules_per_call(call: TimedCall, seconds: float, meter: EnergyMeter) -> floa
 
 
 def why_not(root: Path = POWERCAP) -> str | None:
-    """Return why energy cannot be measured here, and what to do about it; None if it can."""
+    """Return why energy cannot be measured here, with a remedy; None if it can."""
     zones = _zones(root)
     if not zones:
         return (
-            f"there is no counter {root}/intel-rapl:0 (virtual machines seldom have one, other "
-            "processors than those of x86 have none)"
+            f"the counter {root}/intel-rapl:0 does not exist (only x86 processors have it, and few "
+            "virtual machines)"
         )
     for zone in zones:
         try:

@@ -1,4 +1,4 @@
-"""The amount of arithmetic that a program does."""
+"""The number of arithmetic operations of a program."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _COMPARISONS: Final = frozenset({*e.COMPARISONS, e.And, e.Or})
 def estimate_tir_flops(program: IRModule | PrimFunc | s.Stmt) -> float:
     """Return an estimate of the number of arithmetic operations in one call.
 
-    Each binary arithmetic operator in a stored value costs 1, whatever its dtype; comparisons and
-    buffer indices cost nothing, calls what their arguments cost, a choice the dearer branch and
-    its condition. Loops multiply by their extent (its upper bound where it is symbolic, 1 where
-    that is unknown). The `init` of a block is not counted. An attribute `estimated_flops` of a
-    function overrides the count. Of a module, each tensor function counts once.
+    Each binary arithmetic operator in a stored value costs 1, for any dtype. Comparisons and buffer
+    indices are free. A call costs the sum of its arguments, a choice its condition and the more
+    expensive branch. Loops multiply by their extent, or its upper bound if it is symbolic, or 1 if
+    that is unknown. The `init` of a block is not counted. The attribute `estimated_flops` of a
+    function overrides the count. The count of a module is the sum of its tensor functions.
     """
     if isinstance(program, IRModule):
         return sum(estimate_tir_flops(func) for func in program.prim_funcs().values())
@@ -35,14 +35,14 @@ def estimate_tir_flops(program: IRModule | PrimFunc | s.Stmt) -> float:
 
 
 class OperationCounter:
-    """Counts operations; `comparisons` and logic count 1 each, or nothing."""
+    """Counts operations, and with `comparisons` also comparisons and logic."""
 
     def __init__(self, comparisons: bool = False) -> None:
         self._analyzer = Analyzer()
         self._comparisons = comparisons
 
     def stmt(self, node: s.Stmt) -> float:
-        """Return the operations of what a statement stores, in all iterations of its loops."""
+        """Return the operations of the stored values, in all iterations of the loops."""
         if isinstance(node, s.BufferStore):
             return self.expr(node.value)
         if isinstance(node, s.For):

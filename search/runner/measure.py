@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import signal
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,35 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 import codegen
-from codegen import AssertionFailedError, Function, LinkError, Module, Target
+from codegen import AssertionFailedError, LinkError, Module, Target
 from codegen.target import host
-from search.arg_info import ArgInfo, TensorInfo
+from search.arg_info import TensorInfo
 from search.builder.core_split import CoreSplit
-from search.runner.arguments import Fill, as_numbers, perturbed, random_arrays
+from search.runner.arguments import as_numbers, perturbed, random_arrays
 from search.runner.check_results import Expected, Reference, all_finite, difference
 from search.runner.energy import EnergyMeter, joules_per_call
 from search.runner.measure_candidate import rewritten_parameter
 from search.runner.program_facts import ProgramFacts
 from search.runner.reference_program import CHECKED, EXACT
+from search.runner.runner import RunnerInput, RunnerResult
 from search.runner.time_call import EvaluatorConfig, first_call_limit, times
 from tensorir.nodes.dtype import FLOAT64, DataType
 
-_MAX_REFERENCES: Final = 4
 _MOST_PERTURBED: Final = 0.25
-"""Relative change of inputs at which a program is still the same computation."""
-
-_known: dict[str, tuple[Reference, list[NDArray[Any]]]] = {}
-"""The results expected of candidates, and the arguments for which they are expected, by path."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The outcome of measuring: seconds per call, or the fault in the results."""
-
-    seconds: tuple[float, ...] = ()
-    joules: float | None = None
-    """Joules per call, where they were asked for."""
-    wrong: str | None = None
+"""The maximum relative change of inputs that leaves a computation the same."""
 
 
 def evaluate_reference(
@@ -54,26 +41,26 @@ def evaluate_reference(
 ) -> str | None:
     """Run the unscheduled program and write the expected results to `expected_path`.
 
-    The arguments have both signs if that gives finite numbers, else they are positive; those in the
-    file `given` are taken as they are. Returns why the program cannot be measured, if it cannot:
-    it calls what this process does not have, or an index that it reads from an array is outside.
+    The arguments have both signs if that gives finite numbers, else they are positive; arrays in
+    the file `given` are used unchanged. Returns the reason if the program cannot be measured: it
+    calls a function that this process lacks, or an index that it reads from an array is outside.
     """
     try:
         module = _load(reference_path, split)
     except LinkError as problem:
         return (
-            f"{problem}\nPrograms are measured in a process of its own, where "
-            "LocalRunner(initializer=...) runs first: what they call must be registered there"
+            f"{problem}\nPrograms are measured in a separate process, which calls "
+            "LocalRunner(initializer=...) first: register there the functions that they call"
         )
     function = module.entry_func
-    infos = _arguments_of(function)
+    parameters = function.signature.parameters
+    infos = [TensorInfo(p.dtype, [d for d in p.shape if isinstance(d, int)]) for p in parameters]
     dtypes = [info.dtype for info in infos]
     for signed in (True, False):
-        fill = facts.fill(signed, given)
-        arrays, inputs = random_arrays(infos, 0, fill), random_arrays(infos, 0, fill)
+        arrays, inputs = (random_arrays(infos, 0, facts, signed, given) for _ in range(2))
         if CHECKED in module:
             try:
-                module[CHECKED](*random_arrays(infos, 0, fill))
+                module[CHECKED](*random_arrays(infos, 0, facts, signed, given))
             except AssertionFailedError as outside:
                 return str(outside).removeprefix(f"{CHECKED}: ")
         function(*arrays)
@@ -88,89 +75,72 @@ def evaluate_reference(
         function(*second)
     expected = {
         k: Expected.of(arrays[k], second[k], dtypes[k], facts.rounding, is_exact)
-        for k, parameter in enumerate(function.signature.parameters)
+        for k, parameter in enumerate(parameters)
         if parameter.written
     }
-    Reference(infos, fill, expected).save(Path(expected_path))
+    Reference(infos, facts, signed, given, expected).save(Path(expected_path))
     return None
 
 
 def measure(
-    artifact_path: str,
-    args_json: Sequence[Any],
+    entry: RunnerInput,
     config: EvaluatorConfig,
-    alloc_repeat: int,
-    split: CoreSplit | None,
-    expected_path: str | None,
-    best_seconds: float | None,
-    fill: Fill | None = None,
-) -> Measured:
+    alloc_repeat: int = 1,
+    split: CoreSplit | None = None,
+    given: str | None = None,
+    f_alloc_argument: Any = None,
+    f_run_evaluator: Any = None,
+    f_cleanup: Any = None,
+) -> RunnerResult:
     """Run, check and time an artifact; there are `alloc_repeat * repeat` times.
 
-    With `expected_path`, to which `evaluate_reference` wrote, the first call is on the arguments of
-    the unscheduled program and must give its results. The candidate is timed on the same arguments,
-    on others, made up as `fill` says, for each further allocation. If the first call takes longer
-    than `first_call_limit(best_seconds)`, the process ends by SIGPROF.
+    The reference path of the entry is the file that `evaluate_reference` wrote: the first call is
+    on the arguments of the unscheduled program and must give its results. Each further allocation
+    has other arguments. If the first call takes longer than `first_call_limit(best_seconds)`, the
+    process ends by SIGPROF. Functions of the user replace ours.
     """
-    module = _load(artifact_path, split)
-    function = module.entry_func
-    infos = [ArgInfo.from_json(entry) for entry in args_json]
-    seconds: list[float] = []
-    for number in range(alloc_repeat):
-        if number == 0 and expected_path is not None:
-            reference, inputs = _reference(expected_path)
-            arrays = _laid_out(module, inputs, infos)
-            call = function.prepare(*arrays)
-            first = _first_call(call, best_seconds, module.target)
-            wrong = _wrong(module, arrays, inputs, reference)
-            if wrong is not None:
-                return Measured(wrong=wrong)
-        else:
-            call = function.prepare(*random_arrays(infos, number, fill))
-            first = _first_call(call, best_seconds, module.target)
-        seconds += times(call, config, first, best_seconds or math.inf)
-    joules = None
-    if config.energy:
-        joules = joules_per_call(call, statistics.median(seconds), EnergyMeter())
-    return Measured(tuple(seconds), joules)
-
-
-def measure_with(
-    artifact_path: str,
-    args_json: Sequence[Any],
-    config: EvaluatorConfig,
-    alloc_repeat: int,
-    split: CoreSplit | None,
-    fill: Fill,
-    f_alloc_argument: Any,
-    f_run_evaluator: Any,
-    f_cleanup: Any,
-) -> Measured:
-    """Run and time an artifact with functions of the user in place of ours."""
-    device = codegen.cpu()
+    infos, best = entry.args_info, entry.best_seconds
     try:
-        module = _load(artifact_path, split)
-        if f_alloc_argument is None:
-            infos = [ArgInfo.from_json(entry) for entry in args_json]
-            allocated = [random_arrays(infos, number, fill) for number in range(alloc_repeat)]
+        module = _load(entry.artifact_path, split)
+        function = module.entry_func
+        checked = None if entry.reference_path is None else _reference(entry.reference_path)
+        sets: Iterable[Any]
+        if f_alloc_argument is not None:
+            plain = [info.as_json() for info in infos]
+            sets = f_alloc_argument(codegen.cpu(), plain, alloc_repeat)
         else:
-            allocated = f_alloc_argument(device, args_json, alloc_repeat)
+            sets = (
+                _laid_out(module, checked[1], infos)
+                if checked is not None and k == 0
+                else random_arrays(infos, k, entry.facts, given=given)
+                for k in range(alloc_repeat)
+            )
         if f_run_evaluator is not None:
-            return Measured(tuple(map(float, f_run_evaluator(module, device, config, allocated))))
+            found = f_run_evaluator(module, codegen.cpu(), config, list(sets))
+            return RunnerResult(tuple(map(float, found)))
         seconds: list[float] = []
-        for arrays in allocated:
-            call = module.entry_func.prepare(*arrays)
-            seconds += times(call, config, call.time(1).seconds)
-        return Measured(tuple(seconds))
+        for number, arrays in enumerate(sets):
+            call = function.prepare(*arrays)
+            first = _first_call(call, best, module.target)
+            if checked is not None and number == 0:
+                wrong = _wrong(module, arrays, checked[1], checked[0])
+                if wrong is not None:
+                    text = f"LocalRunner: Wrong result, {wrong}"
+                    return RunnerResult(error_msg=text, stage="check")
+            seconds += times(call, config, first, best or math.inf)
+        joules = None
+        if config.energy:
+            joules = joules_per_call(call, statistics.median(seconds), EnergyMeter())
+        return RunnerResult(tuple(seconds), joules=joules)
     finally:
         if f_cleanup is not None:
             f_cleanup()
 
 
 def _first_call(call: codegen.PreparedCall, best: float | None, target: Target) -> float:
-    """Return the seconds of a call, which the system ends, and this process, if it takes long.
+    """Return the seconds of a call. If it runs too long, the system ends this process.
 
-    The clock counts what all threads computed, so that a busy machine takes nothing from it.
+    The clock counts the processor time of all threads, so other processes do not matter.
     """
     limit = first_call_limit(best)
     if limit is None:
@@ -204,25 +174,15 @@ def _widened(array: NDArray[Any], dtype: DataType) -> NDArray[Any]:
     return copy
 
 
-def _arguments_of(function: Function) -> list[TensorInfo]:
-    parameters = function.signature.parameters
-    return [TensorInfo(p.dtype, [d for d in p.shape if isinstance(d, int)]) for p in parameters]
-
-
+@lru_cache(maxsize=4)
 def _reference(expected_path: str) -> tuple[Reference, list[NDArray[Any]]]:
     """Return the expected results and the arguments for which they are expected."""
-    known = _known.get(expected_path)
-    if known is None:
-        reference = Reference.load(Path(expected_path))
-        inputs = random_arrays(reference.arguments, 0, reference.fill)
-        while len(_known) >= _MAX_REFERENCES:
-            del _known[next(iter(_known))]
-        known = _known[expected_path] = (reference, inputs)
-    return known
+    reference = Reference.load(Path(expected_path))
+    return reference, reference.inputs()
 
 
 def _laid_out(
-    module: Module, inputs: Sequence[NDArray[Any]], infos: Sequence[ArgInfo]
+    module: Module, inputs: Sequence[NDArray[Any]], infos: Sequence[TensorInfo]
 ) -> list[NDArray[Any]]:
     """Return copies of the inputs, weights in the layout that the candidate takes."""
     arrays: list[NDArray[Any]] = []
@@ -243,7 +203,7 @@ def _wrong(
     inputs: Sequence[NDArray[Any]],
     reference: Reference,
 ) -> str | None:
-    """Return the fault of the arrays after a call; an array that nobody writes stays as it was."""
+    """Return a text on the first wrong array after a call; read-only arrays must be unchanged."""
     for position, parameter in enumerate(module.entry_func.signature.parameters):
         expected = reference.expected.get(position)
         if expected is None:

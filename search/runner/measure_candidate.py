@@ -1,8 +1,8 @@
 """A schedule to be measured, and its program without the blocks that change layouts of weights.
 
-Such a block runs once when a model is deployed, not in every call, so it is neither timed nor
-described to a cost model: the function then takes the weight in its new layout. It can be had as a
-function of its own.
+Such a block runs once when a model is deployed, not in every call, so it is neither timed nor a
+feature for a cost model: the measured function takes the weight in its new layout. The block can
+be extracted as a separate function.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def without_layout_rewrite(mod: IRModule) -> IRModule:
     """Return `mod` without blocks that carry the annotation `meta_schedule.layout_rewrite_preproc`.
 
-    The parameter that such a block reads gets the layout of the buffer that it writes. What
-    `layout_rewrites` does not list stays. Returns `mod` itself if there is nothing to do.
+    The parameter that such a block reads gets the layout of the buffer that it writes. Blocks that
+    `layout_rewrites` does not list stay. Returns `mod` itself if it has none of these blocks.
     """
     functions = {
         name: without_layout_rewrites(func, rewrites)
@@ -41,9 +41,8 @@ def without_layout_rewrite(mod: IRModule) -> IRModule:
 def with_separate_layout_rewrite(mod: IRModule) -> IRModule:
     """Return `without_layout_rewrite(mod)` with functions that bring weights into the new layouts.
 
-    The one for parameter number k of the program is called `rewritten_parameter(k)`; it takes the
-    weight as the program was given it and an array for the result. Returns `mod` itself if there is
-    nothing to do.
+    The function for parameter k is called `rewritten_parameter(k)`; its arguments are the weight in
+    the original layout and the result. Returns `mod` itself if no layout changes.
     """
     alone = {}
     for func in mod.prim_funcs().values():
@@ -65,11 +64,10 @@ def rewritten_parameter(position: int) -> str:
 class MeasureCandidate:
     """A complete schedule (postprocessed) and the arguments that its program takes.
 
-    Those that are not given as `args_info` are the ones of the program; TuningError, when they are
-    read, for parameters that are numbers or have symbolic shapes. The schedule is not changed any
-    more once it is a candidate. `space_index` and `decisions` say
-    which point of which design space it is; both are None where it is none of them or that is not
-    known. `predicted` is the score that the cost model gave it, None without one.
+    `args_info` defaults to the arguments of the program; reading it raises TuningError for
+    parameters that are numbers or have symbolic shapes. The schedule must not change once it is a
+    candidate. `space_index` and `decisions` are the point of a design space, None if unknown.
+    `predicted` is the score of the cost model, None without one.
     """
 
     def __init__(
@@ -91,7 +89,7 @@ class MeasureCandidate:
     @cached_property
     def args_info(self) -> list[ArgInfo]:
         """The descriptions of the arguments of the measured program."""
-        from search.arg_info import ArgInfo  # noqa: PLC0415  which imports this module
+        from search.arg_info import ArgInfo  # noqa: PLC0415  it imports this module
 
         return ArgInfo.from_entry_func(self.measured_mod, remove_preproc=False)
 

@@ -1,4 +1,4 @@
-"""What a search minimises of a trial: by default the median of its times."""
+"""The number that a search minimises: by default the median of the times of a trial."""
 
 from __future__ import annotations
 
@@ -25,22 +25,21 @@ ObjectiveArg: TypeAlias = "str | Callable[[Sequence[float]], float] | Objective"
 _PERCENTILE: Final = re.compile(r"p(\d{1,2}(?:\.\d+)?)")
 ENERGY: Final = "energy"
 _REPEAT_MS: Final = 20
-"""The milliseconds that a candidate is timed, beside those in which its energy is counted."""
+"""The time for a candidate in milliseconds, without the counting of its energy."""
 _CALLS: Final = 64
-"""The calls of a candidate that are timed one by one, for a percentile."""
+"""The number of single calls that are timed for a percentile."""
 _FEWEST: Final = 10
-"""The times of a trial without which a percentile of them means nothing."""
+"""The minimum number of times for a percentile."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A number that a search makes small, from the seconds per call of each run of a trial.
+    """The number that a search minimises, computed from the seconds per call of a trial.
 
-    The energy is the joules per call that the runner has read, in place of the seconds. Reports,
-    logs and records have the seconds themselves; the number ranks candidates. So what is stored can
-    be ranked anew by any objective. `least_runs` is how many times of a trial it needs. With
-    `bounded_by_time` it is never below the least of the times, so that a candidate is ended early
-    whose every run takes longer than the best.
+    The objective "energy" is the joules per call that the runner has counted. The number ranks
+    candidates only: reports, logs and records have the seconds, so stored records can be ranked by
+    another objective. It needs `least_runs` times of a trial. If it is `bounded_by_time`, it is
+    never below the minimum time, so a candidate is ended early if each run is slower than the best.
     """
 
     name: str
@@ -48,11 +47,11 @@ class Objective:
     least_runs: int = 1
     bounded_by_time: bool = False
     log: EnergyLog | None = field(default=None, compare=False)
-    """The energy of records, for the objective that is the energy."""
+    """The energy of records, for the objective "energy"."""
 
     @staticmethod
     def of(given: ObjectiveArg | None) -> Objective:
-        """Return the objective that an argument means; TuningError for what is none."""
+        """Return the objective of an argument; TuningError for an invalid one."""
         if given is None or given == "seconds":
             return SECONDS
         if isinstance(given, Objective):
@@ -66,19 +65,19 @@ class Objective:
         elif callable(given):
             return Objective(getattr(given, "__name__", type(given).__name__), given)
         raise TuningError(
-            'objective is "seconds" (the median), a percentile as in "p90", "energy", or a '
-            f"function of the seconds of the runs of a trial, got {given!r}"
+            f'unknown objective {given!r}; expected "seconds" (the median), a percentile as in '
+            '"p90", "energy", or a function of the seconds of a trial'
         )
 
     @property
     def reads_energy(self) -> bool:
-        """True if it is the energy that a trial takes, for which a runner reads counters."""
+        """True for the objective "energy", for which a runner reads counters."""
         return self.name == ENERGY
 
     def of_result(self, result: RunnerResult) -> float:
-        """Return the number of a result that has times; TuningError as `value`.
+        """Return the number of a result with times.
 
-        Also for the energy of a result that has none.
+        TuningError as for `value`, and if the energy was not measured.
         """
         if not self.reads_energy:
             return self.value(result.run_secs or ())
@@ -90,17 +89,17 @@ class Objective:
         return result.joules
 
     def kept_in(self, log: EnergyLog) -> Objective:
-        """Return the objective with the file in which the energy of records is kept."""
+        """Return the objective with the log that stores the energy of records."""
         return replace(self, log=log) if self.reads_energy else self
 
     def note(self, run_secs: Sequence[float], results: Sequence[RunnerResult]) -> None:
-        """Keep the mean energy of results whose record has these seconds, where it is asked for."""
+        """Log the mean energy of the results of a record with these seconds."""
         known = [result.joules for result in results if result.joules is not None]
         if self.log is not None and known:
             self.log.append(run_secs, statistics.fmean(known))
 
     def value(self, run_secs: Sequence[float]) -> float:
-        """Return the number; TuningError for too few times, and for a function that fails."""
+        """Return the number; TuningError for too few times, and if the function fails."""
         if len(run_secs) < self.least_runs:
             raise TuningError(
                 f"the objective {self.name} needs {self.least_runs} times of a trial or more, and "
@@ -121,18 +120,18 @@ class Objective:
         return value
 
     def judged(self, result: RunnerResult) -> RunnerResult:
-        """Return a result whose one time is the number, as strategies and models are to see it.
+        """Return a result with the number as its only time, for strategies and models.
 
-        That of a trial that was ended early, or failed, is the result itself.
+        The result of a trial that failed or was ended early is returned unchanged.
         """
         if self is SECONDS or result.stopped or result.median_secs is None:
             return result
         return replace(result, run_secs=(self.of_result(result),))
 
     def of_record(self, record: TuningRecord) -> float:
-        """Return the number of a valid record; infinite for one of which it is not known.
+        """Return the number of a valid record, infinity if it is unknown.
 
-        Where nothing else is asked for it is their mean, by which databases rank.
+        The default is the mean of the times, by which databases rank.
         """
         times = record.run_secs or ()
         if self is SECONDS:
@@ -143,7 +142,7 @@ class Objective:
         return self.value(times) if len(times) >= self.least_runs else math.inf
 
     def evaluator(self) -> dict[str, Any]:
-        """Return the options of an `EvaluatorConfig` that gives times enough, none by default."""
+        """Return options of an `EvaluatorConfig` that gives enough times; empty by default."""
         if self.reads_energy:
             return {"number": 1, "min_repeat_ms": _REPEAT_MS, "energy": True}
         return {"number": 1, "repeat": _CALLS, "min_repeat_ms": 0} if self.least_runs > 1 else {}

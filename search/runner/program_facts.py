@@ -1,4 +1,4 @@
-"""The facts about a program by which a runner makes up its arguments and judges its results."""
+"""The facts about a program from which a runner chooses its arguments and tolerances."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from search.runner.argument_values import Values, argument_values
-from search.runner.arguments import Fill
 from tensorir.function import IRModule
 from tensorir.nodes.expr import (
     BufferLoad,
@@ -33,15 +32,15 @@ _UNIT_ROUNDOFF: Final = {
     "bfloat16": 2.0**-8,
 }
 _LEAST_ROUNDINGS: Final = 16
-"""Also a program without sums rounds several times, and functions like `exp` by a few units."""
+"""A program without sums rounds several times, too, and `exp` and the like by a few units."""
 
 
 @dataclass(frozen=True)
 class ProgramFacts:
-    """Facts of a program; the defaults suit one that nothing is known of."""
+    """Facts of a program; the defaults suit an unknown program."""
 
     integers_are_data: bool = False
-    """No integer that it loads is an index, an extent or a divisor: they may have any value."""
+    """True if no loaded integer is an index, an extent or a divisor, so any value is valid."""
     rounding: float = 1e-3
     """The change of a result that rounding may make, relative to the size of its operands.
 
@@ -49,7 +48,7 @@ class ProgramFacts:
     size, and no element of a large array by more than 4 times that; this is 8 * sqrt(n) roundoffs.
     """
     values: Mapping[int, Values] = field(default_factory=dict)
-    """The values of the arguments that decide where it reads and writes, by their positions."""
+    """The values of the arguments that select accessed elements, by their positions."""
 
     @staticmethod
     def of(mod: IRModule) -> ProgramFacts:
@@ -62,13 +61,9 @@ class ProgramFacts:
             argument_values(functions[0]) if len(functions) == 1 else {},
         )
 
-    def fill(self, signed: bool = False, given: str | None = None) -> Fill:
-        """Return the recipe for made-up arguments; `given` is the file of those that are given."""
-        return Fill(signed, self.integers_are_data, self.values, given)
-
 
 def _positions(node: Node) -> Iterator[PrimExpr]:
-    """Yield the expressions of a node whose value decides where, how often or whether it works."""
+    """Yield the expressions of a node that are indices, extents, conditions or divisors."""
     match node:
         case BufferLoad() | BufferStore():
             yield from node.indices

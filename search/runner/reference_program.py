@@ -1,10 +1,10 @@
-"""The program whose results are expected of all candidates, in an order that runs in bearable time.
+"""The program that computes the expected results of all candidates, in a fast enough order.
 
-It is the unscheduled program, but a large reduction is not left in an order that misses the caches
-in every step: its last data-parallel loop goes innermost, where LLVM makes vectors of it. Each
-element is still computed by the same operations in the same order, so the results are the same to
-the last bit. Beside it is the same program in float64, which tells how far off the results are, and
-one that stops where an index that is read from an array is outside of what it indexes.
+It is the unscheduled program, except that the last data-parallel loop of a large reduction goes
+innermost, where LLVM vectorises it: the original order would miss the caches in every step. Each
+element is still computed by the same operations in the same order, so the results are identical.
+Two variants accompany it: the program in float64, which shows the rounding errors, and a program
+that stops at an index that is read from an array and is out of bounds.
 """
 
 from __future__ import annotations
@@ -40,23 +40,21 @@ from tensorir.rewriting.fresh_copy import FreshCopy, renew_defs
 from tensorir.rewriting.visit import Rewriter, children
 
 _FOLLOWING: Final = ("same", "matched")
-"""Intrinsics whose result has the type of their arguments."""
+"""The kinds of intrinsics whose result has the type of their arguments."""
 
 EXACT: Final = "exact"
 """The name of the function in float64."""
 CHECKED: Final = "checked"
-"""The name of the function that checks its indices."""
+"""The name of the function with checked indices."""
 _LARGE: Final = 1e8
-"""Operations from which on a program is brought into a faster order: a tenth of a second or so."""
+"""The number of operations, about a tenth of a second, above which a program is reordered."""
 
 
 def in_float64(func: PrimFunc) -> PrimFunc | None:
-    """Return a copy of a function in which all floats, those of its parameters too, are float64.
+    """Return a copy of a function in which all floats, even of parameters, are float64.
 
-    That is what it would give if rounding did not matter.
-
-    None if there is nothing to widen, or something that looks at the bits of a float or calls a
-    function for one type of float.
+    None for a function without floats, and for a function that reads the bits of a float or calls
+    a function for one type of float.
     """
     if not any(buffer.dtype.is_floating for buffer in func.buffer_map.values()):
         return None
@@ -71,7 +69,7 @@ def _widened(dtype: DataType) -> DataType:
 
 
 class _InFloat64(FreshCopy):
-    """Copies a program; IRTypeError where floats of one type are needed."""
+    """Copies a program; IRTypeError for a call that needs one type of float."""
 
     def define(self, var: Var) -> Var:
         if not var.dtype.is_floating:
@@ -106,9 +104,9 @@ class _InFloat64(FreshCopy):
 
 
 def with_checked_indices(func: PrimFunc) -> PrimFunc | None:
-    """Return a copy of a function that fails where an index that is data is outside.
+    """Return a serial copy of a function that fails if an index from an array is out of bounds.
 
-    Its loops are all serial. None if it has no such index.
+    None if no index comes from an array.
     """
     copy = renew_defs(func)
     checker = _Checker(copy)
@@ -117,10 +115,10 @@ def with_checked_indices(func: PrimFunc) -> PrimFunc | None:
 
 
 class _Checker(Rewriter):
-    """Puts assertions around the statements that read or write at indices that are data.
+    """Puts assertions around the statements with indices that come from arrays.
 
-    Indices that follow from loops alone are known to be inside when a program is built. Those that
-    are data are not: made up or given by a user, they may reach memory that belongs to nobody.
+    Indices of loops alone are checked when a program is built. An index from an array, random or
+    given by a user, may be outside of any memory of this process.
     """
 
     def __init__(self, func: PrimFunc) -> None:
@@ -156,9 +154,9 @@ class _Checker(Rewriter):
     def _checks(
         self, expr: PrimExpr, under: Callable[[PrimExpr], PrimExpr]
     ) -> Iterator[tuple[PrimExpr, str]]:
-        """Yield the conditions for all loads in an expression, those in indices first.
+        """Yield the conditions for all loads in an expression, inner loads first.
 
-        `under` makes a condition one that holds where the expression is not computed.
+        `under` guards a condition: it holds if the expression is not computed.
         """
         chosen = choice_of(expr) if isinstance(expr, e.Call) else None
         if chosen is not None:
@@ -193,18 +191,18 @@ class _Checker(Rewriter):
                 remedy = ", ".join(f'"{name}": ...' for name in names)
                 yield (
                     under(e.And(low, high)),
-                    f"{access.buffer.name} is {what} outside of its {extent} places along axis "
-                    f"{axis}, at {index}; give arrays that stay inside with "
+                    f"{access.buffer.name} is {what} out of bounds along axis {axis} of extent "
+                    f"{extent}, at {index}; give arrays with valid indices by "
                     f"input_data={{{remedy}}}",
                 )
 
 
 def reference_program(mod: IRModule, large: float = _LARGE) -> IRModule:
-    """Return a program that computes what `mod`, a program of one function, does.
+    """Return a module with the results of `mod`, a module of one function, and its variants.
 
-    It is left in its order if it has fewer operations than `large`. If the function can be computed
-    in float64, the program also has a function `EXACT` that does; if there are indices that it
-    reads from arrays, a function `CHECKED` that raises AssertionFailedError for one outside.
+    Programs with fewer operations than `large` keep their order. If the function can be computed in
+    float64, the function `EXACT` does this. If it has indices from arrays, the function `CHECKED`
+    raises AssertionFailedError for an index out of bounds.
     """
     (func,) = mod.prim_funcs().values()
     checked = with_checked_indices(func)
@@ -223,7 +221,7 @@ def _in_faster_order(mod: IRModule) -> IRModule:
             try:
                 _move_data_parallel_loop_inside(sch, block)
             except ScheduleError:
-                continue  # this nest stays as it is
+                continue  # this nest keeps its order
     return sch.mod
 
 

@@ -1,4 +1,4 @@
-"""Timing a prepared call: long enough to be sure, and no longer."""
+"""Timing a prepared call for as long as the result is uncertain."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from codegen import PreparedCall
 from search.errors import TuningError
 
 _SLICES: Final = 20
-"""The number of parts in which the calls of one result are timed.
+"""The number of slices of the calls of one result.
 
-With the 20 ms of a candidate a part takes 1 ms, less than what a process computes between two
-pauses on a machine that others use, too: most parts are without a pause, and so is their median.
+A candidate of 20 ms has slices of 1 ms, shorter than the time between two interruptions by other
+processes: most slices have no interruption, and neither has their median.
 """
 _MOST_SLICES: Final = 64
 _NOISE: Final = 0.03
-"""The distance between the quartiles of the slices, relative to their median, that is noise."""
+"""The maximum distance between the quartiles of the slices, relative to their median."""
 _FEW: Final = 3
-"""The slices without which there is no telling whether a rival is in noise: the middle of two is
-the slower one."""
+"""The minimum number of slices for judging noise: the median of two is the slower one."""
 _LONGEST: Final = 2
-"""The factor to the usual time for which a rival in noise is timed."""
+"""The factor by which a rival with noisy slices is timed longer."""
 _RIVAL: Final = 1.1
 """The factor to the best time up to which a candidate is a rival."""
 _LONG: Final = 10e-3
-"""Seconds of a call in which what was not in the caches yet makes no difference."""
+"""The length of a call in seconds from which on cold caches do not matter."""
 
 HOPELESS: Final = 10
 _LEAST_LIMIT: Final = 50e-3
@@ -37,12 +36,12 @@ _LEAST_LIMIT: Final = 50e-3
 
 @dataclass(frozen=True)
 class EvaluatorConfig:
-    """The number and length of the calls by which a candidate is timed.
+    """The number and length of the calls that time a candidate.
 
-    Each of `repeat` results is the time per call over at least `number` calls that take at least
-    `min_repeat_ms` altogether. With `enable_cpu_cache_flush`, the arguments but the first are
-    dropped from the caches before each `number` calls, up to 64 times. With `energy` the joules per
-    call are counted besides, in a quarter of a second.
+    Each of `repeat` results is the time per call over at least `number` calls and `min_repeat_ms`
+    milliseconds. With `enable_cpu_cache_flush`, all arguments but the first are dropped from the
+    caches before each `number` calls, up to 64 times. With `energy`, the joules per call are
+    counted in addition, for a quarter of a second.
     """
 
     number: int = 3
@@ -60,10 +59,10 @@ class EvaluatorConfig:
 
 
 def first_call_limit(best: float | None) -> float | None:
-    """Return in how many seconds the first call must end, None for any number.
+    """Return the time limit of the first call in seconds, None without a best time.
 
-    One that takes 10 times as long as the best cannot win; 50 ms are granted to every one, for
-    memory that was never touched and a machine that is busy.
+    A call of 10 times the best time cannot win. Each call has at least 50 ms, since memory may be
+    untouched and the machine busy.
     """
     return None if best is None else max(HOPELESS * best, _LEAST_LIMIT)
 
@@ -71,13 +70,13 @@ def first_call_limit(best: float | None) -> float | None:
 def times(
     call: PreparedCall, config: EvaluatorConfig, first: float, best: float = math.inf
 ) -> list[float]:
-    """Return `config.repeat` times per call in seconds, of a call that took `first` before.
+    """Return `config.repeat` times per call in seconds; the first call took `first`.
 
-    The calls of one result are timed in slices, and the median of the slices is the result, which a
-    pause of the machine does not reach. A candidate that may be the best is timed up to twice as
-    long while the slices differ much. One that is certainly slower than `best` seconds is not timed
-    any longer: after n slices, one whose fastest slice is 1 + 1/n times as slow; a first call of
-    some length is a slice.
+    The calls of one result are timed in slices, and the median of the slices is the result, which
+    ignores interruptions. While the slices of a candidate that may be the best differ much, it is
+    timed up to twice as long. Timing stops once a candidate is certainly slower than `best`
+    seconds: after n slices, if the fastest slice is 1 + 1/n times slower. A long first call counts
+    as a slice.
     """
     results: list[float] = []
     wanted = config.min_repeat_ms * 1e-3
@@ -89,8 +88,8 @@ def times(
             if _hopeless(slices, best):
                 return [_median(slices)] * config.repeat
             enough = runs >= config.number and spent >= wanted
-            goes_on = len(slices) < _FEW or spent < _LONGEST * wanted
-            if enough and not (goes_on and _noisy_rival(slices, best)):
+            may_extend = len(slices) < _FEW or spent < _LONGEST * wanted
+            if enough and not (may_extend and _noisy_rival(slices, best)):
                 break
             if config.enable_cpu_cache_flush:
                 if len(slices) >= _MOST_SLICES:

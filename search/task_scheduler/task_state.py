@@ -14,7 +14,7 @@ from search.context import TuneContext
 from search.database.best_records import best_records, those_that_count, with_schedules
 from search.database.records import TuningRecord
 from search.runner import RunnerResult
-from search.runner.arguments import refuse_what_cannot_be_made_up
+from search.runner.arguments import check_values_exist
 from search.runner.flops import estimate_tir_flops
 from search.runner.measure_candidate import MeasureCandidate
 from search.runner.program_facts import ProgramFacts
@@ -111,7 +111,7 @@ class TaskState:
             self.flop = max(1.0, estimate_tir_flops(ctx.mod))
             self.facts = ProgramFacts.of(ctx.mod)
             for func in ctx.mod.prim_funcs().values():
-                refuse_what_cannot_be_made_up(func, self.facts.values, ctx.input_data)
+                check_values_exist(func, self.facts.values, ctx.input_data)
         ranked = with_schedules(best_records(known, len(known)))
         for best in islice((old for old, sch in ranked if ctx.allows(sch)), 1):
             self.known_ms = best.mean_seconds * 1e3

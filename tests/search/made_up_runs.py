@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import partial
 from pathlib import Path
 
 import search as ms
@@ -45,7 +45,18 @@ class LateFiles(ScriptFiles):
         return [self._late(entry) for entry in build_inputs]
 
     def _late(self, entry: BuilderInput) -> BuilderFuture:
-        return BuilderFuture(lambda: False, cache(lambda: self._built(entry)))
+        return LateFuture(partial(self._built, entry))
+
+
+class LateFuture(BuilderFuture):
+    def __init__(self, build: Callable[[], BuilderResult]) -> None:
+        super().__init__()
+        self.build = build
+
+    def result(self, timeout: float | None = None) -> BuilderResult:
+        if not self.done():
+            self.set_result(self.build())
+        return super().result()
 
 
 class TimesOfScripts(Runner):

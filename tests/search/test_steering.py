@@ -393,7 +393,7 @@ def test_for_a_percentile_calls_are_timed_one_by_one(tmp_path: Path) -> None:
     ("objective", "said"),
     [
         ("p90", "the objective p90 needs 10 times of a trial or more, and the runner gave 1: give"),
-        ("p900", "objective is \"seconds\".* got 'p900'"),
+        ("p900", "unknown objective 'p900'; expected \"seconds\""),
         (lambda times: times[3], r"the objective <lambda> raised IndexError"),
         (lambda times: -1.0, r"the objective <lambda> is -1.0 for .* finite and above 0"),
     ],
@@ -466,7 +466,7 @@ def test_where_energy_cannot_be_read_the_search_does_not_begin(
 ) -> None:
     monkeypatch.setattr("search.runner.energy.why_not", lambda root: why_not(tmp_path / "none"))
     config = ms.TuneConfig(1)
-    with pytest.raises(ms.TuningError, match=r"cannot be measured: there is no counter .*virtual"):
+    with pytest.raises(ms.TuningError, match=r"cannot be measured: the counter .*virtual"):
         ms.tune_tir(Matmul, TARGET, config, tmp_path, space=split_j, objective="energy")
     assert not (tmp_path / "tuning_trials.json").exists()
     zone = tmp_path / "intel-rapl:0"

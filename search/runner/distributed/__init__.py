@@ -1,11 +1,11 @@
 """Measuring on many machines: a Dask scheduler between a search and the machines that measure.
 
-`tensorir scheduler` is where they find each other: a machine offers itself with `tensorir worker
-dask://host:8786`, and a search measures there with `runner="dask://host:8786"` (`DaskRunner`,
-`DaskBuilder`). All three need the credentials that the scheduler makes: access is login. What
-travels are texts: a `MeasureRequest` has a program, its target and its arguments, a `MeasureAnswer`
-the times or the failure. The machine compiles the program itself, and measures it in the same
-child processes as a search without Dask (`Bench`). docs/many-machines.md tells how to.
+`tensorir scheduler` connects them: a machine joins with `tensorir worker dask://host:8786`, and a
+search measures there with `runner="dask://host:8786"` (`DaskRunner`, `DaskBuilder`). All three need
+the credentials that the scheduler makes: access is login. Messages are texts: a `MeasureRequest`
+has a program, its target and its arguments, a `MeasureAnswer` the times or the failure. A machine
+compiles the program, and measures it in the same child processes as a local search (`Bench`). See
+docs/many-machines.md.
 """
 
 from typing import TYPE_CHECKING

@@ -9,7 +9,6 @@ candidates for other targets are measured alone.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import math
 import os
@@ -18,11 +17,10 @@ import shutil
 import tempfile
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from codegen import Target, why_not_here
 from search.arg_info import ArgInfo
@@ -32,7 +30,8 @@ from search.errors import TuningError
 from search.runner import energy
 from search.runner.distributed.machine import Machine
 from search.runner.distributed.messages import MeasureAnswer, MeasureRequest, Status
-from search.runner.runner import LocalRunner, RunnerInput, RunnerResult
+from search.runner.local_runner import LocalRunner
+from search.runner.runner import RunnerInput, RunnerResult
 from search.runner.time_call import EvaluatorConfig
 from tensorir import parse, workloads
 from tensorir.errors import TensorIRError
@@ -44,14 +43,14 @@ _KEPT_REFERENCES: Final = 16
 _LEAST_SPACE: Final = 64 << 20
 """Bytes that have to be free where objects are written."""
 _PACE_SECONDS: Final = 30.0
-"""How long the time of the reference kernel holds for the machine."""
+"""The time after which the reference kernel is timed again."""
 _PACE_SIZE: Final = 96
 _PACE_TARGET: Final = Target("llvm -num-cores=1")
-_PACE_CONFIG: Final = EvaluatorConfig(number=1, min_repeat_ms=5)
+_PACE_CONFIG: Final = EvaluatorConfig(number=1, repeat=3, min_repeat_ms=5)
 
 
 class Bench(Protocol):
-    """Answers requests: texts of JSON and packed arrays, see `messages` beside."""
+    """Answers requests: texts of JSON and packed arrays, see `messages` next to this module."""
 
     machine: Machine
 
@@ -59,34 +58,24 @@ class Bench(Protocol):
         """Return the answer of a worker at an address to a request; nothing is raised."""
 
     def start(self) -> None:
-        """Start what takes a while, without waiting for it."""
+        """Start worker processes and the like, without waiting for them."""
 
     def close(self) -> None:
         """Free the resources."""
 
 
-@dataclass(eq=False)
-class _Reference:
+class _Reference(NamedTuple):
     """The build of an unscheduled program, and the best times of its candidates, by searches."""
 
     path: str
-    best: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(eq=False)
-class _Slot:
-    """A core to measure on, and how fast it was."""
-
-    runner: LocalRunner
-    pace: float | None = None
-    pace_at: float = -_PACE_SECONDS
+    best: dict[str, float]
 
 
 class LocalBench:
     """Builds and measures on this machine, `measuring` candidates at the same time.
 
-    `name` is that of the worker, for answers; `allow_externs` are those of a `LocalBuilder`.
-    TuningError if no core would be left that builds.
+    `name` is the name of the worker, for answers; `allow_externs` is as for a `LocalBuilder`.
+    TuningError if no core would be left for builds.
     """
 
     def __init__(
@@ -106,69 +95,70 @@ class LocalBench:
         self.name = name
         self._builder = LocalBuilder(max_workers=builders, allow_externs=allow_externs)
         self._builder.split = splits[0] if splits else None
-        self._slots: queue.SimpleQueue[_Slot] = queue.SimpleQueue()
-        self._all: list[_Slot] = []
-        for number in range(measuring):
-            slot = _Slot(LocalRunner(split=splits[number] if splits else None))
-            self._all.append(slot)
-            self._slots.put(slot)
+        self._runners = [LocalRunner(split=split) for split in splits] or [LocalRunner()]
+        self._idle: queue.SimpleQueue[LocalRunner] = queue.SimpleQueue()
+        for runner in self._runners:
+            self._idle.put(runner)
         self._turn = threading.Lock()
         self._places = threading.Semaphore(self.machine.at_once)
         self._lock = threading.Lock()
-        self._references: OrderedDict[str, _Reference] = OrderedDict()
+        self._references: dict[str, _Reference] = {}
+        self._pace: float | None = None
+        self._paced_at = -_PACE_SECONDS
 
     def start(self) -> None:
         """Start the processes that build and measure, and leave the cores that measure to them."""
         if self._builder.split is not None:
             os.sched_setaffinity(0, self._builder.split.building)
         self._builder.warm_up()
-        for slot in self._all:
-            slot.runner.warm_up()
+        for runner in self._runners:
+            runner.warm_up()
 
     def close(self) -> None:
-        """End the processes and delete what they made."""
+        """End the processes and delete their files."""
         self._builder.clean_up()
         self._builder.close()
-        for slot in self._all:
-            slot.runner.close()
+        for runner in self._runners:
+            runner.close()
 
     def answer(self, text: str, worker: str = "", arrays: bytes = b"") -> str:
         """Return the answer of a worker at an address to a request; nothing is raised."""
-        pace = None
         status: Status
         try:
-            status, result, pace = self._answer(MeasureRequest.from_text(text, arrays))
+            status, result = self._answer(MeasureRequest.from_text(text, arrays))
         except (TensorIRError, OSError) as error:
             status, result = "unable", RunnerResult(error_msg=str(error))
         except Exception as error:
             logger.exception("A request could not be answered")
             status, result = "unable", RunnerResult(error_msg=f"{type(error).__name__}: {error}")
         where = f"{self.machine.host} {self.name}".strip()
-        return MeasureAnswer(status, replace(result, machine=where), worker, pace).as_text()
+        answer = MeasureAnswer(status, replace(result, machine=where), worker, self._pace)
+        return answer.as_text()
 
-    def _answer(self, request: MeasureRequest) -> tuple[Status, RunnerResult, float | None]:
+    def _answer(self, request: MeasureRequest) -> tuple[Status, RunnerResult]:
         reason = why_not_here(request.target) or _why_no_space()
         if reason is None and request.evaluator.energy:
             reason = energy.why_not()
         if reason is not None:
-            return "unable", RunnerResult(error_msg=reason), None
+            return "unable", RunnerResult(error_msg=reason)
         build = self._built(request, request.program)
         if build.artifact_path is None:
             result = RunnerResult(error_msg=build.error_msg, stage="build", ending=build.ending)
-            return "done", replace(result, build_seconds=build.seconds), None
+            return "done", replace(result, build_seconds=build.seconds)
         try:
-            result, pace = self._measured(request, build.artifact_path)
+            result = self._measured(request, build.artifact_path)
         except TuningError as error:
-            return "program", RunnerResult(error_msg=str(error)), None
+            return "program", RunnerResult(error_msg=str(error))
         finally:
             self._builder.remove_artifact(build.artifact_path)
-        return "done", replace(result, build_seconds=build.seconds), pace
+        return "done", replace(result, build_seconds=build.seconds)
 
     @contextlib.contextmanager
     def _place(self, *, alone: bool = False) -> Iterator[None]:
-        """Wait for a place among the requests at once, or for all: to compute alone.
+        """Wait for one of the places of requests, or for all of them: to compute alone.
 
-        While one waits for all, nobody else gets one: it would otherwise wait for ever.
+        While a request waits for all places, no other one gets any; it would otherwise wait
+        forever.
         """
         count = self.machine.at_once if alone else 1
         with self._turn:
@@ -179,109 +169,88 @@ class LocalBench:
         finally:
             self._places.release(count)
 
-    # ------------------------------------------------------------------------------------- building
-
     def _built(self, request: MeasureRequest, program: str) -> BuilderResult:
         """Build a program of a request, next to other builds."""
+        mod = parse(program)
+        if not isinstance(mod, IRModule):
+            raise TuningError("the program of the request is a function, not a module")
         with self._place():
             self._builder.timeout_sec = request.build_seconds
-            entry = BuilderInput(
-                _module(program), request.target, allow_externs=request.allow_externs
-            )
+            entry = BuilderInput(mod, request.target, allow_externs=request.allow_externs)
             return self._builder.build([entry])[0]
 
-    def _reference(self, request: MeasureRequest) -> _Reference | None:
+    def _reference(self, request: MeasureRequest) -> _Reference:
         """Return the unscheduled program of a request, built once for all of its candidates.
 
         TuningError if it cannot be built.
         """
         if request.reference is None:
-            return None
+            return _Reference("", {})
         about = f"{request.target}\n{sorted(request.allow_externs)}\n{request.reference}"
-        key = hashlib.sha256(about.encode()).hexdigest()
         with self._lock:
-            if key not in self._references:
+            found = self._references.pop(about, None)
+            if found is None:
                 build = self._built(request, request.reference)
                 if build.artifact_path is None:
                     raise TuningError(
                         f"the program cannot be built even unscheduled:\n{build.error_msg}"
                     )
-                self._references[key] = _Reference(build.artifact_path)
-            self._references.move_to_end(key)
+                found = _Reference(build.artifact_path, {})
+            self._references[about] = found  # the last one is the latest
             if len(self._references) > _KEPT_REFERENCES:
-                _, oldest = self._references.popitem(last=False)
+                oldest = self._references.pop(next(iter(self._references)))
                 self._builder.remove_artifact(oldest.path)
-            return self._references[key]
+            return found
 
-    # ------------------------------------------------------------------------------------ measuring
-
-    def _measured(self, request: MeasureRequest, path: str) -> tuple[RunnerResult, float | None]:
+    def _measured(self, request: MeasureRequest, path: str) -> RunnerResult:
         """Measure when the machine is free for it; the time limit begins then."""
-        reference = self._reference(request)
+        reference_path, best = self._reference(request)
         overlaps = not request.evaluator.energy and all(
-            slot.runner.may_overlap(request.target) for slot in self._all
+            runner.may_overlap(request.target) for runner in self._runners
         )
         with self._place(alone=not overlaps):
-            slot = self._slots.get()
+            runner = self._idle.get()
             try:
-                pace = self._pace(slot)
-                runner = slot.runner
+                self._time_reference_kernel(runner)
                 runner.evaluator_config = request.evaluator
                 runner.alloc_repeat = request.alloc_repeat
                 runner.timeout_sec = request.run_seconds
-                if runner.known_references > _KEPT_REFERENCES:
-                    runner.close()  # a worker lives long, and results of programs are large
-                best = {} if reference is None else reference.best
                 own = best.get(request.search) if request.search else None
                 known = [s for s in (request.best_seconds, own) if s]
                 entry = RunnerInput(
                     path,
                     request.target.kind,
                     request.args_info,
-                    None if reference is None else reference.path,
+                    reference_path or None,
                     min(known, default=None),
                     request.facts,
                     request.input_data,
                 )
                 result = runner.measure(entry)
                 if result.median_secs is not None and not result.stopped:
-                    best[request.search] = min(
-                        best.get(request.search, math.inf), result.median_secs
-                    )
-                return result, pace
+                    fastest = min(best.get(request.search, math.inf), result.median_secs)
+                    best[request.search] = fastest
+                return result
             finally:
-                self._slots.put(slot)
+                self._idle.put(runner)
 
-    def _pace(self, slot: _Slot) -> float | None:
-        """Return how long the reference kernel takes on a core, now or a few seconds ago."""
-        if time.monotonic() - slot.pace_at < _PACE_SECONDS:
-            return slot.pace
-        if self._pace_program is None:
-            return None
-        runner = slot.runner
-        runner.evaluator_config, runner.alloc_repeat = _PACE_CONFIG, 1
-        slot.pace, slot.pace_at = runner.measure(self._pace_program).median_secs, time.monotonic()
-        return slot.pace
+    def _time_reference_kernel(self, runner: LocalRunner) -> None:
+        """Time the reference kernel if its last time is too old: an unscheduled matmul."""
+        if time.monotonic() - self._paced_at < _PACE_SECONDS:
+            return
+        self._paced_at = time.monotonic()
+        if self._pace_program is not None:
+            runner.evaluator_config, runner.alloc_repeat = _PACE_CONFIG, 1
+            self._pace = runner.measure(self._pace_program).median_secs
 
     @cached_property
     def _pace_program(self) -> RunnerInput | None:
-        """The reference kernel: a product of matrices as it is written, for this machine."""
         func = workloads.create("GMM", n=_PACE_SIZE, m=_PACE_SIZE, k=_PACE_SIZE)
         mod = IRModule({"main": func})
         build = self._builder.build([BuilderInput(mod, _PACE_TARGET)])[0]
         if build.artifact_path is None:
             return None
         return RunnerInput(build.artifact_path, _PACE_TARGET.kind, ArgInfo.from_entry_func(mod))
-
-
-def _module(program: str) -> IRModule:
-    try:
-        mod = parse(program)
-    except TensorIRError as error:
-        raise TuningError(f"the program of the request cannot be read: {error}") from error
-    if not isinstance(mod, IRModule):
-        raise TuningError("the program of the request is a function, not a module")
-    return mod
 
 
 def _why_no_space() -> str | None:

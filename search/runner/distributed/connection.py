@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from concurrent.futures import ThreadPoolExecutor
@@ -10,21 +11,19 @@ from typing import Any, Final
 
 from search.errors import TuningError
 from search.runner.distributed.credentials import Credentials, package
-from search.runner.distributed.machine import Machine, this_release
+from search.runner.distributed.machine import Machine
 
 logger = logging.getLogger("tensorir.search")
 
-RELEASE: Final = "tensorir"
-"""The name under which the metadata of a scheduler have its release."""
 _AGAIN_SECONDS: Final = 2
-"""How long to try to reach a scheduler that went away, until the next look."""
+"""The time limit of one attempt to reach a scheduler that is gone."""
 
 
 class Connection:
-    """A Dask client, made anew after `close` or when a scheduler is back.
+    """A Dask client, which is created again after `close` or when a scheduler is back.
 
-    TuningError if no scheduler answers at `address` within `connect_sec`, if it has other
-    credentials, and if it is of another release without `allow_other_versions`.
+    TuningError if no scheduler answers at `address` within `connect_sec`, or if it has other
+    credentials.
     """
 
     def __init__(
@@ -32,65 +31,70 @@ class Connection:
         address: str,
         credentials: Credentials,
         connect_sec: float = 5.0,
-        allow_other_versions: bool = False,
     ) -> None:
         self.address = dask_address(address)
         self._credentials = credentials
-        self._any_version = allow_other_versions
         self._patience = connect_sec
         self._unreadable: set[str] = set()
         self._client = self._new(connect_sec)
 
     @property
     def client(self) -> Any:
-        """The Dask client, made anew after `close`."""
+        """The Dask client, created again after `close`."""
         if self._client is None:
             self._client = self._new(self._patience)
         return self._client
 
     def _new(self, seconds: float) -> Any:
-        """Return a new client, after a look whether the scheduler is there: else one lingers."""
+        """Return a new client. First check for the scheduler: a client without one never ends."""
         security = self._credentials.security
         try:
             with ThreadPoolExecutor(1) as pool:  # this thread may have an event loop
                 pool.submit(asyncio.run, _reach(self.address, security, seconds)).result()
-            client = package("distributed").Client(
+            return package("distributed").Client(
                 self.address, timeout=seconds, security=security, set_as_default=False
             )
-            there, here = client.get_metadata(RELEASE, None), this_release()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # tornado: a ValueError if a handshake is cut off
             raise self._unreachable(error) from error
-        if there in (None, here) or self._any_version:  # `dask scheduler` says nothing
-            return client
-        client.close(timeout=_AGAIN_SECONDS)
-        raise TuningError(f"the scheduler at {self.address} {other_release(there)}")
 
-    def _unreachable(self, error: OSError) -> TuningError:
+    def _unreachable(self, error: Exception) -> TuningError:
         if isinstance(error.__cause__, ssl.SSLError):
             return TuningError(
-                f"what answers at {self.address} does not have the credentials of "
-                f"{self._credentials.place}: give the address that `tensorir scheduler` prints, "
-                "and copy here the file"
+                f"the process at {self.address} does not have the credentials of "
+                f"{self._credentials.place}: use the address that `tensorir scheduler` prints, and "
+                "copy its credentials file here"
             )
         reason = str(error.__cause__ or "") or str(error) or "nothing answers"
         return TuningError(
-            f"there is no scheduler at {self.address}: {reason}; start one with "
-            "`tensorir scheduler`, or give the address that it prints, as in dask://host:8786"
+            f"no scheduler answers at {self.address}: {reason}; start one with "
+            "`tensorir scheduler`, or use the address that it prints, as in dask://host:8786"
         )
 
+    @property
+    def is_connected(self) -> bool:
+        """True if the client has a connection."""
+        return self._client is not None and str(self._client.status) == "running"
+
     def is_up(self) -> bool:
-        """Say whether the scheduler is there; try to reach it if Dask's client gave it up."""
-        if self.client.status == "closed":
+        """Return True if the client is connected as before; if not, try to connect a new one.
+
+        A client that lost its scheduler is replaced: its attempts to reconnect may end in a state
+        that it never leaves.
+        """
+        lost = self._client is not None and not self.is_connected
+        if lost:
+            self.close()
+        if self._client is None:
             try:
                 self._client = self._new(_AGAIN_SECONDS)
             except TuningError:
                 return False
-        return str(self.client.status) == "running"
+        return not lost
 
     def machines(self) -> dict[str, Machine]:
         """Return the machines that measure, by the addresses of their workers.
 
-        Workers without a description that one can read are left out.
+        Workers without a readable description are left out, with a warning.
         """
         found: dict[str, Machine] = {}
         for address, worker in self.client.scheduler_info(n_workers=-1)["workers"].items():
@@ -104,14 +108,15 @@ class Connection:
         return found
 
     def close(self) -> None:
-        """Let go of the client."""
-        if self._client is not None:
-            self._client.close(timeout=_AGAIN_SECONDS)
-            self._client = None
+        """Close the client."""
+        client, self._client = self._client, None
+        if client is not None:
+            with contextlib.suppress(OSError, ValueError):  # the errors of its last connection
+                client.close(timeout=_AGAIN_SECONDS)
 
 
 async def _reach(address: str, security: Any, seconds: float) -> None:
-    """Connect to a scheduler and hang up; OSError if that does not work in time."""
+    """Connect to a scheduler and disconnect; OSError if that fails or takes too long."""
     arguments = security.get_connection_args("client")
     async with asyncio.timeout(seconds):
         comm = await package("distributed").comm.connect(address, seconds, **arguments)
@@ -121,7 +126,7 @@ async def _reach(address: str, security: Any, seconds: float) -> None:
 def dask_address(text: str) -> str:
     """Return Dask's address of the scheduler at `dask://host:port`.
 
-    TuningError for anything else, but that address itself.
+    Dask's address is returned unchanged. TuningError for any other text.
     """
     scheme, _, place = text.partition("://")
     try:
@@ -132,14 +137,6 @@ def dask_address(text: str) -> str:
         pass
     plain = "connections are always encrypted; " * (scheme == "tcp")
     raise TuningError(
-        f"{text!r} is no address of a scheduler: {plain}give the one that `tensorir scheduler` "
-        "prints, as in dask://host:8786"
-    )
-
-
-def other_release(there: object) -> str:
-    """Return the fault of a scheduler or a machine of another release, to end a sentence."""
-    return (
-        f"runs tensorir {there} and this process {this_release()}: install the same version on "
-        "both, or allow others by DaskRunner(..., allow_other_versions=True)"
+        f"invalid address of a scheduler {text!r}: {plain}use the address that "
+        "`tensorir scheduler` prints, as in dask://host:8786"
     )

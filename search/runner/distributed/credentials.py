@@ -1,9 +1,9 @@
-"""The file with which scheduler, workers and searches recognise each other: access is login.
+"""The file that authenticates scheduler, workers and searches to each other: access is login.
 
-Connections are TLS in both directions: each side shows its certificate and accepts only one that
-its authority signed. One file has all of it as PEM, a self-signed certificate and its key, as
-`distributed.Security.temporary` makes them. Whoever has the file can run programs as the users of
-the scheduler, of the workers and of the searches.
+Connections use mutual TLS: each side shows its certificate and accepts only certificates that its
+authority signed. One file of PEM has a self-signed certificate and its key, which
+`distributed.Security.temporary` makes. Whoever has the file can run programs as the users of the
+scheduler, of the workers and of the searches.
 """
 
 from __future__ import annotations
@@ -21,47 +21,47 @@ from codegen.cache_folder import cache_folder, private_folder
 from search.errors import TuningError
 
 VARIABLE: Final = "TENSORIR_CREDENTIALS"
-"""The variable of the environment that names the file."""
+"""The environment variable with the path of the file."""
 _LONGEST: Final = 1 << 20
 PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """What one side of a connection shows, and whom it accepts: texts of PEM."""
+    """The certificate and key of one side of a connection, and the authority that it trusts."""
 
     place: str
-    """Where they come from, for people."""
+    """The origin of the credentials, for messages."""
     authority: str = field(repr=False)
-    """The certificates of those who sign what the other side shows."""
+    """The certificates of the authorities that sign the certificates of the other side."""
     certificate: str = field(repr=False)
     key: str = field(repr=False)
 
     @staticmethod
     def temporary() -> Credentials:
-        """Return new ones, which nobody has who does not get them from this process."""
+        """Return new credentials that exist only in this process."""
         return _checked("temporary credentials", *[_new_pem()] * 3)
 
     @staticmethod
     def read(file: PathLike | None = None) -> Credentials:
-        """Return those in a file, by default the one that the environment names, or `place_of`.
+        """Return the credentials in a file, by default `place_of(None)`.
 
-        TuningError for a file that does not exist, is not this user's alone, or holds none.
+        TuningError for a file that is missing, not private to this user, or invalid.
         """
         path = place_of(file)
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             raise TuningError(
-                f"there are no credentials at {path}: `tensorir scheduler` makes the file; copy "
-                "it here from its machine (mode 0600), or name it, by --credentials FILE, "
+                f"no credentials at {path}: `tensorir scheduler` makes the file; copy it here from "
+                "its machine (mode 0600), or give its path by --credentials FILE, "
                 f"credentials=FILE or {VARIABLE}"
             ) from None
         except OSError as error:
             if path.is_symlink():
                 raise TuningError(
-                    f"the credentials {path} are a symbolic link, which is not followed: name the "
-                    f"file itself, {os.path.realpath(path)}"
+                    f"the credentials {path} are a symbolic link, which is not followed: give the "
+                    f"path of the file, {os.path.realpath(path)}"
                 ) from None
             raise TuningError(f"the credentials cannot be read: {error}") from error
         try:
@@ -73,9 +73,9 @@ class Credentials:
 
     @staticmethod
     def read_or_make(file: PathLike | None = None) -> Credentials:
-        """Return those in a file, which is made if it does not exist, for this user alone.
+        """Return the credentials in a file, which is created for this user if it does not exist.
 
-        A file that exists is never written to. TuningError as for `read`.
+        An existing file is never changed. TuningError as for `read`.
         """
         path = place_of(file)
         try:
@@ -86,8 +86,7 @@ class Credentials:
             return Credentials.read(path)
         except OSError as error:
             raise TuningError(
-                f"no credentials can be made at {path}: {error}; name another file with "
-                "--credentials"
+                f"cannot create credentials at {path}: {error}; give another file by --credentials"
             ) from error
         with os.fdopen(handle, "w", encoding="ascii") as opened:
             opened.write(_new_pem())
@@ -95,9 +94,9 @@ class Credentials:
 
     @staticmethod
     def of_files(authority: PathLike, certificate: PathLike, key: PathLike) -> Credentials:
-        """Return those in three files of PEM, with certificates of one's own.
+        """Return credentials from three files of PEM, with user-defined certificates.
 
-        TuningError if one cannot be read, or if the key is another certificate's.
+        TuningError if a file cannot be read, or if the key belongs to another certificate.
         """
         try:
             texts = [Path(path).read_text("ascii") for path in (authority, certificate, key)]
@@ -107,7 +106,7 @@ class Credentials:
 
     @property
     def security(self) -> Any:
-        """What Dask takes: a `distributed.Security` for all roles."""
+        """The `distributed.Security` for all roles."""
         roles = ("client", "worker", "scheduler")
         return package("distributed").Security(
             require_encryption=True,
@@ -118,36 +117,34 @@ class Credentials:
 
 
 def place_of(file: PathLike | None) -> Path:
-    """Return `file`, else what `TENSORIR_CREDENTIALS` names, else the place of this user.
+    """Return `file`, else the path in `TENSORIR_CREDENTIALS`, else the default of this user.
 
-    That is `tensorir/credentials` in the user's runtime folder (`$XDG_RUNTIME_DIR`), or
-    `credentials` in `cache_folder()` where there is none. TuningError if there is neither.
+    The default is `tensorir/credentials` in the runtime folder (`$XDG_RUNTIME_DIR`), or
+    `credentials` in `cache_folder()` without one. TuningError if the user has neither.
     """
-    return Path(file or os.environ.get(VARIABLE) or _usual_place())
-
-
-def _usual_place() -> Path:
+    if given := file or os.environ.get(VARIABLE):
+        return Path(given)
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     folder = Path(runtime, "tensorir") if os.path.isabs(runtime) else cache_folder()
     if folder is None:
-        raise TuningError(f"this user has no folder for credentials: name a file by {VARIABLE}")
+        raise TuningError(f"this user has no runtime or cache folder: give a file by {VARIABLE}")
     return folder / "credentials"
 
 
 def _check_private(path: Path, found: os.stat_result) -> None:
-    """Raise TuningError unless a file is this user's alone."""
+    """Raise TuningError unless a file is private to this user."""
     if not stat.S_ISREG(found.st_mode):
-        raise TuningError(f"the credentials {path} are not a file: name one, or a new one")
+        raise TuningError(f"the credentials {path} are not a file: give the path of a file")
     if found.st_uid != os.geteuid():
         raise TuningError(
-            f"the credentials {path} belong to the user {found.st_uid}, and this is the user "
-            f"{os.geteuid()}: name a file of your own, a copy if you may have one"
+            f"the credentials {path} belong to the user {found.st_uid}, not to this user "
+            f"{os.geteuid()}: give a file that belongs to you, possibly a copy"
         )
     if found.st_mode & 0o077:
         raise TuningError(
             f"the credentials {path} have mode {stat.S_IMODE(found.st_mode):04o}, so that others "
             "may have read them: delete the file and let `tensorir scheduler` make a new one, or "
-            f"if nobody has, run chmod 600 {path}"
+            f"run chmod 600 {path} if you are the only user of this machine"
         )
 
 
@@ -158,26 +155,28 @@ def _new_pem() -> str:
 
 
 def _checked(place: str, authority: str, certificate: str, key: str) -> Credentials:
-    """Return credentials that TLS accepts; TuningError with what to do for others."""
-    again = "name another file, or delete it and have `tensorir scheduler` make a new one for all"
+    """Return credentials if TLS accepts them, else raise TuningError."""
+    again = "give another file, or delete it and let `tensorir scheduler` make a new one for all"
     try:
         load = package("cryptography.x509").load_pem_x509_certificates
         (own, *_), _ = load(certificate.encode()), load(authority.encode())
         found = Credentials(place, authority, certificate, key)
         found.security.get_connection_args("client")
     except (ssl.SSLError, ValueError) as error:
-        raise TuningError(f"{place} holds no certificate with its key: {again}") from error
+        raise TuningError(
+            f"{place} does not contain a certificate with its key: {again}"
+        ) from error
     first, last, now = own.not_valid_before_utc, own.not_valid_after_utc, datetime.now(UTC)
     if not first <= now <= last:
         raise TuningError(
-            f"the certificate in {place} holds from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d}, and "
-            f"the clock of this machine says {now:%Y-%m-%d %H:%M} UTC: set the clock, or {again}"
+            f"the certificate in {place} is valid from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d}, "
+            f"but this machine's clock is at {now:%Y-%m-%d %H:%M} UTC: set the clock, or {again}"
         )
     return found
 
 
 def package(name: str) -> Any:
-    """Return Dask or what belongs to it; TuningError with what to install if it is not there."""
+    """Return a module of Dask or cryptography; TuningError with a remedy if it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""A machine that measures, as it describes itself, and the targets that it measures for."""
+"""The description of a machine that measures, and the targets that it supports."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from tensorir.version import __version__
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine that measures: what it has, and how it was started."""
+    """A machine that measures: its hardware, its release, and the options of its worker."""
 
     host: str
     """Its name in the network."""
     system: str
-    """What Python calls the operating system, as in `linux`."""
+    """The operating system as in `sys.platform`."""
     architecture: str
     cpu: str
     """The CPU model by LLVM's name."""
     identity: str
-    """What the system says of the CPU model: a letter of it may tell two apart for LLVM alike."""
+    """The CPU model as the system names it, which may distinguish models with one name in LLVM."""
     features: tuple[str, ...]
     """The features of the CPU under LLVM's names."""
     cores: int
     caches: tuple[int, int, int]
     """The bytes of the data caches as one core sees them; 0 where unknown."""
     measuring: int = 1
-    """The cores on which it measures, each for itself."""
+    """The number of cores that measure, each independently."""
     at_once: int = 2
-    """The trials that it takes at once: some are built while others are measured."""
+    """The number of trials that it accepts at once: some are built while others are measured."""
     release: str = ""
-    """What `this_release` returns there."""
+    """The value of `this_release()` on that machine."""
 
     @staticmethod
     def this(measuring: int = 1, at_once: int = 2) -> Machine:
-        """Return the machine of this process, or the one that the environment makes up."""
+        """Return the machine of this process, or a simulated machine from the environment."""
         caches = host.cache_sizes()
         return Machine(
             socket.gethostname(),
@@ -65,9 +65,9 @@ class Machine:
 
     @cached_property
     def kind(self) -> str:
-        """A name that two machines share whose times may be compared: model, features, caches."""
+        """A name for machines with comparable times: CPU model, features, caches."""
         known = KNOWN_FEATURES.get(self.architecture, frozenset(self.features))
-        features = sorted(known.intersection(self.features))  # a new system may tell of more
+        features = sorted(known.intersection(self.features))  # a newer system may list more
         same = [self.system, self.architecture, self.identity, features, self.caches]
         return f"{self.cpu}-{hashlib.sha256(json.dumps(same).encode()).hexdigest()[:6]}"
 
@@ -77,16 +77,16 @@ class Machine:
         return f"machine {self.kind} with tensorir {self.release}"
 
     def why_not(self, target: Target) -> str | None:
-        """Return why candidates for a target are not measured here, None if they are.
+        """Return a text if candidates for a target cannot be measured here.
 
-        A target without a CPU model is the machine of the process that asks.
+        A target without a CPU model means the machine of the calling process.
         """
         if target.architecture != self.architecture:
             return f"it is {self.architecture}"
         if "mcpu" not in target.to_dict() and self.kind != Machine.this().kind:
             return (
-                f"the target names no CPU model and is therefore this machine "
-                f"({Machine.this().kind}); name one, as in -mcpu={self.cpu}"
+                f"the target has no CPU model and therefore means this machine "
+                f"({Machine.this().kind}); add one, as in -mcpu={self.cpu}"
             )
         missing = sorted(target.required_features - set(self.features))
         if missing:
@@ -113,9 +113,9 @@ class Machine:
 
 
 def described(machines: Mapping[str, Machine]) -> str:
-    """Return a sentence on machines, which have addresses for keys."""
+    """Return a sentence that lists machines, given by their addresses."""
     if not machines:
-        return "there is no machine that measures: start `tensorir worker` on one"
+        return "no machine is connected: start `tensorir worker` on one"
     kinds: dict[str, list[str]] = {}
     for machine in machines.values():
         kinds.setdefault(machine.kind, []).append(machine.host)
@@ -124,7 +124,7 @@ def described(machines: Mapping[str, Machine]) -> str:
 
 
 def this_release() -> str:
-    """Return what of tensorir this process runs: the release, and the state of the lowering."""
+    """Return the version of tensorir in this process: release and state of the lowering."""
     return f"{__version__} (lowering {lowering_digest()})"
 
 

@@ -1,6 +1,6 @@
 """Messages between a search and a machine that measures: texts of JSON, read field by field.
 
-Another release may send a field that this one cannot read; the error names the field.
+Another release may send a field that this release cannot read; the error names the field.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from search.runner.time_call import EvaluatorConfig
 from tensorir.errors import TensorIRError
 
 Status = Literal["done", "unable", "program"]
-"""How a request ended.
+"""The end of a request.
 
-The candidate was measured, or failed; this machine cannot measure it; or the unscheduled program
-itself cannot be measured.
+"done": the candidate was measured, or failed. "unable": this machine cannot measure it. "program":
+the unscheduled program itself cannot be measured.
 """
 LONGEST: Final = 3600.0
-"""The maximum number of seconds that a request may grant to a build or a measurement."""
+"""The maximum time limit of a build or a measurement, in seconds."""
 T = TypeVar("T")
 Arrays: TypeAlias = Mapping[int, NDArray[Any]]
 
@@ -58,27 +58,29 @@ class MeasureRequest:
     evaluator: EvaluatorConfig = field(default_factory=EvaluatorConfig)
     alloc_repeat: int = 1
     build_seconds: float = 15.0
-    """How long building may take."""
     run_seconds: float = 30.0
-    """How long measuring may take altogether."""
+    """The time limits of building and of measuring."""
     best_seconds: float | None = None
     reference: str | None = None
-    """The unscheduled program, whose results the candidate's are compared with."""
+    """The unscheduled program, which computes the expected results."""
     facts: ProgramFacts = field(default_factory=ProgramFacts)
     allow_externs: frozenset[str] = frozenset()
-    """The C functions that programs may call, in addition to those that the machine allows."""
+    """C functions that programs may call, in addition to those allowed by the machine."""
     input_data: Arrays = field(default_factory=dict, compare=False)
     search: str = ""
-    """The search that sends it: a machine ends hopeless candidates by the best of the search, and
-    none of a request that does not say which search it is of."""
+    """The id of the search, by whose best time a machine ends hopeless candidates.
+
+    Without an id each candidate is timed in full.
+    """
 
     def __post_init__(self) -> None:
-        """Check the limits, so that no request occupies a machine for long."""
+        """Check the limits, so that a request cannot occupy a machine for long."""
         limits = {"alloc_repeat": 1000, "build_seconds": LONGEST, "run_seconds": LONGEST}
         for name, most in limits.items():
             if not 0 < getattr(self, name) <= most:
+                value = getattr(self, name)
                 raise TuningError(
-                    f"a request has {name} = {getattr(self, name)}; at most {most:g} are allowed"
+                    f"a request has {name} = {value}; expected more than 0 and at most {most:g}"
                 )
 
     def as_text(self) -> str:
@@ -88,14 +90,14 @@ class MeasureRequest:
 
     @staticmethod
     def from_text(text: object, arrays: bytes = b"") -> MeasureRequest:
-        """Return a request from its text and arrays; TuningError names the field at fault."""
+        """Return a request from its text and arrays; TuningError names an invalid field."""
         request = read_object("request", MeasureRequest, text)
         return replace(request, input_data=_unpacked_arrays(arrays)) if arrays else request
 
 
 @dataclass(frozen=True)
 class MeasureAnswer:
-    """How a request ended, and where."""
+    """The end of a request, and the machine that answers."""
 
     status: Status
     result: RunnerResult
@@ -103,7 +105,7 @@ class MeasureAnswer:
     worker: str = ""
     """The address of the worker."""
     pace: float | None = None
-    """The seconds of the reference kernel on this machine, now or lately."""
+    """The latest time of the reference kernel on the machine, in seconds."""
 
     def as_text(self) -> str:
         """Return what `from_text` reads."""
@@ -111,21 +113,21 @@ class MeasureAnswer:
 
     @staticmethod
     def from_text(text: object) -> MeasureAnswer:
-        """Return the answer that a text holds; TuningError names the field at fault."""
+        """Return an answer from its text; TuningError names an invalid field."""
         return read_object("answer", MeasureAnswer, text)
 
 
 def read_object(what: str, kind: type[T], obj: object) -> T:
     """Return an object of a data class from plain data, or from its text, by its declared types.
 
-    TuningError names the field at fault. Unknown fields are ignored.
+    TuningError names an invalid field. Unknown fields are ignored.
     """
     try:
         obj = json.loads(obj) if isinstance(obj, str) else obj
     except ValueError as error:
-        raise TuningError(f"the {what} is no JSON: {error}") from error
+        raise TuningError(f"the {what} is not valid JSON: {error}") from error
     if not isinstance(obj, Mapping):
-        raise TuningError(f"the {what} is no JSON object but {obj!r:.80}")
+        raise TuningError(f"the {what} is not a JSON object but {obj!r:.80}")
     values = {}
     for name, hint in _fields(cast(Any, kind)).items():
         try:
@@ -145,7 +147,7 @@ def _fields(kind: Any) -> dict[str, Any]:
 
 
 def _value(hint: Any, value: Any) -> Any:
-    """Return a value of JSON as a declared type; ValueError, TypeError and the like for others."""
+    """Return a value of JSON as a declared type; ValueError, TypeError and others if it is not."""
     kind, arguments = get_origin(hint) or hint, get_args(hint)
     if kind in _READERS:
         return _READERS[kind](value)
@@ -165,7 +167,7 @@ def _value(hint: Any, value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a part of a request as JSON."""
+    """Return a part of a request as plain data."""
     if isinstance(value, Target):
         return value.export()
     if isinstance(value, ArgInfo):
@@ -182,7 +184,7 @@ def packed_arrays(arrays: Arrays) -> bytes:
 
 @lru_cache(maxsize=4)
 def _unpacked_arrays(archive: bytes) -> Arrays:
-    """Return arrays; the same mapping for the same archive, by which a runner knows them again."""
+    """Return arrays: the same mapping for the same archive, so a runner writes its file once."""
     try:
         with np.load(io.BytesIO(archive), allow_pickle=False) as arrays:
             return {int(place): arrays[place] for place in arrays.files}
@@ -195,4 +197,4 @@ _READERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
     ArgInfo: ArgInfo.from_json,
     frozenset: checked_names,
 }
-"""The types that have a form of their own in JSON."""
+"""Readers of types with a special form in JSON."""

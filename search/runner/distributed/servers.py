@@ -1,6 +1,6 @@
-"""The servers of Dask that measuring needs: a scheduler, and workers that measure.
+"""The servers of Dask for measuring: a scheduler, and workers that measure.
 
-Each has one port, which speaks TLS.
+Each has one port, with TLS.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from typing import Any, Final
 from search.builder.artifact_directory import ArtifactDirectory
 from search.errors import TuningError
 from search.runner.distributed.bench import Bench, LocalBench
-from search.runner.distributed.connection import RELEASE, dask_address
+from search.runner.distributed.connection import dask_address
 from search.runner.distributed.credentials import Credentials, package
-from search.runner.distributed.machine import this_release
 
 logger = logging.getLogger("tensorir.search")
 
 LOOPBACK: Final = "127.0.0.1"
 _AGAIN_SECONDS: Final = 1.0
 _MOST_DEATHS: Final = 5
-"""How many machines may die with a request before it counts as their cause."""
+"""The number of machines that may die with a request before it counts as a failure."""
 _BALANCE: Final = {"distributed.scheduler.work-stealing-interval": "100ms"}
-"""How often Dask moves waiting requests to machines that are idle: trials are short."""
+"""The interval at which Dask moves waiting requests to idle machines: trials are short."""
 
 
 def measure_here(request: str, arrays: bytes) -> str:
-    """Return the answer of the worker that executes this to a request; both are texts of JSON."""
+    """Answer a request in the worker that executes this function; both are texts of JSON."""
     worker = package("distributed").get_worker()
     answer: str = worker.bench.answer(request, worker.address, arrays)
     return answer
@@ -41,15 +40,15 @@ def measure_here(request: str, arrays: bytes) -> str:
 
 @cache
 def _server(name: str) -> Any:
-    """Return Dask's `Scheduler` or `Worker` without its HTTP server, which asks for no login."""
+    """Return Dask's `Scheduler` or `Worker` without its HTTP server, which has no login."""
     no_http = {"start_http_server": lambda *_, **__: None}
     return type(name, (getattr(package("distributed"), name),), no_http)
 
 
 def new_scheduler(host: str, port: int, credentials: Credentials) -> Any:
-    """Return a scheduler of this process, not yet started; port 0 is one that is free."""
+    """Return a scheduler of this process, not yet started; port 0 means any free port."""
     with package("dask.config").set(_BALANCE):
-        scheduler = _server("Scheduler")(
+        return _server("Scheduler")(
             host=host,
             port=port,
             protocol="tls",
@@ -57,17 +56,15 @@ def new_scheduler(host: str, port: int, credentials: Credentials) -> Any:
             allowed_failures=_MOST_DEATHS,
             security=credentials.security,
         )
-    scheduler.task_metadata[RELEASE] = this_release()
-    return scheduler
 
 
 def new_worker(
     address: str, bench: Bench, name: str, credentials: Credentials, folder: str | None = None
 ) -> Any:
-    """Return a worker of this process that has requests answered by a bench, not yet started.
+    """Return a worker of this process, not yet started, whose bench answers requests.
 
-    It describes the bench's machine and offers its resource. It listens where this machine
-    reaches the scheduler at `address`, and nowhere else. `folder` is for temporary files.
+    It publishes the description and the resource of the machine. It listens only on the interface
+    that reaches the scheduler at `address`. `folder` is for temporary files.
     """
     distributed = package("distributed")
     worker = _server("Worker")(
@@ -94,10 +91,10 @@ def schedule(
     port: int = 8786,
     say: Callable[[str], object] = logger.info,
 ) -> None:
-    """Be the scheduler of searches and workers until SIGINT or SIGTERM ends this process.
+    """Run the scheduler of searches and workers until SIGINT or SIGTERM.
 
-    It listens at `host`, an address of this machine, `0.0.0.0` for all; port 0 is one that is free.
-    TuningError if Dask is not installed, or if the port is taken.
+    It listens at `host`, an address of this machine, `0.0.0.0` for all; port 0 means any free port.
+    TuningError if Dask is not installed, or if the port is in use.
     """
     _run(_schedule(credentials, host, port, say))
 
@@ -110,7 +107,7 @@ async def _schedule(
         await scheduler
     except (OSError, RuntimeError) as error:
         reason = error.__cause__ or error
-        raise TuningError(f"there can be no scheduler at {host}:{port}: {reason}") from error
+        raise TuningError(f"cannot start a scheduler at {host}:{port}: {reason}") from error
     address = scheduler.address.replace("tls://", "dask://")
     say(f"scheduler at {address} for whoever has {credentials.place}; Ctrl-C ends")
     try:
@@ -129,17 +126,17 @@ def serve(
     bench: Bench | None = None,
     say: Callable[[str], object] = logger.info,
 ) -> None:
-    """Measure for the scheduler at an address until SIGINT or SIGTERM ends this process.
+    """Measure for the scheduler at an address until SIGINT or SIGTERM.
 
-    `measuring` is the number of cores on which it measures at the same time, each for itself;
-    `allow_externs` are those of a `LocalBuilder`; `bench` takes the place of this machine. A
-    scheduler that is not there is waited for. `say` is called with a sentence on each event.
-    TuningError if Dask is not installed, for an address that is none, and for too many cores.
+    `measuring` cores measure at the same time, each independently. `allow_externs` is as for a
+    `LocalBuilder`, and `bench` replaces this machine. If there is no scheduler, it waits for one.
+    `say` is called with a sentence for each event. TuningError if Dask is not installed, for an
+    invalid address, and for too many cores.
     """
     address = dask_address(address)
     name = name or f"{socket.gethostname()}-{os.getpid()}"
     bench = bench or LocalBench(measuring, name, allow_externs)
-    private = ArtifactDirectory()  # that of Dask in /tmp may be another user's
+    private = ArtifactDirectory()  # the folder of Dask in /tmp may belong to another user
     try:
         bench.start()
         say(f"{bench.machine}")
@@ -157,7 +154,7 @@ async def _measure(
     folder: str,
     say: Callable[[str], object],
 ) -> None:
-    """Be a worker after the other: Dask's do not outlive a scheduler."""
+    """Run one worker after another: a worker of Dask ends with its scheduler."""
     say(f"waiting for the scheduler {address}; Ctrl-C ends")
     while True:
         worker = new_worker(address, bench, name, credentials, folder)

@@ -20,7 +20,7 @@ COMMAND = [sys.executable, "-m", "search.command_line"]
 @pytest.mark.parametrize("address", ["nowhere", "tcp://127.0.0.1:1", "http://127.0.0.1:1"])
 def test_an_address_that_is_none_is_told(capsys: pytest.CaptureFixture[str], address: str) -> None:
     assert main(["worker", address]) == 1
-    assert f"'{address}' is no address of a scheduler: " in capsys.readouterr().err
+    assert f"invalid address of a scheduler '{address}': " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_credentials_that_do_not_exist_are_told(
 ) -> None:
     assert main(["worker", "dask://host:1", "--credentials", str(tmp_path / "none")]) == 1
     error = capsys.readouterr().err
-    assert f"there are no credentials at {tmp_path / 'none'}: `tensorir scheduler` makes" in error
+    assert f"no credentials at {tmp_path / 'none'}: `tensorir scheduler` makes" in error
 
 
 def test_it_says_what_it_offers_and_waits_for_the_scheduler() -> None:

@@ -174,7 +174,7 @@ def test_a_hopeless_configuration_is_ended_in_its_first_call(task, option):
 
 def test_configurations_are_measured_with_pauses_between_them(task, option, monkeypatch):
     pauses = []
-    monkeypatch.setattr("search.runner.runner.sleep", pauses.append)
+    monkeypatch.setattr("search.runner.local_runner.sleep", pauses.append)
     measure(task, option, "adds one", "adds one")
     assert not pauses
     slow = {**option, "runner": autotvm.LocalRunner(number=1, repeat=1, cooldown_interval=1000)}

@@ -22,7 +22,7 @@ from search.runner.distributed.machine import Machine
 from search.runner.distributed.messages import MeasureAnswer, MeasureRequest
 from tensorir import te
 from tests.search.compat.autotvm.templates import TUTORIAL
-from tests.search.distributed.cluster import (
+from tests.search.runner.distributed.cluster import (
     FakeBench,
     InProcessCluster,
     in_process_cluster,
@@ -168,7 +168,7 @@ def test_keys_that_no_machine_has_are_said(
     table = capsys.readouterr().out.splitlines()
     assert [row.split()[0] for row in table] == ["key", Machine.this().kind, Machine.this().kind]
     monkeypatch.setattr(commands, "PATIENCE", 0.2)
-    with pytest.raises(TuningError, match=r"there is no scheduler at tls://127\.0\.0\.1:1"):
+    with pytest.raises(TuningError, match=r"no scheduler answers at tls://127\.0\.0\.1:1"):
         commands.main(["query_rpc_tracker", "--port", "1"])
 
 

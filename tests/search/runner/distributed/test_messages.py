@@ -88,7 +88,7 @@ def test_arrays_that_cannot_be_read_are_refused(archive: bytes, text: str) -> No
 @pytest.mark.parametrize("text", ["", "[]", REQUEST.as_text()[:-9], None, 7, b"{}"])
 def test_half_a_message_is_an_error(text: Any) -> None:
     for read in (MeasureRequest.from_text, MeasureAnswer.from_text):
-        with pytest.raises(TuningError, match="is no"):
+        with pytest.raises(TuningError, match="is not"):
             read(text)
 
 
@@ -113,7 +113,7 @@ def test_a_machine_is_read_as_it_describes_itself() -> None:
     for field, value in (("cores", "many"), ("caches", [1, "2"]), ("cpu", None)):
         with pytest.raises(TuningError, match=f"the description of a machine has {field} = "):
             Machine.from_json({**machine.as_json(), field: value})
-    with pytest.raises(TuningError, match="the description of a machine is no JSON object"):
+    with pytest.raises(TuningError, match="the description of a machine is not a JSON object"):
         Machine.from_json(None)
 
 
@@ -132,7 +132,7 @@ def test_a_machine_says_which_targets_it_measures_for() -> None:
     assert machine.why_not(Target("llvm -num-cores=2")) is None
     assert machine.why_not(Target("llvm -num-cores=4")) == "it has 2 cores"
     other = replace(machine, cpu="znver1", caches=(1, 2, 3))
-    assert "names no CPU model and is therefore this machine" in str(
+    assert "has no CPU model and therefore means this machine" in str(
         other.why_not(Target("llvm -num-cores=1"))
     )
     if machine.architecture == "x86_64":

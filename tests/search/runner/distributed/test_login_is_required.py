@@ -19,7 +19,7 @@ import pytest
 
 from search.runner.distributed.credentials import Credentials
 from search.runner.distributed.machine import Machine
-from tests.search.distributed.cluster import scheduler_process, wait_until, worker_process
+from tests.search.runner.distributed.cluster import scheduler_process, wait_until, worker_process
 
 distributed = pytest.importorskip("distributed")
 

@@ -19,7 +19,7 @@ import search as ms
 from search.errors import TuningError
 from search.runner.distributed import credentials as credentials_module
 from search.runner.distributed.credentials import VARIABLE, Credentials, place_of
-from tests.search.distributed.cluster import in_process_cluster
+from tests.search.runner.distributed.cluster import in_process_cluster
 
 pytest.importorskip("distributed")
 
@@ -66,21 +66,30 @@ KEY: Final = "-----BEGIN PRIVATE KEY"
 FAULTS: Final[Mapping[str, tuple[Callable[[Path], object], str]]] = {
     "the group may read": (lambda file: file.chmod(0o640), "mode 0640, .*run chmod 600"),
     "others may read": (lambda file: file.chmod(0o604), "mode 0604, .*run chmod 600"),
-    "a folder": (lambda file: (file.unlink(), file.mkdir()), "are not a file: name one"),
+    "a folder": (lambda file: (file.unlink(), file.mkdir()), "are not a file: give the path"),
     "a link": (
         lambda file: file.symlink_to(file.rename(file.with_name("target"))),
-        "symbolic link, which is not followed: name the file itself, .*target",
+        "symbolic link, which is not followed: give the path of the file, .*target",
     ),
     "a link to nothing": (
         lambda file: (file.unlink(), file.symlink_to(file.with_name("planted"))),
         "symbolic link, which is not followed",
     ),
-    "no folder": (lambda file: (file.unlink(), file.parent.rmdir()), "made at .*name another"),
-    "empty": (lambda file: file.write_text(""), "holds no certificate with its key: name another"),
-    "cut short": (lambda file: os.truncate(file, 600), "holds no certificate with its key"),
+    "no folder": (
+        lambda file: (file.unlink(), file.parent.rmdir()),
+        "cannot create credentials at .*give another",
+    ),
+    "empty": (
+        lambda file: file.write_text(""),
+        "does not contain a certificate with its key: give another",
+    ),
+    "cut short": (
+        lambda file: os.truncate(file, 600),
+        "does not contain a certificate with its key",
+    ),
     "no key": (
         lambda file: file.write_text(file.read_text().replace(KEY, "")),
-        "holds no certificate with its key",
+        "does not contain a certificate with its key",
     ),
 }
 
@@ -98,7 +107,7 @@ def test_a_file_that_is_not_right_is_refused_and_left(fault: str, file: Path) ->
 
 def test_a_file_of_another_user_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: file.stat().st_uid + 1)
-    with pytest.raises(TuningError, match="name a file of your own"):
+    with pytest.raises(TuningError, match="give a file that belongs to you"):
         Credentials.read(file)
 
 
@@ -113,7 +122,7 @@ def test_a_certificate_out_of_date_is_told(file: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(credentials_module, "datetime", Clock)
     for year in (Clock.year - 1, Clock.year + 2):
         Clock.year = year
-        with pytest.raises(TuningError, match=f"holds from .* says {year}.*: set the clock"):
+        with pytest.raises(TuningError, match=f"valid from .* is at {year}.*: set the clock"):
             Credentials.read(file)
 
 
@@ -128,7 +137,7 @@ def test_three_files_of_ones_own_do_as_well(file: Path, tmp_path: Path) -> None:
         contextlib.closing(ms.DaskRunner(cluster.address, credentials=file)) as runner,
     ):
         assert runner.machines() == {}
-    with pytest.raises(TuningError, match="holds no certificate with its key"):
+    with pytest.raises(TuningError, match="does not contain a certificate with its key"):
         Credentials.of_files(key_file, cert_file, key_file)
     with pytest.raises(TuningError, match="cannot be read"):
         Credentials.of_files(cert_file, cert_file, tmp_path / "missing")
@@ -145,7 +154,7 @@ def test_a_search_without_the_credentials_of_the_scheduler_is_told(file: Path) -
 @pytest.mark.parametrize("address", ["tcp://host:8786", "dask://host", "host:8786", "dask://:1"])
 def test_an_address_without_encryption_or_port_is_refused(address: str) -> None:
     with pytest.raises(
-        TuningError, match=r"is no address of a scheduler: .*as in dask://host:8786"
+        TuningError, match=r"invalid address of a scheduler .*as in dask://host:8786"
     ):
         ms.DaskRunner(address)
 
@@ -174,5 +183,5 @@ def test_a_wrong_address_ends_a_process_with_a_sentence(answers: bool, credentia
     assert done.returncode == 1
     assert "Exception ignored" not in done.stderr
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("search.errors.TuningError: there is no scheduler at tls://127.0.0.1:")
-    assert last.endswith("give the address that it prints, as in dask://host:8786")
+    assert last.startswith("search.errors.TuningError: no scheduler answers at tls://127.0.0.1:")
+    assert last.endswith("use the address that it prints, as in dask://host:8786")

@@ -54,16 +54,16 @@ def test_a_program_is_measured_on_arrays_that_are_given(
 
 def test_arrays_that_lead_outside_are_refused_before_a_candidate_runs(tune: Tune) -> None:
     with pytest.raises(
-        TuningError, match="A is read outside of its 100 places along axis 0, at"
+        TuningError, match="A is read out of bounds along axis 0 of extent 100, at"
     ) as error:
         tune(input_data={"I": INSIDE + 1})
-    assert 'give arrays that stay inside with input_data={"I": ...}' in str(error.value)
+    assert 'give arrays with valid indices by input_data={"I": ...}' in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ({"J": INSIDE}, "an array for 'J', which is no parameter of the program"),
+        ({"J": INSIDE}, "input_data names 'J'; the parameters are A, I, C"),
         (
             {"I": INSIDE[:3]},
             r"input_data\['I'\] has the shape \(3,\) and dtype int32; the program ta",

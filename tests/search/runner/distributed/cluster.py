@@ -151,7 +151,7 @@ _SERVE = """
 import sys
 from search.runner.distributed.credentials import Credentials
 from search.runner.distributed.servers import schedule, serve
-from tests.search.distributed.cluster import FakeBench, simulated_machine
+from tests.search.runner.distributed.cluster import FakeBench, simulated_machine
 
 address, name, cpu = sys.argv[1:]
 bench = FakeBench(simulated_machine(name, cpu), 0.1) if cpu else None

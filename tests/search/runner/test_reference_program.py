@@ -6,7 +6,7 @@ import pytest
 import codegen
 from codegen import Target
 from search.arg_info import ArgInfo
-from search.runner.arguments import Fill, random_arrays
+from search.runner.arguments import random_arrays
 from search.runner.reference_program import reference_program
 from search.task import normalize_mod
 from tensorir import assert_structural_equal, parse, workloads
@@ -101,7 +101,7 @@ def test_results_are_the_same_to_the_last_bit(name: str) -> None:
     mod = normalize_mod(workloads.create(name, 3 if name in ("C1D", "T2D") else 0))
     results = []
     for program in (mod, reference_program(mod, large=1)):
-        arrays = random_arrays(ArgInfo.from_entry_func(mod), 0, Fill(signed=True))
+        arrays = random_arrays(ArgInfo.from_entry_func(mod), 0, signed=True)
         codegen.build(program, Target("llvm -num-cores=1"))(*arrays)
         results.append(arrays)
     assert all(np.array_equal(x, y) for x, y in zip(*results, strict=True))

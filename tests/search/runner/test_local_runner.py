@@ -1,23 +1,17 @@
-"""Building and measuring: what goes wrong with a candidate is in its result."""
+"""Measuring: the failure of a candidate is its result."""
 
 import os
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import codegen
 from codegen import Target
 from search.arg_info import ArgInfo
 from search.builder import BuilderInput, LocalBuilder
-from search.builder import builder as builders
-from search.builder.artifact_directory import ArtifactDirectory
 from search.runner import EvaluatorConfig, LocalRunner, RunnerInput, RunnerResult
-from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
 from tests.search import programs
 
@@ -51,24 +45,6 @@ def run(runner: LocalRunner, path: str, func: PrimFunc, reference: str | None) -
     entry = RunnerInput(path, "llvm", ArgInfo.from_prim_func(func), reference)
     (future,) = runner.run([entry])
     return future.result()
-
-
-def slow_if_marked(mod: IRModule, target: Target, params: object) -> codegen.Module:
-    time.sleep(120 if "slow" in mod["main"].attrs else 0)
-    return codegen.build(mod, target)
-
-
-def test_a_build_that_takes_far_longer_than_others_is_given_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(builders, "_LEAST_LIMIT", 1.0)
-    builder = LocalBuilder(max_workers=1, timeout_sec=600, f_build=slow_if_marked)
-    built(builder, programs.adds_one)
-    slow = IRModule({"main": programs.adds_one.with_attr("slow", 1)})
-    (result,) = builder.build([BuilderInput(slow, TARGET)])
-    builder.close()
-    assert result.error_msg is not None
-    assert "Timeout" in result.error_msg
 
 
 def test_a_candidate_is_timed(builder: LocalBuilder, runner: LocalRunner) -> None:
@@ -132,15 +108,6 @@ def test_an_unscheduled_program_that_fails_is_said_to(
     assert str(result.error_msg).startswith("LocalRunner: Crash of the unscheduled program, ")
 
 
-def test_builds_go_on_while_nobody_waits(builder: LocalBuilder) -> None:
-    inputs = [BuilderInput(IRModule({"main": f}), TARGET) for f in (programs.adds_one,) * 3]
-    futures = builder.start(inputs)
-    last = futures[-1].result()
-    assert all(future.done() for future in futures), "one worker builds in order"
-    assert last.artifact_path is not None
-    assert last.seconds > 0
-
-
 def test_functions_of_a_script_build_and_run(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
@@ -170,25 +137,6 @@ print(run.result().run_secs)
     assert done.stdout == "(0.25,)\n", done.stderr
 
 
-def test_what_cannot_be_compiled_is_an_error(builder: LocalBuilder) -> None:
-    gpu = parse(
-        """
-@T.prim_func
-def main(A: T.Buffer((4,), "float32")):
-    for i in T.thread_binding(4, thread="threadIdx.x"):
-        with T.block("A"):
-            vi = T.axis.spatial(4, i)
-            A[vi] = T.float32(0)
-"""
-    )
-    bad, good = builder.build(
-        [BuilderInput(IRModule({"main": f}), TARGET) for f in (gpu, programs.adds_one)]
-    )
-    assert bad.artifact_path is None
-    assert "threadIdx.x" in str(bad.error_msg)
-    assert good.error_msg is None
-
-
 def test_a_candidate_is_measured_when_its_result_is_asked_for(
     builder: LocalBuilder, runner: LocalRunner
 ) -> None:
@@ -207,38 +155,3 @@ def test_times_that_no_program_has_are_a_failure(times: tuple[float, ...]) -> No
     result = RunnerResult(run_secs=times)
     assert result.median_secs is None
     assert "times are finite and above 0" in str(result.checked().error_msg)
-
-
-def test_artifacts_last_until_the_builder_cleans_up() -> None:
-    builder = LocalBuilder(max_workers=1)
-    path = Path(built(builder, programs.adds_one))
-    builder.close()
-    assert path.exists()
-    builder.clean_up()
-    assert not path.parent.exists()
-
-
-def test_artifacts_go_with_their_builder() -> None:
-    builder = LocalBuilder(max_workers=1)
-    path = Path(built(builder, programs.adds_one))
-    del builder
-    assert not path.parent.exists()
-
-
-def test_the_artifacts_of_a_killed_builder_are_removed_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    killed = "import os; from search.builder.artifact_directory import ArtifactDirectory as A; a = A(); os.kill(os.getpid(), 9)"
-    subprocess.run(
-        [sys.executable, "-c", killed],
-        env={"TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
-        check=False,
-    )
-    (left,) = tmp_path.iterdir()
-    mine, other = ArtifactDirectory(), ArtifactDirectory()
-    assert not left.exists()
-    assert mine.path.exists(), "it is in use"
-    mine.remove()
-    other.remove()
-    assert not list(tmp_path.iterdir())

@@ -10,8 +10,9 @@ from codegen import Target
 from schedule import Schedule
 from search.arg_info import ArgInfo, TensorInfo
 from search.builder.builder import build_and_export
-from search.runner.arguments import Fill, random_arrays
-from search.runner.check_results import Expected, Reference, difference
+from search.runner import RunnerInput
+from search.runner.arguments import random_arrays
+from search.runner.check_results import Expected, difference
 from search.runner.measure import evaluate_reference, measure
 from search.runner.measure_candidate import rewritten_parameter, with_separate_layout_rewrite
 from search.runner.program_facts import ProgramFacts
@@ -105,8 +106,8 @@ def verdict(
     )
     expected = f"{reference}.npz"
     evaluate_reference(reference, expected, ProgramFacts.of(program))
-    args = [info.as_json() for info in ArgInfo.from_entry_func(candidate)]
-    return measure(artifact, args, QUICK, 1, None, expected, None).wrong
+    args = ArgInfo.from_entry_func(candidate)
+    return measure(RunnerInput(artifact, "llvm", args, expected), QUICK).error_msg
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -216,26 +217,23 @@ def test_longer_sums_may_be_off_by_more() -> None:
     assert long == 8 * 2**-24 * (300 + 16) ** 0.5
 
 
+DATA = ProgramFacts(integers_are_data=True)
 DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int64", "bool")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_arguments_of_every_dtype(dtype: str, tmp_path: Path) -> None:
-    info, fill = TensorInfo(dtype, (30, 50)), Fill(signed=True, integers_are_data=True)
-    (array,), (again,) = random_arrays([info], 0, fill), random_arrays([info], 0, fill)
-    Reference(
-        [info], fill, {0: Expected.of(array, again, DataType(dtype), 1e-6, is_exact=False)}
-    ).save(tmp_path / "x")
-    expected = Reference.load(tmp_path / "x").expected[0]
+def test_arguments_of_every_dtype(dtype: str) -> None:
+    info = TensorInfo(dtype, (30, 50))
+    (array,), (again,) = (random_arrays([info], 0, DATA, signed=True) for _ in range(2))
+    expected = Expected.of(array, again, DataType(dtype), 1e-6, is_exact=False)
     assert difference(again, DataType(dtype), expected) is None
     again[2, 1] = ~again[2, 1] if dtype == "bool" else again[2, 1] + 1
     assert "first at [2, 1]" in str(difference(again, DataType(dtype), expected))
 
 
 def test_arguments_have_both_signs_zeros_and_extremes() -> None:
-    fill = Fill(signed=True, integers_are_data=True)
     kinds = [TensorInfo(dtype, (1000,)) for dtype in ("float32", "int8", "uint8", "int16")]
-    floats, *integers = random_arrays(kinds, 0, fill)
+    floats, *integers = random_arrays(kinds, 0, DATA, signed=True)
     assert floats.min() < -7
     assert floats.max() > 7
     assert 20 < (floats == 0).sum() < 150

@@ -17,7 +17,9 @@ import pytest
 import search as ms
 from codegen.target import host
 from search.measure_callback import MeasureCallback
-from tests.search.distributed.cluster import (
+from tests.search.models.network_programs import dense_model
+from tests.search.programs import Matmul, split_all
+from tests.search.runner.distributed.cluster import (
     FakeBench,
     InProcessCluster,
     in_process_cluster,
@@ -25,8 +27,6 @@ from tests.search.distributed.cluster import (
     wait_until,
     worker_process,
 )
-from tests.search.models.network_programs import dense_model
-from tests.search.programs import Matmul, split_all
 
 pytest.importorskip("distributed")
 pytestmark = [
@@ -138,7 +138,7 @@ _CLIENT = """
 import sys
 from pathlib import Path
 from search.measure_callback import MeasureCallback
-from tests.search.distributed.test_searches_on_machines import Counted, tuned
+from tests.search.runner.distributed.test_searches_on_machines import Counted, tuned
 
 address, cpu, folder = sys.argv[1:]
 tuned(address, cpu, Path(folder), Counted(1000))
@@ -183,4 +183,4 @@ def test_a_model_is_tuned_for_machines_of_another_architecture(tmp_path: Path) -
     assert len(database) >= 4
     assert {trial.machine for trial in ms.load_run(tmp_path).trials} == {"board"}
     log = (tmp_path / "logs" / "tvm.meta_schedule.logging.task_scheduler.log").read_text()
-    assert "The tuned model is not run here to be compared: the code is for aarch64" in log
+    assert "The tuned model cannot run here to be compared: the code is for aarch64" in log

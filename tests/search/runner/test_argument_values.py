@@ -11,7 +11,7 @@ import search as ms
 from search.arg_info import ArgInfo
 from search.errors import TuningError
 from search.runner.argument_values import Values, argument_values
-from search.runner.arguments import Fill, random_arrays
+from search.runner.arguments import random_arrays
 from search.runner.program_facts import ProgramFacts
 from search.runner.reference_program import with_checked_indices
 from tensorir import parse
@@ -104,7 +104,7 @@ def test_places_that_parallel_iterations_write_are_distinct() -> None:
     func = function(SCATTER)
     assert argument_values(func) == {1: Values(0, 7, (0,))}
     (_, places, _) = random_arrays(
-        ArgInfo.from_prim_func(func), 0, ProgramFacts.of(IRModule({"main": func})).fill()
+        ArgInfo.from_prim_func(func), 0, ProgramFacts.of(IRModule({"main": func}))
     )
     assert places.min() >= 0
     assert places.max() < 8
@@ -116,13 +116,13 @@ def test_places_that_parallel_iterations_write_are_distinct() -> None:
     [
         (
             SCATTER.replace("(8, 5)", "(4, 5)"),
-            "the numbers in I cannot be made up: its 7 numbers are the places that parallel "
-            "iterations write, which have to differ, and there are 4 places; give an array with "
+            "the numbers in I cannot be generated: its 7 numbers select the elements that parallel "
+            "iterations write, so they have to differ, but there are only 4 elements; give an array with "
             'input_data={"I": ...}',
         ),
         (
             GATHER.format(index="I[vi] * I[vi] - T.int64(64)"),
-            "A is read outside of its 3 places along axis 0",
+            "A is read out of bounds along axis 0 of extent 3",
         ),
     ],
 )
@@ -136,8 +136,8 @@ def test_what_cannot_be_made_up_is_asked_for_by_name(tmp_path: Path, text: str, 
 
 def test_buffers_without_axes_are_filled() -> None:
     info = ms.arg_info.TensorInfo("float32", [])
-    for fill in (Fill(), Fill(signed=True)):
-        (array,) = random_arrays([info], 0, fill)
+    for signed in (False, True):
+        (array,) = random_arrays([info], 0, signed=signed)
         assert array.shape == ()
         assert np.isfinite(array)
 
