@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from search.search_strategy import SearchStrategy
     from search.space_generator import SpaceGenerator
     from search.space_generator.design_space import DesignSpace
-    from search.space_generator.named_decisions import decisions_of
+    from search.space_generator.knobs import decisions_of
     from search.task_scheduler import TaskScheduler
     from search.tune import TunedSchedule, compile_tir, tune_module, tune_tasks, tune_tir
 

@@ -11,7 +11,7 @@ from codegen.target import host
 from schedule.random_state import RandomState
 from search.errors import TuningError
 from search.reports.live_display import Progress
-from search.space_generator.replay_budget import ReplayBudget
+from search.space_generator.replays import ReplayBudget
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule, PrimFunc
 

@@ -85,7 +85,7 @@ def _show_spaces(file: str, mod: IRModule, target: str | None) -> Result:
             parts.append(f"{name}: {counted(len(spaces), 'space')}")
         for one in spaces:
             parts += [str(one), ""]
-            sites = [{"name": site.name, "alternatives": site.size} for site in one.sites]
+            sites = [{"name": site.name, "alternatives": site.size} for site in one.knobs]
             report.append({"program": name or file, "points": one.num_points, "decisions": sites})
     return Result({"file": file, "kind": "space", "spaces": report}, parts[:-1])
 

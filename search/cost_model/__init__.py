@@ -1,4 +1,4 @@
-"""Cost models, which predict how well candidates will do."""
+"""Cost models, which predict the speed of candidates."""
 
 from search.cost_model.cost_model import CostModel, PyCostModel, RandomModel, Scores
 from search.cost_model.tree_ensemble import XGBConfig

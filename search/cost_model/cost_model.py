@@ -1,4 +1,4 @@
-"""The base class of cost models, and one that knows nothing."""
+"""The base class of cost models, and a random model."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 
 
 class Scores(NamedTuple):
-    """The scores that a model gives to candidates; arrays [candidates].
+    """The scores of candidates; arrays [candidates].
 
-    A higher `mean` is faster. `std`, 0 or more, says how far the predictors of the model disagree.
-    Candidates that are all the same to the model have the same number in `twins`, for good, or 0
-    where it does not say.
+    A candidate with a higher `mean` is faster. `std` is the disagreement of the model's predictors.
+    Candidates with equal features have the same number in `twins`, in all calls; 0 means unknown.
     """
 
     mean: NDArray[np.float64]
@@ -36,7 +35,7 @@ class Scores(NamedTuple):
 
 
 class CostModel(Named, ABC):
-    """Predicts how well candidates will do, and learns from measurements."""
+    """Predicts the speed of candidates, and learns from measurements."""
 
     kinds: ClassVar[Registry[CostModel]] = Registry("cost model")
 
@@ -49,26 +48,26 @@ class CostModel(Named, ABC):
 
     @property
     def trained(self) -> bool:
-        """True if predictions mean something."""
+        """True if predictions are better than random."""
         return True
 
     def warm_up(self) -> None:
-        """Begin to load what training needs, beside the first batch; others work meanwhile."""
+        """Start to load the modules for training in the background, during the first batch."""
 
     def knows(self, context: Task, trace: Trace) -> bool:
-        """Say whether there is nothing to learn from the measurement of a trace.
+        """Return True if the model does not need the measurement of a trace.
 
-        A search shows a model the records of its database that it does not know.
+        A search updates the model with those records of its database that it needs.
         """
         return True
 
     @abstractmethod
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Take over the state that `save` wrote to a file."""
+        """Load the state from a file of `save`."""
 
     @abstractmethod
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state to a file."""
+        """Save the state to a file."""
 
     @abstractmethod
     def update(
@@ -77,35 +76,35 @@ class CostModel(Named, ABC):
         candidates: Sequence[MeasureCandidate],
         results: Sequence[RunnerResult],
     ) -> None:
-        """Learn from measured candidates; a result without `run_secs` is one that failed."""
+        """Learn from measured candidates; a result without `run_secs` is a failure."""
 
     @abstractmethod
     def predict(self, context: Task, candidates: Sequence[MeasureCandidate]) -> NDArray[np.float64]:
-        """Return a score for each candidate; higher is better, the unit is the model's own."""
+        """Return a score for each candidate; a higher score is faster, in any unit."""
 
     reads_drafts: bool = False
-    """True if `predict` takes candidates that were not postprocessed yet."""
+    """True if `predict` accepts candidates before postprocessing."""
 
     def score_points(
         self, context: Task, space: DesignSpace, decisions: Sequence[Decisions]
     ) -> Scores | None:
-        """Return scores of points of a design space whose programs nobody made yet.
+        """Return scores of points of a design space without making their programs.
 
-        A mean of NaN means that the model wants the candidate of a point; None, as it is here, that
-        it always does.
+        A mean of NaN means that the model needs the program of this point, None, the default, that
+        it needs the programs of all points.
         """
         return None
 
 
 PyCostModel = CostModel
-"""The base class under the name that it has for user classes in TVM."""
+"""TVM's name of the base class of user-defined cost models."""
 
 
 @CostModel.kinds.register("random")
 class RandomModel(CostModel):
-    """Scores candidates uniformly at random in [0, `max_range`).
+    """Draws scores uniformly from [0, `max_range`).
 
-    `seed` None takes entropy from the device; `path` names a file that `save` wrote.
+    With `seed` None, the operating system seeds it. `path` is a file of `save` to load.
     """
 
     def __init__(
@@ -121,11 +120,11 @@ class RandomModel(CostModel):
 
     @property
     def trained(self) -> bool:
-        """False: predictions never mean anything."""
+        """False: predictions are random."""
         return False
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Take over the random stream that `save` wrote; TuningError for another file."""
+        """Load a random stream from a file of `save`; TuningError for any other file."""
         with read_arrays(path) as saved:
             state = {"key": saved["key"], "pos": int(saved["pos"])}
             max_range = float(saved["max_range"])
@@ -133,7 +132,7 @@ class RandomModel(CostModel):
             self.max_range = max_range
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state of the random stream to a file."""
+        """Save the state of the random stream to a file."""
         state = self._rng.bit_generator.state["state"]
         with replaced_file(path) as file:
             np.savez(file, key=state["key"], pos=state["pos"], max_range=self.max_range)
@@ -144,7 +143,7 @@ class RandomModel(CostModel):
         candidates: Sequence[MeasureCandidate],
         results: Sequence[RunnerResult],
     ) -> None:
-        """Learn nothing."""
+        """Do nothing."""
 
     def predict(self, context: Task, candidates: Sequence[MeasureCandidate]) -> NDArray[np.float64]:
         """Return random numbers."""

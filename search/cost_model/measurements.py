@@ -1,4 +1,4 @@
-"""The measurements that a cost model was shown, features and times, and the file of them."""
+"""The measurements that a cost model has learned from, and the file in which they are saved."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,14 +32,14 @@ _NOT_SAVED: Final = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""The exceptions that NumPy and zipfile raise for a file that was cut short or changed."""
+"""The exceptions of NumPy and zipfile for a truncated or changed file."""
 
 
 class Cost(NamedTuple):
-    """The time of a candidate in seconds, or a bound below it.
+    """The time of a candidate in seconds, or a lower bound of it.
 
-    A failure is a candidate that takes at least forever; one whose measurement was ended early
-    takes at least what was seen of it.
+    The bound of a failure is infinite. The bound of a trial that was ended early is its time so
+    far.
     """
 
     seconds: float
@@ -47,6 +47,9 @@ class Cost(NamedTuple):
 
 
 FAILURE = Cost(np.inf, is_bound=True)
+
+Measured: TypeAlias = tuple[NDArray[np.float32], Cost]
+"""The features [rows, columns] and the cost of a candidate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,79 +65,58 @@ class TrainingSet:
     workload: NDArray[np.intp]
 
 
-@dataclass(eq=False)
-class WorkloadMeasurements:
-    """The measurements of one workload for one target."""
-
-    places: dict[str, int] = field(default_factory=dict)
-    """The position of a candidate in the lists, by what tells it from others of the workload."""
-    features: list[NDArray[np.float32]] = field(default_factory=list)
-    """One array [rows, columns] for each candidate."""
-    costs: list[Cost] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.costs)
-
-    def spread(self, count: int) -> list[int]:
-        """Return `count` of the candidates, evenly spaced in the order of their times.
-
-        The fastest is among them. All of them if there are no more.
-        """
-        if len(self) <= count:
-            return list(range(len(self)))
-        order = np.argsort([cost.seconds for cost in self.costs], kind="stable")
-        return [int(k) for k in order[np.linspace(0, len(self) - 1, count).astype(int)]]
-
-
 class Measurements:
-    """All that a cost model was shown, by a key for each workload."""
+    """All measurements that a cost model was updated with.
+
+    `workloads` has the measured candidates of each workload, by the keys of both.
+    """
 
     def __init__(self) -> None:
-        self.workloads: dict[str, WorkloadMeasurements] = {}
+        self.workloads: dict[str, dict[str, Measured]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self.workloads.values()))
 
     def knows(self, key: str, candidate: str) -> bool:
-        """Say whether there is a measurement of a candidate of a workload."""
-        return key in self.workloads and candidate in self.workloads[key].places
+        """Return True if there is a measurement of a candidate of a workload."""
+        return candidate in self.workloads.get(key, ())
 
     def add(self, key: str, candidate: str, rows: NDArray[Any], cost: Cost) -> None:
-        """Add the rows of features (at least one) and the cost of a candidate of a workload.
+        """Add the features (at least one row) and the cost of a candidate of a workload.
 
-        Of several measurements of a candidate the last one counts.
+        A later measurement of a candidate replaces the earlier one.
         """
-        workload = self.workloads.setdefault(key, WorkloadMeasurements())
-        place = workload.places.setdefault(candidate, len(workload.costs))
-        workload.features[place : place + 1] = [rows.astype(np.float32)]
-        workload.costs[place : place + 1] = [cost]
+        self.workloads.setdefault(key, {})[candidate] = (rows.astype(np.float32), cost)
 
     def training_set(self, most: int) -> TrainingSet:
-        """Return at most `most` candidates, about as many of each workload as it has.
+        """Return at most `most` candidates, in equal numbers for all workloads.
 
-        Workloads with few candidates give all of them, and the others share what is left.
+        Workloads with fewer candidates contribute all of them, and the others share the rest.
         """
         shares = _fair_shares([len(w) for w in self.workloads.values()], most)
-        features: list[NDArray[np.float32]] = []
-        costs: list[Cost] = []
-        owner: list[int] = []
-        for index, (workload, share) in enumerate(
-            zip(self.workloads.values(), shares, strict=True)
-        ):
-            for k in workload.spread(share):
-                features.append(workload.features[k])
-                costs.append(workload.costs[k])
-                owner.append(index)
+        chosen = [
+            _spread(list(workload.values()), share)
+            for workload, share in zip(self.workloads.values(), shares, strict=True)
+        ]
+        measured = [one for of_workload in chosen for one in of_workload]
         return TrainingSet(
-            PackedFeatures.of(features),
-            np.log([cost.seconds for cost in costs]),
-            np.array([cost.is_bound for cost in costs], np.bool_),
-            np.array(owner, np.intp),
+            PackedFeatures.of([rows for rows, _ in measured]),
+            np.log([cost.seconds for _, cost in measured]),
+            np.array([cost.is_bound for _, cost in measured], np.bool_),
+            np.repeat(np.arange(len(chosen)), [len(of_workload) for of_workload in chosen]),
         )
 
 
+def _spread(measured: Sequence[Measured], count: int) -> list[Measured]:
+    """Return `count` measurements, evenly spaced in the order of their times, with the fastest."""
+    if len(measured) <= count:
+        return list(measured)
+    order = np.argsort([cost.seconds for _, cost in measured], kind="stable")
+    return [measured[k] for k in order[np.linspace(0, len(measured) - 1, count).astype(int)]]
+
+
 def _fair_shares(sizes: Sequence[int], total: int) -> list[int]:
-    """Return how many of `total` each gets: equal shares, except for those who have less."""
+    """Split `total` into equal shares; a share that exceeds its size is passed on to others."""
     shares = [0] * len(sizes)
     for rank, index in enumerate(sorted(range(len(sizes)), key=lambda k: sizes[k])):
         share = min(sizes[index], total // (len(sizes) - rank))
@@ -144,14 +126,14 @@ def _fair_shares(sizes: Sequence[int], total: int) -> list[int]:
 
 
 class OutdatedModelError(TuningError):
-    """A saved cost model was made by another version, or of other features."""
+    """A saved cost model was made by another version, or with other features."""
 
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
-    """Measurements, how many of each workload the boosters were trained on, and the boosters.
+    """Measurements, the number of them for each workload at the last training, and the boosters.
 
-    `features` says which extractor made the rows.
+    `features` describes the extractor of the features.
     """
 
     measurements: Measurements
@@ -160,19 +142,19 @@ class SavedModel:
     features: str
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the file; a reader never sees half of it."""
+        """Write the file atomically."""
         workloads = self.measurements.workloads
-        features = [rows for measured in workloads.values() for rows in measured.features]
-        costs = [cost for measured in workloads.values() for cost in measured.costs]
+        measured = [one for workload in workloads.values() for one in workload.values()]
+        features = [rows for rows, _ in measured]
         arrays: dict[str, Any] = {
             "version": np.array(_VERSION),
             "features": np.array(self.features),
             "workloads": np.array(list(workloads), dtype=np.str_),
-            "candidates": np.array([c for w in workloads.values() for c in w.places], np.str_),
-            "sizes": np.array([len(measured) for measured in workloads.values()], np.int64),
+            "candidates": np.array([key for w in workloads.values() for key in w], np.str_),
+            "sizes": np.array([len(workload) for workload in workloads.values()], np.int64),
             "trained_sizes": np.array([self.trained_sizes.get(k, 0) for k in workloads], np.int64),
-            "seconds": np.array([cost.seconds for cost in costs], np.float64),
-            "is_bound": np.array([cost.is_bound for cost in costs], np.bool_),
+            "seconds": np.array([cost.seconds for _, cost in measured], np.float64),
+            "is_bound": np.array([cost.is_bound for _, cost in measured], np.bool_),
             "row_counts": np.array([len(rows) for rows in features], np.int64),
             "rows": np.concatenate(features) if features else np.zeros((0, 0), np.float32),
             "booster_sizes": np.array([len(raw) for raw in self.boosters], np.int64),
@@ -183,10 +165,10 @@ class SavedModel:
 
     @staticmethod
     def read(path: str | os.PathLike[str], features: str) -> SavedModel:
-        """Read a file, which is data: nothing in it is run.
+        """Read a file, without unpickling.
 
-        Raises OutdatedModelError if another version of this program or another extractor made it,
-        TuningError for a file that is no saved model.
+        OutdatedModelError if another version or another extractor made it, TuningError if the file
+        is not a saved model.
         """
         with read_arrays(path) as saved:
             version = saved["version"].tolist() if "version" in saved else None
@@ -197,18 +179,18 @@ class SavedModel:
                 )
             if str(saved["features"]) != features:
                 raise OutdatedModelError(
-                    f"the cost model {path} was made with {saved['features']}, and the one that "
-                    f"loads it takes {features}: it is not used"
+                    f"the cost model {path} was made with {saved['features']}, and not with "
+                    f"{features}: the model is not used"
                 )
             return _decoded(saved)
 
 
 @contextlib.contextmanager
 def read_arrays(path: str | os.PathLike[str]) -> Iterator[dict[str, NDArray[Any]]]:
-    """Give the arrays of a file by name; none of them may be an object, so nothing is unpickled.
+    """Provide the arrays of a file by name, without unpickling.
 
-    TuningError for a file that is missing or holds something else, and for what is found to be
-    wrong with the arrays inside of the `with` (KeyError, TypeError, ValueError).
+    TuningError if the file is missing or is not a file of arrays, and for a KeyError, TypeError or
+    ValueError in the body of the `with`.
     """
     try:
         with np.load(Path(path), allow_pickle=False) as file:
@@ -218,7 +200,7 @@ def read_arrays(path: str | os.PathLike[str]) -> Iterator[dict[str, NDArray[Any]
         raise TuningError(f"there is no saved cost model {path}") from None
     except _NOT_SAVED as error:
         raise TuningError(
-            f"{path} is no saved cost model: {error}; delete it to start without one"
+            f"{path} is not a saved cost model: {error}; delete it to start without one"
         ) from error
 
 
@@ -226,7 +208,7 @@ def _decoded(saved: dict[str, Any]) -> SavedModel:
     counts = {len(saved[name]) for name in ("candidates", "seconds", "is_bound", "row_counts")}
     names = [str(name) for name in saved["workloads"]]
     if counts != {int(saved["sizes"].sum())}:
-        raise ValueError("its arrays are not of as many candidates as it says")
+        raise ValueError("the lengths of its arrays differ")
     costs = iter(zip(saved["seconds"].tolist(), saved["is_bound"].tolist(), strict=True))
     candidates = iter(saved["candidates"].tolist())
     features = iter(_pieces(saved["rows"], saved["row_counts"]))
@@ -243,5 +225,5 @@ def _decoded(saved: dict[str, Any]) -> SavedModel:
 
 
 def _pieces(whole: Any, sizes: Any) -> list[Any]:
-    """Cut an array along its first dimension."""
+    """Split an array along its first dimension."""
     return np.split(whole, np.cumsum(sizes)[:-1]) if len(sizes) else []

@@ -1,4 +1,4 @@
-"""Gradient-boosted trees that rank, several of them, so that one sees where they disagree."""
+"""An ensemble of gradient-boosted trees that rank candidates, with the spread of their scores."""
 
 from __future__ import annotations
 
@@ -20,37 +20,36 @@ from search.feature_extractor import PackedFeatures
 Floats = NDArray[np.float64]
 
 _PARTNERS: Final = 24
-"""The number of others that a candidate is compared with; more did not rank better."""
+"""The number of candidates that each one is compared with; more did not rank better."""
 _LEAST_CURVATURE: Final = 0.02
-"""Pairs that are in order already have nearly none, with which Newton steps would explode."""
+"""The minimum second derivative: it is nearly 0 for ordered pairs, where Newton steps explode."""
 _STEEPEST: Final = 30.0
 
 logger = logging.getLogger("tensorir.search")
 
 TEMPERATURE: Final = 0.4
-"""Of two candidates whose times differ by half, the model is asked to be certain by 73 %."""
+"""The unit of log times: two candidates whose times differ by half get a probability of 73 %."""
 _TRUST: Final = 0.7
-"""The share of the log of a ratio of estimated times that is true, about: estimates exaggerate."""
+"""The factor from the log of a ratio of estimated times to the true one: estimates exaggerate."""
 _DOUBT: Final = 0.5
-"""The deviation of the log of a time from what its estimate says, about."""
+"""The standard deviation of the log of a time from its estimate."""
 _MAX_ROUNDS: Final = 300
 
 
 class RankingLoss:
-    """The cross entropy of pairs: which of two candidates of a workload is the faster one?
+    """The cross entropy of the order of pairs of candidates of one workload.
 
-    RankNet (Burges et al., ICML 2005; the ancestor of LambdaMART, Burges 2010): the model says that
-    `a` is faster with probability sigmoid(score[a] - score[b]). What it should have said is
-    sigmoid(log(seconds[b] / seconds[a]) / `temperature`): nearly certain for times far apart, and a
-    toss for those that differ by noise, so that the loss does not pull scores of equal candidates
-    apart. Scores of the least loss are log speeds in units of the temperature, up to a constant of
-    the workload.
+    RankNet (Burges et al., ICML 2005; the ancestor of LambdaMART, Burges 2010): the model predicts
+    that `a` is faster with the probability sigmoid(score[a] - score[b]). The target is
+    sigmoid(log(seconds[b] / seconds[a]) / `temperature`): nearly 1 for times far apart, and 1/2 for
+    equal times, so that the loss does not separate equal candidates. Scores of minimum loss are log
+    speeds in units of the temperature, up to a constant of the workload.
 
-    A candidate of which only a lower bound of the time is known loses against those that are faster
-    than the bound; nothing is asked about it and others. So failures lose against all that ran.
+    A candidate with a lower bound instead of a time is compared only with candidates that are
+    faster than the bound, and so failures are slower than all candidates that ran.
 
-    Each candidate is compared with up to 24 of its workload at random, and the weights of the pairs
-    of a candidate sum to about one, however many were measured of its workload.
+    Each candidate is compared with up to 24 random candidates of its workload. The weights of its
+    pairs sum to about one, whatever the size of its workload.
     """
 
     def __init__(self, data: TrainingSet, temperature: float, random: np.random.Generator) -> None:
@@ -66,15 +65,15 @@ class RankingLoss:
         self.weights: Floats = 1 / np.maximum(appearances[self.faster], appearances[self.slower])
 
     def without(self, candidates: NDArray[np.bool_]) -> Floats:
-        """Return the weights of the pairs in which none of the `candidates` takes part, else 0."""
+        """Return the weights of pairs, with 0 for pairs with one of the `candidates`."""
         return np.where(self._touched(candidates), 0.0, self.weights)
 
     def only(self, candidates: NDArray[np.bool_]) -> Floats:
-        """Return the weights of the pairs in which one of the `candidates` takes part, else 0."""
+        """Return the weights of pairs, with 0 for pairs without any of the `candidates`."""
         return np.where(self._touched(candidates), self.weights, 0.0)
 
     def value(self, scores: Floats, weights: Floats) -> float:
-        """Return the mean loss of pairs, 0 without any."""
+        """Return the mean loss of pairs, 0 without pairs."""
         lead = scores[self.faster] - scores[self.slower]
         losses = np.logaddexp(0, lead) - self.wanted * lead
         return float(np.dot(weights, losses) / max(weights.sum(), 1e-12))
@@ -104,8 +103,8 @@ def _pairs(
     second: list[NDArray[np.intp]] = [np.empty(0, np.intp)]
     for index in np.unique(workload):
         members = random.permutation(np.flatnonzero(workload == index))
-        # In a circle, neighbours up to half way round are all pairs, those in the middle twice if
-        # the number is even.
+        # On a circle, neighbours up to half the way round give all pairs, and those at exactly half
+        # the way, which exist if the number is even, twice.
         reach = min(_PARTNERS // 2, (len(members) - 1) // 2)
         for step in range(1, reach + 1):
             first.append(members)
@@ -122,9 +121,9 @@ def _sigmoid(x: Floats) -> Floats:
 
 
 def pairwise_accuracy(scores: Floats, log_seconds: Floats, least_ratio: float = 1.05) -> float:
-    """Return the share of pairs in the right order, of those whose times differ by 5 % or more.
+    """Return the fraction of correctly ordered pairs, for pairs whose times differ by 5 % or more.
 
-    Equal scores count half; nan if there is no such pair. A failure has infinite seconds.
+    Equal scores count half; nan without such pairs. A failure has infinite seconds.
     """
     with np.errstate(invalid="ignore"):
         slower = log_seconds[:, None] - log_seconds[None, :] >= np.log(least_ratio)
@@ -134,9 +133,9 @@ def pairwise_accuracy(scores: Floats, log_seconds: Floats, least_ratio: float = 
 
 
 def average_peak(scores: Floats, labels: Floats, n: int) -> float:
-    """Return the quality of the best of the first k, k from 1 to `n`, in the order of the scores.
+    """Return the mean of the best label among the k highest scores, for k from 1 to `n`.
 
-    1 means that the very best has the highest score.
+    It is relative to the best label: 1 means that the best candidate has the highest score.
     """
     if len(scores) == 0 or labels.max() <= 0:
         return 0.0
@@ -148,11 +147,11 @@ def average_peak(scores: Floats, labels: Floats, n: int) -> float:
 class XGBConfig:
     """Parameters of the boosters.
 
-    One thread is the default: with some thousand rows a second one gains nothing, and on a busy
-    machine the threads of OpenMP wait for each other many times longer than the work takes.
-    Curvatures, of which a leaf has at least `min_child_weight`, are a quarter at most for a
-    candidate. `max_bin` counts the thresholds of a column: most are powers of two. Each tree sees
-    a share `colsample_bytree` of the columns, which makes the boosters differ.
+    The default is one thread: a second one does not help for a few thousand rows, and on a busy
+    machine OpenMP threads wait for each other much longer than the work takes. `min_child_weight`
+    is the minimum sum of second derivatives in a leaf, which are at most 1/4 for a candidate.
+    `max_bin` is the number of thresholds of a column, since most values are powers of two. Each
+    tree uses the fraction `colsample_bytree` of the columns, which makes the boosters differ.
     """
 
     max_depth: int = 5
@@ -166,7 +165,7 @@ class XGBConfig:
     colsample_bytree: float = 0.3
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters that `xgboost.train` takes."""
+        """Return the parameters for `xgboost.train`."""
         return {
             **asdict(self),
             "base_score": 0.0,
@@ -178,14 +177,13 @@ class XGBConfig:
 class TreeEnsemble:
     """A committee of boosters (Chen and Guestrin, XGBoost, KDD 2016).
 
-    A booster gives a number for each row of features, and the score of a candidate is the sum over
-    its rows, added to what the extractor estimates without having seen a time. Each member is
-    trained without a fold of the candidates, and the loss on the pairs of that fold says when to
-    stop: a cross-validated committee (Krogh and Vedelsby, Neural Network Ensembles, Cross
-    Validation, and Active Learning, NIPS 1994). It also weighs the workloads at random (the
-    Bayesian bootstrap; Rubin, Annals of Statistics, 1981), since it is asked about workloads that
-    nobody measured. The mean ranks better than one booster of all data, and the disagreement says
-    how little is known of a candidate.
+    A booster predicts a number for each row of features. The score of a candidate is the sum over
+    its rows plus the estimate of the extractor. Each member is trained without one fold of the
+    candidates, and the loss on this fold decides when to stop (a cross-validated committee: Krogh
+    and Vedelsby, Neural Network Ensembles, Cross Validation, and Active Learning, NIPS 1994). Each
+    member also weights the workloads at random (the Bayesian bootstrap: Rubin, Annals of
+    Statistics, 1981), because it has to predict unmeasured workloads. The mean ranks better than
+    one booster trained on all data, and the disagreement measures the uncertainty of a score.
     """
 
     def __init__(self, members: Sequence[Any] = ()) -> None:
@@ -201,10 +199,10 @@ class TreeEnsemble:
         patience: int,
         verbose_eval: int = 25,
     ) -> TreeEnsemble:
-        """Train `folds` boosters, each until `patience` rounds did not lower its held-out loss.
+        """Train `folds` boosters, until the held-out loss does not fall for `patience` rounds.
 
-        `estimates` has a log speed for each candidate, 0 for all where nothing is known.
-        The same data give the same boosters. The loss is logged every `verbose_eval` rounds.
+        `estimates` has a log speed for each candidate, all 0 without estimates. Equal data give
+        equal boosters. The loss is logged every `verbose_eval` rounds.
         """
         xgboost = imported_xgboost()
         random = np.random.default_rng(config.seed)
@@ -238,9 +236,9 @@ class TreeEnsemble:
     def scores(self, packed: PackedFeatures, estimates: NDArray[np.float64]) -> Scores:
         """Return the mean score of each candidate, about its log speed, and the spread.
 
-        What the loss does not ask for, a constant that a member adds to the scores of all, is no
-        disagreement: the spread is that of the distances to the member's mean of these candidates.
-        Without members, all that is known are the estimates, equally uncertain for all.
+        The loss ignores a constant that a member adds to all scores, so the spread is computed
+        after each member's mean over these candidates is subtracted. Without members, the scores
+        are the estimates, with the same spread for all.
         """
         if not self.members or not len(packed.rows):
             return Scores(_TRUST * estimates, np.full(packed.count, _DOUBT))
@@ -256,7 +254,7 @@ class TreeEnsemble:
 
     @staticmethod
     def loaded(members: Sequence[bytes], config: XGBConfig) -> TreeEnsemble:
-        """Return the committee of which `saved` gave the members; TuningError for other bytes."""
+        """Return the committee from the result of `saved`; TuningError for other bytes."""
         xgboost = imported_xgboost()
         threads = {"nthread": config.nthread}
         try:
@@ -265,13 +263,13 @@ class TreeEnsemble:
             )
         except xgboost.core.XGBoostError as error:
             reason = str(error).partition("\n")[0]
-            raise TuningError(f"XGBoost cannot read its part of a saved model: {reason}") from error
+            raise TuningError(f"XGBoost cannot load the boosters of the model: {reason}") from error
 
 
 def imported_xgboost() -> Any:
-    """Import XGBoost, which takes long, and which not every search needs.
+    """Import XGBoost, which is slow and needed in some searches only.
 
-    Raises TuningError where it is not installed, or lacks a library of the system.
+    TuningError if it is not installed, or misses a library of the system.
     """
     check_xgboost()
     try:
@@ -281,7 +279,7 @@ def imported_xgboost() -> Any:
 
 
 def check_xgboost() -> None:
-    """Raise TuningError where XGBoost is not installed, without importing it."""
+    """Raise TuningError if XGBoost is not installed, without importing it."""
     if importlib.util.find_spec("xgboost") is None:
         raise TuningError(_without_xgboost("it is not installed"))
 
@@ -297,8 +295,8 @@ def _without_xgboost(reason: str) -> str:
 class _Training:
     """The training of one member.
 
-    XGBoost asks for the derivatives at the start of each round, for which all scores are computed:
-    the held-out loss of the rounds so far comes with them, without a prediction of its own.
+    XGBoost calls `objective` at the start of each round with all outputs, from which the held-out
+    loss is computed, too, without another prediction.
     """
 
     packed: PackedFeatures
@@ -327,7 +325,7 @@ class _Training:
         return slope[self.packed.owner], curvature[self.packed.owner]
 
     def monitor(self, xgboost: Any) -> Any:
-        """Return the callback that ends the training when the held-out loss stays."""
+        """Return the callback that stops the training when the held-out loss no longer falls."""
         training = self
 
         class Monitor(xgboost.callback.TrainingCallback):  # type: ignore[misc]
@@ -338,7 +336,7 @@ class _Training:
 
 
 def _folds(workload: NDArray[np.intp], folds: int, random: np.random.Generator) -> NDArray[np.intp]:
-    """Return a fold for each candidate, of equal shares of each workload."""
+    """Return the fold of each candidate; each workload is divided equally among the folds."""
     fold_of = np.empty(len(workload), np.intp)
     for index in np.unique(workload):
         members = random.permutation(np.flatnonzero(workload == index))

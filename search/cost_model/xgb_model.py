@@ -1,4 +1,4 @@
-"""A cost model of gradient-boosted trees."""
+"""The cost model of gradient-boosted trees."""
 
 from __future__ import annotations
 
@@ -47,25 +47,23 @@ _MOST_CANDIDATES: Final = 1024
 
 @CostModel.kinds.register("xgb")
 class XGBModel(CostModel):
-    """Ranks candidates by trees that learned which of two is the faster one.
+    """Ranks candidates by trees that are trained to find the faster of two candidates.
 
-    A score is about the log of the speed, up to a constant of the workload, so that the difference
-    of two scores is about the log of the ratio of the times. `num_folds` boosters are trained for a
-    ranking loss, each without a fold of the measurements, which says when to stop (after
-    `early_stopping_rounds` without progress, at the latest after 300); their mean is the score and
-    their spread the uncertainty. Below `num_warmup_samples` measurements, those of all workloads
-    together, scores are random unless the extractor estimates.
+    A score is about the log of the speed, up to a constant of the workload: the difference of two
+    scores is about the log of the ratio of the times. `num_folds` boosters are trained for a
+    ranking loss, each without a fold of the measurements. The loss on this fold ends the training
+    (after `early_stopping_rounds` without progress, and after 300 rounds at most). The score is the
+    mean of the boosters, the uncertainty their spread. With fewer than `num_warmup_samples`
+    measurements of all workloads, scores are the estimates of the extractor, or random without
+    estimates. Training starts from the estimates, too.
 
-    What the extractor estimates is where training starts from, and with such an extractor scores
-    mean something from the beginning.
-
-    Training waits until scores are asked for, and starts anew each time, with `adaptive_training`
-    only once a workload has a fifth more measurements than at the last time. It takes at most 1,024
-    candidates, so that a long run does not train ever longer: a fair share of each workload, from
-    the fastest to the slowest. How well each batch was predicted is logged at DEBUG level, by the
-    pairs in the right order and the average peak of the first `average_peak_n`, and every
-    `verbose_eval` rounds the held-out loss. `num_tuning_cores` is what TVM's model takes; how many
-    threads train says `config.nthread`.
+    Training is done when scores are needed, each time from scratch; with `adaptive_training` only
+    if a workload has 20 % more measurements than at the last training. It uses at most 1,024
+    candidates, in equal numbers of each workload, from the fastest to the slowest, so that its time
+    is bounded. The quality of the predictions of each batch (the fraction of correctly ordered
+    pairs, and the average peak of the first `average_peak_n`) is logged at DEBUG level, and the
+    held-out loss every `verbose_eval` rounds. `num_tuning_cores` exists for TVM's signature;
+    `config.nthread` is the number of threads.
     """
 
     def __init__(
@@ -97,26 +95,25 @@ class XGBModel(CostModel):
         self._trained_sizes: dict[str, int] = {}
         self._ensemble = TreeEnsemble()
         self._spaces: dict[tuple[str, int], DesignSpace] = {}
-        """The spaces whose points were asked for, by workload and index."""
+        """The spaces with scored points, by workload and index."""
         self._hashed: tuple[IRModule | None, str] = (None, "")
-        """The program that a key was asked for last, and its hash."""
+        """The last hashed program, and its hash."""
         self._random = np.random.default_rng(self.config.seed)
 
     @property
     def data_size(self) -> int:
-        """The number of measurements that the model was shown."""
+        """The number of measurements."""
         return len(self._measurements)
 
     @property
     def trained(self) -> bool:
-        """True if there were enough measurements, or scores are estimates at least."""
+        """True if there are enough measurements, or the extractor estimates."""
         return self._is_due or bool(self._ensemble.members) or self.extractor.estimates
 
     def warm_up(self) -> None:
-        """Begin to import XGBoost, which takes half a second, with scikit-learn installed a whole.
+        """Start to import XGBoost in the background, which takes about half a second.
 
-        Training waits for the end of it, and says what is wrong if that fails. Raises TuningError
-        at once where XGBoost is not installed.
+        Training waits for it, and reports a failed import. TuningError if XGBoost is not installed.
         """
         check_xgboost()
 
@@ -127,7 +124,7 @@ class XGBModel(CostModel):
         threading.Thread(target=load, name="import of xgboost").start()
 
     def knows(self, context: Task, trace: Trace) -> bool:
-        """Say whether the model was shown a measurement of a trace."""
+        """Return True if the model has a measurement of a trace."""
         return self._measurements.knows(self._key(context), _trace_key(trace))
 
     # ---------------------------------------------------------------------------------- prediction
@@ -143,10 +140,10 @@ class XGBModel(CostModel):
     def score_points(
         self, context: Task, space: DesignSpace, decisions: Sequence[Decisions]
     ) -> Scores | None:
-        """Return the scores that `predict` gives for the replayed points, and how certain they are.
+        """Return the scores that `predict` would return for the replayed points, with their spread.
 
-        None if the extractor needs programs, NaN for a point of which it needs the program. Without
-        enough measurements scores are random.
+        None if the extractor needs programs, NaN for a point whose program it needs. Without enough
+        measurements scores are random.
         """
         self._spaces[self._key(context), space.index] = space
         packed = self.extractor.extract_points(context, space, decisions)
@@ -175,9 +172,9 @@ class XGBModel(CostModel):
         candidates: Sequence[MeasureCandidate],
         results: Sequence[RunnerResult],
     ) -> None:
-        """Add measurements; with enough new data the next scores come of another training.
+        """Add measurements; the next scores train again if there are enough new ones.
 
-        That points had the features of their programs is checked here.
+        Also check that the features of points were those of their programs.
         """
         self._check_points(context, candidates)
         features = self.extractor.extract_from(context, candidates)
@@ -211,7 +208,7 @@ class XGBModel(CostModel):
 
     @property
     def _is_due(self) -> bool:
-        """True if the next scores are worth training for; after the last batch nobody asks."""
+        """True if there are enough new measurements to train before the next scores."""
         new = self.data_size - sum(self._trained_sizes.values())
         if self.data_size < self.num_warmup_samples or not new:
             return False
@@ -250,17 +247,17 @@ class XGBModel(CostModel):
     # --------------------------------------------------------------------------------------- files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the measurements and the boosters to a file; a reader never sees half of it."""
+        """Save the measurements and the boosters to a file, atomically."""
         SavedModel(
             self._measurements, self._trained_sizes, self._ensemble.saved(), self._features
         ).write(path)
         logger.debug("Saved XGBModel to %s", path)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Take over what `save` wrote; TuningError if the file holds something else.
+        """Load a file of `save`; if that fails, the model is unchanged.
 
-        That of another version, or of other features, is an OutdatedModelError. The model is then
-        as it was.
+        OutdatedModelError if another version made it or it has other features, TuningError for any
+        other file.
         """
         saved = SavedModel.read(path, self._features)
         self._ensemble = TreeEnsemble.loaded(saved.boosters, self.config)
@@ -268,9 +265,9 @@ class XGBModel(CostModel):
         self._trained_sizes = saved.trained_sizes
 
     def _key(self, context: Task) -> str:
-        """Return the key of a workload and target: times on different targets cannot be compared.
+        """Return the key of a workload on a target: times on different targets do not compare.
 
-        Points of a space are asked for many times in a row, so the last hash is kept.
+        The last hash is cached, because the points of a space are scored in many calls.
         """
         if self._hashed[0] is not context.mod:
             program = "" if context.mod is None else f"{structural_hash(context.mod):016x}"

@@ -1,4 +1,4 @@
-"""Feature extractors, which describe candidates by numbers."""
+"""Feature extractors, which compute the inputs of cost models."""
 
 from search.feature_extractor.feature_extractor import (
     FeatureExtractor,

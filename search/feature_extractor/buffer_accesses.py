@@ -1,4 +1,4 @@
-"""The memory traffic of one store: for each buffer, how much it touches and how soon again."""
+"""The memory traffic of one store: for each buffer, the accessed amounts and their reuse."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ READ, WRITE, READ_WRITE = range(3)
 LOOP_MULTIPLE_READ, SERIAL_MULTIPLE, NO_REUSE = range(3)
 
 Touched = dict[Loop, dict[Buffer, list[int]]]
-"""For each loop and buffer, how many elements each store in the loop touches in one iteration."""
+"""For each loop and buffer, the number of elements that each store touches in one iteration."""
 
 
 @dataclass(eq=False, slots=True)
 class BufferAccess:
-    """A store's accesses to one buffer. Sizes are in bytes, distances in iterations and bytes."""
+    """A store's accesses to one buffer: sizes in bytes, distances in iterations and bytes."""
 
     buffer: Buffer
     kind: int
@@ -54,10 +54,10 @@ class BufferAccess:
 def memory_behaviour(
     store: Store, program: StoredProgram, touched: Touched, cache_line: int
 ) -> tuple[list[BufferAccess], list[float]]:
-    """Return the accesses of a store, and for each loop the bytes touched in all its iterations.
+    """Return the accesses of a store, and for each loop the bytes accessed in all its iterations.
 
-    Loops are innermost first. `touched` holds the elements that earlier stores touch, and is added
-    to.
+    Loops are innermost first. `touched` has the elements of earlier stores, and those of this store
+    are added.
     """
     buffers = _collect(store, program)
     loops = store.loops[::-1]
@@ -84,7 +84,7 @@ def memory_behaviour(
 
 
 def _collect(store: Store, program: StoredProgram) -> list[BufferAccess]:
-    """Return the buffers that a store accesses; loads of the stored buffer only mark it as read."""
+    """Return the accesses by buffer; a load of the stored buffer makes its kind READ_WRITE."""
     written = store.access.buffer
     first = BufferAccess(written, WRITE, [store.access], program.shapes[written])
     found = {written: first}
@@ -126,11 +126,11 @@ def _continuous_bytes(access: BufferAccess) -> int:
 
 
 _IN_TERM_ALONE: Final = 2
-"""The coefficient of a variable inside a term that is not linear and stands alone."""
+"""The coefficient of a variable in an index that is a single non-linear term."""
 
 
 def _stride(access: BufferAccess, var: Var) -> int:
-    """Return the least number of elements by which a step of `var` moves an access; 0 if none."""
+    """Return the minimum stride of the accesses along `var`, in elements; 0 if it is not used."""
     strides = []
     for one in access.accesses:
         size = 1
@@ -148,7 +148,7 @@ def _stride(access: BufferAccess, var: Var) -> int:
 
 
 def _find_reuse(access: BufferAccess, loops: list[Loop], touched: Touched, item_bytes: int) -> None:
-    """Find the innermost loop that comes back to the same data."""
+    """Find the innermost loop that accesses the same data again."""
     used = {
         var
         for one in access.accesses

@@ -1,10 +1,10 @@
-"""The numbers in the nests of a design space as expressions over decisions.
+"""The numbers in the loop nests of a design space, as expressions of decisions.
 
-All points of a space that compute their blocks at the same places have the same loops. Extents and
-strides are then factors of tiles, products of them, or what a window over two tiles spans. Which,
-is found by replaying a few points and looking for the expressions that agree with all of them;
-while several agree, the next point to be replayed is one for which they differ. After that a
-thousand points take as long as one replay.
+All points of a space with the same compute locations have the same loops. Their extents and strides
+are factors of tiles, products of factors, or the extent of a window over two tiles. The expressions
+are found by replaying a few points: candidates are all expressions that agree with the replayed
+points, and the next point to replay is one for which candidates differ. Evaluating the expressions
+for a thousand points then takes as long as one replay.
 """
 
 from __future__ import annotations
@@ -34,53 +34,51 @@ from schedule.random_state import RandomState
 from search.feature_extractor.nests import FIRST_EXTENT, Numbers, ProgramShape
 from search.feature_extractor.number_expressions import Expressions, Factors, Fitting
 from search.feature_extractor.read_nests import read_nests
-from search.space_generator.decision_site import LOCATION
 from search.space_generator.design_space import Decisions, DesignSpace
-from search.space_generator.replay_budget import ReplayBudget
-from search.space_generator.replays import Replays
+from search.space_generator.knobs import LOCATION
+from search.space_generator.replays import ReplayBudget, Replays
 from tensorir.function import IRModule
 from tensorir.nodes.expr import IntImm
 
 _Form: TypeAlias = tuple[ProgramShape, Expressions]
-"""The structure that points with the same places have, and its numbers."""
+"""The program structure of points with the same structural decisions, and its numbers."""
 
-Places: TypeAlias = "tuple[Decision | None, ...]"
-"""The decisions of the sites that the structure of the program depends on."""
+Structure: TypeAlias = "tuple[Decision | None, ...]"
+"""The structural decisions of a point, or the first few of them."""
 
 _FIRST_PROBES: Final = 4
 _MOST_PROBES: Final = 32
 _POOL: Final = 256
-"""Points for which expressions that fit are compared."""
+"""The number of points for which fitting expressions are compared."""
 _WORTH_A_SEARCH: Final = 8
-_WORTH_A_PLACE: Final = 64
-"""The number of points that make a search worth its cost, of some 8 replays; and of points with
-certain places, since a place that is rare now may not be asked for again."""
+"""The minimum number of points for a search of expressions, which costs some 8 replays."""
+_WORTH_A_STRUCTURE: Final = 64
+"""The same for one of several structures: a rare structure may never come again."""
 _FREE_REPLAYS: Final = 8
 _POINTS_A_REPLAY: Final = 64
 _MOST_REPLAYS: Final = 64
-"""A space with many places would be replayed for longer than all its points take to be measured."""
-_MOST_PLACES: Final = 64
-"""With more combinations of places than this, hardly any two points have the same."""
+"""The maximum number of replays: a space with many structures would need too many."""
+_MOST_STRUCTURES: Final = 64
+"""With more possible structures than this, too few points have the same structure."""
 _MOST_DRAWS: Final = 4
-"""The factor by which more points are drawn to find some with certain places."""
+"""The maximum number of times that `_POOL` points are drawn to find some of a structure."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """The loops of a consumer as they were when a place was sampled."""
+class ComputeAtScope:
+    """The loops of a consumer, and the possible locations, when a location was sampled."""
 
     kinds: tuple[int, ...]
     extents: NDArray[np.float64]
-    places: frozenset[int]
-    """The places that were possible."""
+    locations: frozenset[int]
 
     @staticmethod
-    def seen(sch: Schedule, block: BlockRV) -> Reach:
-        """Return it for a block that a place is about to be sampled for."""
+    def seen(sch: Schedule, block: BlockRV) -> ComputeAtScope:
+        """Return the scope of a block before its location is sampled."""
         sref = sch.get_sref(block)
         loops = consumer_loops(sch.state, sref)
         extents = [float(e.value) if isinstance(e := s.loop.extent, IntImm) else 0.0 for s in loops]
-        return Reach(
+        return ComputeAtScope(
             tuple(loop_iter_types(sch.state, loops)),
             np.array(extents),
             frozenset(location_domain(sch.state, sref).values),
@@ -88,63 +86,64 @@ class Reach:
 
     @property
     def open(self) -> frozenset[int]:
-        """The loops at which only something else than their extents can forbid the block."""
+        """The loops whose extents and kinds allow the block."""
         runs = self.extents[:, None] > 1
         return frozenset(int(k) for k in np.flatnonzero(open_places(self.kinds, runs)))
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceRule:
-    """The places that are possible, by the decisions before."""
+class ComputeAtRule:
+    """The possible locations of a block, as a function of earlier decisions."""
 
     kinds: tuple[int, ...]
     extents: Expressions
     refused: frozenset[int]
-    """The places that other things than extents forbid."""
+    """The locations that are impossible for other reasons than extents."""
 
     @staticmethod
-    def of(reaches: Sequence[Reach], extents: Expressions) -> PlaceRule | None:
-        """Return the rule behind what was seen, None if there is no one rule."""
-        refused = frozenset[int]().union(*(r.open - r.places for r in reaches))
+    def of(scopes: Sequence[ComputeAtScope], extents: Expressions) -> ComputeAtRule | None:
+        """Return the rule that agrees with all scopes, None if there is none."""
+        refused = frozenset[int]().union(*(s.open - s.locations for s in scopes))
         fixed = {INLINE_INDEX, ROOT_INDEX}
-        if any(r.places & refused or not r.places - fixed <= r.open for r in reaches):
+        if any(s.locations & refused or not s.locations - fixed <= s.open for s in scopes):
             return None
-        inlined = {INLINE_INDEX in r.places for r in reaches}
+        inlined = {INLINE_INDEX in s.locations for s in scopes}
         if len(inlined) > 1:
             return None
-        # What loops drive shows only while they run.
-        kinds = [max(kinds) for kinds in zip(*(r.kinds for r in reaches), strict=True)]
+        # The kind of a loop is known only where it has several iterations.
+        kinds = [max(kinds) for kinds in zip(*(s.kinds for s in scopes), strict=True)]
         if inlined == {False}:
             refused |= {INLINE_INDEX}
-        return PlaceRule(tuple(kinds), extents, refused)
+        return ComputeAtRule(tuple(kinds), extents, refused)
 
-    def repaired(self, asked: NDArray[np.int64], entries: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the places that the asked ones become where points decide `entries`."""
+    def repaired(
+        self, decided: NDArray[np.int64], entries: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Return the locations after replaying points with these locations and entries."""
         possible = open_places(self.kinds, self.extents.at(entries) > 1)
-        result = np.full(len(asked), ROOT_INDEX)
+        result = np.full(len(decided), ROOT_INDEX)
         for k, open_ in enumerate(possible):
             if k not in self.refused:
-                result = np.where(open_ & (k <= asked), k, result)
+                result = np.where(open_ & (k <= decided), k, result)
         if INLINE_INDEX not in self.refused:
-            result = np.where(asked == INLINE_INDEX, INLINE_INDEX, result)
+            result = np.where(decided == INLINE_INDEX, INLINE_INDEX, result)
         return result
 
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """A point that was replayed."""
+    """A replayed point."""
 
     point: Decisions
-    places: Places
-    """The places of its blocks."""
+    structure: Structure
     program: ProgramShape
     numbers: NDArray[np.float64]
-    reaches: dict[int, Reach]
-    """The reach at each site that samples a place."""
+    scopes: dict[int, ComputeAtScope]
+    """The scope for each knob that samples a location."""
 
 
 class CompiledSpace:
-    """One design space of a program, for which numbers are computed without replaying traces."""
+    """A design space whose points' numbers are computed without replaying traces."""
 
     def __init__(
         self,
@@ -158,33 +157,33 @@ class CompiledSpace:
         self._replays = Replays(mod)
         self._rng = RandomState(seed)
         self._counts: dict[int, int] = {}
-        """The count of numbers that each site decides; sites that decide most come first."""
+        """The number of entries of each knob; tiles come first."""
         self._plain: set[int] = set()
-        """The sites whose decisions are the numbers."""
-        self._structural = space.structural_sites
-        for k, site in enumerate(space.sites):
-            numbers = site.numbers(space.decisions[k])
+        """The knobs whose decisions are the entries."""
+        self._structural = space.structural_knobs
+        for k, knob in enumerate(space.knobs):
+            numbers = knob.numbers(space.decisions[k])
             if numbers is not None:
                 self._counts[k] = len(numbers)
                 if numbers is space.decisions[k]:
                     self._plain.add(k)
         self._counts = dict(sorted(self._counts.items(), key=lambda entry: entry[1] == 1))
-        self._combinations = prod(space.sites[k].size or 1 for k in self._structural)
+        self._combinations = prod(space.knobs[k].size or 1 for k in self._structural)
         self._factors = Factors(tuple(self._counts.values()))
         self._probes: dict[Decisions, _Probe | None] = {}
         self._points = 0
-        """The number of points in all."""
-        self._asked: Counter[Places] = Counter()
-        """The number of points with each combination of places."""
-        self._asked_after: Counter[Places] = Counter()
-        """The number of points for which the place after these was to be found."""
-        self._forms: dict[Places, _Form | None] = {}
-        self._rules: dict[Places, PlaceRule | None] = {}
-        """The rule for a place, by the places of the sites before."""
+        """The number of requested points."""
+        self._requests: Counter[Structure] = Counter()
+        """The number of requested points with each structure."""
+        self._rule_requests: Counter[Structure] = Counter()
+        """The number of requests for the rule after each prefix of a structure."""
+        self._forms: dict[Structure, _Form | None] = {}
+        self._rules: dict[Structure, ComputeAtRule | None] = {}
+        """The rule for the next location, by the structural decisions before it."""
 
     @property
     def replays(self) -> int:
-        """The number of traces that were replayed to find the expressions."""
+        """The number of replayed points."""
         return len(self._probes)
 
     # -------------------------------------------------------------------------------------- points
@@ -192,107 +191,106 @@ class CompiledSpace:
     def numbers(
         self, points: Sequence[Decisions]
     ) -> list[tuple[ProgramShape, Numbers, NDArray[np.int64]]]:
-        """Return structures, numbers [numbers, points] of each, and which points these are.
+        """Return program structures, the numbers [numbers, points] of each, and their points.
 
-        Points with places that few have asked for, or for which no expressions were found, are left
-        out.
+        Points of rare structures, and of structures without expressions, are left out.
         """
         known = [k for k, point in enumerate(points) if None not in point]
-        if not known or self._combinations > _MOST_PLACES:
+        if not known or self._combinations > _MOST_STRUCTURES:
             return []
         members_of = np.array(known)
-        asked = [points[k] for k in known]
-        self._points += len(asked)
-        entries = self._entries(asked)
+        decided = [points[k] for k in known]
+        self._points += len(decided)
+        entries = self._entries(decided)
         found = []
-        for places, members in self._by_places(asked, entries).items():
-            self._asked[places] += len(members)
-            if (form := self._form(places)) is not None:
+        for structure, members in self._by_structure(decided, entries).items():
+            self._requests[structure] += len(members)
+            if (form := self._form(structure)) is not None:
                 program, numbers = form
                 found.append((program, numbers.at(entries[:, members]), members_of[members]))
         return found
 
     def withdraw(self, point: Decisions) -> None:
-        """Give up on the points that have their blocks at the places of this one."""
-        groups = self._by_places([point], self._entries([point]))
+        """Leave out all points with the structure of this point from now on."""
+        groups = self._by_structure([point], self._entries([point]))
         self._forms.update(dict.fromkeys(groups, None))
 
     def _entries(self, points: Sequence[Decisions]) -> NDArray[np.float64]:
-        """Return the factors and numbers that points decide [entries, points]."""
+        """Return the factors of tiles and the other numbers of points [entries, points]."""
         rows: list[NDArray[np.float64]] = []
         by_site = list(zip(*points, strict=True))
         for k in self._counts:
             decided: Sequence[Any] = by_site[k]
             if k not in self._plain:
-                site = self._space.sites[k]
-                numbers = {decision: site.numbers(decision) for decision in set(decided)}
+                knob = self._space.knobs[k]
+                numbers = {decision: knob.numbers(decision) for decision in set(decided)}
                 decided = [numbers[decision] for decision in decided]
             rows.extend(np.array(decided, np.float64).T)
         return np.array(rows, np.float64).reshape(len(rows), len(points))
 
-    def _by_places(
-        self, points: Sequence[Decisions], entries: NDArray[np.float64], sites: int | None = None
-    ) -> dict[Places, NDArray[np.int64]]:
-        """Return the points by the places of the first `sites` (None: all) structural sites.
+    def _by_structure(
+        self, points: Sequence[Decisions], entries: NDArray[np.float64], knobs: int | None = None
+    ) -> dict[Structure, NDArray[np.int64]]:
+        """Return the points by the first `knobs` (None: all) structural decisions, after repair.
 
-        Those of which it is not known where they have their blocks are left out.
+        Points for which a rule is missing are left out.
         """
-        groups: dict[Places, NDArray[np.int64]] = {(): np.arange(len(points))}
-        for k in self._structural[:sites]:
-            # Places of blocks are numbers; what else is decided is told apart by its own number.
+        groups: dict[Structure, NDArray[np.int64]] = {(): np.arange(len(points))}
+        for k in self._structural[:knobs]:
+            # Locations are numbers; any other decision is numbered here.
             alternatives = sorted({point[k] for point in points}, key=repr)
-            by_number = self._space.sites[k].purpose == LOCATION
-            codes = {d: d if by_number else code for code, d in enumerate(alternatives)}
-            asked = np.array([codes[point[k]] for point in points])
-            finer: dict[Places, NDArray[np.int64]] = {}
+            is_location = self._space.knobs[k].purpose == LOCATION
+            codes = {d: d if is_location else code for code, d in enumerate(alternatives)}
+            decided = np.array([codes[point[k]] for point in points])
+            finer: dict[Structure, NDArray[np.int64]] = {}
             for before, members in groups.items():
-                made = asked[members]
-                if by_number:
-                    self._asked_after[before] += len(members)
+                made = decided[members]
+                if is_location:
+                    self._rule_requests[before] += len(members)
                     rule = self._rule(before)
                     if rule is None:
                         continue
                     made = rule.repaired(made, entries[:, members])
                 for code in np.unique(made):
-                    place = int(code) if by_number else alternatives[code]
-                    finer[(*before, place)] = members[made == code]
+                    decision = int(code) if is_location else alternatives[code]
+                    finer[(*before, decision)] = members[made == code]
             groups = finer
         return groups
 
     # --------------------------------------------------------------------------------------- forms
 
-    def _worth_a_search(self, asked: int) -> bool:
-        """Say whether another search for expressions pays, with so many points that ask for it."""
+    def _worth_a_search(self, requests: int) -> bool:
+        """Return True if a search for expressions pays for this number of requests."""
         deserved = _FREE_REPLAYS + self._points // _POINTS_A_REPLAY
-        least = _WORTH_A_PLACE if self._structural else _WORTH_A_SEARCH
+        least = _WORTH_A_STRUCTURE if self._structural else _WORTH_A_SEARCH
         affordable = self._budget.affords(_FIRST_PROBES, len(self._space.trace.insts))
-        return affordable and asked >= least and self.replays < min(deserved, _MOST_REPLAYS)
+        return affordable and requests >= least and self.replays < min(deserved, _MOST_REPLAYS)
 
-    def _form(self, places: Places) -> _Form | None:
-        if places not in self._forms:
-            if not self._worth_a_search(self._asked[places]):
+    def _form(self, structure: Structure) -> _Form | None:
+        if structure not in self._forms:
+            if not self._worth_a_search(self._requests[structure]):
                 return None
-            found = self._search(places, lambda probe: probe.numbers)
+            found = self._search(structure, lambda probe: probe.numbers)
             program = None if found is None else _common(found[1])
-            self._forms[places] = (program, found[0]) if found and program else None
-        return self._forms[places]
+            self._forms[structure] = (program, found[0]) if found and program else None
+        return self._forms[structure]
 
-    def _rule(self, before: Places) -> PlaceRule | None:
+    def _rule(self, before: Structure) -> ComputeAtRule | None:
         if before not in self._rules:
-            if not self._worth_a_search(self._asked_after[before]):
+            if not self._worth_a_search(self._rule_requests[before]):
                 return None
-            site = self._structural[len(before)]
-            found = self._search(before, lambda probe: probe.reaches[site].extents)
-            self._rules[before] = found and PlaceRule.of(
-                [probe.reaches[site] for probe in found[1]], found[0]
+            knob = self._structural[len(before)]
+            found = self._search(before, lambda probe: probe.scopes[knob].extents)
+            self._rules[before] = found and ComputeAtRule.of(
+                [probe.scopes[knob] for probe in found[1]], found[0]
             )
         return self._rules[before]
 
     def _search(
-        self, places: Places, numbers: Callable[[_Probe], NDArray[np.float64]]
+        self, structure: Structure, numbers: Callable[[_Probe], NDArray[np.float64]]
     ) -> tuple[Expressions, list[_Probe]] | None:
-        """Replay points with these first places until one expression is left for each number."""
-        pool = self._pool(places)
+        """Replay points of a structure until one expression is left for each number."""
+        pool = self._pool(structure)
         if not pool:
             return None
         entries = self._entries(pool)
@@ -303,7 +301,7 @@ class CompiledSpace:
         while len(tried) < len(pool) and len(probes) < _MOST_PROBES:
             tried.append(wanted)
             probe = self._probe(pool[wanted])
-            if probe is not None and probe.places[: len(places)] == places:
+            if probe is not None and probe.structure[: len(structure)] == structure:
                 probes.append(probe)
                 column = numbers(probe)
                 if fitting is None:
@@ -326,22 +324,22 @@ class CompiledSpace:
             wanted = int(doubt.argmax())
         return None
 
-    def _pool(self, places: Places) -> list[Decisions]:
-        """Return points with these first places, first those that were replayed."""
+    def _pool(self, structure: Structure) -> list[Decisions]:
+        """Return points of a structure, replayed ones first."""
         pool = [
             probe.point
             for probe in self._probes.values()
-            if probe is not None and probe.places[: len(places)] == places
+            if probe is not None and probe.structure[: len(structure)] == structure
         ]
         for _ in range(_MOST_DRAWS):
             points = []
             for _ in range(_POOL):
                 point = list(self._space.sample(self._rng))
-                for k, place in zip(self._structural, places, strict=False):
-                    point[k] = place
+                for k, decision in zip(self._structural, structure, strict=False):
+                    point[k] = decision
                 points.append(tuple(point))
-            groups = self._by_places(points, self._entries(points), len(places))
-            pool += [points[k] for k in groups.get(places, ())]
+            groups = self._by_structure(points, self._entries(points), len(structure))
+            pool += [points[k] for k in groups.get(structure, ())]
             if len(pool) >= _POOL // 4:
                 break
         return pool
@@ -353,15 +351,15 @@ class CompiledSpace:
         return self._probes[point]
 
     def _replayed(self, point: Decisions) -> _Probe | None:
-        sites = {self._space.sites[k].inst: k for k in self._structural}
-        reaches: dict[int, Reach] = {}
+        knobs = {self._space.knobs[k].inst: k for k in self._structural}
+        scopes: dict[int, ComputeAtScope] = {}
 
         def look(
             sch: Schedule, inst: Instruction, inputs: Sequence[Any], _: Any, decision: Any
         ) -> Any:
-            site = sites.get(inst)
-            if site is not None and self._space.sites[site].purpose == LOCATION:
-                reaches[site] = Reach.seen(sch, inputs[0])
+            knob = knobs.get(inst)
+            if knob is not None and self._space.knobs[knob].purpose == LOCATION:
+                scopes[knob] = ComputeAtScope.seen(sch, inputs[0])
             return decision
 
         self._budget.spend(len(self._space.trace.insts))
@@ -374,14 +372,14 @@ class CompiledSpace:
         made = self._space.decisions_of(sch.trace)
         if made is None:
             return None
-        places = tuple([made[k] for k in self._structural])
-        return _Probe(point, places, *read_nests(sch.mod), reaches)
+        structure = tuple([made[k] for k in self._structural])
+        return _Probe(point, structure, *read_nests(sch.mod), scopes)
 
 
 def _common(probes: Sequence[_Probe]) -> ProgramShape | None:
-    """Return the structure of several programs, None if they have several.
+    """Return the common structure of several programs, None if their structures differ.
 
-    What a loop drives shows only where it has several iterations.
+    The kind of a loop is known only where it has several iterations.
     """
     first = probes[0].program
     drives = list(first.drives)

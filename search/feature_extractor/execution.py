@@ -1,11 +1,11 @@
-"""The execution of a nest once it is postprocessed: which iterations are lanes, registers, threads.
+"""The execution of a nest after postprocessing: which iterations are lanes, registers, threads.
 
-The features describe a program as the search decides on it, before postprocessing, for all programs
-of a structure at once. What the postprocessors for CPUs will make of its loops follows from their
-extents and strides: `RewriteParallelVectorizeUnroll` fuses the outer loops to run in parallel and
-the inner ones that are contiguous to vectors, `RewriteRegisterTile` brings the tile of accumulators
-into registers. Here the same choices are made with arrays. Programs that were not postprocessed by
-these get a description that says what they could become, which serves to tell them apart as well.
+Features are computed from programs before postprocessing, for all programs of a structure at once.
+The effect of the postprocessors for CPUs follows from extents and strides:
+`RewriteParallelVectorizeUnroll` fuses outer loops to parallel loops and contiguous inner loops to
+vectors, and `RewriteRegisterTile` moves a tile of accumulators to registers. This module makes the
+same choices with arrays. It does so for spaces without these postprocessors, too, where the result
+still distinguishes programs.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from search.postproc.register_tile import Nests, Operand, choose_tiles, tiled_la
 from tensorir.nodes.stmt import ForKind
 
 _LONGEST: Final = 64
-"""The most iterations of a loop that the compiler itself makes one vector of."""
+"""The maximum number of iterations of a loop that LLVM turns into one vector."""
 
 
 @dataclass(slots=True)
 class Execution:
-    """The use of the iterations of each loop; arrays [loops, programs] whose product is all.
+    """The factors of the iterations of each loop [loops, programs].
 
-    From outside: `outer` iterations, the `run` of reduction steps during which a tile stays in
-    registers, the `inner` iterations of that tile, which are written out, and `lanes` of vectors.
+    From outside these are the `outer` iterations, the `run` of reduction steps during which a tile
+    stays in registers, the `inner` iterations of the tile, which are unrolled, and the `lanes`.
     """
 
     outer: Array
@@ -38,17 +38,17 @@ class Execution:
     inner: Array
     lanes: Array
     padded: Array
-    """The product of these: the iterations, and those that tails of tiles and vectors cost."""
+    """The product of the factors: the iterations, with the cost of tails of tiles and vectors."""
     parallel: Array
     """The iterations of the parallel loop [programs]."""
     fused: Array
-    """The number of loops of several iterations that the parallel one is made of [programs]."""
+    """The number of loops of several iterations in the parallel loop [programs]."""
     register: int
-    """The elements of the widest accessed type that a vector register holds; of the narrowest in an
-    intrinsic."""
+    """The number of elements of the widest accessed type in a vector register; for an intrinsic,
+    of the narrowest type."""
 
     def of_loops(self, places: Sequence[int]) -> Execution:
-        """Return the use of the iterations of some of the loops."""
+        """Return the execution of a nest of some of the loops."""
         at = list(places)
         names = ("outer", "run", "inner", "lanes", "padded")
         return replace(self, **{name: getattr(self, name)[at] for name in names})
@@ -72,14 +72,14 @@ class Execution:
 def execution(
     nest: Nest, vector_bits: int, vector_registers: int, updates_in_flight: int
 ) -> Execution:
-    """Return the execution of a nest on a CPU with such registers and multiply-add units."""
+    """Return the execution of a nest on a CPU with these registers and multiply-add units."""
     is_parallel, lanes = _parallel_and_lanes(nest)
     within = nest.store.intrinsic_from
     is_intrinsic = within < len(nest.loops)
     item_bytes = (min if is_intrinsic else max)(nest.item_bytes, default=4)
     register = max(1, vector_bits // (8 * item_bytes))
     if is_intrinsic:
-        # What it does at once counts as one vector, of the narrow numbers that it multiplies.
+        # A call of the intrinsic is one vector of the narrow numbers that it multiplies.
         lanes[:within], lanes[within:] = 1, nest.extents[within:]
     if nest.packed[0]:
         _fill_panels(nest, is_parallel, lanes, register)
@@ -101,10 +101,10 @@ def execution(
 
 
 def _fill_panels(nest: Nest, is_parallel: Mask, lanes: Array, register: int) -> None:
-    """Make the vectors of a copy to panels, as `RewritePanels` does when the tiles are known.
+    """Vectorise and parallelise a copy to panels, as `RewritePanels` does.
 
-    They lie along the last of the loops over the copy, and the threads share the first of them
-    where there are no others.
+    Vectors are along the last loop over the copy. Threads share its first loop if the copy is not
+    in other loops.
     """
     lanes[:] = 1
     lanes[-1] = np.minimum(nest.extents[-1], register)
@@ -114,7 +114,7 @@ def _fill_panels(nest: Nest, is_parallel: Mask, lanes: Array, register: int) -> 
 
 
 def _vectorize_innermost(nest: Nest, result: Execution) -> None:
-    """Make vectors of innermost loops, as the compiler does where nobody asked for them."""
+    """Vectorise innermost loops as LLVM does if there is no other vector."""
     open_ = (result.vector == 1) & (result.tile == 1)
     for place in reversed(nest.loops):
         if not nest.store.single[place] or nest.kinds[place] is not ForKind.SERIAL:
@@ -122,7 +122,7 @@ def _vectorize_innermost(nest: Nest, result: Execution) -> None:
         extent, target = nest.extents[place], nest.strides[0][place]
         short = (extent % 4 == 0) & (extent <= _LONGEST) & (target == 1)
         able = target == 1 if not nest.store.is_reordered else target <= 1
-        # The compiler's own vectors are of loops that no pragma has written out.
+        # LLVM vectorises loops that no pragma unrolls.
         left = able & (extent > nest.unroll)
         able = open_ & (extent > 1) & (short | left)
         for strides in nest.strides[1:]:
@@ -136,7 +136,7 @@ def _vectorize_innermost(nest: Nest, result: Execution) -> None:
 
 
 def _parallel_and_lanes(nest: Nest) -> tuple[Mask, Array]:
-    """Return a mask of the loops that become the parallel one, and the lanes of each loop."""
+    """Return a mask of the loops that become the parallel loop, and the lanes of each loop."""
     extents, single, limits = nest.extents, nest.store.single, nest.limits
     spatial = [drives is Drives.SPATIAL for drives in nest.drives]
     free = [s and nest.kinds[k] is ForKind.SERIAL for k, s in enumerate(spatial)]
@@ -168,7 +168,7 @@ def tile_reduction(
     chosen = _unmarked_vector(nest, inside, operands, result.register)
     lanes = np.where(marked, result.lanes, chosen)
     pieces = np.ceil(lanes.prod(0) / result.register)
-    # The lanes that have accumulators of their own: those of an intrinsic's sums.
+    # Lanes of a reduction, in an intrinsic, share an accumulator.
     own_lanes = np.where(drives, 1, lanes)
     choice = choose_tiles(
         Nests(
@@ -185,7 +185,7 @@ def tile_reduction(
     done = tiled & (choice.found | choice.stays) & ~(choice.stays & wanted)
     result.lanes = np.where(done, lanes, result.lanes)
     result.inner = np.where(done, choice.sides, result.inner)
-    # An order that stays is described as a run of its innermost reduction loops, too.
+    # If the order is kept, the run consists of its innermost reduction loops, too.
     result.run = np.where(done & choice.run, extents, result.run)
     padded = np.ceil(extents / lanes) * lanes * choice.waste
     result.padded = np.where(done, padded, result.padded)
@@ -197,7 +197,7 @@ def _operand(strides: Array, lanes: Array, pieces: Array) -> Operand:
 
 
 def _perfect(nest: Nest, is_parallel: Mask) -> Mask:
-    """Return a mask of the loops in the perfect nest around the store whose order may change."""
+    """Return a mask of the loops in the perfect nest around the store that may be reordered."""
     inside = np.zeros(nest.extents.shape, bool)
     alive = np.ones(nest.count, bool)
     for place in reversed(range(nest.store.intrinsic_from)):
@@ -213,7 +213,7 @@ def _perfect(nest: Nest, is_parallel: Mask) -> Mask:
 
 
 def _unmarked_vector(nest: Nest, inside: Mask, operands: Sequence[Array], register: int) -> Array:
-    """Return the lanes of the innermost loop that can become a vector, wherever it is."""
+    """Return the lanes of the innermost loop that can become a vector, at any depth."""
     lanes = np.ones_like(nest.extents)
     free = np.ones(nest.count, bool)
     for place in reversed(nest.loops):

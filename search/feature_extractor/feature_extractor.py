@@ -31,15 +31,15 @@ class PackedFeatures:
 
     @staticmethod
     def of(candidates: Sequence[NDArray[Any]]) -> PackedFeatures:
-        """Put the arrays [rows, features] of candidates one after the other."""
+        """Concatenate the arrays [rows, features] of candidates."""
         counts = [len(rows) for rows in candidates]
         rows = np.concatenate(list(candidates)).astype(np.float32, copy=False)
         return PackedFeatures(rows, np.repeat(np.arange(len(counts)), counts), len(counts))
 
     def twins(self) -> NDArray[np.int64]:
-        """Return a number for each candidate that all with the same rows share, 0 without rows.
+        """Return a number for each candidate, equal for equal rows; 0 for candidates without rows.
 
-        Rows that differ by less than a thousandth are the same.
+        Rows are compared after rounding to three decimals.
         """
         found = np.zeros(self.count, np.int64)
         for owner, row in zip(self.owner.tolist(), np.round(self.rows, 3), strict=True):
@@ -53,7 +53,7 @@ class PackedFeatures:
 
 
 class FeatureExtractor(Named, ABC):
-    """Describes candidates by numbers that a cost model learns from."""
+    """Computes the features of candidates for a cost model."""
 
     kinds: ClassVar[Registry[FeatureExtractor]] = Registry("feature extractor")
 
@@ -70,15 +70,15 @@ class FeatureExtractor(Named, ABC):
     def extract_from(
         self, context: Task, candidates: Sequence[MeasureCandidate]
     ) -> list[NDArray[np.float64]]:
-        """Return an array [rows, features] for each candidate; there may be no rows."""
+        """Return an array [rows, features] for each candidate; it may have no rows."""
 
     def extract_points(
         self, context: Task, space: DesignSpace, decisions: Sequence[Decisions]
     ) -> PackedFeatures | None:
-        """Return the features (`extract_from`) of points of a design space without replaying them.
+        """Return the features of `extract_from` for points of a design space, without replaying.
 
-        A point without rows has to be replayed; None says that all have, because this extractor
-        reads programs only.
+        A point without rows has to be replayed. None, the default, means that all points have to
+        be, because the extractor reads programs only.
         """
         return None
 
@@ -89,9 +89,9 @@ class FeatureExtractor(Named, ABC):
         decisions: Decisions,
         candidate: MeasureCandidate,
     ) -> bool:
-        """Say whether `extract_points` is right about a point that was replayed.
+        """Return True if `extract_points` was right for a point that was replayed.
 
-        Where it is wrong, it gives up on such points.
+        If not, the extractor stops to extract such points without replaying.
         """
         return True
 
@@ -99,15 +99,15 @@ class FeatureExtractor(Named, ABC):
     """True if a candidate has the same features before and after postprocessing."""
 
     estimates: bool = False
-    """True if `estimate` says something."""
+    """True if `estimate` is implemented."""
 
     def estimate(self, packed: PackedFeatures) -> NDArray[np.float64]:
         """Return an estimate of the log speed of each candidate, up to a constant of the workload.
 
-        A cost model starts from it. 0 for all, as it is here, says nothing.
+        A cost model starts from it. The default is 0 for all.
         """
         return np.zeros(packed.count)
 
 
 PyFeatureExtractor = FeatureExtractor
-"""The base class under the name that it has for user classes in TVM."""
+"""TVM's name of the base class of user-defined extractors."""

@@ -1,4 +1,4 @@
-"""The cache lines and pages that a nest touches at each depth, and what is fetched of them."""
+"""The cache lines and pages that a nest touches at each depth, and how many of them are fetched."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from search.feature_extractor.machine import CACHE_LINE, PAGE, Machine
 from search.feature_extractor.nests import Array, Nest
 
 CACHES: Final = slice(0, 3)
-"""The levels that keep lines."""
+"""The caches among the levels."""
 PAGES: Final = slice(3, 5)
-"""The levels that keep the addresses of pages."""
+"""The TLBs among the levels."""
 _KIND: Final = [0, 0, 0, 1, 1]
-"""Of each level, 0 if it keeps lines and 1 if it keeps pages."""
+"""For each level, 0 for a cache and 1 for a TLB."""
 
 
 @dataclass(slots=True)
 class Footprints:
-    """Lines and pages that a nest touches and fetches; levels are three caches and two TLBs."""
+    """The lines and pages of a nest in the levels: three caches and two TLBs."""
 
     tile_bytes: Array
     """The bytes that one tile with its run touches [programs]."""
     streams: Array
-    """Runs in pages of their own that a tile with its run takes, by access [accesses, programs]."""
+    """The contiguous runs in different pages of a tile with its run [accesses, programs]."""
     total_bytes: Array
     """The bytes that the whole nest touches [programs]."""
     fetched: Array
-    """Lines or pages that each level fetches in all, by access [accesses, levels, programs]."""
+    """The number of lines or pages that each level fetches [accesses, levels, programs]."""
     entries: Array
-    """The number of times that what fits each level is left for other data [levels, programs]."""
+    """The number of times that the data in each level are replaced [levels, programs]."""
 
 
 def footprints(nest: Nest, how: Execution, machine: Machine) -> Footprints:
-    """Count what each level of a machine fetches.
+    """Count the lines and pages that each level of a machine fetches.
 
-    A level keeps a loop's data where they take half of it, and loses them where they take half as
-    much again as it has; between the two, what stays is taken to fall with their size. Real caches
-    show no sharp bound either: what they replace is not the oldest, and other data are in them.
-    The rows of one access that fall into the same sets of a cache have only these.
+    A level keeps all data of a loop up to half its capacity, and nothing from 1.5 times its
+    capacity on; the fraction falls linearly in between. Real caches have no sharp limit either,
+    because their replacement is not exactly LRU, and because they contain other data. Rows of an
+    access that map to the same sets of a cache have only the capacity of these sets.
     """
     inside = how.inner * how.lanes
     spans = [1 + (steps * (inside - 1)).sum(1) for steps in nest.steps]
@@ -76,19 +76,19 @@ def footprints(nest: Nest, how: Execution, machine: Machine) -> Footprints:
             with_sets = full[:, : crowded.shape[1]]
             np.maximum(with_sets, crowded, out=with_sets)
             before, kept = kept, np.minimum(kept, _stays(full))
-            # Where a loop is the first whose data do not fit, what it does not move stays.
+            # If this loop is the first whose data do not fit, accesses with stride 0 keep theirs.
             once = np.where(still[:, place, None], 1, trips)
             lost = lost * trips + (before - kept) * below * once
         if part is how.run:
             tile, streams = touched[:, 0].sum(0), touched[:, 2].copy()
     line = CACHE_LINE
-    # What fits as a whole is there already when a kernel runs again.
+    # Data that fit are still in the cache when a kernel runs again.
     total = touched[:, 0].sum(0)
     return Footprints(tile * line, streams, total * line, lost, kept_entries + lost_entries)
 
 
 def _stays(full: Array) -> Array:
-    """Return the share that stays of what takes so many times the room that there is."""
+    """Return the fraction of data that stays, for data of `full` times the capacity."""
     return np.clip(1.5 - full, 0, 1)
 
 
@@ -101,24 +101,23 @@ class _Box:
         self._packed = packed
         sizes = np.concatenate([shape[1:], np.ones((min(1, len(shape)), shape.shape[-1]))])
         self._strides: Array = sizes[::-1].cumprod(0)[::-1] * item
-        """The bytes by which a step in each dimension moves."""
+        """The stride of each dimension in bytes."""
         ways = np.array(machine.way_bytes)
         common = np.gcd(self._strides.astype(np.int64), ways[:, None, None])
         self._places: Array = ways[:, None, None] / common
-        """How many places in a way of a cache the steps of each dimension lead to."""
+        """The number of different positions in a way of a cache along each dimension."""
         self._sets: Array = (ways / CACHE_LINE)[:, None]
         self._ways: Array = np.array(machine.rooms)[: len(ways), None] / self._sets
 
     def measure(self, span: Array) -> tuple[Array, Array]:
-        """Return what a box of these extents takes.
+        """Return the amounts for a box of these extents.
 
-        First the lines, the pages and the runs that are pages apart [3, programs], then for the
-        first caches the part that its lines take of those sets that they fall into [caches,
-        programs].
+        These are the numbers of lines, of pages and of runs in different pages [3, programs], and
+        for the first two caches the fraction of the capacity of its sets [caches, programs].
         """
         span = np.minimum(span, self._shape)
         if self._packed:
-            # Panels lie in the order in which they are read.
+            # Panels are contiguous in the order of reading.
             volume = span.prod(0) * self._item
             amounts = [np.maximum(1, volume / size) for size in (CACHE_LINE, PAGE)]
             return np.array([*amounts, np.ones_like(volume)]), np.zeros(
@@ -126,7 +125,7 @@ class _Box:
             )
         row = np.ones(span.shape, bool)
         if len(span):
-            # Dimensions inside of which the box is as wide as the buffer make up a row.
+            # A dimension belongs to a row if the box has the full extent in all inner dimensions.
             row[:-1] = np.logical_and.accumulate((span >= self._shape)[:0:-1], 0)[::-1]
         run = np.where(row, span, 1).prod(0) * self._item
         rows = np.where(row, 1, span)
@@ -137,6 +136,6 @@ class _Box:
         apart = 1 + extent / PAGE
         pages = np.minimum(count * (1 + (run - self._item) / PAGE), apart)
         reached = np.minimum(self._sets, width) * np.minimum(rows, self._places).prod(1)
-        reached = np.maximum(np.minimum(self._sets, reached), 1)  # none where there are no lines
+        reached = np.maximum(np.minimum(self._sets, reached), 1)  # no lines have no sets
         taken = lines / (reached * self._ways)
         return np.array([lines, pages, np.minimum(count, apart)]), taken

@@ -1,4 +1,4 @@
-"""The processor of a target, as features suppose it."""
+"""The model of a CPU that features, rules and reports use."""
 
 from __future__ import annotations
 
@@ -9,74 +9,73 @@ from codegen import Target
 from codegen.machine import MachineSpeed, known_speed
 
 CACHE_LINE: Final = 64
-"""Bytes that x86 and most aarch64 CPUs fetch at once."""
+"""Bytes of a cache line of x86 and most aarch64 CPUs."""
 PAGE: Final = 4 << 10
-"""Bytes of a page: arrays in pages of 2 MiB are the exception."""
+"""Bytes of a page; arrays in pages of 2 MiB are the exception."""
 L1_WAY: Final = PAGE
-"""A first cache of x86 finds lines by the part of their address that is the same in all pages."""
+"""Bytes of a way of the first cache of x86, which is indexed by the page offset."""
 L1_WAY_ELSEWHERE: Final = 16 << 10
 L2_WAY: Final = 64 << 10
-"""Of most second caches, from 256 KiB in 4 ways to 1 MiB in 16."""
+"""Bytes of a way of most second caches, from 256 KiB in 4 ways to 1 MiB in 16."""
 _FORK_CYCLES: Final = 1500.0
 _JOIN_CYCLES: Final = 250.0
-"""What each thread adds to the cycles of a parallel loop."""
+"""The cycles of a parallel loop for each thread."""
 _FALLS_SHORT: Final = 1.05
-"""A rate that is measured is lower than what a core can do, where it is not the same."""
+"""The factor from a measured rate to the peak."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A CPU as features see it. Sizes are in bytes, times in cycles."""
+    """A CPU. Sizes are in bytes, times in cycles."""
 
     vector_bits: int
     vector_registers: int
     updates_in_flight: int
-    """The accumulators that hide the latency of multiply-adds."""
+    """The number of accumulators that hides the latency of multiply-adds."""
     caches: tuple[int, int, int]
     """The sizes of the data caches of one core, smallest first."""
     way_bytes: tuple[int, int]
-    """The sizes of a way of the first two: addresses so far apart share a set."""
+    """The sizes of a way of the first two caches; addresses at this distance share a set."""
     tlb: tuple[int, int]
-    """The pages whose addresses are at hand, and those that the second table has."""
+    """The numbers of entries of the first and the second TLB."""
     cores: int
     fma_units: float
-    """Multiply-adds of whole vectors a cycle."""
+    """Multiply-adds of whole vectors per cycle."""
     fma_latency: float
     loads: float
-    """Loads of whole vectors a cycle; there is one store."""
+    """Loads of whole vectors per cycle; the number of stores is one."""
     issue: float
-    """Instructions a cycle."""
+    """Instructions per cycle."""
     fetch_cycles: tuple[float, float, float]
-    """What a line costs more that each cache gets from the next level, in loops that go through
-    memory in order."""
+    """The additional cycles of a line that each cache fetches from the next level, in loops that
+    access memory in order."""
     page_cycles: tuple[float, float]
-    """What a load from a page costs more whose address is not at hand, or not in the second
-    table."""
+    """The additional cycles of a miss in the first and in the second TLB."""
     forward_cycles: float
-    """From one update of a sum that lies in memory to the next."""
+    """The cycles between two updates of a sum in memory."""
     fork_cycles: float
-    """What a parallel loop costs: waking the other threads, and waiting for the last of them."""
+    """The cycles of waking the threads of a parallel loop, and waiting for the last one."""
 
     def is_worth_a_fork(self, cycles: float) -> bool:
-        """Say whether so many cycles of work are done earlier if all cores share them."""
+        """Return True if all cores together finish work of this many cycles earlier than one."""
         return cycles * (1 - 1 / self.cores) > self.fork_cycles
 
     @property
     def rooms(self) -> tuple[float, ...]:
-        """What each level holds: lines of the caches, then pages of the tables of addresses."""
+        """The capacities of all levels: lines of the caches, then entries of the TLBs."""
         return (*(size / CACHE_LINE for size in self.caches), *self.tlb)
 
     @property
     def level_cycles(self) -> tuple[float, ...]:
-        """What each of these levels needs for a line or a page that it does not hold."""
+        """The cycles of a miss in each of these levels."""
         return (*self.fetch_cycles, *self.page_cycles)
 
     @staticmethod
     def of(target: Target) -> Machine:
         """Return the CPU of a target.
 
-        Where it is this machine, and that was measured, the times are what was measured; else they
-        are those of the CPU model.
+        Times are measured ones if the target is this machine and was measured, else those of the
+        CPU model.
         """
         speed = known_speed(target)
         core, caches = target.core, target.caches
@@ -102,14 +101,14 @@ class Machine:
 
 
 def _fork_cycles(target: Target, speed: MachineSpeed | None) -> float:
-    """Return what was measured, where several cores were; else what runtimes of OpenMP take."""
+    """Return the measured cycles of a parallel loop, or those that are typical of OpenMP."""
     if speed is not None and speed.fork_seconds > 0:
         return speed.fork_seconds * speed.clock
     return _FORK_CYCLES + _JOIN_CYCLES * (target.num_cores or 1)
 
 
 def _halves(value: float) -> float:
-    """Return a number of units or cycles without what a measurement is off by."""
+    """Return a measured number of units or cycles, rounded to halves."""
     return max(0.5, round(2 * value) / 2)
 
 

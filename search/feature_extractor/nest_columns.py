@@ -1,9 +1,8 @@
-"""Numbers that tell how fast a nest runs, for all programs of a structure.
+"""The columns of a nest: quantities that determine its speed, for all programs of a structure.
 
-They follow the roofline model (Williams, Waterman and Patterson, 2009): what the processor issues
-for each element, and what each cache has to fetch for it. Nearly all are for one element or one
-vector, or relative to a size of the machine, so that what is learned from one program holds for
-others.
+They follow the roofline model (Williams, Waterman and Patterson, 2009): the instructions of an
+element, and the lines that each cache fetches for it. Nearly all are per element or per vector, or
+relative to a size of the machine, so that a model can transfer them to other programs.
 """
 
 from __future__ import annotations
@@ -23,78 +22,72 @@ from search.feature_extractor.nests import Array, Drives, Nest, Work
 COLUMNS: Final = (
     ("iterations", "log2 of the iterations"),
     ("vector", "log2 of the lanes of a vector"),
-    ("vector_use", "the share of the registers' lanes that vectors fill"),
+    ("vector_use", "the fraction of the registers' lanes that vectors fill"),
     ("pieces", "log2 of the registers that a vector fills"),
     ("accumulators", "log2 of the registers that the tile fills"),
     ("run", "log2 of the reduction steps while a tile stays in registers"),
-    ("pressure", "registers that the tile needs, relative to those there are"),
+    ("pressure", "registers that the tile needs, relative to those of the machine"),
     ("loads", "loads for each vector update"),
     ("contiguous", "loads of whole vectors for each vector update"),
     ("broadcast", "loads of one element for all lanes, for each vector update"),
     ("gathered", "loads of single lanes for each vector update"),
     ("scattered", "1 if lanes are stored one by one, else 0"),
     ("tile_traffic", "loads and stores of accumulators for each vector update"),
-    ("chain", "cycles that too few accumulators wait for one another, for each step"),
-    ("code", "log2 of the statements written out"),
+    ("chain", "cycles that too few accumulators wait for each other, for each step"),
+    ("code", "log2 of the unrolled statements"),
     ("overhead", "log2 of the loop iterations for each vector update"),
-    ("innermost", "log2 of the iterations of the innermost loop that remains a loop"),
+    ("innermost", "log2 of the iterations of the innermost loop that is not unrolled"),
     ("unroll", "log2 of the limit of unrolling, plus one"),
     ("update_cycles", "log2 of the cycles for a vector update, data in the first cache"),
     ("element_cycles", "log2 of the cycles for each element, loops included"),
     ("l1_lines", "log2 of the lines that the first cache fetches for each vector update"),
     ("l2_lines", "log2 of the lines that the second cache fetches for each vector update"),
     ("l3_lines", "log2 of the lines that the third cache fetches for each vector update"),
-    ("l1_largest", "log2 of the lines that the first cache fetches for the access that needs most"),
-    (
-        "l2_largest",
-        "log2 of the lines that the second cache fetches for the access that needs most",
-    ),
+    ("l1_largest", "log2 of the maximum over accesses of the lines that the first cache fetches"),
+    ("l2_largest", "log2 of the maximum over accesses of the lines that the second cache fetches"),
     ("l1_written", "log2 of the lines that the first cache fetches for the stored buffer"),
     ("l2_written", "log2 of the lines that the second cache fetches for the stored buffer"),
-    ("l1_entries", "log2 of the times that the first cache is filled anew"),
-    ("l2_entries", "log2 of the times that the second cache is filled anew"),
+    ("l1_entries", "log2 of the times that the data in the first cache are replaced"),
+    ("l2_entries", "log2 of the times that the data in the second cache are replaced"),
     (
         "tile_bytes",
         "log2 of the bytes that a tile with its run touches, relative to the first cache",
     ),
     ("bytes", "log2 of the bytes that all iterations touch, relative to the second cache"),
-    ("memory", "the share of the estimated time that all fetches from memory take"),
-    ("memory_l1", "the share of the estimated time that fetches into the first cache take"),
+    ("memory", "the fraction of the estimated time for all fetches"),
+    ("memory_l1", "the fraction of the estimated time for fetches into the first cache"),
     ("parallel", "log2 of the iterations of the parallel loop"),
-    ("fused", "the number of loops that the parallel loop is made of"),
-    ("balance", "the share of the cores that parallel iterations keep busy"),
+    ("fused", "the number of loops that are fused to the parallel loop"),
+    ("balance", "the fraction of the cores that parallel iterations keep busy"),
     ("updates", "1 if the store updates an element that it loads, else 0"),
     ("functions", "mathematical functions for each element"),
     ("divisions", "divisions for each element"),
     ("choices", "comparisons and selections for each element"),
     ("arithmetic", "other operations for each element, a multiply-add counted once"),
     ("accesses", "the number of accesses"),
-    ("tiles", "log2 of the times that a tile is begun"),
-    ("cycles", "log2 of the estimated cycles for each element, memory included"),
-    ("intrinsic", "1 if the innermost loops are to become an intrinsic, else 0"),
-    (
-        "repeats",
-        "log2 of the iterations that repeat a computation and are moved out of their loops",
-    ),
+    ("tiles", "log2 of the number of tiles"),
+    ("cycles", "log2 of the estimated cycles for each element, with memory"),
+    ("intrinsic", "1 if an intrinsic replaces the innermost loops, else 0"),
+    ("repeats", "log2 of the iterations that repeat a computation, which LLVM hoists"),
 )
 """The columns of one store, with their meanings."""
 
 _LOOP_SLOTS: Final = 3.0
-"""The instructions of a loop that count and jump."""
+"""The instructions of a loop's counter and branch."""
 _SPILL_CYCLES: Final = 2.0
 _FUNCTION_CYCLES: Final = (10.0, 20.0)
 """The cycles of a mathematical function on a vector register, and on one element."""
 _DIVISION_CYCLES: Final = 4.0
 _STREAMS: Final = 8
-"""Runs of lines in different pages that a core reads in turns at full speed."""
+"""The number of interleaved streams from different pages that a core reads at full speed."""
 _STREAM_COST: Final = 0.2
-"""What is added to the time of fetching past the first cache whenever they double, as a share: a
-product of a vector and a matrix in memory takes 1.2, 1.25 and 2.9 times as long with 16, 32 and
-4096 rows in turns."""
+"""The relative increase of fetch times past the first cache with each doubling of the streams: a
+vector-matrix product in memory takes 1.2, 1.25 and 2.9 times as long with 16, 32 and 4096
+interleaved rows."""
 _FOLLOWED: Final = slice(1, 3)
-"""The levels that prefetching fills."""
+"""The levels that prefetchers fill."""
 _MAX_COPIES: Final = 256
-"""The most vector statements that the compiler unrolls to by itself."""
+"""The maximum number of vector statements to which LLVM unrolls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +108,9 @@ class _Loads:
     broadcast: Array
     gathered: Array
     held: Array
-    """The registers of the operand that needs fewest: it stays while the others are loaded."""
+    """The registers of the smallest operand, which stays while the others are loaded."""
     each: list[Array]
-    """Those of each access, in the order of the store's."""
+    """The loads of each access of the store."""
 
     @property
     def total(self) -> Array:
@@ -125,9 +118,9 @@ class _Loads:
 
 
 def columns_of(programs: Sequence[Sequence[Nest]], machine: Machine) -> list[list[StoreColumns]]:
-    """Return the columns of all stores of some programs, which are given by their nests.
+    """Return the columns of all stores of programs, given by their nests.
 
-    Nests of one structure are computed together, whatever program they are of.
+    Nests of one structure are computed together, across programs.
     """
     alike: dict[tuple[tuple[bool, ...], Hashable], list[tuple[int, slice]]] = {}
     for k, nests in enumerate(programs):
@@ -150,7 +143,7 @@ def columns_of(programs: Sequence[Sequence[Nest]], machine: Machine) -> list[lis
 
 
 def _with_inits(nests: Sequence[Nest]) -> Iterator[slice]:
-    """Yield the places of the nests of a program, of an init with those of what it starts."""
+    """Yield the ranges of the nests of a program, with an init and its updates in one range."""
     start = 0
     for k, nest in enumerate(nests):
         if k + 1 == len(nests) or not _starts(nest, nests[k + 1]):
@@ -159,13 +152,13 @@ def _with_inits(nests: Sequence[Nest]) -> Iterator[slice]:
 
 
 def _starts(nest: Nest, later: Nest) -> bool:
-    """Say whether a nest is the init of a block whose steps are the later one."""
+    """Return True if a nest is the init of the reduction in a later nest."""
     same = nest.buffers[0] == later.buffers[0]
     return nest.store.is_init and same and set(nest.store.loops) <= set(later.store.loops)
 
 
 def _places(nests: Sequence[Nest]) -> list[tuple[int, ...]]:
-    """Return the places that the loops of each nest have among those of the next one."""
+    """Return the positions of the loops of each nest among the loops of the next nest."""
     return [
         tuple(later.store.loops.index(loop) for loop in nest.store.loops)
         for nest, later in pairwise(nests)
@@ -173,7 +166,7 @@ def _places(nests: Sequence[Nest]) -> list[tuple[int, ...]]:
 
 
 def _forks(nests: Sequence[Nest]) -> list[bool]:
-    """Return which nests pay for the threads of their outermost loop: the first ones below it."""
+    """Return True for each nest that pays for the fork of its outermost loop: the first in it."""
     outermost = [nest.store.loops[0] if nest.store.loops else -1 for nest in nests]
     return [loop not in outermost[:k] for k, loop in enumerate(outermost)]
 
@@ -181,10 +174,10 @@ def _forks(nests: Sequence[Nest]) -> list[bool]:
 def _columns_of_one(
     nests: Sequence[Nest], machine: Machine, forks: Sequence[bool]
 ) -> list[StoreColumns]:
-    """Return the columns of a nest, or of an init and what it starts; `forks` says which forks."""
+    """Return the columns of a nest, or of an init and its updates; `forks` is that of `_forks`."""
     cpu = machine.vector_bits, machine.vector_registers, machine.updates_in_flight
     ways = [execution(nest, *cpu) for nest in nests]
-    # The init of a block is split off when the loops have their final order.
+    # The init of a block is separated after its loops are in their final order.
     ways[:-1] = [way.of_loops(at) for way, at in zip(ways[1:], _places(nests), strict=True)]
     return [
         _columns(nest, how, machine, machine.fork_cycles if pays else 0.0)
@@ -193,7 +186,7 @@ def _columns_of_one(
 
 
 def _columns(nest: Nest, how: Execution, machine: Machine, fork_cycles: float) -> StoreColumns:
-    """Return the columns of a store; the first one below a parallel loop pays for its threads."""
+    """Return the columns of a store; `fork_cycles` are added if it has a parallel loop."""
     touched = footprints(nest, how, machine)
     elements = nest.extents.prod(0)
     vector, pieces, tile = how.vector, how.pieces, how.tile
@@ -233,7 +226,7 @@ def _columns(nest: Nest, how: Execution, machine: Machine, fork_cycles: float) -
         work[Work.FUNCTION] * function + work[Work.DIVISION] * _DIVISION_CYCLES + work[Work.CHOICE]
     )
     compute = steps / repeats * cycles
-    # Boxes have gaps, and what was lost may be wanted no more: no access fetches two lines.
+    # Boxes overestimate: an access fetches at most one line.
     fetches = np.minimum(touched.fetched, steps * np.array([written, *loads.each])[:, None])
     fetched, largest = fetches.sum(0), fetches.max(0)
     slower = 1 + _STREAM_COST * np.log2(np.maximum(1, touched.streams / _STREAMS))
@@ -294,10 +287,7 @@ def _columns(nest: Nest, how: Execution, machine: Machine, fork_cycles: float) -
 
 
 def _together(*times: Array) -> Array:
-    """Return the time of what a processor does at once, as far as it looks ahead.
-
-    It is longer than the longest of the times, and shorter than their sum.
-    """
+    """Return the time of overlapped work: longer than the longest time, shorter than the sum."""
     return np.asarray(np.sqrt(sum(time**2 for time in times)))
 
 
@@ -306,7 +296,7 @@ def _log(x: Array) -> Array:
 
 
 def _lane_stride(how: Execution, strides: Array) -> Array:
-    """Return by how many elements neighbouring lanes are apart, 0 where they share one."""
+    """Return the distance of neighbouring lanes in elements, 0 for a broadcast."""
     found: Array = np.where((how.lanes > 1) & (strides > 0), strides, np.inf).min(0, initial=np.inf)
     return np.where(np.isinf(found), 0, found)
 
@@ -335,24 +325,24 @@ def _loads(nest: Nest, how: Execution) -> _Loads:
 
 
 def _registers(accumulators: Array, pieces: Array, loads: _Loads) -> Array:
-    """Return the registers that a step needs: one operand stays while the others are loaded.
+    """Return the registers of a step, in which one operand stays while the others are loaded.
 
-    All pieces of a vector are loaded at once, and an element is spread over one register.
+    All pieces of a vector are loaded together, and a broadcast fills one register.
     """
     vectors = np.where(loads.contiguous > 0, pieces, 0)
     return accumulators + np.maximum(loads.held, vectors) + (len(loads.each) > 1)
 
 
 def _beyond(excess: Array) -> Array:
-    """Return by how much a limit is exceeded, where it is not known to a half."""
+    """Return the excess over a limit, smoothed because the limit is uncertain by about 1/2."""
     return np.asarray(np.logaddexp(0, 2 * excess) / 2)
 
 
 def _kept_steps(nest: Nest, how: Execution) -> tuple[Array, Array]:
-    """Return the steps during which accumulators stay in registers, and between two of their sums.
+    """Return the steps during which accumulators stay in registers, and the distance of updates.
 
-    The compiler keeps them there over the reduction loops right around a tile, too. Where a tile
-    comes back later instead, its sums lie in memory meanwhile.
+    LLVM keeps accumulators in registers in the reduction loops directly around a tile, too. If
+    spatial loops are in between, the sums are in memory, and the distance is their iterations.
     """
     kept: Array = how.run.prod(0)
     apart = np.ones(nest.count)
@@ -369,7 +359,7 @@ def _kept_steps(nest: Nest, how: Execution) -> tuple[Array, Array]:
 
 
 def _repeats(nest: Nest, written_out: Array) -> Array:
-    """Return the repetitions of the same computation that no loop inside hides from LLVM."""
+    """Return the number of repetitions of the same computation that LLVM can hoist."""
     still = np.array(nest.strides).sum(0) == 0
     reduces = np.array([drives is Drives.REDUCTION for drives in nest.drives])
     again = still & ~reduces[:, None] & (nest.extents > 1)
@@ -378,7 +368,7 @@ def _repeats(nest: Nest, written_out: Array) -> Array:
 
 
 def _written_out(nest: Nest, how: Execution) -> tuple[Array, Array]:
-    """Return how many statements loops are written out to, and the length of the one around."""
+    """Return the number of unrolled statements, and the extent of the loop around them."""
     trips = np.concatenate([how.run[::-1], how.outer[::-1]])
     statements = how.tile * np.cumprod(trips, 0)
     fits = (statements <= nest.unroll) & (statements * how.pieces <= _MAX_COPIES)

@@ -1,4 +1,4 @@
-"""One vector of numbers for a program, computed for many programs at once."""
+"""The feature extractor of the default cost model: one row of features for a program."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from tensorir.function import IRModule
 
 _AT_ONCE: Final = 1024
-"""Points computed together: more do not fit the caches."""
+"""The number of points that are computed together, so that arrays fit the caches."""
 _OF_PROGRAM: Final = (
-    ("time", "log2 of the estimated time relative to the least that the program could take"),
+    ("time", "log2 of the estimated time relative to the minimum time of the program"),
     ("longest", "log2 of the estimated time of the longest store relative to the same"),
-    ("share", "the share of the estimated time that the longest store takes"),
+    ("share", "the fraction of the estimated time for the longest store"),
     ("all_cycles", "log2 of the estimated cycles of all stores"),
     ("stores", "the number of stores"),
 )
@@ -37,16 +37,16 @@ _OF_PROGRAM: Final = (
 
 @FeatureExtractor.kinds.register("nest-feature")
 class NestFeature(FeatureExtractor):
-    """The features that decide how fast the loop nests of a program run on the target.
+    """Features of the speed of the loop nests of a program on the target.
 
-    One row for each candidate: the columns of `nest_columns.COLUMNS` for the store that is
-    estimated to take longest (`main.`), their means over all stores by estimated time (`mean.`),
-    then five of the whole program. `names` lists them.
+    A candidate has one row: the columns of `nest_columns.COLUMNS` for the store with the longest
+    estimated time (`main.`), their means over all stores, weighted by estimated time (`mean.`), and
+    five columns of the whole program. `names` lists them.
 
-    Described is the program as it is before postprocessing, with what the postprocessors for CPUs
-    will do. A candidate without postprocessing is described as it stands: where no postprocessor of
-    the space makes tiles of registers, reductions have none. A `match_buffer` view counts as the
-    part of the buffer that it shows. Sizes of caches and registers are those of the target.
+    The features are those of the program before postprocessing, with the effect that the
+    postprocessors for CPUs will have. If no postprocessor of the space makes register tiles,
+    reductions have none. A `match_buffer` view counts as a part of its buffer. The sizes of caches
+    and registers are those of the target.
     """
 
     names: Final = (
@@ -68,7 +68,7 @@ class NestFeature(FeatureExtractor):
     def extract_from(
         self, context: Task, candidates: Sequence[MeasureCandidate]
     ) -> list[NDArray[np.float64]]:
-        """Return an array [1, columns] for each candidate; no row for a program without stores."""
+        """Return an array [1, columns] for each candidate, without a row if it has no stores."""
         groups: dict[ProgramShape, list[tuple[int, NDArray[np.float64]]]] = {}
         for k, candidate in enumerate(candidates):
             mod = candidate.sch.state.before_postproc or candidate.sch.mod
@@ -89,9 +89,9 @@ class NestFeature(FeatureExtractor):
     def extract_points(
         self, context: Task, space: DesignSpace, decisions: Sequence[Decisions]
     ) -> PackedFeatures | None:
-        """Return one row for each point but those that `CompiledSpace` cannot read.
+        """Return one row for each point, but none for points that `CompiledSpace` leaves out.
 
-        The first call for a space, and for points that compute blocks elsewhere, replays some.
+        The first calls for a space, and for each of its structures, replay some points.
         """
         if context.mod is None:
             return None
@@ -121,7 +121,7 @@ class NestFeature(FeatureExtractor):
         decisions: Decisions,
         candidate: MeasureCandidate,
     ) -> bool:
-        """Say whether a point has the features of its candidate; withdraw its form if not."""
+        """Return True if a point has the features of its candidate; else withdraw its structure."""
         compiled = self._spaces.get(space)
         packed = None if compiled is None else self.extract_points(context, space, [decisions])
         if compiled is None or packed is None or not len(packed.rows):
@@ -136,7 +136,7 @@ class NestFeature(FeatureExtractor):
     estimates = True
 
     def estimate(self, packed: PackedFeatures) -> NDArray[np.float64]:
-        """Return the estimated time, as a log of the speed."""
+        """Return the log of the estimated speed."""
         return packed.summed(-np.log(2) * packed.rows[:, self.names.index("time")])
 
     def _least(self, context: Task) -> float:
@@ -148,9 +148,9 @@ class NestFeature(FeatureExtractor):
 def nest_features(
     programs: Mapping[ProgramShape, Numbers], machine: Machine, least: float
 ) -> list[NDArray[np.float64]]:
-    """Return for each structure an array [programs, columns]; without stores it has no rows.
+    """Return an array [programs, columns] for each structure, without rows if it has no stores.
 
-    `least` is the number of cycles that `time` is relative to.
+    `least` is the minimum time of the program in cycles, to which `time` is relative.
     """
     found = [nests(program, numbers) for program, numbers in programs.items()]
     return [
@@ -163,7 +163,7 @@ def _features(stores: Sequence[StoreColumns], least: float) -> NDArray[np.float6
     cycles = np.array([store.cycles for store in stores])
     total = cycles.sum(0)
     longest = cycles.argmax(0)
-    # A sum over stores, one after the other, does not depend on how many programs there are.
+    # Adding store by store makes the sum independent of the number of programs.
     main, mean = np.zeros_like(stores[0].columns), np.zeros_like(stores[0].columns)
     for k, store in enumerate(stores):
         main = np.where(longest == k, store.columns, main)
@@ -175,9 +175,9 @@ def _features(stores: Sequence[StoreColumns], least: float) -> NDArray[np.float6
 
 
 def _tiles_registers(context: Task, candidate: MeasureCandidate | None = None) -> bool:
-    """Say whether a postprocessor makes tiles of registers, which the compiler does not.
+    """Return True if a postprocessor makes register tiles.
 
-    A context without a design space does not tell; there a candidate was postprocessed or not.
+    Without a space generator, this is assumed if the candidate was postprocessed.
     """
     known = context.is_finished_by(RewriteRegisterTile)
     if known is not None:
@@ -186,14 +186,14 @@ def _tiles_registers(context: Task, candidate: MeasureCandidate | None = None) -
 
 
 def _without_tiles(numbers: Numbers) -> Numbers:
-    """Return the numbers of programs whose reductions get no registers."""
+    """Return the numbers of the same programs without register tiles."""
     changed = numbers.copy()
     changed[REGISTERS] = 0
     return changed
 
 
 def least_cycles(context: Task) -> float:
-    """Return the cycles that the arithmetic of the unscheduled program takes on its own."""
+    """Return the cycles of the arithmetic of the unscheduled program."""
     total = 1.0
     if context.mod is None:
         return total

@@ -1,15 +1,14 @@
-"""A scheduled program as loop nests: what its structure is, and the numbers in it.
+"""A scheduled program as loop nests: a structure, and an array of numbers.
 
-Two programs that differ only in decisions about tiles and limits have the same structure and other
-numbers. So the numbers of many programs are the columns of one array, and whatever is computed of
-nests is computed for all of them at once.
+Programs that differ only in tile sizes and limits have the same structure. The numbers of many such
+programs are the columns of one array, and features are computed for all of them at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -26,7 +25,7 @@ Mask = NDArray[np.bool_]
 
 
 class Drives(IntEnum):
-    """The kind of block axes that a loop drives."""
+    """The kind of the block axes that are bound to a loop."""
 
     SPATIAL = 0
     REDUCTION = 1
@@ -34,13 +33,13 @@ class Drives(IntEnum):
 
 
 class Work(IntEnum):
-    """The sorts of operations that a stored value takes."""
+    """The sorts of operations in a stored value."""
 
     ARITHMETIC = 0
     """Additions, multiplications, minima, maxima."""
     DIVISION = 1
     FUNCTION = 2
-    """Mathematical functions, and calls that nothing is known of."""
+    """Mathematical functions and other calls."""
     CHOICE = 3
     """Comparisons, logic, selections."""
 
@@ -53,14 +52,14 @@ class BufferShape:
     dims: int
     is_argument: bool
     is_packed: bool
-    """True if its elements are to lie in the order in which they are read."""
+    """True if `RewritePanels` will lay it out in the order of reading."""
     is_free: bool
-    """True for a weight, which is brought into the layout in which it is read (`RewriteLayout`)."""
+    """True for a weight, which `RewriteLayout` will lay out in the order of reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A part of an index that is a quotient or remainder by a constant, times a factor."""
+    """A term of an index: a quotient or remainder by a constant, times a factor."""
 
     dim: int
     factor: float
@@ -68,30 +67,30 @@ class Term:
     is_quotient: bool
 
     def completes(self, other: Term) -> bool:
-        """Say whether this is the quotient to a remainder, if both divide the same."""
+        """Return True if this is a quotient and `other` a remainder by the same divisor."""
         return self.is_quotient and not other.is_quotient and self.divisor == other.divisor
 
 
 @dataclass(frozen=True, slots=True)
 class AccessShape:
-    """An access of a store; its steps are numbers [dims and terms, loops of the store].
+    """An access of a store.
 
-    The steps of a dimension are how far a step of each loop moves its index, apart from the terms;
-    those of a term are how far one moves what is divided.
+    Its steps are numbers [dims and terms, loops of the store]. The step of a dimension along a loop
+    is the change of its index without the terms, the step of a term that of the dividend.
     """
 
     buffer: int
     terms: tuple[Term, ...]
     steps: int
-    """The place of the first step among the numbers."""
+    """The position of the first step among the numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreShape:
-    """A store, the loops around it and what it accesses.
+    """A store with the loops around it and its accesses.
 
-    The first access is the store. A load of the very element that is stored is none: it is
-    `updates`. Loops are outermost first, by number in the program.
+    The first access is the store itself. A load of the stored element is not an access, but sets
+    `updates`. Loops are numbers in the program, outermost first.
     """
 
     loops: tuple[int, ...]
@@ -99,15 +98,15 @@ class StoreShape:
     """True for each loop whose body is one statement."""
     accesses: tuple[AccessShape, ...]
     work: tuple[int, ...]
-    """The number of operations of each sort of `Work` for one element."""
+    """The number of operations of each sort in `Work` for one element."""
     updates: bool
     is_reordered: bool
-    """True if it is a reduction whose order the compiler may change: not a sum of floats."""
+    """True for a reduction that the compiler may reorder, which is not a sum of floats."""
     is_init: bool
     results: int
-    """The values that are updated together, those of a tuple."""
+    """The number of values that are updated together, as a tuple."""
     intrinsic_from: int
-    """The first of the loops that an intrinsic takes over; the number of loops if none."""
+    """The index of the first loop of an intrinsic; the number of loops if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +120,16 @@ class ProgramShape:
     kinds: tuple[ForKind, ...]
     """The kinds of all loops."""
     drives: tuple[Drives, ...]
-    """The kind of axes that each loop drives, in all blocks below it together."""
+    """The kind of the axes that are bound to each loop, in all blocks below it."""
     buffers: tuple[BufferShape, ...]
     stores: tuple[StoreShape, ...]
-    names: tuple[str, ...] = field(compare=False)
-    """The names of the numbers, for messages."""
+    count: int
+    """The number of numbers."""
 
     @property
     def loop_of_number(self) -> NDArray[np.int64]:
-        """The loop that each number describes while that loop runs; -1 for other numbers."""
-        loops = np.full(len(self.names), -1)
+        """The loop whose step each number is; -1 for other numbers."""
+        loops = np.full(self.count, -1)
         for store in self.stores:
             for access in store.accesses:
                 rows = self.buffers[access.buffer].dims + len(access.terms)
@@ -140,13 +139,13 @@ class ProgramShape:
 
 
 LIMITS = ("parallel", "vectorize", "unroll", "registers")
-"""The limits that the program sets to postprocessing; -1 where it sets none."""
+"""The limits for postprocessing in a program; -1 for a missing limit."""
 PARALLEL, VECTORIZE, UNROLL, REGISTERS = range(4)
 FIRST_EXTENT = len(LIMITS)
 
 
 def nests(program: ProgramShape, numbers: Numbers) -> list[Nest]:
-    """Return the nests of all stores, with allocations shrunk to their live regions."""
+    """Return the nests of all stores, with allocated buffers shrunk to their live regions."""
     found = [Nest(program, store, numbers) for store in program.stores]
     live: dict[int, Array] = {}
     for nest in found:
@@ -159,7 +158,7 @@ def nests(program: ProgramShape, numbers: Numbers) -> list[Nest]:
 
 
 class Nest:
-    """One store of all programs: arrays [loops, programs] and [dims, loops, programs]."""
+    """A store of all programs of a structure: arrays [loops, programs], [dims, loops, programs]."""
 
     def __init__(self, program: ProgramShape, store: StoreShape, numbers: Numbers) -> None:
         self.store = store
@@ -170,19 +169,19 @@ class Nest:
         self.kinds = [program.kinds[loop] for loop in store.loops]
         self.item_bytes = [program.buffers[a.buffer].item_bytes for a in store.accesses]
         self.packed = [program.buffers[a.buffer].is_packed for a in store.accesses]
-        """True for each access of a buffer whose elements lie in the order of its readers."""
+        """For each access, `is_packed` of its buffer."""
         self.free = [program.buffers[a.buffer].is_free for a in store.accesses]
-        """True for each access of a weight whose layout follows its readers in the end."""
+        """For each access, `is_free` of its buffer."""
         self.shapes: list[Array] = []
-        """The extents of the buffer of each access; of an allocated one, of its live region."""
+        """For each access, the shape of its buffer, or of the live region of an allocated one."""
         self.steps: list[Array] = []
-        """The distance by which a step of a loop moves each index, for each access."""
+        """For each access, the change of each index along each loop."""
         self.strides: list[Array] = []
-        """The elements of memory by which a step of a loop moves each access."""
+        """For each access, the stride along each loop, in elements."""
         self.direct: list[Array] = []
-        """The same as far as indices are sums over loops: no quotients and remainders."""
+        """The same without quotients and remainders."""
         self.moves: list[Array] = []
-        """The same, not 0 and not 1 where quotients and remainders move an access."""
+        """The same as `direct`, but neither 0 nor 1 if a quotient or remainder changes."""
         loops = len(store.loops)
         moving = self.extents > 1
         for access in store.accesses:
@@ -199,7 +198,7 @@ class Nest:
             for term, inside in zip(access.terms, steps[dims:], strict=True):
                 moved = term.factor * _divided(inside, self.extents, term)
                 steps[term.dim] += moved
-                # Where a loop moves the quotient, the remainder comes back to where it was.
+                # Where a loop changes the quotient, the remainder returns to its value.
                 for other, same in zip(access.terms, steps[dims:], strict=True):
                     if other.completes(term) and np.array_equal(same, inside):
                         moved = np.where(_divided(same, self.extents, other) != 0, 0, moved)
@@ -209,7 +208,7 @@ class Nest:
             self.shapes.append(shape)
             self.steps.append(np.abs(steps))
             strides = _strides(on_average, shape)
-            # A loop that reaches each element of a stretch once does so in some order.
+            # A loop that accesses each element of a range once permutes them.
             permutes = divided & (_reach(steps, self.extents, shape) <= self.extents)
             self.strides.append(np.where(permutes, np.minimum(strides, 1), strides))
             self.direct.append(direct)
@@ -218,11 +217,11 @@ class Nest:
         self.buffers = [access.buffer for access in store.accesses]
         same = [s for s in program.stores if s.loops[:1] == store.loops[:1] and s.updates]
         self.unroll: Array = np.maximum(self.limits[UNROLL] if same else 0.0, np.zeros(self.count))
-        """The most statements that loops may be written out to; the pragma is for reductions."""
+        """The unroll limit, in statements; the pragma is set for reductions only."""
 
     @property
     def structure(self) -> Hashable:
-        """What nests have in common whose arrays can be joined."""
+        """A key that is equal for nests whose arrays can be joined."""
         store = self.store
         own = (store.single, store.work, store.updates, store.is_reordered, store.is_init)
         of_store = (*own, store.results, store.intrinsic_from, *self.kinds, *self.drives)
@@ -230,7 +229,7 @@ class Nest:
 
     @staticmethod
     def joined(nests: Sequence[Nest]) -> Nest:
-        """Return nests of one structure as one, for the programs of all of them in order."""
+        """Return nests of one structure as one nest of all their programs."""
         result = copy(nests[0])
         if len(nests) > 1:
             result.count = sum(nest.count for nest in nests)
@@ -242,7 +241,7 @@ class Nest:
         return result
 
     def spans(self) -> list[Array]:
-        """Return for each access the extents of the box that it touches in all iterations."""
+        """Return for each access the extents of the box of its accessed elements."""
         reach = self.extents - 1
         return [
             np.minimum(1 + (steps * reach).sum(1), shape)
@@ -251,7 +250,7 @@ class Nest:
 
     @property
     def loops(self) -> range:
-        """The places of the loops."""
+        """The indices of the loops."""
         return range(len(self.store.loops))
 
 
@@ -268,7 +267,7 @@ def _strides(steps: Array, shape: Array) -> Array:
 
 
 def _reach(steps: Array, extents: Array, shape: Array) -> Array:
-    """Return the elements of memory from the first that each loop alone touches to the last."""
+    """Return for each loop alone the number of elements from the first to the last access."""
     size = np.ones(steps.shape[-1])
     total = np.ones(steps.shape[1:])
     for dim in reversed(range(len(steps))):
@@ -278,9 +277,9 @@ def _reach(steps: Array, extents: Array, shape: Array) -> Array:
 
 
 def _divided(steps: Array, extents: Array, term: Term) -> Array:
-    """Return how far steps of loops move a quotient or remainder, on average.
+    """Return the mean change of a quotient or remainder along loops.
 
-    A loop that stays within one quotient does not move it.
+    It is 0 for a loop that stays within one quotient.
     """
     steps = np.abs(steps)
     if term.is_quotient:

@@ -1,4 +1,4 @@
-"""Finding the expression of a number in the factors and numbers that a point decides."""
+"""Finding expressions of the numbers of programs in the decisions of their points."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ _EXACT: Final = 1e-9
 
 
 class Factors:
-    """Products of neighbouring factors of tiles, and single numbers.
+    """Products of consecutive factors of tiles, and single numbers.
 
-    `tiles` are the numbers of factors, 1 for a single number; the entries of a point are those of
-    all tiles one after the other.
+    `tiles` are the numbers of factors of each tile, 1 for a single number. The entries of a point
+    are the factors of all its tiles, concatenated.
     """
 
     def __init__(self, tiles: Sequence[int]) -> None:
         self._ranges: list[tuple[int, int]] = []
-        self.sites: list[int] = []
-        """The tile or number that each product is of; -1 for the product 1, which comes first."""
+        self.knobs: list[int] = []
+        """The index of the tile of each product; -1 for the product 1, which comes first."""
         first = 0
-        for site, size in enumerate(tiles):
+        for knob, size in enumerate(tiles):
             for start in range(size):
                 for end in range(start + 1, size + 1):
-                    # The product of all factors is the same for all points.
+                    # The product of all factors of a tile is constant.
                     if end - start < size or size == 1:
                         self._ranges.append((first + start, first + end))
-                        self.sites.append(site)
+                        self.knobs.append(knob)
             first += size
-        self.sites.insert(0, -1)
+        self.knobs.insert(0, -1)
         pairs = [
             (a, b)
-            for b in range(1, len(self.sites))
+            for b in range(1, len(self.knobs))
             for a in range(1, b)
-            if self.sites[a] != self.sites[b]
+            if self.knobs[a] != self.knobs[b]
         ]
         self.pairs: NDArray[np.int64] = np.array(pairs, np.int64).reshape(-1, 2)
 
@@ -53,20 +53,20 @@ class Factors:
 
 @dataclass(frozen=True, slots=True)
 class Expressions:
-    """Numbers as `a * first * times + b * second + c` of products; most are one product only."""
+    """Numbers as `a * first * times + b * second + c` of products; most are a single product."""
 
     factors: Factors
     places: NDArray[np.int64]
-    """The products `first`, `times` and `second` of each number [3, numbers]."""
+    """The indices of the products `first`, `times` and `second` of each number [3, numbers]."""
     weights: Array
     """The weights `a`, `b` and `c` of each number [3, numbers]."""
 
     def at(self, entries: Array) -> Array:
-        """Return the numbers [numbers, points] where points decide these entries."""
+        """Return the numbers [numbers, points] of points with these entries."""
         return self.of(self.factors.products(entries))
 
     def of(self, products: Array) -> Array:
-        """Return the numbers [numbers, points] where points have these products."""
+        """Return the numbers [numbers, points] of points with these products."""
         (first, times, second), (a, b, c) = self.places, self.weights
         result: Array = a[:, None] * products[first]
         two = np.flatnonzero(times)
@@ -77,11 +77,11 @@ class Expressions:
 
 
 class Fitting:
-    """The expressions that fit numbers in programs, fewer with each program that is seen.
+    """The expressions that agree with the numbers of all programs that were added.
 
-    `pool` are the entries of the points that programs are seen of. `loops` says for each number
-    with which loop it moves, -1 if with none: while that loop has one iteration, any number will
-    do. Extents stand at `first_extent` and after.
+    `pool` are the entries of the points that programs may come from. `loops` has for each number
+    the loop whose step it is, else -1: while that loop has one iteration, the number is arbitrary.
+    Extents are the numbers from `first_extent` on.
     """
 
     def __init__(
@@ -94,16 +94,16 @@ class Fitting:
         self._seen: list[int] = []
         self._columns: list[Array] = []
         self._groups = {int(loop): _Alike(int(loop)) for loop in np.unique(loops)}
-        """The numbers that were alike in all programs and move with the same loop."""
+        """Groups of numbers that were equal in all programs and have the same loop."""
         self._group_of: list[int] = loops.tolist()
 
     @property
     def count(self) -> int:
-        """The count of the numbers."""
+        """The number of numbers."""
         return len(self._group_of)
 
     def add(self, numbers: Array, point: int) -> None:
-        """See the numbers of the program of a point of the pool."""
+        """Add the numbers of the program of a point of the pool."""
         self._seen.append(point)
         self._columns.append(numbers)
         keys: dict[tuple[int, float], int] = {}
@@ -118,10 +118,9 @@ class Fitting:
         self._groups = groups
 
     def doubt(self) -> Array | None:
-        """Return for each point of the pool how many numbers it would decide.
+        """Return for each point of the pool the number of groups whose expressions differ there.
 
-        These are the numbers for which expressions that fit so far differ there. None if for some
-        number nothing fits.
+        None if no expression fits some group.
         """
         for group in self._groups.values():
             if group.at is None and not self._fit(group):
@@ -139,7 +138,7 @@ class Fitting:
         return doubt
 
     def expressions(self) -> Expressions:
-        """Return one expression for each number, the first that fits."""
+        """Return one expression for each number, the first one that fits."""
         fits = [self._groups[group].fits for group in self._group_of]
         places = [each.places[:, 0] for each in fits if each is not None]
         weights = [each.weights[:, 0] for each in fits if each is not None]
@@ -150,7 +149,7 @@ class Fitting:
         )
 
     def _fit(self, group: _Alike) -> bool:
-        """Find all expressions that fit numbers in what was seen; False if none does."""
+        """Find all expressions that fit a group in all added programs; False if there is none."""
         seen = np.array(self._columns)
         values = seen[:, group.member]
         cares = np.ones(len(seen), bool)
@@ -168,31 +167,31 @@ class Fitting:
 
 
 class _Alike:
-    """Numbers that were alike in all programs seen, and the expressions that fit them."""
+    """Numbers that were equal in all added programs, and the expressions that fit them."""
 
     __slots__ = ("at", "differ", "fits", "is_open", "loop", "member")
 
     def __init__(self, loop: int) -> None:
         self.member = 0
-        """One of the numbers."""
+        """The index of one of the numbers."""
         self.loop = loop
         self.is_open = True
-        """True if in no program it mattered what they were."""
+        """True if the numbers were arbitrary in all programs."""
         self.fits: Expressions | None = None
         self.at: Array | None = None
-        """What the expressions are at the points of the pool [expressions, points]; None before
-        they were looked for."""
+        """The values of the expressions at the points of the pool [expressions, points]; None until
+        they are needed."""
         self.differ: NDArray[np.bool_] | None = None
-        """The points at which they differ, None if that is nowhere."""
+        """True for the points where the values differ; None if they differ nowhere."""
 
     def take(self, fits: Expressions, at: Array) -> None:
-        """Take these expressions as those that fit."""
+        """Set the fitting expressions and their values."""
         self.fits, self.at = fits, at
         differ = (np.abs(at - at[0]) > _EXACT * np.maximum(1, np.abs(at[0]))).any(0)
         self.differ = differ if differ.any() else None
 
     def after(self, member: int, value: float, point: int, matters: bool) -> _Alike:
-        """Return those of the numbers, `member` among them, that are `value` at another point."""
+        """Return the subgroup, with the number `member`, of the numbers equal to `value`."""
         part = copy(self)
         part.member = member
         if self.at is None or self.fits is None or not matters:
@@ -210,11 +209,11 @@ class _Alike:
 def _fitting(
     factors: Factors, values: Array, cares: NDArray[np.bool_], probed: Array
 ) -> Expressions | None:
-    """Return the simplest sort of expressions that some of fit, all that fit."""
+    """Return all fitting expressions of the simplest sort that has any."""
     values, probed = values[cares], probed[:, cares]
     single = np.arange(len(probed))
     if not len(values):
-        # Nothing is known of it: whether it matters decides if that is a doubt.
+        # The values were arbitrary, so that all expressions fit.
         return _expressions(factors, single)
     tolerance = _EXACT * max(1.0, float(np.abs(values).max()))
     for one, two in ((single, 0 * single), factors.pairs.T):
@@ -241,14 +240,14 @@ def _expressions(
 
 
 def _ratio(values: Array, products: Array) -> Array:
-    """Return the factor of each product, judged where the product is largest."""
+    """Return the factor of each product, computed where the product is largest."""
     at = products.argmax(1)
     largest = products[np.arange(len(products)), at]
     return np.asarray(values[at] / np.where(largest == 0, 1, largest))
 
 
 def _sum(factors: Factors, values: Array, probed: Array, tolerance: float) -> Expressions | None:
-    """Return the windows over two tiles that fit: sums of two products and a constant."""
+    """Return the fitting windows over two tiles: sums of two products and a constant."""
     one, two = factors.pairs.T
     one = np.concatenate([np.zeros(len(probed), np.int64), one])
     two = np.concatenate([np.arange(len(probed)), two])
@@ -257,7 +256,7 @@ def _sum(factors: Factors, values: Array, probed: Array, tolerance: float) -> Ex
     weights = np.linalg.pinv(basis) @ values
     off = np.abs(np.einsum("kpc,kc->kp", basis, weights) - values)
     fits = np.flatnonzero((off <= 1e3 * tolerance).all(1))
-    # Windows move by whole elements.
+    # The strides of windows are integers.
     whole = np.abs(weights[fits] - np.round(weights[fits])).max(1, initial=0) < 1e-6
     fits = fits[whole]
     if not len(fits):

@@ -1,4 +1,4 @@
-"""One row of numbers for each buffer that a program stores to."""
+"""The features of Ansor and MetaSchedule: a row for each buffer that a program stores to."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ _EMBEDDED: Final = (
 
 
 def arithmetic_counts(value: PrimExpr, scope: Bindings) -> list[int]:
-    """Return 16 counts: 7 sorts for floats, 7 for integers, logic, selections.
+    """Return 16 counts of operations: 7 sorts for floats, 7 for integers, logic, selections.
 
-    The sorts are multiply-add (never counted), addition, multiplication, division, comparison,
-    mathematical functions and other calls. Indices of loads count, with the block axes replaced by
-    what they are bound to.
+    The sorts are multiply-add (always 0), addition, multiplication, division, comparison,
+    mathematical functions and other calls. The indices of loads count, with the bindings of block
+    axes inlined.
     """
     counts = [0] * COUNT
     _count(value, scope, counts)
@@ -101,7 +101,7 @@ def _count(node: PrimExpr, scope: Bindings, counts: list[int]) -> None:
 
 
 def _count_index(index: PrimExpr, scope: Bindings, counts: list[int]) -> None:
-    """Count the operations of an index as a sum over loop variables takes them."""
+    """Count the operations of an index, written as a sum over loop variables."""
     total = scope.read(index)
     factors = [f for f in total.of.values() if f != 0] + [f for _, f in total.parts]
     terms = len(factors) + (total.constant != 0)
@@ -120,17 +120,17 @@ class PerStoreFeature(FeatureExtractor):
     by default; most are log2(|x| + 1) of a count:
 
     * 0-15 arithmetic: seven sorts of operations on floats, seven on integers, logic, selections;
-    * 16-48 vectorised, unrolled and parallel loops: number, product of extents, innermost extent
-      and a one-hot of eight positions each;
+    * 16-48 vectorised, unrolled and parallel loops: for each kind number, product of extents,
+      innermost extent and a one-hot of eight positions;
     * 49-56 GPU threads, constant on a CPU;
-    * then for each buffer (most cache lines first): kind of access, bytes and cache lines touched,
-      distinct ones, kind and distance of reuse, the sizes per reuse, stride;
+    * then for each buffer (most cache lines first): kind of access, bytes and cache lines, unique
+      bytes and lines, kind and distance of reuse, the sizes per reuse, stride;
     * arithmetic intensity along the loop nest;
-    * size and place of the allocation;
-    * iterations, number of loops, limit of unrolling.
+    * size and position of the allocation;
+    * iterations, number of loops, unroll limit.
 
-    Stores of constants give no row, and of several stores to a buffer the last one counts. With
-    `extract_workload` eight flags by block names of the unscheduled program follow.
+    Stores of constants have no row. Of several stores to a buffer, the last one has the row. With
+    `extract_workload`, eight flags for block names of the unscheduled program follow.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class PerStoreFeature(FeatureExtractor):
     def extract_from(
         self, context: Task, candidates: Sequence[MeasureCandidate]
     ) -> list[NDArray[np.float64]]:
-        """Return an array [rows, columns] for each candidate; there may be no rows."""
+        """Return an array [rows, columns] for each candidate; it may have no rows."""
         suffix: list[float] = []
         if self.extract_workload and context.mod is not None:
             suffix = _workload_embedding(context.mod)
@@ -213,7 +213,7 @@ def _one_hot(place: int, size: int) -> list[float]:
 
 
 def _loop_kind(loops: list[Loop], kind: ForKind) -> list[float]:
-    """Return number, product of extents and innermost extent of such loops, and where they are."""
+    """Return number, product of extents, innermost extent and position of loops of a kind."""
     extents = [loop.extent for loop in loops if loop.kind == kind]
     if not extents:
         return [0.0, 0.0, 0.0, *_one_hot(0, 8)]
@@ -238,7 +238,7 @@ def _buffer(b: BufferAccess) -> list[float]:
 def _intensity_curve(
     loops: list[Loop], touched_bytes: list[float], operations: float, samples: int
 ) -> list[float]:
-    """Return operations per byte where fractions of all operations are done, from inside."""
+    """Return operations per byte at equally spaced fractions of all operations, from inside."""
     if not loops or operations <= 0:
         return [0.0] * samples
     compute: list[float] = []

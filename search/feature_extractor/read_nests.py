@@ -52,23 +52,23 @@ from tensorir.rewriting.visit import children, walk
 
 @dataclass(slots=True)
 class Index:
-    """An index: how far a step of each loop moves it, parts that are divided, and its bounds."""
+    """An index: its steps along loops, its quotients and remainders, and its bounds."""
 
     steps: dict[int, float] = field(default_factory=dict)
     low: float = 0
     high: float = 0
     parts: tuple[tuple[float, int, bool, dict[int, float]], ...] = ()
-    """The quotients and remainders: factor, divisor, True for a quotient, steps of the dividend."""
+    """Quotients and remainders: factor, divisor, True for a quotient, steps of the dividend."""
 
     def scaled(self, factor: float) -> Index:
-        """Return a multiple."""
+        """Return the product with a number."""
         ends = (self.low * factor, self.high * factor)
         steps = {loop: step * factor for loop, step in self.steps.items()}
         parts = tuple((factor * part[0], *part[1:]) for part in self.parts)
         return Index(steps, min(ends), max(ends), parts)
 
     def plus(self, other: Index) -> Index:
-        """Return a sum."""
+        """Return the sum with another index."""
         steps = _sum(self.steps, other.steps, 1)
         parts = self.parts + other.parts
         return Index(steps, self.low + other.low, self.high + other.high, parts)
@@ -105,11 +105,11 @@ class _Access:
 
 @dataclass(slots=True)
 class _Place:
-    """The place of a statement in the program."""
+    """The surroundings of a statement in the program."""
 
     loops: list[int] = field(default_factory=list)
     several: frozenset[int] = frozenset()
-    """The loops whose bodies are several statements."""
+    """Loops with several statements in their bodies."""
     values: dict[Var, Index] = field(default_factory=dict)
     views: dict[Buffer, _Access] = field(default_factory=dict)
     drives: dict[int, Drives] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class _Store:
 
 
 def read_nests(mod: IRModule) -> tuple[ProgramShape, NDArray[np.float64]]:
-    """Return the structure of a scheduled program and its numbers."""
+    """Return the structure and the numbers of a scheduled program."""
     reader = _Reader()
     for func in mod.prim_funcs().values():
         weights = func.attrs.get(LAYOUT_FREE_BUFFERS, ())
@@ -139,7 +139,7 @@ def read_nests(mod: IRModule) -> tuple[ProgramShape, NDArray[np.float64]]:
 
 
 class _Reader:
-    """Walks over a program, collecting stores."""
+    """Collects the stores of a program."""
 
     def __init__(self) -> None:
         self.loops: list[For] = []
@@ -190,7 +190,7 @@ class _Reader:
         intrinsic = at.intrinsic_from
         if intrinsic is None and block.annotations.get(AUTO_TENSORIZE):
             intrinsic = len(at.loops)
-        self._wishes(block)
+        self._limits(block)
         inside = replace(at, values=values, drives=drives, intrinsic_from=intrinsic)
         for view in block.match_buffers:
             starts = [r.min for r in view.source.region]
@@ -209,14 +209,14 @@ class _Reader:
                 store.is_init = True
         self.stmt(block.body, inside)
 
-    def _wishes(self, block: Block) -> None:
-        for key, name in _WISHES.items():
+    def _limits(self, block: Block) -> None:
+        for key, name in _LIMIT_OF.items():
             value = block.annotations.get(key)
             if isinstance(value, (int, IntImm)):
                 self.limits[name] = max(self.limits[name], int(value))
 
     def _stores(self, nodes: Sequence[BufferStore], at: _Place) -> None:
-        """Take in stores whose values are all computed before the first."""
+        """Add stores whose values are all computed before the first store."""
         for node in nodes:
             target = self._access(node.buffer, node.indices, at)
             loads: list[_Access] = []
@@ -239,7 +239,7 @@ class _Reader:
         loads: list[_Access],
         work: list[int],
     ) -> bool:
-        """Collect loads and operations; say whether a stored element itself is loaded."""
+        """Collect loads and operations; return True if a stored element is loaded."""
         if isinstance(node, BufferLoad):
             for store in stores:
                 if node.buffer is store.buffer and all(
@@ -266,7 +266,7 @@ class _Reader:
         return found
 
     def _access(self, buffer: Buffer, indices: Sequence[PrimExpr], at: _Place) -> _Access:
-        """Return an access; that of a view is one of the buffer that it is a view of."""
+        """Return an access; an access of a view becomes one of the viewed buffer."""
         own = [self._index(i, at) for i in indices]
         view = at.views.get(buffer)
         if view is None:
@@ -304,53 +304,44 @@ class _Reader:
     # --------------------------------------------------------------------------------------- result
 
     def result(self) -> tuple[ProgramShape, NDArray[np.float64]]:
-        """Return the structure and the numbers that were read."""
+        """Return the structure and the numbers of the program."""
         buffers: dict[Buffer, int] = {}
         for store in self.stores:
             for access in (store.target, *store.loads):
                 buffers.setdefault(access.buffer, len(buffers))
-        # A store outside of all loops has one that runs once.
+        # A store without loops gets a loop of one iteration.
         once = len(self.loops)
-        names = [*LIMITS, *(loop.loop_var.name for loop in self.loops), "once"]
         numbers: list[float] = [*self.limits.values(), *self.extents, 1]
         shapes = []
         for buffer in buffers:
+            is_argument, is_packed = buffer not in self.allocated, buffer in self.packed
+            item_bytes, dims = buffer.dtype.nbytes, len(buffer.shape)
             shapes.append(
-                BufferShape(
-                    buffer.dtype.nbytes,
-                    len(buffer.shape),
-                    buffer not in self.allocated,
-                    buffer in self.packed,
-                    buffer in self.free,
-                )
+                BufferShape(item_bytes, dims, is_argument, is_packed, buffer in self.free)
             )
-            for extent in buffer.shape:
-                names.append(f"shape of {buffer.name}")
-                numbers.append(extent.value if isinstance(extent, IntImm) else 1)
+            numbers += [n.value if isinstance(n, IntImm) else 1 for n in buffer.shape]
         hidden = self._hidden()
         drives = self._drives()
         stores = []
         for store in self.stores:
             place = store.place
             kept = list(range(len(place.loops)))
-            if store.is_init:  # it runs before the loops of the reduction
+            if store.is_init:  # an init runs before the reduction loops
                 own = [place.drives.get(loop, drives[loop]) for loop in place.loops]
                 kept = [k for k in kept if own[k] is Drives.SPATIAL]
             loops = tuple(place.loops[k] for k in kept) or (once,)
             accesses = []
             for access in (store.target, *store.loads):
-                rows = [(f"[{dim}]", index.steps) for dim, index in enumerate(access.indices)]
+                rows = [index.steps for index in access.indices]
                 terms = []
                 for dim, index in enumerate(access.indices):
                     for factor, divisor, is_quotient, steps in index.parts:
                         terms.append(Term(dim, factor, divisor, is_quotient))
-                        rows.append((f"[{dim}] {'//' if is_quotient else '%'} {divisor}", steps))
+                        rows.append(steps)
                 accesses.append(AccessShape(buffers[access.buffer], tuple(terms), len(numbers)))
                 skipped = hidden.get(access.buffer, frozenset())
-                for text, steps in rows:
-                    for loop in loops:
-                        numbers.append(0 if loop in skipped else steps.get(loop, 0))
-                        names.append(f"{access.buffer.name}{text} by {names[len(LIMITS) + loop]}")
+                for steps in rows:
+                    numbers += [0 if loop in skipped else steps.get(loop, 0) for loop in loops]
             intrinsic = place.intrinsic_from
             stores.append(
                 StoreShape(
@@ -366,7 +357,7 @@ class _Reader:
                 )
             )
         kinds = (*(loop.kind for loop in self.loops), ForKind.SERIAL)
-        shape = ProgramShape(kinds, drives, tuple(shapes), tuple(stores), tuple(names))
+        shape = ProgramShape(kinds, drives, tuple(shapes), tuple(stores), len(numbers))
         return shape, np.array(numbers, np.float64)
 
     def _drives(self) -> tuple[Drives, ...]:
@@ -379,9 +370,9 @@ class _Reader:
         )
 
     def _hidden(self) -> Mapping[Buffer, frozenset[int]]:
-        """Return the loops outside of all uses of each allocated buffer.
+        """Return the loops around all uses of each allocated buffer.
 
-        Storage is made for what is live inside of them only, whatever the shape says.
+        Memory is allocated inside these loops, for the live region only.
         """
         nests: dict[Buffer, list[list[int]]] = {}
         for store in self.stores:
@@ -391,7 +382,7 @@ class _Reader:
         return {buffer: frozenset(common_prefix(loops)) for buffer, loops in nests.items()}
 
 
-_WISHES: Final = {
+_LIMIT_OF: Final = {
     PARALLEL: "parallel",
     VECTORIZE: "vectorize",
     UNROLL_EXPLICIT: "unroll",

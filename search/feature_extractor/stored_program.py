@@ -1,8 +1,8 @@
-"""A scheduled program as the stores in it, each with its loops and what it accesses.
+"""A scheduled program as a list of stores, each with its loops and accesses, for `PerStoreFeature`.
 
-That is what the program would look like with the blocks opened, unit loops dropped and allocations
-shrunk to the region that is live, but read off the blocks directly: describing a candidate must
-not cost more than making it.
+It corresponds to the lowered program, with inlined block bindings, without unit loops, and with
+allocations shrunk to their live regions. It is read from the blocks directly, because lowering each
+candidate would take too long.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Combine: TypeAlias = Callable[[Interval, Interval], "Interval | None"]
 
 @dataclass(eq=False, slots=True)
 class Loop:
-    """A loop around a store; an extent that is not constant counts as 1."""
+    """A loop around a store; an extent that is not constant becomes 1."""
 
     var: Var
     extent: int
@@ -63,17 +63,17 @@ class Loop:
 
 @dataclass(eq=False, slots=True)
 class Access:
-    """The indices of a load or store, as sums over loop variables."""
+    """A load or store, with indices as sums over loop variables."""
 
     buffer: Buffer
     indices: list[Coefficients]
     scope: Bindings
-    """The values of the variables in the non-linear parts."""
+    """The bindings of the variables in the non-linear parts."""
 
 
 @dataclass(eq=False, slots=True)
 class Store:
-    """A store of something other than a constant."""
+    """A store of a value that is not constant."""
 
     access: Access
     loads: list[Access]
@@ -84,7 +84,7 @@ class Store:
 
 @dataclass(eq=False, slots=True)
 class Bindings:
-    """Block axes in terms of loop variables, as they are at some place of the program."""
+    """The values of block axes and let variables at a statement, in terms of loop variables."""
 
     exprs: dict[Var, PrimExpr] = field(default_factory=dict)
     linear: dict[Var, Coefficients] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Bindings:
         return self.with_values(dict(zip(axes, realize.iter_values, strict=True)))
 
     def with_values(self, values: Mapping[Var, PrimExpr]) -> Bindings:
-        """Return the bindings where variables have these values."""
+        """Return the bindings with additional variables."""
         linear = {var: self.read(value) for var, value in values.items()}
         return Bindings({**self.exprs, **values}, {**self.linear, **linear})
 
@@ -108,13 +108,13 @@ class Bindings:
 
 @dataclass(eq=False, slots=True)
 class StoredProgram:
-    """The stores of a function in order, and where and how large its allocations are."""
+    """The stores of a function in order, and the sizes and positions of its allocations."""
 
     stores: list[Store] = field(default_factory=list)
     shapes: dict[Buffer, list[int]] = field(default_factory=dict)
-    """The shapes of all buffers: of allocated ones, that of the live region."""
+    """The shapes of all buffers; for an allocated buffer, that of the live region."""
     outer_loops: dict[Buffer, list[Loop]] = field(default_factory=dict)
-    """For each allocated buffer, the loops outside of its allocation."""
+    """For each allocated buffer, the loops around its allocation."""
 
 
 def stored_program(func: PrimFunc) -> StoredProgram:
@@ -148,12 +148,12 @@ def stored_program(func: PrimFunc) -> StoredProgram:
 
 
 class _Reader:
-    """Walks over statements, collecting the stores."""
+    """Collects the stores of statements."""
 
     def __init__(self) -> None:
         self.stores: list[Store] = []
         self.all_stores: list[Store] = []
-        """The stores, with those of constants: they are accesses, though they are no rows."""
+        """All stores, including stores of constants, which have accesses but no features."""
         self.allocated: set[Buffer] = set()
 
     def stmt(self, node: Stmt, bindings: Bindings, loops: list[Loop]) -> None:
@@ -203,13 +203,13 @@ def _access(buffer: Buffer, indices: Sequence[PrimExpr], bindings: Bindings) -> 
 
 
 def common_prefix(nests: Iterable[Sequence[L]]) -> list[L]:
-    """Return the loops that are around all places, each of which is in a nest from outside."""
+    """Return the common outer loops of nests, which are outermost first."""
     levels = zip(*nests, strict=False)
     return [level[0] for level in takewhile(lambda level: len(set(level)) == 1, levels)]
 
 
 def region_extents(found: Sequence[tuple[Access, Mapping[Var, Interval]]]) -> list[int]:
-    """Return the extents of the region that accesses of a buffer reach over their ranges."""
+    """Return the extents of the region of a buffer that accesses with these ranges cover."""
     extents = []
     for dim in range(len(found[0][0].indices)):
         ends = [_index_interval(access, dim, ranges) for access, ranges in found]
@@ -219,7 +219,7 @@ def region_extents(found: Sequence[tuple[Access, Mapping[Var, Interval]]]) -> li
 
 
 def _drop(access: Access, hidden: set[Var]) -> None:
-    """Leave out of the indices the parts in the base address of a shrunk allocation."""
+    """Remove the terms of hidden loops, which a shrunk allocation does not depend on."""
     for index in access.indices:
         index.of = {var: factor for var, factor in index.of.items() if var not in hidden}
         index.parts = [
@@ -259,7 +259,7 @@ def _index_interval(access: Access, dim: int, ranges: Mapping[Var, Interval]) ->
 
 
 def _interval(expr: PrimExpr, ranges: Mapping[Var, Interval], scope: Bindings) -> Interval | None:
-    """Return bounds of an index expression, None where only the buffer's shape bounds it."""
+    """Return bounds of an index expression, None if they are unknown."""
     if isinstance(expr, IntImm):
         return expr.value, expr.value
     if isinstance(expr, Var):
@@ -274,7 +274,7 @@ def _interval(expr: PrimExpr, ranges: Mapping[Var, Interval], scope: Bindings) -
 
 
 def _by_one(divide: Combine) -> Combine:
-    """Return the rule of a division, for one positive divisor only."""
+    """Return the rule of a division by one positive constant."""
     return lambda a, b: divide(a, b) if 0 < b[0] == b[1] else None
 
 

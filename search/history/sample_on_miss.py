@@ -41,7 +41,7 @@ from search.search_strategy.evolutionary_search import EvolutionarySearch
 from search.search_strategy.individual import Individual
 from search.search_strategy.trace_application import TraceApplication
 from search.space_generator.constrained_space import ConstraintFunction
-from search.space_generator.replay_budget import ReplayBudget
+from search.space_generator.replays import ReplayBudget
 from search.space_generator.space_generator import SpaceArg
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.stmt import Block

@@ -1,6 +1,5 @@
-"""Mutators, which change a decision of a trace."""
+"""Mutators, which change one decision of a trace."""
 
-from search.mutator import presets
 from search.mutator.mutator import (
     MutateComputeLocation,
     MutateDecision,
@@ -21,5 +20,4 @@ __all__ = [
     "MutateUnroll",
     "Mutator",
     "PyMutator",
-    "presets",
 ]

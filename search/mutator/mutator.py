@@ -1,4 +1,4 @@
-"""Mutators: another decision at one site of a trace, at any or at those of one purpose."""
+"""Mutators, which change one decision of a trace, and their preset."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from search.space_generator.annotations import (
     UNROLL_EXPLICIT,
     UNROLL_IMPLICIT,
 )
-from search.space_generator.decision_site import LOCATION, Site, parallel_extents, sites_of
 from search.space_generator.design_space import Decisions, DesignSpace
+from search.space_generator.knobs import LOCATION, Knob, knobs_in, parallel_extents
 from search.task import Task
 
 _UNROLLING: Final = frozenset({UNROLL_EXPLICIT, UNROLL_IMPLICIT})
@@ -28,18 +28,18 @@ class Mutator(TaskPart[Task], ABC):
     """Changes one decision of a trace."""
 
     kinds: ClassVar[Registry[dict[Mutator, float]]] = Registry("preset of mutators")
-    """Presets by target kind (`llvm`, ...): functions that return mutators and their weights."""
+    """Presets by target kind (`llvm`, ...): functions that return mutators with their weights."""
 
     @staticmethod
     def create(kind: str) -> dict[Mutator, float]:
-        """Return the preset of mutators for a target kind, each with its probability."""
+        """Return the preset of mutators for a target kind, each with its weight."""
         return Mutator.kinds.make(kind)
 
     @abstractmethod
     def apply(self, trace: Trace, rand_state: RandomState) -> Trace | None:
-        """Return a changed copy of `trace` without its postprocessing part, None if none exists.
+        """Return a changed copy of `trace` without its postprocessing, None if there is none.
 
-        All randomness comes from `rand_state`.
+        All random choices use `rand_state`.
         """
 
     def neighbour(
@@ -47,67 +47,66 @@ class Mutator(TaskPart[Task], ABC):
     ) -> Decisions | None:
         """Return a changed point of a design space, None if there is none.
 
-        A mutator of traces need not know of points: `apply` is asked, and what leaves the space
-        counts as none.
+        A mutator that implements `apply` only works here, too; traces that leave the space are
+        dropped.
         """
         trace = self.apply(space.trace_of(decisions), rand_state)
         return None if trace is None else space.decisions_of(trace)
 
 
 PyMutator = Mutator
-"""The base class under the name that it has for user classes in TVM."""
+"""TVM's name of the base class of user-defined mutators."""
 
 
 class MutateDecision(Mutator):
-    """Takes a site and steps to an alternative next to what was decided there.
+    """Replaces the decision of one knob by a neighbouring alternative.
 
-    `purpose` says which sites: those with that purpose, those that a predicate accepts, None for
-    all. One of them is drawn uniformly; its domain draws the step. What declares no domain is
-    sampled anew.
+    `purpose` selects the knobs, by their purpose or by a predicate; None selects all. One of them
+    is drawn uniformly, and its domain draws the alternative. Without a domain it is sampled again.
     """
 
-    def __init__(self, purpose: str | Callable[[Site], bool] | None = None) -> None:
+    def __init__(self, purpose: str | Callable[[Knob], bool] | None = None) -> None:
         self.purpose = purpose
 
-    def selects(self, site: Site) -> bool:
-        """Say whether the mutator changes such sites."""
+    def selects(self, knob: Knob) -> bool:
+        """Return True if the mutator may change a knob."""
         if callable(self.purpose):
-            return self.purpose(site)
-        return self.purpose is None or site.purpose == self.purpose
+            return self.purpose(knob)
+        return self.purpose is None or knob.purpose == self.purpose
 
-    def sites_in(self, space: DesignSpace) -> list[int]:
-        """Return the indices of the sites of a space that the mutator changes."""
-        return [k for k, site in enumerate(space.sites) if self.selects(site)]
+    def knobs_of(self, space: DesignSpace) -> list[int]:
+        """Return the indices of the knobs that the mutator may change."""
+        return [k for k, knob in enumerate(space.knobs) if self.selects(knob)]
 
     def neighbour(
         self, space: DesignSpace, decisions: Decisions, rand_state: RandomState
     ) -> Decisions | None:
-        """Return a point with another decision at one of the sites, None if there is no other."""
-        return space.neighbour(decisions, rand_state, among=self.sites_in(space))
+        """Return a point with another decision of one of the knobs, None if there is none."""
+        return space.neighbour(decisions, rand_state, among=self.knobs_of(space))
 
     def apply(self, trace: Trace, rand_state: RandomState) -> Trace | None:
-        """Return a trace with another decision at one of the sites, None if there is no other.
+        """Return a trace with another decision of one of the knobs, None if there is none.
 
-        TuningError for a trace that was not applied to a program, as one from a file, while the
-        mutator was not initialised with a task that has the program.
+        A trace from a file has no domains yet: the mutator then replays it on the program of its
+        task. TuningError if it was not initialised with a task.
         """
         insts = trace.instructions(remove_postproc=True)
         kept = Trace(
             insts, {inst: trace.decisions[inst] for inst in insts if inst in trace.decisions}
         )
-        space = DesignSpace(kept, sites_of(insts, self._applied(kept)))
+        space = DesignSpace(kept, knobs_in(insts, self._applied(kept)))
         point = self.neighbour(space, space.decisions, rand_state)
         return None if point is None else space.trace_of(point)
 
     def _applied(self, trace: Trace) -> Sequence[Instruction]:
-        """Return the instructions of a trace as they were applied, so that domains are known."""
+        """Return the instructions of a trace after they were applied, which sets their domains."""
         if all(inst.domain is not None for inst in trace.insts if inst.kind.domain is not None):
             return trace.insts
         mod = None if self.context is None else self.context.mod
         if mod is None:
             raise TuningError(
-                f"{self} needs the program of a trace that was read from text; "
-                "initialise it with a task, or apply the trace to a schedule first"
+                f"{self} cannot change a trace that was not applied to a program; initialise the "
+                "mutator with a task, or apply the trace to a schedule first"
             )
         sch = Schedule(mod, seed=1, error_render_level="none")
         trace.apply_to_schedule(sch, remove_postproc=False)
@@ -115,42 +114,42 @@ class MutateDecision(Mutator):
 
 
 class MutateComputeLocation(MutateDecision):
-    """Picks a sampled compute location and another of those that are possible there."""
+    """Moves a block with a sampled compute location to another possible location."""
 
     def __init__(self) -> None:
         super().__init__(LOCATION)
 
 
 class MutateRegisterTile(MutateDecision):
-    """Picks another number of registers for tiles, where `SampleRegisterTile` has sampled one."""
+    """Replaces the number of registers that `SampleRegisterTile` has sampled."""
 
     def __init__(self) -> None:
         super().__init__(REGISTER_TILE)
 
 
 class MutateTileSize(MutateDecision):
-    """Picks a sampled tile, divides one of its parts by a factor and multiplies another with it.
+    """Divides one factor of a sampled tile by a number and multiplies another factor by it.
 
-    The innermost part stays within the limit of the instruction. Other sampled numbers count as
-    sizes too, those of a primitive of one's own for instance, unless another mutator is for them.
+    The innermost factor respects the limit of the instruction. Any other sampled number that no
+    other mutator covers is a size, too, such as that of a user-defined primitive.
     """
 
     def __init__(self) -> None:
-        super().__init__(lambda site: site.purpose not in _OF_OTHERS)
+        super().__init__(lambda knob: knob.purpose not in _OF_OTHERS)
 
 
 class MutateUnroll(MutateDecision):
-    """Picks another of the sampled limits of unrolling, by their probabilities."""
+    """Replaces a sampled unroll limit, by the probabilities of its alternatives."""
 
     def __init__(self) -> None:
-        super().__init__(lambda site: site.purpose in _UNROLLING)
+        super().__init__(lambda knob: knob.purpose in _UNROLLING)
 
 
 class MutateParallel(MutateDecision):
-    """Picks another number of parallel iterations, up to `max_jobs_per_core` times the cores.
+    """Replaces a number of parallel iterations, up to `max_jobs_per_core` times the cores.
 
-    How many outer loops of each block are fused depends on the number; `parallel_extents` has
-    enough of them for all fusions. A number that was sampled gets another of its choices.
+    The number decides how many outer loops of each block are fused; the alternatives of
+    `parallel_extents` reach all fusions. A sampled number is replaced by one of its alternatives.
     """
 
     def __init__(self, max_jobs_per_core: int) -> None:
@@ -165,15 +164,27 @@ class MutateParallel(MutateDecision):
     def neighbour(
         self, space: DesignSpace, decisions: Decisions, rand_state: RandomState
     ) -> Decisions | None:
-        """Return a point with another number, None if there is no other."""
-        marks = self.sites_in(space)
+        """Return a point with another number, None if there is none."""
+        marks = self.knobs_of(space)
         if not marks:
             return None
         if self._limit < 1:
-            raise TuningError("MutateParallel is used before it was initialised with a task")
+            raise TuningError("MutateParallel was not initialised; initialise it with a task")
         k = marks[rand_state.uniform_int(0, len(marks))]
         present = decisions[k]
-        if space.sites[k].is_sampling or present is None:
+        if space.knobs[k].is_sampling or present is None:
             return space.neighbour(decisions, rand_state, among=[k])
         other = parallel_extents(self._limit).step(present, rand_state)
         return None if other is None else (*decisions[:k], other, *decisions[k + 1 :])
+
+
+@Mutator.kinds.register("llvm", "amx", "vnni", "avx512", "avx2", "asimd", "dotprod")
+def cpu_mutators() -> dict[Mutator, float]:
+    """Return the mutators for CPUs, with their weights."""
+    return {
+        MutateTileSize(): 0.88,
+        MutateComputeLocation(): 0.05,
+        MutateUnroll(): 0.03,
+        MutateRegisterTile(): 0.02,
+        MutateParallel(max_jobs_per_core=16): 0.02,
+    }

@@ -1,4 +1,4 @@
-"""Rejecting loops of unknown length."""
+"""The postprocessor that rejects loops of unknown length."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 class DisallowDynamicLoop(Postproc):
     """Rejects a schedule with a loop whose extent is not constant.
 
-    With `keep_program_loops`, as in the presets, a loop of the program itself may have an extent
-    that follows from loops and axes around it, as the window of an adaptive pooling does, or that
-    is data; not one that is a size left open.
+    With `keep_program_loops`, as in the presets, a loop of the unscheduled program may have an
+    extent that depends on loops and axes around it, such as the window of an adaptive pooling, or
+    on data, but not on a symbolic size.
     """
 
     def __init__(self, keep_program_loops: bool = False) -> None:
         self._keep = keep_program_loops
         self._own: frozenset[Var] = frozenset()
-        """The loops of the program that may stay as they are."""
+        """The loops of the unscheduled program whose extents need not be constant."""
 
     def _initialize_with_tune_context(self, context: Task) -> None:
         if self._keep and context.mod is not None:
             self._own = frozenset(_loops_of_known_length(context.mod))
 
     def apply(self, sch: Schedule) -> bool:
-        """Return True if all extents are constant, or those of loops that may stay."""
+        """Return True if all extents are constant or allowed."""
         return self._refused(sch) is None
 
     def reason(self, sch: Schedule) -> str:
-        """Name a loop whose extent is not constant, and say what to do about it."""
+        """Return the name of a loop whose extent is not constant, with advice."""
         loop = self._refused(sch)
         if loop is None:
             return ""
@@ -59,7 +59,7 @@ def _dynamic_loops(mod: IRModule) -> Iterator[For]:
 
 
 def _loops_of_known_length(mod: IRModule) -> Iterator[Var]:
-    """Yield the loops that are as long as what the function computes says, and no size."""
+    """Yield the loops whose extents depend on values that the function computes, not on sizes."""
     dynamic = list(_dynamic_loops(mod))
     if dynamic:
         inside = {var for func in mod.prim_funcs().values() for var in _bound_inside(func)}
@@ -67,7 +67,7 @@ def _loops_of_known_length(mod: IRModule) -> Iterator[Var]:
 
 
 def _bound_inside(func: PrimFunc) -> Iterator[Var]:
-    """Yield the variables that a function gives values to: all but its sizes."""
+    """Yield the variables that a function defines: all but its symbolic sizes."""
     for node in walk(func.body):
         if isinstance(node, For):
             yield node.loop_var

@@ -1,7 +1,7 @@
-"""The loops of a nest that are to run in parallel, and those that are to be a vector.
+"""The choice of parallel and vector loops of a nest.
 
-The choice is made with arrays for many nests at once: postprocessing asks for one nest, features
-for all candidates of a design.
+It works on arrays of many nests: a postprocessor passes one nest, a feature extractor the nests of
+all candidates of a design space.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ Mask = NDArray[np.bool_]
 
 
 class Marks(NamedTuple):
-    """The loops that are chosen [loops, nests]."""
+    """The chosen loops of nests."""
 
     chosen: Mask
+    """[loops, nests]"""
     iterations: Array
-    """The iterations of the loops that were looked at [nests]; 1 where there are none to mark."""
+    """The iterations of all loops that were considered [nests]; 1 if no loop can be chosen."""
 
 
 def parallel_loops(
@@ -31,10 +32,10 @@ def parallel_loops(
     limit: Array,
     marked: Sequence[int] = (),
 ) -> Marks:
-    """Return the outer loops to fuse; the one that exceeds the limit [nests] is included.
+    """Return the outer loops to fuse, up to and including the one that exceeds the limit [nests].
 
-    Only `free` loops may be, and below one whose body is not a `single` statement none is. Those at
-    the places `marked` are parallel already.
+    Only `free` loops are chosen, and no loop below one whose body is not a `single` statement. The
+    loops at the places `marked` are already parallel.
     """
     chosen = np.zeros(extents.shape, bool)
     alive, product = limit > 0, np.ones(extents.shape[1])
@@ -55,9 +56,9 @@ def parallel_loops(
 def vector_loops(
     extents: Array, free: Sequence[bool], fusible: Mask, limit: Array, marked: Sequence[int] = ()
 ) -> Marks:
-    """Return the inner loops to fuse; the one that exceeds the limit [nests] is left out.
+    """Return the inner loops to fuse, without the one that exceeds the limit [nests].
 
-    Only `free` loops may be. Those at the places `marked` are vectors already.
+    Only `free` loops are chosen. The loops at the places `marked` are already vectors.
     """
     chosen = np.zeros(extents.shape, bool)
     alive, product = limit >= 0, np.ones(extents.shape[1])
@@ -77,11 +78,11 @@ def vector_loops(
 
 
 def fusible_loops(strides: Array, extents: Array) -> Mask:
-    """Return for each loop whether it and those inside could be one loop in the order of memory.
+    """Return for each loop True if it and all inner loops can be one loop through memory.
 
-    Each access must do that, whose steps are in `strides` [accesses, loops, nests]: counted from
-    inside, a loop must step over exactly what the loop inside it covers, or not move it at all. The
-    innermost may take steps of any length; where it does not move an access, the next takes 1.
+    `strides` are those of all accesses [accesses, loops, nests]. For each access, the stride of a
+    loop must equal the range of the inner loops, or be 0. The innermost loop may have any stride;
+    if it is 0, the next stride must be 1.
     """
     innermost = len(extents) - 1
     alive = np.ones((len(strides), extents.shape[1]), bool)

@@ -14,12 +14,12 @@ from tensorir.nodes.stmt import BlockRealize
 class Postproc(TaskPart[Task], ABC):
     """Completes a sampled schedule, or rejects it.
 
-    Postprocessors run in order after `sch.enter_postproc()`, so that what they do is in the part of
-    the trace that mutation and replay leave out.
+    Postprocessors run in order after `sch.enter_postproc()`. Their instructions are the part of the
+    trace that mutation and replay drop.
     """
 
     kinds: ClassVar[Registry[list[Postproc]]] = Registry("preset of postprocessors")
-    """Presets by target kind (`llvm`, `avx512`, ...): functions that return them in order."""
+    """Presets by target kind (`llvm`, `avx512`, ...): functions that return the postprocessors."""
 
     @staticmethod
     def create(kind: str) -> list[Postproc]:
@@ -31,15 +31,15 @@ class Postproc(TaskPart[Task], ABC):
         """Change `sch` in place; False rejects it."""
 
     def reason(self, sch: Schedule) -> str:
-        """Return why `apply` rejected `sch`, as a clause without its end; empty if not known."""
+        """Return the reason why `apply` rejected `sch`, as a clause; empty if unknown."""
         return ""
 
 
 def functions_with_blocks(sch: Schedule) -> list[str]:
-    """Return the names of the functions in which there is something to schedule."""
+    """Return the names of the functions that have blocks."""
     functions = sch.mod.prim_funcs().items()
     return [name for name, func in functions if isinstance(func.body, BlockRealize)]
 
 
 PyPostproc = Postproc
-"""The base class under the name that it has for user classes in TVM."""
+"""TVM's name of the base class of user-defined postprocessors."""

@@ -1,4 +1,4 @@
-"""The postprocessors that suit a kind of target."""
+"""The presets of postprocessors, by target kind."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""The tile of accumulators that a reduction keeps in registers.
+"""The choice of the tile of accumulators that a reduction keeps in registers.
 
-A reduction runs at the speed of the processor's multiply-add units only if its inner loop updates
-enough independent accumulators to hide their latency, and few enough to keep all of them in
-registers (register tiling: Jimenez, Llaberia and Fernandez, "Register Tiling in Nonrectangular
-Iteration Spaces", 2002; the analytical choice: Low, Igual, Smith and Quintana-Orti, "Analytical
-Modeling Is Enough for High-Performance BLIS", 2016).
+A reduction reaches the peak of the multiply-add units only if its inner loop updates enough
+independent accumulators to hide their latency, and few enough to keep all of them in registers
+(register tiling: Jimenez, Llaberia and Fernandez, "Register Tiling in Nonrectangular Iteration
+Spaces", 2002; the analytical choice: Low, Igual, Smith and Quintana-Orti, "Analytical Modeling Is
+Enough for High-Performance BLIS", 2016).
 
-The choice is made with arrays for many nests at once: postprocessing asks for one nest, features
-for all candidates of a design.
+It works on arrays of many nests: a postprocessor passes one nest, a feature extractor the nests of
+all candidates of a design space.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from search.space_generator.moves import SHORTEST_VECTOR
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Which: TypeAlias = NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Some of the parts of a cover, for all nests, or one of them for each."""
+"""Indices of parts of a cover: the same parts for all nests, or one part for each nest."""
 
 SHORT_RUN: Final = 4
-"""Iterations of the reduction below which loading and storing the accumulators dominates."""
+"""With fewer iterations of the reduction, loading and storing the accumulators dominates."""
 MIN_RUN: Final = 16
-"""Iterations of the reduction after which loading and storing the accumulators no longer shows."""
+"""With more iterations of the reduction, loading and storing the accumulators is negligible."""
 _AMPLE: Final = 1.25
-"""How many times as many accumulators as hide the latency keep units busy although some updates
-wait for their operands."""
+"""The factor by which accumulators should exceed the number that hides the latency, since some
+updates wait for their operands."""
 _LOAD: Final = 0.1
-"""The cost of a load beside a multiply-add, while there are no more loads than those."""
+"""The cost of a load relative to a multiply-add, with at most as many loads as multiply-adds."""
 _BROADCAST: Final = 0.7
-"""The cost of loading one element for all lanes beside a vector, which may lie in two lines."""
+"""The cost of a broadcast relative to the load of a vector, which may cross a cache line."""
 _CROWDED: Final = 0.05
-"""The cost of leaving no register for anything else."""
+"""The cost of a tile that leaves no register free."""
 _TAIL: Final = 0.02
-"""The cost of a tail beyond the updates in it: its code."""
+"""The cost of the code of a tail, in addition to its updates."""
 _MOST_OPERANDS: Final = 32
-"""Loads for one update beside which no registers are left for a tile."""
+"""With more loads for an update, no registers are left for a tile."""
 
 
 def tiled_lanes(extents: Array, register: int) -> Array:
-    """Return the lanes of the vectors that loops are cut into, 1 where they would be too short.
+    """Return the number of lanes of the vectors for loops, 1 if vectors would be too short.
 
-    A register holds `register` elements. Loops of fewer iterations get the next power of two; the
-    last vector of a loop may stand over its end.
+    A register holds `register` elements. A loop with fewer iterations gets the next power of two.
+    The last vector of a loop may be partly filled.
     """
     lanes = np.minimum(register, 2.0 ** np.ceil(np.log2(np.maximum(extents, 1))))
     return np.where(lanes * SHORTEST_VECTOR >= register, lanes, 1.0)
@@ -58,74 +58,74 @@ def tiled_lanes(extents: Array, register: int) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A load other than that of the accumulator; arrays are [loops, nests] and [nests]."""
+    """A load of an update, without the load of the accumulator."""
 
     moves: Mask
-    """The loops that it moves with."""
+    """The loops along which the load moves [loops, nests]."""
     registers: Array
-    """The registers that it fills for one vector of accumulators."""
+    """The number of registers that it fills for one vector of accumulators [nests]."""
     is_vector: Mask
-    """False where one element serves all lanes."""
+    """False if one element is broadcast to all lanes [nests]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nests:
-    """Perfect nests of as many loops each, around one update; arrays are [loops, nests]."""
+    """Perfect nests around one update, all with the same number of loops."""
 
     spatial: Array
-    """The iterations of each spatial loop, those over lanes counted in vectors; 1 for others."""
+    """The iterations of each spatial loop, in vectors along the lanes; 1 for others [loops, nests].
+    """
     steps: Array
-    """The iterations of each reduction loop; 1 for others."""
+    """The iterations of each reduction loop; 1 for others [loops, nests]."""
     reduces: Mask
-    """Which loops are reduction loops."""
+    """True for reduction loops [loops, nests]."""
     pieces: Array
-    """The registers that a vector of accumulators fills [nests]."""
+    """The number of registers that a vector of accumulators fills [nests]."""
     operands: tuple[Operand, ...]
 
     def accumulators(self, sides: Array) -> Array:
-        """Return how many registers the accumulators of tiles fill [nests]."""
+        """Return the number of registers that the accumulators of tiles fill [nests]."""
         return np.asarray(sides.prod(0) * self.pieces)
 
     def fits(self, sides: Array, registers: Array) -> Mask:
-        """Say whether accumulators and what has to be loaded beside them fit [nests]."""
+        """Return True if the accumulators and operands of a tile fit the registers [nests]."""
         needed = _needed(self.accumulators(sides), self.loads(sides), self.operands)
         return np.asarray(needed <= registers)
 
     def loads(self, sides: Array) -> list[Array]:
-        """Return the registers that each operand fills for all of a tile [nests]."""
+        """Return the number of registers that each operand of a tile fills [nests]."""
         return [np.where(o.moves, sides, 1).prod(0) * o.registers for o in self.operands]
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """The register tile of each nest, and the reduction that runs while the registers hold it."""
+    """The register tile of each nest, and the run: reduction loops directly around the tile."""
 
     found: Mask
-    """Which nests have one [nests]."""
+    """True for nests with a tile [nests]."""
     sides: Array
-    """The iterations of each loop that lie in the tile, in vectors; 1 for reduction loops."""
+    """The iterations of each loop in the tile, in vectors; 1 for reduction loops [loops, nests]."""
     run: Mask
-    """The reduction loops that come to stand right around the tile."""
+    """True for the loops of the run [loops, nests]."""
     stays: Mask
-    """Nests whose loops keep their order [nests]: the tile lies inside of their reduction."""
+    """True for nests whose loops keep their order: the tile is inside their reduction [nests]."""
     waste: Array
-    """By how much the tails of the tiles lengthen each loop; 1 for none."""
+    """The factor by which tails of the tiles lengthen each loop [loops, nests]."""
 
 
 def choose_tiles(nests: Nests, registers: Array, in_flight: int) -> Tiles:
-    """Return the tiles for as many registers [nests]; none where no loop is to tile or none fits.
+    """Return the tiles for numbers of registers [nests]; none where no tile is possible.
 
-    With `in_flight` accumulators no update waits for another one. A tile that the order of the
-    loops has already stays: what the loops inside some reduction loop span, if it fits the
-    registers, has so many accumulators at least and keeps them for sixteen iterations, or for all;
-    the outermost such reduction loop counts. Otherwise it is the cheapest
-    of all that fit. A tile costs what its multiply-adds and loads take, more the fewer accumulators
-    there are; where it does not divide the loops, their last iterations are a tile of their own,
-    which costs as much as the accumulators it lacks would.
+    With `in_flight` accumulators no update waits for another one. If the loops inside a reduction
+    loop already are a good tile, it is taken: it fits the registers, has at least `in_flight`
+    accumulators, and keeps them for 16 iterations or the whole reduction. The outermost such
+    reduction loop decides. Otherwise the cheapest fitting tile is taken. The cost of a tile is the
+    time of its multiply-adds and loads, which grows if there are few accumulators. If a tile does
+    not divide a loop, the tail is a smaller tile, whose cost is higher for want of accumulators.
 
-    With fewer accumulators updates wait for one another, and a processor finds others to do
-    meanwhile only if the reduction is soon over. So an order that keeps accumulators for four
-    iterations stays, and the tile is what the loops inside the last reduction loop span.
+    If even the cheapest tile has fewer than `in_flight` accumulators, updates wait for each other,
+    and the processor overlaps them only with those after a short reduction. So an order that keeps
+    accumulators for four iterations is kept, with the loops inside the last reduction loop as tile.
     """
     places = np.arange(len(nests.spatial))[:, None]
     total = nests.steps.prod(0)
@@ -157,11 +157,11 @@ def choose_tiles(nests: Nests, registers: Array, in_flight: int) -> Tiles:
 
 
 def _needed(accumulators: Array, loads: Sequence[Array], operands: Sequence[Operand]) -> Array:
-    """Return the registers that a tile needs: one operand stays while others are loaded.
+    """Return the number of registers of a tile: one operand stays while others are loaded.
 
-    What is loaded is a whole vector, of several registers where one does not hold its lanes: of
-    one code for AVX2, 3 rows of 32 lanes (17 registers) ran at 70 GFLOPS, 2 (13) at 123, and 6 of
-    16 (15) at 136.
+    Loads are whole vectors, which fill several registers if they have more lanes than a register.
+    Measured with AVX2: 3 rows of 32 lanes (17 registers) ran at 70 GFLOPS, 2 rows (13 registers) at
+    123, and 6 rows of 16 lanes (15 registers) at 136.
     """
     if not loads:
         return accumulators
@@ -173,9 +173,10 @@ def _needed(accumulators: Array, loads: Sequence[Array], operands: Sequence[Oper
 
 
 def _cheapest(nests: Nests, registers: Array, ample: float) -> tuple[Array, Array]:
-    """Return the sides of the cheapest tile that fits, zeros where none does, and its waste.
+    """Return the sides of the cheapest fitting tile, or zeros, and its waste.
 
-    With `ample` accumulators all units are busy. Loops that move the same operands count together.
+    With `ample` accumulators all units are busy. Loops that move the same operands are treated as
+    one loop.
     """
     kinds = np.zeros(nests.spatial.shape, np.int64)
     for k, operand in enumerate(nests.operands):
@@ -220,23 +221,24 @@ def _cheapest(nests: Nests, registers: Array, ample: float) -> tuple[Array, Arra
 
 @dataclass(frozen=True, slots=True)
 class _Cover:
-    """The ways to cut loops that count together into parts of 1, 2, ... iterations."""
+    """The ways to split loops, treated as one loop, into parts of 1, 2, ... iterations."""
 
     sides: Array
     """The iterations of each loop in a part [loops, parts, nests]."""
     longest: NDArray[np.int64]
-    """The loop that may be cut with a tail [nests]."""
+    """The loop that may be split with a tail [nests]."""
     possible: Mask
+    """False if a part is longer than the longest loop [parts, nests]."""
     whole: Array
-    """The parts of the longest loop that are whole, [parts, nests] like all that follows."""
+    """The number of whole parts of the longest loop [parts, nests]."""
     tail: Array
-    """The share of a part that is left of it at the end."""
+    """The length of the tail of the longest loop, as a fraction of a part [parts, nests]."""
     parts: Array
-    """The parts of the longest loop, with the fraction at the end."""
+    """The number of parts of the longest loop, with the fraction of the tail [parts, nests]."""
 
     @staticmethod
     def of(extents: Array, most: int) -> _Cover:
-        """Divide the loops from the inside; what does not divide is left to the longest."""
+        """Divide the loops from the inside; the longest loop takes the remaining factor."""
         rest = np.broadcast_to(np.arange(1, most + 1)[:, None], (most, extents.shape[1])).copy()
         sides = np.ones((len(extents), *rest.shape))
         longest = extents.argmax(0)
@@ -254,9 +256,9 @@ class _Cover:
         )
 
     def lengthened(self, which: Which, floor: Array) -> Array:
-        """Return by how much the tails of these parts lengthen the loops.
+        """Return the factor by which the tails of these parts lengthen the loops.
 
-        A tail takes the share `floor` of the time of a whole part at least.
+        A tail takes at least the fraction `floor` of the time of a whole part.
         """
         whole, tail, parts = (x[which] for x in (self.whole, self.tail, self.parts))
         return np.asarray((whole + np.where(tail > 0, np.maximum(tail, floor), 0)) / parts)
@@ -264,7 +266,7 @@ class _Cover:
 
 @cache
 def _products(kinds: int, most: int) -> tuple[tuple[int, ...], ...]:
-    """Return all choices of a number for each kind whose product is at most `most`."""
+    """Return all tuples of `kinds` positive numbers whose product is at most `most`."""
 
     def grow(left: int, room: int) -> Iterator[tuple[int, ...]]:
         if left == 0:
@@ -278,9 +280,9 @@ def _products(kinds: int, most: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _innermost_run(nests: Nests) -> Mask:
-    """Return the innermost reduction loops that have enough iterations together.
+    """Return the innermost reduction loops that have `MIN_RUN` iterations together.
 
-    Loops of one iteration around them count as theirs.
+    Loops of one iteration around them are included.
     """
     run = np.zeros(nests.steps.shape, bool)
     product = np.ones(nests.steps.shape[1])
@@ -294,7 +296,7 @@ def _innermost_run(nests: Nests) -> Mask:
 
 
 def _short_run(nests: Nests) -> Array:
-    """Return the iterations of the reduction during which the innermost tile stays [nests]."""
+    """Return the number of reduction steps during which the innermost tile stays [nests]."""
     run = np.ones(nests.steps.shape[1])
     met = np.zeros(nests.steps.shape[1], bool)
     ended = np.zeros(nests.steps.shape[1], bool)

@@ -1,14 +1,13 @@
-"""Weights in the order in which a schedule reads them."""
+"""The postprocessor that lays out weights in the order in which a schedule reads them."""
 
 from __future__ import annotations
 
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.sref import StmtSRef
 from search.postproc.postproc import Postproc, functions_with_blocks
-from search.space_generator.annotations import LAYOUT_REWRITE_PREPROC
 from search.space_generator.suggested_layout import last_read, read_index, suggested_layout
 from tensorir.comparison.equal import expr_deep_equal
-from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
+from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS, LAYOUT_REWRITE_PREPROC
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import Var
 from tensorir.nodes.node import Node
@@ -16,30 +15,29 @@ from tensorir.nodes.stmt import Block, BlockRealize
 from tensorir.rewriting.visit import pre_order_visit, used_buffers
 
 _PLACEHOLDERS = "layout_free_placeholders"
-"""Annotation of a block: buffers that may have any layout."""
+"""An annotation of blocks: the buffers that may have any layout."""
 
 
 class RewriteLayout(Postproc):
-    """Copies each buffer whose layout is free to one in the order of the loops that read it.
+    """Copies each buffer with a free layout to one in the order of the loops that read it.
 
-    Such buffers are weights, which keep their values from call to call. The block that copies one
-    carries the annotation `meta_schedule.layout_rewrite_preproc`; measuring leaves it out, since it
-    runs once when a model is built (`transform.SplitLayoutRewritePreproc`). Where the schedule
-    copies a weight to a cache before it is used, the caches get the new layout too.
+    Such buffers are weights, which have the same values in every call. The copying block gets the
+    annotation `meta_schedule.layout_rewrite_preproc`: it runs once when a model is built
+    (`transform.SplitLayoutRewritePreproc`) and is not measured. If the schedule copies a weight to
+    caches, the caches get the new layout, too.
 
-    Without `at_build` the copy is a part of the program like any other: each call makes it, in
-    parallel, and what is measured has it.
+    Without `at_build` the copy is a normal part of the program: it is made in parallel in each
+    call, and measured.
 
-    Buffers with a layout that cannot be improved stay, those that a rule copies so already, and
-    those that are accessed outside of blocks, where nothing says which part is read; a primitive
-    that fails rejects the schedule.
+    A buffer keeps its layout if no better layout is found, if a rule has already laid it out, or if
+    it is accessed outside of blocks. The schedule is rejected if a primitive fails.
     """
 
     def __init__(self, *, at_build: bool = True) -> None:
         self.at_build = at_build
 
     def apply(self, sch: Schedule) -> bool:
-        """Rewrite the layouts; False if one that should be possible is not."""
+        """Rewrite the layouts; False if a primitive fails."""
         try:
             for name in functions_with_blocks(sch):
                 for buffer in layout_free_buffers(sch, name):
@@ -67,7 +65,7 @@ def _rewrite(sch: Schedule, name: str, buffer: Buffer, *, at_build: bool) -> Non
         return
     consumer, load = place
     if LAYOUT_REWRITE_PREPROC in consumer.block.annotations:
-        return  # a rule has brought it into the layout that an intrinsic reads
+        return  # a rule has already copied it to the layout of an intrinsic
     index = read_index(consumer, used)
     index_map = suggested_layout(consumer, load)
     if index is None or index_map is None:
@@ -84,7 +82,7 @@ def _rewrite(sch: Schedule, name: str, buffer: Buffer, *, at_build: bool) -> Non
 
 
 def _is_accessed_bare(sch: Schedule, name: str, buffer: Buffer) -> bool:
-    """Say whether statements or conditions outside of the blocks access the memory of a buffer."""
+    """Return True if a statement or condition outside of all blocks accesses a buffer."""
     bare: set[Var] = set()
 
     def visit(node: Node) -> bool:
@@ -105,7 +103,7 @@ def _handle(sch: Schedule, name: str, block: StmtSRef) -> BlockRV:
 
 
 def _copy_once(sch: Schedule, consumer: BlockRV, index: int, *, at_build: bool) -> None:
-    """Put the copy in front of a reader of the weight, marked if building a model makes it."""
+    """Copy a weight before its reader, with the annotation for a copy at build time."""
     copy = sch.cache_read(consumer, index, "global")
     if at_build:
         sch.annotate(copy, LAYOUT_REWRITE_PREPROC, True)
@@ -114,9 +112,9 @@ def _copy_once(sch: Schedule, consumer: BlockRV, index: int, *, at_build: bool) 
 
 
 def _copies(sch: Schedule, name: str, buffer: Buffer) -> list[StmtSRef]:
-    """Return the blocks that copy a buffer, then the copy, and so on, in program order.
+    """Return the chain of blocks that copy a buffer, then its copy, and so on, in program order.
 
-    Only copies in buffers of the function's own count: parameters keep their layout.
+    Copies to parameters are ignored, because parameters keep their layout.
     """
     parameters = set(sch.state.func(name).buffer_map.values())
     copies: list[StmtSRef] = []

@@ -1,4 +1,4 @@
-"""Packed operands in the order in which the loops that read them go."""
+"""The postprocessor that lays out packed operands in the order in which loops read them."""
 
 from __future__ import annotations
 
@@ -12,29 +12,28 @@ from schedule.sref import loops_above
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.space_generator.annotations import PACKED
 from search.space_generator.moves import moves
-from search.space_generator.packed_operands import Digit, panel_layout
-from search.space_generator.suggested_layout import last_read, read_index
+from search.space_generator.suggested_layout import Digit, last_read, panel_layout, read_index
 from tensorir.nodes.expr import BufferLoad, FloorDiv, FloorMod, IntImm, Var
 from tensorir.nodes.stmt import BufferStore
 from tensorir.rewriting.visit import uses_var
 
 _NEAR: Final = 4
-"""The most elements between lanes of a vector that is loaded without gathering them."""
+"""The maximum stride of the lanes of a vector that is loaded without a gather."""
 _WRITTEN_OUT: Final = 16
-"""The most vectors of a copy that are written out."""
+"""The maximum number of vectors of a copy that are unrolled."""
 
 
 class RewritePanels(Postproc):
-    """Gives the copies that `PackOperands` makes the layout of panels, and the loops that fill it.
+    """Lays out the copies of `PackOperands` in panels, and orders the loops that fill them.
 
     Before: B_global[k, j] = B[k, j], read by for j_0, k, j_1 in T.grid(16, 256, 16)
     After:  B_global[j // 16, k, j % 16] = B[k, j], read from front to back
 
-    `panel_layout` says which. The loops of the copy go through the panels in their order, with
-    vectors along the last dimension. Where these would take their lanes from as many rows of the
-    source, the loop along those rows is split by the lanes too, so that a whole tile of the source
-    goes through registers. It runs after the loops that read have their order, and before the inits
-    of reductions are separated. It rejects where a primitive fails.
+    `panel_layout` chooses the layout. The loops of the copy run through the panels in order, with
+    vectors along the last dimension. If the lanes of such a vector are in different rows of the
+    source, the loop along those rows is split by the number of lanes, too, so that a whole tile of
+    the source is transposed in registers. The postprocessor must run after the reading loops are
+    ordered and before the inits of reductions are separated. It rejects if a primitive fails.
     """
 
     def apply(self, sch: Schedule) -> bool:
@@ -63,7 +62,7 @@ def _rewrite(sch: Schedule, name: str, copy: BlockRV, target: Target) -> None:
     reader, _ = place
     index = read_index(reader, cache)
     assert index is not None
-    # What is beyond the end of a panel is not read.
+    # The padding of the last panel is never read.
     sch.transform_layout(
         sch.get_block(reader.block.name_hint, name),
         ("read", index),
@@ -75,19 +74,20 @@ def _rewrite(sch: Schedule, name: str, copy: BlockRV, target: Target) -> None:
 
 @dataclass(frozen=True)
 class _Filled:
-    """A dimension of a copy: the loop that goes along it, in steps of so many iterations."""
+    """A dimension of a copy, with the loop that fills it."""
 
     loop: LoopRV | None
-    """None where the dimension has one index only."""
+    """None if the dimension has one index only."""
     step: int
+    """The number of iterations of the loop for one step of the dimension."""
     moves: int
-    """The number of elements of the source by which one iteration of the loop moves."""
+    """The stride of the loop in the source, in elements."""
 
 
 def _filled(sch: Schedule, copy: BlockRV) -> list[_Filled] | None:
     """Return the dimensions of a copy.
 
-    None unless it has a loop of its own, with a constant extent, for each of its axes.
+    None unless each axis has its own loop, with a constant extent and no other block in it.
     """
     sref = sch.get_sref(copy)
     store = sref.block.body
@@ -130,7 +130,7 @@ def _filled(sch: Schedule, copy: BlockRV) -> list[_Filled] | None:
 def _fill(
     sch: Schedule, dims: Sequence[_Filled], digits: Sequence[Digit], lanes: int, jobs: int
 ) -> None:
-    """Give a copy the loops that fill its layout in order."""
+    """Split and reorder the loops of a copy so that they fill its layout in order."""
     parts: dict[LoopRV, dict[int, int]] = {}
     for place, digit in enumerate(digits):
         dim = dims[digit.dim]
@@ -163,7 +163,7 @@ def _fill(
 
 
 def _write_out(sch: Schedule, order: Sequence[LoopRV], lanes: int) -> None:
-    """Make a vector of the innermost loop, and write out the loops right around it."""
+    """Vectorise the innermost loop and unroll the loops directly around it."""
     extent = _extent(sch, order[-1])
     if extent == 1:
         return
@@ -178,7 +178,7 @@ def _write_out(sch: Schedule, order: Sequence[LoopRV], lanes: int) -> None:
 
 
 def _share(sch: Schedule, loops: Sequence[LoopRV], jobs: int) -> None:
-    """Run the outer loops in parallel, as many as have `jobs` iterations together."""
+    """Run outer loops in parallel, the fewest that have `jobs` iterations together."""
     iterations = 1
     for count, loop in enumerate(loops, 1):
         iterations *= _extent(sch, loop)

@@ -1,4 +1,4 @@
-"""Parallel and vector loops and unrolling, as the root block asks for them."""
+"""The postprocessor that makes parallel and vector loops and sets unroll limits."""
 
 from __future__ import annotations
 
@@ -45,20 +45,19 @@ if TYPE_CHECKING:
     from search.task import Task
 
 _ENDLESS: Final = 2.0**60
-"""Stands for a length that is not known: no loop outside steps over so many elements."""
+"""The extent of a loop of unknown length; no outer loop has such a stride."""
 _KEYS = (PARALLEL, VECTORIZE, UNROLL_EXPLICIT, UNROLL_IMPLICIT)
 
 
 class RewriteParallelVectorizeUnroll(Postproc):
-    """Does what `ParallelizeVectorizeUnroll` has put down on the root block.
+    """Applies the annotations that `ParallelizeVectorizeUnroll` sets on a root block.
 
-    For each block under the root: the outer spatial loops are fused, as many as give the wanted
-    number of parallel iterations, and run in parallel; the inner ones that walk through memory
-    without a gap are fused up to the wanted length and vectorised; the unroll limit is annotated
-    on the outermost loop of a block that reduces. Loops whose order matters stay as they are, and
-    so do those of a nest with less work than threads are worth on the machine of the task, or of at
-    most `one_core` cycles where that is given. Packed operands are left to `RewritePanels`. It
-    never rejects.
+    For each block below the root, outer spatial loops are fused until they have the requested
+    number of iterations, and run in parallel. Inner loops that are contiguous in memory are fused
+    up to the requested length and vectorised. The unroll limit is annotated on the outermost loop
+    of a reduction. Loops whose order matters are left unchanged. A nest with too little work for
+    threads on the target machine, or at most `one_core` cycles if given, gets no parallel loop.
+    Packed operands are left to `RewritePanels`. It never rejects.
     """
 
     def __init__(self, one_core: float | None = None) -> None:
@@ -70,7 +69,7 @@ class RewriteParallelVectorizeUnroll(Postproc):
         self._machine = Machine.of(self._task_target())
 
     def is_shared(self, nest: Stmt) -> bool:
-        """Say whether a nest has enough work for several cores; of an unknown machine it has."""
+        """Return True if a nest has enough work for several cores, or the machine is unknown."""
         if self._machine is None:
             return True
         cycles = least_cycles(nest, self._machine)
@@ -79,36 +78,36 @@ class RewriteParallelVectorizeUnroll(Postproc):
         return cycles > self.one_core
 
     def apply(self, sch: Schedule) -> bool:
-        """Rewrite every function whose root block asks for it."""
+        """Rewrite every function with an annotated root block."""
         for name in functions_with_blocks(sch):
             root = sch.state.root(name)
-            wishes = {k: root.block.annotations[k] for k in _KEYS if k in root.block.annotations}
-            if wishes:
+            found = {k: root.block.annotations[k] for k in _KEYS if k in root.block.annotations}
+            if found:
                 block = sch.get_block(root.block.name_hint, name)
-                for key in wishes:
+                for key in found:
                     sch.unannotate(block, key)
-                given = (wishes.get(key) for key in _KEYS)
+                given = (found.get(key) for key in _KEYS)
                 numbers = (x.value if isinstance(x, IntImm) else -1 for x in given)
-                wish = _Wish(self.is_shared, *numbers)
+                limits = _Limits(self.is_shared, *numbers)
                 for child in sch.get_child_blocks(block):
                     if PACKED not in sch.get(child).annotations:
-                        _rewrite(sch, child, wish)
+                        _rewrite(sch, child, limits)
         return True
 
 
 @dataclass(frozen=True)
-class _Wish:
-    """The limits that the root block asks for; -1 where it does not."""
+class _Limits:
+    """The annotated numbers of a root block; -1 for a missing annotation."""
 
     is_shared: Callable[[Stmt], bool]
-    """Whether a nest has enough work for several cores."""
+    """Returns True for a nest with enough work for several cores."""
     parallel: int
     vectorize: int
     unroll_explicit: int
     unroll_implicit: int
 
 
-def _rewrite(sch: Schedule, block: BlockRV, wish: _Wish) -> None:
+def _rewrite(sch: Schedule, block: BlockRV, limits: _Limits) -> None:
     handles = sch.get_loops(block)
     if not handles:
         return
@@ -118,7 +117,7 @@ def _rewrite(sch: Schedule, block: BlockRV, wish: _Wish) -> None:
     lengths = [x.extent.value if isinstance(x.extent, IntImm) else 0 for x in loops]
     extents = np.array([[n or _ENDLESS] for n in lengths])
     fusible = fusible_loops(_steps(sch.get_sref(block), srefs), extents)
-    # Free is a loop that can be fused: not bound, not annotated, and counting from 0.
+    # A loop is free to be fused if it is not bound, not annotated, and starts at 0.
     free = [
         kind == IterVar.DATA_PAR and n > 0 and is_plain(loop) and is_const_int(loop.min, 0)
         for loop, kind, n in zip(loops, kinds, lengths, strict=True)
@@ -128,27 +127,27 @@ def _rewrite(sch: Schedule, block: BlockRV, wish: _Wish) -> None:
     alone = [f and s for f, s in zip(free, single, strict=True)]
     n_parallel = n_vector = -1
     all_free = _any_order(sch.state, srefs[0], srefs)
-    if wish.parallel > 0 and all_free and wish.is_shared(srefs[0].loop):
-        n_parallel = _count(parallel_loops(extents, free, single, np.array([wish.parallel])))
-    # The lanes of a block that is to become an intrinsic are inside of it.
-    is_scalar = not sch.get(block).annotations.get(AUTO_TENSORIZE)
-    if is_scalar and wish.vectorize != -1 and (all_free or _any_order(sch.state, srefs[-1], srefs)):
-        n_vector = _count(vector_loops(extents, alone, fusible, np.array([wish.vectorize])))
+    if limits.parallel > 0 and all_free and limits.is_shared(srefs[0].loop):
+        n_parallel = _count(parallel_loops(extents, free, single, np.array([limits.parallel])))
+    # A block for an intrinsic has its vector lanes inside.
+    wants_vector = limits.vectorize != -1 and not sch.get(block).annotations.get(AUTO_TENSORIZE)
+    if wants_vector and (all_free or _any_order(sch.state, srefs[-1], srefs)):
+        n_vector = _count(vector_loops(extents, alone, fusible, np.array([limits.vectorize])))
     count = len(loops)
     if n_parallel != -1 and n_vector != -1:
         if all(alone) and fusible.all():
             n_parallel = n_vector = count
         else:
             n_parallel = min(n_parallel, count - n_vector)
-    outermost = _rewrite_loops(sch, handles, n_parallel, n_vector, wish.vectorize)
-    step = max(wish.unroll_explicit, wish.unroll_implicit)
+    outermost = _rewrite_loops(sch, handles, n_parallel, n_vector, limits.vectorize)
+    step = max(limits.unroll_explicit, limits.unroll_implicit)
     if step > 0 and not is_spatial(sch.get_sref(block)):
         sch.annotate(outermost, PRAGMA_AUTO_UNROLL_MAX_STEP, step)
-        sch.annotate(outermost, PRAGMA_UNROLL_EXPLICIT, int(wish.unroll_explicit > 0))
+        sch.annotate(outermost, PRAGMA_UNROLL_EXPLICIT, int(limits.unroll_explicit > 0))
 
 
 def _any_order(state: ScheduleState, loop: StmtSRef, nest: Sequence[StmtSRef]) -> bool:
-    """Say whether all that is below a loop of a nest lets its iterations run in any order."""
+    """Return True if the iterations of a loop of a nest may run in any order."""
     try:
         check_compact_dataflow(state, loop)
         check_order_is_free(state, loop)
@@ -161,7 +160,7 @@ def _any_order(state: ScheduleState, loop: StmtSRef, nest: Sequence[StmtSRef]) -
 def _rewrite_loops(
     sch: Schedule, loops: list[LoopRV], n_parallel: int, n_vector: int, vector_length: int
 ) -> LoopRV:
-    """Make the parallel and the vector loop; return what is now the outermost loop."""
+    """Make the parallel and the vector loop; return the new outermost loop."""
     outermost = loops[0]
     if n_parallel == n_vector == len(loops):
         outermost, inner = sch.split(sch.fuse(*loops), [None, vector_length])
@@ -180,12 +179,12 @@ def _rewrite_loops(
 
 
 def _count(marks: Marks) -> int:
-    """Return how many loops of the one nest are chosen, -1 if no loop could be."""
+    """Return the number of chosen loops of the only nest, -1 if no loop can be chosen."""
     return -1 if marks.iterations[0] == 1 else int(marks.chosen.sum())
 
 
 def _steps(block: StmtSRef, loops: Sequence[StmtSRef]) -> Array:
-    """Return by how many elements each loop moves each access of a block [accesses, loops, 1]."""
+    """Return the stride of each access of a block along each loop [accesses, loops, 1]."""
     realize = block.block_realize
     node = realize.block
     values = {
@@ -198,7 +197,7 @@ def _steps(block: StmtSRef, loops: Sequence[StmtSRef]) -> Array:
 
 
 def _strides(region: BufferRegion, values: dict[Var, Coefficients]) -> dict[Var, int]:
-    """Return how far each loop variable moves through the buffer, in elements."""
+    """Return the stride of each loop variable in the buffer, in elements."""
     strides: dict[Var, int] = {}
     size = 1
     for r, extent in zip(reversed(region.region), reversed(region.buffer.shape), strict=True):

@@ -1,4 +1,4 @@
-"""Initialising reductions before their loops."""
+"""The postprocessor that separates the inits of reductions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tensorir.rewriting.visit import uses_var
 class RewriteReductionBlock(Postproc):
     """Decomposes each reduction, so that its `init` runs before the first reduction loop.
 
-    Left alone are reductions over GPU threads, and those that cannot be decomposed, as under a
-    condition. It never rejects.
+    Reductions over GPU threads are left unchanged, and so are reductions that cannot be decomposed,
+    for example under a condition. It never rejects.
     """
 
     def apply(self, sch: Schedule) -> bool:
@@ -40,7 +40,7 @@ class RewriteReductionBlock(Postproc):
 
 
 def _with_init(sch: Schedule, name: str, refused: Collection[str]) -> list[tuple[StmtSRef, int]]:
-    """Return the blocks to decompose, each with the place of its first reduction loop."""
+    """Return the blocks to decompose, each with the index of its first reduction loop."""
     return [
         (sref, depth)
         for sref in sch.state.blocks(name)
@@ -67,9 +67,9 @@ def _is_over_threads(block: StmtSRef) -> bool:
 
 
 def _depth(sch: Schedule, block: StmtSRef) -> int | None:
-    """Return the place of the first loop that is not spatial, None without one.
+    """Return the index of the first loop that is not spatial, None if there is none.
 
-    None as well for a block that never runs: its init does not run either.
+    Also None for a block that never runs, because its init must not run either.
     """
     loops = loops_above(block)
     if any(is_const_int(loop.loop.extent, 0) for loop in loops):
@@ -79,7 +79,7 @@ def _depth(sch: Schedule, block: StmtSRef) -> int | None:
 
 
 def _move_annotations(sch: Schedule, block: BlockRV, init: BlockRV) -> None:
-    """Give the init block the intrinsic meant for it, and the update its own only."""
+    """Annotate the init block with its intrinsic, and the update with its intrinsic only."""
     annotations = sch.get(block).annotations
     if AUTO_TENSORIZE in annotations:
         sch.unannotate(init, AUTO_TENSORIZE)

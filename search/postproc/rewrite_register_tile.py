@@ -1,4 +1,4 @@
-"""Giving each reduction a tile of accumulators that the registers can hold."""
+"""The postprocessor that gives each reduction a tile of accumulators in registers."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from search.postproc.postproc import Postproc, functions_with_blocks
 from search.postproc.register_tile import Nests, Operand, Tiles, choose_tiles, tiled_lanes
 from search.space_generator.annotations import AUTO_TENSORIZE, REGISTER_TILE
 from search.space_generator.moves import moves, update_stores
-from tensorir.nodes.buffer import Buffer, BufferRegion
-from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.buffer import BufferRegion
+from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, Var
 from tensorir.nodes.ops import is_const_int
-from tensorir.nodes.stmt import Block, For, ForKind, SeqStmt
+from tensorir.nodes.stmt import For, ForKind, SeqStmt
 from tensorir.rewriting.visit import walk
 
 
 class RewriteRegisterTile(Postproc):
-    """Gives each reduction a register tile: the loops over it become the innermost, unrolled.
+    """Gives each reduction a register tile, whose loops become the innermost ones, unrolled.
 
     Before: for k, i, j_0 in T.grid(128, 32, 2): for j_1 in T.vectorized(16): C[..] += A[..] * B[..]
     After:  for i_0 in range(4): for k in range(128):
                 for i_1 in T.unroll(8): for j_0 in T.unroll(2): for j_1 in T.vectorized(16): ...
 
-    `choose_tile` chooses the tile for the number and width of the target's vector registers, or for
-    as many as an annotation by `SampleRegisterTile` on the root block says, with 0 for no tile. It
-    runs after the loops to vectorise are marked and before reductions are decomposed, so that the
-    init is vectorised and unrolled in the same way. Where no loop is vectorised and there is a tile
-    of vectors, one becomes so: one along which the accumulators are neighbours and each operand
-    stays or moves by one element. Every element gets its updates in the order it had before.
+    `choose_tiles` chooses the tile for the vector registers of the target, or for the number of
+    registers that `SampleRegisterTile` annotated on the root block, where 0 means no tile. The
+    postprocessor must run after loops are vectorised and before reductions are decomposed, so that
+    the init is vectorised and unrolled in the same way. If no loop is vectorised, a loop along
+    which accumulators are contiguous and each operand has the stride 0 or 1 becomes the vector. The
+    order of the updates of each element does not change.
 
-    Looked at is the perfect nest of constant extents around each block with an `init` that stores
-    one element, or one of each buffer of a tuple, or that is to become an intrinsic: then an update
-    is what the intrinsic does at once. It never rejects.
+    The nest is the perfect nest of constant extents around a block with an `init` that stores one
+    element, or one element of each buffer of a tuple, or that is annotated with an intrinsic, whose
+    call then counts as one update. It never rejects.
     """
 
     def apply(self, sch: Schedule) -> bool:
@@ -58,6 +58,24 @@ class RewriteRegisterTile(Postproc):
         return True
 
 
+_Strides = dict[Var, int | None]
+
+
+@dataclass(frozen=True)
+class _Accesses:
+    """The accesses of an update."""
+
+    accumulator: _Strides
+    """The stride along each loop."""
+    operands: tuple[_Strides, ...]
+    register: int
+    """The number of elements of a vector register of the target."""
+    fills: tuple[int, ...] = ()
+    """The numbers of registers of the result and the operands of an intrinsic, else empty."""
+    results: int = 1
+    """The number of values that one update stores."""
+
+
 @dataclass(frozen=True)
 class _Update:
     """A reduction in a perfect nest."""
@@ -67,15 +85,7 @@ class _Update:
     """The number of loops around the nest."""
     loops: tuple[For, ...]
     reduces: tuple[bool, ...]
-    accumulator: dict[Var, int | None]
-    """The number of elements by which each loop moves the accumulator."""
-    operands: tuple[dict[Var, int | None], ...]
-    register: int
-    """The elements that a vector register of the target holds."""
-    fills: tuple[int, ...] = ()
-    """The registers of the accumulators and operands of an intrinsic; empty for one element."""
-    results: int = 1
-    """The values that one update stores: several of a tuple."""
+    accesses: _Accesses
 
 
 def _read_update(sch: Schedule, block: StmtSRef, target: Target) -> _Update | None:
@@ -83,7 +93,7 @@ def _read_update(sch: Schedule, block: StmtSRef, target: Target) -> _Update | No
     node = block.block
     if node.init is None or not is_affine_binding(sch.state, block):
         return None
-    accesses = _accesses(node, target)
+    accesses = _accesses(block, target)
     if accesses is None:
         return None
     around = loops_above(block)
@@ -93,47 +103,24 @@ def _read_update(sch: Schedule, block: StmtSRef, target: Target) -> _Update | No
         start -= 1
     if IterVar.COMM_REDUCE not in kinds[start:]:
         return None
-    accumulator = moves(block, *accesses.accumulator)
     loops = tuple(sref.loop for sref in around[start:])
     reduces = tuple(kind == IterVar.COMM_REDUCE for kind in kinds[start:])
     for loop, reducing in zip(loops, reduces, strict=True):
-        if not reducing and loop.loop_var not in accumulator and _extent(loop) > 1:
-            return None  # it repeats the reduction
-    return _Update(
-        block,
-        start,
-        loops,
-        reduces,
-        accumulator,
-        tuple(moves(block, *operand) for operand in accesses.operands),
-        accesses.register,
-        accesses.fills,
-        accesses.results,
-    )
+        if not reducing and loop.loop_var not in accesses.accumulator and _extent(loop) > 1:
+            return None  # the loop repeats the reduction
+    return _Update(block, start, loops, reduces, accesses)
 
 
-_Access = tuple[Buffer, Sequence[PrimExpr]]
-
-
-@dataclass(frozen=True)
-class _Accesses:
-    """What an update accesses: buffers, and the first element that it touches of each."""
-
-    accumulator: _Access
-    operands: tuple[_Access, ...]
-    register: int
-    fills: tuple[int, ...] = ()
-    results: int = 1
-
-
-def _accesses(node: Block, target: Target) -> _Accesses | None:
-    """Return what a block accesses; None unless it updates elements or becomes an intrinsic."""
+def _accesses(block: StmtSRef, target: Target) -> _Accesses | None:
+    """Return the accesses of a block; None unless it updates elements or has an intrinsic."""
+    node = block.block
     if node.annotations.get(AUTO_TENSORIZE) and len(node.writes) == 1:
         (written,) = node.writes
         loaded = {part.buffer for part in walk(node.body) if isinstance(part, BufferLoad)}
         reads = [r for r in node.reads if r.buffer in loaded and r.buffer is not written.buffer]
         first, *others = (
-            (region.buffer, [dim.min for dim in region.region]) for region in (written, *reads)
+            moves(block, region.buffer, [dim.min for dim in region.region])
+            for region in (written, *reads)
         )
         fills = [_registers(region, target) for region in (written, *reads)]
         return _Accesses(first, tuple(others), 1, tuple(fills))
@@ -141,22 +128,22 @@ def _accesses(node: Block, target: Target) -> _Accesses | None:
     if not stores:
         return None
     store, stored = stores[0], {other.buffer for other in stores}
-    # The values of a tuple are of the same operands.
+    # All values of a tuple use the same operands.
     loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
-    operands = [(a.buffer, a.indices) for a in loads if a.buffer not in stored]
+    operands = [moves(block, a.buffer, a.indices) for a in loads if a.buffer not in stored]
     register = target.vector_lanes(max(load.dtype.bits for load in loads))
-    accumulator = (store.buffer, store.indices)
+    accumulator = moves(block, store.buffer, store.indices)
     return _Accesses(accumulator, tuple(operands), register, results=len(stores))
 
 
 def _registers(region: BufferRegion, target: Target) -> int:
-    """Return how many vector registers a region of constant extents fills."""
+    """Return the number of vector registers that a region of constant extents fills."""
     extents = [r.extent.value if isinstance(r.extent, IntImm) else 1 for r in region.region]
     return -(-math.prod(extents) * region.buffer.dtype.bits // target.vector_bits)
 
 
 def _is_tileable(around: Sequence[StmtSRef], kinds: Sequence[int], place: int) -> bool:
-    """Say whether a loop may be one of a nest whose order changes."""
+    """Return True if a loop may be reordered."""
     loop = around[place].loop
     is_vector = loop.kind is ForKind.VECTORIZED and place == len(around) - 1
     return (
@@ -171,28 +158,28 @@ def _is_tileable(around: Sequence[StmtSRef], kinds: Sequence[int], place: int) -
 
 @dataclass(frozen=True)
 class _Vector:
-    """The loop of a nest that has the lanes of the vectors, and their number."""
+    """The loop of a nest along which vectors are, and their number of lanes."""
 
     place: int
     lanes: int
     is_marked: bool
-    """True if it is vectorised already, with all its iterations."""
+    """True if the whole loop is already vectorised."""
 
 
 def _vector(update: _Update) -> _Vector | None:
-    """Return the vector that a nest has, or that it can get; None if there is neither."""
-    last = update.loops[-1]
-    if update.fills:
+    """Return the vector that a nest has or can get; None if there is none."""
+    last, accesses = update.loops[-1], update.accesses
+    if accesses.fills:
         return None
     if last.kind is ForKind.VECTORIZED:
         return _Vector(len(update.loops) - 1, _extent(last), is_marked=True)
     for place in reversed(range(len(update.loops))):
         loop = update.loops[place]
         var = loop.loop_var
-        steps = [operand.get(var, 0) for operand in update.operands]
-        if update.accumulator.get(var) == 1 and all(step in (0, 1) for step in steps):
+        steps = [operand.get(var, 0) for operand in accesses.operands]
+        if accesses.accumulator.get(var) == 1 and all(step in (0, 1) for step in steps):
             extent = _extent(loop)
-            lanes = int(tiled_lanes(np.array([float(extent)]), update.register)[0])
+            lanes = int(tiled_lanes(np.array([float(extent)]), accesses.register)[0])
             if lanes > 1:
                 return _Vector(place, lanes, is_marked=False)
     return None
@@ -204,30 +191,30 @@ def _extent(loop: For) -> int:
 
 
 def _nest(update: _Update, vector: _Vector | None) -> Nests:
-    """Return the one nest as those that tiles are chosen for."""
-    extents = [_extent(loop) for loop in update.loops]
-    pieces = update.fills[0] if update.fills else 1
+    """Return the nest of an update as the input of `choose_tiles`."""
+    extents, accesses = [_extent(loop) for loop in update.loops], update.accesses
+    pieces = accesses.fills[0] if accesses.fills else 1
     lane_var = None
     if vector is not None:
         extents[vector.place] = -(-extents[vector.place] // vector.lanes)
-        pieces = -(-vector.lanes // update.register)
+        pieces = -(-vector.lanes // accesses.register)
         lane_var = update.loops[vector.place].loop_var
     operands = []
-    for k, steps in enumerate(update.operands):
+    for k, steps in enumerate(accesses.operands):
         moves = np.array([[loop.loop_var in steps] for loop in update.loops])
         is_vector, registers = lane_var in steps, pieces if lane_var in steps else 1
-        if update.fills:
-            registers = update.fills[1 + k]
+        if accesses.fills:
+            registers = accesses.fills[1 + k]
             is_vector = registers * 2 > pieces
         operands.append(Operand(moves, np.array([float(registers)]), np.array([is_vector])))
     counts, reduces = np.array(extents, float)[:, None], np.array(update.reduces)[:, None]
     spatial, reduction = np.where(reduces, 1, counts), np.where(reduces, counts, 1)
-    accumulators = np.array([float(pieces * update.results)])
+    accumulators = np.array([float(pieces * accesses.results)])
     return Nests(spatial, reduction, reduces, accumulators, tuple(operands))
 
 
 def _held(nest: Nests, tile: Tiles) -> list[bool]:
-    """Return which loops move the operand that stays in registers while others are loaded."""
+    """Return for each loop True if it moves the operand that stays while others are loaded."""
     loads = nest.loads(tile.sides)
     if not loads:
         return [False] * len(tile.sides)
@@ -236,9 +223,9 @@ def _held(nest: Nests, tile: Tiles) -> list[bool]:
 
 
 def _rewrite(sch: Schedule, name: str, update: _Update, registers: int, in_flight: int) -> None:
-    """Bring the loops into the order of the tile: those over it innermost, then the vector.
+    """Reorder the loops: outer loops, the run, the loops over the tile, and the vector.
 
-    In the tile, what stays in registers is walked through for each value of the other operands.
+    In the tile, the loops that move the operand in registers are innermost.
     """
     vector = _vector(update)
     nest = _nest(update, vector)
@@ -246,60 +233,48 @@ def _rewrite(sch: Schedule, name: str, update: _Update, registers: int, in_fligh
     if not tile.found[0] or (vector is not None and not vector.is_marked and tile.stays[0]):
         return
     block = sch.get_block(update.block.block.name_hint, name)
-    order = _Order(sch, sch.get_loops(block)[update.start :])
+    before: list[LoopRV] = []
     outer: list[LoopRV] = []
     run: list[LoopRV] = []
     inner: list[LoopRV] = []
     innermost: list[LoopRV] = []
     lanes: list[LoopRV] = []
     held = _held(nest, tile)
-    for place, handle in enumerate(list(order.before)):
+    for place, handle in enumerate(sch.get_loops(block)[update.start :]):
         side = int(tile.sides[place, 0])
         width = vector.lanes if vector is not None and vector.place == place else 1
+        parts = [handle]
         if width > 1 and vector is not None and vector.is_marked:
-            lanes = [handle]
+            lanes = parts
         elif tile.run[place, 0] and not tile.stays[0]:
-            run.append(handle)
+            run += parts
         else:
-            rest, part, lane = order.cut(handle, _extent(update.loops[place]), side, width)
-            outer += rest
-            (innermost if held[place] else inner).extend(part)
-            lanes += lane
-    order.arrange([*outer, *run, *inner, *innermost, *lanes])
+            sizes = _part_sizes(_extent(update.loops[place]), side, width)
+            if len(sizes) > 1:
+                parts = sch.split(handle, list(sizes.values()))
+            in_tile = innermost if held[place] else inner
+            for part, target in zip(parts, sizes, strict=True):
+                (outer, in_tile, lanes)[target].append(part)
+        before += parts
+    if (order := [*outer, *run, *inner, *innermost, *lanes]) != before:
+        sch.reorder(*order)
     for handle in (*inner, *innermost):
         sch.unroll(handle)
     if vector is not None and not vector.is_marked:
         sch.vectorize(lanes[0])
 
 
-class _Order:
-    """The loops of a nest while they are cut and brought into another order."""
+def _part_sizes(extent: int, side: int, lanes: int) -> dict[int, int | None]:
+    """Return the extents of the parts of a loop: 0 the outer loop, 1 the tile, 2 the lanes.
 
-    def __init__(self, sch: Schedule, loops: Sequence[LoopRV]) -> None:
-        self._sch = sch
-        self.before = list(loops)
-
-    def cut(self, loop: LoopRV, extent: int, side: int, lanes: int) -> list[list[LoopRV]]:
-        """Split a loop into tiles of some vectors; return the loops outside of it, in it, lanes.
-
-        Each is one loop or none. The last tile and the last vector may stand over the end.
-        """
-        sizes = [-(-extent // (side * lanes)), side, lanes]
-        has_tail = math.prod(sizes) > extent
-        kept = [k for k, size in enumerate(sizes) if size > 1 or (k == 0 and has_tail)] or [0]
-        parts = [loop]
-        if len(kept) > 1:
-            outermost = None if has_tail else sizes[kept[0]]
-            parts = self._sch.split(loop, [outermost, *(sizes[k] for k in kept[1:])])
-            place = self.before.index(loop)
-            self.before[place : place + 1] = parts
-        found: list[list[LoopRV]] = [[], [], []]
-        for k, part in zip(kept, parts, strict=True):
-            found[k].append(part)
-        return found
-
-    def arrange(self, loops: Sequence[LoopRV]) -> None:
-        """Bring all loops into an order."""
-        if list(loops) != self.before:
-            self._sch.reorder(*loops)
-            self.before = list(loops)
+    A tile has `side` vectors. Parts of one iteration are left out, except for a single part. If the
+    last tile or vector is partly filled, the first extent is None.
+    """
+    sizes = {0: -(-extent // (side * lanes)), 1: side, 2: lanes}
+    has_tail = math.prod(sizes.values()) > extent
+    kept: dict[int, int | None] = {
+        k: size for k, size in sizes.items() if size > 1 or (k == 0 and has_tail)
+    }
+    if has_tail:
+        kept[0] = None
+    return kept or {0: extent}

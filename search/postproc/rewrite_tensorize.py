@@ -1,4 +1,4 @@
-"""Putting tensor intrinsics in the place of the blocks that were tiled for them."""
+"""The postprocessor that replaces blocks by tensor intrinsics."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class RewriteTensorize(Postproc):
     """Tensorizes each block that carries the annotation `meta_schedule.auto_tensorize`.
 
-    Its value names the intrinsic. The init that was separated from such a block has an empty name
-    instead; its innermost loop is vectorised if `vectorize_init_loop`. It never rejects: a block
-    that the intrinsic does not match is logged, and computes the same without it.
+    The value is the name of the intrinsic. An init that was separated from such a block has an
+    empty name, and its innermost loop is vectorised if `vectorize_init_loop`. It never rejects: if
+    the intrinsic does not match, a warning is logged and the block stays as it was.
     """
 
     def __init__(self, vectorize_init_loop: bool = False) -> None:
@@ -53,11 +53,11 @@ class RewriteTensorize(Postproc):
             sch.tensorize(block, intrin)
         except ScheduleError as error:
             name, reason = sch.get(block).name_hint, refusal_reason(error)
-            self._logger.warning("Block %s does not become %s: %s", name, intrin, reason)
+            self._logger.warning("Block %s is not replaced by %s: %s", name, intrin, reason)
 
 
 def _annotated(state: ScheduleState, sref: StmtSRef) -> Iterator[Block]:
-    """Yield the annotated blocks in a block, then itself if it is annotated."""
+    """Yield the annotated blocks inside a block, then the block itself if it is annotated."""
     for child in state.child_blocks(sref):
         yield from _annotated(state, child)
     if AUTO_TENSORIZE in sref.block.annotations:

@@ -39,7 +39,7 @@ from search.reports.table import Trials
 from search.reports.tasks import TaskTrials
 from search.reports.tasks import right_pairs as right_pairs
 from search.reports.trial import Trial
-from search.space_generator.decision_site import decision_columns, site_names
+from search.space_generator.knobs import decision_columns, knob_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -245,14 +245,14 @@ def _columns(
     trials: Sequence[Trial], space: DesignSpace | None, sites: Sequence[int] | None
 ) -> dict[str, list[Any]]:
     """Return the decided numbers of the trials by column, None for trials without it."""
-    known = () if space is None else space.sites
+    known = () if space is None else space.knobs
     if space is None and any(trial.knobs for trial in trials):
         rows: list[Mapping[str, Any]] = [trial.knobs for trial in trials]
         names = list(dict.fromkeys(name for row in rows for name in row))
     else:
         rows = [dict(decision_columns(known, trial.decisions or ())) for trial in trials]
         count = max(len(trial.decisions or ()) for trial in trials)
-        names = [*site_names(known), *(f"site {k}" for k in range(len(known), count))]
+        names = [*knob_names(known), *(f"decision {k}" for k in range(len(known), count))]
     chosen = set(names if sites is None else [names[k] for k in sites])
     columns = dict.fromkeys(name for row in rows for name in row)
     return {

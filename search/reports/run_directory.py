@@ -30,13 +30,13 @@ from search.reports.table import RunTable
 from search.reports.tasks import program_of
 from search.reports.trial import MEANINGS, Trial, read_fields
 from search.runner.flops import estimate_tir_flops
-from search.space_generator.decision_site import decision_columns, sites_of
 from search.space_generator.design_space import DesignSpace
+from search.space_generator.knobs import decision_columns, knobs_in
 
 if TYPE_CHECKING:
     from schedule import Schedule
     from search.database import TuningRecord
-    from search.space_generator.decision_site import Site
+    from search.space_generator.knobs import Knob
 
 
 _LISTED: Final = ("task", "workload", "target", "weight")
@@ -120,15 +120,15 @@ def known_trials(
         flops[program.key] = estimate_tir_flops(program.workload.mod)
         for record, trace in with_traces(program.records):
             drawn = trace.simplified(remove_postproc=True)
-            sites = sites_of(drawn.insts)
+            sites = knobs_in(drawn.insts)
             decisions = [one.decision_in(drawn.decisions, one.inst) for one in sites]
             records[_key(program.key, decisions, record.run_secs or ())] = record
     own = [records.get(_key(t.workload, t.decisions, t.run_secs)) for t in trials]
-    spaces: dict[tuple[str, int | None], tuple[Site, ...]] = {}
+    spaces: dict[tuple[str, int | None], tuple[Knob, ...]] = {}
     for trial, found in zip(trials, own, strict=True):
         space = (trial.workload, trial.space)
         if space not in spaces and (sch := _schedule_of(found)):
-            spaces[space] = DesignSpace.of(sch).sites
+            spaces[space] = DesignSpace.of(sch).knobs
     known = []
     for place, (trial, found) in enumerate(zip(trials, own, strict=True)):
         sch = _schedule_of(found) if place in replayed else None
@@ -143,7 +143,7 @@ def known_trials(
     return known
 
 
-def knobs_of(sites: Sequence[Site], trial: Trial) -> dict[str, Any]:
+def knobs_of(sites: Sequence[Knob], trial: Trial) -> dict[str, Any]:
     """Return the decisions of a trial in its design space by name."""
     columns = decision_columns(sites, trial.decisions or ())
     return {name: value for name, value in columns if isinstance(value, (int, float, str))}

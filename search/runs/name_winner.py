@@ -29,7 +29,7 @@ from search.runs.measuring import built_inputs, interleaved_rounds, runner_input
 from search.runs.report_task import report_task
 from search.runs.time_budget import BASELINE_SECONDS
 from search.search_strategy.trace_application import TraceApplication
-from search.space_generator.decision_site import serial_form
+from search.space_generator.knobs import serial_form
 from search.task_scheduler.task_state import TaskState
 from tensorir.nodes.stmt import For, ForKind
 from tensorir.rewriting.visit import walk

@@ -77,13 +77,13 @@ def _from_strategy(run: Run, task: TaskState, most: int) -> list[MeasureCandidat
 
 def _log_exhausted(run: Run, task: TaskState) -> None:
     strategy = task.ctx.search_strategy
-    reason = None if strategy is None or task.batches else strategy.why_nothing()
+    reason = None if strategy is None or task.batches else strategy.failure_summary()
     if reason is not None:
         run.log.warning("%s cannot be tuned: %s", task.title, reason)
         return
     task.is_exhausted = True
     spaces = task.ctx.points_of(task.spaces)
-    is_known = all(site.domain is not None for space in spaces for site in space.sites)
+    is_known = all(site.domain is not None for space in spaces for site in space.knobs)
     has_one_schedule = is_known and sum(space.num_points for space in spaces) == 1
     run.log.info(
         "%s ends after %s: %s",

@@ -3,6 +3,7 @@
 from search.schedule_rule import presets
 from search.schedule_rule.add_rfactor import AddRFactor
 from search.schedule_rule.auto_inline import AutoInline, InlineConstantScalars
+from search.schedule_rule.axis_splits import SeparateGroups, SkipNeutralTerms
 from search.schedule_rule.multi_level_tiling import (
     MultiLevelTiling,
     MultiLevelTilingWideVector,
@@ -19,8 +20,6 @@ from search.schedule_rule.schedule_rule import (
     ScheduleRule,
     register_custom_rule,
 )
-from search.schedule_rule.separate_groups import SeparateGroups
-from search.schedule_rule.skip_neutral_terms import SkipNeutralTerms
 from search.schedule_rule.stream_rows import StreamRows
 from search.schedule_rule.tile_spatial import TileSpatial
 

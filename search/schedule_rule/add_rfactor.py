@@ -1,4 +1,4 @@
-"""Parallel reductions."""
+"""The rule that factors reductions for parallel loops."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 class AddRFactor(ScheduleRule):
     """Factors a reduction that has too little spatial parallelism.
 
-    The reduction loops are fused and split in two by a sampled tile; one design has the outer part
-    factored out, one the inner part, one nothing. There is enough spatial parallelism above
-    `max_jobs_per_core` iterations a core (-1: never), and where there is no less of it than of the
-    reduction.
+    The reduction loops are fused and split in two by a sampled tile. There are three designs: with
+    the outer part factored out, with the inner part factored out, and unchanged. Spatial
+    parallelism is sufficient above `max_jobs_per_core` iterations per core (-1: never), and if the
+    spatial loops have at least as many iterations as the reduction.
 
-    A block that would not be tiled, the sum of a row or a pooling window say, is factored whatever
-    its parallelism, as MetaSchedule does; with `only_above_cores`, as Ansor does, if its reduction
-    has more iterations than there are cores.
+    A block without data reuse, such as the sum of a row or a pooling window, is always factored, as
+    in MetaSchedule. With `only_above_cores` it is factored only if its reduction has more
+    iterations than there are cores, as in Ansor.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class AddRFactor(ScheduleRule):
             self._shortest_untiled = self._task_cores() + 1
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Return the factored designs and the plain one."""
+        """Return the factored designs and the unchanged one."""
         sref = sch.get_sref(block)
         if sref.parent is None or not needs_rfactor(
             sch.state, sref, self._max_parallel_extent, self._shortest_untiled
@@ -70,7 +70,7 @@ class AddRFactor(ScheduleRule):
         return [*factored, plain]
 
     def _split_reduction(self, sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], int]:
-        """Fuse the reduction loops innermost and split them; return them and what is outside."""
+        """Fuse and split the reduction loops; return both parts and the number of other loops."""
         loops = sch.get_loops(block)
         kinds = [loop_iter_type(sch.state, sch.get_sref(loop)) for loop in loops]
         pairs = list(zip(loops, kinds, strict=True))

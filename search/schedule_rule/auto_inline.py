@@ -1,4 +1,4 @@
-"""Inlining of blocks that are cheap to compute again: element-wise ones, and constants."""
+"""The rules that inline blocks that are cheap to recompute: element-wise blocks and constants."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from tensorir.rewriting.visit import walk
 class AutoInline(ScheduleRule):
     """Inlines a block into its consumers, or into its producer.
 
-    A block is inlined where that is legal, it writes one buffer, it does not carry the annotation
-    `meta_schedule.inline_rule = "disable"`, and it is cheap to compute again: no operator of
-    `disallow_op`, no condition (`disallow_if_then_else`), and each read at most once per element
-    (`require_injective`) in the order of the written dimensions (`require_ordered`). In a function
-    of spatial blocks only, all are inlined, but for those whose value is long and read in several
-    places: a chain of blocks that each read the one before twice would double with each of them.
-    `inline_const_tensor` allows blocks that read nothing.
+    A block is inlined if that is legal, it writes one buffer, it does not have the annotation
+    `meta_schedule.inline_rule = "disable"`, and it is cheap to recompute: it has no operator of
+    `disallow_op`, no condition (`disallow_if_then_else`), and reads each element at most once
+    (`require_injective`), in the order of the written dimensions (`require_ordered`). In a function
+    with spatial blocks only, all blocks are inlined, except blocks with a long expression that is
+    read in several places: in a chain of blocks that read the previous block twice, the expression
+    would double with each block. `inline_const_tensor` allows blocks that read nothing.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class AutoInline(ScheduleRule):
         self.disallow_op = frozenset(name.removeprefix("tir.") for name in disallow_op or ())
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Inline the block if it should and can be."""
+        """Inline the block if that is possible and pays."""
         sref = sch.get_sref(block)
         if sref.parent is None or len(sref.block.writes) != 1:
             return [sch]
@@ -98,7 +98,7 @@ class AutoInline(ScheduleRule):
 
 
 class InlineConstantScalars(ScheduleRule):
-    """Inlines a block that reads nothing and writes one value of no dimension."""
+    """Inlines a block that reads nothing and writes a scalar."""
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Inline the block if it is a constant scalar."""
@@ -116,7 +116,7 @@ def _consumers(sch: Schedule, block: StmtSRef) -> list[StmtSRef]:
 
 
 def _plain_producer(sch: Schedule, block: StmtSRef) -> StmtSRef | None:
-    """Return the one producer, a complete block that is not to become an intrinsic; else None."""
+    """Return the only producer if it is a complete block without an intrinsic, else None."""
     scope = dependencies(sch.state, sch.state.scope_root(block))
     sources = {d.src for d in scope.into(block) if d.kind in (DepKind.RAW, DepKind.WAW)}
     if len(sources) != 1:

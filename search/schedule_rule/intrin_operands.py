@@ -1,4 +1,4 @@
-"""What a tensor intrinsic takes over of a block: its loops, and what it reads in another form."""
+"""Matching a block to a tensor intrinsic: the loops it computes, and operands to copy for it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from schedule import BlockRV, LoopRV, Schedule
 from schedule.analysis.bindings import is_trivial_binding
 from schedule.analysis.intrin_match import Mismatch
 from schedule.sref import StmtSRef, loops_above
-from search.space_generator.annotations import LAYOUT_REWRITE_PREPROC
 from tensorir.arith import Analyzer
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.function import PrimFunc
 from tensorir.indices.index_map import IndexMap
-from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
+from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS, LAYOUT_REWRITE_PREPROC
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import BufferLoad, Cast, FloorMod, IntImm, IterVar, PrimExpr, Var
@@ -27,30 +26,29 @@ from tensorir.rewriting.visit import collect_vars, rewrite, substitute, walk
 from tensorir.tensor_intrin import TensorIntrin
 
 _LANES: Final = 64
-"""The most iterations of a loop of a copy that becomes one vector."""
+"""The maximum number of iterations of a loop of a copy that becomes one vector."""
 _SUMS: Final = 16
-"""The sums of a factor's offset that are computed together."""
+"""The number of sums of an offset factor that are computed together."""
 
 
 @dataclass(frozen=True)
 class IntrinLoop:
-    """A loop around a block whose innermost iterations an intrinsic runs."""
+    """A loop around a block whose innermost part an intrinsic computes."""
 
     position: int
-    """Place of the loop around the block, 0 for the outermost."""
+    """The index of the loop around the block, 0 for the outermost."""
     extent: int
-    """The iterations that the intrinsic takes; they divide those of the loop."""
+    """The number of iterations in the intrinsic, a divisor of the extent of the loop."""
 
 
 def intrin_loops(block: StmtSRef, desc: PrimFunc, *, other_sign: bool = False) -> list[IntrinLoop]:
-    """Return the loops around a block for the loops of a description, in the latter's order.
+    """Return the loops around a block that match the loops of a description, in its order.
 
-    Block and description must compute the same; where they read it may differ still, since that
-    depends on how the loops are divided. An operand may be narrower than the description's if it is
-    converted where it is read, as int8 for int16, and with `other_sign` uint8 for int8. The last
-    axis of a kind (spatial, reduction) in the description takes the last of the block, the one
-    before that the one before, and so on. Raises Mismatch where the computations differ, or axes
-    are missing or no multiples.
+    Block and description must compute the same function; their memory layouts may differ. An
+    operand may be narrower than the description's if it is converted when it is read, as int8 for
+    int16, and with `other_sign` may be uint8 for int8. The axes of a kind (spatial, reduction) are
+    matched from the last one back. Raises Mismatch if the computations differ, if axes are missing,
+    or if an extent is not a multiple.
     """
     extents, described = described_nest(desc)
     node = block.block
@@ -72,8 +70,8 @@ def intrin_loops(block: StmtSRef, desc: PrimFunc, *, other_sign: bool = False) -
         total = loops[position].loop.extent
         if not isinstance(total, IntImm) or total.value % extent != 0:
             raise Mismatch(
-                f"loop {loops[position].loop.loop_var.name} has {total} iterations, which is no "
-                f"multiple of {extent}",
+                f"loop {loops[position].loop.loop_var.name} has {total} iterations, not a multiple "
+                f"of {extent}",
                 node,
                 described,
             )
@@ -82,7 +80,7 @@ def intrin_loops(block: StmtSRef, desc: PrimFunc, *, other_sign: bool = False) -
 
 
 def described_nest(desc: PrimFunc) -> tuple[list[int], BlockRealize]:
-    """Return the extents of the loops of a description, and the one block inside them."""
+    """Return the extents of the loops of a description, and the block inside them."""
     assert isinstance(desc.body, BlockRealize)
     stmt: Stmt = desc.body.block.body
     extents: list[int] = []
@@ -95,13 +93,11 @@ def described_nest(desc: PrimFunc) -> tuple[list[int], BlockRealize]:
         values = stmt.iter_values
         if len(values) == len(loop_vars) and all(map(operator.is_, values, loop_vars)):
             return extents, stmt
-    raise Mismatch(
-        "the description of the intrinsic is no nest of loops over one block whose axes they are"
-    )
+    raise Mismatch("the description of the intrinsic is not one block in a nest of its axes")
 
 
 def operand_loads(body: Stmt) -> list[BufferLoad]:
-    """Return the loads in a store, those of the stored buffer left out."""
+    """Return the loads in a store, without loads of the stored buffer."""
     assert isinstance(body, BufferStore)
     loads = [part for part in walk(body.value) if isinstance(part, BufferLoad)]
     return [load for load in loads if load.buffer is not body.buffer]
@@ -121,8 +117,8 @@ def _check_computation(found: Stmt, expected: Stmt, other_sign: bool) -> None:
         fits = holds_values_of(wanted.dtype, load.dtype)
         if not fits and not (other_sign and _differ_in_sign(wanted, load)):
             raise Mismatch(
-                f"{load.buffer.name} holds {load.dtype}, which {wanted.dtype} does not have all "
-                f"values of",
+                f"`{load.buffer.name}` is {load.dtype}, which {wanted.dtype} cannot represent "
+                "exactly",
                 found,
                 expected,
             )
@@ -136,9 +132,9 @@ def _differ_in_sign(a: BufferLoad, b: BufferLoad) -> bool:
 def _without_indices(
     value: PrimExpr, stored: Buffer, shared: dict[tuple[int, DataType], Var]
 ) -> PrimExpr:
-    """Return a value with variables for loads, one for each buffer: the n-th one for the n-th.
+    """Return a value with a variable for each loaded buffer, numbered in the order of their use.
 
-    A load that is converted to a type that has all of its values is one of that type.
+    A load that is converted without loss to another type is replaced by a variable of that type.
     """
     numbers = {stored: 0}
 
@@ -163,40 +159,40 @@ def _without_indices(
 
 @dataclass(frozen=True)
 class Repacked:
-    """An operand that an intrinsic reads in another form than the program has it in."""
+    """An operand that is copied to another type or layout for an intrinsic."""
 
     buffer: Buffer
     dtype: DataType
-    """The dtype that it gets: one with every number of the one that it has, or of other sign."""
+    """The new dtype: it represents all values exactly, or has the other sign."""
     layout: Layout | None
-    """The layout that it gets; None for the one that it has."""
+    """The new layout; None for the old one."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A layout that ends in the dimensions of an intrinsic's operand."""
+    """A layout whose last dimensions are those of an intrinsic's operand."""
 
     index_map: IndexMap
     tiles: tuple[int, ...]
-    """How much of each dimension the intrinsic takes at once; 1 where it takes none of it."""
+    """The extent of the intrinsic in each old dimension; 1 for other dimensions."""
     outer: tuple[int, ...]
-    """The dimensions in the order in which the rest of them lies in front."""
+    """The order of the old dimensions in front."""
     inner: tuple[int, ...]
-    """The dimensions that it takes parts of, the one whose parts lie side by side last."""
+    """The old dimensions of the intrinsic, with the contiguous one last."""
     together: int
-    """How much of the last one lies side by side."""
+    """The number of contiguous elements of the last of them."""
 
 
 def repacked_operands(
     block: StmtSRef, intrin: TensorIntrin, *, other_sign: bool = False
 ) -> list[Repacked]:
-    """Return the operands of a block that have to get another form for an intrinsic to read them.
+    """Return the operands of a block that must be copied before an intrinsic can read them.
 
-    The dimensions that the intrinsic walks through become the last ones, in the order and with the
-    extents of its description. A right operand `B[k, n]` of a dot product of 4 bytes in 16 lanes
-    becomes `B[n // 16, k // 4, n % 16, k % 4]`. Signed factors may become unsigned ones and the
-    reverse if `other_sign`. Raises Mismatch where the computations differ, and
-    where an axis that the intrinsic takes over drives no dimension of its own.
+    The dimensions of the intrinsic become the last ones, in the order and with the extents of its
+    description. A right operand `B[k, n]` of a dot product of 4 bytes in 16 lanes becomes
+    `B[n // 16, k // 4, n % 16, k % 4]`. With `other_sign`, signed factors may become unsigned and
+    the reverse. Raises Mismatch if the computations differ, or if an axis of the intrinsic is not
+    alone in a dimension.
     """
     tiles = intrin_loops(block, intrin.desc, other_sign=other_sign)
     _, described = described_nest(intrin.desc)
@@ -220,14 +216,14 @@ def repacked_operands(
             layout = _layout(load, here, taken, spatial)
         if layout is not None or load.dtype is not wanted.dtype:
             found.append(Repacked(load.buffer, wanted.dtype, layout))
-    # What is read once more for an offset is read as it is packed.
+    # Factors with an offset come last: the sum of the offset reads the packed operand.
     return sorted(found, key=lambda one: holds_values_of(one.dtype, one.buffer.dtype))
 
 
 def _is_laid_out(
     load: BufferLoad, wanted: BufferLoad, is_compact: bool, taken: Mapping[Var, int]
 ) -> bool:
-    """Say whether the last dimensions of a load are those of an intrinsic's operand."""
+    """Return True if the last dimensions of a load are those of an intrinsic's operand."""
     analyzer = Analyzer()
     count = len(wanted.indices)
     if len(load.indices) < count:
@@ -247,17 +243,17 @@ def _is_laid_out(
 def _layout(
     load: BufferLoad, wanted: BufferLoad, taken: Mapping[Var, int], spatial: set[Var]
 ) -> Layout:
-    """Return the layout in which a load reads as an intrinsic does; Mismatch without one."""
+    """Return the layout in which a load reads like an intrinsic; Mismatch if there is none."""
     dim_of: dict[Var, int] = {}
     for dim, index in enumerate(load.indices):
         for axis in collect_vars(index):
             if axis in taken and (index is not axis or axis in dim_of):
-                raise Mismatch(f"{load.buffer.name} is indexed in another way", load, wanted)
+                raise Mismatch(f"`{load.buffer.name}` has other indices", load, wanted)
             if axis in taken:
                 dim_of[axis] = dim
     walked = list(dict.fromkeys(v for index in wanted.indices for v in collect_vars(index)))
     if set(walked) != set(dim_of):
-        raise Mismatch(f"{load.buffer.name} is indexed in another way", load, wanted)
+        raise Mismatch(f"`{load.buffer.name}` has other indices", load, wanted)
     lanes = [dim_of[axis] for axis in walked if axis in spatial]
     depths = [dim_of[axis] for axis in walked if axis not in spatial]
     others = [k for k in range(len(load.indices)) if k not in dim_of.values()]
@@ -281,10 +277,10 @@ def _layout(
 
 
 def repack(sch: Schedule, block: BlockRV, operand: Repacked) -> None:
-    """Copy an operand of a block into the form in which an intrinsic reads it.
+    """Copy an operand of a block to the type and layout of an intrinsic.
 
-    Signed integers become unsigned ones, or the reverse, by `Schedule.offset_factor`. A weight
-    whose layout is free is copied once, when a model is built.
+    `Schedule.offset_factor` converts signed to unsigned integers, or the reverse. A weight with a
+    free layout is copied once, when a model is built.
     """
     reads = [read.buffer for read in sch.get(block).reads]
     index = reads.index(operand.buffer)
@@ -307,7 +303,7 @@ def repack(sch: Schedule, block: BlockRV, operand: Repacked) -> None:
 
 
 def _in_lanes(sch: Schedule, sums: BlockRV) -> None:
-    """Make vectors of the sums of a reduction, side by side."""
+    """Vectorise a reduction along its last spatial loop."""
     node = sch.get(sums)
     loops = sch.get_loops(sums)
     spatial = [
@@ -323,10 +319,10 @@ def _in_lanes(sch: Schedule, sums: BlockRV) -> None:
 
 
 def _in_order(sch: Schedule, copy: BlockRV, layout: Layout) -> None:
-    """Bring the loops of a copy into the order of its layout, vectors along what is read.
+    """Reorder the loops of a copy by its layout, with vectors along its source.
 
-    The vectors of a part that the intrinsic takes together are interleaved: the loop over what
-    lies side by side in the copy is written out around them.
+    If the source and the copy are contiguous in different dimensions, the loop over contiguous
+    elements of the copy is unrolled around the vectors, which interleaves them.
     """
     outer: list[LoopRV] = []
     inner: dict[int, LoopRV] = {}

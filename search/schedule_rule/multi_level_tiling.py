@@ -23,7 +23,7 @@ BlockFilter: TypeAlias = Callable[[Schedule, StmtSRef], bool]
 
 
 def elementwise_consumer(sch: Schedule, block: BlockRV) -> BlockRV | None:
-    """Return the only consumer of a block if it is element-wise, else None."""
+    """Return the only consumer of a block if that is element-wise, else None."""
     consumers = sch.get_consumers(block)
     if len(consumers) != 1 or not is_elementwise_consumer(sch.get_sref(consumers[0])):
         return None
@@ -31,7 +31,7 @@ def elementwise_consumer(sch: Schedule, block: BlockRV) -> BlockRV | None:
 
 
 def move_consumer(sch: Schedule, block: BlockRV, loop: LoopRV) -> None:
-    """Compute the element-wise consumer at a loop around the block, if it can be."""
+    """Compute the element-wise consumer of a block at a loop around the block, if possible."""
     consumer = elementwise_consumer(sch, block)
     if consumer is not None:
         with contextlib.suppress(ScheduleError):
@@ -40,7 +40,7 @@ def move_consumer(sch: Schedule, block: BlockRV, loop: LoopRV) -> None:
 
 @dataclass(frozen=True)
 class ReuseType:
-    """The caching of buffers: if any (`"no"`, `"may"`, `"must"`), at which tile levels, and where.
+    """The caching of buffers: required or not (`"no"`, `"may"`, `"must"`), tile levels, and scope.
 
     Level 1 is the end of the first group of loops, level 2 of the second, and so on.
     """
@@ -55,14 +55,14 @@ NO_REUSE = ReuseType("no", (), "")
 
 @dataclass(eq=False)
 class TilingState:
-    """A design in the making: the schedule, the tiled block, its loops by tile level."""
+    """An unfinished design: the schedule, the tiled block, and its loops by tile level."""
 
     sch: Schedule
     block: BlockRV
     tiles: list[list[LoopRV]]
 
     def copy(self) -> TilingState:
-        """Return an independent copy; handles are valid in both."""
+        """Return an independent copy in which all handles are valid, too."""
         return TilingState(self.sch.copy(), self.block, self.tiles)
 
     def at(self, level: int) -> LoopRV:
@@ -71,15 +71,15 @@ class TilingState:
 
 
 class MultiLevelTiling(ScheduleRule):
-    """Tiles a block by sampled factors and may cache what it writes or reads.
+    """Tiles a block by sampled factors, optionally with caches for its result and operands.
 
-    `structure` is a text such as `"SSRSRS"`: each letter is a group of loops, one from each spatial
-    (S) or reduction (R) loop, from outside to inside. `max_innermost_factor` bounds the innermost
-    tile, None does not. For reduction loops `max_innermost_steps` does so if given: a tile of
-    accumulators stays in registers meanwhile, and is loaded and stored before and after.
-    `reuse_write` and `reuse_read` say where results are written to a cache that is copied out, and
-    where operands are copied into one. The rule applies to blocks that reduce and read data again
-    along a spatial axis, and to those `filter_fn(sch, sref)` selects.
+    `structure` is a text such as `"SSRSRS"`: each letter is a group of loops, with one part of each
+    spatial (S) or reduction (R) loop, outermost first. `max_innermost_factor` bounds the innermost
+    tile, unless it is None. `max_innermost_steps`, if given, is the bound for reduction loops: a
+    tile of accumulators stays in registers for so many steps. `reuse_write` and `reuse_read` set
+    the tile levels of a cache for the result, which is copied out, and of caches for the operands.
+    The rule applies to reductions with data reuse along a spatial axis, and to the blocks that
+    `filter_fn(sch, sref)` selects.
 
     Zheng et al., Ansor (OSDI 2020), describes the structure.
     """
@@ -96,13 +96,15 @@ class MultiLevelTiling(ScheduleRule):
         max_innermost_steps: int | None = None,
     ) -> None:
         if not structure or set(structure) - set("SR"):
-            raise TuningError(f"a tiling structure consists of the letters S and R: {structure!r}")
+            raise TuningError(
+                f"invalid tiling structure {structure!r}; it consists of the letters S and R"
+            )
         if tile_binds or vector_load_lens:
             raise TuningError(
                 "tile_binds and vector_load_lens bind loops to GPU threads; leave them out on a CPU"
             )
         if reuse_read is not None and reuse_read.req == "may":
-            raise TuningError('reuse_read is "no" or "must"')
+            raise TuningError('invalid reuse_read "may"; it is "no" or "must"')
         self.structure = structure
         self.max_innermost_factor = max_innermost_factor
         self.max_innermost_steps = max_innermost_steps or max_innermost_factor
@@ -113,18 +115,18 @@ class MultiLevelTiling(ScheduleRule):
         self.r_indices = [k for k, letter in enumerate(structure) if letter == "R"]
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Return the tiled designs of a block that gains from it."""
+        """Return the tiled designs of a block, if the rule applies."""
         if not self.applies_to(sch, sch.get_sref(block)):
             return [sch]
         return self.designs(sch, block)
 
     def applies_to(self, sch: Schedule, block: StmtSRef) -> bool:
-        """Say whether a block is to be tiled."""
+        """Return True if the rule tiles a block."""
         chosen = self.filter_fn is not None and self.filter_fn(sch, block)
         return chosen or needs_multi_level_tiling(block)
 
     def designs(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Return the schedules that the steps make of a block; `sch` itself may be one of them."""
+        """Return the designs that the steps make of a block; `sch` itself may be one of them."""
         sch.annotate(block, TILING_STRUCTURE, self.structure)
         states = [TilingState(sch, block, [])]
         for step in self.steps():
@@ -132,13 +134,13 @@ class MultiLevelTiling(ScheduleRule):
         return [state.sch for state in states]
 
     def steps(self) -> list[Callable[[TilingState], list[TilingState]]]:
-        """Return the steps that make the designs, each of them one state into several."""
+        """Return the steps that make the designs; each step turns one state into several."""
         return [self.tile, self.add_write_reuse, self.add_read_reuse]
 
     # --------------------------------------------------------------------------------------- tiles
 
     def tile(self, state: TilingState) -> list[TilingState]:
-        """Split every loop by sampled factors and bring the parts into the order of the levels."""
+        """Split every loop by sampled factors and reorder the parts by tile level."""
         sch = state.sch
         loops = sch.get_loops(state.block)
         axes = sch.get(state.block).iter_vars
@@ -157,7 +159,7 @@ class MultiLevelTiling(ScheduleRule):
         return [state]
 
     def split(self, state: TilingState, loop: LoopRV, parts: int, most: int | None) -> list[LoopRV]:
-        """Return a loop around the tiled block in sampled parts, outermost first.
+        """Split a loop of the tiled block by sampled factors; return the parts, outermost first.
 
         The innermost part has at most `most` iterations.
         """
@@ -170,7 +172,7 @@ class MultiLevelTiling(ScheduleRule):
     # -------------------------------------------------------------------------------------- caches
 
     def add_write_reuse(self, state: TilingState) -> list[TilingState]:
-        """Collect results in a cache, or compute an element-wise consumer where one would be."""
+        """Write results to a cache, or compute an element-wise consumer at its level instead."""
         req, levels = self.reuse_write.req, list(self.reuse_write.levels)
         if req == "no":
             return [state]
@@ -184,8 +186,8 @@ class MultiLevelTiling(ScheduleRule):
             designs = self._cached(state, levels)
             if not designs:
                 raise TuningError(
-                    f"block {name!r} cannot have a write cache at the levels {levels}, which it "
-                    'must; ask for other levels, or "may"'
+                    f"block {name!r} cannot have the required write cache at the tile levels "
+                    f'{levels}; choose other levels, or "may" instead of "must"'
                 )
             return designs
         consumer = elementwise_consumer(state.sch, state.block)
@@ -196,14 +198,14 @@ class MultiLevelTiling(ScheduleRule):
     def _cached(self, state: TilingState, levels: Sequence[int]) -> list[TilingState]:
         sch, scope = state.sch, self.reuse_write.scope
         if scope == "global" and mixes_axes(sch.get(state.block).writes[0]):
-            # Tiles of such a block are no boxes of what it writes, and could not be copied out.
+            # The tiles of such a block are not boxes of its result, and cannot be copied out.
             copy_out = sch.reindex(state.block, ("write", 0))
         else:
             copy_out = sch.cache_write(state.block, 0, scope)
         return computed_at(state, copy_out, levels)
 
     def add_read_reuse(self, state: TilingState) -> list[TilingState]:
-        """Copy each operand into a cache at every level that is asked for."""
+        """Copy each operand into a cache, one design for each requested level."""
         if self.reuse_read.req == "no":
             return [state]
         designs = []
@@ -223,30 +225,27 @@ class MultiLevelTiling(ScheduleRule):
 
 
 def computed_at(state: TilingState, block: BlockRV, levels: Sequence[int]) -> list[TilingState]:
-    """Return designs with a consumer moved to each of the levels at which it can be."""
+    """Return the designs with a consumer moved to each level where that is possible."""
     designs = []
     for level in levels:
         design = state.copy()
         try:
             design.sch.reverse_compute_at(block, design.at(level), preserve_unit_loops=True)
         except ScheduleError:
-            # The block may be computed under a condition, say, and keep part of its output.
+            # For example, the block is computed under a condition.
             continue
         designs.append(design)
     return designs
 
 
 def mixes_axes(region: BufferRegion) -> bool:
-    """Say whether a region is a point, and an index of it consists of several axes."""
+    """Return True if a region is a point with an index of several axes."""
     is_point = all(is_const_int(dim.extent, 1) for dim in region.region)
     return is_point and any(len(collect_vars(dim.min)) > 1 for dim in region.region)
 
 
 def _levels(asked: Any) -> list[int]:
-    """Return the levels in an annotation, of which an empty text has none.
-
-    TuningError for anything else than numbers.
-    """
+    """Return the levels of an annotation; an empty text means no levels. TuningError for others."""
     items = asked if isinstance(asked, (tuple, list)) else [asked]
     plain = [item.value if isinstance(item, (IntImm, StringImm)) else item for item in items]
     if plain == [""]:
@@ -254,18 +253,18 @@ def _levels(asked: Any) -> list[int]:
     levels = [item for item in plain if isinstance(item, int)]
     if len(levels) < len(plain):
         raise TuningError(
-            f"the annotation {WRITE_CACHE_LEVEL} is a list of levels of tiles, such as [2], got "
-            f"{plain}"
+            f"invalid annotation {WRITE_CACHE_LEVEL}: {plain}; it is a list of tile levels, such "
+            "as [2]"
         )
     return levels
 
 
 class MultiLevelTilingWideVector(MultiLevelTiling):
-    """Tiles as `MultiLevelTiling` does, with whole vectors as the innermost tile.
+    """Tiles like `MultiLevelTiling`, with one whole vector as the innermost tile.
 
-    The loop over the last dimension of the written buffer always has as many iterations innermost
-    as a register of `vector_length_in_bits` holds elements of that buffer, or all of its iterations
-    if there are no more. The rest of the loop and the other loops are split by sampled factors.
+    The innermost part of the loop over the last dimension of the written buffer has the number of
+    elements of a register of `vector_length_in_bits`, or all iterations if there are fewer. The
+    rest of that loop and all other loops are split by sampled factors.
     """
 
     def __init__(
@@ -284,12 +283,12 @@ class MultiLevelTilingWideVector(MultiLevelTiling):
         )
         if vector_length_in_bits <= 0:
             raise TuningError(
-                f"vector_length_in_bits is the length of a register, got {vector_length_in_bits}"
+                f"invalid vector_length_in_bits {vector_length_in_bits}; it is positive"
             )
         self.vector_length_in_bits = vector_length_in_bits
 
     def split(self, state: TilingState, loop: LoopRV, parts: int, most: int | None) -> list[LoopRV]:
-        """Return a loop in parts; that of the last written dimension ends in a whole vector."""
+        """Split a loop; the loop of the last written dimension ends in a whole vector."""
         if parts == 1 or not _is_innermost_written(state, loop):
             return super().split(state, loop, parts, most)
         sch = state.sch
@@ -303,7 +302,7 @@ class MultiLevelTilingWideVector(MultiLevelTiling):
 
 
 def _is_innermost_written(state: TilingState, loop: LoopRV) -> bool:
-    """Say whether a loop gives the last index of what the block writes."""
+    """Return True if a loop is the last index of the written buffer."""
     realize = state.sch.get_sref(state.block).block_realize
     region = realize.block.writes[0].region
     loop_var = state.sch.get(loop).loop_var

@@ -25,18 +25,17 @@ if TYPE_CHECKING:
 
 
 class MultiLevelTilingWithIntrin(MultiLevelTiling):
-    """Tiles a block so that its innermost tile is what a tensor intrinsic computes.
+    """Tiles a block so that its innermost tile is one call of a tensor intrinsic.
 
-    The loops that the intrinsic takes over are split by its extents and moved innermost, and become
-    a block of their own in a block annotated with `intrin_name`, which `RewriteTensorize` replaces
-    in the end. That outer block is tiled as `MultiLevelTiling` does it, with the same arguments.
+    The loops of the intrinsic are split off, moved innermost, and become an inner block. The outer
+    block is annotated with `intrin_name`, for `RewriteTensorize`, and tiled like in
+    `MultiLevelTiling`, with the same arguments.
 
-    An operand that lies otherwise in memory than the intrinsic reads it, or is narrower, is copied
-    first (`intrin_operands`); with `other_sign`, so is a factor that the intrinsic takes as an
-    unsigned number and the program has signed, or the reverse. A block stays as it is, for the
-    rules that follow, where the intrinsic does not compute the same, where an operand cannot be
-    brought into its form, and where the target does not have the instructions that it uses.
-    Otherwise all designs use it. Raises IRValueError if there is no such intrinsic.
+    An operand with another memory layout than the intrinsic's, or a narrower type, is copied first
+    (`intrin_operands`). With `other_sign`, so is a factor that is signed where the intrinsic needs
+    an unsigned number, or the reverse. A block is left to later rules if the intrinsic computes
+    something else, if an operand cannot be copied to its layout, or if the target lacks its
+    instructions. Otherwise all designs use the intrinsic. IRValueError for an unknown intrinsic.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
             self._refusal = refusal_of(self._intrin.impl, context.target)
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Return the tiled designs around the intrinsic, where it fits."""
+        """Return the tiled designs with the intrinsic, if it fits."""
         sref = sch.get_sref(block)
         if not self.applies_to(sch, sref):
             return [sch]
@@ -89,11 +88,11 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
         return self.designs(sch.copy(), block) or [sch]
 
     def steps(self) -> list[Callable[[TilingState], list[TilingState]]]:
-        """Return the steps of tiling, after one that finds the block to tile."""
+        """Return the steps of tiling, after the step that separates the intrinsic."""
         return [self.separate_intrin, *super().steps()]
 
     def separate_intrin(self, state: TilingState) -> list[TilingState]:
-        """Make the intrinsic's part an inner block, so that the outer one is to be tiled."""
+        """Move the loops of the intrinsic to an inner block; the outer block is tiled."""
         sch, block = state.sch, state.block
         try:
             for operand in repacked_operands(
@@ -113,7 +112,7 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
         return [state]
 
     def _innermost(self, sch: Schedule, block: BlockRV) -> LoopRV:
-        """Move the iterations of the intrinsic innermost; return the outermost of these loops."""
+        """Split off the loops of the intrinsic and move them innermost; return the outermost."""
         loops = sch.get_loops(block)
         inner: list[LoopRV] = []
         for part in reversed(intrin_loops(sch.get_sref(block), self._intrin.desc)):

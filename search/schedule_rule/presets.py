@@ -1,4 +1,4 @@
-"""The rules that suit a kind of target."""
+"""The presets of schedule rules, by target kind."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Final, TypedDict, Unpack
 
 from search.schedule_rule.add_rfactor import AddRFactor
 from search.schedule_rule.auto_inline import AutoInline, InlineConstantScalars
+from search.schedule_rule.axis_splits import SeparateGroups, SkipNeutralTerms
 from search.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType
 from search.schedule_rule.multi_level_tiling_with_intrin import MultiLevelTilingWithIntrin
 from search.schedule_rule.pack_operands import PackOperands
@@ -14,8 +15,6 @@ from search.schedule_rule.random_compute_location import RandomComputeLocation
 from search.schedule_rule.rfactor_over_lanes import RFactorOverLanes
 from search.schedule_rule.root_marks import ParallelizeVectorizeUnroll, SampleRegisterTile
 from search.schedule_rule.schedule_rule import ApplyCustomRule, ScheduleRule
-from search.schedule_rule.separate_groups import SeparateGroups
-from search.schedule_rule.skip_neutral_terms import SkipNeutralTerms
 from search.schedule_rule.stream_rows import StreamRows
 from search.schedule_rule.tile_channels import TileChannels
 from search.schedule_rule.tile_spatial import TileSpatial
@@ -23,26 +22,26 @@ from tensorir.tensor_intrin.matrix_tile import STEPS
 
 
 class OtherSign(str):
-    """The name of an intrinsic for factors that are signed where it takes unsigned ones."""
+    """The name of an intrinsic for factors of the other sign: signed instead of unsigned."""
 
 
 class CpuNumbers(TypedDict, total=False):
     """The numbers of a preset for CPUs."""
 
     jobs: int
-    """The most iterations of a parallel loop for each core."""
+    """The maximum number of iterations of a parallel loop per core."""
     innermost: int
-    """The longest innermost tile."""
+    """The maximum extent of an innermost tile."""
     steps: int
-    """The most innermost steps of a reduction."""
+    """The maximum number of innermost steps of a reduction."""
     vector: int
-    """The longest vector loop."""
+    """The maximum extent of a vector loop."""
     unroll: Sequence[int]
-    """The limits of unrolling to choose from."""
+    """The unroll limits to choose from."""
     structure: str
-    """The levels of tiles, such as `"SSRSRS"`."""
+    """The tile levels, such as `"SSRSRS"`."""
     intrins: Sequence[str | OtherSign]
-    """Blocks are tiled for the first of these intrinsics that fits and that the target can run."""
+    """Intrinsics; a block is tiled for the first one that fits and that the target supports."""
 
 
 _X86: Final[CpuNumbers] = {
@@ -83,22 +82,22 @@ _ARM_DOTS: Final = [
 ]
 
 PRESETS: Final[Mapping[str, CpuNumbers]] = {
-    # Any CPU without rules of its own.
+    # Any other CPU.
     "llvm": _X86,
-    # X86 that multiplies tiles of matrices, the longest sums first.
+    # X86 with AMX, longest sums first.
     "amx": {**_X86, "intrins": [*_TILES, *_VNNI]},
     # X86 with an instruction for dot products of bytes.
     "vnni": {**_X86, "intrins": _VNNI},
-    # X86 with AVX-512, whose dot products of bytes take two instructions.
+    # X86 with AVX-512, where a dot product of bytes is two instructions.
     "avx512": {**_X86, "intrins": [*_PAIRS, "dot_16x4_avx512"]},
     # X86 with AVX2, which multiplies pairs of 16-bit integers.
     "avx2": {**_X86, "intrins": _PAIRS},
-    # ARM, which has shorter vectors and smaller caches.
+    # ARM, with shorter vectors and smaller caches.
     "asimd": _ARM,
     # ARM with instructions for dot products of bytes.
     "dotprod": {**_ARM, "intrins": _ARM_DOTS},
 }
-"""The numbers of each preset, by its name."""
+"""The numbers of each preset, by name."""
 
 
 def _register(name: str, numbers: CpuNumbers) -> None:
@@ -109,7 +108,7 @@ def _register(name: str, numbers: CpuNumbers) -> None:
 
 
 def _cpu_rules(numbers: CpuNumbers) -> list[ScheduleRule]:
-    """Return the rules for a CPU with all of its numbers."""
+    """Return the rules for a CPU."""
     jobs, innermost = numbers["jobs"], numbers["innermost"]
     tiling: dict[str, Any] = {
         "structure": numbers["structure"],
@@ -149,7 +148,7 @@ def _cpu_rules(numbers: CpuNumbers) -> list[ScheduleRule]:
             unroll_max_steps=numbers["unroll"],
             unroll_explicit=True,
         ),
-        # A smaller tile hides latency as well, and leaves registers for what its operands need.
+        # A smaller tile also hides the latency, and leaves registers for its operands.
         SampleRegisterTile((1, 0.75), (0.75, 0.25)),
         RandomComputeLocation(),
     ]

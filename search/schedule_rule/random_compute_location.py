@@ -1,4 +1,4 @@
-"""The random places of blocks that no other rule has placed."""
+"""The rule that samples the compute locations of blocks that no other rule has moved."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from search.space_generator.tiling_needs import has_been_tiled
 
 
 class RandomComputeLocation(ScheduleRule):
-    """Samples the loop at which a block is computed, among inlining it and leaving it alone."""
+    """Samples the compute location of a block: inlined, at a loop of its consumer, or unchanged."""
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Move the block, and its producer where the block asks for it."""
+        """Move the block, and its producer if the block has `RANDOM_COMPUTE_PRODUCER`."""
         if not _is_free(sch, sch.get_sref(block)):
             return [sch]
         producer: BlockRV | None = None
@@ -33,7 +33,7 @@ def _move(sch: Schedule, block: BlockRV) -> None:
 
 
 def _is_free(sch: Schedule, block: StmtSRef) -> bool:
-    """Say whether a block has a loop nest at the root of its own, and a consumer."""
+    """Return True if a block below the root has a consumer and shares its loops with no block."""
     if block.parent is None or has_been_tiled(block):
         return False
     root = sch.state.scope_root(block)

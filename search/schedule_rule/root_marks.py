@@ -1,4 +1,4 @@
-"""The marks on a root block that say what postprocessors make of the loops below."""
+"""The rules that annotate root blocks for the postprocessors."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
 
 
 class ParallelizeVectorizeUnroll(ScheduleRule):
-    """Annotates the root block with what `RewriteParallelVectorizeUnroll` then does.
+    """Annotates the root block for `RewriteParallelVectorizeUnroll`.
 
-    Parallel loops get up to `max_jobs_per_core` iterations for each core, vector loops up to
-    `max_vectorize_extent`; -1 means none. For one core no loop is parallel: what was tuned for it
-    runs as it was measured wherever it is built for. The unroll limit is sampled from
-    `unroll_max_steps`, unless all blocks are spatial or a rule has asked for none;
-    `unroll_explicit` says whether the program is unrolled or the loops are only marked for the
-    compiler.
+    Parallel loops get up to `max_jobs_per_core` iterations per core, vector loops up to
+    `max_vectorize_extent`; -1 means none. A target with one core gets no parallel loop, so that its
+    schedules run on any machine as they were measured. The unroll limit is sampled from
+    `unroll_max_steps`, unless all blocks are spatial or a rule has set `KEPT_ROLLED`. With
+    `unroll_explicit` the program is unrolled, else loops are marked for LLVM.
     """
 
     def __init__(
@@ -72,12 +71,12 @@ class ParallelizeVectorizeUnroll(ScheduleRule):
 
 
 class SampleRegisterTile(ScheduleRule):
-    """Annotates the root block with how many vector registers `RewriteRegisterTile` may fill.
+    """Annotates the root block with the number of vector registers for `RewriteRegisterTile`.
 
-    Sampled from `shares` of the registers of the target, where 0 leaves loops in their order, with
-    their probabilities (all the same by default), if some block is tiled in several levels and no
-    other rule has annotated the root. Without the annotation a tile may fill all registers.
-    `MutateRegisterTile` changes the decision.
+    The number is sampled from fractions of the target's registers (`shares`) with `probabilities`,
+    by default equal; 0 keeps the order of the loops. The rule applies if a block has multi-level
+    tiles and no other rule has annotated the root. Without the annotation, a tile may fill all
+    registers. `MutateRegisterTile` changes the decision.
     """
 
     def __init__(
@@ -89,8 +88,8 @@ class SampleRegisterTile(ScheduleRule):
         self.probabilities = tuple(probabilities or [1 / len(shares)] * len(shares))
         if len(self.probabilities) != len(self.shares):
             raise TuningError(
-                f"SampleRegisterTile needs a probability for each of {len(self.shares)} shares of "
-                f"the registers, got {len(self.probabilities)}"
+                f"SampleRegisterTile got {len(self.probabilities)} probabilities for "
+                f"{len(self.shares)} shares; pass one for each share"
             )
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:

@@ -1,4 +1,4 @@
-"""The base class of schedule rules, and the rule that applies those that a program asks for."""
+"""The base class of schedule rules, and the rule that applies custom rules."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _rules: Final[dict[str, CustomRule]] = {}
 
 
 class ScheduleRule(TaskPart[Task], ABC):
-    """Rewrites one block of a schedule, perhaps in several ways.
+    """Rewrites one block of a schedule, in one or several ways.
 
-    `PostOrderApply` calls `apply` on every block. A rule keeps no state between calls other than
-    what `_initialize_with_tune_context` takes from the context.
+    `PostOrderApply` calls `apply` on every block. Between calls, a rule keeps only what
+    `_initialize_with_tune_context` takes from the task.
     """
 
     kinds: ClassVar[Registry[list[ScheduleRule]]] = Registry("preset of schedule rules")
@@ -31,25 +31,25 @@ class ScheduleRule(TaskPart[Task], ABC):
     def create(kind: str, **changed: Any) -> list[ScheduleRule]:
         """Return the preset of rules for a target kind, such as `"llvm"`.
 
-        `changed` are numbers of the preset by name, see `CpuNumbers`; those of a preset of one's
-        own are what its function takes.
+        `changed` replaces numbers of the preset, see `CpuNumbers`; for a user-defined preset these
+        are the arguments of its function.
         """
         return ScheduleRule.kinds.make(kind, **changed)
 
     @abstractmethod
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Return the schedules that the rule makes of `sch`, which it may change in place.
+        """Return the designs that the rule makes from `sch`, which it may change in place.
 
         A rule that does not apply returns `[sch]` unchanged.
         """
 
 
 PyScheduleRule = ScheduleRule
-"""The base class under the name that it has for user classes in TVM."""
+"""TVM's name of the base class of user-defined rules."""
 
 
 def succeeds(primitive: Callable[..., object], *args: Any, **kwargs: Any) -> bool:
-    """Apply a primitive if it can be; say whether it was."""
+    """Try to apply a primitive; return True on success."""
     try:
         primitive(*args, **kwargs)
     except ScheduleError:
@@ -58,7 +58,7 @@ def succeeds(primitive: Callable[..., object], *args: Any, **kwargs: Any) -> boo
 
 
 def exists(sch: Schedule, block: BlockRV) -> bool:
-    """Say whether a block is still there."""
+    """Return True if a block still exists."""
     try:
         sch.get_sref(block)
     except ExpiredHandleError:
@@ -69,7 +69,7 @@ def exists(sch: Schedule, block: BlockRV) -> bool:
 def register_custom_rule(name: str) -> Callable[[CustomRule], CustomRule]:
     """Register the decorated function `f(sch, block) -> [schedules]` as a rule.
 
-    The name is `meta_schedule.<key of the target>.<value of the annotation>`, such as
+    The name is `meta_schedule.<target key>.<annotation value>`, such as
     `"meta_schedule.cpu.my_rule"`.
     """
 
@@ -81,9 +81,9 @@ def register_custom_rule(name: str) -> Callable[[CustomRule], CustomRule]:
 
 
 class ApplyCustomRule(ScheduleRule):
-    """Applies to a block with the annotation `schedule_rule` the rule of that name.
+    """Applies the custom rule that a block names by the annotation `schedule_rule`.
 
-    An unknown name is logged, and the annotation removed.
+    If no such rule is registered, a warning is logged and the annotation is removed.
     """
 
     def __init__(self) -> None:
@@ -97,12 +97,12 @@ class ApplyCustomRule(ScheduleRule):
         self._logger = context.logger
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Return the schedules that the rule that the block asks for makes of it."""
+        """Return the designs of the custom rule that the block names."""
         wanted = sch.get(block).annotations.get(SCHEDULE_RULE)
         if not isinstance(wanted, str) or wanted == "None":
             return [sch]
         if self._keys is None:
-            raise TuningError("ApplyCustomRule is used before it was initialised with a task")
+            raise TuningError("ApplyCustomRule was not initialised; initialise it with a task")
         names = [f"meta_schedule.{key}.{wanted}" for key in self._keys]
         for name in names:
             if name in _rules:

@@ -1,4 +1,4 @@
-"""Reductions over the rows of a matrix that is read once."""
+"""The rule for reductions over the rows of a matrix that is read once."""
 
 from __future__ import annotations
 
@@ -29,23 +29,24 @@ _FEWEST_VECTORS: Final = 2
 
 
 class StreamRows(ScheduleRule):
-    """Adds up a few rows of a matrix at a time, for reductions that read it once.
+    """Adds a few rows of a matrix at a time, for reductions that read the matrix once.
 
-    A product of a vector and a matrix, or the sums of its columns, takes as long as it takes to
-    read the matrix. A tile of accumulators that stays in registers for all rows would read a piece
-    of each row, and the next piece only when it has been through all of them, which memory is slow
-    at. So there is one design more for the only reduction of a function:
+    The time of a vector-matrix product, or of column sums, is the time of reading the matrix. With
+    a tile of accumulators in registers for all rows, the nest would read a piece of every row
+    before the next piece of a row, which is slow. So there is another design for the only reduction
+    of a function:
 
         for j_0, k_0, j_1 in T.grid(...):
             for k_1 in T.unroll(8): for j_2 in T.unroll(4): for j_3 in T.vectorized(16):
                 y[j] += x[k] * A[k, j]
 
-    A few rows are read side by side from end to end, and the sums of a row stay in the first cache.
-    Nothing is sampled. There are the most rows up to `max_rows` that divide the reduction, since
-    prefetching follows so many streams, and the most vectors up to `max_vectors`, but at least four
-    rows and two vectors. Rows are cut into parts (`j_0`) only for the cores, and where their sums
-    would take more than half of the first cache: going down a part changes pages all the time. No
-    register tile is looked for in such a function: the loops are in their final order.
+    It reads a few rows at the same time from start to end, and the sums stay in the first cache.
+    Nothing is sampled. The number of rows is the largest divisor of the reduction up to `max_rows`,
+    the number of streams that prefetchers follow, and the number of vectors the largest one up to
+    `max_vectors`; there must be at least four rows and two vectors. Rows are split into parts
+    (`j_0`) only for the cores, or if the sums fill more than half of the first cache, because each
+    part of a row is in other pages. The loops are in their final order, so no register tile is
+    chosen in such a function.
     """
 
     def __init__(self, max_rows: int = 8, max_vectors: int = 8) -> None:
@@ -53,7 +54,7 @@ class StreamRows(ScheduleRule):
         self.max_vectors = max_vectors
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Return the design that streams rows, if there is one, and the one before."""
+        """Return the design that streams rows, if there is one, and the unchanged one."""
         sref = sch.get_sref(block)
         if not is_reduction_to_design(sch.state, sref):
             return [sch]
@@ -66,10 +67,10 @@ class StreamRows(ScheduleRule):
         return [sch, plain]
 
     def _read_rows(self, sch: Schedule, block: StmtSRef) -> _Rows | None:
-        """Return the loops of a reduction each of whose updates reads an element of its own.
+        """Return the loops of a reduction that reads each element of an operand once.
 
-        Accumulators and that operand lie one after the other along the column loop, and no operand
-        moves otherwise there; the row loop is the longest of the reduction. None for others.
+        The column loop is contiguous in the accumulators, and each operand has the stride 0 or 1
+        there. The row loop is the longest reduction loop. None for other blocks.
         """
         store = block.block.body
         if block.block.init is None or not isinstance(store, BufferStore):
@@ -145,17 +146,21 @@ class StreamRows(ScheduleRule):
 
 @dataclass(frozen=True)
 class _Rows:
-    """The places of the loops over a matrix: two along and across its rows, and all others."""
+    """The indices of the loops over a matrix, and the sizes of their parts."""
 
     column: int
+    """The loop along a row."""
     row: int
+    """The loop over rows."""
     spatial: tuple[int, ...]
+    """The other spatial loops."""
     reduction: tuple[int, ...]
+    """The other reduction loops."""
     parts: int
     rows: int
-    """Rows that are read side by side."""
+    """The number of rows that are read at the same time."""
     vectors: int
-    """Vectors of a row that are written out."""
+    """The number of unrolled vectors of a row."""
     lanes: int
 
 
@@ -164,6 +169,6 @@ def _largest_divisor(extent: int, limit: int) -> int:
 
 
 def _size(buffer: Buffer) -> int | None:
-    """Return the number of elements of a buffer, None if it is not constant."""
+    """Return the number of elements of a buffer, None for a symbolic shape."""
     extents = [extent.value for extent in buffer.shape if isinstance(extent, IntImm)]
     return prod(extents) if len(extents) == len(buffer.shape) else None

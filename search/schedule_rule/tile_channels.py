@@ -1,4 +1,4 @@
-"""Multi-level tiling of convolutions over rows, with channels in the lanes of vectors."""
+"""The rule that tiles convolutions with channels in the lanes of vectors."""
 
 from __future__ import annotations
 
@@ -29,43 +29,40 @@ from tensorir.nodes.stmt import Block
 from tensorir.rewriting.visit import collect_vars, uses_var
 
 _COPIED_AT: Final = 2
-"""The level of tiles at which X is copied: inside of those that share no channels."""
+"""The tile level at which X is copied: inside the loops that share no channels."""
 
 
 class TileChannels(MultiLevelTiling):
-    """Tiles a convolution whose results lie in rows with vectors of channels, in further designs.
+    """Tiles a convolution whose result is contiguous along a row with vectors of channels.
 
     Before: for n, o, y, x, c, r, s: Y[n, o, y, x] += X[n, c, y + r, x + s] * W[o, c, r, s]
     After:  for n, o0, y, x, o1, c, r, s:
                 Z[n, o0, y, x, o1] += X[n, c, y + r, x + s] * W[o0 * 16 + o1, c, r, s]
             for n, o0, y, x, o1: Y[n, o0 * 16 + o1, y, x] = Z[n, o0, y, x, o1]
 
-    and the tiles of `MultiLevelTiling`. Rows are seldom a whole number of vectors long, and the
-    elements that a stride leaves out lie between those that it takes; channels are 16, 32, 64, ...
-    An element of X then serves all lanes, and what is copied out of a tile, with what else is done
-    to it, is transposed there.
+    and the tiles of `MultiLevelTiling`. Rows are rarely a multiple of a vector, and a stride leaves
+    gaps between the elements that it reads; channels are 16, 32, 64, ... An element of X is
+    broadcast to all lanes, and the copy of a tile to Y, with its element-wise consumer, transposes.
 
-    Groups of channels have an axis g (`SeparateGroups`). Where a group has fewer channels than a
-    vector has lanes, or a number that is no multiple, lanes are channels of several groups:
+    Groups of channels have an axis g (`SeparateGroups`). If the number of channels of a group is
+    not a multiple of the lanes of a vector, the lanes are channels of several groups:
 
         for n, g0, y, x, c, r, s, o, g1:
             Z[n, g0, y, x, o, g1] += X[n, g0, c, y + r, x + s, g1] * W[o, g0, g1, c, r, s]
 
-    for groups of 8 channels, vectors of 16 lanes and loops of 8 and 2 steps over `o` and `g1`. So
-    two elements of X that lie side by side serve all lanes. X is brought into this layout where it
-    is padded, or in a copy.
+    for groups of 8 channels, vectors of 16 lanes and loops of 8 and 2 steps over `o` and `g1`. Two
+    contiguous elements of X are broadcast to all lanes. X gets this layout where it is padded, or
+    else in a copy.
 
-    It applies to a reduction of which one operand only, W, depends on a dimension that it writes,
-    if the elements of that dimension, or those of several groups, are whole vectors. W has to be a
-    parameter that may have any layout (`layout_free_buffers`), so that its channels come to lie
-    side by side.
+    The rule applies to a reduction with a written dimension on which only one operand, W, depends,
+    if the elements of that dimension, or those of several groups, fill whole vectors. W must be a
+    parameter with a free layout (`layout_free_buffers`), so that its channels become contiguous.
     """
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Return the designs with channels in vectors, after the one as it is if that may be good.
+        """Return the designs with channels in vectors, and first the unchanged one if it may pay.
 
-        That is so where whole vectors of the last dimension are read without gaps, and where X is
-        copied.
+        It may pay if the last dimension is read in whole vectors without gaps, or if X is copied.
         """
         channels = _channels(sch, sch.get_sref(block), self._task_target().vector_lanes)
         if channels is None:
@@ -75,7 +72,7 @@ class TileChannels(MultiLevelTiling):
             copy_out = _in_blocks(blocked, block, channels)
             copy_in = _interleaved(blocked, block, channels)
         except ScheduleError:
-            # What reads the result may do so in a way that follows no blocks.
+            # For example, a consumer of the result cannot be split into blocks of channels.
             return [sch]
         designs = self._tiled(blocked, block, channels, copy_out, copy_in)
         return [sch, *designs] if channels.keeps_others or not designs else designs
@@ -89,8 +86,8 @@ class TileChannels(MultiLevelTiling):
         copy_in: BlockRV | None,
     ) -> list[Schedule]:
         sch.annotate(block, TILING_STRUCTURE, self.structure)
-        # Steps of a window that stand side by side share elements of X: broadcast and kept for all
-        # of them, these take the registers of the accumulators.
+        # Unrolled steps of a window share elements of X. Kept as broadcasts for all steps, they
+        # would need the registers of the accumulators.
         sch.annotate(block, KEPT_ROLLED, True)
         sch.annotate(block, OPERANDS_PACKED, True)
         lanes = sch.get_loops(block)[-1 if channels.group is None else -2 :]
@@ -107,7 +104,7 @@ class TileChannels(MultiLevelTiling):
         return [design.sch for design in designs]
 
     def split(self, state: TilingState, loop: LoopRV, parts: int, most: int | None) -> list[LoopRV]:
-        """Return a loop in sampled parts; those over lanes are innermost as a whole."""
+        """Split a loop by sampled factors; a loop over lanes is innermost as a whole."""
         if isinstance(state, _Lanes) and state.sch.get(loop).loop_var in state.lanes:
             return state.sch.split(loop, [*[1] * (parts - 1), None])
         return super().split(state, loop, parts, most)
@@ -115,7 +112,7 @@ class TileChannels(MultiLevelTiling):
 
 @dataclass(eq=False)
 class _Lanes(TilingState):
-    """A design in the making, with the loops over the lanes of vectors."""
+    """An unfinished design, with the loops over the lanes of vectors."""
 
     lanes: Set[Var]
 
@@ -125,25 +122,26 @@ class _Lanes(TilingState):
 
 @dataclass(frozen=True)
 class _Channels:
-    """The dimension of the result whose elements lie in vectors, and what else does."""
+    """The dimensions of the result that are in the lanes of vectors."""
 
     dimension: int
+    """The dimension of the channels."""
     lanes: int
-    """How many of its elements a vector has."""
+    """The number of its elements in a vector."""
     group: int | None
-    """The dimension of the groups of which several lie in a vector, if they do."""
+    """The dimension of the groups, if a vector has several groups."""
     groups: int
-    """The number of these."""
+    """The number of groups in a vector."""
     source: BufferRegion
-    """The operand that does not depend on the dimension."""
+    """The operand that does not depend on the channels."""
     interleaved: IndexMap | None
-    """The layout in which its elements for the groups of a vector lie side by side, if several."""
+    """The layout of the source in which the groups of a vector are contiguous, if several."""
     keeps_others: bool
     """True if a design with other lanes may be as good."""
 
 
 def _channels(sch: Schedule, block: StmtSRef, lanes_of: Callable[[int], int]) -> _Channels | None:
-    """Return the channels of a block to which the rule applies, None for any other."""
+    """Return the channels of a block, None if the rule does not apply."""
     axes = _written_axes(block.block) if needs_multi_level_tiling(block) else None
     if axes is None or len(sch.mod.functions) != 1:
         return None
@@ -175,15 +173,15 @@ def _channels(sch: Schedule, block: StmtSRef, lanes_of: Callable[[int], int]) ->
 
 
 def _extent(axis: IterVar) -> int:
-    """Return the number of values of an axis; 1 where that is not constant."""
+    """Return the extent of an axis; 1 if it is not constant."""
     extent = None if axis.dom is None else axis.dom.extent
     return extent.value if isinstance(extent, IntImm) else 1
 
 
 def _interleaving(source: BufferRegion, group: Var, count: int) -> IndexMap | None:
-    """Return the layout of an operand in which elements of `count` groups lie side by side.
+    """Return the layout of an operand in which elements of `count` groups are contiguous.
 
-    None where several of its dimensions depend on the groups, or these are no parts of one.
+    None unless exactly one dimension depends on the groups, with a stride that divides it.
     """
     places = [k for k, dim in enumerate(source.region) if uses_var(dim.min, group)]
     if len(places) != 1:
@@ -202,7 +200,7 @@ def _interleaving(source: BufferRegion, group: Var, count: int) -> IndexMap | No
 
 
 def _has_rows(reads: Sequence[BufferRegion], last: IterVar, lanes: int) -> bool:
-    """Say whether vectors along the last axis are whole, and lie without gaps in what is read."""
+    """Return True if the last axis is read in whole vectors without gaps."""
     steps = {
         coefficients(dim.min).step(last.var)
         for read in reads
@@ -213,9 +211,9 @@ def _has_rows(reads: Sequence[BufferRegion], last: IterVar, lanes: int) -> bool:
 
 
 def _in_blocks(sch: Schedule, block: BlockRV, channels: _Channels) -> BlockRV:
-    """Bring a block and what reads its result into blocks of channels; return the reader.
+    """Split a block and the reader of its result into blocks of channels; return the reader.
 
-    ScheduleError where that cannot be.
+    ScheduleError if that is impossible.
     """
     copy_out = elementwise_consumer(sch, block)
     written = _written_axes(sch.get(block))
@@ -233,16 +231,16 @@ def _in_blocks(sch: Schedule, block: BlockRV, channels: _Channels) -> BlockRV:
     axes = [Var(f"i{k}", INT32) for k in range(len(places))]
     mapped = in_blocks.map_indices([axes[k] for k in order])
     outer, lanes = mapped[: len(order)], mapped[len(order) :]
-    # The last loops are those of the vectors, also behind axes of one step that count as spatial.
+    # The loops of the vectors are last, also after axes of one step, which count as spatial.
     sch.transform_block_layout(block, IndexMap(axes, [*outer, *(axes[k] for k in others), *lanes]))
     sch.transform_block_layout(copy_out, in_blocks)
     return copy_out
 
 
 def _interleaved(sch: Schedule, block: BlockRV, channels: _Channels) -> BlockRV | None:
-    """Bring the elements of X that a vector takes side by side; return the copy, if one is made.
+    """Make the elements of X for a vector contiguous; return the copy, if one is needed.
 
-    What pads X writes it so; else there is a copy.
+    If a block pads X for this reader only, it writes X in this layout.
     """
     if channels.interleaved is None:
         return None
@@ -257,7 +255,7 @@ def _interleaved(sch: Schedule, block: BlockRV, channels: _Channels) -> BlockRV 
 
 
 def _lanes_last(rank: int, channels: _Channels) -> IndexMap:
-    """Return the map that brings the lanes of vectors last, channels before groups."""
+    """Return the map to a layout with the lanes of vectors last, channels before groups."""
     indices = [Var(f"i{k}", INT32) for k in range(rank)]
     outer: list[PrimExpr] = [*indices]
     channel = indices[channels.dimension]
@@ -271,9 +269,9 @@ def _lanes_last(rank: int, channels: _Channels) -> IndexMap:
 
 
 def _written_axes(node: Block) -> list[IterVar] | None:
-    """Return the axes of the dimensions that a block writes, or has once what it writes is copied.
+    """Return the axes of the dimensions that a block writes, or would write to a cache.
 
-    None if the block has other axes of several steps along which it does not reduce.
+    None if the block has other spatial axes of several steps.
     """
     axes = {axis.var: axis for axis in node.iter_vars if axis.iter_type == IterVar.DATA_PAR}
     if len(axes) < 3:
@@ -283,7 +281,7 @@ def _written_axes(node: Block) -> list[IterVar] | None:
         used = {var for dim in region.region for var in collect_vars(dim.min)}
         return list(axes.values()) if used == set(axes) else None
     indices = [dim.min for dim in region.region]
-    # An axis of one step is not seen in the index that is 0.
+    # The index of an axis of one step is the constant 0.
     unseen = [axis for var, axis in axes.items() if var not in indices and _extent(axis) == 1]
     if sum(is_const_int(index, 0) for index in indices) > len(unseen):
         return None

@@ -1,4 +1,4 @@
-"""Tiles of nests without reuse: element-wise programs, stencils, transposes."""
+"""The rule that tiles nests without data reuse: element-wise programs, stencils, transposes."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from tensorir.nodes.stmt import BufferStore
 from tensorir.rewriting.visit import walk
 
 _SHORTEST_SIDE: Final = 4
-"""Smaller tiles gain nothing."""
+"""The minimum side of a tile."""
 
 
 class TileSpatial(ScheduleRule):
-    """Tiles the only block of a function if it is spatial, in further designs.
+    """Tiles the only block of a function if it is spatial.
 
-    A tile of `rows` rows and up to a vector's columns, both sampled, with rows written out where a
-    sampled limit allows that:
+    A tile has up to `max_rows` rows and `max_lanes` columns, both sampled, and its rows are
+    unrolled if a sampled limit allows that:
 
         for i_0, j_0 in T.grid(...):
             for i_1 in T.unroll(16): for j_1 in T.vectorized(16):
                 Y[i, j] = X[j, i]
 
     Columns are those of the result. Rows are those of an operand that is read across, as above,
-    else of the loop outside. Where each element is read once and in order, tiles are cut from one
-    loop over all elements. The design without tiles comes first: the compiler unrolls it itself.
+    else those of an outer loop. If all elements are read once and in order, one loop over all
+    elements is tiled. The design without tiles comes first: LLVM unrolls it.
 
-    For an operand that is read across there are two designs more: one with tiles of a vector in
-    both directions, of which nothing is sampled, and one with the loops of the tile exchanged.
+    If an operand is read across, there are two more designs: one with square tiles of a vector in
+    both directions, where nothing is sampled, and one with exchanged loops of the tile.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class TileSpatial(ScheduleRule):
         self.unroll_max_steps = tuple(unroll_max_steps)
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Return the design as it is, then those with tiles."""
+        """Return the unchanged design, then the designs with tiles."""
         axes = _tile_axes(sch, sch.get_sref(block))
         if axes is None:
             return [sch]
@@ -67,7 +67,7 @@ class TileSpatial(ScheduleRule):
         return [sch, *(design for design in designs if design is not None)]
 
     def _in_squares(self, sch: Schedule, block: BlockRV, axes: _Axes) -> Schedule | None:
-        """Return the design with tiles of about as many rows and columns as a vector has lanes."""
+        """Return the design with tiles of at most a vector's lanes in both directions."""
         loops = sch.get_loops(block)
         assert axes.row is not None
         lanes = self._task_target().vector_lanes(sch.get(block).writes[0].buffer.dtype.bits)
@@ -125,17 +125,17 @@ def _extent(sch: Schedule, loop: LoopRV) -> int:
 
 @dataclass(frozen=True)
 class _Axes:
-    """The places of the loops over columns and rows of a tile."""
+    """The indices of the loops over columns and rows of a tile."""
 
     column: int
     row: int | None
-    """None where all loops are one loop through memory."""
+    """None if all loops together are one loop through memory."""
     is_across: bool
-    """True if an operand has its elements one after the other along the rows."""
+    """True if an operand is contiguous along the row loop."""
 
 
 def _tile_axes(sch: Schedule, block: StmtSRef) -> _Axes | None:
-    """Return the loops to tile, None for a block that the rule leaves alone."""
+    """Return the loops to tile, None if the rule does not apply."""
     if block.parent is None or has_been_tiled(block) or not is_spatial(block):
         return None
     blocks = list(sch.state.blocks(sch.state.func_name_of(block)))
@@ -159,7 +159,7 @@ def _tile_axes(sch: Schedule, block: StmtSRef) -> _Axes | None:
         return None
     column = columns[-1]
     sizes = [*accumulate(reversed(extents[1:]), mul, initial=1)][::-1]
-    # An operand that is read at several places is read again in the next row.
+    # An operand with several loads is read again in the next row.
     once = len({load.buffer for load in loads}) == len(loads)
     if once and all(one.get(variables[k]) == sizes[k] for one in steps for k in running):
         return _Axes(column, None, False)
@@ -169,5 +169,5 @@ def _tile_axes(sch: Schedule, block: StmtSRef) -> _Axes | None:
 
 
 def _reads_across(steps: Sequence[dict[Var, int | None]], row: Var) -> bool:
-    """Say whether some operand has its elements one after the other along a loop."""
+    """Return True if an operand is contiguous along a loop."""
     return any(one.get(row) == 1 for one in steps)

@@ -1,4 +1,4 @@
-"""Search strategies, which choose the candidates to measure next."""
+"""Search strategies, which choose the next candidates to measure."""
 
 from search.search_strategy.evolutionary_search import EvolutionarySearch
 from search.search_strategy.search_strategy import (

@@ -1,4 +1,4 @@
-"""The choice of the individuals of a population that are measured next."""
+"""The choice of the individuals of a population to measure next."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ def choose_batch(
     accept: Callable[[Individual], bool],
     measured: Collection[int] = (),
 ) -> list[Individual]:
-    """Return up to `wanted` individuals, the one that is to be measured first at the front.
+    """Return up to `wanted` individuals, in the order in which they should be measured.
 
-    The next one is always that with the greatest upper confidence bound, `mean + exploration *
-    std`. What is chosen will tell about its like: the deviation of each other individual shrinks
-    by the share of decisions that it has in common with a chosen one, so that a batch is not made
-    of near copies (the idea of GP-BUCB: Desautels, Krause and Burdick, JMLR 2014). Those
-    that the model cannot tell from a chosen one, or from one in `measured` (`Individual.twins`),
-    come when there are no others: nearly all have the same machine code. `accept` is asked about
-    one individual after the other and may refuse it.
+    The next one always has the largest upper confidence bound, `mean + exploration * std`. Each
+    choice reduces the deviation of the others, by the fraction of decisions that they have in
+    common with it, so that a batch does not consist of near copies (as in GP-BUCB: Desautels,
+    Krause and Burdick, JMLR 2014). Individuals with the features of a chosen or a `measured` one
+    (`Individual.twins`) come last, because nearly all of them have the same machine code. `accept`
+    is called with each choice and may refuse it.
     """
     mean = np.array([x.mean for x in pool])
     std = np.array([x.std for x in pool])
@@ -50,7 +49,7 @@ def choose_batch(
 def _codes(pool: Sequence[Individual]) -> NDArray[np.int64]:
     """Return a row for each individual: its space, and a number for each decision.
 
-    Individuals of no space have a number of their own everywhere, and so has what a row lacks.
+    Missing entries, and all entries of an individual without a space, have a number of this row.
     """
     width = max((len(x.decisions) for x in pool if x.decisions is not None), default=0)
     codes = np.empty((len(pool), 1 + width), np.int64)
@@ -65,7 +64,7 @@ def _codes(pool: Sequence[Individual]) -> NDArray[np.int64]:
 
 
 def _likeness(codes: NDArray[np.int64], place: int) -> NDArray[np.float64]:
-    """Return for each row which share of its decisions it has in common with one of them."""
+    """Return for each row the fraction of decisions that are equal to those of one row."""
     same = (codes == codes[place])[:, 1:]
     if not same.shape[1]:
         return np.zeros(len(codes))

@@ -1,4 +1,4 @@
-"""New individuals: drawn at random, stepped away from one parent, or mixed of two."""
+"""New individuals: random points, mutations of one parent, and crossovers of two."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from search.space_generator.design_space import DesignSpace
 
 REFUSED: Final = "the constraint"
-"""What rejects a candidate that the user's constraint on decisions does not allow."""
+"""The name that rejects candidates which the user's constraint does not allow."""
 
 
 class Breeding:
-    """Makes individuals of the design spaces of a task, and their programs when asked to."""
+    """Makes individuals of the design spaces of a task, and their programs on request."""
 
     def __init__(
         self,
@@ -47,19 +47,19 @@ class Breeding:
     # -------------------------------------------------------------------------------- individuals
 
     def sampled(self, space: DesignSpace | None = None) -> Individual | None:
-        """Return a random point of a space, of any space without one; None if it is rejected."""
+        """Return a random point of a space, by default a random one; None if it is rejected."""
         if space is None:
             space = self.spaces[self._rng.uniform_int(0, len(self.spaces))]
         return self._settled(Individual.at(space, space.sample(self._rng)))
 
     def mutated(self, parent: Individual) -> Individual | None:
-        """Return a step away from `parent`, by a mutator drawn in proportion to its weight."""
+        """Return a mutation of `parent`, by a mutator drawn in proportion to its weight."""
         if not self._mutators:
             return None
         drawn = self._rng.uniform_real()
         mutator = self._mutators[min(bisect(self._cumulative, drawn), len(self._mutators) - 1)]
         with blamed_on(mutator, lambda: f"the trace\n{parent.trace}"):
-            # A mutator of traces alone may leave the space.
+            # A mutator that only implements `apply` may leave the space.
             knows_points = type(mutator).neighbour is not Mutator.neighbour
             if parent.space is not None and knows_points:
                 assert parent.decisions is not None
@@ -72,7 +72,7 @@ class Breeding:
         return None if child is None else self._settled(child)
 
     def crossed(self, first: Individual, second: Individual) -> Individual | None:
-        """Return a point that has each decision from one of two; None for those of two spaces."""
+        """Return a crossover of two points; None if they are of different spaces."""
         space = first.space
         if space is None or space is not second.space:
             return None
@@ -83,7 +83,7 @@ class Breeding:
         return None if point is None else self._settled(Individual.at(space, point))
 
     def allows(self, individual: Individual, sch: Schedule | None = None) -> bool:
-        """Say whether the constraint of the task allows an individual, whose schedule is `sch`."""
+        """Return True if the task's constraint allows an individual with the schedule `sch`."""
         if individual.space is not None:
             assert individual.decisions is not None
             return individual.space.admitted(individual.decisions) == individual.decisions
@@ -93,10 +93,7 @@ class Breeding:
         return sch is not None and self._context.allows(sch)
 
     def _settled(self, individual: Individual) -> Individual | None:
-        """Return an individual all of whose decisions are known; None if finding them fails.
-
-        What a primitive decides that declares no alternatives comes out by replaying.
-        """
+        """Replay an individual with undecided knobs, which decides them; None if that fails."""
         open_ended = individual.decisions is not None and None in individual.decisions
         return None if open_ended and not self.replay(individual) else individual
 
@@ -116,8 +113,7 @@ class Breeding:
     def replay(self, individual: Individual) -> bool:
         """Make the program of an individual, before postprocessing; False if it is rejected.
 
-        Replaying repairs decisions that do not fit together; the individual is then what came of
-        it.
+        Replaying repairs decisions that do not fit together, and updates the individual.
         """
         if individual.sch is not None or individual.is_complete:
             return individual.sch is not None
@@ -130,21 +126,22 @@ class Breeding:
             self.application.reject(REFUSED)
             return False
         individual.key, individual.space = actual.key, actual.space
-        individual.decisions, individual.foreign = actual.decisions, actual.foreign
+        individual.decisions = actual.decisions
+        individual.external_trace = actual.external_trace
         individual.sch = sch
         return True
 
     def draft(self, individual: Individual) -> MeasureCandidate:
-        """Return a replayed individual as something to be scored."""
+        """Return the candidate of a replayed individual, for scoring."""
         assert individual.sch is not None
         return MeasureCandidate(
             individual.sch, space_index=_index(individual), decisions=individual.decisions
         )
 
     def candidate(self, individual: Individual, predicted: float | None = None) -> MeasureCandidate:
-        """Return a replayed individual as something to be measured.
+        """Return the candidate of a replayed individual, for measuring.
 
-        TuningError where the program has arguments that cannot be made up.
+        TuningError if arguments of the program cannot be generated.
         """
         assert individual.sch is not None
         return self.application.candidate(

@@ -1,4 +1,4 @@
-"""Generations of individuals, each bred from those before that a cost model scores best."""
+"""Generations of individuals, each bred from the individuals with the best scores so far."""
 
 from __future__ import annotations
 
@@ -25,38 +25,37 @@ if TYPE_CHECKING:
     from search.space_generator.design_space import DesignSpace
 
 _FEWER_PROGRAMS: Final = 8
-"""The factor by which fewer programs are made if the model could read other points."""
+"""The factor by which fewer programs are made if the model can score other points directly."""
 
 _SEED: Final = 1
 _POINTS: Final = 96
-"""The random points that are scored of each space, for each structure of its program."""
+"""The number of random points to score for each structure of a space."""
 _STRUCTURES: Final = 3
-"""The random structures of a space that are tried: of each, some ten points are replayed."""
+"""The number of random structures of a space; some ten points of each are replayed."""
 _GENERATIONS: Final = 5
 _CHILDREN: Final = 64
 _SPACES: Final = 5
-"""The spaces at most that points of are scored."""
+"""The maximum number of spaces whose points are scored."""
 _LOG_SPEED: Final = 1.5
-"""How much less the best of some random programs of these may score."""
+"""The maximum distance of a space from the best one, by the best score of its samples."""
 _PROGRAMS: Final = 16
-"""The programs at most that are made of a generation where points have other structures."""
+"""The maximum number of programs to make in a generation."""
 _LEAST_PROGRAMS: Final = 1
 _INSTRUCTIONS: Final = 2400
-"""The instructions at most that these programs apply, all together; each takes a fraction of a
-millisecond."""
+"""The maximum number of instructions that these programs apply, in all generations."""
 
 
 class Scored(NamedTuple):
-    """The individuals that were scored, and those that were rejected; the others were left out."""
+    """The scored and the rejected individuals; all others were left out."""
 
     scored: list[Individual]
     rejected: list[Individual]
 
 
 class Scoring:
-    """Scores individuals by their decisions where the model can, else by their programs.
+    """Scores individuals by their decisions if the model can, else by their programs.
 
-    Making a program takes as long as scoring hundreds of points.
+    Making one program takes as long as scoring hundreds of points.
     """
 
     def __init__(self, context: TuneContext, cost_model: CostModel, breeding: Breeding) -> None:
@@ -65,9 +64,9 @@ class Scoring:
         self._breeding = breeding
 
     def score(self, individuals: Sequence[Individual], most_programs: int) -> Scored:
-        """Give each of them its score.
+        """Score individuals, making at most `most_programs` programs.
 
-        At most so many programs are made; what would need more is left out, here and there.
+        If more programs are needed, evenly spaced individuals are left out.
         """
         by_space: dict[int, list[Individual]] = {}
         unread: list[Individual] = []
@@ -90,7 +89,7 @@ class Scoring:
     def _score_points(
         self, group: Sequence[Individual], scored: list[Individual], unread: list[Individual]
     ) -> None:
-        """Add points of one space to those that are scored, or whose programs the model wants."""
+        """Score points of one space; add points whose programs the model needs to `unread`."""
         space = group[0].space
         assert space is not None
         decisions = [x.decisions for x in group if x.decisions is not None]
@@ -118,10 +117,11 @@ class Scoring:
 
 @dataclass(frozen=True, eq=False)
 class Evolution:
-    """Breeds generations with a probability of mutation, each child in so many attempts.
+    """Breeds generations by mutation with a probability, else by crossover.
 
-    `known` are the keys of what was measured or rejected: such individuals may be parents, but
-    they are not bred again and not found. What scoring rejects is added to them.
+    `known` are the keys of measured and rejected individuals, which may be parents but are not
+    returned. Individuals that scoring rejects are added to them. A child is bred in at most
+    `max_fail_count` + 1 attempts.
     """
 
     breeding: Breeding
@@ -141,11 +141,11 @@ class Evolution:
         report: Callable[[int], None],
         scored: Sequence[Individual] = (),
     ) -> list[Individual]:
-        """Return all individuals that were scored and are not known, in the order of their birth.
+        """Return all scored individuals that are not known, in the order of their birth.
 
         A generation has `size` individuals, of which `most_programs` may be replayed. `report` is
-        called with the number of each generation that was scored. Where some of the first one are
-        left out, those that are `scored` already are parents, too.
+        called with the number of each scored generation. If some individuals of the first
+        generation are left out, those in `scored` are parents, too.
         """
         pool: dict[Key, Individual] = {}
         born: Sequence[Individual] = first
@@ -154,7 +154,7 @@ class Evolution:
             with Profiler.timeit("EvoSearch/Evolve/PredictNormalizedScore"):
                 found, rejected = self.scoring.score(born, most_programs)
             self.known.update(x.key for x in rejected)
-            # What became something else by the repair of its decisions is not tried again.
+            # A point whose decisions were repaired is not tried again.
             self.known.update(key for key, x in zip(before, born, strict=True) if key != x.key)
             for individual in found:
                 pool.setdefault(individual.key, individual)
@@ -203,13 +203,11 @@ def first_designs(
 ) -> list[Individual]:
     """Return points of the spaces with their scores, the most promising first.
 
-    They are the best that a short evolution finds, from random points of each space and those that
-    are `scored` already. Most points
-    of a space differ from one another by numbers only, such as the extents of tiles, and are scored
-    together without replaying them; of the structures that programs of a space can have (the places
-    of blocks) a few are tried. Spaces with decisions that models know nothing of are left out, if
-    there are others (`is_described`). The same program, spaces and scores give the same designs.
-    Whether the postprocessors accept them is for the caller to find out.
+    A short evolution starts from random points of each space, and from those in `scored`. Most
+    points of a space differ in numbers only, such as tile sizes, and are scored together without
+    replaying. A few structures (compute locations) of each space are tried. Spaces with decisions
+    that features do not cover (`is_described`) are left out if there are others. The result depends
+    only on the program, the spaces and the scores. The postprocessors may still reject it.
     """
     spaces = [space for space in spaces if is_described(space.trace)] or spaces
     rng = RandomState(_SEED)
@@ -233,7 +231,7 @@ def first_designs(
 
 
 def is_described(trace: Trace) -> bool:
-    """Say whether features have all decisions of a trace: they have no pragmas of single loops."""
+    """Return True if features cover all decisions of a trace; they ignore pragmas of loops."""
     sampled = {output for inst in trace.insts if inst.kind.has_decision for output in inst.outputs}
     return not any(
         inst.kind.name == "Annotate"
@@ -249,10 +247,10 @@ def promising_spaces(
     samples: Mapping[int, Sequence[Schedule]],
     model: CostModel,
 ) -> tuple[list[DesignSpace], list[Individual]]:
-    """Return the spaces that a few random schedules of each promise most of, the best first.
+    """Return the most promising spaces, by the scores of a few random schedules, the best first.
 
-    `samples` are schedules before postprocessing by the index of their space; those that are points
-    of the spaces are returned with their scores.
+    `samples` are schedules before postprocessing, by the index of their space. Those of the
+    returned spaces are returned as individuals with their scores.
     """
     candidates = [MeasureCandidate(sch) for space in spaces for sch in samples.get(space.index, ())]
     with blamed_on(model, lambda: described(candidates)):
@@ -274,8 +272,8 @@ def promising_spaces(
 
 
 def _random_points(space: DesignSpace, rng: RandomState) -> list[Individual]:
-    """Return random points of a space that have few structures between them."""
-    structural = space.structural_sites
+    """Return random points of a space with a few different structures."""
+    structural = space.structural_knobs
     found: dict[object, Individual] = {}
     for _ in range(_STRUCTURES if structural else 1):
         structure = space.sample(rng)

@@ -31,27 +31,27 @@ if TYPE_CHECKING:
     from search.runner import RunnerResult
 
 _EXHAUSTED_AFTER: Final = 64
-"""The draws in a row that give nothing new after which a space counts as exhausted.
+"""The number of draws in a row without a new point after which a space counts as exhausted.
 
-With the fewest points that this search can have left, one of n, it misses it with probability
-(1 - 1/n)^64: 6e-7 for n = 5, 0.2 for n = 40, and mutation finds most of what random draws missed.
+If only one of n points is left, draws miss it with the probability (1 - 1/n)^64, which is 6e-7 for
+n = 5 and 0.2 for n = 40. Mutation finds most points that random draws missed.
 """
 _EXPLORATION: Final = 1.0
-"""The deviations of the model's score that count as a promise."""
+"""The factor of the deviation in the upper confidence bound of a score."""
 _RANDOM_AT_FIRST: Final = 5
-"""The factor to the random candidates while the model has seen nothing of the program."""
+"""The factor of the number of random candidates before the first measurement of the program."""
 _FIRST_SHARE: Final = 4
-"""A quarter of few trials is the first batch; of many, 16 are enough to learn something."""
+"""The first batch is a quarter of all trials, but at most 16."""
 _GUIDED_BATCHES: Final = 8
-"""The least number of batches in which a trained model chooses all trials."""
+"""The minimum number of batches that a trained model chooses."""
 _LEAST_BATCH: Final = 3
 _POINTS_A_SECOND: Final = 1000
-"""The points that may be bred for each second of measuring; it takes a tenth of that or less."""
+"""The number of points to breed for each second of measuring, in at most a tenth of its time."""
 _TRIAL_SECONDS: Final = 0.1
-"""The time of a trial of a fast program; a program is called `_CALLS` times in a trial."""
+"""The time of a trial of a fast program, which is called `_CALLS` times."""
 _CALLS: Final = 4
 _PROGRAMS_A_TRIAL: Final = 16
-"""The programs that are made for each trial, for a model that cannot do without."""
+"""The number of programs to make for each trial, for a model that needs programs."""
 _LEAST_PROGRAMS: Final = 4
 _LEAST_POPULATION: Final = 64
 _MOST_POPULATION: Final = 2048
@@ -59,32 +59,31 @@ _MOST_POPULATION: Final = 2048
 
 @SearchStrategy.kinds.register("evolutionary")
 class EvolutionarySearch(SearchStrategy):
-    """Changes the decisions of good candidates; measures those the cost model expects most of.
+    """Breeds candidates from good ones, and measures those with the best predictions.
 
-    An individual is a point of a design space: which space, and what each sampling instruction
-    decides. A model that scores points (`CostModel.score_points`) sees thousands of them in the
-    time that one trial takes, and only what is to be measured is replayed; for another model every
-    individual is replayed, and there are fewer.
+    An individual is a point of a design space: the space, and a decision for each knob. A model
+    that scores points (`CostModel.score_points`) scores thousands of them in the time of one trial,
+    and only individuals to measure are replayed. For any other model every individual is replayed,
+    and populations are smaller.
 
-    A model whose scores mean something before it has seen any time chooses the first batch, of
-    `first_batch`, too: the schedule of `default_schedule` first. While a model knows nothing,
-    batches are random points, half of them steps away from the best measured ones as soon as there
-    are any. Then each batch comes from a population: the best measured ones (a share of
-    `init_measured_ratio`), the most promising of the population before, the rest random but at
-    least `init_min_unmeasured` of them.
+    A model with useful scores before the first measurement chooses the first batch, too, which has
+    `first_batch` candidates and starts with the schedule of `default_schedule`. Without a trained
+    model, batches are random points, half of them mutations of the best measured ones if there are
+    any. With one, each batch comes from a population. It consists of the best measured individuals
+    (the fraction `init_measured_ratio`), the most promising individuals of the last population, and
+    random ones, at least `init_min_unmeasured`.
 
-    `genetic_num_iters` generations follow, each of children of the best seen so far: with
-    probability `genetic_mutate_prob` a mutation, else a cross of two, in up to
-    `genetic_max_fail_count + 1` attempts to get one that was not seen. The batch is chosen by
-    upper confidence bounds, see `choose_batch`, and a share `eps_greedy` of it at random. It has
-    at most `num_trials_per_iter` candidates, and at most an eighth of all trials, so that the
-    model learns several times from its own choices.
+    `genetic_num_iters` generations follow, whose parents are the best individuals so far. A child
+    is a mutation with the probability `genetic_mutate_prob`, else a crossover, and there are up to
+    `genetic_max_fail_count + 1` attempts to get a new one. The batch is chosen by upper confidence
+    bounds (`choose_batch`), except for a random fraction `eps_greedy`. It has at most
+    `num_trials_per_iter` candidates and at most an eighth of all trials, so that the model learns
+    from its choices several times.
 
-    `population_size` and `first_batch` are chosen where they are None: the former so that breeding
-    takes a small share of the time that measuring the batch takes, and only so many individuals are
-    replayed as well.
+    By default, `population_size` is such that breeding takes a small fraction of the time of
+    measuring the batch. If it is given, it also limits the number of replayed individuals.
 
-    No program is measured twice. When nothing new can be found, the search ends.
+    No program is measured twice. The search ends when it finds no new candidates.
     """
 
     def __init__(
@@ -130,12 +129,12 @@ class EvolutionarySearch(SearchStrategy):
         database: Database | None = None,
         cost_model: CostModel | None = None,
     ) -> None:
-        """Start a search; the database's records of the program seed it and are not repeated."""
+        """Start a search from the records of the program in the database."""
         if self._search is not None:
             raise already_started(self)
         if not design_spaces or database is None or cost_model is None:
             raise TuningError(
-                "EvolutionarySearch needs design spaces, a database and a cost model; "
+                "EvolutionarySearch.pre_tuning got no design space, database or cost model; "
                 'for a search without a model use strategy="replay-trace"'
             )
         context = self.context
@@ -155,11 +154,11 @@ class EvolutionarySearch(SearchStrategy):
         self.notify_records(database.tuning_records_of(workload, context.target))
 
     def post_tuning(self) -> None:
-        """Forget the search."""
+        """End the search and drop its state."""
         self._search = None
 
     def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
-        """Return the next batch, None when trials or candidates are used up."""
+        """Return the next batch, None after the last trial or if there are no new candidates."""
         search = self._in_progress()
         wanted = min(search.per_iter, search.max_trials - search.sent)
         if wanted <= 0:
@@ -171,28 +170,28 @@ class EvolutionarySearch(SearchStrategy):
         wanted = min(wanted, self._batch_size(search))
         picked = (self._guided if search.cost_model.trained else self._unguided)(search, wanted)
         if not picked:
-            logger.info(self.why_nothing() or "Every candidate that can be found was measured")
+            logger.info(self.failure_summary() or "All candidates that were found are measured")
             return None
         logger.info("Candidates to be measured: %d", len(picked))
         search.pending = {}
         for individual in picked:
-            asked = search.cost_model.trained and not math.isnan(individual.mean)
-            score = individual.mean if asked else None
+            is_scored = search.cost_model.trained and not math.isnan(individual.mean)
+            score = individual.mean if is_scored else None
             search.pending[search.breeding.candidate(individual, score)] = individual
         return list(search.pending)
 
     def sample(self, count: int) -> list[MeasureCandidate]:
-        """Return up to `count` random candidates of the search in progress, none measured before.
+        """Return up to `count` random unmeasured candidates of the search in progress.
 
-        They count as taken: the search does not choose them itself any more.
+        The search does not choose them again.
         """
         search = self._in_progress()
         return [search.breeding.candidate(x) for x in self._random(search, count)]
 
     def evolve(self, first: Sequence[Schedule], count: int) -> list[MeasureCandidate]:
-        """Return the best `count` candidates, best first, of an evolution that begins with `first`.
+        """Return the best `count` candidates, best first, of an evolution that starts from `first`.
 
-        Their order is that of the cost model; they count as taken, like those of `sample`.
+        The search does not choose them again.
         """
         search = self._in_progress()
         parents = [Individual.of_trace(sch.trace, search.breeding.spaces) for sch in first]
@@ -203,12 +202,12 @@ class EvolutionarySearch(SearchStrategy):
     def notify_runner_results(
         self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
     ) -> None:
-        """Count the trials and remember how fast each was, those that others chose as well."""
+        """Record the trials and their times, including those of other candidates."""
         search = self._in_progress()
         search.sent += len(results)
         for candidate, result in zip(candidates, results, strict=True):
             own = search.pending.get(candidate)
-            individual = own or search.guest(candidate)
+            individual = own or search.external(candidate)
             seconds = result.median_secs
             if seconds is not None and not result.stopped:
                 search.measured.add(individual, seconds)
@@ -216,7 +215,7 @@ class EvolutionarySearch(SearchStrategy):
         search.pending = {}
 
     def notify_records(self, records: Sequence[TuningRecord]) -> None:
-        """Count what another run has measured as measured: a parent, and not repeated."""
+        """Use records of another run as measured candidates, which may be parents."""
         search, breeding = self._in_progress(), self._in_progress().breeding
         assert self.context is not None
         for record, trace in with_traces(latest_records(records)):
@@ -226,9 +225,11 @@ class EvolutionarySearch(SearchStrategy):
                 search.measured.add(individual, self.context.objective.of_record(record))
                 search.has_begun = True
 
-    def why_nothing(self) -> str | None:
-        """Return the reasons for which all samples were rejected, None if one was accepted."""
-        return None if self._search is None else self._search.breeding.application.why_nothing()
+    def failure_summary(self) -> str | None:
+        """Return the reasons why all samples were rejected, None if one was accepted."""
+        if self._search is None:
+            return None
+        return self._search.breeding.application.failure_summary()
 
     def _in_progress(self) -> _Search:
         if self._search is None:
@@ -236,7 +237,7 @@ class EvolutionarySearch(SearchStrategy):
         return self._search
 
     def clone(self) -> EvolutionarySearch:
-        """Return a strategy with the same parameters and no search in progress."""
+        """Return a strategy with the same parameters, without a search in progress."""
         twin = super().clone()
         twin._search = None
         return twin
@@ -244,13 +245,13 @@ class EvolutionarySearch(SearchStrategy):
     # ------------------------------------------------------------------------------------- batches
 
     def _batch_size(self, search: _Search) -> int:
-        """Return how many candidates the next batch has at most."""
+        """Return the maximum size of the next batch."""
         if search.cost_model.trained and search.has_begun:
             return max(_LEAST_BATCH, search.max_trials // _GUIDED_BATCHES)
         return self.first_batch or min(16, max(4, search.max_trials // _FIRST_SHARE))
 
     def _unguided(self, search: _Search, wanted: int) -> list[Individual]:
-        """Return a batch without a model: random, and near the best where there is one."""
+        """Return a batch without a model: mutations of the best candidates, and random ones."""
         parents = search.measured.best(wanted)
         near: list[Individual] = []
         seen: set[Key] = set()
@@ -296,28 +297,28 @@ class EvolutionarySearch(SearchStrategy):
         return [*best, *lucky, *self._random(search, missing)]
 
     def _random(self, search: _Search, count: int) -> list[Individual]:
-        """Return up to `count` random candidates, none measured before.
+        """Return up to `count` random unmeasured individuals.
 
-        There are fewer if draws give nothing new, or `max_fail_count` of them for each that is
-        wanted (and for at least 64) are rejected.
+        There are fewer if draws find nothing new, or if `max_fail_count` times `count`, or 64 if
+        that is more, are rejected.
         """
         found: list[Individual] = []
-        in_vain = rejected = 0
+        repeated = rejected = 0
         most_rejected = self.max_fail_count * max(count, _EXHAUSTED_AFTER)
         with Profiler.timeit("EvoSearch/SampleInitPopulation"):
-            while len(found) < count and in_vain < _EXHAUSTED_AFTER and rejected < most_rejected:
+            while len(found) < count and repeated < _EXHAUSTED_AFTER and rejected < most_rejected:
                 individual = search.breeding.sampled()
                 if individual is None:
                     rejected += 1
                 elif individual.key in search.known:
-                    in_vain += 1
+                    repeated += 1
                 elif self._accept(search, individual):
-                    in_vain = 0
+                    repeated = 0
                     found.append(individual)
                 elif individual.sch is None:
                     rejected += 1
                 else:
-                    in_vain += 1
+                    repeated += 1
         if count:
             summary = search.breeding.application.summary()
             self._log("Random samples, rejected by each postprocessor:\n%s", summary)
@@ -325,7 +326,7 @@ class EvolutionarySearch(SearchStrategy):
         return found
 
     def _accept(self, search: _Search, individual: Individual) -> bool:
-        """Say whether an individual has a program that was not measured, and count it as known."""
+        """Return True if an individual has an unmeasured program, and mark it as known."""
         search.known.add(individual.key)
         if not search.breeding.complete(individual):
             return False
@@ -334,7 +335,7 @@ class EvolutionarySearch(SearchStrategy):
         return search.programs.add_first(individual.sch.mod, None)
 
     def _evolve(self, search: _Search, wanted: int) -> list[Individual]:
-        """Return the individuals of an evolution that were not measured, with their scores."""
+        """Return the unmeasured individuals of an evolution, with their scores."""
         size = self._population(search, wanted)
         first = {x.key: x for x in search.measured.best(int(size * self.init_measured_ratio))}
         self._log("Measured candidates in the first generation: %d", len(first))
@@ -348,7 +349,7 @@ class EvolutionarySearch(SearchStrategy):
     def _evolution(
         self, search: _Search, first: Sequence[Individual], wanted: int
     ) -> list[Individual]:
-        """Return the individuals of the generations after the `first` that were not measured."""
+        """Return the unmeasured individuals of all generations, starting from `first`."""
         context = self.context
         assert context is not None
 
@@ -373,7 +374,7 @@ class EvolutionarySearch(SearchStrategy):
         return evolution.run(first, self.genetic_num_iters, size, programs, report)
 
     def _population(self, search: _Search, wanted: int) -> int:
-        """Return how many individuals a generation has."""
+        """Return the number of individuals of a generation."""
         if self.population_size is not None:
             return self.population_size
         seconds = wanted * (_TRIAL_SECONDS + _CALLS * search.measured.typical_seconds())
@@ -394,24 +395,24 @@ class _Search:
     scoring: Scoring
     cost_model: CostModel
     programs: ModuleIndex[None]
-    """Programs that were measured, those of this search."""
+    """The programs that this search has measured."""
     max_trials: int
     per_iter: int
     sent: int = 0
     known: set[Key] = field(default_factory=set)
-    """The keys of measured candidates, of others with the same programs, and of rejected ones."""
+    """The keys of measured and rejected individuals, and of others with the same programs."""
     measured: Measured = field(default_factory=Measured)
     pending: dict[MeasureCandidate, Individual] = field(default_factory=dict)
-    """The batch that is being measured."""
+    """The batch in measurement."""
     promising: list[Individual] = field(default_factory=list)
-    """The best of the last evolution that were not measured; the next one starts from them too."""
+    """The best unmeasured individuals of the last evolution, from which the next one starts."""
     has_begun: bool = False
-    """True if a candidate of the search, or of an earlier one, was measured."""
+    """True if a candidate of this search, or of an earlier one, was measured."""
     random_due: float = 0.0
-    """The candidates that are still to be chosen at random; a batch takes the whole ones of it."""
+    """The number of random candidates that are due; a batch takes the integer part."""
 
-    def guest(self, candidate: MeasureCandidate) -> Individual:
-        """Return the individual that a candidate of others is, which is known from now on."""
+    def external(self, candidate: MeasureCandidate) -> Individual:
+        """Return the individual of a candidate from elsewhere, and mark it as known."""
         individual = Individual.of_trace(candidate.sch.trace, self.breeding.spaces)
         self.known.add(individual.key)
         self.programs.add_first(candidate.sch.mod, None)
@@ -426,9 +427,9 @@ def _scores(ranked: Sequence[Individual]) -> str:
 
 def _check_share(name: str, value: float) -> None:
     if not 0 <= value <= 1:
-        raise TuningError(f"{name} lies between 0 and 1, got {value}")
+        raise TuningError(f"invalid {name} {value}; it is between 0 and 1")
 
 
 def _check_count(name: str, value: int | None) -> None:
     if value is not None and value < 1:
-        raise TuningError(f"{name} is at least 1, got {value}")
+        raise TuningError(f"invalid {name} {value}; it is at least 1")

@@ -1,4 +1,4 @@
-"""One candidate of a population, and those that were measured."""
+"""The individuals of a population, and the measured ones."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from schedule import Schedule, Trace
 from search.space_generator.design_space import Decisions, DesignSpace
 
 Key: TypeAlias = "tuple[int, Decisions] | str"
-"""The key that two candidates share if they are the same: a space and the decisions, or a text."""
+"""A key that is equal for equal candidates: a space and the decisions, or the text of a trace."""
 
 
 @dataclass(eq=False, slots=True)
 class Individual:
-    """A point of a design space, or the trace of a schedule that belongs to none.
+    """A point of a design space, or a trace that is not in any design space.
 
-    It is replayed only when somebody wants its program.
+    It is replayed only when its program is needed.
     """
 
     key: Key
     space: DesignSpace | None = None
     decisions: Decisions | None = None
-    foreign: Trace | None = None
-    """The trace, for an individual of no space."""
+    external_trace: Trace | None = None
+    """The trace, if it is not in any design space."""
     sch: Schedule | None = field(default=None, repr=False)
-    """The schedule, once it was replayed."""
+    """The schedule, after replaying."""
     is_complete: bool = False
     """True if the schedule was postprocessed."""
     mean: float = math.nan
-    """The score that the cost model expects; higher is better, NaN before it was asked."""
+    """The mean score of the cost model, higher is better; NaN before it is scored."""
     std: float = 0.0
-    """The uncertainty of the model about it."""
+    """The uncertainty of the score."""
     twins: int = 0
-    """The number that it shares with all that are the same to the model, 0 if it is not known."""
+    """A number that is equal for individuals with equal features, 0 if unknown."""
 
     @staticmethod
     def at(space: DesignSpace, decisions: Decisions) -> Individual:
@@ -46,52 +46,52 @@ class Individual:
 
     @staticmethod
     def of_trace(trace: Trace, spaces: Sequence[DesignSpace]) -> Individual:
-        """Return the point that a trace is, or an individual of its own kind."""
+        """Return the individual of a trace, as a point if it is in one of the spaces."""
         for space in spaces:
             decisions = space.decisions_of(trace)
             if decisions is not None:
                 return Individual.at(space, decisions)
-        return Individual(trace_key(trace), foreign=trace)
+        return Individual(trace_key(trace), external_trace=trace)
 
     @property
     def trace(self) -> Trace:
-        """The trace to be replayed, without postprocessing."""
-        if self.foreign is not None:
-            return self.foreign
+        """The trace to replay, without postprocessing."""
+        if self.external_trace is not None:
+            return self.external_trace
         assert self.space is not None
         assert self.decisions is not None
         return self.space.trace_of(self.decisions)
 
 
 def trace_key(trace: Trace) -> str:
-    """Return a text that two traces share if they do the same with the same decisions.
+    """Return a text that is equal for traces with the same instructions and decisions.
 
-    Postprocessing is left out: it follows from the rest.
+    Postprocessing is left out, because it follows from the rest.
     """
     return json.dumps(trace.simplified(True).as_json(), separators=(",", ":"))
 
 
 class Measured:
-    """The individuals that ran, with their seconds; one that is entered again gets the new time."""
+    """The individuals that ran, with their times in seconds."""
 
     def __init__(self) -> None:
         self._entries: dict[Key, tuple[float, Individual]] = {}
         self.twins: set[int] = set()
-        """The numbers that others share which are the same to the model; see `Individual.twins`."""
+        """The `Individual.twins` of all of them."""
 
     def add(self, individual: Individual, seconds: float) -> None:
-        """Enter an individual; its program is dropped, since few are asked for again."""
+        """Add an individual, or its new time; its program is dropped, as it is rarely needed."""
         individual.sch, individual.is_complete = None, False
         self._entries[individual.key] = (seconds, individual)
         self.twins.add(individual.twins)
 
     def best(self, count: int) -> list[Individual]:
-        """Return the `count` fastest, those that are as fast in the order of their measurement."""
+        """Return the `count` fastest; equally fast ones in the order of their measurement."""
         ranked = sorted(self._entries.values(), key=lambda entry: entry[0])
         return [individual for _, individual in ranked[:count]]
 
     def typical_seconds(self) -> float:
-        """Return the median of the seconds a call, 0 before the first measurement."""
+        """Return the median time of a call, 0 before the first measurement."""
         times = [seconds for seconds, _ in self._entries.values()]
         return statistics.median(times) if times else 0.0
 

@@ -1,4 +1,4 @@
-"""Schedules that a user knows, with which a search begins."""
+"""Initial schedules of a user, which a search measures first."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ InitialSchedules: TypeAlias = "InitialSchedule | Sequence[InitialSchedule]"
 """Schedules of the program, traces, the JSON texts of traces, or records of a database."""
 
 _NUMBERED: Final = re.compile(r"instruction (\d+): (.*)")
-"""An error of a replay that says by itself which instruction it is about."""
+"""The text of a replay error that starts with the number of its instruction."""
 _MAIN: Final = "main"
 """The name of the function of a task."""
 
 
 def traces_that_replay(given: InitialSchedules, mod: IRModule, task_name: str) -> tuple[Trace, ...]:
-    """Return the traces of initial schedules as they replay on the program of a task.
+    """Return the traces of initial schedules, replayed on the program of a task.
 
-    A trace that was recorded on one function of a module, under its own name, is one of the task.
-    An empty one is left out: every search measures the unscheduled program.
-    TuningError, which says which and where, for one that does not replay, and for anything else.
+    In a trace of one function of a module, the name of the function is replaced. An empty trace is
+    left out, because every search measures the unscheduled program. TuningError, with the failing
+    instruction, for a trace that does not replay, and for any other argument.
     """
     alone = isinstance(given, (str, Schedule, Trace)) or not isinstance(given, Sequence)
     listed: Sequence[Any] = [given] if alone else given  # type: ignore[assignment]
@@ -48,11 +48,10 @@ def traces_that_replay(given: InitialSchedules, mod: IRModule, task_name: str) -
 def initial_candidates(
     context: TuneContext, design_spaces: Sequence[Schedule], measured: Sequence[Trace]
 ) -> list[MeasureCandidate]:
-    """Return the initial schedules of a task to be measured: without those that were `measured`.
+    """Return the initial schedules of a task as candidates, without those that were `measured`.
 
-    One that is a point of a design space is completed by the postprocessors, as any other point.
-    One of no space is measured as it was given. TuningError for a point that the constraint of the
-    task does not allow.
+    A point of a design space is postprocessed like any other point. Any other schedule is measured
+    unchanged. TuningError for a point that the constraint of the task does not allow.
     """
     if not context.initial_schedules:
         return []
@@ -89,15 +88,15 @@ def _trace(given: object, which: str) -> Trace:
             return Trace.from_json(given)
         except TensorIRError as error:
             raise TuningError(
-                f"{which} is no trace: {error}; for a file say Trace.load(path), for a script "
-                "Trace.from_python(text)"
+                f"{which} is not the JSON text of a trace: {error}; use Trace.load(path) for a "
+                "file, Trace.from_python(text) for a script"
             ) from error
     trace = getattr(given, "trace", None)
     if isinstance(trace, Trace):
         return trace
     raise TuningError(
-        f"{which} is a Schedule, a Trace, the JSON text of one or a record of a database, "
-        f"got {type(given).__name__}"
+        f"{which} has the type {type(given).__name__}; pass a Schedule, a Trace, the JSON text of "
+        "a trace or a record of a database"
     )
 
 
@@ -126,7 +125,7 @@ def _applied(trace: Trace, mod: IRModule) -> Schedule:
 
 
 def _on_main(trace: Trace) -> Trace:
-    """Return a trace in which the function has the name that the one of a task has."""
+    """Return a trace with the function's name replaced by that of a task's function."""
     named: Mapping[Instruction, int] = {
         inst: [param.name for param in inst.kind.params].index("func_name")
         for inst in trace.insts

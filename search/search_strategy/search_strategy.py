@@ -1,4 +1,4 @@
-"""The base class of search strategies, and those that sample at random."""
+"""The base class of search strategies, and the strategies that sample at random."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class SearchStrategy(TaskPart["TuneContext"], ABC):
-    """Decides which schedules to measure next.
+    """Chooses the next schedules to measure.
 
-    A task scheduler calls `pre_tuning` once, then `generate_measure_candidates` and
-    `notify_runner_results` in turn until the former returns None, then `post_tuning`.
+    A search calls `pre_tuning` once, then alternates `generate_measure_candidates` and
+    `notify_runner_results` until the former returns None, then calls `post_tuning`.
     """
 
     kinds: ClassVar[Registry[SearchStrategy]] = Registry("search strategy")
@@ -45,15 +45,15 @@ class SearchStrategy(TaskPart["TuneContext"], ABC):
         database: Database | None = None,
         cost_model: CostModel | None = None,
     ) -> None:
-        """Start a search of at most `max_trials` candidates, at most `num_trials_per_iter` at once.
+        """Start a search of at most `max_trials` candidates, in batches of `num_trials_per_iter`.
 
-        `database.tuning_records_of(workload)` are the candidates that were measured before. Raises
+        `database.tuning_records_of(workload)` are the candidates that were measured before.
         TuningError if called again before `post_tuning` (see `already_started`).
         """
 
     @abstractmethod
     def post_tuning(self) -> None:
-        """Forget the search."""
+        """End the search and drop its state."""
 
     @abstractmethod
     def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
@@ -63,50 +63,49 @@ class SearchStrategy(TaskPart["TuneContext"], ABC):
     def notify_runner_results(
         self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
     ) -> None:
-        """Take note of the results of the last batch, in the order of the candidates.
+        """Accept the results of the last batch, in the order of the candidates.
 
         After an interruption there are fewer of both than were generated. The first batches of a
-        task may be candidates that the strategy did not choose: the initial schedules of a user.
+        task may be the initial schedules of a user, which the strategy did not choose.
         """
 
     def notify_records(self, records: Sequence[TuningRecord]) -> None:
-        """Take note of records that another run has made of the task meanwhile.
+        """Accept records of the task from another run.
 
-        Candidates that others measure or have measured are taken out of batches in any case.
+        The search removes candidates of other runs from batches in any case.
         """
 
-    def why_nothing(self) -> str | None:
-        """Return why no candidate has come out so far, None if one has or it is not known."""
+    def failure_summary(self) -> str | None:
+        """Return the reason why there was no candidate so far; None if there was, or unknown."""
         return None
 
 
 PySearchStrategy = SearchStrategy
-"""The base class under the name that it has for user classes in TVM."""
+"""TVM's name of the base class of user-defined strategies."""
 
 
 def already_started(strategy: SearchStrategy) -> TuningError:
     """Return the error for a `pre_tuning` while a search is in progress."""
     return TuningError(
-        f"{type(strategy).__name__}.pre_tuning was called twice; call post_tuning in between, or "
-        "clone the strategy for another task"
+        f"{type(strategy).__name__}.pre_tuning was called twice; call post_tuning first, or clone "
+        "the strategy for another task"
     )
 
 
 def not_started(strategy: SearchStrategy) -> TuningError:
-    """Return the error for a step of a search that was not started."""
+    """Return the error for using a search that was not started."""
     return TuningError(f"{type(strategy).__name__}: call pre_tuning before asking for candidates")
 
 
 class _Replay(SearchStrategy):
-    """Draws candidates one by one, each independent of the others.
+    """Draws independent candidates.
 
-    After `max_fail_count` rejected draws in a row a batch ends with what it has; if that is
-    nothing, the search ends.
+    A batch ends after `max_fail_count` rejected draws in a row, and the search ends with an empty
+    batch.
     """
 
     def __init__(self, max_fail_count: int = 100) -> None:
         self.max_fail_count = max_fail_count
-        self._application: TraceApplication | None = None
         self._rng = RandomState(1)
         self._breeding: Breeding | None = None
         self._max_trials = 0
@@ -116,7 +115,7 @@ class _Replay(SearchStrategy):
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         super()._initialize_with_tune_context(context)
         self._rng = RandomState(context.fork_seed())
-        self._application = None
+        self._breeding = None
 
     def pre_tuning(
         self,
@@ -126,38 +125,36 @@ class _Replay(SearchStrategy):
         database: Database | None = None,
         cost_model: CostModel | None = None,
     ) -> None:
-        """Start a search; the database and the cost model are not used."""
-        if self._application is not None:
+        """Start a search; the database and the cost model are ignored."""
+        if self._breeding is not None:
             raise already_started(self)
         context = self.context
         assert context is not None
-        self._application = TraceApplication(context)
-        spaces = context.points_of(design_spaces)
-        self._breeding = Breeding(context, spaces, self._application, self._rng)
+        application, spaces = TraceApplication(context), context.points_of(design_spaces)
+        self._breeding = Breeding(context, spaces, application, self._rng)
         self._max_trials = max_trials
         self._per_iter = num_trials_per_iter
         self._sent = 0
 
     def post_tuning(self) -> None:
-        """Forget the search."""
-        self._application = self._breeding = None
+        """End the search and drop its state."""
+        self._breeding = None
 
     def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
         """Return the next batch; None after `max_trials` candidates, or if all are rejected."""
-        application = self._application
-        if application is None:
+        if self._breeding is None:
             raise not_started(self)
         size = min(self._per_iter, self._max_trials - self._sent)
         if size <= 0:
             return None
         drawn: list[MeasureCandidate] = []
-        in_vain = 0
-        while len(drawn) < size and in_vain < self.max_fail_count:
-            candidate = self._draw(application)
+        failures = 0
+        while len(drawn) < size and failures < self.max_fail_count:
+            candidate = self._draw(self._breeding)
             if candidate is None:
-                in_vain += 1
+                failures += 1
             else:
-                in_vain = 0
+                failures = 0
                 drawn.append(candidate)
         return drawn or None
 
@@ -168,20 +165,21 @@ class _Replay(SearchStrategy):
         self._sent += len(results)
 
     @abstractmethod
-    def _draw(self, application: TraceApplication) -> MeasureCandidate | None:
+    def _draw(self, breeding: Breeding) -> MeasureCandidate | None:
         """Return a random candidate, None if it is rejected."""
 
-    def why_nothing(self) -> str | None:
-        """Return the reasons for which all draws were rejected, None if one was accepted."""
-        return None if self._application is None else self._application.why_nothing()
+    def failure_summary(self) -> str | None:
+        """Return the reasons why all draws were rejected, None if one was accepted."""
+        return None if self._breeding is None else self._breeding.application.failure_summary()
 
 
 @SearchStrategy.kinds.register("replay-func")
 class ReplayFunc(_Replay):
-    """Runs the space generator for each candidate, which samples anew every time."""
+    """Runs the space generator, which samples all decisions, for each candidate."""
 
-    def _draw(self, application: TraceApplication) -> MeasureCandidate | None:
+    def _draw(self, breeding: Breeding) -> MeasureCandidate | None:
         assert self.context is not None
+        application = breeding.application
         spaces = self.context.generate_design_space()
         sch = spaces[self._rng.uniform_int(0, len(spaces))]
         if not self.context.allows(sch):
@@ -192,11 +190,10 @@ class ReplayFunc(_Replay):
 
 @SearchStrategy.kinds.register("replay-trace")
 class ReplayTrace(_Replay):
-    """Replays the trace of a design space with new decisions."""
+    """Replays the trace of a random design space with random decisions."""
 
-    def _draw(self, application: TraceApplication) -> MeasureCandidate | None:
-        assert self._breeding is not None
-        individual = self._breeding.sampled()
-        if individual is None or not self._breeding.complete(individual):
+    def _draw(self, breeding: Breeding) -> MeasureCandidate | None:
+        individual = breeding.sampled()
+        if individual is None or not breeding.complete(individual):
             return None
-        return self._breeding.candidate(individual)
+        return breeding.candidate(individual)

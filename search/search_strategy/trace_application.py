@@ -1,4 +1,4 @@
-"""From a trace to a candidate: replay it and run the postprocessors."""
+"""Replaying and postprocessing of traces, which makes candidates."""
 
 from __future__ import annotations
 
@@ -21,18 +21,21 @@ if TYPE_CHECKING:
 
 
 class TraceApplication:
-    """Replays traces on the program of a task and counts what was rejected, and by whom."""
+    """Replays and postprocesses traces on the program of a task, and counts rejections."""
 
     def __init__(self, context: TuneContext) -> None:
         if context.mod is None or context.space_generator is None:
-            raise TuningError("a search strategy needs a task with a program and a space generator")
+            raise TuningError(
+                "the task has no program or no space generator, which a search strategy needs; "
+                "pass mod and space_generator to TuneContext"
+            )
         self._context = context
         self.mod: IRModule = context.mod
         """The program of the task."""
         self.postprocs: Sequence[Postproc] = context.space_generator.postprocs
         self._replays = Replays(self.mod)
         self.failures: dict[str, int] = {}
-        """The candidates that each postprocessor rejected since the last summary, by its text."""
+        """The number of rejections by each postprocessor since the last summary, by its name."""
         self._accepted = 0
         self._rejected: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}
@@ -40,7 +43,7 @@ class TraceApplication:
     def apply(self, trace: Trace, resample: bool = False) -> Schedule | None:
         """Return the postprocessed schedule of a trace, None if it is rejected.
 
-        With `resample` its decisions are drawn anew.
+        With `resample` its decisions are sampled again.
         """
         sch = self.replay(trace, resample)
         return sch if sch is not None and self.postprocess(sch) else None
@@ -48,18 +51,17 @@ class TraceApplication:
     def replay(self, trace: Trace, resample: bool = False) -> Schedule | None:
         """Return the schedule of a trace without postprocessing, None if it is rejected.
 
-        The trace's own postprocessing part is left out. A decision that does not fit any more may
-        make an instruction fail; that is a rejection.
+        The postprocessing part of the trace is left out. A failing instruction is a rejection.
         """
         try:
             return self._replays.replay(
                 trace, self.fork_seed(), (lambda _: lambda *_: None) if resample else None
             )
         except ScheduleError as error:
-            self._count(f"{type(error).__name__} in {error.primitive}", error.message)
+            self.reject(f"{type(error).__name__} in {error.primitive}", error.message)
             return None
-        except TensorIRError as error:  # a trace of a record whose arguments are wrong
-            self._count(type(error).__name__, str(error).partition("\n")[0])
+        except TensorIRError as error:  # the trace of a record has wrong arguments
+            self.reject(type(error).__name__, str(error).partition("\n")[0])
             return None
 
     def postprocess(self, sch: Schedule) -> bool:
@@ -70,14 +72,16 @@ class TraceApplication:
                 accepted = postproc.apply(sch)
             if not accepted:
                 name = str(postproc)
-                self._count(name, self._reasons.get(name) or postproc.reason(sch))
+                self.reject(name, self._reasons.get(name) or postproc.reason(sch))
                 return False
         self._accepted += 1
         return True
 
     def reject(self, name: str, reason: str = "") -> None:
-        """Count a schedule that somebody else rejects."""
-        self._count(name, reason)
+        """Count a rejected schedule."""
+        self.failures[name] = self.failures.get(name, 0) + 1
+        self._rejected[name] += 1
+        self._reasons.setdefault(name, reason)
 
     def candidate(
         self,
@@ -87,7 +91,7 @@ class TraceApplication:
         decisions: Decisions | None = None,
         predicted: float | None = None,
     ) -> MeasureCandidate:
-        """Return a schedule as something to be measured."""
+        """Return the candidate of a schedule."""
         return MeasureCandidate(
             sch,
             ArgInfo.from_entry_func(sch.mod, remove_preproc=True),
@@ -101,7 +105,7 @@ class TraceApplication:
         return self._context.fork_seed() or 1
 
     def summary(self) -> str:
-        """Return a line for each reason of rejection, and forget the counts."""
+        """Return a line with the number of rejections by each postprocessor, and reset them."""
         names = [str(postproc) for postproc in self.postprocs]
         counts = dict.fromkeys(names, 0) | self.failures
         self.failures = {}
@@ -110,10 +114,10 @@ class TraceApplication:
             for k, (name, count) in enumerate(counts.items())
         )
 
-    def why_nothing(self) -> str | None:
-        """Return in words that all schedules were rejected, by whom and why; None if they were not.
+    def failure_summary(self) -> str | None:
+        """Return a text with the reasons why all schedules were rejected; None if one was accepted.
 
-        Where several reject, each gets the reason of the first schedule that it rejected.
+        Each postprocessor or error has the reason of the first schedule that it rejected.
         """
         if self._accepted or not self._rejected:
             return None
@@ -122,9 +126,4 @@ class TraceApplication:
             for name, count in self._rejected.most_common()
         ]
         total = self._rejected.total()
-        return f"all {total} schedules that were sampled were rejected, {', '.join(parts)}"
-
-    def _count(self, name: str, reason: str) -> None:
-        self.failures[name] = self.failures.get(name, 0) + 1
-        self._rejected[name] += 1
-        self._reasons.setdefault(name, reason)
+        return f"all {total} sampled schedules were rejected, {', '.join(parts)}"

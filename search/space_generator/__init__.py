@@ -1,4 +1,4 @@
-"""Design spaces: their generators, their points, and the analyses that rules ask."""
+"""Design spaces: their generators, their points, and the analyses that rules share."""
 
 from typing import TYPE_CHECKING
 

@@ -1,66 +1,44 @@
-"""The annotations through which rules, mutators and postprocessors pass on their decisions.
+"""The annotations by which rules, mutators and postprocessors pass on decisions.
 
-Programs, too, may ask with `INLINE_RULE`, `SCHEDULE_RULE` and `WRITE_CACHE_LEVEL`. A root block is
-the one of a function, with all others below it. The two pragmas are annotations of loops, which
-the compiler reads.
+A user's program may use `INLINE_RULE`, `SCHEDULE_RULE` and `WRITE_CACHE_LEVEL`. "Root" is the root
+block of a function. The two pragmas are annotations of loops for the compiler.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from codegen.lower.annotations import EXPLICIT as PRAGMA_UNROLL_EXPLICIT
-from codegen.lower.annotations import MAX_STEP as PRAGMA_AUTO_UNROLL_MAX_STEP
-from tensorir.memory.layout_rewrite import LAYOUT_REWRITE_PREPROC
+from codegen.lower.annotations import EXPLICIT, MAX_STEP
 
 AUTO_TENSORIZE: Final = "meta_schedule.auto_tensorize"
-"""The intrinsic that a block becomes; the empty name marks the init that was separated from one."""
+"""The intrinsic for a block; an empty name marks the init that was separated from such a block."""
 AUTO_TENSORIZE_INIT: Final = "meta_schedule.auto_tensorize_init"
-"""The intrinsic that the init of a block becomes, once it is separated."""
+"""The intrinsic for the init of a block, once it is separated."""
 INLINE_RULE: Final = "meta_schedule.inline_rule"
-"""`"disable"` on a block that is not to be inlined."""
+"""`"disable"` on a block that must not be inlined."""
 KEPT_ROLLED: Final = "meta_schedule.kept_rolled"
-"""Set on a block around which no loop is to be written out but those of its register tile."""
+"""On a block whose loops are not unrolled, except those of its register tile."""
 OPERANDS_PACKED: Final = "meta_schedule.operands_packed"
-"""Set on a block whose operands a rule has brought into the order in which they are read."""
+"""On a block whose operands were copied to the layout in which it reads them."""
 PACKED: Final = "meta_schedule.packed_operand"
-"""The most iterations of a parallel loop over a copy that `RewritePanels` gives its layout."""
+"""On a copy that `RewritePanels` lays out: the maximum number of iterations of a parallel loop."""
 PARALLEL: Final = "meta_schedule.parallel"
-"""The most iterations that parallel loops below a root may have."""
+"""On a root: the maximum number of iterations of parallel loops."""
+PRAGMA_AUTO_UNROLL_MAX_STEP: Final = MAX_STEP
+PRAGMA_UNROLL_EXPLICIT: Final = EXPLICIT
 RANDOM_COMPUTE_PRODUCER: Final = "meta_schedule.random_compute_producer"
-"""Set on a block whose producer `RandomComputeLocation` is to move as well."""
+"""On a block whose producer `RandomComputeLocation` moves too."""
 REGISTER_TILE: Final = "meta_schedule.register_tile"
-"""The most vector registers that the tile of a reduction below a root may take."""
+"""On a root: the maximum number of vector registers of a reduction's register tile."""
 SCHEDULE_RULE: Final = "schedule_rule"
-"""The rule of one's own, by name, that schedules a block; `"None"` leaves the block alone."""
+"""The name of the custom rule that schedules a block; `"None"` leaves the block unchanged."""
 TILING_STRUCTURE: Final = "meta_schedule.tiling_structure"
-"""The levels of tiles, such as `"SSRSRS"`, of a block that multi-level tiling was applied to."""
+"""The tile levels of a block after multi-level tiling, such as `"SSRSRS"`."""
 UNROLL_EXPLICIT: Final = "meta_schedule.unroll_explicit"
-"""The most statements that loops below a root may be written out to."""
+"""On a root: the maximum number of statements that an unrolled loop may have."""
 UNROLL_IMPLICIT: Final = "meta_schedule.unroll_implicit"
-"""The same, where copying the statements is left to LLVM."""
+"""The same, but LLVM unrolls."""
 VECTORIZE: Final = "meta_schedule.vectorize"
-"""The most lanes that the innermost loops below a root may have."""
+"""On a root: the maximum number of lanes of a vectorised loop."""
 WRITE_CACHE_LEVEL: Final = "meta_schedule.write_cache_level"
-"""The levels of tiles at which a block gets a write cache, in the place of those of the rule."""
-
-__all__ = [
-    "AUTO_TENSORIZE",
-    "AUTO_TENSORIZE_INIT",
-    "INLINE_RULE",
-    "KEPT_ROLLED",
-    "LAYOUT_REWRITE_PREPROC",
-    "OPERANDS_PACKED",
-    "PACKED",
-    "PARALLEL",
-    "PRAGMA_AUTO_UNROLL_MAX_STEP",
-    "PRAGMA_UNROLL_EXPLICIT",
-    "RANDOM_COMPUTE_PRODUCER",
-    "REGISTER_TILE",
-    "SCHEDULE_RULE",
-    "TILING_STRUCTURE",
-    "UNROLL_EXPLICIT",
-    "UNROLL_IMPLICIT",
-    "VECTORIZE",
-    "WRITE_CACHE_LEVEL",
-]
+"""The tile levels at which a block gets a write cache, instead of those of the rule."""

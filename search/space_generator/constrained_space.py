@@ -1,4 +1,4 @@
-"""The part of a design space that a user's constraint on decisions allows."""
+"""The part of a design space that a user's constraint allows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schedule import Schedule
 from schedule.random_state import RandomState
 from search.errors import TuningError
 from search.space_generator.design_space import Decisions, DesignSpace
-from search.space_generator.named_decisions import (
+from search.space_generator.knobs import (
     MissingDecisionError,
     NamedDecisions,
     decisions_of,
@@ -23,23 +23,23 @@ from search.space_generator.named_decisions import (
 ConstraintFunction: TypeAlias = "Callable[[Mapping[str, Any]], object]"
 
 _MOST_LISTED: Final = 10_000
-"""Points of a space all of which are asked about."""
+"""The size of the largest space whose points are all checked."""
 _MOST_DRAWN: Final = 20_000
-"""Random points of a larger space that are asked about before it counts as empty."""
+"""The number of random points of a larger space to check before it counts as empty."""
 _HOPELESS: Final = 500
-"""Of these, those without a decision that the constraint asks for, after which it is empty."""
+"""The same if the constraint has looked up a decision that the space does not have."""
 _DRAWS: Final = 100
-"""Random points that are tried for a sample before one is reached by steps from a known one."""
+"""The number of random points to try for a sample before walking from an allowed point."""
 _STEPS: Final = 32
 _MOST_KNOWN: Final = 1024
 _SEED: Final = 1
 
 
 class Constraint:
-    """A function of the decisions of a schedule that says whether it may be tried.
+    """A user's function that returns True for the decisions of an allowed schedule.
 
-    It is given `NamedDecisions`, and its result counts as true or false. A schedule without a
-    decision that it asks for by `[]` is not allowed. TuningError for what cannot be called.
+    Its argument is a `NamedDecisions`. A schedule is not allowed if the function looks up a
+    decision by `[]` that the schedule does not have. TuningError if the function is not callable.
     """
 
     def __init__(self, function: ConstraintFunction) -> None:
@@ -49,17 +49,16 @@ class Constraint:
                 f'decisions["tile of loop 0 of C"][-1] <= 16, got {function!r}'
             )
         self.function = function
-        self.asked = 0
+        self.calls = 0
         self.missing: dict[str, str] = {}
-        """What was said of decisions that were asked for in vain, by their names."""
+        """The error texts for missing decisions, by the name of the decision."""
 
     def allows(self, decisions: NamedDecisions) -> bool:
-        """Say whether decisions are allowed.
+        """Return True if decisions are allowed.
 
-        TuningError, which names the constraint and what it was given, where it raises or returns
-        None.
+        TuningError, with the decisions, if the function raises or returns None.
         """
-        self.asked += 1
+        self.calls += 1
         try:
             answer = self.function(decisions)
         except MissingDecisionError as error:
@@ -67,22 +66,22 @@ class Constraint:
             return False
         except Exception as error:
             raise TuningError(
-                f"{self} raised {type(error).__name__}: {error}\nIt was given\n{decisions}"
+                f"{self} raised {type(error).__name__}: {error}\nIts argument was\n{decisions}"
             ) from error
         if answer is None:
             raise TuningError(
-                f"{self} returned None: return True for what is allowed, else False\n"
-                f"It was given\n{decisions}"
+                f"{self} returned None; return True for allowed decisions, else False\n"
+                f"Its argument was\n{decisions}"
             )
         return bool(answer)
 
     def allows_schedule(self, sch: Schedule) -> bool:
-        """Say whether the decisions of a schedule are allowed."""
+        """Return True if the decisions of a schedule are allowed."""
         return self.allows(decisions_of(sch))
 
     @property
     def identity(self) -> str:
-        """A text that two runs share if their constraints are written the same."""
+        """A text that is equal in two runs whose constraints have the same code and constants."""
         code = getattr(self.function, "__code__", None)
         if code is None:
             return type(self.function).__qualname__
@@ -102,23 +101,23 @@ class Constraint:
 
 
 class ConstrainedSpace(DesignSpace):
-    """The points of a space that a constraint allows; no others are drawn, and no steps lead out.
+    """The points of a space that a constraint allows, for drawing and for steps.
 
-    Of a small space all points are listed. In a large one points are drawn until one is allowed,
-    and where those are rare, reached by random steps from one that is known. A point with a
-    decision that comes out only by replaying is asked about then.
+    All points of a small space are listed. In a large space, points are drawn until one is allowed,
+    or reached by random steps from an allowed point if allowed points are rare. A point with
+    undecided knobs is checked once it was replayed.
     """
 
     def __init__(self, space: DesignSpace, constraint: Constraint) -> None:
-        super().__init__(space.trace, space.sites, space.index)
+        super().__init__(space.trace, space.knobs, space.index)
         self.constraint = constraint
 
     def admitted(self, decisions: Decisions) -> Decisions | None:
-        """Return an allowed point as it is, None for any other."""
+        """Return the point if it is allowed, else None."""
         return decisions if self._allows(decisions) else None
 
     def _allows(self, decisions: Decisions) -> bool:
-        return None in decisions or self.constraint.allows(named(self.sites, decisions))
+        return None in decisions or self.constraint.allows(named(self.knobs, decisions))
 
     @property
     def _is_listed(self) -> bool:
@@ -126,9 +125,9 @@ class ConstrainedSpace(DesignSpace):
 
     @cached_property
     def known(self) -> list[Decisions]:
-        """Allowed points: all of a small space, some of a large one. None were found if empty."""
+        """Allowed points: all of a small space, some of a large one."""
         if self._is_listed:
-            choices = [[None] if site.domain is None else site.domain for site in self.sites]
+            choices = [[None] if knob.domain is None else knob.domain for knob in self.knobs]
             return [point for point in product(*choices) if self._allows(point)]
         found: list[Decisions] = [self.decisions] if self._allows(self.decisions) else []
         rng = RandomState(_SEED)
@@ -164,7 +163,7 @@ class ConstrainedSpace(DesignSpace):
     def neighbour(
         self, decisions: Decisions, rng: RandomState, among: Sequence[int] | None = None
     ) -> Decisions | None:
-        """Return an allowed point with another decision at one site, None if none was found."""
+        """Return an allowed point that differs in one decision, None if none was found."""
         for _ in range(_STEPS):
             point = super().neighbour(decisions, rng, among)
             if point is None or self._allows(point):
@@ -173,22 +172,21 @@ class ConstrainedSpace(DesignSpace):
 
 
 def constrained(spaces: Sequence[DesignSpace], constraint: Constraint) -> list[DesignSpace]:
-    """Return the parts of spaces that a constraint allows, without those of which that is nothing.
+    """Return the allowed parts of spaces, without empty ones.
 
-    TuningError, which says how many points were tried, if nothing is left.
+    TuningError, with the number of checked points, if all are empty.
     """
-    before = constraint.asked
+    before = constraint.calls
     parts: list[DesignSpace] = [
         part for space in spaces if (part := ConstrainedSpace(space, constraint)).known
     ]
     if parts or not spaces:
         return parts
     points = sum(space.num_points for space in spaces)
-    tried = constraint.asked - before
-    count = f"all {tried} points are" if tried >= points else f"each of {tried} random points is"
-    of = "" if tried >= points else f", of {points:.2g} that there are"
+    tried = constraint.calls - before
+    points_tried = f"all {tried}" if tried >= points else f"{tried} random points of {points:.2g}"
     unknown = "".join(f"\n{text}" for text in constraint.missing.values())
     raise TuningError(
-        f"nothing can be searched: {count} refused by {constraint}{of}{unknown}\n"
-        f"One of them decides\n{named(spaces[0].sites, spaces[0].decisions)}"
+        f"{constraint} refuses all points of the design spaces (checked {points_tried})"
+        f"{unknown}\nOne of them is\n{named(spaces[0].knobs, spaces[0].decisions)}"
     )

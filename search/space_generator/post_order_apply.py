@@ -1,4 +1,4 @@
-"""Design spaces from rules, applied to one block after another."""
+"""The space generator that applies schedule rules block by block."""
 
 from __future__ import annotations
 
@@ -25,24 +25,22 @@ from tensorir.nodes.stmt import Block
 from tensorir.rewriting.visit import post_order_visit
 
 _MOST_SPACES: Final = 128
-"""The design spaces of a program at most: several for each block multiply without end."""
+"""The maximum number of design spaces of a program: the designs of its blocks multiply."""
 _SEED: Final = 1
 _LOGGER: Final = logging.getLogger("tensorir.search")
-"""The logger that a user sees; the log of a task goes to its file only."""
+"""The user's logger; the log of a task is written to a file only."""
 
 
 @SpaceGenerator.kinds.register("post-order-apply")
 class PostOrderApply(SpaceGenerator):
-    """Applies each rule in turn to every block, from the last stage of the program to the first.
+    """Applies one rule after another to every block, from the last block of the program back.
 
-    A rule may turn a schedule into several, and the rules after it see them all. The blocks are
-    those of the original program: what a rule adds is not visited, what one removed is skipped. A
-    block with the annotation `schedule_rule` is left to `ApplyCustomRule`. `f_block_filter(block)`
-    says which blocks are visited at all.
+    A rule may turn a schedule into several, and later rules get all of them. Only blocks of the
+    original program are visited, and only while they exist. A block with the annotation
+    `schedule_rule` is left to `ApplyCustomRule`. `f_block_filter(block)` selects the blocks.
 
-    What rules do to one block is combined with all that they do to others, as long as that makes no
-    more than 128 design spaces; of more, a random part that has each form of a block as often as
-    the others.
+    The designs of one block are combined with those of all other blocks, up to 128 design spaces.
+    If there are more, a random selection is kept that has each design of a block equally often.
     """
 
     def __init__(
@@ -60,7 +58,7 @@ class PostOrderApply(SpaceGenerator):
         return self.some_design_spaces(mod, _MOST_SPACES)
 
     def some_design_spaces(self, mod: IRModule, most: int) -> list[Schedule]:
-        """Return at most so many of the design spaces; the same ones each time."""
+        """Return at most `most` design spaces, the same ones in each call."""
         root = self.fresh_schedule(mod)
         blocks = self._collect(root, mod)
         spaces = [root]
@@ -75,8 +73,7 @@ class PostOrderApply(SpaceGenerator):
             blocks = _blocks(func)
             if not blocks:
                 _LOGGER.warning(
-                    "Function %r has no block, so there is nothing to schedule; "
-                    "write what it computes as blocks",
+                    "Function %r has no block: nothing to schedule; write its statements as blocks",
                     name,
                 )
             _check_names(name, blocks)
@@ -99,13 +96,13 @@ def _blocks(func: PrimFunc) -> list[Block]:
 
 
 def _check_names(function: str, blocks: list[Block]) -> None:
-    """Raise where a name does not say which block is meant."""
+    """Raise TuningError if two blocks share a name."""
     seen: set[str] = set()
     for block in blocks:
         if block.name_hint in seen:
             raise TuningError(
-                f"function {function!r} has two blocks called {block.name_hint!r}; give them "
-                "different names, rules refer to blocks by name"
+                f"function {function!r} has two blocks called {block.name_hint!r}; rules find "
+                "blocks by name: give each block its own name"
             )
         seen.add(block.name_hint)
 
@@ -117,10 +114,9 @@ def _apply(
     most: int,
     rng: RandomState,
 ) -> list[Schedule]:
-    """Apply one rule to every block of every schedule, last block first; keep at most so many.
+    """Apply one rule to every block of every schedule, last block first; keep at most `most`.
 
-    Forks take the place of what they were made from, so that a rule that changes nothing leaves
-    the order as it is.
+    The designs of a schedule replace it in the list, so that the order is stable.
     """
     for block in reversed(all_blocks):
         made: list[list[Schedule]] = []
@@ -138,7 +134,7 @@ def _apply(
 
 
 def _some(made: list[list[Schedule]], most: int, rng: RandomState) -> list[Schedule]:
-    """Return at most so many of the forks of schedules, first and later ones in equal numbers."""
+    """Return at most `most` of the designs of schedules, balanced over their rank in a schedule."""
     places = [(k, fork) for k, forks in enumerate(made) for fork in range(len(forks))]
     if len(places) > most:
         ranks, ranked = Counter[int](), []

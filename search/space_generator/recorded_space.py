@@ -1,4 +1,4 @@
-"""The points of a design space that were measured, as a space of their own."""
+"""A design space that is restricted to the points that were measured."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from search.space_generator.space_generator import PostprocsArg, SpaceGenerator
 from tensorir.function import IRModule
 
 _NEAR: Final = 4
-"""A step leads to one of so many nearest points."""
+"""The number of nearest points that a step chooses from."""
 
 
 class RecordedSpace(DesignSpace):
-    """A design space of which only some points are there: random draws and steps end at those.
+    """Some points of a design space.
 
-    A step leads to one of the nearest other points, by how many sites decide otherwise; a mix of
-    two to the point that is nearest to it.
+    Random points are drawn from them. A step leads to one of the nearest other points, by the
+    number of different decisions, and a crossover to the nearest point.
     """
 
     def __init__(self, space: DesignSpace, points: Sequence[Decisions]) -> None:
-        super().__init__(space.trace, space.sites, space.index)
+        super().__init__(space.trace, space.knobs, space.index)
         self.points = list(dict.fromkeys(points))
-        self._codes: list[dict[Any, int]] = [{} for _ in self.sites]
+        self._codes: list[dict[Any, int]] = [{} for _ in self.knobs]
         rows = [self._code(point) for point in self.points]
-        self._table = np.array(rows, np.int64).reshape(len(self.points), len(self.sites))
-        self._places = {point: k for k, point in enumerate(self.points)}
+        self._table = np.array(rows, np.int64).reshape(len(self.points), len(self.knobs))
 
     def _code(self, point: Decisions) -> list[int]:
         return [
@@ -48,32 +47,30 @@ class RecordedSpace(DesignSpace):
         return self.points[rng.uniform_int(0, len(self.points))]
 
     def admitted(self, decisions: Decisions) -> Decisions:
-        """Return the point that is nearest, of those as near the first: the point itself if any."""
-        if decisions in self._places:
-            return decisions
-        return self.points[int(self._differences(decisions, range(len(self.sites))).argmin())]
+        """Return the nearest point, the first one of equally near points."""
+        return self.points[int(self._differences(decisions, range(len(self.knobs))).argmin())]
 
     def neighbour(
         self, decisions: Decisions, rng: RandomState, among: Sequence[int] | None = None
     ) -> Decisions | None:
-        """Return another point near by that decides otherwise at one of the sites `among`."""
-        sites = range(len(self.sites))
-        far = self._differences(decisions, sites).astype(np.float64)
-        changed = self._differences(decisions, sites if among is None else among)
+        """Return a near point that differs in the decision of a knob in `among`, None if none."""
+        knobs = range(len(self.knobs))
+        far = self._differences(decisions, knobs).astype(np.float64)
+        changed = self._differences(decisions, knobs if among is None else among)
         far[changed == 0] = np.inf
         order = np.argsort(far, kind="stable")
         near = order[: min(_NEAR, int(np.isfinite(far).sum()))]
         return self.points[int(near[rng.uniform_int(0, len(near))])] if len(near) else None
 
-    def _differences(self, decisions: Decisions, sites: Sequence[int]) -> Any:
-        """Return for each point at how many of some sites it decides otherwise."""
+    def _differences(self, decisions: Decisions, knobs: Sequence[int]) -> Any:
+        """Return for each point the number of the given knobs whose decision differs."""
         row = np.array(self._code(decisions), np.int64)
-        columns = list(sites)
+        columns = list(knobs)
         return (self._table[:, columns] != row[columns]).sum(1)
 
 
 class RecordedSpaces(SpaceGenerator):
-    """Gives the design spaces of schedules that were measured, without points that were not."""
+    """Generates the design spaces of measured schedules, restricted to their measured points."""
 
     def __init__(
         self,
@@ -86,7 +83,7 @@ class RecordedSpaces(SpaceGenerator):
         self.points = list(points)
 
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
-        """Return a schedule of each space, whatever `mod` is."""
+        """Return a schedule of each space; `mod` is ignored."""
         return self.schedules
 
     def part_of(self, space: DesignSpace) -> DesignSpace:

@@ -1,9 +1,10 @@
-"""Replaying many traces of one program, which begin alike."""
+"""Replaying many traces of one program, which share their first instructions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from schedule import Schedule, Trace
@@ -12,28 +13,43 @@ from schedule.trace.trace import DecisionProvider
 from tensorir.function import IRModule
 
 
+class ReplayBudget:
+    """The number of instructions that a search may still apply to analyse its design spaces."""
+
+    def __init__(self, instructions: float = inf) -> None:
+        self.left = instructions
+
+    def spend(self, instructions: float) -> None:
+        """Subtract applied instructions."""
+        self.left -= instructions
+
+    def affords(self, replays: int, length: int) -> bool:
+        """Return True if a trace of `length` instructions may be replayed `replays` times."""
+        return replays * length <= self.left
+
+
 @dataclass(frozen=True)
 class _Start:
-    """What the instructions before the first decision made of the program."""
+    """A schedule after the instructions before the first decision, with their results."""
 
     sch: Schedule
     made: dict[Any, Any]
 
 
 class Replays:
-    """Replays traces of a program without their postprocessing parts.
+    """Replays traces of a program without their postprocessing.
 
-    Traces of a design space have the same instructions, and those before the first decision do the
-    same in each: later replays go on from a copy of what they made. A trace from elsewhere, a record
-    say, shares no instructions, and leaves no copy. With `keeps_domains` each sampling keeps the
-    alternatives that it had.
+    All traces of a design space share the instructions before the first decision. They are applied
+    once, and later replays start from a copy of the result. A trace from a record shares no
+    instructions with others, and no copy is kept for it. With `keeps_domains` each sampling
+    instruction keeps the alternatives that it had.
     """
 
     def __init__(self, mod: IRModule, *, keeps_domains: bool = False) -> None:
         self._mod = mod
         self._keeps_domains = keeps_domains
         self._starts: dict[tuple[Instruction, ...], _Start | None] = {}
-        """What beginnings made that were asked for twice; None for those asked for once."""
+        """The results of first instructions that were requested twice; None after one request."""
 
     def replay(
         self,
@@ -43,9 +59,8 @@ class Replays:
     ) -> Schedule:
         """Return the schedule of a trace.
 
-        `provider_for` returns what may replace the decisions of a schedule that is being made; it
-        is asked from the first decision on. ScheduleError and TraceError as
-        `Trace.apply_to_schedule` raises them.
+        `provider_for` returns, for the schedule in progress, a function that may replace decisions,
+        from the first one on. Raises ScheduleError and TraceError as `Trace.apply_to_schedule`.
         """
         insts = trace.instructions(remove_postproc=True)
         first = next((k for k, inst in enumerate(insts) if inst.kind.has_decision), len(insts))
@@ -62,7 +77,7 @@ class Replays:
         return start.sch
 
     def _start(self, trace: Trace, shared: tuple[Instruction, ...]) -> _Start | None:
-        """Return what the beginning of a trace makes, None the first time that it is asked for."""
+        """Return the result of the first instructions of a trace; None at the first request."""
         if shared not in self._starts:
             self._starts[shared] = None
             return None

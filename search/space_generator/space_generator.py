@@ -1,4 +1,4 @@
-"""Space generators: the base class, those of a function and of others, the presets of targets."""
+"""Space generators: the base class, `ScheduleFn`, the union, and the preset of a target."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ MutatorProbs: TypeAlias = "Mapping[Mutator, float] | str | Callable[[], Mapping[
 
 
 class SpaceGenerator(TaskPart[Task], ABC):
-    """Turns a program into design spaces: schedules whose traces hold undecided samplings.
+    """Turns a program into design spaces: schedules whose traces contain sampling instructions.
 
-    `sch_rules`, `postprocs` and `mutator_probs` are given as objects, as the name of a preset
-    (`"llvm"`, `"avx512"`, ...), or as `"from-target"` (also None), which is resolved when the
-    generator is initialised with a task; from then on they hold the objects.
+    `sch_rules`, `postprocs` and `mutator_probs` are objects, the name of a preset (`"llvm"`,
+    `"avx512"`, ...), or `"from-target"` (also None) for the preset of the target. Names are
+    resolved when the generator is initialised with a task, and the attributes then hold objects.
     """
 
     kinds: ClassVar[Registry[SpaceGenerator]] = Registry(
@@ -57,7 +57,7 @@ class SpaceGenerator(TaskPart[Task], ABC):
             "postprocs": _checked(Postproc, "postprocs", postprocs),
             "mutator_probs": _checked(Mutator, "mutator_probs", mutator_probs),
         }
-        """Each part as it was given: objects, or the name of a preset."""
+        """The arguments: objects, or the name of a preset."""
         self.sch_rules: list[ScheduleRule] = []
         self.postprocs: list[Postproc] = []
         self.mutator_probs: dict[Mutator, float] = {}
@@ -67,9 +67,9 @@ class SpaceGenerator(TaskPart[Task], ABC):
         """Return a generator.
 
         `kind` is a short name (`"post-order-apply"`, `"union"`, `"schedule-fn"`), the name of a
-        preset (a `PostOrderApply` with it), a schedule function `f(sch)` (a `ScheduleFn` without
-        rules, postprocessors and mutators), a function without parameters that returns a
-        generator, the class of a generator, or a generator, which is returned as it is.
+        preset (for a `PostOrderApply` with this preset), a schedule function `f(sch)` (for a
+        `ScheduleFn` without rules, postprocessors and mutators), a function without parameters that
+        returns any of these, a class, or a generator, which is returned unchanged.
         """
         if callable(kind) and not isinstance(kind, type):
             if _takes_nothing(kind):
@@ -95,7 +95,7 @@ class SpaceGenerator(TaskPart[Task], ABC):
             part._initialize_with_tune_context(context)
 
     def _resolved(self, name: str, create: Callable[[str], Any]) -> Any:
-        """Return one sort of parts: as given, or those of the preset that is meant."""
+        """Return the rules, postprocessors or mutators of an argument."""
         given = self._given[name]
         if not isinstance(given, str):
             return given
@@ -106,26 +106,26 @@ class SpaceGenerator(TaskPart[Task], ABC):
 
     @abstractmethod
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
-        """Return the design spaces of `mod` as schedules, simplest form of a space being a trace.
+        """Return the design spaces of `mod`, each as a schedule whose trace is one of its points.
 
-        They begin with `fresh_schedule`.
+        An implementation starts from `fresh_schedule`.
         """
 
     def some_design_spaces(self, mod: IRModule, most: int) -> list[Schedule]:
-        """Return at most so many of the design spaces, as different ones as there are."""
+        """Return at most `most` of the design spaces, evenly chosen."""
         spaces = self.generate_design_space(mod)
         return spaces[:: -(-len(spaces) // most)] if spaces else spaces
 
     def part_of(self, space: DesignSpace) -> DesignSpace:
-        """Return the points of a space of this generator that a search may choose from: all."""
+        """Return the part of a space of this generator that a search may use; here all of it."""
         return space
 
     def fresh_schedule(self, mod: IRModule) -> Schedule:
-        """Return a schedule of `mod` with a seed of the task that this was initialised with."""
+        """Return a schedule of `mod` with a seed from the random stream of the task."""
         return Schedule(mod, seed=None if self.context is None else self.context.fork_seed())
 
     def clone(self) -> Self:
-        """Return a generator for another task, with rules, postprocessors and mutators cloned."""
+        """Return a generator for another task, with cloned rules, postprocessors and mutators."""
         twin = super().clone()
         twin._given = {name: _cloned(given) for name, given in self._given.items()}
         twin.sch_rules, twin.postprocs, twin.mutator_probs = [], [], {}
@@ -133,14 +133,14 @@ class SpaceGenerator(TaskPart[Task], ABC):
 
 
 PySpaceGenerator = SpaceGenerator
-"""The base class under the name that it has for user classes in TVM."""
+"""TVM's name of the base class of user-defined generators."""
 
 
 def preset_kind(target: Target) -> str:
-    """Return the name of the presets that suit a target.
+    """Return the name of the presets for the instruction set of a target.
 
-    By instruction set: `amx`, `vnni`, `avx512` or `avx2` on x86 with those extensions and vectors
-    as long in use, `dotprod` or `asimd` on ARM, else `llvm`.
+    It is `amx`, `vnni`, `avx512` or `avx2` on x86 if the target has these extensions and uses
+    vectors of their length, `dotprod` or `asimd` on ARM, else `llvm`.
     """
     features, bits = target.features, target.vector_bits
     if bits >= 512 and "amx-int8" in features and "amx-bf16" in features:
@@ -159,19 +159,17 @@ def preset_kind(target: Target) -> str:
 
 
 def _checked(base: type[Any], name: str, given: Any) -> Any:
-    """Return an argument of a generator, objects or the name of a preset; IRValueError for else."""
+    """Return objects or the name of a preset; IRValueError for any other argument."""
     if given is None or isinstance(given, str):
-        return FROM_TARGET if given is None else given
-    if base is not Mutator:
-        return instances(base, name, given)
-    if not isinstance(given, Mapping):
+        return given or FROM_TARGET
+    if base is Mutator and not isinstance(given, Mapping):
         raise IRValueError(f"{name} maps mutators to weights, got {given!r}")
-    instances(base, name, given)
-    return given
+    parts = instances(base, name, given)
+    return given if base is Mutator else parts
 
 
 def _cloned(given: Any) -> Any:
-    """Return a clone of one sort of parts."""
+    """Return a clone of the rules, postprocessors or mutators."""
     if isinstance(given, str):
         return given
     if isinstance(given, Mapping):
@@ -189,8 +187,8 @@ def _takes_nothing(function: Callable[..., Any]) -> bool:
 class ScheduleFn(SpaceGenerator):
     """Calls `sch_fn(sch)` on a fresh schedule.
 
-    The function transforms the schedule that it is given and returns None or a schedule, or it
-    returns a list of schedules; anything else is an IRTypeError. `sch_rules` are not used.
+    The function transforms its argument and returns None, or returns a schedule or a list of
+    schedules. IRTypeError for any other result. `sch_rules` are ignored.
     """
 
     def __init__(
@@ -204,7 +202,7 @@ class ScheduleFn(SpaceGenerator):
         self.sch_fn = sch_fn
 
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
-        """Return the schedules that the function makes of `mod`."""
+        """Return the schedules of the function."""
         sch = self.fresh_schedule(mod)
         made = self.sch_fn(sch)
         if made is None:
@@ -214,14 +212,15 @@ class ScheduleFn(SpaceGenerator):
         if isinstance(made, list) and all(isinstance(one, Schedule) for one in made):
             return made
         raise IRTypeError(
-            "a schedule function returns None, a Schedule or a list of Schedules, "
-            f"{getattr(self.sch_fn, '__name__', 'this one')} returned {type(made).__name__}"
+            f"{getattr(self.sch_fn, '__name__', 'the schedule function')} returned "
+            f"{type(made).__name__}; a schedule function returns None, a Schedule or a list of "
+            "Schedules"
         )
 
 
 @SpaceGenerator.kinds.register("union")
 class SpaceGeneratorUnion(SpaceGenerator):
-    """Concatenates the spaces of its members; postprocessors and mutators are its own."""
+    """Concatenates the spaces of its members, and has its own postprocessors and mutators."""
 
     def __init__(
         self,
@@ -239,7 +238,7 @@ class SpaceGeneratorUnion(SpaceGenerator):
             member._initialize_with_tune_context(context)
 
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
-        """Return the spaces of the members in their order."""
+        """Return the spaces of all members, in order."""
         return [sch for g in self.space_generators for sch in g.generate_design_space(mod)]
 
     def clone(self) -> SpaceGeneratorUnion:
@@ -256,22 +255,22 @@ def space_from_parts(
     postprocs: Postprocs | None = None,
     mutator_probs: MutatorProbs | None = None,
 ) -> SpaceGenerator:
-    """Return a space generator; parts that are not given are the defaults of the target.
+    """Return a space generator; the target decides about omitted parts.
 
-    `blocks` restricts the rules to blocks of these names. The last three are given as in the
-    constructor of a space generator, or as functions without parameters that return that.
-    TuningError for arguments that exclude each other, IRValueError for parts of another kind.
+    `blocks` restricts the rules to blocks of these names. The last three arguments are those of a
+    space generator's constructor, or functions without parameters that return them. TuningError for
+    arguments that exclude each other, IRValueError for parts of a wrong type.
     """
     given = {"sch_rules": sch_rules, "postprocs": postprocs, "mutator_probs": mutator_probs}
     parts: dict[str, Any] = {name: _made(part) for name, part in given.items() if part is not None}
     if blocks is not None:
         if space is not None:
-            raise TuningError("give either blocks, which filters the default space, or space")
+            raise TuningError("blocks filters the default space: pass either blocks or space")
         names = frozenset(blocks)
         parts["f_block_filter"] = lambda block: block.name_hint in names
     if isinstance(space, SpaceGenerator) and parts:
         raise TuningError(
-            f"{', '.join(parts)} cannot be given beside a finished space generator; "
+            f"{', '.join(parts)} cannot be combined with a space generator that was already made; "
             "pass them to its constructor"
         )
     return SpaceGenerator.create("post-order-apply" if space is None else space, **parts)

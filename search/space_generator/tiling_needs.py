@@ -1,11 +1,10 @@
-"""The tests of whether a block gains from a rule: what it reads again, and how its loops lie."""
+"""Block analyses that decide if a rule applies: data reuse, access patterns, loop nests."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from schedule.analysis.bindings import is_trivial_binding, loop_iter_types
 from schedule.analysis.block_kind import is_dominant, reduction_violation
@@ -22,37 +21,32 @@ from tensorir.nodes.stmt import BlockRealize, For
 from tensorir.rewriting.visit import collect_vars
 
 
-@dataclass(frozen=True, slots=True)
-class AccessPattern:
-    """The relation of the dimensions of a read region to those of a written one.
+class AccessPattern(NamedTuple):
+    """How the dimensions of a read region follow those of the written region.
 
-    A read dimension follows a written one if it has its index, perhaps shifted by a constant; a
-    read dimension at a constant index follows none.
+    A read dimension follows a written dimension if both have the same index, up to a constant
+    shift. A read dimension with a constant index follows none.
     """
 
-    surjective: bool
-    """Every written dimension is followed."""
     injective: bool
-    """None is followed twice."""
+    """True if no written dimension is followed twice."""
     ordered: bool
-    """They are followed in their order."""
-    no_const_read: bool
-    no_shift_read: bool
+    """True if the written dimensions are followed in their order."""
 
 
 def access_pattern(read: BufferRegion, write: BufferRegion) -> AccessPattern | None:
-    """Return the pattern, None where the regions are not points of the described kind."""
+    """Return the pattern; None if an index is neither a shifted variable nor a constant."""
     if not all(isinstance(dim.extent, IntImm) for dim in write.region):
         return None
     written = [dim.min for dim in write.region if isinstance(dim.min, Var)]
-    return _followed(read, written) if len(written) == len(write.region) else None
+    return _pattern(read, written) if len(written) == len(write.region) else None
 
 
-def _followed(read: BufferRegion, written: Sequence[PrimExpr]) -> AccessPattern | None:
-    """Return the relation of a read region to the indices that are written.
+def _pattern(read: BufferRegion, written: Sequence[PrimExpr]) -> AccessPattern | None:
+    """Return the pattern of a read region for the written indices.
 
-    A dimension that is written at a sum of variables is followed by one that is read there, or by
-    several that are read at these.
+    A written index that is a sum of variables is followed by one read dimension with the same sum,
+    or by several read dimensions with one of its variables each.
     """
     if not all(isinstance(dim.extent, IntImm) for dim in read.region):
         return None
@@ -60,48 +54,42 @@ def _followed(read: BufferRegion, written: Sequence[PrimExpr]) -> AccessPattern 
     variables = [var for of_index in parts.values() for var in of_index]
     dimension = {var: k for k, var in enumerate(variables)}
     followed: list[int] = []
-    no_const = no_shift = True
     for r in read.region:
         if isinstance(r.min, IntImm):
-            no_const = False
             continue
         whole = next((i for i in parts if len(parts[i]) > 1 and expr_deep_equal(i, r.min)), None)
         if whole is not None:
             followed += [dimension[var] for var in parts[whole]]
             continue
-        var, shifted = _shifted_var(r.min)
+        var = _shifted_var(r.min)
         if var is None or var not in dimension:
             return None
-        no_shift = no_shift and not shifted
         followed.append(dimension[var])
-    counts = [followed.count(k) for k in range(len(variables))]
     return AccessPattern(
-        surjective=all(count >= 1 for count in counts),
-        injective=all(count <= 1 for count in counts),
+        injective=len(set(followed)) == len(followed),
         ordered=all(a <= b for a, b in itertools.pairwise(followed)),
-        no_const_read=no_const,
-        no_shift_read=no_shift,
     )
 
 
 def is_elementwise_consumer(block: StmtSRef) -> bool:
-    """Say whether a block writes one buffer and reads all others in the same order of dimensions.
+    """Return True if a block writes one buffer and reads all others in the same dimension order.
 
-    Such a block (a copy, a bias, an activation) can take the place of a write cache. What it writes
-    at `2 * i + j` it may read in two dimensions, at `[i, j]`.
+    Such a block (a copy, a bias, an activation) can replace a write cache. A block that writes at
+    `2 * i + j` may read in two dimensions, at `[i, j]`.
     """
     node = block.block
     if len(node.writes) != 1:
         return False
     written = [dim.min for dim in node.writes[0].region]
-    patterns = [_followed(read, written) for read in node.reads]
+    patterns = [_pattern(read, written) for read in node.reads]
     return all(p is not None and p.injective and p.ordered for p in patterns)
 
 
 def has_data_reuse(block: StmtSRef) -> bool:
-    """Say whether a read of the block leaves out a spatial axis, so that tiling makes it cheaper.
+    """Return True if a read of the block does not depend on a spatial axis, so that tiling pays.
 
-    Only reads of constant extent of distinct buffers count, and axes of extent 1 do not.
+    False for reads of variable extent, and for several reads of one buffer. Axes of extent 1 are
+    ignored.
     """
     node = block.block
     if len({read.buffer for read in node.reads}) != len(node.reads):
@@ -124,30 +112,30 @@ def has_data_reuse(block: StmtSRef) -> bool:
     return unused > 0
 
 
-def _shifted_var(index: PrimExpr) -> tuple[Var | None, bool]:
-    """Return the variable of `var`, `var + constant` or `var - constant`, and if it is shifted."""
+def _shifted_var(index: PrimExpr) -> Var | None:
+    """Return the variable of `var`, `var + constant` or `var - constant`."""
     if isinstance(index, Var):
-        return index, False
+        return index
     if isinstance(index, (Add, Sub)) and isinstance(index.a, Var) and isinstance(index.b, IntImm):
-        return index.a, True
+        return index.a
     if isinstance(index, Add) and isinstance(index.b, Var) and isinstance(index.a, IntImm):
-        return index.b, True
-    return None, False
+        return index.b
+    return None
 
 
 def has_been_tiled(block: StmtSRef) -> bool:
-    """Say whether multi-level tiling was applied to a block."""
+    """Return True if multi-level tiling was applied to a block."""
     return TILING_STRUCTURE in block.block.annotations
 
 
 _REDUCTIONS: Final = ({IterVar.COMM_REDUCE}, {IterVar.DATA_PAR, IterVar.COMM_REDUCE})
-"""The kinds of axes of a reduction; axes whose steps have an order are not reordered."""
+"""The axis kinds of a reduction that can be reordered; ordered axes cannot."""
 
 
 def needs_multi_level_tiling(block: StmtSRef) -> bool:
-    """Say whether a block reduces, reads data again along a spatial axis, and was not tiled yet.
+    """Return True for an untiled reduction with data reuse along a spatial axis.
 
-    Its loops stand directly in one another, and can be split and reordered.
+    Its loops must be directly nested, and it must be possible to split and reorder them.
     """
     node = block.block
     loops = loops_above(block)
@@ -170,11 +158,11 @@ def needs_rfactor(
     max_parallel_extent: int | None,
     shortest_untiled: int = 2,
 ) -> bool:
-    """Say whether a reduction has too little spatial parallelism of its own.
+    """Return True if a reduction has too little spatial parallelism.
 
-    For a block that would be tiled, this is so if its spatial loops have fewer iterations than the
-    reduction and, unless that is None, at most `max_parallel_extent`; for another, if it reduces
-    over at least `shortest_untiled` iterations.
+    A block that would be tiled has too little if its spatial loops have fewer iterations than its
+    reduction loops, and at most `max_parallel_extent` unless that is None. Any other block has too
+    little if it reduces over at least `shortest_untiled` iterations.
     """
     if not block.block.writes or has_been_tiled(block) or not is_trivial_binding(block):
         return False
@@ -196,16 +184,16 @@ def needs_rfactor(
 
 
 def is_reduction_to_design(state: ScheduleState, block: StmtSRef) -> bool:
-    """Say whether a block would be tiled or factored, and no rule has factored it before."""
+    """Return True if a block would be tiled or factored, and no rule has factored it yet."""
     if block.parent is None or RANDOM_COMPUTE_PRODUCER in block.block.annotations:
         return False
     return needs_multi_level_tiling(block) or needs_rfactor(state, block, None)
 
 
 def cumulative_lengths(state: ScheduleState, block: StmtSRef) -> tuple[int, int] | None:
-    """Return the iterations of the spatial and of the reduction loops around a block.
+    """Return the number of iterations of the spatial loops and of the reduction loops of a block.
 
-    None if a loop is neither, or its extent is not constant.
+    None if a loop is neither spatial nor a reduction, or its extent is not constant.
     """
     spatial = reduce = 1
     loops = loops_above(block)
@@ -223,12 +211,12 @@ def cumulative_lengths(state: ScheduleState, block: StmtSRef) -> tuple[int, int]
 
 
 def _can_be_split(loop: For) -> bool:
-    """Say whether a loop has iterations, counts from 0 and is not marked for something else."""
+    """Return True for a serial loop without annotations that starts at 0 and is not empty."""
     return is_const_int(loop.min, 0) and not is_const_int(loop.extent, 0) and is_plain(loop)
 
 
 def _has_dependent_range(loops: list[StmtSRef]) -> bool:
-    """Say whether the number of iterations of a loop depends on another one of the loops."""
+    """Return True if the extent of a loop depends on another one of the loops."""
     variables = {loop.loop.loop_var for loop in loops}
     return any(not variables.isdisjoint(collect_vars(loop.loop.extent)) for loop in loops)
 

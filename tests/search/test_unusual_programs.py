@@ -182,7 +182,7 @@ def candidates(text: str) -> list[Schedule]:
     application = TraceApplication(context)
     made = [application.apply(s.trace, resample=True) for s in context.generate_design_space()]
     assert made
-    assert application.why_nothing() is None
+    assert application.failure_summary() is None
     return [sch for sch in made if sch is not None]
 
 
@@ -221,7 +221,9 @@ def test_what_can_be_tuned_is_tuned() -> None:
 def test_a_write_cache_that_must_be_is_asked_for_in_vain() -> None:
     rule = MultiLevelTiling("SSRSRS", reuse_write=ReuseType("must", (1, 2), "global"))
     context = task(UNDER_A_CONDITION, sch_rules=[rule])
-    with pytest.raises(TuningError, match="block 'C' cannot have a write cache at the levels"):
+    with pytest.raises(
+        TuningError, match="block 'C' cannot have the required write cache at the tile levels"
+    ):
         context.generate_design_space()
 
 
@@ -238,7 +240,7 @@ def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
         assert len(task(text).generate_design_space()) == 1
     finally:
         logger.removeHandler(caplog.handler)
-    assert "Function 'main' has no block, so there is nothing to schedule" in caplog.text
+    assert "Function 'main' has no block: nothing to schedule" in caplog.text
 
 
 SYMBOLIC = """
@@ -282,7 +284,7 @@ def test_a_size_that_is_left_open_is_named_with_a_remedy() -> None:
     application = TraceApplication(context)
     for space in context.generate_design_space():
         assert application.apply(space.trace, resample=True) is None
-    said = application.why_nothing()
+    said = application.failure_summary()
     assert said is not None
     assert "loop i is not constant: n; fix the sizes with PrimFunc.specialize" in said
 

@@ -27,8 +27,8 @@ from search.reports.log_format import (
 from search.reports.resources import resources_of
 from search.reports.trial import Trial
 from search.runner.flops import estimate_tir_flops
-from search.space_generator.decision_site import decision_columns
 from search.space_generator.design_space import DesignSpace
+from search.space_generator.knobs import decision_columns
 from tensorir.errors import TensorIRError
 
 
@@ -95,7 +95,7 @@ def _knobs(inp: MeasureInput, sch: Schedule | None) -> Mapping[str, Any]:
     if sch is None:
         return {}
     space = DesignSpace.of(sch)
-    return dict(decision_columns(space.sites, space.decisions))
+    return dict(decision_columns(space.knobs, space.decisions))
 
 
 def _columns_of_steps(rows: Iterable[Any]) -> Iterator[tuple[str, Any]]:

@@ -201,7 +201,7 @@ class SketchPolicy:
         with self._searching(_CANDIDATES) as strategy:
             candidates = strategy.generate_measure_candidates()
             if not candidates:
-                why = strategy.why_nothing() or "all candidates were measured before"
+                why = strategy.failure_summary() or "all candidates were measured before"
                 raise TuningError(f"the search of {self.search_task} found no candidate: {why}")
         return candidates[0].sch
 

@@ -47,8 +47,8 @@ from search.space_generator.annotations import (
     UNROLL_IMPLICIT,
     VECTORIZE,
 )
-from search.space_generator.decision_site import LOCATION, TILE, Site
 from search.space_generator.design_space import DesignSpace
+from search.space_generator.knobs import LOCATION, TILE, Knob
 from search.space_generator.space_generator import SpaceArg
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.expr import IntImm, IterVar, StringImm, Var
@@ -108,7 +108,7 @@ class Hole:
 
     name: str
     """The name of the choice in the loops of the sketch."""
-    site: Site
+    site: Knob
     rule: str
     """The annotation rule of Ansor that fills such holes."""
 
@@ -163,7 +163,7 @@ class Sketch:
         applied = dict(zip(self.space.trace.insts, insts, strict=True))
         makers = {output: inst for inst in insts for output in inst.outputs}
         names: dict[Instruction, str] = {}
-        for site in self.space.sites:
+        for site in self.space.knobs:
             inst, name = applied[site.inst], site.name
             loop = next((value for value in inst.inputs if isinstance(value, LoopRV)), None)
             if site.purpose == TILE and loop is not None:

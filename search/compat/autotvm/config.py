@@ -24,7 +24,7 @@ from search.compat.autotvm.knobs import (
     VirtualAxis,
     virtual_axis,
 )
-from search.space_generator.decision_site import KNOB
+from search.space_generator.knobs import KNOB
 
 
 class Config(ABC):

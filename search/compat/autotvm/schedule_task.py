@@ -12,8 +12,8 @@ from search.compat.autotvm.entities import OtherOptionEntity
 from search.compat.autotvm.errors import InstantiationError, KnobError, TemplateError
 from search.compat.autotvm.task import Task, compute_flop
 from search.context import TuneContext
-from search.space_generator.decision_site import site_names
 from search.space_generator.design_space import DesignSpace
+from search.space_generator.knobs import knob_names
 from tensorir import structural_hash
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ class ScheduleTask(Task):
         self.design = design
         self._context = context
         self._mod = context.mod
-        self._names = site_names(design.sites)
+        self._names = knob_names(design.knobs)
         space = ConfigSpace()
-        for label, site in zip(self._names, design.sites, strict=True):
+        for label, site in zip(self._names, design.knobs, strict=True):
             if site.domain is None or site.domain.size > MOST_LISTED:
                 raise KnobError(
                     f"{site.name} cannot be numbered: the primitive {site.inst.kind.method} "

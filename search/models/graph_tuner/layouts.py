@@ -17,9 +17,9 @@ from schedule.sref import StmtSRef
 from search.errors import TuningError
 from search.space_generator.suggested_layout import (
     last_read,
+    panel_layout,
     read_index,
     suggested_layout,
-    suggested_layout_of_windows,
 )
 from tensorir.errors import IRValueError
 from tensorir.function import IRModule, PrimFunc
@@ -93,7 +93,9 @@ def wanted_layout(func: PrimFunc, position: int) -> Layout:
     read = last_read(_blocks(sch), parameter(sch.state.func(_MAIN), position))
     if read is None:
         return None
-    return suggested_layout(*read) or suggested_layout_of_windows(*read)
+    layout = suggested_layout(*read)
+    panels = panel_layout(*read) if layout is None else None
+    return layout if panels is None else panels.index_map
 
 
 def with_layouts(func: PrimFunc, layouts: Mapping[int, Layout]) -> PrimFunc:

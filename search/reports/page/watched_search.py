@@ -164,7 +164,7 @@ class Winner:
         except TensorIRError as error:
             self.why_unexplained = str(error).strip().partition("\n")[0]
         space = DesignSpace.of(sch)
-        self.sites = space.sites
+        self.sites = space.knobs
         self.point = [list(one) if isinstance(one, tuple) else one for one in space.decisions]
         """The decisions, in the form of `Trial.decisions`."""
 

@@ -78,7 +78,7 @@ def test_a_model_orders_the_sample(tmp_path: Path) -> None:
     other = found_with(ms.SampleOnMiss(Backwards(), builder=BuildsHere()))
     assert str(other.schedule.trace) != str(plain.schedule.trace)
     path.write_text("none")
-    with pytest.raises(TuningError, match=r"model\.xgb is no saved cost model"):
+    with pytest.raises(TuningError, match=r"model\.xgb is not a saved cost model"):
         found_with(ms.SampleOnMiss(path, builder=BuildsHere()))
 
 

@@ -181,7 +181,7 @@ def test_pairs_of_many_trials_take_no_more_memory_than_those_of_a_batch():
 
 def test_cost_against_each_number_that_varied():
     axes = plot.cost_by_decision(RunTable([one for one in RUN if one.stage == "done"]))
-    assert [ax.get_title() for ax in axes if ax.get_visible()] == ["site 0[0]", "site 0[1]"]
+    assert [ax.get_title() for ax in axes if ax.get_visible()] == ["decision 0[0]", "decision 0[1]"]
     first = axes[0]
     assert [label.get_text() for label in first.get_xticklabels()] == ["4", "8"]
     drawn = [sorted(float(y) for y in line.get_ydata()) for line in first.lines]
@@ -221,7 +221,7 @@ def test_cost_against_the_decisions_of_a_design_space():
     space = DesignSpace.of(sch)
     run = RunTable([trial(k, 9.0 - k, space=0, decisions=[[128 >> k, 1 << k]]) for k in range(3)])
     axes = plot.cost_by_decision(run, space)
-    assert axes[0].get_title() == f"{space.sites[0].name}[0]"
+    assert axes[0].get_title() == f"{space.knobs[0].name}[0]"
     elsewhere = RunTable([trial(0, 9.0, space=1, decisions=[[128, 1]])])
     with pytest.raises(TuningError, match="no measured trial of the run has decisions"):
         plot.cost_by_decision(elsewhere, space)

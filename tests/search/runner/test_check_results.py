@@ -22,7 +22,7 @@ from search.task import normalize_mod
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.dtype import DataType
-from tests.search.test_postproc_rewrite_layout import AFTER, BEFORE
+from tests.search.postproc.test_postproc_rewrite_layout import AFTER, BEFORE
 
 QUICK = EvaluatorConfig(number=1, repeat=1, min_repeat_ms=0)
 TARGET = Target("llvm -num-cores=1")

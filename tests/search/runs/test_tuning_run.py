@@ -197,7 +197,7 @@ def test_a_model_that_cannot_be_loaded_learns_from_the_database(
     path.write_bytes(path.read_bytes()[:-100])
     second = run(tmp_path, cost_model="xgb")
     shown = capsys.readouterr().err
-    assert f"[WARNING] The cost model is trained again: {path} is no saved cost model: " in shown
+    assert f"[WARNING] The cost model is trained again: {path} is not a saved cost model: " in shown
     assert isinstance(second.cost_model, XGBModel)
     assert second.cost_model.data_size == 8
 

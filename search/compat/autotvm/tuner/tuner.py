@@ -231,7 +231,7 @@ class Tuner(SearchStrategy):
     ) -> None:
         """Do nothing: `note_trial` has been called with each result."""
 
-    def why_nothing(self) -> str | None:
+    def failure_summary(self) -> str | None:
         """Return the reason why the first configuration was refused."""
         return self._refused
 

@@ -53,7 +53,7 @@ def test_parameters_reach_the_parts_that_they_are_about():
 def test_parameters_are_checked():
     with pytest.raises(ms.TuningError, match="unknown sketch policy parameter 'eps_greed'; expe"):
         policy(params={"eps_greed": 0.1})
-    with pytest.raises(ms.TuningError, match="eps_greedy lies between 0 and 1, got 2"):
+    with pytest.raises(ms.TuningError, match="invalid eps_greedy 2; it is between 0 and 1"):
         policy(params={"eps_greedy": 2}).context()
 
 

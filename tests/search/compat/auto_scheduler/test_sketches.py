@@ -187,7 +187,7 @@ def test_an_open_place_is_a_hole():
 
 def test_the_space_of_a_function_has_sketches_too():
     (sketch,) = sketches(Matmul, TARGET, split_all)
-    assert [hole.site for hole in sketch.holes] == list(sketch.space.sites)
+    assert [hole.site for hole in sketch.holes] == list(sketch.space.knobs)
     assert sketch.loops[-1].strip() == "C += ..."
 
 

@@ -427,7 +427,7 @@ def test_a_run_is_a_table_too(work_dir):
     assert [row["cost"] for row in table] == [trial.seconds for trial in run]
     assert {row["build_seconds"] for row in table} == {2.0}
     assert table.errors() == {"NO_ERROR": len(run) - 1, "RUN_ERROR": 1}
-    names = [site.name for site in ms.design_spaces(Matmul, "llvm", split_all)[0].sites]
+    names = [site.name for site in ms.design_spaces(Matmul, "llvm", split_all)[0].knobs]
     assert {name.partition("[")[0] for name in table.knobs} == set(names)
     measured = [row for row in table if row["cost"] is not None]
     assert all(row["tile_bytes"] > 0 and row["gflops"] > 0 for row in measured)
@@ -447,7 +447,7 @@ def test_a_run_is_explained(work_dir):
 def test_a_run_without_its_database_has_numbers_for_names(work_dir, tmp_path):
     (tmp_path / "tuning_trials.json").write_text((work_dir / "tuning_trials.json").read_text())
     table = autotvm.records_to_table(tmp_path)
-    assert table.knobs[0].startswith("site 0")
+    assert table.knobs[0].startswith("decision 0")
     assert table.resources == ()
 
 

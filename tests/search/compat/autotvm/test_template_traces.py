@@ -80,7 +80,7 @@ def test_another_decision_is_another_configuration():
     task = task_of()
     config, sch = accepted(task, 1)[0]
     space = DesignSpace.of(sch)
-    assert [site.name for site in space.sites] == ["tile_y", "tile_x", "ann", "order", "unroll_k"]
+    assert [site.name for site in space.knobs] == ["tile_y", "tile_x", "ann", "order", "unroll_k"]
     assert space.num_points == task.config_space.range_length
     rng = RandomState(3)
     seen = set()

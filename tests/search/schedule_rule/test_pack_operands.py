@@ -18,10 +18,13 @@ from search.feature_extractor.nests import nests
 from search.feature_extractor.read_nests import read_nests
 from search.postproc import RewritePanels
 from search.schedule_rule import PackOperands
+from search.space_generator.annotations import PACKED
 from tensorir import assert_structural_equal, parse
 from tensorir.function import IRModule
 from tensorir.interp import interpret, random_arguments
 from tests.schedule.transformation import apply, assert_replays
+from tests.search.anchored_programs import TARGET
+from tests.search.compatible_programs import product
 
 ONE_CORE = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=1"  # registers of 8 floats
 FOUR_CORES = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=4"
@@ -183,8 +186,8 @@ def test_panels_that_memory_does_not_hold_are_refused_with_their_size(
     with caplog.at_level(logging.WARNING, "tensorir.search"):
         assert len(packed(TILED, max_bytes=383)) == 1
     assert caplog.messages == [
-        "The operand B of block 'C' is not packed: its panels would take 384 bytes, more than the "
-        "383 that PackOperands(max_bytes=...) allows"
+        "The operand B of block 'C' is not packed: its panels need 384 bytes, and "
+        "PackOperands(max_bytes=...) allows 383"
     ]
 
 
@@ -386,3 +389,17 @@ def test_features_see_panels_as_contiguous() -> None:
     lines, pages = CACHES.start, PAGES.start
     assert fetched[0][lines] > 1.2 * fetched[1][lines]
     assert fetched[0][pages] > 2 * fetched[1][pages]
+
+
+@pytest.mark.parametrize(("free", "is_packed"), [([], True), ([1], False)])
+def test_weights_with_a_free_layout_are_packed_at_build_time_only(
+    free: list[int], is_packed: bool
+) -> None:
+    func = product(256, 256, 256)["main"].with_attr("layout_free_buffers", free)
+    context = ms.TuneContext(func, target=TARGET, space_generator="post-order-apply", rand_state=1)
+    packed = [
+        sch
+        for sch in context.generate_design_space()
+        if any(PACKED in sref.block.annotations for sref in sch.state.blocks("main"))
+    ]
+    assert bool(packed) == is_packed

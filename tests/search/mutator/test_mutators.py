@@ -207,7 +207,7 @@ def test_stored_traces_are_mutated_once_the_program_is_known() -> None:
         (MutateTileSize(), "SamplePerfectTile"),
         (MutateComputeLocation(), "SampleComputeLocation"),
     ]:
-        with pytest.raises(TuningError, match="needs the program of a trace that was read"):
+        with pytest.raises(TuningError, match="cannot change a trace that was not applied"):
             mutator.apply(trace, RandomState(1))
         mutator._initialize_with_tune_context(context)
         mutated = mutator.apply(trace, RandomState(1))
@@ -234,7 +234,7 @@ def test_steps_in_a_space_are_those_of_its_traces() -> None:
 
 
 class SetNumber(Mutator):
-    """Knows nothing of sites: puts another number into an annotation of a trace."""
+    """Knows nothing of knobs: puts another number into an annotation of a trace."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -253,7 +253,7 @@ def test_a_mutator_of_traces_gives_points_too() -> None:
     point = SetNumber("meta_schedule.parallel").neighbour(space, space.decisions, rng)
     assert point == (*space.decisions[:-1], 32)
     outside = SetNumber("meta_schedule.vectorize").neighbour(space, space.decisions, rng)
-    assert outside is None, "no site of the space"
+    assert outside is None, "no knob of the space"
 
 
 def test_the_postprocessing_part_is_dropped() -> None:

@@ -66,8 +66,8 @@ def test_vectors_tiles_and_parallel_loops_are_those_of_the_postprocessors(progra
         rng = RandomState(5)
         for _ in range(POINTS):
             sch = Schedule(context.mod, seed=1)
-            sites = zip(space.sites, space.decisions, strict=True)
-            point = tuple(s.domain.sample(rng) if s.is_sampling else own for s, own in sites)
+            knobs = zip(space.knobs, space.decisions, strict=True)
+            point = tuple(s.domain.sample(rng) if s.is_sampling else own for s, own in knobs)
             space.trace_of(point).apply_to_schedule(sch, remove_postproc=True)
             expected = told(sch, target)
             sch.enter_postproc()

@@ -125,7 +125,7 @@ def test_a_block_that_does_not_match_is_logged_and_stays(
     unmarked = '                T.block_attr({"meta_schedule.auto_tensorize": "dot_16x4_vnni"})\n'
     assert_structural_equal(sch.mod["main"], program(BEFORE.replace(unmarked, "")))
     (message,) = [record.getMessage() for record in caplog.records]
-    assert message.startswith("Block C_o_update does not become amx_16x16x64_u8i8i32: ")
+    assert message.startswith("Block C_o_update is not replaced by amx_16x16x64_u8i8i32: ")
     assert "\n" not in message, "the reason alone, without the programs"
 
 

@@ -107,7 +107,7 @@ def test_points_compute_what_the_program_does(text: str) -> None:
 
 def test_several_cores_are_a_choice_of_every_design() -> None:
     for space in design_spaces(parse(STENCIL), TARGET.replace("cores=1", "cores=4")):
-        (jobs,) = [site for site in space.sites if site.name == "parallel of root"]
+        (jobs,) = [knob for knob in space.knobs if knob.name == "parallel of root"]
         assert jobs.domain is not None
         assert list(jobs.domain) == [0, 1, 2, 4, 8, 16, 32, 64]
         rng = RandomState(1)

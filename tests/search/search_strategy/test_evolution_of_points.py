@@ -268,7 +268,7 @@ def test_what_declares_no_alternatives_is_sampled_and_told_apart() -> None:
 def test_spaces_are_scored_one_by_one() -> None:
     class NamesSpaces(InnerTiles):
         def score_points(self, context, space: DesignSpace, decisions):
-            assert all(len(d) == len(space.sites) for d in decisions)
+            assert all(len(d) == len(space.knobs) for d in decisions)
             return super().score_points(context, space, decisions)
 
     def two_spaces(sch: Schedule) -> list[Schedule]:

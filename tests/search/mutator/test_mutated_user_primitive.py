@@ -82,15 +82,15 @@ def test_presets_mutate_a_sampling_primitive_that_declares_its_alternatives():
     assert found == {("MutateTileSize()", 4), ("MutateTileSize()", 16)}
 
 
-def test_the_general_mutator_takes_the_sites_of_a_purpose():
+def test_the_general_mutator_takes_the_knobs_of_a_purpose():
     sch = Schedule(Matmul, seed=3)
     vectorized(sch)
     rng = RandomState(1)
     assert MutateDecision("SampleVectorLength").apply(sch.trace, rng) is not None
     assert MutateDecision().apply(sch.trace, rng) is not None
     assert MutateDecision("location").apply(sch.trace, rng) is None
-    assert MutateDecision(lambda site: "loop 1 of C" in site.name).apply(sch.trace, rng) is not None
-    assert MutateDecision(lambda site: "loop 0" in site.name).apply(sch.trace, rng) is None
+    assert MutateDecision(lambda knob: "loop 1 of C" in knob.name).apply(sch.trace, rng) is not None
+    assert MutateDecision(lambda knob: "loop 0" in knob.name).apply(sch.trace, rng) is None
 
 
 def test_what_declares_no_alternatives_is_sampled_anew():

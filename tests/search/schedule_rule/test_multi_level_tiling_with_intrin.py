@@ -230,7 +230,7 @@ def test_loops_are_matched_from_the_last_one_of_each_kind() -> None:
     assert matched(reduction_first) == [IntrinLoop(2, 16), IntrinLoop(0, 4)]
     with pytest.raises(Mismatch) as error:
         matched(DENSE.replace("T.grid(4, 32, 8)", "T.grid(4, 24, 8)"))
-    assert error.value.reason == "loop j has 24 iterations, which is no multiple of 16"
+    assert error.value.reason == "loop j has 24 iterations, not a multiple of 16"
 
 
 # ------------------------------------------------------------------------------------- left alone
@@ -248,11 +248,11 @@ PLAIN = TRANSPOSED.replace("B[vj, vk]", "B[vk, vj]").replace("(32, 8)", "(8, 39)
         (FLOATS, "the expressions differ"),
         (
             DENSE.replace('"uint8"', '"int8"'),
-            "A holds int8, which uint8 does not have all values of",
+            "`A` is int8, which uint8 cannot represent exactly",
         ),
         (DENSE.replace("C[vi, vj] + ", "C[vi, vj] - "), "the expressions differ"),
         (DENSE.replace("T.grid(4, 32, 8)", "T.grid(4, 24, 8)"), "loop j has 24 iterations"),
-        (PLAIN.replace("B[vk, vj]", "B[vk, vj + vk]"), "B is indexed in another way"),
+        (PLAIN.replace("B[vk, vj]", "B[vk, vj + vk]"), "`B` has other indices"),
     ],
     ids=["floats", "signed", "difference", "extent", "no dimension of its own"],
 )
@@ -281,7 +281,7 @@ def test_targets_without_the_instruction_get_no_design_that_cannot_be_built(
 
 
 def test_an_unknown_intrinsic_is_an_error() -> None:
-    with pytest.raises(IRValueError, match="there is no tensor intrinsic 'dot_5x5'; known are"):
+    with pytest.raises(IRValueError, match="unknown tensor intrinsic 'dot_5x5'; registered are"):
         tiling("dot_5x5")
 
 

@@ -85,7 +85,7 @@ def compiled(extractor: NestFeature, context: TuneContext, space: DesignSpace) -
     assert packed is not None
     assert packed.rows.shape[1] == len(extractor.names)
     # Places of blocks that are rare are left out.
-    assert len(packed.owner) >= (POINTS if len(space.sites) < 8 else POINTS // 2)
+    assert len(packed.owner) >= (POINTS if len(space.knobs) < 8 else POINTS // 2)
     return packed
 
 

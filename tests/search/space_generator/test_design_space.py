@@ -15,15 +15,15 @@ from schedule.decisions.domain import ChoiceDomain, UnionDomain
 from schedule.instruction import LoopArg, Number, Sampled
 from schedule.random_state import RandomState
 from schedule.state import ScheduleState
-from search.space_generator.decision_site import LOCATION, TILE
+from search.space_generator.knobs import LOCATION, TILE
 from tensorir import parse, workloads
 from tensorir.function import IRModule, PrimFunc
+from tests.search.mutator.test_mutators import padded_sum
 from tests.search.programs import Matmul
-from tests.search.test_mutators import padded_sum
 
 TARGET = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=4"
 MATMUL = """\
-design space #0: 6 sites, 1.2e+6 points
+design space #0: 6 decisions, 1.2e+6 points
   tile of loop 0 of C      v5, v6, v7, v8      56: 32 in 4 parts, the last at most 64
   tile of loop 1 of C      v13, v14, v15, v16  56: 32 in 4 parts, the last at most 64
   tile of loop 2 of C      v21, v22             6: 32 in 2 parts, the last at most 512
@@ -31,7 +31,7 @@ design space #0: 6 sites, 1.2e+6 points
   register_tile of root    v26                  2: 16, 12
   parallel of root                              8: 0, 1, 2, 4, 8, 16, 32, 64"""
 CONV2D = """\
-design space #0: 11 sites, 1.4e+10 points
+design space #0: 11 decisions, 1.4e+10 points
   tile of loop 0 of conv2d_nhwc  v10, v11, v12, v13    1: 1 in 4 parts, the last at most 64
   tile of loop 1 of conv2d_nhwc  v18, v19, v20, v21  139: 112 in 4 parts, the last at most 64
   tile of loop 2 of conv2d_nhwc  v26, v27, v28, v29  139: 112 in 4 parts, the last at most 64
@@ -58,14 +58,14 @@ def test_a_space_prints():
 
 def test_a_space_prints_in_a_notebook():
     html = spaces_of("matmul")[0]._repr_html_()
-    assert html.startswith("<table><caption>design space #0: 6 sites, 1.2e+6 points</caption>")
+    assert html.startswith("<p>design space #0: 6 decisions, 1.2e+6 points</p><table>")
     assert "<tr><td>tile of loop 0 of C</td><td>v5, v6, v7, v8</td><td>56</td>" in html
     assert html.count("<tr>") == 7
 
 
 def test_the_sites_say_what_they_are_for():
     space = spaces_of("padded sum")[0]
-    assert [site.purpose for site in space.sites] == [
+    assert [knob.purpose for knob in space.knobs] == [
         TILE,
         TILE,
         TILE,
@@ -74,7 +74,7 @@ def test_the_sites_say_what_they_are_for():
         LOCATION,
         "meta_schedule.parallel",
     ]
-    assert [site.is_sampling for site in space.sites] == [True] * 6 + [False]
+    assert [knob.is_sampling for knob in space.knobs] == [True] * 6 + [False]
 
 
 spaces = st.tuples(st.sampled_from(["matmul", "padded sum"]), st.integers(0, 2)).map(
@@ -95,9 +95,9 @@ def test_points_and_traces_are_the_same_thing(space, seed):
     assert child is not None
     assert sum(a != b for a, b in zip(point, child, strict=True)) == 1
     assert space.decisions_of(space.trace_of(child)) == child
-    for site, decision in zip(space.sites, child, strict=True):
-        assert site.domain is not None
-        assert decision in site.domain
+    for knob, decision in zip(space.knobs, child, strict=True):
+        assert knob.domain is not None
+        assert decision in knob.domain
 
 
 @given(spaces, seeds)
@@ -108,18 +108,6 @@ def test_children_have_each_decision_from_a_parent(space, seed):
     child = space.crossover(a, b, rng)
     assert all(c in (x, y) for c, x, y in zip(child, a, b, strict=True))
     assert space.crossover(a, a, rng) == a
-
-
-def test_traces_are_crossed() -> None:
-    space = spaces_of("matmul")[0]
-    rng = RandomState(6)
-    a, b = (space.trace_of(space.sample(rng)) for _ in range(2))
-    child = space.crossover_traces(a, b, rng)
-    assert child is not None
-    point = space.decisions_of(child)
-    assert point is not None
-    assert point not in (space.decisions_of(a), space.decisions_of(b))
-    assert space.crossover_traces(a, spaces_of("matmul")[1].trace, rng) is None
 
 
 def test_the_same_random_state_gives_the_same_points():
@@ -147,7 +135,7 @@ def test_replayed_points_are_points(index):
         sch.get_block("C")
         replayed = space.decisions_of(sch.trace)
         assert replayed is not None
-        differing = [s.purpose for s, a, b in zip(space.sites, point, replayed) if a != b]  # noqa: B905
+        differing = [s.purpose for s, a, b in zip(space.knobs, point, replayed) if a != b]  # noqa: B905
         assert set(differing) <= {LOCATION}
         again = Schedule(padded_sum(), seed=2)
         space.trace_of(replayed).apply_to_schedule(again, remove_postproc=True)
@@ -203,9 +191,9 @@ def split_twice(sch: Schedule) -> None:
 
 def test_alternatives_that_vary_with_earlier_decisions():
     (alone,) = [ms.DesignSpace.of(s) for s in generated(split_twice)]
-    assert str(alone.sites[1].domain) == "8 in 2 parts"
+    assert str(alone.knobs[1].domain) == "8 in 2 parts"
     (space,) = ms.design_spaces(nest(), TARGET, split_twice)
-    domain = space.sites[1].domain
+    domain = space.knobs[1].domain
     assert isinstance(domain, UnionDomain)
     assert len(domain.members) > 1
     assert domain.size == sum(member.size for member in domain.members)
@@ -234,8 +222,8 @@ def five_points(sch: Schedule) -> None:
 
 def test_a_space_of_five_points():
     (space,) = ms.design_spaces(nest(), TARGET, five_points)
-    assert str(space).splitlines()[0] == "design space #0: 1 site, 5 points"
-    assert repr(space) == "<design space #0: 1 site, 5 points>"
+    assert str(space).splitlines()[0] == "design space #0: 1 decision, 5 points"
+    assert repr(space) == "<design space #0: 1 decision, 5 points>"
     rng = RandomState(1)
     assert len({space.sample(rng) for _ in range(100)}) == space.num_points == 5
 
@@ -246,7 +234,7 @@ def undecided(sch: Schedule) -> None:
 
 def test_a_space_without_a_choice():
     (space,) = ms.design_spaces(nest(), TARGET, undecided)
-    assert str(space) == "design space #0: 0 sites, 1 point"
+    assert str(space) == "design space #0: 0 decisions, 1 point"
     rng = RandomState(1)
     assert space.sample(rng) == ()
     assert space.neighbour((), rng) is None
@@ -293,12 +281,12 @@ def test_primitives_of_ones_own_are_sites():
     assert (
         str(space)
         == """\
-design space #0: 3 sites, 9 points or more
+design space #0: 3 decisions, 9 points or more
   SampleLimit of loop 0 of B  v2  3: 2, 4, 8
   SampleAnything of l3        v5  ?: sampled anew
   limit of root               v9  3: 2, 4, 8"""
     )
-    assert [site.purpose for site in space.sites] == ["SampleLimit", "SampleAnything", "mine.limit"]
+    assert [knob.purpose for knob in space.knobs] == ["SampleLimit", "SampleAnything", "mine.limit"]
 
 
 def test_what_declares_no_domain_is_sampled_anew():

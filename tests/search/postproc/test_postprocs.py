@@ -23,7 +23,7 @@ from search.search_strategy.trace_application import TraceApplication
 from tensorir import assert_structural_equal, parse, workloads
 from tensorir.interp import interpret, random_arguments
 from tests.recorded import recorded
-from tests.search.test_design_spaces import OURS
+from tests.search.space_generator.test_design_spaces import OURS
 
 
 def processed(postproc: Postproc, before: str, after: str) -> Schedule:

@@ -331,7 +331,7 @@ def test_failures_survive_being_saved(tmp_path: Path) -> None:
 def test_another_file_is_no_model(tmp_path: Path) -> None:
     path = tmp_path / "other"
     path.write_bytes(b"not a model")
-    with pytest.raises(ms.TuningError, match="is no saved cost model"):
+    with pytest.raises(ms.TuningError, match="is not a saved cost model"):
         XGBModel().load(path)
 
 
@@ -370,10 +370,10 @@ def test_reading_a_model_runs_nothing(kind: type[CostModel], tmp_path: Path) -> 
     mark, path = tmp_path / "mark", tmp_path / "model.npz"
     names = ("version", "features", "sizes", "key", "pos", "max_range")
     np.savez(path, **{name: np.array([Explodes(mark)], object) for name in names})
-    with pytest.raises(ms.TuningError, match="is no saved cost model: Object arrays cannot be"):
+    with pytest.raises(ms.TuningError, match="is not a saved cost model: Object arrays cannot be"):
         kind().load(path)
     path.write_bytes(pickle.dumps(Explodes(mark)))
-    with pytest.raises(ms.TuningError, match="is no saved cost model"):
+    with pytest.raises(ms.TuningError, match="is not a saved cost model"):
         kind().load(path)
     assert not mark.exists()
 
