@@ -161,9 +161,7 @@ def test_it_is_printed_in_a_default_form() -> None:
 
 def test_it_is_printed_by_a_function_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(printer, "EXPRESSIONS", dict(printer.EXPRESSIONS))
-    printer.register_text(
-        Clamp, lambda p, n: (f"{p(n.value, printer.ATOM)} up to {p(n.limit)}", 0)
-    )
+    printer.register_text(Clamp, lambda p, n: (f"{p(n.value, printer.ATOM)} up to {p(n.limit)}", 0))
     assert "B[vi] = (A[vi] + T.float32(3.0)) up to T.float32(5.0)" in clamped().script()
 
 

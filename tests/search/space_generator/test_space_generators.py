@@ -274,10 +274,16 @@ def test_a_class_stands_for_an_instance_of_it() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: SpaceGenerator.create(ScheduleFn), "missing a required argument: 'sch_fn', it takes"),
+        (
+            lambda: SpaceGenerator.create(ScheduleFn),
+            "missing a required argument: 'sch_fn', it takes",
+        ),
         (lambda: SpaceGenerator.create(AutoInline), "class AutoInline: it is not a subclass of"),
         (lambda: ms.Runner.create(ms.Runner), "class Runner: it is abstract"),
-        (lambda: ms.Runner.create(MemoryDatabase), "class MemoryDatabase: it is not a subclass of Runner"),
+        (
+            lambda: ms.Runner.create(MemoryDatabase),
+            "class MemoryDatabase: it is not a subclass of Runner",
+        ),
         (lambda: ms.Builder.create(3), "named by a short string, got int: 3"),
         (
             lambda: PostOrderApply(sch_rules=AutoInline),
