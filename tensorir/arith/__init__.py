@@ -1,25 +1,24 @@
 """Analysis of integer expressions: simplification, bounds, iterator maps, regions.
 
-All index arithmetic is here. Everything that needs to decide whether an index stays in bounds, two
-accesses coincide or loops may be rearranged asks here.
+All index arithmetic is here: bounds checks, dependence of accesses and loop transformations use it.
 
-Four ideas, each built on those before it; the files in the order in which they read well.
+Four ideas, each built on the previous ones; the files are in a good reading order.
 
-Linear forms: an integer is `sum(coefficient * term) + const`, whose terms cancel by themselves.
-    `linear` (sums, terms, what a domain is), `linear_readers` and `linearize` (expressions to
-    sums), `pieces` (the remainders in a sum), `extrema`, `polynomial`, `terms`, `opaque`,
-    `wrapping` (values that wrap around), `writing` (sums to expressions). `coefficients` reads
-    what is linear as written, without a context.
+Linear forms: an integer is `sum(coefficient * term) + const`, whose equal terms cancel.
+    `linear` (sums, terms, domains), `linear_readers` and `linearize` (expressions to sums),
+    `pieces` (the remainders in a sum), `extrema`, `polynomial`, `terms`, `opaque`, `wrapping`
+    (values that wrap around), `writing` (sums to expressions). `coefficients` reads sums that are
+    linear as written, without a context.
 Bounds: a term is evaluated in one of four domains.
-    `const_interval` and `context` (constants, by what is known), `modular` and `residues` (residue
-    classes), `span` and `interval` (ends that hold still while other variables move), and
-    expressions, which `writing` makes. `proof` proves `sum >= 0` by facts.
+    `const_interval` and `context` (constants, from known facts), `modular` and `residues` (residue
+    classes), `span` and `interval` (bounds by fixed variables while other variables move), and
+    expressions, by `writing`. `proof` proves `sum >= 0` from facts.
 Simplification: `comparing`, `integer_set` and `logic` (conditions), `lanes` (vectors), `simplifier`
-    (expressions of every kind), and `analyzer`, the face of it all.
+    (expressions of every kind), and `analyzer`, the public interface.
 Iterator maps: an index is a piece of a box of iterators.
     `size` (extents), `iter_term` (pieces), `iter_fuse` (sums that are one iterator), `iter_reading`
-    (expressions to pieces), `iter_independence`, `iter_map` (the face, and what it remembers), and
-    what uses them: `iter_inverse`, `subspace`, `region`.
+    (expressions to pieces), `iter_independence`, `iter_map` (the public interface, and its cache),
+    and their users: `iter_inverse`, `subspace`, `region`.
 """
 
 from tensorir.arith.analyzer import Analyzer, ConstIntBound

@@ -56,9 +56,9 @@ class ConstIntBound:
 class Analyzer:
     """Simplifies and proves, given ranges of variables and facts.
 
-    Nothing is assumed of a variable that was not bound, except that a `SizeVar` is not negative.
-    Index arithmetic is taken not to overflow its dtype. Arithmetic on values wraps around: that on
-    loads, calls, and the variables in `values`, such as the scalar parameters of a function.
+    A free variable may have any value, except that a `SizeVar` is not negative. Index arithmetic is
+    assumed not to overflow its dtype. Arithmetic on values wraps around: on loads, calls, and the
+    variables in `values`, such as the scalar parameters of a function.
     """
 
     def __init__(self, values: Iterable[Var] = ()) -> None:
@@ -69,14 +69,14 @@ class Analyzer:
         self._connectives = Connectives(self._linear, self._comparisons)
         self._lanes: dict[int, Lanes] = {}
 
-    # ------------------------------------------------------------------------------------ knowing
+    # --------------------------------------------------------------------------------------- facts
 
     def bind(self, var: Var, value: Range | ExprLike, allow_override: bool = False) -> None:
         """Bind `var` to a range or to an expression, until the scope ends.
 
-        A range has values: its extent is positive. With `allow_override` what a variable was bound
-        to before is forgotten, and all that followed from it.
-        Raises IRValueError for a variable that is bound already, unless `allow_override`.
+        A range is not empty: its extent is positive. With `allow_override`, an earlier binding of
+        the variable and all consequences of it are dropped. Raises IRValueError for a variable that
+        is bound already, unless `allow_override`.
         """
         reader = self._linear
         if isinstance(value, Range):
@@ -118,13 +118,13 @@ class Analyzer:
         return Context(context, Statement(_lasting(facts), var, origin, interval))
 
     def scope(self) -> Scope:
-        """Forget at the end of a `with` statement what was bound or assumed inside it."""
+        """Restore the bindings and facts at the end of a `with` statement."""
         return Scope(self._linear, self._linear.context)
 
     def loop_scope(self, var: Var, low: ExprLike, extent: ExprLike) -> Scope:
-        """Be inside a loop, for a `with` statement: `var` is one of `extent` values from `low`.
+        """Enter a loop in a `with` statement: `var` has `extent` values from `low` on.
 
-        As there is one, `extent >= 1` holds inside. What is known of `var` outside is hidden.
+        Inside, `extent >= 1` holds. Outer facts about `var` are hidden.
         """
         reader = self._linear
         bound = self._with_bound(var, reader(as_expr(low)), reader(as_expr(extent)))
@@ -133,7 +133,7 @@ class Analyzer:
     def constraint_scope(self, condition: PrimExpr) -> Scope:
         """Assume that `condition` holds, inside a `with` statement.
 
-        What it says of memory is not used, since memory may change while it is assumed.
+        Facts about memory are ignored, since memory may change in the meantime.
         """
         reader = self._linear
         outer = reader.context
@@ -151,7 +151,7 @@ class Analyzer:
                 self._linear.context = Context(self._linear.context, said)
 
     def facts(self, condition: PrimExpr) -> list[Linear]:
-        """Return sums that are at least 0 where `condition` holds, except about memory."""
+        """Return sums that are at least 0 if `condition` holds, except about memory."""
         return [fact for part in _parts(condition) for fact in self._said(part)[0]]
 
     def _said(
@@ -180,8 +180,8 @@ class Analyzer:
     def simplify(self, expr: ExprLike, steps: int = 2, *, sort: bool = False) -> PrimExpr:
         """Return `expr` in its simplest form.
 
-        Terms keep the order in which they appear; with `sort` they come in the order in which
-        their variables were bound, so that equal sums look the same however they were written.
+        Terms keep the order in which they appear; with `sort` they are in the order in which their
+        variables were bound, so that equal sums have one form.
         """
         self._linear.sort_terms = sort
         result: PrimExpr = self._simplifier(as_expr(expr))
@@ -208,7 +208,7 @@ class Analyzer:
     def integer(self, expr: PrimExpr) -> PrimExpr:
         """Return a scalar integer expression in its simplest form.
 
-        Where that has a constant beyond the type, the operands are simplified one by one.
+        If that has a constant beyond the type, the operands are simplified one by one.
         """
         linear = self._linear(expr)
         if linear.terms and self._linear.context.facts:
@@ -241,14 +241,14 @@ class Analyzer:
         return lanes, element
 
     def compare(self, expr: e.CmpOp) -> PrimExpr:
-        """Return a comparison of integers decided, or in its shortest form."""
+        """Return a comparison decided, or in its shortest form."""
         simple = self._comparisons.simplified(expr)
         if simple is not None:
             return simple
         return turned(expr, self.integer(expr.a), self.integer(expr.b))
 
     def decided(self, condition: PrimExpr) -> PrimExpr:
-        """Return a condition that is simplified but for facts that say whether it holds."""
+        """Return an otherwise simplified condition, decided by facts if possible."""
         if not self._linear.context.facts or not condition.dtype.is_bool:
             return condition
         low, high = self._linear.bound(self._linear.truth(condition))
@@ -261,7 +261,7 @@ class Analyzer:
     # ------------------------------------------------------------------------------------ proving
 
     def can_prove(self, condition: ExprLike, strength: int = 0) -> bool:
-        """Say whether `condition` surely holds."""
+        """Return True if `condition` provably holds."""
         gap = gap_of(as_expr(condition), self._linear)
         if gap is not None:
             return self._linear.at_least_zero(gap)
@@ -269,7 +269,7 @@ class Analyzer:
         return isinstance(simple, IntImm) and simple.value != 0
 
     def can_prove_equal(self, a: ExprLike, b: ExprLike) -> bool:
-        """Say whether two expressions surely have the same value."""
+        """Return True if two expressions provably have the same value."""
         x, y = as_expr(a), as_expr(b)
         if x is y:
             return True
@@ -279,19 +279,19 @@ class Analyzer:
         return bool(expr_key(self.simplify(x)) == expr_key(self.simplify(y)))
 
     def can_prove_less(self, expr: ExprLike, upper_bound: int) -> bool:
-        """Say whether `expr` is surely below a constant."""
+        """Return True if `expr` is provably below a constant."""
         gap = Linear({}, upper_bound - 1).plus(self._linear(as_expr(expr)), -1)
         return self._linear.at_least_zero(gap)
 
     def can_prove_greater_equal(self, expr: ExprLike, lower_bound: int) -> bool:
-        """Say whether `expr` is surely at least a constant."""
+        """Return True if `expr` is provably at least a constant."""
         return self._linear.at_least_zero(self._linear(as_expr(expr)).plus_const(-lower_bound))
 
     def const_int_bound(self, expr: ExprLike) -> ConstIntBound:
-        """Return constants between which `expr` surely lies (Cousot and Cousot 1977).
+        """Return constant bounds of `expr` (Cousot and Cousot 1977).
 
-        They hold of the value that its dtype holds, whatever wraps, and of each lane of a vector.
-        Divisors are other than 0.
+        They hold for the wrapped value in its dtype, and for each lane of a vector. Divisors are
+        assumed not to be 0.
         """
         value = as_expr(expr)
         if value.dtype.lanes > 1 and value.dtype.is_integral:
@@ -307,7 +307,7 @@ class Analyzer:
         )
 
     def _interval(self, value: PrimExpr) -> Interval:
-        """Return bounds from the sum of terms, the operations as written, and choices together."""
+        """Return bounds that combine the sum of terms, the operations as written, and choices."""
         linear = self._linear(value)
         low, high = self._linear.bound(linear)
         if low == high or not is_scalar_integer(value.dtype):
@@ -334,18 +334,18 @@ class Analyzer:
     def modular_set(self, expr: ExprLike) -> ModularSet:
         """Return `coeff` and `base` such that `expr` is `coeff * k + base` for an integer k.
 
-        Classes are propagated through operations (Granger 1989); equations that are assumed, such
-        as `x % 8 == 3`, narrow those of variables.
+        Classes are propagated through operations (Granger 1989); assumed equations, such as `x % 8
+        == 3`, narrow the classes of variables.
         """
         return residue_of(self._linear(as_expr(expr)), self._linear.context)
 
     def int_set(self, expr: PrimExpr, dom_map: dict[Var, IntervalSet]) -> IntervalSet:
-        """Return the interval that `expr` covers while variables run over theirs."""
+        """Return the interval that `expr` covers while variables take values from theirs."""
         return eval_set(expr, dom_map, self)
 
 
 class Scope:
-    """A `with` statement that makes a context the current one, and restores the one before."""
+    """A `with` statement that sets the current context, and restores the previous one."""
 
     __slots__ = ("_inside", "_outside", "_reader")
 

@@ -1,6 +1,6 @@
 """The linear part of an index as written, without analysis.
 
-Far cheaper than the analyzer's normal form: for code that reads thousands of indices and may miss
+Far cheaper than the analyzer's normal form, for code that reads thousands of indices and may miss
 indices that are linear only after simplification.
 """
 
@@ -22,7 +22,7 @@ class Coefficients:
     parts: list[tuple[PrimExpr, int]] = field(default_factory=list)
 
     def step(self, var: Var) -> int | None:
-        """Return by how much the sum grows with `var`, None if it is inside a part."""
+        """Return the coefficient of `var`, None if `var` is inside a part."""
         if any(uses_var(part, var) for part, _ in self.parts):
             return None
         return self.of.get(var, 0)
@@ -53,7 +53,7 @@ def coefficients(expr: PrimExpr) -> Coefficients:
 
 
 def _read(expr: PrimExpr, factor: int, into: Coefficients) -> None:
-    # What is read are long sums, whose last terms are variables, scaled or not.
+    # The input is mostly long sums, whose last terms are variables, scaled or not.
     while type(expr) is Add:
         _read(expr.a, factor, into)
         expr = expr.b

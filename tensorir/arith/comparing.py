@@ -1,9 +1,9 @@
 """Comparisons of integers: `sum >= 0` or `sum == 0`, reduced and written the short way.
 
-An inequality stays the same when its sum is divided by a positive number and rounded down. So a
-factor goes if what it does not divide cannot carry: `x * 8 + y < 16` is `x < 2` for y in 0..7. A
-single quotient is replaced by what it divides, `x // 2 < 3` by `x < 6`, and a minimum or maximum
-by the one alternative on which the comparison depends: `min(x, 11) < 10` is `x < 10`.
+Dividing the sum of an inequality by a positive number and rounding down keeps it equivalent. So a
+factor can be removed if the terms that it does not divide cannot carry: `x * 8 + y < 16` is `x < 2`
+for y in 0..7. A single quotient is replaced by its dividend, `x // 2 < 3` by `x < 6`, and a minimum
+or maximum by the only alternative that decides the comparison: `min(x, 11) < 10` is `x < 10`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Comparisons:
         self._reader: Final = reader
 
     def simplified(self, expr: e.CmpOp) -> PrimExpr | None:
-        """Return a comparison decided or in its shortest form, None where its sides must stay."""
+        """Return a comparison decided or in its shortest form, None if its sides must stay."""
         gap = gap_of(expr, self._reader)
         if gap is not None:
             return self.at_least_zero(gap, expr.a.dtype)
@@ -90,7 +90,7 @@ class Comparisons:
         if low == high:
             return TRUE if equal else FALSE
         if any(type(t) is Extremum for t in difference.terms):
-            # What never is on one side of 0 is 0 where it is not on the other.
+            # A sum that is never on one side of 0 is 0 exactly if it is not on the other side.
             opposite = difference.times(-1)
             for gap, other in ((difference, opposite), (opposite, difference)):
                 if self._reader.at_least_zero(other):
@@ -111,7 +111,7 @@ class Comparisons:
         return None if sides is None else (e.EQ if equal else e.NE)(*sides)
 
     def of_variables(self, gap: Linear) -> list[Linear]:
-        """Return other sums of at least 0 where `gap` is, as far as they bound single variables."""
+        """Return sums over single variables that are at least 0 wherever `gap` is."""
         found: list[Linear] = []
         pending = [gap]
         while pending:
@@ -132,7 +132,7 @@ class Comparisons:
         return [] if shorter is None else [shorter]
 
     def _factored(self, difference: Linear, dtype: DataType, equal: bool) -> PrimExpr | None:
-        """Return that one factor of a product of indices is 0, or that none is."""
+        """Return the condition that one factor of a product of indices is 0, or that none is."""
         if difference.const or len(difference.terms) != 1 or self._reader.may_wrap(difference):
             return None
         (term,) = difference.terms
@@ -147,7 +147,7 @@ class Comparisons:
     # ----------------------------------------------------------------------------------- reducing
 
     def _reduced(self, gap: Linear) -> Linear | bool:
-        """Return a shorter sum that is at least 0 where `gap` is, or whether that holds."""
+        """Return a shorter sum that is at least 0 wherever `gap` is, or whether it always is."""
         while True:
             if self._reader.at_least_zero(gap):
                 return True
@@ -165,7 +165,7 @@ class Comparisons:
             gap = shorter
 
     def _bound(self, total: Linear) -> Interval:
-        """Return the bounds of a sum; a variable alone is what its type holds."""
+        """Return the bounds of a sum; a variable by itself has the range of its type."""
         low, high = self._reader.bound(total)
         if len(total.terms) == 1:
             ((term, c),) = total.terms.items()
@@ -175,7 +175,7 @@ class Comparisons:
         return low, high
 
     def _without_fraction(self, gap: Linear) -> Linear | None:
-        """Divide by a coefficient where the terms that it does not divide cannot carry."""
+        """Divide by a coefficient if the terms that it does not divide cannot carry."""
         if len(gap.terms) < 2:
             return None
         for factor in sorted({abs(c) for c in gap.terms.values()} - {1}, reverse=True):
@@ -185,10 +185,10 @@ class Comparisons:
         return None
 
     def _by_cases(self, total: Linear, beyond: int = 0) -> Linear | None:
-        """Return a shorter sum that is at least 0 where one with an extremum is, None without one.
+        """Return a shorter sum that is equivalent to a sum with an extremum, None if there is none.
 
-        There is one if a single alternative may decide: the others are never what makes the sum
-        negative, or never what keeps it from that. With `beyond` 1 the sums are 0 together.
+        It exists if a single alternative decides: the others never make the sum negative, or never
+        keep it from being negative. With `beyond` 1 the sums are 0 together.
         """
         for term, c in total.terms.items():
             if type(term) is not Extremum:
@@ -210,8 +210,8 @@ class Comparisons:
     def _sides(self, difference: Linear, dtype: DataType) -> tuple[PrimExpr, PrimExpr] | None:
         """Return the added and the subtracted part of `difference`, as expressions.
 
-        None for numbers that may wrap around when what is compared is brought to the other side,
-        and where the constant that comes out is beyond the type.
+        None if bringing terms to the other side may wrap around, or if the resulting constant is
+        beyond the type.
         """
         reader = self._reader
         if not holds_indices(dtype) or reader.may_wrap(difference):
@@ -241,7 +241,7 @@ def turned(expr: e.CmpOp, a: PrimExpr, b: PrimExpr) -> PrimExpr:
 
 
 def _undivided(gap: Linear) -> Linear | None:
-    """Replace a quotient that is compared with a constant by what it divides."""
+    """Replace a quotient that is compared with a constant by its dividend."""
     if len(gap.terms) != 1:
         return None
     ((term, c),) = gap.terms.items()

@@ -1,8 +1,8 @@
 """Intervals of integers, and arithmetic on them (Cousot and Cousot 1977).
 
-An interval is its least and largest value, Python ints; beyond `HALF_INFINITE` a bound counts as
-infinite, which lets sums of bounds be computed without special cases. Bits are bounded as in Warren
-2012, section 4-3, but by whole powers of two.
+An interval is its minimum and maximum, Python ints; a bound beyond `HALF_INFINITE` counts as
+infinite, so sums of bounds need no special cases. Bits are bounded as in Warren 2012, section 4-3,
+but by whole powers of two.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def product(a: Interval, b: Interval) -> Interval:
 
 
 def floor_quotient(a: Interval, b: Interval) -> Interval | None:
-    """Return the interval of `a // b` for divisors other than 0, None if there are none."""
+    """Return the interval of `a // b` for nonzero divisors, None if there are none."""
     if 0 < b[0] == b[1]:
         return floor_bound(a[0], b[0]), floor_bound(a[1], b[0])
     corners = [floor_bound(x, d) for x in a for d in _divisors(b)]
@@ -54,7 +54,7 @@ def floor_bound(bound: int, divisor: int) -> int:
 
 
 def trunc_quotient(a: Interval, b: Interval) -> Interval | None:
-    """Return the interval of `a / b` rounded to zero, for divisors other than 0.
+    """Return the interval of `a / b` rounded to zero, for nonzero divisors.
 
     None if there are none.
     """
@@ -65,10 +65,10 @@ def trunc_quotient(a: Interval, b: Interval) -> Interval | None:
 
 
 def floor_remainder(a: Interval, b: Interval) -> Interval | None:
-    """Return the interval of `a % b` for divisors other than 0, None if there are none.
+    """Return the interval of `a % b` for nonzero divisors, None if there are none.
 
-    The remainder of division rounded down, which has the divisor's sign; that of `trunc_remainder`
-    has the dividend's (Leijen 2001 compares them).
+    This is the remainder of division rounded down, which has the divisor's sign; `trunc_remainder`
+    has the dividend's sign (Leijen 2001 compares them).
     """
     if b[0] <= 0 <= b[1]:
         parts = [floor_remainder(a, p) for p in ((b[0], -1), (1, b[1])) if p[0] <= p[1]]
@@ -86,7 +86,7 @@ def floor_remainder(a: Interval, b: Interval) -> Interval | None:
 
 
 def trunc_remainder(a: Interval, b: Interval) -> Interval | None:
-    """Return the interval of `a - trunc(a / b) * b` for divisors other than 0.
+    """Return the interval of `a - trunc(a / b) * b` for nonzero divisors.
 
     None if there are none.
     """
@@ -138,7 +138,7 @@ def inverted(a: Interval) -> Interval:
 
 
 def _power_above(value: int) -> int:
-    """Return the least power of two above a value that is not negative."""
+    """Return the least power of two above a nonnegative value."""
     return 1 << value.bit_length()
 
 
@@ -153,7 +153,7 @@ def shifted_right(a: Interval, b: Interval) -> Interval | None:
 
 
 def _powers(exponent: Interval) -> Interval:
-    # As far as the widest type goes: what is shifted further is 0, or only signs.
+    # Up to the widest type: further shifts give 0, or copies of the sign.
     return 1 << min(exponent[0], 64), 1 << min(exponent[1], 64)
 
 
@@ -161,21 +161,21 @@ def _powers(exponent: Interval) -> Interval:
 
 
 Operand: TypeAlias = Callable[[PrimExpr], "Interval | None"]
-"""Return the interval of an operand; None if it is not an integer, or a part of it may wrap."""
+"""Returns the interval of an operand; None if it is not an integer, or a part may wrap."""
 
 
 def exact_interval(node: PrimExpr, ranges: Ranges) -> Interval | None:
-    """Return the lowest and highest value of `node`, or None if something in it may wrap around.
+    """Return the minimum and maximum of `node`, or None if something in it may wrap around.
 
-    Where it is not None, computing the expression with more bits gives the same value. `ranges`
-    bounds variables; other leaves may be anything that their dtype holds. None as well for
-    quotients and remainders by what may be 0.
+    If it is not None, computing the expression with more bits gives the same value. `ranges` bounds
+    variables; other leaves may have any value of their dtype. Also None for quotients and
+    remainders by a divisor that may be 0.
     """
     return _Exact(ranges)(node)
 
 
 class _Exact:
-    """The same for each operand; rules ask it for theirs."""
+    """`exact_interval` of each operand, for the rules of operations."""
 
     __slots__ = ("_ranges",)
 
@@ -196,9 +196,10 @@ class _Exact:
 
 
 def value_interval(node: PrimExpr, operand: Operand) -> Interval | None:
-    """Return an interval that holds the value of `node`, wrapped to its dtype; None for no integer.
+    """Return an interval that holds the value of `node`, wrapped to its dtype; None for
+    non-integers.
 
-    `operand` gives the same of the operands. A quotient by 0 has no value.
+    `operand` returns the intervals of the operands. A quotient by 0 has no value.
     """
     rule = _RULES.get(type(node))
     found = rule(node, operand) if rule is not None else None
@@ -235,7 +236,7 @@ def _cast(n: e.Cast, operand: Operand) -> Interval | None:
     if isinstance(middle, e.Cast) and middle.dtype.is_floating and middle.value.dtype.is_integral:
         if middle.dtype.bits < 16:
             return type_interval(n)  # What is too large for it becomes NaN.
-        # Rounding to the nearest number, and then to zero, keeps an order.
+        # Rounding to nearest, and then to zero, is monotonic.
         ends = operand(middle.value) if n.dtype.is_integral and not n.dtype.is_bool else None
         return type_interval(n) if ends is None else _through(ends, middle, n.dtype)
     inner = operand(n.value) if n.dtype.is_integral and n.value.dtype.is_integral else None
@@ -269,7 +270,7 @@ def _ramp(n: e.Ramp, operand: Operand) -> Interval | None:
 
 
 def _call(n: e.Call, operand: Operand) -> Interval | None:
-    """Return the interval of a call, which computes in its own type whatever the operands do."""
+    """Return the interval of a call, which computes in its own type regardless of the operands."""
     name = getattr(n.op, "short_name", "")
     if name in _COUNTS:
         return _bits_counted(name, n.args[0].dtype.bits, operand(n.args[0]))
@@ -281,7 +282,7 @@ def _call(n: e.Call, operand: Operand) -> Interval | None:
 
 
 def _bits_counted(name: str, width: int, a: Interval | None) -> Interval:
-    """Return the interval of a number of bits: of those set, or of zeros in front."""
+    """Return the interval of a number of bits: of the set bits, or of leading zeros."""
     if a is None or a[0] < 0:
         return 0, width
     if name == "popcount":

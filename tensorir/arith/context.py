@@ -30,7 +30,7 @@ _stamps: Final = count()
 
 
 class Reader(Protocol):
-    """The interface of a reader of expressions as linear combinations, by its context."""
+    """The interface of a reader of expressions as linear combinations, in its current context."""
 
     context: Context
 
@@ -42,7 +42,7 @@ class Reader(Protocol):
 
 
 class Statement:
-    """The addition of a context to its parent: a variable's range or value, facts, congruences."""
+    """The difference between a context and its parent: a variable's range or value, and facts."""
 
     __slots__ = ("facts", "interval", "origin", "residues", "value", "var")
 
@@ -58,11 +58,11 @@ class Statement:
         self.facts: Final = facts
         """Sums that are at least 0."""
         self.residues: Final = residues
-        """Terms and the residue classes that they are in."""
+        """Terms and their residue classes."""
         self.var: Final = var
-        """The variable that is bound, if one is."""
+        """The bound variable, if any."""
         self.origin: Final = origin
-        """Least value and extent, or the value, that the variable was bound to."""
+        """The minimum and extent, or the value, that the variable was bound to."""
         self.interval: Final = interval
         self.value: Final = value
         """The value of the variable, None if only its range is known."""
@@ -87,9 +87,9 @@ class Statement:
 class Context:
     """Ranges and values of variables, and facts `linear >= 0`; immutable but for its caches.
 
-    A context is its parent and one statement more, so that leaving a scope is going back to the
-    parent. What is computed in a context is kept in it: linear forms in `forms`, bounds in the
-    `Linear` or `Atom`, which names the context by its `stamp`; no two contexts have the same.
+    A context is its parent plus one statement; leaving a scope returns to the parent. Results that
+    are computed in a context are cached: linear forms in `forms`, bounds in the `Linear` or `Atom`
+    together with the unique `stamp` of the context.
     """
 
     __slots__ = (
@@ -121,17 +121,17 @@ class Context:
         self._by_term: dict[Term, list[Linear]] | None = None
         self._order: dict[Var, int] | None = None
         self.ranges: dict[Var, Interval] = ranges or {}
-        """Constants between which variables lie."""
+        """Constant bounds of variables."""
         self.values: dict[Var, Linear] = {}
-        """Variables that are bound to an expression."""
+        """The values of variables that are bound to an expression."""
         self.bound_to: dict[Var, tuple[Linear, ...]] = {}
-        """Bound variables in order, with the origin of what is known of them."""
+        """Bound variables in order, with the origin of their facts."""
         self.facts: tuple[Linear, ...] = ()
         """Sums that are at least 0, as far as the ranges do not imply it."""
         self.residues: dict[Term, ModularSet] = {}
-        """Residue classes of terms, where one was assumed."""
+        """Assumed residue classes of terms."""
         self.reader: Reader | None = None
-        """The reader for operands of terms that are not linear; set with the first such term."""
+        """The reader for operands of nonlinear terms; set with the first such term."""
         if parent is None or statement is None:
             return
         self.ranges, self.values, self.bound_to = parent.ranges, parent.values, parent.bound_to
@@ -149,7 +149,7 @@ class Context:
             self.residues = {**self.residues, term: known.meet(found)}
 
     def _learn(self, fact: Linear) -> None:
-        """Take in that `fact` is not negative; of a single variable it narrows the range."""
+        """Add the fact that `fact` is not negative; for a single variable, narrow its range."""
         if len(fact.terms) != 1:
             if fact.terms:
                 self.facts = (*self.facts, fact)
@@ -281,7 +281,7 @@ class Context:
         return pick(v[0] for v in values), pick(v[1] for v in values)
 
     def product(self, factors: tuple[Term, ...]) -> Interval:
-        """Multiply terms; what one is squared to is not negative."""
+        """Multiply terms; a square is not negative."""
         parts: list[Interval] = []
         for factor in dict.fromkeys(factors):
             low, high = self.piece_bound(factor)
@@ -294,11 +294,11 @@ class Context:
         return reduce(product, parts)
 
     def wrapped(self, term: Wrapped) -> Interval:
-        """Return what a dtype holds."""
+        """Return the range of the dtype."""
         return integer_limits(term.dtype)
 
     def opaque(self, term: Opaque) -> Interval:
-        """Return an interval that holds every value of what is not linear."""
+        """Return an interval that holds every value of a nonlinear term."""
         if self.reader is None or type(term.expr) is BufferLoad or term.is_being_bounded:
             return term.interval
         # A fact about the term may be needed to simplify its operands.

@@ -1,9 +1,9 @@
 """Minima and maxima in sums: one term for all extrema that differ by a sum, and the shortest form.
 
-`min(a, b)` is `-max(-a, -b)`, and `max(a + c, b + c)` is `max(a, b) + c`. So an extremum is known
-by the differences of its alternatives: all of the same differences are one term plus a sum, and
-`min(x, y) + max(x, y)` is `x + y`. What is written is the form with the fewest nodes:
-`max(a - x, 0) + x` is `max(a, x)`.
+`min(a, b)` is `-max(-a, -b)`, and `max(a + c, b + c)` is `max(a, b) + c`. So an extremum is
+identified by the differences of its alternatives: all extrema with the same differences are one
+term plus a sum, and `min(x, y) + max(x, y)` is `x + y`. The written form is the one with the fewest
+nodes: `max(a - x, 0) + x` is `max(a, x)`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tensorir.arith.linear import Extremum, Key, Linear, Term, Terms, without_ze
 
 
 def differences(args: Sequence[Linear], base: Linear, largest: bool) -> Key:
-    """Return a key equal for extrema that differ by a sum; `base` is one of the alternatives."""
+    """Return a key that is equal for extrema that differ by a sum; `base` is an alternative."""
     sign = 1 if largest else -1
     return frozenset(arg.plus(base, -1).times(sign).key for arg in args)
 
@@ -27,7 +27,7 @@ def common_part(args: Sequence[Linear]) -> tuple[Linear, int]:
     factor = gcd(*[c for gap in gaps for c in (*gap.terms.values(), gap.const)])
     terms: Terms = {}
     for term, c in first.terms.items():
-        # In sums that differ by multiples of the factor, the rests of the coefficients are equal.
+        # If sums differ by multiples of the factor, the remainders of their coefficients are equal.
         same = all(arg.terms.get(term, 0) == c for arg in args)
         terms[term] = c if same else c % factor
     return Linear(without_zeros(terms), min(arg.const for arg in args)), factor
@@ -47,10 +47,10 @@ def alternatives(value: Linear, largest: bool) -> list[Linear]:
 
 
 def absorbed(term: Extremum, c: int, left: Terms, rest: int) -> tuple[Extremum, int, Linear] | None:
-    """Return a shorter form of `c * term` in the sum of `left` and `rest`, if there is one.
+    """Return a shorter form of `c * term` in the sum of `left` and `rest`, None if there is none.
 
-    That is an extremum, its coefficient, and what was added to the alternatives of `term` for it.
-    None if the sum is as short as it was.
+    The form is an extremum, its coefficient, and the sum that was added to the alternatives of
+    `term`.
     """
     outside = Linear({t: d // c for t, d in left.items() if d % c == 0 and t is not term}, 0)
     shares = {t for arg in term.args for t in arg.terms}
@@ -95,9 +95,9 @@ def _weight(coefficient: int) -> int:
 
 
 def _length(args: Sequence[Linear], c: int, outside: Linear) -> tuple[int, int]:
-    """Return in how many nodes an extremum's multiple and its sum are written.
+    """Return the number of nodes in an extremum's multiple and its sum.
 
-    Of equally many, the form with the fewest variables is the shortest.
+    Ties are broken by the number of variables.
     """
     beside = sum(map(_weight, outside.terms.values())) + (2 if outside.const else 0)
     multiple = 0 if c == 1 or (c == -1 and any(d > 0 for d in outside.terms.values())) else 2

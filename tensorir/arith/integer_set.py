@@ -1,4 +1,4 @@
-"""Sets of integers as sorted disjoint intervals, and the shortest comparisons that say one."""
+"""Sets of integers as sorted disjoint intervals, and the shortest comparisons for a set."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def scaled(values: IntegerSet, factor: int, offset: int) -> IntegerSet:
 
 
 def comparisons(values: IntegerSet, within: Interval) -> list[IntegerSet] | None:
-    """Return sets that a comparison says and whose intersection are those of `within` in a set.
+    """Return sets, each testable by one comparison, whose intersection within `within` is the set.
 
-    They are unbounded intervals, single integers, and all but one; None where that does not do.
+    They are unbounded intervals, single integers, and all but one; None if these are not enough.
     `values` is a non-empty subset of `within`.
     """
     least, most = values[0][0], values[-1][1]

@@ -81,7 +81,7 @@ class IntervalSet:
         return self.min_value is not None and self.max_value is not None
 
     def is_single_point(self, analyzer: Analyzer | None = None) -> bool:
-        """Say whether there is provably one element."""
+        """Return True if there is provably one element."""
         if self.min_value is None or self.max_value is None:
             return False
         if self.min_value is self.max_value:
@@ -152,9 +152,9 @@ def eval_set(
 ) -> IntervalSet:
     """Return an interval that holds `value` while variables run over their sets.
 
-    Variables without a set stay symbolic; those that bound the set of another one, as the bounds of
-    a loop may depend on the loops around it, are replaced as well. A range gives all the values
-    from its least to its largest.
+    Variables without a set stay symbolic. Variables in the bounds of another variable's set are
+    replaced as well, as the bounds of a loop may depend on the loops around it. A range gives all
+    values from its minimum to its maximum.
     """
     if not uses_var(value, sets.__contains__):
         return IntervalSet.from_range(value if isinstance(value, Range) else Range.point(value))
@@ -170,7 +170,7 @@ def eval_set(
     if not first.dtype.is_integral:
         return IntervalSet.everything()
     if any(_is_mixed(term, sets) for term in analyzer.linear(first).terms):
-        # How far such a term can be taken apart depends on how far the variables in it move.
+        # The decomposition of such a term depends on how far its variables move.
         with analyzer.scope():
             _bind(value, sets, analyzer)
             return _spanned(first, last, beyond, sets, analyzer)
@@ -188,7 +188,7 @@ def _is_mixed(term: Term, sets: Mapping[Var, IntervalSet]) -> bool:
 
 
 def _bind(value: PrimExpr | Range, sets: Mapping[Var, IntervalSet], analyzer: Analyzer) -> None:
-    """Tell the analyzer what the variables in a value run over, until its scope ends."""
+    """Bind the variables in a value to their sets in the analyzer, until its scope ends."""
     used = collect_vars(value)
     ends = [(v, values) for v, values in sets.items() if v in used and values.is_bounded]
     for var, values in sorted(ends, key=lambda found: _depends(found[1], sets)):
@@ -203,7 +203,7 @@ def _spanned(
     sets: Mapping[Var, IntervalSet],
     analyzer: Analyzer,
 ) -> IntervalSet:
-    """Return the interval from the least of `first` to the largest of `last`, and `beyond`."""
+    """Return the interval from the minimum of `first` to the maximum of `last`, and `beyond`."""
     span = Span(analyzer.linearizer, lambda var: _ends(sets.get(var), analyzer))
     low, high = span(analyzer.linear(first))
     if last is not first:
@@ -215,7 +215,7 @@ def _spanned(
 
 
 def _depends(values: IntervalSet, sets: Mapping[Var, IntervalSet]) -> bool:
-    """Say whether a bound of `values` is about a variable that has a set."""
+    """Return True if a bound of `values` contains a variable that has a set."""
     ends = (values.min_value, values.max_value)
     return any(
         end is not None and type(end) is not e.IntImm and uses_var(end, lambda v: v in sets)

@@ -1,8 +1,8 @@
 """Fusing sums of pieces of iterators into single iterators.
 
-A sum is one iterator if, from the innermost term outwards, the scale of each term is what all terms
-below it count up to: `i * 32 + j * 4 + k` with j below 8 and k below 4. Terms that a predicate
-constrains together count as far as it lets them.
+A sum is one iterator if, from the innermost term outwards, the scale of each term is the product of
+the extents below it: `i * 32 + j * 4 + k` with j below 8 and k below 4. Terms that a predicate
+constrains together have the constrained extent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tensorir.arith.size import (
 
 
 class Fuser:
-    """Makes single iterators of sums; equal sums give the same iterator.
+    """Fuses sums into single iterators; equal sums give the same iterator.
 
     With `strict`, the terms of a sum may not overlap.
     """
@@ -36,7 +36,7 @@ class Fuser:
         self.groups: list[Group] = []
 
     def single(self, value: IterSumExpr) -> IterSumExpr:
-        """Return a sum as one piece and a base; NoIterMapError if it is none."""
+        """Return a sum as one piece and a base; NoIterMapError if that is impossible."""
         if len(value.args) < 2 and not (value.args and self.groups):
             return value
         terms = merge_pieces(list(value.args))
@@ -63,9 +63,9 @@ class Fuser:
         return mark
 
     def constrain(self, value: IterSumExpr, low: Size | None, high: Size | None) -> None:
-        """Note that the terms of a sum only take values from `low` to `high`.
+        """Constrain the terms of a sum to values from `low` to `high`.
 
-        Raises NoIterMapError if they take none, or if that is not known.
+        Raises NoIterMapError if there are provably no such values, or if that is unknown.
         """
         terms = merge_pieces(list(value.args))
         if not terms:
@@ -90,7 +90,7 @@ class Fuser:
         self.groups.append(Group(order.terms, first, last - first + 1, tuple(order.groups)))
 
     def _order(self, terms: list[IterSplitExpr]) -> _Order:
-        """Find in which order terms continue each other; NoIterMapError where they do not."""
+        """Return the order in which terms continue each other; NoIterMapError if there is none."""
         left = _from_innermost(terms)
         scale = left[0].scale
         if not is_positive(scale):
@@ -136,7 +136,7 @@ class Fuser:
         raise NoIterMapError("the scales of added iterators leave gaps")
 
     def _group_ending_in(self, term: IterSplitExpr, left: list[IterSplitExpr]) -> Group | None:
-        """Return the largest constrained group whose innermost term is `term`, if all are there."""
+        """Return the largest constrained group whose innermost term is `term`, if complete."""
         key = term.key
         for group in reversed(self.groups):
             if group.terms[-1].key != key:
@@ -149,10 +149,10 @@ class Fuser:
 
 @dataclass(slots=True)
 class _Order:
-    """Terms from the outermost to the innermost, and the values that their sum takes.
+    """Terms from the outermost to the innermost, and the values of their sum.
 
-    It has `extent` values from `low` on, both in units of `scale`, that of the innermost term,
-    if the sum of each of `groups` is as constrained.
+    The sum has `extent` values from `low` on, both in units of the `scale` of the innermost term,
+    if the sum of each of `groups` is constrained accordingly.
     """
 
     terms: list[IterSplitExpr]
@@ -165,9 +165,9 @@ class _Order:
 def _from_innermost(terms: list[IterSplitExpr]) -> list[IterSplitExpr]:
     """Return terms in the order in which they may continue each other.
 
-    Sums count in units of the first one: it has the smallest scale, or the fewest symbolic factors
-    if no scale is constant. Of equal ones the last comes first, but one of a single value before
-    others.
+    Sums count in units of the first term: it has the smallest scale, or the fewest symbolic factors
+    if no scale is constant. Among equal scales the last term comes first, but a term of a single
+    value precedes the others.
     """
     left = terms[::-1]
     left.sort(key=lambda s: (size_rank(s.scale), s.extent != 1))
@@ -175,7 +175,7 @@ def _from_innermost(terms: list[IterSplitExpr]) -> list[IterSplitExpr]:
 
 
 def merge_pieces(terms: list[IterSplitExpr]) -> list[IterSplitExpr]:
-    """Join neighbouring pieces of one iterator: `x // 4 * 4 + x % 4` is `x`."""
+    """Join adjacent pieces of one iterator: `x // 4 * 4 + x % 4` is `x`."""
     merged = len(terms) > len({s.source for s in terms})
     while merged and len(terms) > 1:
         merged = False

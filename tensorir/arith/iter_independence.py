@@ -44,15 +44,15 @@ class IterMapLevel(IntEnum):
 def check_pieces_fit(
     found: Iterable[IterSumExpr], groups: Sequence[Group], level: IterMapLevel
 ) -> Collection[IterMark]:
-    """Return the iterators that occur in indices; NoIterMapError unless their pieces fit together.
+    """Return the iterators in indices; NoIterMapError unless their pieces fit together.
 
-    Each of `groups` must be contained in an index, or share no variable with any: else the values
-    that one iterator takes depend on another, which only the injective level allows.
+    Each of `groups` must be contained in an index, or share no variable with any index: otherwise
+    the values of one iterator depend on another, which only the injective level allows.
     """
     uses: dict[IterMark, list[IterSplitExpr]] = {}
     for value in found:
         _note(value.args, uses)
-    # What an iterator is made of is less deep, so all its pieces are known when it is its turn.
+    # The sources of an iterator are less deep, so all its pieces are known when it is visited.
     for depth in range(max([mark.depth for mark in uses], default=0), -1, -1):
         marks = [mark for mark in uses if mark.depth == depth]
         if level is IterMapLevel.SURJECTIVE and depth and len(marks) > 1:
@@ -85,10 +85,10 @@ def _note(splits: Iterable[IterSplitExpr], uses: dict[IterMark, list[IterSplitEx
 
 
 def _used(mark: IterMark, reached: Size, level: IterMapLevel) -> tuple[IterSplitExpr, ...]:
-    """Return the pieces that an iterator is made of, as far as they are used.
+    """Return the pieces that an iterator consists of, as far as they are used.
 
-    Its own pieces repeat after `reached` values, so any that many values of the one piece that was
-    padded will do.
+    After `reached` values the pieces repeat, so any `reached` values of the single padded piece are
+    enough.
     """
     args: tuple[IterSplitExpr, ...] = mark.source.args  # type: ignore[union-attr]
     if level is not IterMapLevel.SURJECTIVE or len(args) != 1 or mark.groups:
@@ -103,7 +103,7 @@ def _used(mark: IterMark, reached: Size, level: IterMapLevel) -> tuple[IterSplit
 def _shift_remainders(marks: Iterable[IterMark], uses: dict[IterMark, list[IterSplitExpr]]) -> None:
     """Treat `(x + a) % n` as `(x + b) % n` if it then complements `(x + b) // n`.
 
-    The one takes all its values for each value of the quotient if the other does.
+    If one takes all its values for each value of the quotient, so does the other.
     """
     by_piece: dict[PieceKey, list[IterMark]] = {}
     for mark in marks:
@@ -142,7 +142,7 @@ def _variables(mark: IterMark) -> Iterator[IterMark]:
 
 
 def _check_mark(mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel) -> Size:
-    """Return how many values the pieces of an iterator make up; NoIterMapError if none fit."""
+    """Return the number of values of an iterator's pieces; NoIterMapError if they do not fit."""
     reached: Size = 1
     for split in sorted(splits, key=_position) if len(splits) > 1 else splits:
         skips = level is IterMapLevel.SURJECTIVE and split.lower_factor % reached == 0
@@ -165,16 +165,16 @@ def _check_mark(mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel
 
 
 def _rounds_up(mark: IterMark, splits: Sequence[IterSplitExpr]) -> bool:
-    """Say whether the outermost piece reaches as far as a quotient rounded up does.
+    """Return True if the outermost piece provably reaches a quotient rounded up.
 
-    Multiplied out, `ceil(n / d) * d` does not show that it is at least n.
+    Multiplied out, `ceil(n / d) * d` is not obviously at least n.
     """
     outermost = max(splits, key=_position)
     return outermost.extent == ceil_div(mark.extent, outermost.lower_factor)
 
 
 def _takes_all(split: IterSplitExpr, mark: IterMark) -> bool:
-    """Say whether the only piece of a padded iterator takes each of its values."""
+    """Return True if the only piece of a padded iterator takes each of its values."""
     if not at_most(mark.missing + 1, split.lower_factor):
         return False
     return at_most(split.extent, ceil_div(mark.extent, split.lower_factor))

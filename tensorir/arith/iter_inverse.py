@@ -16,10 +16,10 @@ from tensorir.nodes.ops import FALSE, add, floordiv, floormod, logical_or, mul, 
 def inverse_affine_iter_map(
     iter_map: Sequence[IterSumExpr], outputs: Sequence[PrimExpr], linearizer: Linearizer
 ) -> dict[Var, PrimExpr]:
-    """Return the value of each iterator when the indices of an injective map are given.
+    """Return the value of each iterator for given indices of an injective map.
 
     The values are propagated from the indices back to the iterators; every piece of an iterator
-    adds what it contributes. Raises IRValueError for a piece whose scale is not 1 or -1.
+    adds its contribution. Raises IRValueError for a piece whose scale is not 1 or -1.
     """
     return inverse_with_padding(iter_map, outputs, linearizer)[0]
 
@@ -27,10 +27,10 @@ def inverse_affine_iter_map(
 def inverse_with_padding(
     iter_map: Sequence[IterSumExpr], outputs: Sequence[PrimExpr], linearizer: Linearizer
 ) -> tuple[dict[Var, PrimExpr], PrimExpr]:
-    """Return the inverse, and the condition under which no iterators lead to the given values.
+    """Return the inverse, and the condition under which no iterators map to the given values.
 
-    The values are assumed to be in the ranges of the indices of the map; iterators that were padded
-    for a division do not reach all of them.
+    The values are assumed to be in the ranges of the map's indices; iterators that were padded for
+    a division do not reach all of them.
     """
     solver = _Solver(linearizer)
     for value, output in zip(iter_map, outputs, strict=True):
@@ -50,10 +50,10 @@ class _Solver:
         self._linearizer = linearizer
         self._values: dict[IterMark, PrimExpr] = {}
         self.padding: PrimExpr = FALSE
-        """The condition that some iterator would have a value outside of its range."""
+        """The condition that some iterator would be out of its range."""
 
     def contribute(self, split: IterSplitExpr, value: PrimExpr) -> None:
-        """Add what a piece of known value says about its iterator."""
+        """Add the contribution of a piece of known value to its iterator."""
         part = mul(value, size_expr(split.lower_factor, value.dtype))
         known = self._values.get(split.source)
         self._values[split.source] = part if known is None else add(known, part)

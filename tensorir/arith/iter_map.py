@@ -1,10 +1,10 @@
 """Detecting that index expressions are independent pieces of a box of iterators.
 
-The question behind every transformation of loops: given indices over iterators, is each a piece of
-the iteration space that the others do not touch, and how many values does it take? The method
+Every transformation of loops needs this: for given indices over iterators, is each index a piece of
+the iteration space that the others do not use, and how many values does it take? The method
 rewrites each index to pieces of iterators, fuses sums if the scale of each term is the extent of
-all terms below it, and at last checks that the pieces of every iterator fit together. Extents,
-divisors and factors may be symbolic: expressions without iterators, which are positive.
+all terms below it, and checks that the pieces of every iterator fit together. Extents, divisors and
+factors may be symbolic: expressions without iterators, which are positive.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def detect_iter_map(
 ) -> IterMapResult:
     """Rewrite indices as pieces of the iterators in `input_iters`.
 
-    Each index of the result is a sum of at most one piece and a base. Only points at which
-    `predicate` holds count. Iterators of one value are left out if `simplify_trivial_iterators`.
-    Raises IRValueError for an unknown name of a level.
+    Each index of the result is a sum of at most one piece and a base. Only points where `predicate`
+    holds are considered. Iterators of one value are omitted if `simplify_trivial_iterators`. Raises
+    IRValueError for an unknown name of a level.
     """
     options = IterMapLevel.of(check_level), simplify_trivial_iterators
     predicate = as_expr(predicate)
@@ -81,13 +81,13 @@ def _detected(
 
 
 _KNOWN: Final[dict[tuple[object, ...], IterMapResult]] = {}
-"""Cached results of detections that depend on the indices only.
+"""Cached results of detections that depend only on the indices.
 
 Independent checks of many primitives detect the same maps, and most primitives change neither
 bindings nor loop ranges.
 """
 _LIMIT: Final = 64
-"""The number of results that are remembered; they keep old programs in memory."""
+"""The maximum number of cached results; they keep old programs in memory."""
 
 
 def _key(
@@ -113,9 +113,9 @@ def iter_map_simplify(
     analyzer: Analyzer | None = None,
     simplify_trivial_iterators: bool = True,
 ) -> tuple[PrimExpr, ...]:
-    """Return indices in the form that their pieces have; unchanged where detection fails.
+    """Return indices in the form of their pieces; unchanged if detection fails.
 
-    Without success under the predicate it is tried again without, except at the bijective level.
+    If detection fails under the predicate, it is repeated without, except at the bijective level.
     """
     if all(type(i) in _TRIVIAL for i in indices) and not simplify_trivial_iterators:
         return tuple(indices)
@@ -133,7 +133,7 @@ def iter_map_simplify(
     for condition in conditions:
         result = detect_iter_map(indices, input_iters, condition, *options, analyzer)
         if result.indices:
-            # A variable of several values is what is written for the piece that it was read as.
+            # A variable of several values is written for the piece that it was read as.
             written = tuple(
                 [
                     i
@@ -143,7 +143,7 @@ def iter_map_simplify(
                 ]
             )
             if analyzer is None:
-                # These are what the next to look at the indices will ask for.
+                # The next analysis of the program will need these results.
                 _remember(_key(written, input_iters, condition, *options), result)
             return written
     return tuple(indices)
@@ -152,11 +152,11 @@ def iter_map_simplify(
 def _plainly_simplified(
     indices: Sequence[PrimExpr], domain: Mapping[Var, Bounds], keep_unit: bool
 ) -> tuple[PrimExpr, ...] | None:
-    """Return what detection gives for sums such as `i * 32 + j * 4 + k`, else None.
+    """Return the result of detection for sums such as `i * 32 + j * 4 + k`, else None.
 
-    Each variable counts from 0 to a constant and occurs once, and each scale is what the terms
-    below it count up to. Nearly all bindings of a scheduled program are of this form: seven of
-    them take 5 us here and 27 us by detection, for each split of a loop around them.
+    Each variable counts from 0 to a constant and occurs once, and each scale is the product of the
+    extents below it. Nearly all bindings of a scheduled program have this form: seven of them take
+    5 us here and 27 us by detection, for each split of a loop around them.
     """
     seen: set[Var] = set()
     result: list[PrimExpr] = []
@@ -188,7 +188,8 @@ def _plainly_simplified(
 def _counting(terms: list[tuple[int, int, Var]], dtype: DataType) -> PrimExpr | None:
     """Return a sum of scaled variables with the outermost first, None where scales leave gaps.
 
-    Of variables with equal scales the last is the innermost, but one of a single value before it.
+    Among variables with equal scales the last is the innermost, but a variable of one value
+    precedes it.
     """
     terms.reverse()
     terms.sort(key=lambda term: (term[0], term[1] != 1))
@@ -207,10 +208,10 @@ def _counting(terms: list[tuple[int, int, Var]], dtype: DataType) -> PrimExpr | 
 def normalize_to_iter_sum(
     index: PrimExpr, input_iters: Mapping[Var, Bounds], analyzer: Analyzer | None = None
 ) -> IterSumExpr:
-    """Return an index as a sum of pieces of iterators, those with the largest scales first.
+    """Return an index as a sum of pieces of iterators, largest scales first.
 
-    Scales may be symbolic, and of either sign. The base has all other parts, with the iterators in
-    them. Whether the pieces fit together is not checked.
+    Scales may be symbolic, and of either sign. All other parts, with their iterators, are in the
+    base. Whether the pieces fit together is not checked.
     """
     return IterReader(input_iters, IterMapLevel.NO_CHECK, True, analyzer).normalized(index)
 
@@ -220,7 +221,7 @@ def normalize_iter_map_to_expr(
 ) -> PrimExpr:
     """Return a sum of pieces as an expression.
 
-    A value that was narrowed to a dtype in which its parts might wrap is summed up before.
+    A value that was narrowed to a dtype in which its parts might wrap is summed before the cast.
     """
     wide = dtype = DataType(dtype)
     if not holds_indices(dtype):

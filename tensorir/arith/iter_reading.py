@@ -54,7 +54,7 @@ class Bounds(Protocol):
 
     @property
     def min(self) -> PrimExpr:
-        """The least value."""
+        """The minimum."""
 
     @property
     def extent(self) -> PrimExpr:
@@ -79,11 +79,11 @@ class IterReader:
         self._fuser = Fuser(level in (IterMapLevel.BIJECTIVE, IterMapLevel.INJECTIVE))
         self._tightened: dict[Var, tuple[Size, Size]] = {}
         self._paddings: dict[PieceKey, dict[int, int]] = {}
-        """Numbers that are added to pieces before they are divided, by the divisors."""
+        """The offsets that pieces are padded by before a division, by divisor."""
 
     @cached_property
     def _linear(self) -> Linearizer:
-        """The reader of what contains no iterator; where all is constant, none is made."""
+        """The reader of expressions without iterators; not created if all are constant."""
         return (self._analyzer or Analyzer()).linearizer
 
     @cached_property
@@ -91,7 +91,7 @@ class IterReader:
         return Sizes(self._linear, (values.extent for values in self._domain.values()))
 
     def _constant(self, expr: PrimExpr) -> Linear:
-        """Return what contains no iterator."""
+        """Return an expression without iterators as a linear combination."""
         return Linear({}, expr.value) if type(expr) is IntImm else self._linear(expr)
 
     def _size(self, value: Linear) -> Size:
@@ -100,7 +100,7 @@ class IterReader:
     # ---------------------------------------------------------------------------------- iterators
 
     def _variable(self, var: Var) -> IterSumExpr:
-        """Return a variable as the iterator that it is, if it is one, and what it starts from."""
+        """Return a variable as an iterator, if it is one, plus its minimum."""
         known = self._vars.get(var)
         if known is not None:
             return known
@@ -154,7 +154,7 @@ class IterReader:
         except NoIterMapError:
             if not self._paddings:
                 raise
-            # What was divided first is padded now as what was divided later needs it.
+            # Later divisions may require other padding, so pad earlier divisions again.
             found = tuple([self.index(expr) for expr in exprs])
             self.check_independent(found)
         return found
@@ -208,7 +208,7 @@ class IterReader:
     def _collect(self, expr: PrimExpr, factor: int, parts: list[IterSplitExpr]) -> Linear:
         """Add the pieces in `factor` times an integer to a list, and return the base.
 
-        A sum is read in one go, however deep it is.
+        A sum is read in one loop, at any nesting depth.
         """
         base = ZERO
         kind = type(expr)
@@ -261,7 +261,7 @@ class IterReader:
         if not inner.args:
             return IterSumExpr((), self._linear(node))
         if not self._fits(inner, target):
-            # Together, pieces that the predicate constrains may count less far than each alone.
+            # Pieces that the predicate constrains together may have a smaller sum.
             inner = self._fuser.single(inner)
             if not self._fits(inner, target):
                 raise NoIterMapError(f"`{node}` may lose bits of the value that it narrows")
@@ -276,9 +276,9 @@ class IterReader:
         return least <= low and high <= most
 
     def _ends(self, split: IterSplitExpr, dtype: DataType) -> Interval:
-        """Return the least and the largest value that a piece may have.
+        """Return the minimum and maximum of a piece.
 
-        A symbolic extent is what its own dtype holds at most.
+        A symbolic extent is at most the maximum of its own dtype.
         """
         last = (split.extent - 1) * split.scale
         low, high = self._linear.bound(linear_of(last))
@@ -365,7 +365,7 @@ class IterReader:
         return linear_of(self._size(value) // divisor)
 
     def _common_padding(self, split: IterSplitExpr, left: int, divisor: int) -> int:
-        """Return how far to pad a piece so that divisions of it find the same numbers.
+        """Return the padding of a piece such that several divisions of it agree.
 
         A divisor that divides the divisors of other pieces uses their offset: `(x + 7) % 3` is
         read as a piece of `x + 7`, not of `x + 1`, if there is `(x + 7) // 12`.
@@ -413,8 +413,8 @@ class IterReader:
     def constrain(self, predicate: PrimExpr) -> None:
         """Take the inequalities of a predicate into account.
 
-        What a division fuses is what is known of its operand by then, so that inequalities on sums
-        come before those on quotients and remainders of sums.
+        A division fuses its operand with the facts known by then, so inequalities on sums are
+        applied before inequalities on quotients and remainders of sums.
         """
         if predicate is TRUE:
             return
@@ -428,7 +428,8 @@ class IterReader:
     def _inequalities(self, predicate: PrimExpr) -> Iterator[Inequality]:
         """Yield the conjuncts of a predicate as limits of expressions.
 
-        Conjuncts without an iterator are left out. NoIterMapError for others than inequalities.
+        Conjuncts without an iterator are skipped. NoIterMapError for conditions other than
+        inequalities.
         """
         for condition in conjuncts(predicate):
             if not self._mentions_iterator(condition):

@@ -21,16 +21,15 @@ from tensorir.nodes.ops import add, const, floordiv, floormod, is_const_int, mul
 
 
 class NoIterMapError(Exception):
-    """Indices are not of the form that is looked for; never leaves the detection."""
+    """Indices do not have the required form; never leaves the detection."""
 
 
 class IterMark:
     """An iterator over `[0, extent)`.
 
     `source` is a variable, or the fused sum; `offset` is the variable's minimum, which the iterator
-    leaves out. It is `padded` where a division rounds its extent up;
-    the first `missing` values do not occur where it was padded on the left. `groups` are the
-    constraints due to which a sum takes no other values.
+    excludes. It is `padded` if a division rounds its extent up; the first `missing` values do not
+    occur if it was padded on the left. `groups` are the constraints that limit the values of a sum.
     """
 
     __slots__ = ("depth", "extent", "groups", "missing", "offset", "padded", "source")
@@ -61,7 +60,7 @@ class IterMark:
 
 
 PieceKey: TypeAlias = "tuple[IterMark, Size, Size]"
-"""The key of a piece of an iterator, whatever its scale."""
+"""The key of a piece of an iterator, independent of its scale."""
 
 
 class IterSplitExpr:
@@ -77,7 +76,7 @@ class IterSplitExpr:
 
     @property
     def key(self) -> PieceKey:
-        """Its source and its place in it."""
+        """Its source and its position in it."""
         return self.source, self.lower_factor, self.extent
 
     def scaled(self, scale: Size) -> IterSplitExpr:
@@ -93,15 +92,15 @@ class IterSplitExpr:
 
     @property
     def reaches_top(self) -> bool:
-        """True if the piece surely is a quotient: its remainder changes nothing."""
+        """True if the piece provably is a quotient: its remainder changes nothing."""
         return at_most(self.source.extent, self.lower_factor * self.extent)
 
 
 class Group:
-    """Terms that a predicate constrains together: they run over `extent` values from `low`.
+    """Terms that a predicate constrains together: their sum has `extent` values from `low` on.
 
-    They come from the outermost to the innermost, with scales relative to that. `inner` are the
-    groups that some of the terms are in by themselves.
+    They are ordered from the outermost to the innermost, with scales relative to the innermost.
+    `inner` are groups of some of the terms.
     """
 
     __slots__ = ("extent", "inner", "low", "terms")
@@ -154,9 +153,9 @@ class IterWriter:
         return add(result, base)
 
     def _read(self, value: IterSumExpr, scale: Size, terms: list[PrimExpr]) -> Linear:
-        """Add the terms of a multiple of a sum to a list, and return what is added to them.
+        """Add the terms of a multiple of a sum to a list, and return the remaining base.
 
-        That is its base, with the bases of the whole fused iterators in it.
+        It includes the bases of the whole fused iterators in the sum.
         """
         base = times_size(value.base, scale)
         for split in value.args:
@@ -206,7 +205,7 @@ class IterWriter:
 
 
 def widest(mark: IterMark, dtype: DataType) -> DataType:
-    """Return the widest of `dtype` and the dtypes of the variables that an iterator is made of."""
+    """Return the widest of `dtype` and the dtypes of an iterator's variables."""
     if isinstance(mark.source, Var):
         own = mark.source.dtype
         return own if own.bits > dtype.bits else dtype

@@ -1,9 +1,8 @@
 """Expressions of vectors as expressions of one lane, and back.
 
-An operation on vectors is the operation on each lane. So a vector is simplified as the scalar that
-it has in a lane whose number is a variable: `Ramp(b, s, n)` is `b + lane * s` for lane in 0..n-1,
-and the scalar analysis does the rest. Any other vector, such as a load, is treated as its
-element.
+An operation on vectors is the operation on each lane. So a vector is simplified as the scalar in
+one lane, whose number is a variable: `Ramp(b, s, n)` is `b + lane * s` for lane in 0..n-1, and the
+scalar analysis applies. Any other vector, such as a load, is represented by its element.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Affine = tuple[PrimExpr, PrimExpr]
 
 
 class Lanes:
-    """Turns integers and conditions of some number of lanes into scalars, and back."""
+    """Converts vectors of integers and conditions to scalars, and back."""
 
     def __init__(self, lanes: int, simplify: Callable[[PrimExpr], PrimExpr]) -> None:
         self.lanes: Final = lanes
@@ -56,7 +55,7 @@ class Lanes:
             parts = (vector.condition, vector.true_value, vector.false_value)
             return e.Select(*map(self.element, parts))
         if isinstance(vector, e.Cast):
-            # As a whole it would be taken apart here again.
+            # Treated as a whole it would be decomposed here again.
             value = self._simplify(vector.value)
             simple: PrimExpr = vector if value is vector.value else e.Cast(vector.dtype, value)
         else:
@@ -71,7 +70,7 @@ class Lanes:
         return known
 
     def vector(self, element: PrimExpr) -> PrimExpr:
-        """Return the vector that has this in each lane."""
+        """Return the vector whose lanes are this element."""
         affine = self._affine(element)
         if affine is not None:
             base, stride = map(self._simplify, affine)
@@ -101,7 +100,7 @@ class Lanes:
         return any(p is self.lane or p in self.elements for p in walk(element) if type(p) is Var)
 
     def _affine(self, element: PrimExpr) -> Affine | None:
-        """Return an element as a scalar plus a multiple of the lane's number, if it is one."""
+        """Return an element as a scalar plus a multiple of the lane's number, if possible."""
         dtype = element.dtype
         if not self._varies(element):
             return element, const(0, dtype)
@@ -140,7 +139,7 @@ class Lanes:
         return reduce(kind, map(self.vector, parts))
 
     def _sum(self, element: PrimExpr) -> PrimExpr:
-        """Return a sum of vectors, what is affine in it as one ramp or broadcast."""
+        """Return a sum of vectors, with its affine part as one ramp or broadcast."""
         terms: list[tuple[PrimExpr, bool]] = []
 
         def collect(part: PrimExpr, positive: bool) -> None:

@@ -1,11 +1,10 @@
 """Integer expressions as linear combinations: the normal form the analyzer computes with.
 
-A `Linear` is `sum(coefficient * term) + const`. A term is a variable or an `Atom`: something that
-is not linear, such as a quotient, an extremum or a load, identified by its structure. Remainders
-do not occur: `x % c` is written `x - c * (x // c)`. Variables and quotients by constants are then
-linearly independent, so `x // c * c + x % c` and all its relatives cancel by themselves and two
-sums are equal if their difference is 0. `pieces` finds the remainders again for printing
-and for bounds.
+A `Linear` is `sum(coefficient * term) + const`. A term is a variable or an `Atom`: a nonlinear
+expression, such as a quotient, an extremum or a load, identified by its structure. Remainders do
+not occur: `x % c` is written `x - c * (x // c)`. Variables and quotients by constants are then
+linearly independent, so `x // c * c + x % c` and similar sums simplify by themselves, and two sums
+are equal if their difference is 0. `pieces` recovers the remainders for printing and for bounds.
 
 An analyzer interns its atoms, so terms are compared by identity. A `Linear` and an `Atom` carry
 their interval of values and the stamp of the context that it was computed in.
@@ -22,17 +21,17 @@ from tensorir.nodes.expr import PrimExpr, Var
 
 Terms: TypeAlias = "dict[Term, int]"
 Key: TypeAlias = Any
-"""A hashable value that is equal for equal structure."""
+"""A hashable value that is equal for equal structures."""
 
 
 V = TypeVar("V")
 
 
 class Domain(Protocol[V]):
-    """Values of some kind, and what the operations of terms do to them.
+    """A set of values with the operations of terms.
 
-    Intervals, residue classes, ends that hold still, expressions: each is a domain, and a term is
-    evaluated in it (abstract interpretation, Cousot and Cousot 1977).
+    Intervals, residue classes, fixed bounds, and expressions are domains; a term is evaluated in
+    one (abstract interpretation, Cousot and Cousot 1977).
     """
 
     def of(self, value: Linear | int) -> V:
@@ -54,11 +53,11 @@ class Domain(Protocol[V]):
         """Return a sum wrapped around."""
 
     def opaque(self, term: Opaque) -> V:
-        """Return what is not linear."""
+        """Return the value of a nonlinear expression."""
 
 
 class Piece:
-    """Something that is not linear: an operation on sums, its `operands`, and on `numbers`.
+    """A nonlinear expression: an operation on sums, its `operands`, and on `numbers`.
 
     `rank` is the position of its kind in the canonical order of terms.
     """
@@ -102,15 +101,15 @@ class Linear:
         self.const: Final = const
         self._key: Key = None
         self.parts: Any = None
-        """The pieces it is printed as, once `pieces` has computed them."""
+        """The pieces for printing, once `pieces` has computed them."""
         self.rest = const
-        """The constant that is printed with the pieces."""
+        """The constant next to the pieces."""
         self.bound: Interval = (0, 0)
         self.stamp = -1
 
     @property
     def key(self) -> Key:
-        """The structure, whatever the order of the terms."""
+        """The structure, independent of the order of the terms."""
         if self._key is None:
             self._key = (frozenset(self.terms.items()), self.const)
         return self._key
@@ -137,7 +136,7 @@ class Linear:
         return Linear({t: c * factor for t, c in self.terms.items()}, self.const * factor)
 
     def over(self, divisor: int) -> Linear:
-        """Return `self // divisor`, where that divides all coefficients."""
+        """Return `self // divisor`, which must divide all coefficients."""
         return Linear({t: c // divisor for t, c in self.terms.items()}, self.const // divisor)
 
     def content(self) -> int:
@@ -146,7 +145,7 @@ class Linear:
 
 
 def add_terms(into: Terms, terms: Terms, scale: int) -> None:
-    """Add `scale` times `terms` to `into`, which may get coefficients of 0."""
+    """Add `scale` times `terms` to `into`, which may contain zero coefficients afterwards."""
     get = into.get
     for term, coefficient in terms.items():
         into[term] = get(term, 0) + scale * coefficient
@@ -160,7 +159,7 @@ def without_zeros(terms: Terms) -> Terms:
 
 
 def is_negative(value: Linear) -> bool:
-    """Say whether all terms of a sum, and its constant, are subtracted."""
+    """Return True if all terms of a sum, and its constant, are subtracted."""
     return value.const <= 0 and all(c < 0 for c in value.terms.values())
 
 
@@ -245,7 +244,7 @@ class Extremum(Atom):
 
 
 class Wrapped(Atom):
-    """A linear combination wrapped around to what an integer dtype holds."""
+    """A linear combination wrapped around to the range of an integer dtype."""
 
     __slots__ = ("dtype", "index")
     rank = 9
@@ -279,7 +278,7 @@ class Opaque(Atom):
 
 
 class Remainder(Piece):
-    """`(index % modulus) // divisor`: what a sum of quotients is printed and bounded as.
+    """`(index % modulus) // divisor`: the form in which a sum of quotients is printed and bounded.
 
     Modulus and divisor are ints, or both are sums.
     """
@@ -311,7 +310,7 @@ class Remainder(Piece):
 
 
 class TruncatedRemainder(Remainder):
-    """The same of the division that rounds toward zero."""
+    """The remainder of the division that rounds toward zero."""
 
     __slots__ = ()
     floors = False

@@ -1,4 +1,4 @@
-"""Readers of each kind of expression as a linear combination: the rows of `Linearizer`."""
+"""Readers of each kind of expression as a linear combination, registered in `Linearizer`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _read_let(reader: Linearizer, expr: e.Let) -> Linear:
 
 
 def _read_int(read: Callable[[Linearizer, Any], Linear]) -> Callable[[Linearizer, Any], Linear]:
-    """Apply `read` to scalar integers, and see to what wraps around."""
+    """Apply `read` to scalar integers, and handle wrapping."""
 
     def guarded(reader: Linearizer, expr: Any) -> Linear:
         dtype = expr.dtype

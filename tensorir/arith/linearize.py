@@ -47,8 +47,8 @@ _UNITS: Final = [Linear({}, k) for k in range(65)]
 class Linearizer:
     """Reads scalar integer expressions as `Linear`, using the facts of a context.
 
-    `simplify_part` simplifies the operands of what is not linear. Arithmetic on the variables in
-    `values`, on loads and on calls may wrap around; all other does not.
+    `simplify_part` simplifies the operands of nonlinear expressions. Arithmetic on the variables in
+    `values`, on loads and on calls may wrap around; other arithmetic does not.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Linearizer:
         self.context = Context(
             ranges={v: integer_limits(v.dtype) for v in self._values if v.dtype.is_integral}
         )
-        """The facts that hold now; entering and leaving a scope replaces them."""
+        """The current facts; entering and leaving a scope replaces them."""
         self._simplify = simplify_part
         self._atoms: dict[Key, Atom] = {}
         self._extrema: dict[Key, tuple[Extremum, Linear]] = {}
-        """Extrema by differences of their alternatives, with the representative of each."""
+        """Extrema by the differences of their alternatives, with a representative of each."""
         self.sort_terms = False
         """True if sums are written in the order in which their variables were bound."""
 
@@ -83,7 +83,7 @@ class Linearizer:
         return known
 
     def stands_for(self, var: Var, whole: PrimExpr) -> None:
-        """Take arithmetic on a variable to wrap around if that on `whole` does."""
+        """Let arithmetic on a variable wrap around if arithmetic on `whole` does."""
         if not is_index_arithmetic(whole, self._values):
             self._values.add(var)
             self._value_terms.add(var)
@@ -91,7 +91,7 @@ class Linearizer:
     # ------------------------------------------------------------------------------------ reading
 
     def var(self, expr: Var) -> Linear:
-        """Read a variable; one of a single possible value is that value."""
+        """Read a variable; a variable with a single possible value is that value."""
         value = self.context.values.get(expr)
         if value is not None:
             return value
@@ -110,7 +110,7 @@ class Linearizer:
             return b.times(a.const)
         for extremum in a.terms:
             if type(extremum) is Extremum and len(extremum.args) == 2:
-                # The smaller times the larger is one times the other.
+                # The product of minimum and maximum is the product of both operands.
                 one, other = extremum.args
                 if a.plus(b).plus(one, -1).plus(other, -1).key == ZERO.key:
                     return self.product(one, other)
@@ -141,7 +141,7 @@ class Linearizer:
         if reduced is not None:
             return base.plus(self.quotient(*reduced))
         if any(abs(c) > divisor for c in remaining.terms.values()):
-            # What is a multiple of the divisor comes out of every coefficient.
+            # Multiples of the divisor are moved out of every coefficient.
             steps = Linear(
                 without_zeros({t: _step(c, divisor) for t, c in remaining.terms.items()}), 0
             )
@@ -150,7 +150,7 @@ class Linearizer:
         return base.plus(self._nest(remaining, divisor))
 
     def _reduce(self, index: Linear, divisor: int) -> tuple[Linear, int] | None:
-        """Divide numerator and divisor by a common factor, where what is left over cannot carry."""
+        """Divide numerator and divisor by a common factor, if the remaining terms cannot carry."""
         candidates = {gcd(c, divisor) for c in index.terms.values()} - {1}
         for factor in sorted(candidates, reverse=True):
             head = self.without_fraction(index, factor)
@@ -159,7 +159,7 @@ class Linearizer:
         return None
 
     def without_fraction(self, index: Linear, factor: int) -> Linear | None:
-        """Divide, rounding down, where what `factor` does not divide cannot carry."""
+        """Divide, rounding down, if the terms that `factor` does not divide cannot carry."""
         return self._without_carry(index, factor, *_divided_terms(index, factor))
 
     def _without_carry(
@@ -168,14 +168,14 @@ class Linearizer:
         """Divide if the `rest` that remains next to the divided terms, `whole`, cannot carry."""
         carry = self._carry(rest, factor)
         if carry is None and any(type(t) is Quotient for t in whole.terms):
-            # Some of what is divided may belong to a remainder, which is small as a whole.
+            # Some of the divided terms may belong to a remainder, which is small as a whole.
             small = self._undivided_pieces(index, factor)
             if small is not None:
                 carry, whole = self._carry(small, factor), index.plus(small, -1).over(factor)
         return None if carry is None else whole.plus_const(carry)
 
     def _carry(self, rest: Linear, factor: int) -> int | None:
-        """Return the one value of `rest // factor`, None if there may be several."""
+        """Return the only value of `rest // factor`, None if there may be several."""
         if not rest.terms:
             return rest.const // factor
         low, high = self.bound(rest)
@@ -203,7 +203,7 @@ class Linearizer:
         return rest
 
     def _nest(self, index: Linear, divisor: int) -> Linear:
-        """Make the quotient; a quotient of a quotient is one with the product of the divisors."""
+        """Create the quotient; nested quotients are merged by multiplying their divisors."""
         if len(index.terms) == 1:
             term, c = next(iter(index.terms.items()))
             if c == 1 and type(term) is Quotient:
@@ -261,7 +261,7 @@ class Linearizer:
         return self._truncated_by(a, b)
 
     def _truncated_by(self, index: Linear, divisor: Linear) -> Linear:
-        """Make the quotient by a positive constant."""
+        """Create the quotient by a positive constant."""
         size = divisor.const
         parts = pieces(index)
         if len(parts) == 1 and not index.rest:
@@ -270,7 +270,7 @@ class Linearizer:
                 step = part.divisor * size
                 outer = self.truncated(part.index, Linear({}, part.modulus))
                 if part.modulus % step == 0:
-                    # Both parts have the sign of the remainder, so each is rounded as the whole is.
+                    # Both parts have the sign of the remainder, so each is rounded like the whole.
                     inner = self.truncated(part.index, Linear({}, step))
                     return inner.plus(outer, -(part.modulus // step)).times(c)
                 if part.divisor > 1:
@@ -285,7 +285,7 @@ class Linearizer:
         return Linear({self.intern(TruncatedQuotient(index, divisor)): 1}, 0)
 
     def extremum(self, args: list[Linear], largest: bool) -> Linear:
-        """Take the largest or smallest, leaving out alternatives that are never it."""
+        """Return the maximum or minimum, without alternatives that never attain it."""
         kept: list[Linear] = []
         for arg in [part for given in args for part in alternatives(given, largest)]:
             if any(self._dominates(other, arg, largest) for other in kept):
@@ -299,13 +299,13 @@ class Linearizer:
         if shared:
             rests = [[a for a in args if a.key not in shared] for args in inner]
             common = [a for a in inner[0] if a.key in shared]
-            # None lacks a rest: it would dominate the others.
+            # Every alternative has other terms: one without would dominate the others.
             others = [self.extremum(rest, not largest) for rest in rests]
             return self.extremum([self.extremum(others, largest), *common], not largest)
         return self._extremum(kept, largest)
 
     def _extremum(self, args: list[Linear], largest: bool) -> Linear:
-        """Make the extremum of alternatives if none of them is always the result."""
+        """Create the extremum of alternatives, unless one of them is always the result."""
         quotients = [next(iter(arg.terms)) for arg in args if arg.terms]
         if len(quotients) == len(args) and all(
             type(q) is Quotient and arg.key == Linear({q: 1}, 0).key
@@ -334,7 +334,7 @@ class Linearizer:
         return self.at_least_zero(gap)
 
     def opaque(self, expr: PrimExpr) -> Linear:
-        """Read an expression that is not linear; its operands are simplified."""
+        """Read a nonlinear expression; its operands are simplified."""
         simple = self._simplify(expr)
         if type(simple) is IntImm:
             return Linear({}, simple.value)
@@ -346,7 +346,7 @@ class Linearizer:
         return Linear({self._opaque(simple): 1}, 0)
 
     def truth(self, condition: PrimExpr) -> Linear:
-        """Read a simplified condition as 1 where it holds and 0 where it does not."""
+        """Read a simplified condition as 1 if it holds and 0 otherwise."""
         kind = type(condition)
         if kind is IntImm:
             return _UNITS[condition.value]  # type: ignore[attr-defined]
@@ -357,7 +357,7 @@ class Linearizer:
         return Linear({self._opaque(condition): 1}, 0)
 
     def as_written(self, expr: PrimExpr) -> Linear:
-        """Read an expression whose parts must not be simplified as one term."""
+        """Read an expression whose parts must not be simplified, as one term."""
         return Linear({self._opaque(expr): 1}, 0)
 
     def _opaque(self, expr: PrimExpr) -> Atom:
@@ -371,7 +371,7 @@ class Linearizer:
         return atom
 
     def intern(self, atom: Atom) -> Atom:
-        """Return the one atom of this structure."""
+        """Return the unique atom with this structure."""
         known = self._atoms.get(atom.key)
         if known is None:
             known = self._atoms[atom.key] = atom
@@ -387,13 +387,14 @@ class Linearizer:
         return bool(self._value_terms)
 
     def may_wrap(self, linear: Linear) -> bool:
-        """Say whether `linear` is made of values, whose arithmetic may wrap around."""
+        """Return True if `linear` contains values, whose arithmetic may wrap around."""
         return bool(self._value_terms) and not self._value_terms.isdisjoint(linear.terms)
 
     def may_be_read(self, exact: Linear, expr: PrimExpr) -> bool:
         """Return True if `expr` may be read as `exact`, which has no wrapping values in its terms.
 
-        Values that turned out to be constants do not make index arithmetic of what wraps.
+        Values that turned out to be constants do not turn wrapping arithmetic into index
+        arithmetic.
         """
         return (
             _is_variable(exact, expr.dtype)
@@ -402,11 +403,11 @@ class Linearizer:
         )
 
     def fits(self, linear: Linear, dtype: DataType) -> bool:
-        """Say whether arithmetic of `dtype` surely gives `linear`: nothing wraps."""
+        """Return True if arithmetic of `dtype` provably computes `linear` without wrapping."""
         return fits(linear, dtype, self.bound)
 
     def wrapped(self, exact: Linear, expr: PrimExpr) -> Linear:
-        """Return `expr` in linear form, which is `exact` wherever its dtype holds that."""
+        """Return the linear form of `expr`: `exact`, wrapped unless its dtype holds that."""
         dtype = expr.dtype
         if not exact.terms:
             least, most = integer_limits(dtype)
@@ -432,7 +433,7 @@ class Linearizer:
         return self.context.bound(linear)
 
     def at_least_zero(self, linear: Linear) -> bool:
-        """Say whether `linear >= 0` surely holds."""
+        """Return True if `linear >= 0` provably holds."""
         if not linear.terms:
             return linear.const >= 0
         low, high = self.bound(linear)
@@ -458,7 +459,7 @@ class Linearizer:
 
 
 def _divided_terms(index: Linear, factor: int) -> tuple[Linear, Linear]:
-    """Return the terms that `factor` divides, divided by it, and the other ones."""
+    """Return the terms that `factor` divides, divided by it, and the other terms."""
     whole: Terms = {}
     rest: Terms = {}
     for term, c in index.terms.items():
@@ -473,7 +474,7 @@ def _divided_terms(index: Linear, factor: int) -> tuple[Linear, Linear]:
 def _without_factor(
     a: Linear, b: Linear, product: Callable[[Linear, Linear], Linear]
 ) -> tuple[Linear, Linear]:
-    """Return dividend and divisor without a factor that all their terms share."""
+    """Return dividend and divisor without a common factor of all their terms."""
     shared = gcd(a.content(), a.const, b.content(), b.const)
     if shared > 1:
         a, b = a.over(shared), b.over(shared)
@@ -489,7 +490,7 @@ def _without_factor(
 
 
 def _step(coefficient: int, divisor: int) -> int:
-    """Return the quotient of a coefficient that leaves a small rest, of its sign if it can."""
+    """Return the quotient of a coefficient with a small rest, of its sign if possible."""
     if abs(coefficient) < divisor:
         return 0
     down, rest = divmod(coefficient, divisor)
@@ -497,7 +498,7 @@ def _step(coefficient: int, divisor: int) -> int:
 
 
 def _is_variable(linear: Linear, dtype: DataType) -> bool:
-    """Say whether `linear` is a variable that a dtype holds, whatever its value."""
+    """Return True if `linear` is a variable that fits a dtype, whatever its value."""
     if linear.const or len(linear.terms) != 1:
         return False
     ((term, c),) = linear.terms.items()

@@ -4,10 +4,10 @@ A comparison restricts a sum without a constant, its direction, to a set of inte
 parts with the same direction are intersected, and the result is written with the fewest
 comparisons: `x < 5 and x < 7` is `x < 5`, `x <= y and y <= x` is `x == y`. Other conditions are
 true or false. A part that is itself a connective is simplified under the facts of its siblings, so
-that `p and (p or q)` is `p`. A disjunction is the negation of a conjunction of negations.
+`p and (p or q)` is `p`. A disjunction is the negation of a conjunction of negations.
 
-The left operand guards the right one. So no part is moved to the left of another, except into a
-part that computes the same sum already.
+The left operand guards the right operand. So a part is never moved to the left of another part,
+except into a part that computes the same sum already.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BOOL: Final = (0, 1)
 
 
 def negation(condition: PrimExpr) -> PrimExpr:
-    """Return the negation of a scalar condition, brought to its comparisons."""
+    """Return the negation of a scalar condition, pushed into its comparisons."""
     kind = type(condition)
     if isinstance(condition, e.CmpOp):
         exact = not condition.a.dtype.is_floating
@@ -70,14 +70,14 @@ def parts_of(condition: PrimExpr, kind: type[e.LogicalOp]) -> list[PrimExpr]:
 
 @dataclass(slots=True)
 class _Literal:
-    """The claim that a direction is in a set of integers; a condition is a direction, 0 or 1."""
+    """A restriction of a direction to a set of integers; a condition is a direction, 0 or 1."""
 
     key: Key
     values: IntegerSet
     within: Interval
     """An interval that holds every value of the direction."""
     sum: Linear | None
-    """The direction, if it is one of integers."""
+    """The direction, if it is a sum of integers."""
     dtype: DataType
 
 
@@ -85,13 +85,13 @@ Knowledge = Mapping[Key, IntegerSet]
 
 
 class Connectives:
-    """Simplifies conjunctions and disjunctions of conditions that are simplified themselves."""
+    """Simplifies conjunctions and disjunctions of simplified conditions."""
 
     def __init__(self, reader: Linearizer, compare: Comparisons) -> None:
         self._reader: Final = reader
         self._compare: Final = compare
         self._directions: dict[Key, Linear] = {}
-        """Directions of the current condition, without their opposites."""
+        """Directions of the current condition, without their negatives."""
 
     def connected(self, parts: Iterable[PrimExpr], kind: type[e.LogicalOp]) -> PrimExpr:
         """Return the conjunction or disjunction of simplified conditions."""
@@ -101,10 +101,10 @@ class Connectives:
     def _connected(
         self, parts: list[PrimExpr], kind: type[e.LogicalOp], known: Knowledge
     ) -> PrimExpr:
-        """Connect parts where the directions in `known` are in those sets.
+        """Connect parts, given that the directions in `known` are in those sets.
 
-        A disjunction is read as the conjunction of the negations of its parts: each says something
-        of the others, which matter only where it is false.
+        A disjunction is read as the conjunction of the negations of its parts: each restricts the
+        others, which matter only if it is false.
         """
         conjunction = kind is e.And
         neutral, deciding = (TRUE, FALSE) if conjunction else (FALSE, TRUE)
@@ -144,9 +144,9 @@ class Connectives:
         known: Knowledge,
         said: Knowledge,
     ) -> PrimExpr:
-        """Simplify the parts that are connectives by what the literals say.
+        """Simplify the parts that are connectives under the restrictions of the literals.
 
-        The parts to the right of a part may decide it, but do not change it: it may guard them.
+        The parts to the right of a part may decide it, but must not change it: it may guard them.
         """
         conjunction = kind is e.And
         other: type[e.LogicalOp] = e.Or if conjunction else e.And
@@ -185,7 +185,7 @@ class Connectives:
         other: type[e.LogicalOp],
         known: Knowledge,
     ) -> PrimExpr | None:
-        """Take out what all parts begin with: `(p and q) or (p and r)` is `p and (q or r)`."""
+        """Factor out a common first part: `(p and q) or (p and r)` is `p and (q or r)`."""
         if len(parts) < 2 or any(type(part) is not other for part in parts):
             return None
         inner = [parts_of(part, other) for part in parts]
@@ -242,9 +242,9 @@ class Connectives:
         may_be: IntegerSet,
         kind: type[e.LogicalOp],
     ) -> list[PrimExpr] | None:
-        """Return conditions that together say that a direction is in a set, None if many would.
+        """Return conditions that together restrict a direction to a set, None if that needs many.
 
-        The direction is that of `literal`, which is `part`.
+        The direction is that of `literal`, which was read from `part`.
         """
         direction, dtype = literal.sum, literal.dtype
         if direction is None:

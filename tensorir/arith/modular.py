@@ -1,7 +1,8 @@
 """Residue classes: congruences of integers modulo others (Granger 1989).
 
-The classes are a lattice: `join` is the class around two, `meet` what both say together. Products,
-quotients and remainders of classes are the best abstractions of those on integers.
+The classes are a lattice: `join` is the least upper bound of two classes, `meet` their
+intersection. Products, quotients and remainders of classes are the best abstractions of the integer
+operations.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class ModularSet:
         return residue(abs(self.coeff // divisor), self.base // divisor)
 
     def modulo(self, divisor: int) -> ModularSet:
-        """Return a class of `a + k * divisor`, whatever k is."""
+        """Return a class of `a + k * divisor` for any k."""
         return residue(gcd(self.coeff, divisor), self.base)
 
     def remainder(self, divisor: int) -> ModularSet:
@@ -43,7 +44,7 @@ class ModularSet:
         return self.modulo(divisor)
 
     def join(self, other: ModularSet) -> ModularSet:
-        """Return the smallest class around both."""
+        """Return the smallest class that contains both."""
         return residue(gcd(self.coeff, other.coeff, self.base - other.base), self.base)
 
     def meet(self, other: ModularSet) -> ModularSet:
@@ -60,7 +61,7 @@ class ModularSet:
 
 
 def residue(coeff: int, base: int) -> ModularSet:
-    """Return a class with its least base."""
+    """Return a class with its smallest base."""
     return ModularSet(coeff, base % coeff if coeff else base)
 
 

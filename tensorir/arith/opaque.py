@@ -1,4 +1,4 @@
-"""Expressions that are not analysed: their keys, and their ranges."""
+"""Expressions that are not analysed: their keys and ranges."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def interval_of(expr: PrimExpr, wraps: bool) -> Interval:
 def expr_key(expr: PrimExpr) -> Key:
     """Return a hashable value that is equal for structurally equal expressions.
 
-    A call with an effect is equal to no other: the next one may give another value.
+    A call with an effect has a unique key: the next call may return another value.
     """
     if isinstance(expr, Var):
         return Var, expr
@@ -58,7 +58,7 @@ Position: TypeAlias = tuple[tuple[int, str], ...]
 def position_of(key: Key, order: Mapping[Var, int]) -> Position:
     """Return the position of an expression in an order that is the same in every process.
 
-    `key` is its key. Variables count by their positions in `order`, others and buffers by name.
+    `key` is its key. Variables are ordered by `order`, others and buffers by name.
     """
     found: list[tuple[int, str]] = []
     pending = [key]

@@ -1,4 +1,4 @@
-"""Finding the remainders in a linear combination again.
+"""Recovering remainders in a linear combination.
 
 `x - 6 * (x // 6)` is `x % 6`, `x // 2 - 3 * (x // 6)` is `x % 6 // 2`, and `(x + 1) // 2 - x // 2`
 is `x % 2`. A sum with such groups is shorter to print, and its bounds are tight. Divisors that are
@@ -37,11 +37,11 @@ Found: TypeAlias = list[tuple[int, int, Term | Piece]]
 """Pieces with their positions and coefficients."""
 
 Group: TypeAlias = tuple[Piece, Terms, Collection[Term], int]
-"""A remainder as a sum of terms and a constant, and the terms in whose place it is written."""
+"""A remainder as a sum of terms and a constant, and the terms that it replaces."""
 
 
 _GROUPED: Final = frozenset({Quotient, Product, TruncatedQuotient, Extremum})
-"""Terms that may be written as one piece with others; remainders end in one of the first three."""
+"""Terms that may be part of one piece; remainders end in one of the first three."""
 
 SymbolicDivision: TypeAlias = SymbolicQuotient | TruncatedQuotient
 
@@ -56,7 +56,7 @@ def pieces(linear: Linear, absorb: bool = False) -> Pieces:
         return linear.parts  # type: ignore[no-any-return]
     grouped = [t for t in linear.terms if type(t) in _GROUPED]
     if not grouped:
-        # Nearly all sums are made of their terms.
+        # Most sums have only their terms as pieces.
         plain: Pieces = [(c, term) for term, c in linear.terms.items()]
         linear.parts = plain
         return plain
@@ -88,7 +88,7 @@ def pieces(linear: Linear, absorb: bool = False) -> Pieces:
 
 
 def _take(groups: Iterable[Group], left: Terms, order: dict[Term, int], found: Found) -> int:
-    """Take a multiple of one of some groups out of `left`, if there is one.
+    """Take a multiple of one of the groups out of `left`, if possible.
 
     Returns the constant that belongs to it.
     """
@@ -110,7 +110,7 @@ def _constant(quotient: Quotient | TruncatedQuotient) -> int:
 
 
 def _by_constant(quotient: Quotient | TruncatedQuotient, left: Terms) -> Iterator[Group]:
-    """Yield the remainders that end in a quotient, remainders by larger divisors first."""
+    """Yield the remainders that end in a quotient, larger divisors first."""
     index, modulus, weight = quotient.index, _constant(quotient), left[quotient]
     make = Remainder if quotient.floors else TruncatedRemainder
     inner = [
@@ -133,7 +133,7 @@ def _by_constant(quotient: Quotient | TruncatedQuotient, left: Terms) -> Iterato
 
 
 def _halves(above: Quotient, left: Terms) -> Iterator[Group]:
-    """Yield `(x + 1) // 2 - x // 2` as the remainder that it is."""
+    """Yield the remainder for `(x + 1) // 2 - x // 2`."""
     if above.index.const == 1:
         index = above.index.plus_const(-1)
         for below in left:
@@ -149,7 +149,7 @@ def _absorb(
     order: dict[Term, int],
     found: Found,
 ) -> int:
-    """Take an extremum out of `left`, with what makes it shorter to write.
+    """Take an extremum out of `left`, with the terms that make it shorter.
 
     Returns the constant that belongs to it.
     """
@@ -185,7 +185,7 @@ def _by_symbol(quotient: SymbolicDivision, left: Terms) -> Iterator[Group]:
 def _carriers(
     quotient: SymbolicDivision, left: Terms
 ) -> Iterator[tuple[Linear, Linear, Terms, int]]:
-    """Yield divisors d, what the divisor is as a multiple of d, and `index // d`.
+    """Yield divisors d, the divisor as a multiple of d, and `index // d`.
 
     That is given as terms and a constant.
     """
@@ -203,7 +203,7 @@ def _carriers(
 
 
 def _over_monomial(value: Linear, divisor: Linear) -> Linear | None:
-    """Return `value / divisor` where that is a polynomial; None for a divisor that is a sum."""
+    """Return `value / divisor` if that is a polynomial; None if the divisor is a sum."""
     if divisor.terms and (divisor.const or len(divisor.terms) > 1):
         return None
     monomial: Monomial = ()

@@ -1,6 +1,6 @@
 """Linear combinations as polynomials: factors, signs, and division without a remainder.
 
-The terms of a `Linear` may be products, so it is a polynomial in what they multiply.
+The terms of a `Linear` may be products, so it is a polynomial in their factors.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Monomial: TypeAlias = tuple[Term, ...]
 
 
 def factors(term: Term) -> Monomial:
-    """Return the factors of a term: itself unless it is a product."""
+    """Return the factors of a term; a term other than a product is its only factor."""
     return term.factors if type(term) is Product else (term,)
 
 
 def common_factors(terms: Iterable[Term]) -> list[Term]:
-    """Return the factors that all of some terms have, with repetition."""
+    """Return the common factors of some terms, with repetition."""
     shared: list[Term] | None = None
     for term in terms:
         left = list(factors(term))
@@ -40,14 +40,14 @@ def common_factors(terms: Iterable[Term]) -> list[Term]:
 
 
 CORNERS: Final = 4
-"""The number of factors in products up to which all corners of a box are computed."""
+"""The maximum number of factors in products for which all corners of a box are computed."""
 
 
 def at_corners(value: Linear, bound: Callable[[Term], Interval]) -> Interval | None:
     """Return bounds of a sum of products of different factors, None for anything else.
 
-    Such a sum is linear in each factor, so it has its extreme values in corners of the box in which
-    its factors lie.
+    Such a sum is linear in each factor, so its extreme values are at corners of the box of the
+    factors' bounds.
     """
     products = [term.factors for term in value.terms if type(term) is Product]
     symbols = list(dict.fromkeys(f for factors_ in products for f in factors_))
@@ -75,10 +75,10 @@ def degree(value: Linear) -> int:
 
 
 def least_values(value: Linear, bound: Callable[[Term], Interval]) -> Iterator[tuple[Term, int]]:
-    """Yield symbols in a positive value and what they are at least.
+    """Yield symbols in a positive value and lower bounds for them.
 
     If the value is a product, each of its factors is assumed to be positive, since factors are
-    sizes. A factor for which `bound` returns a negative number is not a size: nothing follows.
+    sizes. A factor for which `bound` returns a negative number is not a size and gives no bound.
     """
     if len(value.terms) != 1:
         return
@@ -106,10 +106,10 @@ def _may_be_size(bound: Interval) -> bool:
 def exact_quotient(
     a: Linear, b: Linear, product: Callable[[Linear, Linear], Linear]
 ) -> Linear | None:
-    """Return `a / b` where that is a polynomial as well, else None; b must not be 0.
+    """Return `a / b` if that is a polynomial as well, else None; b must not be 0.
 
-    Long division: the leading term of what is left is divided by that of `b`, in an order in which
-    products of more factors come first.
+    Long division: the leading term of the remaining sum is divided by the leading term of `b`, in
+    an order in which products of more factors come first.
     """
     order: dict[Term, int] = {}
     for term in (*b.terms, *a.terms):
@@ -131,7 +131,7 @@ def exact_quotient(
 
 
 def _leading(value: Linear, order: dict[Term, int]) -> tuple[Monomial, int]:
-    """Return the term that comes first, as sorted factors, and its coefficient."""
+    """Return the leading term, as sorted factors, and its coefficient."""
     best: tuple[int, list[int]] | None = None
     found: tuple[Monomial, int] = ((), value.const)
     for term, coefficient in value.terms.items():
@@ -143,7 +143,7 @@ def _leading(value: Linear, order: dict[Term, int]) -> tuple[Monomial, int]:
 
 
 def without(monomial: Monomial, divisor: Monomial) -> Monomial | None:
-    """Return the factors of a monomial that are left after division, None if one is missing."""
+    """Return the remaining factors of a monomial after division, None if one is missing."""
     left = list(monomial)
     for factor in divisor:
         if factor not in left:

@@ -6,11 +6,11 @@ replaced by each of its alternatives. The search is directed by the goal. While 
 infinite bound, only facts that cancel that term can help; otherwise facts that share a term with
 the goal. So its cost depends on the facts about the terms of the goal, not on all facts.
 
-The search ends, since each step decreases in this order: the number of facts that may be used;
-then the number of quotients by which the goal was not scaled yet (they are parts of the goal
+The search terminates, since each step decreases in this order: the number of facts that may be
+used; then the number of quotients by which the goal was not scaled yet (they are parts of the goal
 and of the facts, and scaling makes no new ones); then the terms of the goal as a multiset, in which
-a step replaces a term by proper parts of it (Dershowitz and Manna 1979). How long it may take,
-`ATTEMPTS` limits.
+a step replaces a term by proper parts of it (Dershowitz and Manna 1979). `ATTEMPTS` limits its
+time.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Proof:
     def at_least_zero(
         self, goal: Linear, facts: int = FACTS, scaled: frozenset[Term] = UNSCALED
     ) -> bool:
-        """Say whether `goal >= 0` follows from the bounds and at most `facts` known facts.
+        """Return True if `goal >= 0` follows from the bounds and at most `facts` known facts.
 
-        `scaled` has the quotients by whose divisors the goal was multiplied to be rid of them.
+        `scaled` has the quotients whose divisors the goal was already multiplied by.
         """
         low, high = self._bound(goal)
         if low >= 0:
@@ -75,12 +75,12 @@ class Proof:
         return False
 
     def _is_over(self) -> bool:
-        """Count an attempt; True if there are none left."""
+        """Count an attempt; return True if none are left."""
         self._left -= 1
         return self._left < 0
 
     def _helpful(self, goal: Linear) -> Iterator[tuple[Linear, int]]:
-        """Yield facts, and how often they are contained in a goal."""
+        """Yield facts, and how often a goal contains them."""
         if not self._context.facts:
             return
         for fact in self._cancelling(goal):
@@ -108,7 +108,7 @@ class Proof:
         return dict.fromkeys(fact for term in goal.terms for fact in self._sharing(goal, term))
 
     def _sharing(self, goal: Linear, term: object) -> list[Linear]:
-        """Return the facts in which `term` has the sign that it has in the goal."""
+        """Return the facts in which `term` has the same sign as in the goal."""
         assert isinstance(term, Term)
         weight = goal.terms[term]
         return [f for f in self._context.facts_about(term) if f.terms[term] * weight > 0]
@@ -127,14 +127,14 @@ class Proof:
     def _above_mean(
         self, term: Extremum, c: int, rest: Linear, facts: int, scaled: frozenset[Term]
     ) -> bool:
-        """Prove a sum by an extremum of two being on its side of their mean."""
+        """Prove a sum with an extremum of two, which is on one side of their mean."""
         if len(term.args) != 2 or c % 2 or term.largest != (c > 0):
             return False
         one, other = term.args
         return self.at_least_zero(rest.plus(one, c // 2).plus(other, c // 2), facts, scaled)
 
 
-# ------------------------------------------------------------------- quotients by what they round
+# -------------------------------------------------------------- bounds of quotients by dividends
 
 # A sum that contains quotients is bounded by the rounded values: `x - 3 <= x // 4 * 4 <= x`.
 
@@ -161,7 +161,7 @@ def without_quotients(
 
 
 def _opposed(linear: Linear, index: Linear, sign: int) -> bool:
-    """Say whether a sum and a multiple of an index, of the given sign, may cancel."""
+    """Return True if a sum and a multiple of an index, of the given sign, may cancel."""
     terms = index.terms
     return any(linear.terms.get(t, 0) * weight * sign < 0 for t, weight in terms.items())
 
@@ -175,7 +175,7 @@ def _without_symbolic(
             continue
         index, divisor = quotient.index, quotient.divisor
         if quotient is term:
-            # As the divisor is positive, `linear >= 0` just if `linear * divisor > -divisor`.
+            # As the divisor is positive, `linear >= 0` exactly if `linear * divisor > -divisor`.
             rest = linear.plus(Linear({term: 1}, 0), -c)
             scaled = product(rest, divisor).plus(divisor).plus_const(-1)
             yield _rounded(scaled, term, 0, c, index, divisor), frozenset({quotient})
@@ -191,7 +191,7 @@ def _rounded(
 ) -> Linear:
     """Return a lower bound of `linear` with `c * term`, a rounded multiple, replaced.
 
-    It is `index // divisor * divisor * times`, and what is rounded down is at most the index and
+    The multiple is `index // divisor * divisor * times`; rounding down gives at most the index, and
     less than the divisor below it.
     """
     least = linear.plus(Linear({term: 1}, 0), -c).plus(index, times)

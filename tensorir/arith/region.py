@@ -26,8 +26,8 @@ def estimate_region_strict_bound(
 ) -> Box | None:
     """Return the exact covered region, None if it is not a box or cannot be determined.
 
-    Found where no extent depends on a loop, the minima are independent pieces of the loops, and
-    each dimension's pieces follow one another without a gap.
+    It is found if no extent depends on a loop, the minima are independent pieces of the loops, and
+    each dimension's pieces are adjacent without gaps.
     """
     analyzer = analyzer or Analyzer()
     extents = []
@@ -55,7 +55,7 @@ def estimate_region_strict_bound(
 
 
 def _span(value: IterSumExpr, extent: Size) -> tuple[Size, Size] | None:
-    """Return the least and the largest offset from the base, None if there are gaps.
+    """Return the minimum and maximum offset from the base, None if there are gaps.
 
     At each value of an index, `extent` elements are covered.
     """
@@ -79,10 +79,10 @@ def estimate_region_upper_bound(
     predicate: PrimExpr = TRUE,
     analyzer: Analyzer | None = None,
 ) -> Box:
-    """Return a box that holds everything that is covered.
+    """Return a box that contains the covered region.
 
-    The exact box where there is one; else each dimension on its own, by interval arithmetic where
-    that fails as well.
+    The exact box if possible; otherwise each dimension separately, by interval arithmetic if that
+    fails as well.
     """
     analyzer = analyzer or Analyzer()
     exact = estimate_region_strict_bound(region, var_dom, predicate, analyzer)

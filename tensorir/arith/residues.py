@@ -1,4 +1,4 @@
-"""Residue classes of expressions, and those of variables that follow from equations."""
+"""Residue classes of expressions, and classes of variables that follow from equations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simplifying expressions of every kind; an analyzer does it for integers."""
+"""Simplification of expressions of every kind; the analyzer simplifies integers."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 def simplifier(analyzer: Analyzer) -> _Simplifier:
-    """Return a simplifier that uses the facts `analyzer` has when the simplifier is called."""
+    """Return a simplifier that uses the facts that `analyzer` has when it is called."""
     return _Simplifier(analyzer)
 
 
 _INTEGER_NODES: Final = frozenset({*e.ARITHMETIC, e.Var, e.SizeVar, e.Let})
 
 _WITH_CHOICES: Final = frozenset({e.Add, e.Sub, e.Min, e.Max})
-"""Operations that are moved into both values of a choice where that is shorter."""
+"""Operations that are moved into both values of a choice if that is shorter."""
 
 
 _VECTOR_NODES: Final = frozenset({*e.BINARY_OPS, e.Not, e.Select, e.Cast})
@@ -67,7 +67,7 @@ class _Simplifier(Rewriter):
         return super().__call__(node)
 
     def _vector(self, node: PrimExpr) -> PrimExpr:
-        """Return a vector simplified lane by lane, or its operands, whatever is shorter."""
+        """Return a vector simplified lane by lane, or its operands simplified, if shorter."""
         whole, parts = self._analyzer.vector(node), self.operands(node)
         return parts if _size(parts) < _size(whole) else whole
 
@@ -76,7 +76,7 @@ class _Simplifier(Rewriter):
         return new if any(a is not b for a, b in zip(new, nodes, strict=True)) else nodes
 
     def operands(self, node: PrimExpr) -> PrimExpr:
-        """Return an expression that is not linear with its operands simplified."""
+        """Return a nonlinear expression with its operands simplified."""
         return super().__call__(node)
 
     def rewrite_BinaryOp(self, node: e.BinaryOp) -> PrimExpr:  # noqa: N802
@@ -146,7 +146,7 @@ class _Simplifier(Rewriter):
             return self(taken)  # type: ignore[no-any-return]
         evaluates_both = type(node) is e.Select
         if evaluates_both and (has_loads(t) or has_loads(f)):
-            # Whatever the condition is: an index must not rely on it.
+            # This must hold for any condition: an index must not rely on it.
             t, f = self(t), self(f)
         else:
             t, f = self._branches(condition, t, f)
@@ -160,10 +160,10 @@ class _Simplifier(Rewriter):
         return e.Select(condition, t, f) if evaluates_both else if_then_else(condition, t, f)
 
     def _one_choice(self, condition: PrimExpr, t: PrimExpr, f: PrimExpr) -> PrimExpr | None:
-        """Return two nested choices that share a value as one, None if they are none."""
+        """Return two nested choices that share a value as one, None for other expressions."""
         for inner, other, all_hold in ((t, f, True), (f, t, False)):
             if isinstance(inner, e.Call) and (choice := choice_of(inner)) is not None:
-                # The second condition is evaluated only where the first leaves the choice open.
+                # The second condition is evaluated only if the first does not decide.
                 kept, same = choice[1 if all_hold else 2], choice[2 if all_hold else 1]
                 if expr_key(same) == expr_key(other):
                     join = e.And if all_hold else e.Or
@@ -172,7 +172,7 @@ class _Simplifier(Rewriter):
         return None
 
     def _branches(self, condition: PrimExpr, t: PrimExpr, f: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-        """Simplify what is taken where a condition holds, and what is taken where it does not."""
+        """Simplify the value for a true condition, and the value for a false condition."""
         if condition.dtype.lanes > 1:
             return self(t), self(f)
         with self._analyzer.constraint_scope(condition):
@@ -182,10 +182,10 @@ class _Simplifier(Rewriter):
         return t, f
 
     def _in_both(self, node: e.BinaryOp) -> PrimExpr | None:
-        """Return a choice between two results, None where an operand is better left alone.
+        """Return a choice between two results, None if an operand must not be moved.
 
-        That is if both operands are chosen by one condition, or a value of the only choice and the
-        other operand make up a constant.
+        It may be if one condition selects both operands, or if the other operand and a value of the
+        only choice fold to a constant.
         """
         a, b, kind = node.a, node.b, type(node)
         if isinstance(a, e.Select) and isinstance(b, e.Select):
@@ -204,7 +204,7 @@ class _Simplifier(Rewriter):
         return e.Select(choice.condition, *results)
 
     def _without_choice(self, condition: PrimExpr, t: PrimExpr, f: PrimExpr) -> PrimExpr | None:
-        """Return a choice between simplified values as something simpler, None if it stays."""
+        """Return a choice between simplified values in a simpler form, None if there is none."""
         if expr_key(t) == expr_key(f):
             return t
         if t.dtype is not BOOL:
@@ -264,13 +264,13 @@ def _folded(call: e.Call) -> PrimExpr:
 
 
 def _is_needless(middle: DataType, source: DataType, target: DataType) -> bool:
-    """Say whether a cast of `source` to `target` may leave out a cast to `middle` in between."""
+    """Return True if a cast of `source` to `target` may omit a cast to `middle` in between."""
     if not (source.is_integral and middle.is_integral):
         return False
     if target.is_bool:
         return source.is_bool or _limits_within(source, middle)
     if target.is_integral and target.bits <= middle.bits and not middle.is_bool:
-        # Both drop high bits, and the second drops all bits that the first drops.
+        # Both casts drop high bits, and the second drops all bits that the first drops.
         return True
     return _limits_within(source, middle)
 

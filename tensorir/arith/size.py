@@ -1,9 +1,8 @@
-"""Extents, factors and scales of iterators: plain ints, or sizes known only when a program runs.
+"""Extents, factors and scales of iterators: plain ints, or sizes known only at run time.
 
-Nearly all sizes are constant, so a `Size` is an int wherever it can be, and code that computes with
-sizes is written as for ints. `SymbolicSize` takes part in the same arithmetic. It has no `<`:
-whether one symbolic size is below another may be unknown, so comparisons are functions with a
-documented result for that case.
+Nearly all sizes are constant, so a `Size` is an int if possible, and code that computes with sizes
+is written as for ints. `SymbolicSize` supports the same arithmetic. It has no `<`: the order of two
+symbolic sizes may be unknown, so comparisons are functions with a documented result for that case.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tensorir.nodes.ops import const
 
 
 class SymbolicSize:
-    """A size that is not constant; `==` means that it surely is the same."""
+    """A size that is not constant; `==` means that it is provably equal."""
 
     __slots__ = ("linear", "sizes")
 
@@ -70,9 +69,9 @@ Size: TypeAlias = int | SymbolicSize
 
 
 class Sizes:
-    """Makes sizes; the extents of the loops that run are assumed to be positive.
+    """Creates sizes; the extents of the running loops are assumed to be positive.
 
-    Where an extent is a product, each of its factors is taken to be positive.
+    If an extent is a product, each of its factors is assumed to be positive.
     """
 
     def __init__(self, reader: Linearizer, extents: Iterable[PrimExpr] = ()) -> None:
@@ -81,23 +80,23 @@ class Sizes:
         self._facts: list[Linear] = []
         """Sums that are at least 0, apart from bounds of a single symbol."""
         self._least: dict[Term, int] | None = None
-        """Lower bounds of symbols that follow from the extents; made on first use."""
+        """Lower bounds of symbols that follow from the extents; computed on first use."""
 
     def of(self, value: Linear) -> Size:
         """Return a linear combination as a size."""
         return SymbolicSize(value, self) if value.terms else value.const
 
     def at_least_zero(self, value: Linear) -> bool:
-        """Say whether a linear combination surely is not negative."""
+        """Return True if a linear combination is provably not negative."""
         if self.reader.at_least_zero(value) or self._least_value(value) >= 0:
             return True
         return any(self._least_value(value.plus(fact, -1)) >= 0 for fact in self._facts)
 
     def _least_value(self, value: Linear) -> int:
-        """Return a bound from below; `-HALF_INFINITE` if none is known.
+        """Return a lower bound; `-HALF_INFINITE` if none is known.
 
-        Each symbol is written as its least value and the rest, which is not negative. Multiplied
-        out, a polynomial without negative coefficients is least where all rests are 0.
+        Each symbol is written as its lower bound plus a nonnegative rest. Multiplied out, a
+        polynomial without negative coefficients has its minimum where all rests are 0.
         """
         expanded: dict[Monomial, int] = {}
         for term, coefficient in value.terms.items():
@@ -161,7 +160,7 @@ def size_expr(size: Size, dtype: DataType) -> PrimExpr:
 
 
 def at_most(a: Size, b: Size) -> bool:
-    """Say whether `a <= b` surely holds."""
+    """Return True if `a <= b` provably holds."""
     if type(a) is int and type(b) is int:
         return a <= b
     gap = b - a
@@ -171,7 +170,7 @@ def at_most(a: Size, b: Size) -> bool:
 
 
 def is_positive(size: Size) -> bool:
-    """Say whether a size surely is at least 1."""
+    """Return True if a size is provably at least 1."""
     return size > 0 if type(size) is int else at_most(1, size)
 
 
@@ -202,7 +201,7 @@ def ceil_div(a: Size, b: Size) -> Size:
 
 
 def size_rank(size: Size) -> tuple[int, int]:
-    """Return a key by which sizes sort such that one never comes before a divisor of it.
+    """Return a key that sorts sizes such that a size never comes before its divisor.
 
     Constants come first, by their magnitude; then sizes with fewer symbolic factors.
     """

@@ -1,8 +1,8 @@
 """Symbolic interval arithmetic: the span of linear combinations while some variables move.
 
-Each piece is bounded on its own by the ends of what moves in it, so that the ends of a sum are sums
-of the variables that hold still. Where a piece is monotonic its ends are those of its operands; a
-remainder keeps the ends of its operand where those have one quotient.
+Each piece is bounded separately by the bounds of its moving operands, so that the bounds of a sum
+are sums over fixed variables. If a piece is monotonic, its bounds are the bounds of its operands; a
+remainder keeps the bounds of its operand if they have one common quotient.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ UNLIMITED: Final[Ends] = (None, None)
 
 
 class Span:
-    """Finds the ends of linear combinations.
+    """Computes the bounds of linear combinations.
 
-    `moving` gives the ends of a variable, None for one that holds still; they may be about other
-    variables that move. With `known`, what the reader's context says of variables that move holds
-    of all their values, and is used where it limits a sum of them.
+    `moving` returns the bounds of a variable, None for a fixed one; they may contain other moving
+    variables. With `known`, the facts of the reader's context about moving variables hold for all
+    their values, and are used if they bound a sum of them.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Span:
         self._ends: dict[Var, Ends | None] = {}
 
     def __call__(self, value: Linear) -> Ends:
-        """Return the ends of `value` as combinations of what holds still."""
+        """Return the bounds of `value` as combinations of fixed variables."""
         if self._holds_still(value):
             return value, value
         low = high = 0
@@ -82,9 +82,10 @@ class Span:
         return _total(low + value.rest, lows), _total(high + value.rest, highs)
 
     def _gathered(self, parts: Pieces) -> Pieces:
-        """Put back into a quotient what was taken out of it, where a remainder had lost it.
+        """Undo the split of a quotient whose remainder was lost.
 
-        `(x % 32 // 8 + y) // 2` reads `(x // 8 + y) // 2 - x // 32 * 2`, where both move far.
+        `(x % 32 // 8 + y) // 2` is read as `(x // 8 + y) // 2 - x // 32 * 2`, where both terms move
+        far.
         """
         moving = [(c, p) for c, p in parts if type(p) is Quotient and self._moves(p)]
         if len(moving) < 2:
@@ -107,7 +108,7 @@ class Span:
         return [(c, p) for c, p in found if p is not None]
 
     def _without_known(self, value: Linear) -> tuple[Linear, Interval]:
-        """Return the terms that are left, and the constant ends of the others."""
+        """Return the remaining terms, and the constant bounds of the others."""
         loose = {t: c for t, c in value.terms.items() if self._moves_entirely(t)}
         low, high = self._reader.bound(Linear(loose, 0))
         if low <= -HALF_INFINITE or high >= HALF_INFINITE:
@@ -115,16 +116,16 @@ class Span:
         left = Linear({t: c for t, c in value.terms.items() if t not in loose}, value.const)
         return left, (low, high)
 
-    # ----------------------------------------------------------------------------- what moves
+    # ------------------------------------------------------------------------- moving variables
 
     def _var(self, var: Var) -> Ends | None:
-        """Return the ends of a moving variable by fixed ones, None for a fixed variable."""
+        """Return the bounds of a moving variable by fixed ones, None for a fixed variable."""
         if var not in self._ends:
             found = self._moving(var)
             if found is None:
                 self._ends[var] = None
             else:
-                # Until they are found, the ends of a variable do not limit those of another one.
+                # While they are being computed, the variable does not bound other variables.
                 self._ends[var] = UNLIMITED
                 low, high = found
                 self._ends[var] = (
@@ -168,7 +169,7 @@ class Span:
         return point, point
 
     def quotient(self, a: Ends, b: Ends, floors: bool) -> Ends:
-        """Divide by what holds still and is positive, rounding down or toward zero."""
+        """Divide by a fixed, positive divisor, rounding down or toward zero."""
         divisor = self._positive(b)
         if divisor is None:
             return self._by_constants(floor_quotient if floors else trunc_quotient, a, b)
@@ -180,7 +181,7 @@ class Span:
         )
 
     def remainder(self, a: Ends, b: Ends, floors: bool) -> Ends:
-        """Return the remainder of division; ends that have one quotient stay the ends."""
+        """Return the remainder of division; bounds with one common quotient are kept."""
         modulus, reader = self._positive(b), self._reader
         if modulus is None:
             return self._by_constants(floor_remainder if floors else trunc_remainder, a, b)
@@ -198,7 +199,7 @@ class Span:
         return ZERO if from_zero else most.times(-1), ZERO if up_to_zero else most
 
     def _by_constants(self, combine: Combine, a: Ends, b: Ends) -> Ends:
-        """Divide by constants that hold the operands."""
+        """Divide by the constant bounds of the operands."""
         found = combine(self._constants(a), self._constants(b))
         if found is None:
             return UNLIMITED
@@ -216,14 +217,14 @@ class Span:
         )
 
     def _positive(self, divisor: Ends) -> Linear | None:
-        """Return a divisor that holds still and is positive, None for any other."""
+        """Return a divisor that is fixed and positive, None for any other."""
         low, high = divisor
         if low is None or low is not high or not self._reader.at_least_zero(low.plus_const(-1)):
             return None
         return low
 
     def product(self, factors: tuple[Term, ...]) -> Ends:
-        """Multiply terms, exactly one of them moving."""
+        """Multiply terms, exactly one of which moves."""
         still = [f for f in factors if not self._moves(f)]
         if len(still) != len(factors) - 1:
             return UNLIMITED
@@ -246,7 +247,7 @@ class Span:
         return self._around(values, largest, largest)
 
     def opaque(self, term: Opaque) -> Ends:
-        """Return the ends of what is not linear."""
+        """Return the bounds of a nonlinear term."""
         choice = choice_of(term.expr)
         if choice is not None:
             spans = [self(self._reader(value)) for value in choice[1:]]
@@ -255,16 +256,16 @@ class Span:
         return UNLIMITED if found is None else _constant(found, term.expr)
 
     def wrapped(self, term: Wrapped) -> Ends:
-        """Return what a dtype of values holds."""
+        """Return the range of a dtype of values."""
         if holds_indices(term.dtype):
             return UNLIMITED
         least, most = integer_limits(term.dtype)
         return Linear({}, least), Linear({}, most)
 
     def _around(self, spans: list[Ends], low_is_largest: bool, high_is_largest: bool) -> Ends:
-        """Return the least or the largest of the low ends, and of the high ends.
+        """Return the minimum or the maximum of the low ends, and of the high ends.
 
-        A largest low end may leave out those without limit, as a smallest high end may.
+        A maximum of low ends may ignore missing limits, and so may a minimum of high ends.
         """
         lows = [low for low, _ in spans if low is not None]
         highs = [high for _, high in spans if high is not None]
@@ -287,7 +288,7 @@ class Span:
 
 
 def _total(constant: int, parts: list[tuple[int, Linear | None]]) -> Linear | None:
-    """Return a constant and multiples of combinations added up, None if one is missing."""
+    """Return the sum of a constant and multiples of combinations, None if one is missing."""
     terms: Terms = {}
     for coefficient, part in parts:
         if part is None:
@@ -298,7 +299,7 @@ def _total(constant: int, parts: list[tuple[int, Linear | None]]) -> Linear | No
 
 
 def _constant(found: Interval, expr: PrimExpr) -> Ends:
-    """Return an interval as ends; the limits of an index dtype count as no limit."""
+    """Return an interval as ends; the limits of an index dtype count as missing."""
     least, most = integer_limits(expr.dtype)
     index = holds_indices(expr.dtype)
     low, high = found

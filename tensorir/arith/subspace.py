@@ -55,8 +55,8 @@ def subspace_divide(
 ) -> SubspaceDivision | None:
     """Divide indices over `input_iters` into parts over `sub_iters` and over the other iterators.
 
-    Returns None where the indices are not independent pieces of the iteration space, where one
-    interleaves the two parts, or where a conjunct of the predicate relates them.
+    Returns None if the indices are not independent pieces of the iteration space, if one
+    interleaves the two parts, or if a conjunct of the predicate relates them.
     """
     inside = frozenset(sub_iters)
     outside = [var for var in input_iters if var not in inside]
@@ -110,11 +110,11 @@ def _divide_index(index: IterSumExpr, inside: Collection[Var]) -> DividedIndex |
 
 
 _Part = tuple[IterSumExpr, Size]
-"""A sum and how many values it takes, starting from 0."""
+"""A sum and its number of values, starting from 0."""
 
 
 def _divide_piece(piece: IterSplitExpr, inside: Collection[Var]) -> tuple[_Part, _Part] | None:
-    """Divide `(mark // lower) % extent`, whatever its scale is."""
+    """Divide `(mark // lower) % extent`, for any scale."""
     whole = (IterSumExpr((piece.scaled(1),), ZERO), piece.extent)
     used = _iterators(piece.source)
     if not any(var in inside for var in used):
@@ -154,7 +154,7 @@ def _take(value: IterSumExpr, extent: Size, lower: Size, count: Size) -> IterSum
 def _divide_mark(mark: IterMark, inside: Collection[Var]) -> tuple[_Part, _Part] | None:
     """Divide a fused sum that uses iterators of both parts.
 
-    Terms that a predicate constrains together must be of one part.
+    Terms that a predicate constrains together must be in one part.
     """
     source = mark.source
     assert isinstance(source, IterSumExpr)
@@ -200,7 +200,7 @@ def _divide_mark(mark: IterMark, inside: Collection[Var]) -> tuple[_Part, _Part]
 
 
 def _side_of(group: Group, inside: Collection[Var]) -> tuple[_Part, _Part] | None:
-    """Return the terms of a group as the one part that they are of; None if they are of both."""
+    """Return the terms of a group as the part that contains them; None if both parts do."""
     sides = {var in inside for term in group.terms for var in _iterators(term.source)}
     if group.low != 0 or len(sides) > 1:
         return None

@@ -25,7 +25,7 @@ ARITHMETIC_CALLS: Final = frozenset(
 
 
 def parts_of(term: Atom) -> list[Term]:
-    """Return the terms that a term which is not linear contains."""
+    """Return the terms that a nonlinear term contains."""
     if type(term) is Product:
         return list(term.factors)
     return [part for operand in term.operands for part in operand.terms]
@@ -41,12 +41,12 @@ def variables_of(term: Term) -> list[Var]:
 
 
 def mentions(linear: Linear, var: Var) -> bool:
-    """Say whether `var` occurs in a linear combination, in however deep a term."""
+    """Return True if `var` occurs in a linear combination, at any depth."""
     return any(part is var for term in linear.terms for part in variables_of(term))
 
 
 def reads_memory(term: Term) -> bool:
-    """Say whether `term` has a load or call in it that may give another value the next time."""
+    """Return True if `term` contains a load or call that may return another value the next time."""
     if isinstance(term, Var):
         return False
     if type(term) is Opaque:
@@ -65,7 +65,7 @@ def choice_of(expr: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
 
 
 def has_loads(expr: PrimExpr) -> bool:
-    """Say whether an expression has a load in it, or a call that may load."""
+    """Return True if an expression contains a load, or a call that may load."""
     return any(type(part) is BufferLoad or _is_opaque_call(part) for part in walk(expr))
 
 

@@ -1,8 +1,8 @@
 """Checks that integer arithmetic does not wrap around.
 
-Index arithmetic does not overflow. Arithmetic on values wraps at its width: on what is loaded,
-returned by a call, or passed as a scalar. A sum of values is still a linear combination, but one
-modulo a power of two, unless its bounds show that the width holds it.
+Index arithmetic does not overflow. Arithmetic on values wraps at its width; values are loaded,
+returned by a call, or passed as scalars. A sum of values is still a linear combination, but modulo
+a power of two, unless its bounds prove that it fits the width.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Bound = Callable[[Linear], Interval]
 
 
 def fits(linear: Linear, dtype: DataType, bound: Bound) -> bool:
-    """Say whether `linear`, written as arithmetic of `dtype`, surely has its own value."""
+    """Return True if `linear`, written as arithmetic of `dtype`, provably does not wrap."""
     low, high = bound(linear)
     least, most = integer_limits(dtype)
     return least <= low and high <= most and agrees(linear, dtype, bound)
@@ -29,7 +29,7 @@ def fits(linear: Linear, dtype: DataType, bound: Bound) -> bool:
 def sum_fits(
     parts: Iterable[tuple[int, T]], const: int, dtype: DataType, bound: Callable[[T], Interval]
 ) -> bool:
-    """Say whether `dtype` holds every sum of a constant and multiples of bounded parts."""
+    """Return True if `dtype` holds every sum of a constant and multiples of bounded parts."""
     least, most = integer_limits(dtype)
     low = high = const
     for c, part in parts:
@@ -39,9 +39,9 @@ def sum_fits(
 
 
 def agrees(linear: Linear, dtype: DataType, bound: Bound) -> bool:
-    """Say whether arithmetic of `dtype` gives `linear` modulo a power of two.
+    """Return True if arithmetic of `dtype` computes `linear` modulo a power of two.
 
-    Sums and products do whatever wraps; what is divided or compared must not have wrapped.
+    Sums and products do even if they wrap; divided or compared parts must not have wrapped.
     """
     most = integer_limits(dtype)[1]
     if any(abs(c) > most for c in (linear.const, *linear.terms.values())):
@@ -63,7 +63,7 @@ def _term_agrees(term: Term, dtype: DataType, bound: Bound) -> bool:
 def reduced(linear: Linear, dtype: DataType) -> Linear:
     """Return a sum equal to `linear` modulo the width of `dtype`, with small coefficients.
 
-    A sum that wrapped at that width, or at a larger one, is taken apart into its terms.
+    A sum that wrapped at that width, or at a larger one, is decomposed into its terms.
     """
     terms: dict[Term, int] = {}
     constant = linear.const

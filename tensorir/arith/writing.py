@@ -44,7 +44,7 @@ from tensorir.nodes.ops import (
 
 
 class NotRepresentableError(IRValueError):
-    """A constant of a sum is beyond the dtype that it is to be written in."""
+    """A constant of a sum is out of the range of the dtype."""
 
 
 class _Multiple(NamedTuple):
@@ -61,9 +61,9 @@ Parts: TypeAlias = list[Part]
 class Writer:
     """Writes linear combinations as expressions of one dtype.
 
-    Terms keep the order in which they appear; with `order` they come by their coefficients and by
-    the positions that it gives to variables. With `wraps` no sum is computed but as it was read.
-    `bound` gives the interval of a sum of indices.
+    Terms keep the order in which they appear; with `order` they are sorted by their coefficients
+    and by the positions of variables in it. With `wraps`, sums are computed exactly as they were
+    read. `bound` returns the interval of a sum of indices.
     """
 
     __slots__ = ("_bound", "_dtype", "_order", "_wraps")
@@ -87,7 +87,7 @@ class Writer:
         return const(value, self._dtype)
 
     def _negative(self, value: int) -> PrimExpr:
-        """Return the factor to use for `-value`, which unsigned types lack."""
+        """Return the factor for `-value`, which unsigned types lack."""
         return self._const((1 << self._dtype.bits) - value if self._dtype.is_uint else -value)
 
     def write(self, linear: Linear) -> PrimExpr:
@@ -97,7 +97,7 @@ class Writer:
         if Wrapped in map(type, linear.terms) and any(
             type(t) is Wrapped and t.dtype.bits >= self._dtype.bits for t in linear.terms
         ):
-            # What wraps at the end need not wrap before.
+            # Intermediate results need not wrap if the final result does.
             linear = reduced(linear, self._dtype)
         return self._sum(self._parts(linear), linear.rest)
 
@@ -118,9 +118,9 @@ class Writer:
         return self._sum(added, max(rest, 0)), self._sum(taken, max(-rest, 0))
 
     def _parts(self, linear: Linear, one_sign: bool = False) -> Parts:
-        """Return what a sum is written as, common factors taken out where that is shorter.
+        """Return the parts of a written sum, with common factors taken out if that is shorter.
 
-        With `one_sign` no factor has a sum of both signs.
+        With `one_sign`, no factor multiplies a sum of both signs.
         """
         parts: Parts = [self._turned(part) for part in pieces(linear, not self._wraps)]
         shared = [f for _, part in parts if type(part) is Product for f in part.factors]
@@ -172,7 +172,7 @@ class Writer:
         if rest > 0:
             return add(result, self._const(rest))
         if rest < 0 and rest == integer_limits(dtype)[0]:
-            return e.Add(result, self._const(rest))  # Its negative is beyond the type.
+            return e.Add(result, self._const(rest))  # its negative is beyond the type
         return sub(result, self._const(-rest)) if rest < 0 else result
 
     # -------------------------------------------------------------------- the domain of expressions
@@ -187,7 +187,7 @@ class Writer:
         return -c, Remainder(piece.index.times(-1), -piece.modulus, 1)
 
     def _overflows(self, value: Linear) -> bool:
-        """Say whether all of a sum is subtracted, and it may be above what its dtype holds."""
+        """Return True if all of a sum is subtracted, and it may exceed the maximum of its dtype."""
         if self._bound is None or not is_negative(value):
             return False
         return self._bound(value)[1] > integer_limits(self._dtype)[1]
@@ -224,7 +224,7 @@ class Writer:
         return cast(self._dtype, Writer(term.dtype, self._order, True).write(term.index))
 
     def opaque(self, term: Opaque) -> PrimExpr:
-        """Return what is not linear."""
+        """Return a nonlinear expression."""
         return cast(self._dtype, term.expr)
 
     # ------------------------------------------------------------------------------------- order

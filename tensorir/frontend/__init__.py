@@ -4,7 +4,7 @@
     mod = frontend.from_exported_program(torch.export.export(model.eval(), (x,)))
 
 A model file is data: reading it executes nothing, and reads nothing outside of its folder. The
-rooms: `onnx`, `torch`.
+subpackages: `onnx`, `torch`.
 """
 
 from typing import TYPE_CHECKING

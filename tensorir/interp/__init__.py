@@ -1,12 +1,12 @@
-"""A slow reference interpreter over NumPy arrays: what programs mean.
+"""A slow reference interpreter over NumPy arrays, which defines the meaning of programs.
 
-It takes every form that a program has, from blocks to the last pass of lowering: statements and
+It accepts programs in every form, from blocks to the last pass of lowering: statements and
 expressions become Python closures once, then run. Operations are those of `tensorir.semantics`.
 Memory is flat, and every access is checked against the bounds of its buffer and of its memory.
 Loops of every kind run in order; a block's `init` runs when its reduction axes are at their first
-values, and where its reduction has no step (`tensorir.memory.empty_reductions`).
-Memory that a program allocates starts as NaN or a pattern, so that reading before writing shows.
-A division by 0 and an assumption that does not hold are errors.
+values, and if its reduction has no step (`tensorir.memory.empty_reductions`). Allocated memory
+starts as NaN or a pattern, which exposes reads before writes. A division by 0 and a failed
+assumption are errors.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def interpret(
 ) -> Any:
     """Run a function on arrays and scalars; outputs are written in place.
 
-    `func_name` chooses the function of a module, by default `main` or the only one. Returns what
-    `T.ret` gives, None without it. Raises TypeError for a graph function, TypeError or ValueError
-    naming the parameter for arguments that do not fit, and InterpreterError naming buffer, index
-    and bounds for an access out of bounds; with `refuse_undefined` also for a read of memory that
-    was never written.
+    `func_name` selects the function of a module, by default `main` or the only function. Returns
+    the value of `T.ret`, None without it. Raises TypeError for a graph function, TypeError or
+    ValueError naming the parameter for arguments that do not fit, and InterpreterError naming
+    buffer, index and bounds for an access out of bounds; with `refuse_undefined` also for a read of
+    memory that was never written.
     """
     func = _chosen(program, func_name)
     functions = Functions(program if isinstance(program, IRModule) else None, refuse_undefined)

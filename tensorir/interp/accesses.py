@@ -23,7 +23,7 @@ class AccessCompiler:
     def __init__(self) -> None:
         self._views: dict[Buffer, MatchBufferRegion] = {}
         self._starts: dict[Var, Eval] = {}
-        """The starts of views in the memory of their pointers, where buffers do not give them."""
+        """The offsets of views in their memory, for buffers that do not declare an offset."""
         self._layouts: dict[Buffer, Callable[[Env], Layout]] = {}
 
     def expr(self, node: PrimExpr) -> Eval:
@@ -66,7 +66,7 @@ class AccessCompiler:
         return bind
 
     def start_of_view(self, data: Var) -> Eval | None:
-        """Return the number of elements before a view whose buffer does not give it, else None."""
+        """Return the offset of a view whose buffer does not declare it, else None."""
         return self._starts.get(data)
 
     def layout(self, buffer: Buffer) -> Callable[[Env], Layout]:
@@ -78,7 +78,7 @@ class AccessCompiler:
 
     def _compiled_layout(self, buffer: Buffer) -> Callable[[Env], Layout]:
         rank = len(buffer.shape)
-        # Strides of some dimensions only say nothing.
+        # Strides for only some dimensions carry no information.
         given = buffer.strides if len(buffer.strides) == rank else ()
         dims = (*buffer.shape, *given, buffer.elem_offset)
         parts = [self.expr(dim) for dim in dims]
@@ -107,9 +107,7 @@ class AccessCompiler:
         def in_memory(env: Env, position: int) -> tuple[Memory, int]:
             memory = env.get(data)
             if memory is None:
-                raise InterpreterError(
-                    f"`{node}` accesses {buffer.name} where its memory is not allocated"
-                )
+                raise InterpreterError(f"`{node}` accesses {buffer.name} outside of its allocation")
             memory = memory.of(kind)
             cell = memory.origin + position * width
             if not 0 <= cell <= len(memory.cells) - width:
@@ -150,7 +148,7 @@ class AccessCompiler:
     def places(
         self, buffer: Buffer, indices: Sequence[PrimExpr], node: Any
     ) -> Callable[[Env, Sequence[bool] | None], list[tuple[Memory, int] | None]]:
-        """Return a closure that finds the elements of a vector access, None for lanes left out."""
+        """Return a closure that finds the elements of a vector access, None for masked lanes."""
         parts = [self.expr(index) for index in indices]
         locate = self.locate(buffer, node)
         carries = _runs_on(buffer, indices)
@@ -180,9 +178,10 @@ def _out_of_bounds(buffer: Buffer, index: int, dim: int, size: int, node: Any) -
 
 
 def _is_flat(buffer: Buffer) -> bool:
-    """Say whether indices are offsets into memory, which then has the only bounds that count.
+    """Return True if indices are offsets into memory; then only the bounds of the memory are
+    checked.
 
-    Lowering accesses memory through such buffers whatever layout it was declared with.
+    Lowering accesses memory through such buffers, whatever its declared layout.
     """
     offset = buffer.elem_offset
     is_compact = not buffer.strides and isinstance(offset, IntImm) and offset.value == 0
@@ -190,7 +189,7 @@ def _is_flat(buffer: Buffer) -> bool:
 
 
 def _runs_on(buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
-    """Say whether a vector access goes through several rows of a compact buffer."""
+    """Return True if a vector access spans several rows of a compact buffer."""
     ramp, last = indices[-1], buffer.shape[-1]
     return (
         isinstance(ramp, e.Ramp)

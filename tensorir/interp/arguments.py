@@ -1,4 +1,4 @@
-"""Arguments of a function: arrays as memory, and the variables that shapes and layouts bind."""
+"""Arguments of a function: arrays as memory, and the variables of shapes and layouts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Evaluate: TypeAlias = Callable[[PrimExpr, Env], int]
 def bind_arguments(func: PrimFunc, args: tuple[Any, ...], evaluate: Evaluate) -> Env:
     """Return the values of parameters and symbolic extents.
 
-    Raises IRTypeError or IRValueError naming the parameter for an argument that does not fit.
+    Raises IRTypeError or IRValueError, which name the parameter, for an argument that does not fit.
     """
     if len(args) != len(func.params):
         raise IRTypeError(f"the function takes {len(func.params)} arguments, got {len(args)}")
@@ -40,7 +40,7 @@ def bind_arguments(func: PrimFunc, args: tuple[Any, ...], evaluate: Evaluate) ->
             env[param] = None if arg is None else _memory_of(np.asarray(arg))
         else:
             env[param] = scalar(param, arg)
-    # A variable that stands alone is bound, whatever the order; then everything can be compared.
+    # First bind each variable that is a dimension by itself; then all expressions can be compared.
     for equate in (_bind, _compare):
         for buffer, array in arrays:
             for what, wanted, actual in _facts(buffer, array):
@@ -85,7 +85,7 @@ def _facts(buffer: Buffer, array: NDArray[Any]) -> list[tuple[str, PrimExpr, int
     dims = enumerate(zip(buffer.shape, sizes, strict=True))
     facts = [(f"extent {size} in dimension {k}", n, size) for k, (n, size) in dims]
     if not buffer.strides:
-        # A dimension of one element lies anywhere.
+        # The stride of a dimension with one element is arbitrary.
         wanted = compact_strides(sizes)
         if 0 not in sizes and any(
             a != b and n > 1 for a, b, n in zip(steps, wanted, sizes, strict=True)
@@ -114,16 +114,14 @@ def _compare(
 ) -> None:
     unknown = [v.name for v in collect_vars(wanted) if v not in env]
     if unknown:
-        raise IRValueError(
-            f"no argument gives the value of {', '.join(unknown)} in argument {buffer.name}"
-        )
+        raise IRValueError(f"no argument determines {', '.join(unknown)} in argument {buffer.name}")
     expected = wanted.value if isinstance(wanted, IntImm) else evaluate(wanted, env)
     if expected != actual:
         raise IRValueError(f"argument {buffer.name} has {what}, expected {expected}")
 
 
 def _memory_of(array: NDArray[Any]) -> Memory:
-    """Return the memory that an array is a view of, from its lowest element to its highest."""
+    """Return the memory of an array view, from its lowest element to its highest."""
     if array.size == 0:
         return Memory(np.empty(0, array.dtype))
     reach = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
@@ -134,7 +132,7 @@ def _memory_of(array: NDArray[Any]) -> Memory:
 
 
 def random_arguments(func: PrimFunc, seed: int = 0) -> list[NDArray[Any]]:
-    """Return arrays of the shapes and dtypes that a function takes, filled at random.
+    """Return random arrays of the shapes and dtypes of a function's parameters.
 
     Floats are in [1, 2), integers in [1, 8). Raises IRValueError for a shape that is not constant.
     """

@@ -1,7 +1,7 @@
 """Expressions as Python closures over an environment.
 
-A scalar is a value as `tensorir.semantics` represents it, a vector the tuple of its lanes. Index
-arithmetic is computed in integers of any size.
+A scalar is a value in the representation of `tensorir.semantics`, a vector is the tuple of its
+lanes. Index arithmetic uses integers of any size.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tensorir.semantics import (
 from tensorir.semantics import wrapping as wrapping_to
 
 _MASK: Final = Var("lanes_taken")
-"""Holds the lanes that are evaluated at all, inside the right operand of `And` and `Or`."""
+"""The mask of the lanes that are evaluated, inside the right operand of `And` and `Or`."""
 
 
 class ExpressionCompiler(AccessCompiler):
@@ -45,7 +45,7 @@ class ExpressionCompiler(AccessCompiler):
 
     def call_function(self, name: str, args: Sequence[PrimExpr]) -> Eval:
         """Return a closure that calls a function of the module."""
-        raise InterpreterError(f"{name} is called, but there is no module to find it in")
+        raise InterpreterError(f"{name} is called, but the program has no module with functions")
 
     def expr(self, node: PrimExpr) -> Eval:
         """Return a closure that computes the value of an expression."""
@@ -55,7 +55,7 @@ class ExpressionCompiler(AccessCompiler):
         return handler(self, node)
 
     def is_index(self, node: PrimExpr) -> bool:
-        """Say whether an expression is index arithmetic where it stands."""
+        """Return True if an expression is index arithmetic in its context."""
         return is_index_arithmetic(node, self.values, self._is_index)
 
     def bind(self, var: Var, value: PrimExpr) -> None:
@@ -64,7 +64,7 @@ class ExpressionCompiler(AccessCompiler):
             self.values.add(var)
 
     def stored(self, node: PrimExpr) -> Eval:
-        """Return a closure for a value that takes the width of its type, as in memory."""
+        """Return a closure for a value that is narrowed to its dtype, as in memory."""
         value = self.expr(node)
         if not (node.dtype.is_int and self.is_index(node)):
             return value
@@ -76,7 +76,7 @@ class ExpressionCompiler(AccessCompiler):
     ) -> Eval:
         """Return a closure that applies a function of scalars to operands, lane by lane.
 
-        What may fail is not computed for lanes that are not evaluated.
+        Operations that may fail are skipped for masked lanes.
         """
         if lanes == 1:
             if len(parts) == 1:
@@ -100,13 +100,13 @@ class ExpressionCompiler(AccessCompiler):
 
 
 def _taken(env: Env, lanes: int) -> Sequence[bool] | None:
-    """Return a flag for each of `lanes` lanes that says if it is evaluated, None for all."""
+    """Return the mask of `lanes` lanes, None if all are evaluated."""
     mask = env.get(_MASK)
     return mask if mask is not None and len(mask) == lanes else None
 
 
 def _within(env: Env, lanes: Sequence[bool], run: Eval) -> Any:
-    """Evaluate with only those lanes, of the ones evaluated here, that are true."""
+    """Evaluate with only the given lanes, among the lanes evaluated here."""
     outer = env.get(_MASK)
     if outer is not None and len(outer) == len(lanes):
         lanes = [a and b for a, b in zip(outer, lanes, strict=True)]
@@ -289,7 +289,7 @@ def _load(c: ExpressionCompiler, node: e.BufferLoad) -> Eval:
 
 
 def store(c: ExpressionCompiler, node: Any) -> Callable[[Env], None]:
-    """Return a closure that runs a `BufferStore`; all lanes are computed before one is written."""
+    """Return a closure that runs a `BufferStore`; all lanes are computed before any is written."""
     dtype, width = node.buffer.dtype.element, node.buffer.dtype.lanes
     value = c.stored(node.value)
     predicate = None if node.predicate is None else c.expr(node.predicate)
@@ -359,7 +359,7 @@ def _intrinsic(c: ExpressionCompiler, node: Call, name: str) -> Eval:
 def _if_then_else(c: ExpressionCompiler, node: Call) -> Eval:
     condition, yes, no = (c.expr(arg) for arg in node.args)
     if node.args[0].dtype.lanes > 1:
-        raise InterpreterError(f"T.if_then_else takes a scalar condition: `{node}`")
+        raise InterpreterError(f"T.if_then_else needs a scalar condition: `{node}`")
     return lambda env: yes(env) if condition(env) else no(env)
 
 
@@ -385,7 +385,7 @@ def _undef(c: ExpressionCompiler, node: Call) -> Eval:
 def _reinterpret(c: ExpressionCompiler, node: Call) -> Eval:
     value, source, target = c.expr(node.args[0]), node.args[0].dtype, node.dtype
     if source.is_handle or target.is_handle:
-        raise InterpreterError(f"the interpreter cannot turn pointers into numbers: `{node}`")
+        raise InterpreterError(f"the interpreter cannot convert pointers to numbers: `{node}`")
     one, many = source.lanes == 1, target.lanes > 1
 
     def change(env: Env) -> Any:
@@ -415,7 +415,7 @@ def _vector_part(c: ExpressionCompiler, node: Call) -> Eval:
 def _address_of(c: ExpressionCompiler, node: Call) -> Eval:
     load = node.args[0]
     if not isinstance(load, e.BufferLoad):
-        raise InterpreterError(f"T.address_of takes an element of a buffer: `{node}`")
+        raise InterpreterError(f"T.address_of needs an element of a buffer: `{node}`")
     locate, parts = c.locate(load.buffer, node), [c.expr(i) for i in load.indices]
 
     def address(env: Env) -> Memory:
@@ -454,7 +454,7 @@ _CALLS: Final[dict[str, Callable[[ExpressionCompiler, Call], Eval]]] = {
     "tvm_access_ptr": _access_pointer,
     "isnullptr": _is_null,
 }
-"""Calls that are not the application of an operation to values, lane by lane."""
+"""Calls that do not apply an operation to values lane by lane."""
 
 _HANDLERS: Final[dict[type, Callable[[ExpressionCompiler, Any], Eval]]] = {
     Var: _var,

@@ -1,8 +1,8 @@
 """The meaning of graph functions: a slow reference over NumPy arrays.
 
-It takes graph functions in every form, from calls of tensor functions as values to explicit memory.
-Values: a tensor is an array, a tuple a tuple, a shape a tuple of ints, a scalar a Python number, a
-string or dtype a str. Memory starts as a pattern, so that reading before writing shows.
+It accepts graph functions in every form, from calls of tensor functions as values to explicit
+memory. Values: a tensor is an array, a tuple a tuple, a shape a tuple of ints, a scalar a Python
+number, a string or dtype a str. Memory starts as a pattern, which exposes reads before writes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tensorir.relax.operator import Operator
 from tensorir.rewriting.visit import collect_vars
 
 Library = Mapping[str, Callable[..., Any]]
-"""Library functions by name, which get copies of the tensors they read."""
+"""Library functions by name, which receive copies of the tensors they read."""
 
 
 def interpret_graph(
@@ -39,9 +39,9 @@ def interpret_graph(
 ) -> Any:
     """Return the value of a graph function for arrays, scalars, and tuples of them.
 
-    Arguments are not changed, but the result may be one of them. Raises IRTypeError or IRValueError
-    naming function and parameter for arguments that do not fit, InterpreterError for what cannot
-    run: a library function that is not given, a match_cast that does not hold, endless recursion.
+    Arguments are not changed, but the result may be one of them. Raises IRTypeError or
+    IRValueError, which name function and parameter, for arguments that do not fit; InterpreterError
+    for a missing library function, a failed match_cast, and endless recursion.
     """
     graph = _Graph(mod, library or {}, max_depth)
     return run_as_deep_as(mod.functions, graph.call, name, args)
@@ -66,7 +66,7 @@ class _Frame:
         return tuple(int(self.number(n)) for n in sizes)
 
     def match(self, info: si.StructInfo, value: Any, what: str) -> None:
-        """Check a value against what is stated of it; sizes that are new are defined by it."""
+        """Check a value against its stated struct info, which defines new sizes."""
         for define in (True, False):
             self._match(info, value, what, define)
 
@@ -102,9 +102,7 @@ class _Frame:
             elif not define:
                 unknown = [v.name for v in collect_vars(size) if v not in self.sizes]
                 if unknown:
-                    raise IRValueError(
-                        f"no argument gives the value of {', '.join(unknown)} in {what}"
-                    )
+                    raise IRValueError(f"no argument determines {', '.join(unknown)} in {what}")
                 if self.number(size) != value:
                     raise IRValueError(
                         f"{what} has extent {value} in dimension {k}, expected {self.number(size)}"
@@ -200,7 +198,7 @@ class _Graph:
         results = _leaves(self.call(callee.name, args))
         if len(results) != len(outputs):
             raise InterpreterError(
-                f"{callee.name} gives {len(results)} tensor(s), the call has {len(outputs)} outputs"
+                f"{callee.name} returns {len(results)} tensors, the call has {len(outputs)} outputs"
             )
         for result, output in zip(results, outputs, strict=True):
             output[...] = result
@@ -226,7 +224,7 @@ class _Graph:
     def _kernel(self, name: str, args: Sequence[Any]) -> None:
         func = self._mod[name]
         if not isinstance(func, PrimFunc):
-            raise IRTypeError(f"{name} is called as a tensor function, but it is none")
+            raise IRTypeError(f"{name} is called as a tensor function, but it is not one")
         layout = self._layouts.get(func)
         if layout is None:
             layout = self._layouts[func] = FunctionCompiler(func, self._kernels)
@@ -254,7 +252,7 @@ class _Graph:
 
 
 def empty_tensor(shape: tuple[int, ...], dtype: DataType) -> NDArray[Any]:
-    """Return a tensor of unwritten elements: a pattern."""
+    """Return a tensor of unwritten elements, filled with a pattern."""
     return fresh(math.prod(shape), dtype).cells.reshape(shape)
 
 
@@ -296,7 +294,7 @@ def _copy(source: NDArray[Any], destination: NDArray[Any]) -> tuple[()]:
 
 def _view(tensor: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     if math.prod(shape) != tensor.size:
-        raise IRValueError(f"a view of shape {shape} is taken of {tensor.size} elements")
+        raise IRValueError(f"a view of shape {shape} cannot have {tensor.size} elements")
     return tensor.reshape(shape)
 
 

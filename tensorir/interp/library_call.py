@@ -27,8 +27,8 @@ def library_call(c: AccessCompiler, node: Call, wants_result: bool = True) -> Ev
         caller: LibraryCaller | None = extension(LIBRARY_CALLER)
         if caller is None:
             raise InterpreterError(
-                f"library function {name!r} is called, and no package that has library functions "
-                "is installed; codegen is one"
+                f"library function {name!r} is called, but no installed package "
+                "provides library functions; codegen does"
             )
         result = caller(name, [value(env) for value in values])
         if not wants_result or result is None:
@@ -72,15 +72,15 @@ def _view(memory: Memory, layout: Layout, lanes: int) -> NDArray[Any]:
     cells, size = memory.cells, memory.cells.itemsize
     if cells.dtype == object:
         raise InterpreterError(
-            "a library function cannot take an array that is watched for undefined elements; "
+            "a library function cannot access an array that is checked for undefined elements; "
             "interpret the program without refuse_undefined"
         )
     first = memory.origin + layout.offset * lanes
     end = first if 0 in layout.shape else memory.origin + layout.span() * lanes
     if not 0 <= first <= end <= len(cells):
         raise InterpreterError(
-            f"a library function takes an array of shape {layout.shape} that begins "
-            f"{layout.offset} elements into memory of {len(cells) // lanes}"
+            f"a library function needs an array of shape {layout.shape} at offset "
+            f"{layout.offset}, but the memory has {len(cells) // lanes} elements"
         )
     shape, strides = layout.shape, tuple(n * size * lanes for n in layout.strides)
     if lanes > 1:

@@ -1,4 +1,4 @@
-"""Machine instructions: each lane of the result from several lanes of the operands."""
+"""Machine instructions whose result lanes depend on several lanes of the operands."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _pmaddwd(a0: int, a1: int, b0: int, b1: int) -> int:
 
 
 def _bfdot(total: float, a0: float, a1: float, b0: float, b1: float) -> float:
-    """Add the sum of the products; CPUs may round it to odd before, or not at all."""
+    """Add the sum of the products; CPUs may round it to odd first, or not at all."""
     return _to_float32(total + (a0 * b0 + a1 * b1))
 
 
@@ -66,12 +66,12 @@ _INSTRUCTIONS: Final[dict[str, tuple[tuple[int, ...], Callable[..., Any]]]] = {
     "llvm.aarch64.neon.smull.v8i16": ((1, 1), lambda a, b: a * b),
     "llvm.aarch64.neon.saddlp.v4i32.v8i16": ((2,), lambda a, b: a + b),
 }
-"""For each instruction, how many lanes of each operand make a lane of the result, and how."""
+"""For each instruction, the operand lanes that make one result lane, and the function."""
 
 _ACROSS: Final[dict[str, Callable[..., tuple[Any, ...]]]] = {
     "llvm.aarch64.neon.addp.v4i32": _addp,
 }
-"""Instructions whose lanes come from different operands, as functions of whole vectors."""
+"""Instructions that combine lanes across operands, as functions of whole vectors."""
 
 
 def machine_instruction(

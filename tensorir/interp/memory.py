@@ -17,11 +17,11 @@ BFLOAT16: Final = DataType("bfloat16")
 
 
 class InterpreterError(TensorIRError):
-    """A program did something that it must not, such as an access out of bounds."""
+    """A program did something illegal, such as an access out of bounds."""
 
 
 class Memory:
-    """The target of a pointer: element `k` of it is `cells[origin + k]`."""
+    """The target of a pointer: its element `k` is `cells[origin + k]`."""
 
     __slots__ = ("cells", "origin")
 
@@ -31,7 +31,7 @@ class Memory:
         self.origin = origin
 
     def after(self, count: int) -> Memory:
-        """Return the pointer to the element `count` further on."""
+        """Return the pointer advanced by `count` elements."""
         return Memory(self.cells, self.origin + count)
 
     def of(self, kind: np.dtype[Any]) -> Memory:
@@ -58,7 +58,7 @@ class Layout(NamedTuple):
 
 
 def compact_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the distances between neighbours in row-major memory without gaps."""
+    """Return the strides of row-major memory without gaps."""
     strides = [1] * len(shape)
     for k in range(len(shape) - 1, 0, -1):
         strides[k - 1] = strides[k] * shape[k]

@@ -42,7 +42,7 @@ class FunctionCompiler(ExpressionCompiler):
         super().__init__(set(value_variables(func)))
         self._functions = functions
         self.fresh: Final = unwritten if functions.refuses_undefined else fresh
-        """Makes the memory that the function allocates."""
+        """Allocates the memory of the function."""
 
     def stmt(self, node: s.Stmt) -> Run:
         """Return a closure that runs a statement."""
@@ -70,7 +70,7 @@ class FunctionCompiler(ExpressionCompiler):
 
 
 class Functions:
-    """The functions of a program, compiled when they are called first."""
+    """The functions of a program, compiled on their first call."""
 
     def __init__(self, module: IRModule | None, refuses_undefined: bool = False) -> None:
         self._module = module
@@ -79,9 +79,9 @@ class Functions:
         self._bodies: dict[PrimFunc, Run] = {}
 
     def named(self, name: str) -> PrimFunc:
-        """Return the function that a call means; InterpreterError if it cannot be called so."""
+        """Return the callee of a call; InterpreterError if it cannot be called this way."""
         if self._module is None or name not in self._module:
-            raise InterpreterError(f"{name} is called, but it is no function of the module")
+            raise InterpreterError(f"{name} is called, but the module has no function {name}")
         func = self._module.prim_func(name)
         for buffer in func.buffer_map.values():
             dims = buffer.layout
@@ -93,7 +93,7 @@ class Functions:
         return func
 
     def run(self, func: PrimFunc, env: Env) -> Any:
-        """Run a function whose parameters have their values; return what `T.ret` gives."""
+        """Run a function whose parameters are bound; return the value of `T.ret`."""
         body = self._bodies.get(func)
         if body is None:
             written_out = initialise_empty_reductions(func)

@@ -1,4 +1,4 @@
-"""The regions of buffers that a block touches."""
+"""The regions of buffers that a block accesses."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tensorir.rewriting.visit import children, substitute
 def get_block_access_region(
     block: s.Block, buffer_var_map: Mapping[Var, Buffer]
 ) -> tuple[list[BufferRegion], list[BufferRegion], list[BufferRegion]]:
-    """Return the regions that a block reads, writes, and touches in ways that are opaque.
+    """Return the regions that a block reads, writes, and accesses opaquely.
 
-    `buffer_var_map` gives the buffers that count, by data variable. Regions are in terms of the
-    block's axes, in order of first access, those of one buffer united. Of a buffer that the block
-    initialises, what it reads counts only if it is more than what it writes, or read by the init.
+    `buffer_var_map` has the relevant buffers by data variable. Regions are in terms of the block's
+    axes, in order of first access; the regions of one buffer are united. If the block initialises a
+    buffer, its reads count only if they exceed its writes, or if the init reads the buffer.
     """
     detector = _Detector(block, buffer_var_map)
     return detector.result()
@@ -52,7 +52,7 @@ class _Access:
         self.buffer = buffer
         self.box = box
         self.exact = exact
-        """The region as written, as long as there was one access only."""
+        """The region as written, if there was only one access."""
 
 
 class _Detector:
@@ -277,7 +277,7 @@ def _opposite(a: Linear, b: Linear) -> bool:
 
 
 def require_no_opaque(block: s.Block, opaque: Sequence[BufferRegion]) -> None:
-    """Raise IRValueError if a block touches buffers in ways that cannot be seen through."""
+    """Raise IRValueError if a block accesses buffers opaquely."""
     if opaque:
         names = ", ".join(r.buffer.name for r in opaque)
         raise IRValueError(

@@ -1,4 +1,4 @@
-"""The alignment of memory that the toolkit lays out: arrays, arenas, constants, allocations."""
+"""The alignment of memory that is allocated here: arrays, arenas, constants, allocations."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ ALIGNMENT: Final = 64
 
 
 def aligned(nbytes: int) -> int:
-    """Return the least multiple of the alignment that is not less."""
+    """Return the number of bytes, rounded up to the alignment."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT

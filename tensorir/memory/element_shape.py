@@ -1,8 +1,8 @@
 """Element-wise tensor functions for tensors of another shape, or in another order of dimensions.
 
-Such a function does the same to every element, so a tensor may have any shape that holds as many:
-`exp` of a tensor `(2, 3, 8)` is `exp` of one `(6, 8)`, and a row of 8 that is added is added in
-both.
+Such a function treats all elements alike, so its tensors may have any shape with the same number of
+elements: `exp` of a tensor `(2, 3, 8)` is `exp` of a tensor `(6, 8)`, and a row of 8 can be added
+to both.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from tensorir.rewriting.visit import Rewriter, walk
 from tensorir.script.parts import complete_block
 
 Places: TypeAlias = "Callable[[Sequence[Var]], Sequence[PrimExpr]]"
-"""Gives the indices of an element in the shape of before, for those in the other one."""
+"""Maps the indices of an element in the new shape to its indices in the old shape."""
 
 
 def for_shape(func: PrimFunc, shape: Sequence[PrimExpr]) -> PrimFunc | None:
-    """Return an element-wise function for tensors of another shape, of as many elements.
+    """Return an element-wise function for tensors of another shape with as many elements.
 
-    The last parameter is the result, and every buffer of its shape gets the other one; buffers that
-    are stretched to it keep theirs. None for a function that is not element-wise, also not in the
-    other shape, or whose shapes are not constant.
+    The last parameter is the result, and every buffer of its shape gets the new shape; buffers that
+    broadcast to it keep theirs. None if the function is not element-wise, in the old or new shape,
+    or if its shapes are not constant.
     """
     buffers = [func.buffer_map.get(param) for param in func.params]
     result = buffers[-1] if buffers else None
@@ -48,8 +48,8 @@ def for_shape(func: PrimFunc, shape: Sequence[PrimExpr]) -> PrimFunc | None:
 def for_order(func: PrimFunc, axes: Sequence[int]) -> PrimFunc | None:
     """Return an element-wise function for tensors with their dimensions in another order.
 
-    Dimension `k` of the tensors that it is for now is dimension `axes[k]` of those of the result.
-    None for a function that is not element-wise, also not in the other order.
+    Dimension `k` of the current tensors is dimension `axes[k]` in the result. None if the function
+    is not element-wise, in the old or new order.
     """
     result = func.buffer_map.get(func.params[-1]) if func.params else None
     if result is None or len(result.shape) != len(axes):
@@ -84,7 +84,7 @@ class _Reshaped:
         self._buffers: dict[Buffer, Buffer] = {}
 
     def function(self) -> PrimFunc | None:
-        """Return the function in the other shape, None if its program is of another kind."""
+        """Return the function in the new shape, None if its program has another form."""
         func = self._func
         assert isinstance(func.body, s.BlockRealize)
         root = func.body.block
@@ -144,7 +144,7 @@ class _Reshaped:
 
 
 def has_shape(buffer: Buffer, shape: Sequence[PrimExpr]) -> bool:
-    """Say whether a buffer has a shape, as far as that is known."""
+    """Return True if a buffer provably has a shape."""
     analyzer = Analyzer()
     return len(buffer.shape) == len(shape) and all(
         analyzer.can_prove_equal(a, b) for a, b in zip(buffer.shape, shape, strict=True)
@@ -180,7 +180,7 @@ class _InShape(Rewriter):
     rewrite_BufferStore = rewrite_BufferLoad  # noqa: N815
 
     def _is_same_element(self, node: BufferLoad | s.BufferStore) -> bool:
-        """Say whether an access is to the element that is computed; a dimension of 1 has one."""
+        """Return True if an access is to the computed element; a dimension of 1 has one index."""
         return all(
             index is axis or (is_const_int(index, 0) and is_const_int(extent, 1))
             for index, axis, extent in zip(

@@ -1,9 +1,9 @@
-"""Reductions that may have no step: their inits, which run even so, are written out.
+"""Explicit inits for reductions that may have no step.
 
-An init is run by the step of a reduction in which every reduction axis is at the first value of its
-domain. Where no step runs at all, because a loop has no iteration or conditions exclude each one,
-the init runs once all the same, for every spatial instance, so that an empty sum is 0. Here that is
-written out, which leaves programs whose inits are parts of steps and nothing else.
+The init of a reduction runs in the step in which every reduction axis has the first value of its
+domain. If no step runs, because a loop has no iterations or conditions exclude each step, the init
+still runs once for every spatial instance, so that an empty sum is 0. The pass here writes these
+inits as statements; in the result, all other inits are part of a step.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _NOTHING: Final = s.Evaluate(const(0))
 def around_init(
     analyzer: Analyzer, var: Var, low: PrimExpr, extent: PrimExpr
 ) -> AbstractContextManager[object]:
-    """Assume the facts on a loop variable or an axis that hold for an init inside of a `with`.
+    """Assume, in a `with` statement, the facts on a loop variable or an axis that hold for an init.
 
-    The init runs without a step, too: a range that may be empty says only where it starts.
+    The init also runs without a step: for a range that may be empty, only the start is a fact.
     """
     if analyzer.can_prove(extent >= 1):
         return analyzer.loop_scope(var, low, extent)
@@ -54,14 +54,14 @@ def initialise_empty_reductions(func: PrimFunc) -> PrimFunc:
                 for k in range(n): with block: vi, vk = S(i), R(k); init: C[vi] = 0; ...
 
     The loops of a reduction are those that bind its reduction axes and no other axis of the block.
-    Before the outermost of them comes a copy of the block that has the init for its body, under
-    copies of the other loops, where no step runs: some loop of the reduction has no iteration, or
-    each of its iterations is excluded by a condition (the predicate of a block, or a branch) in
-    which their variables occur. A condition in which they do not says whether there is an instance
-    at all. Conditions and extents count as they are where the outermost of the loops is reached.
+    Before the outermost of these loops, the pass inserts a copy of the block whose body is the
+    init, under copies of the other loops. Its condition is that no step runs: some loop of the
+    reduction has no iterations, or a condition over their variables (the predicate of a block, or a
+    branch) excludes each iteration. Conditions without these variables decide whether the instance
+    exists at all. Conditions and extents have their values before the outermost of the loops.
 
-    Where some step surely runs nothing is written. No instance is known where the extent of
-    another loop depends on a loop of the reduction, nor in a `while` between them.
+    Nothing is inserted if some step provably runs. The instances are unknown if the extent of
+    another loop depends on a loop of the reduction, or if a `while` is between them.
     """
     body = _InitialiseEmpty(func)(func.body)
     return func if body is func.body else func.with_body(body)
@@ -72,7 +72,7 @@ class _InitialiseEmpty(Rewriter):
         self._func = func
         self._around: list[Step] = []
         self._before: dict[s.For, list[s.Stmt]] = {}
-        """The statements to be put before each loop."""
+        """The statements to insert before each loop."""
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         return node
@@ -139,9 +139,9 @@ def _initialisation(
     loops: Sequence[s.For],
     realize: s.BlockRealize,
 ) -> s.Stmt | None:
-    """Return the statement that initialises instances without a step, None if each surely has one.
+    """Return the statement that initialises instances without a step, None if all have steps.
 
-    `way` leads from the outermost loop of the reduction to the block.
+    `way` is the path from the outermost loop of the reduction to the block.
     """
     if _is_unconditional([*way, realize], loops):
         return None
@@ -159,7 +159,7 @@ def _initialisation(
             return None
         for step in domain.steps:
             _enter(scopes, known, step)
-        # If the first step runs wherever any does, then where it does not, none does.
+        # If the first step runs whenever any step runs, its condition decides.
         first_decides = all(now is then or known.can_prove(then) for now, then in unsure)
     first |= {var: substitute(value, first) for var, value in domain.values.items()}
     if first_decides:
@@ -173,7 +173,7 @@ def _initialisation(
 
 
 def _is_unconditional(way: Sequence[Step], loops: Sequence[s.For]) -> bool:
-    """Say whether loops of constant, positive extents and nothing else decide which steps run."""
+    """Return True if only loops of constant, positive extents decide which steps run."""
     return all(type(loop.extent) is IntImm and loop.extent.value > 0 for loop in loops) and all(
         step.predicate is TRUE if isinstance(step, s.BlockRealize) else isinstance(step, s.Stmt)
         for step in way
@@ -182,7 +182,7 @@ def _is_unconditional(way: Sequence[Step], loops: Sequence[s.For]) -> bool:
 
 @dataclass(slots=True)
 class _Domain:
-    """The way from the outermost loop of a reduction down to its block, divided in two."""
+    """The path from the outermost loop of a reduction to its block, split into two parts."""
 
     loops: Sequence[s.For]
     kept: list[s.Stmt] = field(default_factory=list)
@@ -193,7 +193,7 @@ class _Domain:
     """The bound variables that depend on the loops, in terms of the loop variables."""
 
     def divide(self, way: Iterable[Step]) -> bool:
-        """Divide statements and conditions; say whether the instances can be told."""
+        """Split statements and conditions; return True if the instances are known."""
         for step in way:
             if isinstance(step, PrimExpr):
                 self.condition(step)
@@ -231,7 +231,7 @@ class _Domain:
         return depends
 
     def condition(self, condition: PrimExpr) -> None:
-        """Divide a condition, part by part."""
+        """Split a condition into its conjuncts."""
         for part in conjuncts(condition):
             if self._uses(part):
                 self.steps.append(substitute(part, self.values))
@@ -242,10 +242,10 @@ class _Domain:
 def _at_first(
     steps: Sequence[s.For | PrimExpr],
 ) -> tuple[dict[Var, PrimExpr], list[tuple[PrimExpr, PrimExpr]]]:
-    """Return the first values of the loops, and what must hold for their first step to run.
+    """Return the first values of the loops, and the condition of their first step.
 
-    Conditions are given as they are in any step and in the first; where the two are one object,
-    the condition is the same in all.
+    Each condition is given for any step and for the first step; if both are one object, the
+    condition does not depend on the step.
     """
     first: dict[Var, PrimExpr] = {}
     conditions = []
@@ -281,7 +281,7 @@ def _stands_for(scopes: ExitStack, known: Analyzer, var: Var, value: PrimExpr) -
         scopes.enter_context(known.loop_scope(var, value, const(1, value.dtype)))
 
 
-# ---------------------------------------------------------------------------------- what is written
+# ---------------------------------------------------------------------------------- new statements
 
 
 def _init_instance(realize: s.BlockRealize, predicate: PrimExpr) -> s.BlockRealize:
@@ -309,7 +309,7 @@ def _realized(
 
 
 def _with_body(block: s.Block, body: s.Stmt) -> s.Block:
-    """Return a block that does `body` only, without the views that this does not use."""
+    """Return a block that runs only `body`, without unused views."""
     used = {n.buffer for n in walk(body) if isinstance(n, (BufferLoad, s.BufferStore))}
     pointers = {n for n in walk(body) if isinstance(n, Var)}
     views = [
@@ -319,7 +319,7 @@ def _with_body(block: s.Block, body: s.Stmt) -> s.Block:
 
 
 def _surrounded(outer: s.Stmt, body: s.Stmt) -> s.Stmt:
-    """Return a statement with a body that was left open."""
+    """Return a statement with the body inserted."""
     if isinstance(outer, s.BlockRealize):
         return s.BlockRealize(outer.iter_values, outer.predicate, _with_body(outer.block, body))
     return outer.with_(**{"then_case" if isinstance(outer, s.IfThenElse) else "body": body})

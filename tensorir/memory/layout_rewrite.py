@@ -1,8 +1,8 @@
-"""Blocks that bring weights into the layout that a schedule wants, and functions without them.
+"""Blocks that convert weights to the layout of a schedule, and functions without these blocks.
 
-Such a block copies a parameter to a buffer of another layout, which everything else reads in its
-place. A weight keeps its value from call to call, so the block need not run in each: the function
-may take the transformed weight, and another function transform it once.
+Such a block copies a parameter to a buffer with another layout, from which all other blocks read. A
+weight is constant between calls, so the block need not run in each call: the function may accept
+the converted weight, and a separate function converts it once.
 
 Before: def f(X, W, Y):  for ...: W_packed[...] = W[...];  for ...: Y[...] = X[...] * W_packed[...]
 After:  def f(X, W_packed, Y):  for ...: Y[...] = X[...] * W_packed[...]
@@ -23,10 +23,10 @@ from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import defined, used_buffers, walk
 
 LAYOUT_FREE_BUFFERS: Final = "layout_free_buffers"
-"""Attribute of a function: the positions of the parameters that may have any layout."""
+"""Attribute of a function: the positions of the parameters whose layout may change."""
 
 LAYOUT_REWRITE_PREPROC: Final = "meta_schedule.layout_rewrite_preproc"
-"""Annotation, true on a block that brings a weight into another layout."""
+"""Annotation, true on a block that converts a weight to another layout."""
 
 
 class LayoutRewrite(NamedTuple):
@@ -40,11 +40,11 @@ class LayoutRewrite(NamedTuple):
 
 
 def layout_rewrites(func: PrimFunc) -> list[LayoutRewrite]:
-    """Return the layout rewrites that can be taken out of a function, by parameter position.
+    """Return the layout rewrites that can be removed from a function, by parameter position.
 
-    A block stays that is a part of other loops, whose weight something else reads or writes, whose
-    result something else writes, one that depends on more than the weight (a size that is a
-    parameter, say), and one with strides.
+    Not removed are blocks inside of other loops, with strides, with another reader or writer of the
+    weight, with another writer of the result, or that depend on more than the weight (for example
+    on a size parameter).
     """
     if not isinstance(func.body, BlockRealize) or not isinstance(func.body.block.body, SeqStmt):
         return []
@@ -72,7 +72,7 @@ def layout_rewrites(func: PrimFunc) -> list[LayoutRewrite]:
 
 
 def without_layout_rewrites(func: PrimFunc, rewrites: Sequence[LayoutRewrite]) -> PrimFunc:
-    """Return a function that takes weights as the given rewrites leave them; `func` for none."""
+    """Return a function that accepts the converted weights; `func` itself for no rewrites."""
     if not rewrites:
         return func
     assert isinstance(func.body, BlockRealize)
@@ -92,9 +92,9 @@ def without_layout_rewrites(func: PrimFunc, rewrites: Sequence[LayoutRewrite]) -
 
 
 def layout_rewrites_alone(func: PrimFunc, rewrites: Sequence[LayoutRewrite]) -> PrimFunc:
-    """Return a function that only rewrites: it takes the weights, then arrays for the results.
+    """Return a function that only converts: its parameters are the weights, then the results.
 
-    It has the other attributes of `func`, and defines everything anew.
+    It has the other attributes of `func`; all its definitions are new.
     """
     assert isinstance(func.body, BlockRealize)
     given = {Var(r.weight.name, HANDLE): r.weight for r in rewrites}
@@ -109,7 +109,7 @@ def layout_rewrites_alone(func: PrimFunc, rewrites: Sequence[LayoutRewrite]) -> 
 
 
 def _annotated(stmt: Stmt) -> Block | None:
-    """Return the annotated block that a nest of loops is around, None for any other statement."""
+    """Return the annotated block inside of a loop nest, None for other statements."""
     while isinstance(stmt, For):
         stmt = stmt.body
     if not isinstance(stmt, BlockRealize):
@@ -131,7 +131,7 @@ def _without_annotation(nest: Stmt) -> Stmt:
 
 
 def _is_compact(buffer: Buffer) -> bool:
-    """Say whether arrays of a fixed shape are what a buffer takes."""
+    """Return True if a buffer is compact and of constant shape."""
     return not buffer.strides and all(isinstance(extent, IntImm) for extent in buffer.shape)
 
 
@@ -142,7 +142,7 @@ def _has_free_vars(nest: Stmt) -> bool:
 
 
 def _mentions(stmt: Stmt, buffer: Buffer) -> bool:
-    """Say whether a statement accesses the memory of a buffer, under whatever name."""
+    """Return True if a statement accesses the memory of a buffer, under any name."""
     return any(
         node is buffer.data or any(used.data is buffer.data for used in used_buffers(node))
         for node in walk(stmt)

@@ -27,16 +27,16 @@ class OpPattern(IntEnum):
     """The way in which the written elements of a function depend on the read elements."""
 
     ELEMENTWISE = 0
-    """On those at the same place: `C[i, j] = A[i, j] + B[j]`."""
+    """On the elements at the same indices: `C[i, j] = A[i, j] + B[j]`."""
     BROADCAST = 1
-    """On those at some of the same indices, in the same order: `C[i, j] = A[j]`."""
+    """On the elements at some of the same indices, in the same order: `C[i, j] = A[j]`."""
     INJECTIVE = 2
-    """On those at places that are computed: transposes, slices, padding."""
+    """On elements at computed indices: transposes, slices, padding."""
     REDUCTION = 3
-    """On those along other axes, each of which one element needs: sums."""
+    """On elements along other axes, which are read once: sums."""
     OUT_ELEMENTWISE_FUSABLE = 4
-    """On many, which are used again: products of matrices, convolutions. What reads the result
-    element by element can be a part of the function."""
+    """On elements that are read many times: products of matrices, convolutions. An element-wise
+    consumer of the result can be fused into the function."""
     TUPLE = 7
     OPAQUE = 8
     """In an unknown way, or in a way that must not change."""
@@ -45,15 +45,14 @@ class OpPattern(IntEnum):
 OP_PATTERN: Final = "op_pattern"
 """Attribute of a tensor function: its kind, as a number."""
 _FINAL: Final = ("tir.is_scheduled", "tir.no_contraction", "target")
-"""Attributes of functions that are to stay as they are."""
+"""Attributes of functions that must not change."""
 
 
 def op_pattern(func: PrimFunc) -> OpPattern:
     """Return the kind of a tensor function.
 
-    Only a function of blocks whose loops are serial is of a kind other than opaque: nothing is
-    scheduled by hand, no library is called, and every parameter is compact and either read or
-    written.
+    A function is opaque unless it consists of blocks in serial loops: no manual schedule, no
+    library calls, and every parameter is compact and either read or written.
     """
     blocks = _leaf_blocks(func)
     if blocks is None:
@@ -81,7 +80,7 @@ def op_pattern(func: PrimFunc) -> OpPattern:
 
 
 def _leaf_blocks(func: PrimFunc) -> list[s.Block] | None:
-    """Return the blocks that compute, in order; None for a function that is opaque."""
+    """Return the blocks that compute, in order; None for an opaque function."""
     body = func.body
     if not isinstance(body, s.BlockRealize) or not func.attrs.keys().isdisjoint(_FINAL):
         return None
@@ -103,7 +102,7 @@ def _leaf_blocks(func: PrimFunc) -> list[s.Block] | None:
 
 
 def root_computes(root: s.Block) -> bool:
-    """Return True if the root block of a function computes itself: there are no axes."""
+    """Return True if the root block computes by itself, because the function has no axes."""
     return isinstance(root.body, s.BufferStore)
 
 
@@ -112,7 +111,7 @@ def _is_compact(buffer: Buffer) -> bool:
 
 
 def _hides_accesses(node: Node) -> bool:
-    """Say whether a node is a schedule's, or may do more than load and store elements."""
+    """Return True if a node is made by a schedule, or may do more than load and store elements."""
     if isinstance(node, s.For):
         return node.kind is not s.ForKind.SERIAL or bool(node.annotations)
     if isinstance(node, e.Call):
@@ -123,7 +122,7 @@ def _hides_accesses(node: Node) -> bool:
 
 
 def _directly_inside(block: s.Block) -> list[Node]:
-    """Return the nodes of a block's body, without those inside of blocks in it."""
+    """Return the nodes of a block's body, without the nodes of nested blocks."""
     found: list[Node] = []
 
     def visit(node: Node) -> bool:
@@ -142,7 +141,7 @@ def _is_leaf(block: s.Block) -> bool:
 
 
 def _block_pattern(block: s.Block, sizes: Collection[Var]) -> OpPattern:
-    """Return the kind of what one block computes; its init does not count."""
+    """Return the pattern of one block, without its init."""
     stores = [node for node in walk(block.body) if isinstance(node, s.BufferStore)]
     if not stores or not all(_same_indices(store, stores[0]) for store in stores):
         return OpPattern.OPAQUE
@@ -177,7 +176,7 @@ def _same_indices(a: s.BufferStore, b: s.BufferStore) -> bool:
 def _access_pattern(
     load: BufferLoad, store: s.BufferStore, sizes: Collection[Var]
 ) -> OpPattern | None:
-    """Return how a load lies to what a store writes, None for a reduction of it."""
+    """Return the pattern between a load and a store, None for a reduction of the load."""
     stored = store.indices
     if _is_same_place(load, store):
         return OpPattern.ELEMENTWISE
@@ -193,7 +192,7 @@ def _access_pattern(
 
 
 def _is_same_place(load: BufferLoad, store: s.BufferStore) -> bool:
-    """Say whether a load reads at the indices of a store; in a dimension of 1 there is only 0."""
+    """Return True if a load has the indices of a store; a dimension of 1 has only index 0."""
     if len(load.indices) != len(store.indices):
         return False
     dims = zip(load.indices, load.buffer.shape, store.indices, store.buffer.shape, strict=True)
@@ -204,7 +203,7 @@ def _is_same_place(load: BufferLoad, store: s.BufferStore) -> bool:
 
 
 def _reuses(store: s.BufferStore, spatial: Sequence[Var]) -> bool:
-    """Say whether a store adds a product, both factors of which serve several elements."""
+    """Return True if a store adds a product whose factors both contribute to several elements."""
     total = store.value
     while isinstance(total, e.Cast):
         total = total.value

@@ -1,8 +1,8 @@
 """Tensor functions that may write an output over an argument.
 
-That is so where each element of the output is stored once, right from the element of the argument
-at the same indices, and nothing else reads or writes either of them: then no element is read after
-it was overwritten, in whatever order the loops run.
+This is safe if each element of the output is stored once, directly from the element of the argument
+at the same indices, and nothing else reads or writes either of them. Then no element is read after
+it was overwritten, in any order of the loops.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class _Uses:
     """The accesses of a buffer parameter."""
 
     loads: list[tuple[BufferLoad, BufferStore | None]] = field(default_factory=list)
-    """Each with the statement that it is a part of the value of."""
+    """Each load with the store whose value contains it."""
     stores: list[tuple[BufferStore, tuple[Node, ...]]] = field(default_factory=list)
-    """Each with the loops and blocks around it."""
+    """Each store with the loops and blocks around it."""
     is_used_otherwise: bool = False
 
 
 def overwritable_arguments(func: PrimFunc) -> dict[int, tuple[int, ...]]:
-    """Return for the positions of outputs those of arguments that they may be written over.
+    """Map the position of each output to the positions of arguments that it may overwrite.
 
-    Positions are among all parameters. An output that cannot be written over any is left out.
+    Positions are among all parameters. Outputs that cannot overwrite any argument are left out.
     """
     buffers = [func.buffer_map.get(param) for param in func.params]
     uses = _uses_of(func, [b for b in buffers if b is not None])
@@ -59,9 +59,9 @@ def overwritable_arguments(func: PrimFunc) -> dict[int, tuple[int, ...]]:
 
 
 def overwriting(func: PrimFunc, output: int, argument: int) -> PrimFunc:
-    """Return a function without a parameter for an output, which it writes over an argument.
+    """Return a function without the parameter of an output, which overwrites an argument instead.
 
-    The positions are as `overwritable_arguments` gives them. Everything is defined anew.
+    The positions are as in `overwritable_arguments`. All definitions are new.
     """
     dropped, kept = func.params[output], func.params[argument]
     before, after = func.buffer_map[dropped], func.buffer_map[kept]
@@ -104,7 +104,7 @@ def _uses_of(func: PrimFunc, buffers: Sequence[Buffer]) -> dict[Buffer, _Uses]:
 
 
 def _is_alike(a: Buffer, b: Buffer) -> bool:
-    """Say whether compact arrays of the same dtype and shape are what two buffers take."""
+    """Return True if both buffers have the same compact dtype and shape."""
     return (
         a.dtype == b.dtype
         and not a.strides
@@ -123,7 +123,7 @@ def _is_read_where_written(argument: _Uses, output: _Uses) -> bool:
 
 
 def _same_place(load: BufferLoad, store: BufferStore) -> bool:
-    """Say whether the indices are the same; of one element, any index is that of the element."""
+    """Return True if the indices are equal; all indices of a single element are equal."""
     return all(
         is_const_int(extent, 1) or structural_equal(m, n)
         for extent, m, n in zip(store.buffer.shape, load.indices, store.indices, strict=True)
@@ -131,7 +131,7 @@ def _same_place(load: BufferLoad, store: BufferStore) -> bool:
 
 
 def _is_written_once(output: _Uses) -> bool:
-    """Say whether a buffer is only written, by one statement, and no element twice."""
+    """Return True if a buffer is only written, by one statement, and no element twice."""
     if output.is_used_otherwise or output.loads or len(output.stores) != 1:
         return False
     ((store, around),) = output.stores

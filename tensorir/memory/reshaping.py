@@ -17,9 +17,9 @@ from tensorir.rewriting.visit import walk
 
 
 def is_reshape(func: PrimFunc) -> bool:
-    """Say whether a function of one input and one output copies it in row-major order.
+    """Return True if a function copies its only input to its only output in row-major order.
 
-    Such are reshapes, squeezes, added dimensions, and transposes that move dimensions of extent 1.
+    Examples: reshapes, squeezes, added dimensions, and transposes of dimensions of extent 1.
     """
     copy = _copy_of(func)
     if copy is None:
@@ -36,10 +36,10 @@ def is_reshape(func: PrimFunc) -> bool:
 
 
 def permutation(func: PrimFunc) -> tuple[int, ...] | None:
-    """Return the order in which a function of one input and one output puts its dimensions.
+    """Return the permutation of dimensions that a function of one input and one output computes.
 
-    Dimension `k` of the result is dimension `axes[k]` of the input, as for `numpy.transpose`. None
-    for a function that does something else.
+    Dimension `k` of the result is dimension `axes[k]` of the input, as in `numpy.transpose`. None
+    for a function that computes something else.
     """
     copy = _copy_of(func)
     if copy is None:
@@ -57,7 +57,7 @@ def permutation(func: PrimFunc) -> tuple[int, ...] | None:
 
 
 class _Copy(NamedTuple):
-    """A function whose one block copies elements of its input to its output, each once."""
+    """A function whose only block copies elements of its input to its output, each once."""
 
     load: BufferLoad
     store: s.BufferStore
@@ -65,7 +65,7 @@ class _Copy(NamedTuple):
 
 
 def _copy_of(func: PrimFunc) -> _Copy | None:
-    """Return the copy that a function makes, None for other functions."""
+    """Return the copy that a function computes, None for other functions."""
     if len(func.params) < 2 or not all(param in func.buffer_map for param in func.params[:2]):
         return None
     if any(param in func.buffer_map for param in func.params[2:]):
@@ -125,7 +125,7 @@ def unravelled(position: PrimExpr, shape: Sequence[PrimExpr]) -> list[PrimExpr]:
 
 
 def runs_over_domains(realize: s.BlockRealize, loops: Mapping[Var, s.For]) -> bool:
-    """Return True if every axis of a block runs over its domain by its own loop."""
+    """Return True if every axis of a block covers its domain by its own loop."""
     if not is_const_int(realize.predicate, 1):
         return False
     analyzer = Analyzer()
@@ -147,7 +147,7 @@ def runs_over_domains(realize: s.BlockRealize, loops: Mapping[Var, s.For]) -> bo
 
 
 def _covers(indices: Sequence[PrimExpr], block: s.Block, shape: Sequence[PrimExpr]) -> bool:
-    """Say whether the instances of a block are the elements of a shape, one each."""
+    """Return True if the instances of a block correspond one to one to the elements of a shape."""
     domains = {axis.var: axis.dom for axis in block.iter_vars}
     analyzer = Analyzer()
     seen: set[Var] = set()

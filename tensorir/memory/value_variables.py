@@ -34,7 +34,7 @@ def value_variables(func: PrimFunc) -> frozenset[Var]:
             values.add(var)
 
     for node in walk_once(func.body):
-        # A binding is visited before what it is visible in.
+        # A binding is visited before its scope.
         kind = type(node)
         if kind is e.Let or kind is s.LetStmt:
             note(node.var, node.value)  # type: ignore[attr-defined]

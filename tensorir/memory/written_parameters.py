@@ -14,17 +14,17 @@ from tensorir.rewriting.visit import collect_vars, walk_once
 
 _ACCESS_PTR = Op.get("tvm_access_ptr")
 _MAY_WRITE = 2
-"""The bit of the mask of `tvm_access_ptr` that says so."""
+"""The bit of the mask of `tvm_access_ptr` that marks a write."""
 
 
 def written_parameters(
     func: PrimFunc, functions: IRModule | Mapping[str, BaseFunc] | None = None
 ) -> list[Var]:
-    """Return the buffer parameters that a function writes, as far as the program says so.
+    """Return the buffer parameters that a function writes, as far as the program shows it.
 
-    It does by a store, also through a view or a bound pointer, by the mask of a `tvm_access_ptr`,
-    and by calling one of `functions` that writes. A pointer that is passed to a library without
-    such a mask says nothing.
+    Writes are stores, also through a view or a bound pointer, the mask of a `tvm_access_ptr`, and
+    calls of `functions` that write. A pointer that is passed to a library without such a mask does
+    not count.
     """
     written = written_pointers(func, functions)
     return [p for p in func.params if p in func.buffer_map and p in written]
@@ -37,15 +37,15 @@ def written_pointers(
 ) -> set[Var]:
     """Return the parameters and the data pointers of buffers through which a function writes.
 
-    The same is known of them as of `written_parameters`; `known` keeps it, function by function.
+    The rules are those of `written_parameters`; `known` caches the result for each function.
     """
     known = {} if known is None else known
     if func in known:
         return known[func]
-    known[func] = set()  # what a function writes by calling itself it writes anyway
+    known[func] = set()  # recursive calls add nothing
     stored: set[Var] = set()
     behind: dict[Var, Var] = {}
-    """The pointer that another one is made of."""
+    """The pointer that each pointer is derived from."""
     for node in walk_once(func.body):
         if isinstance(node, s.BufferStore):
             stored.add(node.buffer.data)

@@ -1,8 +1,8 @@
-"""Graph functions, which call tensor functions and library functions and pass arrays on.
+"""Graph functions, which call tensor functions and library functions on arrays.
 
     x = relax.Var("x", relax.TensorStructInfo((1, 784), "float32"))
 
-Names are TVM's: `Var`, `Call` and `StringImm` here are those of graph functions.
+`Var`, `Call` and `StringImm` here are the classes for graph functions, under TVM's names.
 """
 
 from importlib import import_module
@@ -113,7 +113,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the builder and the transforms where they are used first: nothing here needs them."""
+    """Load the builder and the transforms on first use; this package does not need them."""
     if name == "BlockBuilder":
         return import_module("tensorir.relax.block_builder").BlockBuilder
     if name == "transform":
@@ -129,4 +129,4 @@ _ELSEWHERE = {
     "VirtualMachine": "codegen.VirtualMachine",
     "VMExecutable": "codegen.Executable",
 }
-"""Names that TVM's users look for here, which are those of layers above."""
+"""Names of higher layers that users of TVM look for in this package."""

@@ -1,4 +1,4 @@
-"""Building graph functions step by step, in A-normal form and checked as they grow.
+"""Building graph functions step by step, in A-normal form, with a check at each step.
 
     bb = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorStructInfo((1, 64), "float32"))
@@ -50,12 +50,12 @@ Value: TypeAlias = "GraphExpr | Sequence[Any]"
 
 
 class BlockBuilder:
-    """Builds graph functions and the module that they are in.
+    """Builds graph functions and the module that contains them.
 
     Expressions may nest: an inner expression other than a variable or constant is emitted as a
-    separate binding, once. Calls are checked against the functions of the module, which are
-    therefore added before they are called. Raises IRTypeError and IRValueError for operands that
-    do not go together, IRValueError for steps out of order.
+    separate binding, once. Calls are checked against the functions of the module, so add a function
+    before you call it. Raises IRTypeError and IRValueError for operands that do not match,
+    IRValueError for steps in the wrong order.
     """
 
     def __init__(self, mod: IRModule | None = None) -> None:
@@ -79,8 +79,8 @@ class BlockBuilder:
     ) -> Iterator[None]:
         """Build a function in a `with` statement, which ends with `emit_func_output`.
 
-        `params` may be given there instead. A function that calls what has effects is not `pure`;
-        a `private` one has no `global_symbol`.
+        `params` may be passed there instead. A function that calls a function with effects is not
+        `pure`; a `private` function has no `global_symbol`.
         """
         if self._frame is not None:
             raise IRValueError(
@@ -88,7 +88,7 @@ class BlockBuilder:
             )
         if name in self._mod:
             raise IRValueError(
-                f'there is a function "{name}" already; choose another name, or replace it with '
+                f'function "{name}" exists already; choose another name, or replace it with '
                 "update_func"
             )
         own = dict(attrs or {}) if private else {"global_symbol": name, **(attrs or {})}
@@ -106,9 +106,9 @@ class BlockBuilder:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Leave the function that is being built in a `with` statement, to build others there.
+        """Suspend the current function in a `with` statement, to build other functions there.
 
-        They see none of its variables: what they need of it are arguments of their calls.
+        They cannot use its variables; pass them as arguments of the calls.
         """
         frame, self._frame = self._frame, None
         try:
@@ -138,14 +138,14 @@ class BlockBuilder:
         otherwise: Callable[[], Value],
         name_hint: str = "",
     ) -> GraphVar:
-        """Emit the value of one of two suites; each function emits its suite and returns its value.
+        """Emit an `If`; each function emits the bindings of a branch and returns its value.
 
         >>> y = bb.emit_if(cond, lambda: bb.emit(f(x)), lambda: x)  # doctest: +SKIP
         """
         if self.current_block_is_dataflow():
             raise IRValueError(
-                "a dataflow block has no branches; end it before emit_if, and begin another one "
-                "behind or inside of it"
+                "a dataflow block cannot contain branches; end it before emit_if, and begin "
+                "another one after or inside of it"
             )
         condition = self._leaf(cond)
         branches = []
@@ -160,7 +160,7 @@ class BlockBuilder:
         return self._bind(If(condition, *branches), name_hint)
 
     def current_block_is_dataflow(self) -> bool:
-        """Say whether bindings go to a dataflow block now."""
+        """Return True if bindings are added to a dataflow block now."""
         return self._frame is not None and self._frame.scopes[-1].in_dataflow
 
     # ------------------------------------------------------------------------------------- bindings
@@ -174,7 +174,7 @@ class BlockBuilder:
         return self.emit(self.call_te(fn, *args, **kwargs))
 
     def emit_output(self, expr: Value, name_hint: str = "") -> GraphVar:
-        """Bind an expression to a variable that can be used behind the dataflow block."""
+        """Bind an expression to a variable that is visible after the dataflow block."""
         if not self._scope("emit_output").in_dataflow:
             raise IRValueError(
                 "emit_output is for dataflow blocks; outside, every variable that emit returns can "
@@ -191,8 +191,8 @@ class BlockBuilder:
     ) -> GraphVar:
         """Bind a value whose struct info is checked when the function runs; return the variable.
 
-        Variables in the shape that are new are defined by it. The variable of an `output` can be
-        used behind the dataflow block.
+        New variables in the shape are defined by it. With `output`, the variable is visible after
+        the dataflow block.
         """
         scope = self._scope("match_cast")
         leaf = self._leaf(value)
@@ -214,7 +214,7 @@ class BlockBuilder:
             raise IRValueError(f'function "{frame.name}" has a result already')
         if self.current_block_is_dataflow() or len(frame.scopes) > 1:
             where = "a dataflow block" if self.current_block_is_dataflow() else "a branch"
-            raise IRValueError(f"emit_func_output is called inside of {where}; end that one first")
+            raise IRValueError(f"emit_func_output is called inside of {where}; end the block first")
         if params is not None:
             if frame.params is not None:
                 raise IRValueError(
@@ -237,7 +237,7 @@ class BlockBuilder:
         return self._open("lookup_binding").values.get(var)
 
     def is_visible(self, value: GraphExpr) -> bool:
-        """Say whether a value can be used here: a variable of a branch only inside of it."""
+        """Return True if a value is visible here; branches hide their variables from outside."""
         return self._open("is_visible").is_visible(value)
 
     # ---------------------------------------------------------------------------------- expressions
@@ -252,7 +252,7 @@ class BlockBuilder:
     ) -> GraphCall:
         """Return the call of a new tensor function that computes `fn(*args, **kwargs)`.
 
-        `fn` gets a te tensor for each tensor; `tensorir.relax.call_te.kernel_of` has the details.
+        `fn` receives a te tensor for each tensor; see `tensorir.relax.call_te.kernel_of`.
         The function is added to the module under the name of `fn`, unless an equal one is there.
         """
         kernel = kernel_of(fn, args, kwargs, primfunc_attrs, self._argument)
@@ -263,8 +263,8 @@ class BlockBuilder:
     def normalize(self, expr: Value) -> GraphExpr:
         """Return an expression whose parts are leaves or tuples of leaves.
 
-        Other parts are emitted as separate bindings. Calls are checked, and have the struct
-        info that their function gives them.
+        Other parts are emitted as separate bindings. Calls are checked, and have the struct info
+        that their function returns.
         """
         value = _as_value(expr)
         if isinstance(value, Tuple):
@@ -277,7 +277,7 @@ class BlockBuilder:
             return self._call(value)
         if isinstance(value, If):
             if self.current_block_is_dataflow():
-                raise IRValueError("a dataflow block has no branches; end it before the If")
+                raise IRValueError("a dataflow block cannot contain branches; end it before the If")
             cond = self._leaf(value.cond)
             if cond is value.cond:
                 return value
@@ -305,14 +305,14 @@ class BlockBuilder:
         return GraphCall(op, args, call.attrs, call.sinfo_args, info)
 
     def _is_building(self, name: GlobalVar) -> bool:
-        """Say whether a name is that of the function that is being built: it is not checked yet."""
+        """Return True for the function under construction, whose calls are not checked yet."""
         return self._frame is not None and self._frame.name == name.name
 
     def _check_effects(self, call: GraphCall, place: str) -> None:
         if self.current_block_is_dataflow() and not is_pure_call(call, self._mod):
             raise IRValueError(
-                f"{place} may have effects, which a dataflow block has not; emit it outside, or "
-                "declare the function pure (call_pure_packed)"
+                f"{place} may have effects, which a dataflow block must not have; emit it outside "
+                "of it, or declare the function pure (call_pure_packed)"
             )
 
     def _field(self, item: TupleGetItem) -> GraphExpr:
@@ -333,7 +333,7 @@ class BlockBuilder:
         return value if isinstance(value, Tuple) else self._leaf(value)
 
     def _leaf(self, expr: GraphExpr) -> GraphExpr:
-        """Return a leaf with this value, emitting a binding if it takes one."""
+        """Return a leaf with this value, emitting a binding if needed."""
         if isinstance(expr, TupleGetItem):
             field = self._field(expr)
             if not isinstance(field, TupleGetItem):
@@ -350,7 +350,7 @@ class BlockBuilder:
         return var
 
     def _result(self, output: Value) -> GraphExpr:
-        """Return the value that a suite leads to: a leaf or a tuple of leaves."""
+        """Return the result of a body: a leaf or a tuple of leaves."""
         return self._argument(_as_value(output))
 
     # ------------------------------------------------------------------------------------ variables
@@ -375,12 +375,12 @@ class BlockBuilder:
         frame.scopes[-1].visible.add(var)
 
     def _use(self, value: GraphExpr) -> None:
-        """Check that a variable is defined where it is used."""
+        """Check that a variable is defined before its use."""
         if self._frame is not None:
             self._frame.use(value)
 
     def get_unique_name(self, prefix: str) -> str:
-        """Return a name that no other variable of the function has (outside: no function)."""
+        """Return a name that is unique in the function (outside of functions: in the module)."""
         names = self._global_names if self._frame is None else self._frame.names
         return names.unique(prefix)
 
@@ -389,7 +389,7 @@ class BlockBuilder:
     def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
         """Add a function and return its name: `func_name`, with a number if that is taken.
 
-        If the module has a structurally equal one already, return the name of that.
+        If the module has a structurally equal function already, return its name.
         """
         for name in self._by_hash.get(_key(func), ()):
             if structural_equal(self._mod[name], func):
@@ -409,7 +409,7 @@ class BlockBuilder:
         return self._mod.clone()
 
     def finalize(self) -> IRModule:
-        """Return the module; IRValueError while a function is being built."""
+        """Return the module; IRValueError if a function is not complete."""
         if self._frame is not None:
             raise IRValueError(f'function "{self._frame.name}" is not complete; end it first')
         return self.get()
@@ -433,7 +433,7 @@ class BlockBuilder:
 
 
 def _key(func: BaseFunc) -> int:
-    """Return the hash of a function; weights are left out because they are long."""
+    """Return the hash of a function, without its weights because they are large."""
     return structural_hash(func, ignore_ndarray=True)
 
 
@@ -448,5 +448,5 @@ def _as_value(value: Value) -> GraphExpr:
         return Tuple([_as_value(v) for v in value])
     raise IRTypeError(
         f"a value of a graph function must be a relax expression, got {type(value).__name__}; "
-        "make one of a number or an array by relax.const"
+        "convert a number or an array by relax.const"
     )

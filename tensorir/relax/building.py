@@ -1,4 +1,4 @@
-"""The state of `BlockBuilder` for the function that it builds: suites, names, visible values."""
+"""The state of `BlockBuilder` for one function: bodies, names, visible values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tensorir.relax.function import Function
 
 
 class UniqueNames:
-    """Gives names that were not given before: `lv`, `lv1`, `lv2`; a dot becomes an underscore."""
+    """Generates unique names: `lv`, `lv1`, `lv2`; a dot becomes an underscore."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
@@ -37,31 +37,31 @@ class UniqueNames:
 
 
 class Scope:
-    """A suite that is being built: the blocks that are complete, and the bindings since."""
+    """A body under construction: the complete blocks, and the bindings after them."""
 
     def __init__(self) -> None:
         self.blocks: list[BindingBlock] = []
         self.bindings: list[Binding] = []
         self.in_dataflow = False
         self.visible: set[GraphVar] = set()
-        """The variables that the suite has bound so far and that can be used now."""
+        """The variables that the body has bound so far and that are visible now."""
         self.emitted: dict[GraphExpr, GraphVar] = {}
-        """The variables of expressions that were parts of others; by identity."""
+        """The variables of nested expressions, by identity of the expression."""
 
     def close_block(self) -> None:
-        """Make a block of the bindings since the last one."""
+        """Make a block of the bindings since the last block."""
         kind = DataflowBlock if self.in_dataflow else BindingBlock
         self.blocks.append(kind(self.bindings))
         self.bindings = []
 
     def sequence(self, body: GraphExpr) -> SeqExpr:
-        """Return the suite, which leads to `body`."""
+        """Return the body as a sequence with the result `body`."""
         self.close_block()
         return SeqExpr.rebuilt(self.blocks, body)
 
 
 class Frame:
-    """The function that is being built."""
+    """The function under construction."""
 
     def __init__(
         self, name: str, params: Sequence[GraphVar] | None, attrs: Mapping[str, Any], pure: bool
@@ -74,7 +74,7 @@ class Frame:
         self.scopes = [Scope()]
         self.values: dict[GraphVar, GraphExpr] = {}
         self.free: dict[GraphVar, None] = {}
-        """Variables that nothing has defined where they were used, if the parameters come last."""
+        """Variables used before the parameters were known; they must turn out to be parameters."""
         self.result: Function | None = None
         if params is not None:
             self.take(params)
@@ -89,13 +89,13 @@ class Frame:
             self.names.unique(param.name)
 
     def is_visible(self, value: GraphExpr) -> bool:
-        """Say whether a leaf can be used now."""
+        """Return True if a leaf is visible now."""
         if not isinstance(value, GraphVar) or value in (self.params or ()):
             return True
         return any(value in scope.visible for scope in self.scopes)
 
     def use(self, value: GraphExpr) -> None:
-        """Check that a leaf can be used now; IRValueError for a variable that cannot."""
+        """Check that a leaf is visible; IRValueError for a variable that is not."""
         if self.is_visible(value):
             return
         assert isinstance(value, GraphVar)
@@ -105,7 +105,7 @@ class Frame:
             raise self._undefined(value)
 
     def check_free(self) -> None:
-        """Check the variables that were used before there were parameters."""
+        """Check the variables that were used before the parameters were known."""
         for var in self.free:
             if var not in (self.params or ()):
                 raise self._undefined(var)
@@ -113,8 +113,8 @@ class Frame:
     def _undefined(self, var: GraphVar) -> IRValueError:
         if isinstance(var, DataflowVar):
             return IRValueError(
-                f'function "{self.name}" uses {var.name}, which only its dataflow block sees; make '
-                "it an output of the block with emit_output"
+                f'function "{self.name}" uses {var.name}, which is local to its dataflow block; '
+                "make it an output of the block with emit_output"
             )
         return IRValueError(
             f'function "{self.name}" uses {var.name}, which is not one of its parameters and '

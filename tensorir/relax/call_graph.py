@@ -1,4 +1,4 @@
-"""The call graph of a module: which functions name which others, and which never return."""
+"""The call graph of a module, and functions that never return."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tensorir.rewriting.visit import walk
 
 
 def call_sites(func: BaseFunc | None) -> Counter[str]:
-    """Return how often a function names each other one, in their order; unknown kinds name none.
+    """Return how often a function refers to each other function, in order of appearance.
 
-    Each place counts once, whether it runs or not.
+    Each reference counts once, whether it is executed or not. Unknown kinds of functions have none.
     """
     found: Counter[str] = Counter()
     if isinstance(func, (Function, PrimFunc)):
@@ -29,15 +29,15 @@ def call_sites(func: BaseFunc | None) -> Counter[str]:
 
 
 def callees(func: BaseFunc | None) -> list[str]:
-    """Return the functions that a function names, each once, in order; none of an unknown kind."""
+    """Return the functions that a function refers to, each once, in order of appearance."""
     return list(call_sites(func))
 
 
 def run_counts(functions: Mapping[str, BaseFunc]) -> Counter[str]:
-    """Return how often each function runs when each that no other one names runs once.
+    """Return how often each function runs if every function without a caller runs once.
 
-    Calls count through those of graph functions, and both branches of an `If` do. A call that
-    closes a cycle does not: how often a loop runs is not known.
+    Calls are multiplied along graph functions, and both branches of an `If` count. Calls that close
+    a cycle do not count, because the number of iterations is unknown.
     """
     sites = {name: call_sites(func) for name, func in functions.items()}
     order = callees_first(functions)
@@ -52,12 +52,12 @@ def run_counts(functions: Mapping[str, BaseFunc]) -> Counter[str]:
 
 
 def called(functions: Mapping[str, BaseFunc]) -> set[str]:
-    """Return the functions that any of these names."""
+    """Return the functions that any of these functions refers to."""
     return {name for func in functions.values() for name in callees(func)}
 
 
 def reached(functions: Mapping[str, BaseFunc], names: Iterable[str]) -> list[str]:
-    """Return functions and their direct and indirect callees, unknown ones included.
+    """Return functions and their direct and indirect callees, including unknown functions.
 
     A function is followed by its new callees, in the order of the calls.
     """
@@ -90,14 +90,13 @@ def callees_first(functions: Mapping[str, BaseFunc]) -> list[str]:
 
 
 def endless_chain(mod: IRModule) -> list[str]:
-    """Return functions that call one another without end: `["f", "g", "f"]`; empty if none do.
+    """Return a cycle of functions that never returns: `["f", "g", "f"]`; empty if there is none.
 
-    A call in one branch of an `If` may end by the other branch; what conditions say is not looked
-    at.
+    A call in one branch of an `If` may end through the other branch; conditions are not evaluated.
     """
     functions = graph_functions(mod)
     endless = set(functions)
-    """The functions that are not known to return yet."""
+    """The functions that are not yet proved to return."""
     while True:
         returning = {n for n in endless if _stuck(functions[n].body, endless) is None}
         if not returning:
@@ -114,7 +113,7 @@ def endless_chain(mod: IRModule) -> list[str]:
 
 
 def _stuck(suite: SeqExpr, endless: set[str]) -> str | None:
-    """Return one of the functions `endless` that a suite cannot avoid to call, None without one."""
+    """Return one of the functions `endless` that a body must call, None if there is none."""
     for call in _steps(suite):
         if isinstance(call, If):
             yes, no = (_stuck(b, endless) for b in (call.true_branch, call.false_branch))

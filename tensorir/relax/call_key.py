@@ -1,7 +1,7 @@
-"""A key of everything that the result of an operator depends on: struct infos and attributes.
+"""A cache key for calls of operators: struct infos and attributes.
 
-A module has many calls that are the same but for the values, and what follows from a formula is
-worked out once for them.
+A module has many calls that differ only in their values; the properties of a formula are computed
+once for all of them.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ V = TypeVar("V")
 
 
 def call_key(args: Sequence[GraphExpr | GlobalVar], attrs: Mapping[str, Any]) -> Hashable | None:
-    """Return a key that calls of a formula have in common if they give the same.
+    """Return a key that is equal for calls of a formula with equal results.
 
-    Symbolic sizes are compared by identity, so an entry under a key has to keep them alive. None
-    for operands without such a key.
+    Symbolic sizes are compared by identity, so a cache entry must keep them alive. None if an
+    operand has no key.
     """
     parts = [_argument_key(arg) for arg in args]
     return None if _NONE in parts else (tuple(parts), repr(attrs))
 
 
 class KnownCalls(Generic[V]):
-    """Something that follows from calls of a formula, and is remembered by their keys."""
+    """A cache of a property of a formula's calls, by their keys."""
 
     __slots__ = ("_known",)
 
@@ -48,7 +48,7 @@ class KnownCalls(Generic[V]):
         attrs: Mapping[str, Any],
         work_out: Callable[[], V],
     ) -> V:
-        """Return what follows from a call, worked out now if it is not known."""
+        """Return the property of a call; `work_out` computes it if it is not cached."""
         key = call_key(args, attrs)
         if key is None:
             return work_out()
@@ -70,7 +70,7 @@ def _argument_key(arg: GraphExpr | GlobalVar) -> Hashable:
     if isinstance(arg, GlobalVar):
         return _NONE
     if isinstance(arg, Constant) and arg.source.shape == ():
-        # It may be a number in the formula.
+        # Its value may be a number in the formula.
         return arg.data.tobytes(), _info_key(arg.struct_info)
     if isinstance(arg, Tuple):
         keys = tuple(map(_argument_key, arg.elements))

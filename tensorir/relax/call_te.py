@@ -1,10 +1,10 @@
-"""Tensor functions made of formulas over the arguments of a call.
+"""Tensor functions from formulas over the arguments of a call.
 
     def kernel(A, axis):                      # A is a te tensor here
         return te.compute(A.shape, lambda i, j: te.exp(A[i, j]), name="exp")
 
-A value of a graph function is a placeholder of its shape and dtype while the formula is written;
-the new tensor function takes those values, in the order of their first use.
+While the formula is built, a placeholder represents each value of the graph function. The new
+tensor function has these values as parameters, in the order of their first use.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _PLAIN: Final = (int, float, str, bool, type(None), PrimExpr)
 
 @dataclass(frozen=True)
 class Kernel:
-    """A tensor function, and how it is called.
+    """A tensor function with its arguments and results.
 
-    `args` are the values that it takes, `outputs` what it gives, `sizes` the integers behind them
-    that the shapes of the arguments do not say.
+    `args` are its arguments, `outputs` the struct infos of its results. `sizes` are further integer
+    arguments that the shapes of the arguments do not determine.
     """
 
     func: PrimFunc
@@ -51,11 +51,11 @@ def kernel_of(
 ) -> Kernel:
     """Return the tensor function that computes `fn(*args, **kwargs)`.
 
-    Tensors become placeholders, shapes lists of integers, scalar values expressions; lists, tuples
-    and dicts of them are converted item by item, everything plain stays. `fn` returns a tensor or
-    several. Extents, loops and indices of the function are int64. It has no `global_symbol`;
-    `attrs` are added to its attributes, `leaf` returns the value to use in the call. Raises
-    IRTypeError for an argument or a result of another kind.
+    Tensors become placeholders, shapes become lists of integers, scalar values become expressions;
+    lists, tuples and dicts are converted item by item, plain values stay. `fn` returns one or
+    several tensors. Extents, loops and indices of the function are int64. It has no
+    `global_symbol`; `attrs` are added to its attributes, `leaf` returns the value to use in the
+    call. Raises IRTypeError for another kind of argument or result.
     """
     inputs = _Inputs(leaf)
     outputs = _own(_tensors(inputs.applied(fn, args, kwargs)), inputs.tensors)
@@ -67,7 +67,7 @@ def kernel_of(
 
 
 def tensors_in(value: Any) -> list[g.GraphExpr]:
-    """Return the graph values in an argument that a formula gets as tensors, in their order."""
+    """Return the graph values in an argument that a formula receives as tensors, in order."""
     if isinstance(value, Mapping):
         return [tensor for v in value.values() for tensor in tensors_in(v)]
     if isinstance(value, (list, tuple)):
@@ -79,7 +79,7 @@ def tensors_in(value: Any) -> list[g.GraphExpr]:
 
 
 class Outputs(NamedTuple):
-    """The tensors that a formula gives, their shapes and dtypes, and whether it gives a list."""
+    """The tensors that a formula returns, their shapes and dtypes, and whether it is a list."""
 
     tensors: list[Tensor]
     infos: list[tuple[list[PrimExpr], DataType]]
@@ -87,7 +87,7 @@ class Outputs(NamedTuple):
 
 
 def outputs_of(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> Outputs:
-    """Return what `fn(**kwargs)` gives, for arguments as those of `kernel_of`."""
+    """Return the outputs of `fn(**kwargs)`, for arguments as in `kernel_of`."""
     result = _Inputs(lambda value: value).applied(fn, (), kwargs)
     tensors = _tensors(result)
     return Outputs(tensors, _infos(tensors), isinstance(result, (list, tuple)))
@@ -109,18 +109,18 @@ class _Inputs:
     values: list[g.GraphExpr] = field(default_factory=list)
     tensors: list[Tensor] = field(default_factory=list)
     variables: dict[Var, None] = field(default_factory=dict)
-    """The integers that shapes and scalar arguments consist of, in the order met."""
+    """The integers in shapes and scalar arguments, in order of appearance."""
 
     def applied(
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        """Return what a formula gives for these arguments."""
+        """Return the result of a formula for these arguments."""
         positional = [self.converted(arg, f"argument {k}") for k, arg in enumerate(args)]
         named = {key: self.converted(arg, f"argument {key}") for key, arg in kwargs.items()}
         return fn(*positional, **named)
 
     def converted(self, value: Any, name: str) -> Any:
-        """Return an argument as the formula gets it; `name` is for messages."""
+        """Return an argument in the form that the formula receives; `name` is for messages."""
         if isinstance(value, g.GraphExpr):
             return self._value(self.leaf(value), name)
         if isinstance(value, Mapping):
@@ -135,7 +135,7 @@ class _Inputs:
         if isinstance(value, _PLAIN):
             return value
         raise IRTypeError(
-            f"{name} of call_te is a {type(value).__name__}; a formula takes values of the graph "
+            f"{name} of call_te is a {type(value).__name__}; a formula accepts values of the graph "
             "function, numbers, strings, None, and lists, tuples and dicts of them"
         )
 
@@ -155,8 +155,8 @@ class _Inputs:
         if not isinstance(info, TensorStructInfo) or info.shape is None or info.dtype is None:
             shown = f"{name}, {value.name}," if isinstance(value, g.GraphVar) else name
             raise IRTypeError(
-                f"{shown} of call_te is {info}; a formula is written over a tensor whose shape and "
-                "dtype are known: match_cast states them"
+                f"{shown} of call_te is {info}; a formula needs a tensor whose shape and dtype are "
+                "known: match_cast states them"
             )
         for extent in info.shape:
             self._needs(extent)
@@ -179,7 +179,7 @@ class _Inputs:
 
 
 def _own(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Return the outputs of a formula as distinct tensors; inputs and repetitions are copied."""
+    """Return the outputs of a formula as distinct tensors; copy inputs and repeated tensors."""
     own: list[Tensor] = []
     for tensor in outputs:
         is_taken = any(tensor is other for other in (*inputs, *own))
@@ -196,7 +196,7 @@ def _tensors(result: Any) -> list[Tensor]:
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
             raise IRTypeError(
-                f"the function of call_te gives a te tensor or a list of them, got "
+                f"the function of call_te must return a te tensor or a list of them, got "
                 f"{type(tensor).__name__}"
             )
     return tensors

@@ -1,8 +1,8 @@
-"""Calls checked against the functions that they name: fit, type of the result, purity.
+"""Calls checked against their functions: arguments, type of the result, purity.
 
-A name does not refer to its function, so the builder, the parser and the verifier check calls
+A call refers to a function by name only, so the builder, the parser and the verifier check calls
 here. The call determines symbolic sizes of the called function: if a parameter of shape `(n, 4)`
-gets an array of shape `(m + 1, 4)`, then `n` is `m + 1`.
+receives an array of shape `(m + 1, 4)`, then `n` is `m + 1`.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from tensorir.relax.visit import SizeSubstitution
 from tensorir.rewriting.visit import collect_vars, walk
 
 Functions: TypeAlias = "IRModule | Mapping[str, BaseFunc | si.FuncStructInfo]"
-"""Functions by name; what is known of one suffices where it is not there yet."""
+"""Functions by name; struct infos are enough for functions that are not complete."""
 
 
 def result_of(call: GraphCall, functions: Functions, place: str = "") -> si.StructInfo:
-    """Return the struct info of a call's result; check that it fits the function that it names.
+    """Return the struct info of a call's result; check that the arguments fit the function.
 
-    `place` says in errors where the call is: `'binding "lv" of function "main"'`. Raises
+    `place` is the location of the call for messages: `'binding "lv" of function "main"'`. Raises
     IRValueError for an unknown name and a wrong number of arguments, IRTypeError for a function of
-    the wrong kind and arguments that do not fit. What only a check at run time can tell is
-    accepted.
+    the wrong kind and arguments that do not fit. Arguments that only a check at run time can decide
+    are accepted.
     """
     op = call.op
     if isinstance(op, Operator):
@@ -71,8 +71,8 @@ def result_of(call: GraphCall, functions: Functions, place: str = "") -> si.Stru
 def check_call_tir(call: GraphCall, callee: PrimFunc, place: str = "") -> None:
     """Check that a `call_tir` or `call_tir_inplace` fits its tensor function.
 
-    The parameters of the function are, in order: the arguments, the outputs that have memory of
-    their own, the integers `tir_vars`. Raises IRValueError for a wrong number of arguments,
+    The parameters of the function are, in order: the arguments, the outputs that do not overwrite
+    arguments, the integers `tir_vars`. Raises IRValueError for a wrong number of arguments,
     IRTypeError for arguments that do not fit.
     """
     name, *rest = call.args
@@ -121,19 +121,19 @@ def check_call_tir(call: GraphCall, callee: PrimFunc, place: str = "") -> None:
 
 
 def _check_call_into(call: GraphCall, functions: Functions, place: str) -> None:
-    """Check the call of a graph function into memory: its arguments, and what gets its result."""
+    """Check the call of a graph function into memory: its arguments and its output tensors."""
     parts = called_graph(call)
     assert parts is not None
     assert parts.outputs is not None
     name, callee = parts.callee.name, _named(parts.callee, functions, place)
     if isinstance(callee, PrimFunc):
-        raise IRTypeError(_at(place) + f'"{name}" is a tensor function, and no graph function')
+        raise IRTypeError(_at(place) + f'"{name}" is a tensor function, not a graph function')
     as_value = GraphCall(parts.callee, parts.args)
     results = si.leaves(_result_of_named(as_value, name, callee, place))
     if len(results) != len(parts.outputs):
         raise IRValueError(
             _at(place)
-            + f'"{name}" gives {len(results)} tensor(s), the call has {len(parts.outputs)} outputs'
+            + f'"{name}" returns {len(results)} tensor(s), the call has {len(parts.outputs)}'
         )
     for k, (info, output) in enumerate(zip(results, parts.outputs, strict=True)):
         if fits(output.struct_info, info) is Fits.NO:
@@ -143,10 +143,10 @@ def _check_call_into(call: GraphCall, functions: Functions, place: str) -> None:
 
 
 def is_pure_call(call: GraphCall, functions: Functions, entered: set[str] | None = None) -> bool:
-    """Say whether a call only gives a value, so that it may be dropped, repeated or moved.
+    """Return True if a call only computes a value, so that it may be dropped, repeated or moved.
 
-    A graph function is called pure if it is declared so and nothing that it calls has effects;
-    functions in `entered` count as pure, because they are being checked. A library function may
+    A graph function is pure if it is declared so and all functions that it calls are pure;
+    functions in `entered` count as pure, because their check is in progress. A library function may
     call the graph functions in its arguments.
     """
     op, entered = call.op, set() if entered is None else entered
@@ -177,7 +177,7 @@ def is_pure_call(call: GraphCall, functions: Functions, entered: set[str] | None
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter, or what a call gives for one: its name in messages, and what is known of it."""
+    """A parameter or an argument: its name in messages, and its struct info."""
 
     name: str
     info: si.StructInfo
@@ -233,7 +233,7 @@ def _tensor_function(call: GraphCall, functions: Functions, place: str) -> PrimF
 
 
 def _check_function_arguments(call: GraphCall, functions: Functions, place: str) -> None:
-    """Check that functions given to a library function are graph functions, else IRTypeError."""
+    """Raise IRTypeError if a function argument of a library function is not a graph function."""
     for arg in call.args:
         if not isinstance(arg, GlobalVar):
             continue
@@ -277,7 +277,7 @@ def _wants_call_tir(callee: BaseFunc | si.FuncStructInfo, name: str) -> str:
 
 
 def _arguments(values: Sequence[GraphExpr]) -> list[Parameter]:
-    """Return what a call gives, by position and name."""
+    """Return the arguments of a call, named by position and variable."""
     named = [f", {v.name}," if isinstance(v, GraphVar) else "" for v in values]
     return [
         Parameter(f"argument {k}{named[k]}", value.struct_info) for k, value in enumerate(values)
@@ -288,7 +288,7 @@ def _arguments(values: Sequence[GraphExpr]) -> list[Parameter]:
 
 
 def _fit(name: str, expected: list[Parameter], given: list[Parameter], place: str) -> _Sizes:
-    """Return the sizes of a function; IRTypeError for an argument that does not fit."""
+    """Return the symbolic sizes of a call; IRTypeError for an argument that does not fit."""
     sizes = _Sizes()
     values = [_converted(p.info, v.info) for p, v in zip(expected, given, strict=True)]
     for parameter, value in zip(expected, values, strict=True):
@@ -305,7 +305,7 @@ def _fit(name: str, expected: list[Parameter], given: list[Parameter], place: st
 
 
 def _converted(parameter: si.StructInfo, value: si.StructInfo) -> si.StructInfo:
-    """Return the value that a parameter gets: integers are converted to the parameter's type."""
+    """Return the value of a parameter: integers are converted to the parameter's type."""
     if not isinstance(parameter, si.PrimStructInfo) or not isinstance(value, si.PrimStructInfo):
         return value
     if not (parameter.dtype.is_int and value.dtype.is_int):
@@ -317,7 +317,7 @@ def _converted(parameter: si.StructInfo, value: si.StructInfo) -> si.StructInfo:
 
 def _remedy(parameter: si.StructInfo, value: si.StructInfo) -> str:
     if isinstance(parameter, si.PrimStructInfo):
-        return "a scalar parameter is given by tir_vars"
+        return "pass a scalar parameter by tir_vars"
     if isinstance(value, si.TensorStructInfo) and isinstance(parameter, si.TensorStructInfo):
         if None not in (value.dtype, parameter.dtype) and value.dtype != parameter.dtype:
             return "convert the array, or declare the function for this dtype"
@@ -334,7 +334,7 @@ class _Sizes:
         self._source: dict[Var, str] = {}
 
     def define(self, pattern: si.StructInfo, value: si.StructInfo, source: str) -> None:
-        """Take over the values of variables that are parts of a parameter as such."""
+        """Define the variables that are dimensions of a parameter by the value's dimensions."""
         if isinstance(pattern, si.TupleStructInfo) and isinstance(value, si.TupleStructInfo):
             for p, v in zip(pattern.elements, value.elements, strict=False):
                 self.define(p, v, source)
@@ -347,7 +347,7 @@ class _Sizes:
                 self._source[var] = source
 
     def filled(self, info: si.StructInfo) -> si.StructInfo:
-        """Return a struct info of the function as this call sees it, with unknown variables."""
+        """Return a struct info of the function with the determined variables replaced."""
         return SizeSubstitution(self._values)(info)
 
     def known(self, info: si.StructInfo) -> si.StructInfo:
@@ -355,7 +355,7 @@ class _Sizes:
         return self.filled(known_by(info, self._values))
 
     def told(self, info: si.StructInfo, parameter: str) -> str:
-        """Return words for the sources of values that another parameter decided."""
+        """Return a note on the sizes that other parameters determined."""
         notes = [
             f"{var.name} = {self._values[var]} by {self._source[var]}"
             for var in collect_vars(info)

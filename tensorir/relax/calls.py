@@ -1,8 +1,8 @@
-"""The operators of this package, and the calls of tensor and library functions.
+"""The calls of tensor functions and library functions.
 
-`call_tir` calls a tensor function: what calls it allocates the outputs and passes them behind the
+`call_tir` calls a tensor function: the caller allocates the outputs and passes them after the
 arguments ("destination passing style"). `call_dps_packed` calls a library function the same way,
-`call_packed` a library function that allocates its result. `view` is a tensor under another shape.
+`call_packed` a library function that allocates its result. `view` is a tensor with another shape.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _Attrs = Mapping[str, Any]
 _Infos = Sequence[StructInfo]
 
 NUM_OUTPUTS: Final = "num_outputs"
-"""Attribute of the call of a library function whose only effect is to write to this number of last
-arguments."""
+"""Attribute of the call of a library function whose only effect is to write its last arguments; the
+number of these arguments."""
 FRESH: Final = -1
 """In `inplace_indices`: the output has new memory."""
 
@@ -61,18 +61,16 @@ def _tensor(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
 
 def _view(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
     if len(args) != 2 or not isinstance(args[1], ShapeExpr):
-        raise IRTypeError(
-            "a view is of one tensor, in one shape: R.memory.view(x, R.shape([2, 3]))"
-        )
+        raise IRTypeError("a view has one tensor and one shape: R.memory.view(x, R.shape([2, 3]))")
     info, shape = args[0].struct_info, args[1].values
     if not isinstance(info, TensorStructInfo) or info.shape is None or info.dtype is None:
         raise IRTypeError(
-            f"a view is of a tensor whose shape and dtype are known, not of {info}; match_cast "
+            f"a view needs a tensor whose shape and dtype are known, got {info}; match_cast "
             "states them"
         )
     if Analyzer().can_prove(_product(info.shape) != _product(shape)):
         raise IRValueError(
-            f"a view has the elements of its tensor, but {info} has another number of them than "
+            f"a view must have as many elements as its tensor, but {info} has another number than "
             f"{args[1]}"
         )
     return TensorStructInfo(shape, info.dtype)
@@ -97,12 +95,12 @@ PLACE_TENSOR: Final = Operator.register("relax.memory.alloc_tensor", _tensor, pu
 COPY_INTO: Final = Operator.register("relax.memory.copy_into", lambda *_: VOID, pure=False)
 """Copy the elements of the first tensor to the second, which is of the same shape and dtype."""
 CALL_GRAPH_INTO: Final = Operator.register("relax.memory.call_into", lambda *_: VOID, pure=False)
-"""A graph function whose result is written to tensors: `(function, tuple of arguments, tuple of
-tensors)`, one tensor for each of its result, those of nested tuples in order."""
+"""A call that writes the result of a graph function to tensors: `(function, tuple of arguments,
+tuple of tensors)`, one tensor for each tensor of the result; nested tuples are flattened."""
 VIEW: Final = Operator.register("relax.memory.view", _view)
 """A tensor in another shape, `(tensor, shape)`: its elements in row-major order.
 
-As a value it is a tensor like any other; it is in the memory of the first."""
+It is a tensor value like any other, but shares the memory of the first tensor."""
 
 
 def call_tir(
@@ -111,9 +109,9 @@ def call_tir(
     out_sinfo: StructInfo | Sequence[StructInfo],
     tir_vars: Iterable[PrimExpr | int] | ShapeExpr | None = None,
 ) -> GraphCall:
-    """Return the call of a tensor function; it gives one tensor, or a tuple for a list.
+    """Return the call of a tensor function; it returns one tensor, or a tuple for a list.
 
-    `tir_vars` are integers that the function takes behind its buffers.
+    `tir_vars` are integer arguments after the buffers.
     """
     return GraphCall(
         CALL_TIR, _operands(_tensor_function(gvar), args, tir_vars), None, [_output(out_sinfo)]
@@ -130,8 +128,8 @@ def call_tir_inplace(
     """Return the call of a tensor function that overwrites arguments with outputs.
 
     `inplace_indices` has for each output the argument that it overwrites, -1 for new memory. The
-    function takes only the outputs with new memory after its arguments. As a value the argument
-    does not change: if it is used afterwards, the call works on a copy.
+    parameters of the function are its arguments and then only the outputs with new memory. As a
+    value the argument does not change: if it is used later, the call works on a copy.
     """
     operands = _operands(_tensor_function(gvar), args, tir_vars)
     indices = [inplace_indices] if isinstance(inplace_indices, int) else list(inplace_indices)
@@ -161,7 +159,7 @@ def call_dps_packed(
     args: GraphExpr | Iterable[GraphExpr],
     out_sinfo: StructInfo | Sequence[StructInfo],
 ) -> GraphCall:
-    """Return the call of a library function that writes to outputs behind its arguments.
+    """Return the call of a library function that writes its outputs, passed after the arguments.
 
     It is assumed to be pure: the call may be dropped, repeated or moved.
     """
@@ -176,8 +174,8 @@ def call_packed(
 ) -> GraphCall:
     """Return the call of a library function that returns its result; it may have effects.
 
-    With `num_outputs` its only effect is to write to this number of last arguments. Graph functions
-    may be arguments, as of `call_pure_packed`.
+    With `num_outputs` its only effect is to write its last `num_outputs` arguments. Graph functions
+    may be arguments; see `call_pure_packed`.
     """
     attrs = None if num_outputs is None else {NUM_OUTPUTS: num_outputs}
     return GraphCall(_extern(func), args, attrs, _infos(sinfo_args))
@@ -190,8 +188,8 @@ def call_pure_packed(
 ) -> GraphCall:
     """Return the call of a library function that returns its result, without effects.
 
-    A graph function of the module may be an argument: the library function is given a function
-    that calls it.
+    A graph function of the module may be an argument: the library function receives a function that
+    calls it.
     """
     return GraphCall(CALL_PURE_PACKED, [_extern(func), *args], None, _infos(sinfo_args))
 
@@ -247,23 +245,23 @@ def call_graph_into(
 
 
 def view(tensor: GraphExpr, shape: Iterable[PrimExpr | int]) -> GraphCall:
-    """Return a tensor in another shape, which has as many elements.
+    """Return a tensor in another shape with the same number of elements.
 
-    Raises IRTypeError where the shape or dtype of the tensor are unknown, IRValueError where the
-    numbers of elements differ. Of symbolic sizes it is taken on trust if nothing can be proved.
+    Raises IRTypeError if the shape or dtype of the tensor is unknown, IRValueError if the numbers
+    of elements differ. Symbolic sizes are accepted unless they provably differ.
     """
     return GraphCall(VIEW, [tensor, ShapeExpr(shape)])
 
 
 def same_elements(a: TensorStructInfo, b: TensorStructInfo) -> bool:
-    """Say whether tensors are surely of one dtype, and of as many elements."""
+    """Return True if tensors provably have equal dtypes and numbers of elements."""
     if a.dtype is None or a.dtype != b.dtype or a.shape is None or b.shape is None:
         return False
     return Analyzer().can_prove_equal(_product(a.shape), _product(b.shape))
 
 
 def is_static_int(value: GraphExpr) -> bool:
-    """Say whether a value is an integer that is known."""
+    """Return True if a value is a known integer."""
     return isinstance(value, PrimValue) and isinstance(value.value, IntImm)
 
 
@@ -276,11 +274,11 @@ class CalledGraph(NamedTuple):
     callee: GlobalVar
     args: tuple[GraphExpr, ...]
     outputs: tuple[GraphExpr, ...] | None
-    """The tensors that get the result, None for a call that gives it as its value."""
+    """The tensors that receive the result, None for a call that returns a value."""
 
 
 def called_graph(call: GraphCall) -> CalledGraph | None:
-    """Return the parts of the call of a function that may be a graph function, else None."""
+    """Return the parts of a direct call or of a call of a graph function into memory, else None."""
     if isinstance(call.op, GlobalVar):
         return CalledGraph(call.op, call.args, None)  # type: ignore[arg-type]
     if call.op is not CALL_GRAPH_INTO:
@@ -290,7 +288,7 @@ def called_graph(call: GraphCall) -> CalledGraph | None:
         isinstance(callee, GlobalVar) and isinstance(args, Tuple) and isinstance(outputs, Tuple)
     ):
         raise IRTypeError(
-            f"{CALL_GRAPH_INTO.short_name} takes a graph function of the module, a tuple of "
+            f"{CALL_GRAPH_INTO.short_name} needs a graph function of the module, a tuple of "
             "arguments and a tuple of tensors"
         )
     return CalledGraph(callee, args.elements, outputs.elements)
@@ -303,17 +301,17 @@ class DestinationPassing(NamedTuple):
     args: tuple[GraphExpr, ...]
     outputs: tuple[TensorStructInfo, ...]
     inplace: tuple[int, ...]
-    """For each output the index of the argument that it overwrites, `FRESH` for none."""
+    """For each output the index of the argument that it overwrites, `FRESH` for new memory."""
     scalars: tuple[PrimExpr, ...]
-    """Integers behind the buffers."""
+    """Integer arguments after the buffers."""
     gives_tuple: bool
-    """True if the value of the call is a tuple of its outputs, not the one output."""
+    """True if the value of the call is a tuple of its outputs, not a single output."""
 
 
 def destination_passing(value: object) -> DestinationPassing | None:
     """Return the parts of `call_tir`, `call_tir_inplace` and `call_dps_packed`, else None.
 
-    Raises IRTypeError for a call that is not of the layout that the functions above make.
+    Raises IRTypeError for a call with another layout than the functions above create.
     """
     if not isinstance(value, GraphCall):
         return None
@@ -323,7 +321,7 @@ def destination_passing(value: object) -> DestinationPassing | None:
     info = value.struct_info
     outputs = info.elements if isinstance(info, TupleStructInfo) else (info,)
     if not isinstance(callee, (GlobalVar, ExternFunc)) or not isinstance(inputs, Tuple):
-        raise IRTypeError("a call in destination passing style has a callee and a tuple")
+        raise IRTypeError("a call in destination passing style needs a callee and a tuple")
     tensors = tuple(out for out in outputs if isinstance(out, TensorStructInfo))
     if len(tensors) != len(outputs):
         raise IRTypeError(f"the outputs of a call must be tensors, got {info}")
@@ -339,10 +337,10 @@ def destination_passing(value: object) -> DestinationPassing | None:
 
 
 def written_last(call: GraphCall) -> int:
-    """Return the number of last arguments that a library call writes, if it does no more.
+    """Return the number of last arguments that a library call writes, if that is its only effect.
 
-    That is what destination passing is lowered to; 0 for any other call. Raises IRTypeError for a
-    call that is not of the layout that `call_into` makes.
+    Destination passing is lowered to such calls; 0 for any other call. Raises IRTypeError for a
+    call with another layout than `call_into` creates.
     """
     count = call.attrs.get(NUM_OUTPUTS) if isinstance(call.op, ExternFunc) else None
     if count is None:
@@ -350,14 +348,14 @@ def written_last(call: GraphCall) -> int:
     possible = isinstance(count, int) and 0 < count <= len(call.args)
     if not possible or not is_void(call.struct_info):
         raise IRTypeError(
-            f"{NUM_OUTPUTS} is the number of last arguments that a call without result writes; "
-            f"it is {count} of a call with {len(call.args)} argument(s) that gives "
+            f"{NUM_OUTPUTS} must be the number of last arguments that a call without result "
+            f"writes; it is {count} for a call with {len(call.args)} argument(s) that returns "
             f"{call.struct_info}"
         )
     return int(count)
 
 
-# ---------------------------------------------------------------------------------- what calls hold
+# ------------------------------------------------------------------------------ operands of calls
 
 
 def _tensor_function(gvar: GlobalVar) -> GlobalVar:

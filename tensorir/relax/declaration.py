@@ -12,9 +12,9 @@
     def nonzero(x: np.ndarray) -> np.ndarray:         # NumPy, when the model runs
         return np.stack(np.nonzero(x))
 
-The signature declares the arguments (`tensorir.relax.signature`); the struct info of a call and its
-lowered form (`transform.LegalizeOps`) follow from the function. A declared operator is called as
-`relax.op.nn.relu(x)`, and as `R.nn.relu(x)` in scripts.
+The signature declares the arguments (`tensorir.relax.signature`). The struct info of a call and its
+lowered form (`transform.LegalizeOps`) are derived from the function. A declared operator is called
+as `relax.op.nn.relu(x)`, and as `R.nn.relu(x)` in scripts.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from tensorir.te.elementwise import maps_elements
 F = TypeVar("F", bound=Callable[..., Any])
 
 Prepare: TypeAlias = "Callable[[dict[str, Any]], dict[str, Any]]"
-"""Gives the arguments of a call, by name, in the form that the call keeps."""
+"""Converts the arguments of a call, by name, to the form that the call stores."""
 
 
 class DeclaredOperator(Operator):
-    """An operator with a signature; calling it with values of a graph function gives a call."""
+    """An operator with a signature; calling it with values of a graph function returns a call."""
 
     __slots__ = ("function", "prepare", "signature")
     what: ClassVar[str] = "operator"
@@ -68,10 +68,10 @@ class DeclaredOperator(Operator):
     def __call__(self, *args: Any, **kwargs: Any) -> GraphCall:
         """Return a call.
 
-        Tensors are values of a graph function, arrays or numbers (of the dtype of the first
-        tensor), shapes are sequences of integers and sizes. Raises IRTypeError for arguments that
-        the operator does not have or that are of another kind, and IRTypeError or IRValueError for
-        operands that do not go together.
+        Tensors are values of a graph function, arrays or numbers (with the dtype of the first
+        tensor), shapes are sequences of integers and sizes. Raises IRTypeError for unknown
+        arguments and arguments of the wrong kind, and IRTypeError or IRValueError for operands that
+        do not match.
         """
         given = self.signature.by_name(args, kwargs)
         with self._errors_named():
@@ -80,7 +80,7 @@ class DeclaredOperator(Operator):
         return GraphCall(self, operands, attrs)
 
     def shown_attrs(self, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the attributes that a script has to name: values other than the defaults."""
+        """Return the attributes that a script has to print: values other than the defaults."""
         return self.signature.shown_attrs(attrs)
 
     def _infer(
@@ -91,7 +91,7 @@ class DeclaredOperator(Operator):
 
     @contextmanager
     def _errors_named(self) -> Iterator[None]:
-        """Let errors about operands say which operator they are about."""
+        """Add the operator's name to errors about operands."""
         try:
             yield
         except (IRTypeError, IRValueError) as error:
@@ -100,15 +100,15 @@ class DeclaredOperator(Operator):
             raise type(error)(f"{self.short_name}: {error}") from None
 
     def result(self, arguments: dict[str, Any]) -> StructInfo:
-        """Return what a call with these arguments gives."""
+        """Return the struct info of a call with these arguments."""
         raise NotImplementedError
 
 
 class FormulaOperator(DeclaredOperator):
     """An operator that is a formula over te tensors.
 
-    `dimension_order` is its rule for dimensions in another order, None if it has none or if it maps
-    elements.
+    `dimension_order` is its rule for dimensions in another order; None if it has none or is
+    elementwise.
     """
 
     __slots__ = ("_elementwise", "_known", "dimension_order")
@@ -132,10 +132,10 @@ class FormulaOperator(DeclaredOperator):
         return self._known.of(args, attrs, lambda: infer(args, attrs, sinfo_args))
 
     def result(self, arguments: dict[str, Any]) -> StructInfo:
-        """Return the shapes and dtypes of the tensors that the formula gives.
+        """Return the shapes and dtypes of the tensors that the formula returns.
 
-        Dimensions that are not known are variables while it runs; what depends on them is not known
-        of the result either.
+        Unknown dimensions are variables while the formula is evaluated; dimensions of the result
+        that depend on them are unknown.
         """
         unknown: dict[Var, None] = {}
         known: dict[str, Any] = {}
@@ -157,9 +157,10 @@ class FormulaOperator(DeclaredOperator):
         return known_by(result, sizes)
 
     def is_elementwise(self, call: GraphCall) -> bool:
-        """Say whether an element of the result is made of the elements at its place in operands.
+        """Return True if each result element depends only on the operands' elements at its
+        position.
 
-        Operands may be stretched. The answer is read from the formula.
+        Operands may be broadcast. The formula decides it.
         """
 
         def read() -> bool:
@@ -170,7 +171,7 @@ class FormulaOperator(DeclaredOperator):
         return self._elementwise.of(call.args, call.attrs, read)
 
     def formula_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of the formula: constant numbers that may be, are plain numbers."""
+        """Return the arguments of the formula; constants for `Tensor | PrimExpr` become numbers."""
         result = dict(arguments)
         for p in self.signature.operands:
             value = arguments[p.name]
@@ -208,7 +209,7 @@ class CompositeOperator(DeclaredOperator):
 
 
 class LibraryOperator(DeclaredOperator):
-    """An operator that NumPy computes when the model runs, mostly of a shape that data decides."""
+    """An operator that NumPy computes at run time, usually with a data-dependent shape."""
 
     __slots__ = ("_result",)
 
@@ -219,7 +220,7 @@ class LibraryOperator(DeclaredOperator):
         self._result = result
 
     def result(self, arguments: dict[str, Any]) -> StructInfo:
-        """Return what is known of the result."""
+        """Return the struct info of the result, as far as it is known."""
         return self._result(**arguments)
 
     def library_call(self, call: GraphCall) -> GraphCall:
@@ -242,7 +243,7 @@ class LibraryOperator(DeclaredOperator):
 
 
 def library_function(name: str) -> Callable[..., Any] | None:
-    """Return the function that a library call of an operator names, None for another name."""
+    """Return the function of an operator's library call, None for another name."""
     operator = name.removeprefix(LIBRARY_PREFIX)
     # `Operator.exists` loads the declarations, also those of library calls.
     if operator == name or not Operator.exists(operator):
@@ -252,7 +253,7 @@ def library_function(name: str) -> Callable[..., Any] | None:
 
 
 def library_call(name: str) -> Callable[[F], F]:
-    """Register a library function that is not an operator: its arguments are of other kinds.
+    """Register a library function that is not an operator: its arguments have other kinds.
 
     It is called by `call_pure_packed(LIBRARY_PREFIX + name, ...)`.
     """
@@ -275,8 +276,8 @@ def operator(
     """Declare an operator by a formula over te tensors; `name` is without `relax.`.
 
     `dimension_order` is a rule of `tensorir.relax.dimension_order`, for operators whose attributes
-    count or name dimensions. `prepare` turns given arguments into kept ones, before they are
-    checked: sizes that follow from other arguments, for one.
+    name dimensions. `prepare` converts the given arguments before they are checked; for example, it
+    computes sizes that follow from other arguments.
     """
 
     def declare(function: F) -> F:
@@ -291,10 +292,10 @@ def composite(
     result: Callable[..., StructInfo] | None = None,
     prepare: Prepare | None = None,
 ) -> Callable[[F], F]:
-    """Declare an operator by an expression of others.
+    """Declare an operator by an expression of other operators.
 
-    `result(**arguments)` gives its struct info where writing the expression is long; `prepare` is
-    that of `operator`.
+    `result(**arguments)` returns its struct info, for expressions that are slow to build; see
+    `operator` for `prepare`.
     """
 
     def declare(function: F) -> F:
@@ -341,7 +342,7 @@ def _filled(value: Any, unknown: dict[Var, None]) -> Any:
 
 
 def _contiguous(result: Any) -> Any:
-    """Return what a library function gives with arrays in row-major order."""
+    """Return the result of a library function with arrays in row-major order."""
     if isinstance(result, (tuple, list)):
         return tuple(map(_contiguous, result))
     if isinstance(result, np.ndarray) and not result.flags.c_contiguous:

@@ -1,8 +1,8 @@
-"""Arrays that are made when somebody reads them, and that live as long as somebody has them.
+"""Arrays that are computed when they are read, and freed when nothing refers to them.
 
-Between its file and a library a weight is scaled, brought into other layouts and packed. What is
-compiled needs the last form of it only, so the forms before need not be in memory: each says how it
-is made from the one before, and the first is read from the file.
+Between its file and a library a weight is scaled, packed and converted to other layouts. Only its
+last form is needed in memory: each form has a function that computes it from the previous form, and
+the first form is read from the file.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 LARGE: Final = 1 << 16
-"""The minimum size in bytes of an array that is made again instead of kept."""
+"""Arrays of at least this size in bytes are computed again instead of kept."""
 
 Array: TypeAlias = NDArray[Any]
 
 
 class DeferredArray:
-    """An array of known shape and dtype that a function makes, the same one whenever it is called.
+    """An array of known shape and dtype that a function computes, with the same result each time.
 
-    The function runs when the array is read, and again if the array was freed in between; `keep`
-    ends that. Several threads may read it.
+    The function runs when the array is read, and again if the array was freed in between, until
+    `keep` stores an array. Several threads may read it.
     """
 
     __slots__ = ("_kept", "_last", "_make", "dtype", "shape")
@@ -59,7 +59,7 @@ class DeferredArray:
         return made
 
     def keep(self, array: Array) -> None:
-        """Keep an array of the same elements, and forget how it was made."""
+        """Store an array with the same elements, and drop the function that computes it."""
         assert array.shape == self.shape
         self._kept = array
         self._make = None

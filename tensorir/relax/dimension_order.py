@@ -1,12 +1,12 @@
-"""Rules by which operators take tensors with their dimensions in another order.
+"""Rules that adapt operators to tensors with dimensions in another order.
 
-An operator that counts or names dimensions in its attributes declares which:
+An operator whose attributes name dimensions declares the rule:
 
     @operator("concat", dimension_order=axes("axis"))
     @operator("nn.max_pool2d", dimension_order=layout("layout"))
 
 `transform.ConvertLayout` then computes it in the order of its operands. `order` has the dimensions
-in their memory order: `(0, 2, 3, 1)` for channels last.
+in memory order: `(0, 2, 3, 1)` for channels last.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tensorir.relax.expr import GraphCall
 
 DimensionOrder: TypeAlias = "Callable[[GraphCall, tuple[int, ...]], Mapping[str, Any] | None]"
-"""Gives the attributes of a call for operands in an order; its result is in the same order.
+"""Returns the attributes of a call for operands in an order; its result is in the same order.
 
 A result of another rank is in its natural order.
 
@@ -28,11 +28,11 @@ None if the call needs operands in the natural order."""
 
 
 def axes(name: str) -> DimensionOrder:
-    """Return the rule of an operator with an attribute of one or several dimensions.
+    """Return the rule for an attribute with one or several dimensions.
 
-    They stay in their order, because other arguments may go with them. The rank of the result must
-    be that of the first operand; or it is without the named dimensions, and the others are held in
-    their natural order, as those of a mean over an image with channels last.
+    The dimensions keep their order in the attribute, because other arguments may correspond to
+    them. The result must have the rank of the first operand, or it lacks the named dimensions and
+    the rest are in natural order, as for a mean over an image with channels last.
     """
 
     def rule(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any] | None:
@@ -52,7 +52,7 @@ def axes(name: str) -> DimensionOrder:
 
 
 def per_dimension(name: str) -> DimensionOrder:
-    """Return the rule of an operator with an attribute of as many numbers for each dimension."""
+    """Return the rule for an attribute with the same number of values for each dimension."""
 
     def rule(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any] | None:
         given = call.attrs[name]
@@ -65,7 +65,7 @@ def per_dimension(name: str) -> DimensionOrder:
 
 
 def layout(name: str) -> DimensionOrder:
-    """Return the rule of an operator with an attribute of letters such as `NCHW`."""
+    """Return the rule for an attribute of letters such as `NCHW`."""
 
     def rule(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any] | None:
         given = call.attrs[name]

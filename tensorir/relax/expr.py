@@ -1,12 +1,11 @@
 """The nodes of graph functions: expressions, bindings, blocks of bindings.
 
-An expression has its `struct_info` from its construction. If a name of TVM means something else in
-tensor functions, the class has another name and `tensorir.relax`
-exports it under TVM's: `GraphVar` as `relax.Var`, `GraphCall` as `relax.Call`, `StringValue` as
-`relax.StringImm`.
+An expression has its `struct_info` from its construction. If TVM uses one name both here and in
+tensor functions, the class has another name and `tensorir.relax` exports it under TVM's: `GraphVar`
+as `relax.Var`, `GraphCall` as `relax.Call`, `StringValue` as `relax.StringImm`.
 
-Functions are in A-normal form: the parts of an expression are *leaves*, and every other value has
-a variable (`tensorir.relax.verify` checks it, `BlockBuilder` makes it so).
+Functions are in A-normal form: the parts of an expression are *leaves*, and every other value has a
+variable (`tensorir.relax.verify` checks it, `BlockBuilder` ensures it).
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ class GraphExpr(Node):
     struct_info: StructInfo
 
     def __array_ufunc__(self, ufunc: Any, *_: Any, **__: Any) -> NoReturn:
-        """Refuse NumPy's functions, which would compare and add without knowing what."""
+        """Reject NumPy's functions, which would treat the expression as an object."""
         raise IRTypeError(
-            f"numpy.{ufunc.__name__} takes arrays, but this is a value of a graph function; call a "
+            f"numpy.{ufunc.__name__} needs arrays, but this is a value of a graph function; call a "
             "tensor function by R.call_tir, or a library function by R.call_dps_packed"
         )
 
@@ -126,13 +125,13 @@ class GraphExpr(Node):
 
 
 def _operation(name: str, *operands: Any) -> GraphExpr:
-    """Return the call of an operator; the declarations of operators are built on this module."""
+    """Return the call of an operator; imported late, because operators depend on this module."""
     call: GraphExpr = Operator.get(name)(*operands)  # type: ignore[operator]
     return call
 
 
 class GraphVar(GraphExpr):
-    """A variable of a graph function; it is identified by the object, not by its name."""
+    """A variable of a graph function, identified by the object, not by its name."""
 
     fields = ("struct_info", label("name"))
     is_variable = True
@@ -168,13 +167,13 @@ class GraphVar(GraphExpr):
 
 
 class DataflowVar(GraphVar):
-    """A variable that only its dataflow block sees."""
+    """A variable that is local to its dataflow block."""
 
     __slots__ = ()
 
 
 class ExternFunc(GraphExpr):
-    """A library function, by the name it is registered under."""
+    """A library function, identified by its registered name."""
 
     fields = ("symbol",)
     __slots__ = fields
@@ -187,8 +186,8 @@ class ExternFunc(GraphExpr):
 class Constant(GraphExpr):
     """An array that is part of the program.
 
-    The array is kept without a copy, as a read-only view; a `DeferredArray` is read when it is
-    asked for. `dtype` names types that NumPy lacks (`bfloat16` is kept as `uint16`).
+    The array is kept without a copy, as a read-only view; a `DeferredArray` is computed on access.
+    `dtype` names types that NumPy lacks (`bfloat16` is stored as `uint16`).
     """
 
     fields = ("struct_info", "data")
@@ -196,7 +195,7 @@ class Constant(GraphExpr):
 
     def __init__(self, data: ArrayLike | DeferredArray, dtype: str | None = None) -> None:
         self.source: NDArray[Any] | DeferredArray
-        """The array, or how it is made: what has its shape and size without reading it."""
+        """The array, or a deferred array; both have shape and size without being read."""
         if isinstance(data, DeferredArray):
             self.source = data
         else:
@@ -206,16 +205,16 @@ class Constant(GraphExpr):
         held = self.source.dtype
         kind = DataType(str(held) if dtype is None else dtype)
         if kind.to_numpy() != held:
-            raise IRTypeError(f"a constant of {kind} is given as {kind.to_numpy()}, not {held}")
+            raise IRTypeError(f"a constant of {kind} is passed as {kind.to_numpy()}, got {held}")
         self.struct_info = TensorStructInfo(self.source.shape, kind)
 
     @staticmethod
     def made_by(
         make: Callable[[], NDArray[Any]], shape: Sequence[int], dtype: DataType
     ) -> Constant:
-        """Return a constant whose elements a function makes, the same ones whenever it is called.
+        """Return a constant whose elements a function computes, with the same result each time.
 
-        Large ones are made when they are read, and not kept.
+        Large constants are computed when they are read, and not kept.
         """
         later = DeferredArray(make, shape, dtype.to_numpy())
         return Constant(later if later.nbytes >= LARGE else later.read(), dtype)
@@ -261,7 +260,7 @@ class ShapeExpr(GraphExpr):
 
 
 class PrimValue(GraphExpr):
-    """A scalar that tensor functions take as a scalar; a Python int is an int64."""
+    """A scalar argument of a tensor function; a Python int is an int64."""
 
     fields = (part("value"),)
     __slots__ = fields
@@ -330,9 +329,9 @@ Callee: TypeAlias = "Operator | GlobalVar | ExternFunc | GraphVar"
 class GraphCall(GraphExpr):
     """A call of an operator, of a function of the module, of a library function, or of a value.
 
-    `sinfo_args` are struct infos that the call states (the outputs of `call_tir`, for one).
-    Without `struct_info` it is inferred; a call of a function of the module has to state it,
-    because a name does not refer to its function (`BlockBuilder` and the parser fill it in).
+    `sinfo_args` are struct infos that the call states (for example the outputs of `call_tir`).
+    Without `struct_info` it is inferred; a call of a function of the module must state it, because
+    the name does not refer to its function (`BlockBuilder` and the parser fill it in).
     """
 
     fields = (
@@ -368,7 +367,7 @@ class GraphCall(GraphExpr):
     ) -> GraphCall:
         """Build it from changed parts: operators infer their struct info again.
 
-        What a function gives was found where it was called.
+        For other callees the struct info stays as it was found at the call.
         """
         told = None if isinstance(op, Operator) else struct_info
         return GraphCall(op, args, attrs, sinfo_args, told)
@@ -384,7 +383,7 @@ class GraphCall(GraphExpr):
 
 
 class If(GraphExpr):
-    """The value of one of two suites; `cond` is a bool or integer scalar tensor."""
+    """The value of one of two branches; `cond` is a bool or integer scalar tensor."""
 
     fields = (part("cond"), body("true_branch"), body("false_branch"))
     __slots__ = fields
@@ -408,9 +407,9 @@ class VarBinding(Node):
 
 
 class MatchCast(Node):
-    """`var = R.match_cast(value, struct_info)`: checked when it runs.
+    """`var = R.match_cast(value, struct_info)`, checked at run time.
 
-    Variables in the shape that are new are defined by it.
+    It defines new variables in the shape.
     """
 
     fields = (part("value"), part("struct_info", defines=True), definition("var"))
@@ -442,7 +441,7 @@ class DataflowBlock(BindingBlock):
 
 
 class SeqExpr(GraphExpr):
-    """Blocks of bindings, and the value that they lead to: the body of a function or branch."""
+    """Blocks of bindings and their result: the body of a function or branch."""
 
     fields = (parts("blocks"), part("body"))
     __slots__ = fields
@@ -454,7 +453,7 @@ class SeqExpr(GraphExpr):
 
     @staticmethod
     def rebuilt(blocks: Iterable[BindingBlock], body: GraphExpr) -> SeqExpr:
-        """Build it without empty blocks, of neighbours of one kind as one block."""
+        """Build it without empty blocks; adjacent blocks of one kind are merged."""
         merged: list[BindingBlock] = []
         for block in blocks:
             if merged and type(merged[-1]) is type(block):
@@ -472,11 +471,11 @@ class SeqExpr(GraphExpr):
 LEAVES: Final = (
     GraphVar, Constant, ShapeExpr, PrimValue, StringValue, DataTypeValue, ExternFunc,
 )  # fmt: skip
-"""The classes of the parts of values in A-normal form, except tuples of them."""
+"""The classes that a part of a value may have in A-normal form, besides tuples of them."""
 
 
 def _numbers(texts: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers as a script has them, with "nan" and "inf" among them; IRTypeError if not."""
+    """Return numbers from a script's text, with "nan" and "inf"; IRTypeError for other text."""
     try:
         return texts.astype(np.float64)
     except ValueError as problem:
@@ -487,8 +486,8 @@ def const_of(value: ArrayLike, dtype: str | None = None) -> Constant:
     """Return a constant as `R.const` makes it.
 
     Without a dtype, Python ints are int32, floats float32, bools bool, and NumPy's 64-bit defaults
-    are narrowed to 32 bits; other arrays keep their dtype. With one, numbers are converted as
-    `tensorir.semantics.storage.stored` says.
+    are narrowed to 32 bits; other arrays keep their dtype. With a dtype, numbers are converted as
+    in `tensorir.semantics.storage.stored`.
     """
     array = np.asarray(value)
     if array.dtype.kind == "U" and dtype is not None:

@@ -77,7 +77,7 @@ class Function(BaseFunc):
         count = stated.value if isinstance(stated, IntImm) else stated
         if not isinstance(count, int) or not 0 <= count <= len(self.params):
             raise IRValueError(
-                f"num_input must be the number of parameters that are not weights, 0 to "
+                f"num_input must be the number of parameters before the weights, 0 to "
                 f"{len(self.params)} here, got {stated!r}"
             )
         return count

@@ -1,6 +1,6 @@
-"""The calls that every graph function may make, under the names of TVM's `relax.op`.
+"""The operators and calls of graph functions, under the names of TVM's `relax.op`.
 
-Operators are found by their names: `relax.op.add(x, y)`, `relax.op.nn.softmax(x, axis=-1)`.
+Operators are looked up by name: `relax.op.add(x, y)`, `relax.op.nn.softmax(x, axis=-1)`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Name:
 
 
 class _Family(_Name):
-    """The operators whose names begin with a prefix, which ends in a dot."""
+    """The operators with a common prefix, which ends in a dot."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -58,7 +58,7 @@ def _names(prefix: str) -> list[str]:
 
 
 def __getattr__(name: str) -> _Name:
-    """Return an operator, or a family of operators such as `nn`; AttributeError without any."""
+    """Return an operator, or a family of operators such as `nn`; AttributeError for others."""
     if name.startswith("__"):
         raise AttributeError(name)
     return _found("", name)

@@ -1,4 +1,4 @@
-"""The operators that a call of a graph function may name."""
+"""The operators that graph functions call."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Infer: TypeAlias = (
 )
 """The function that infers the result from arguments, attributes and stated struct infos.
 
-Raises IRTypeError or IRValueError for operands that do not go together."""
+Raises IRTypeError or IRValueError for operands that do not match."""
 
 LIBRARY_PREFIX: Final = "tensorir.op."
-"""What the library functions of operators are called, before the operator's name."""
+"""The prefix of the names of operators' library functions."""
 
 _DECLARING: Final = ["tensorir.topi", "tensorir.relax.composites", "tensorir.relax.library"]
-"""The packages that declare operators; they are loaded where a name is asked for first."""
+"""The packages that declare operators; they are loaded on the first lookup."""
 
 
 class Operator(Named):
-    """An operator; `name` starts with `relax.`, and there is one object a name.
+    """An operator; `name` starts with `relax.`, and each name has one object.
 
-    `pure` says that a call only gives a value, so that it may be dropped, repeated or moved.
+    `pure` is True if a call only computes a value, so that it may be dropped, repeated or moved.
     """
 
     __slots__ = ("infer", "pure")
@@ -43,11 +43,11 @@ class Operator(Named):
 
     @staticmethod
     def register(name: str, infer: Infer, *, pure: bool = True) -> Operator:
-        """Add an operator; IRValueError if there is one of that name."""
+        """Register an operator; IRValueError if the name is taken."""
         return Operator(name, infer, pure).added()
 
     def added(self) -> Self:
-        """Add the operator to the table; IRValueError if there is one of its name."""
+        """Register the operator; IRValueError if its name is taken."""
         if self.name in Operator.table:
             raise IRValueError(f"operator {self.name} is registered already")
         Operator.table[self.name] = self
@@ -55,14 +55,14 @@ class Operator(Named):
 
     @classmethod
     def get(cls, name: str) -> Self:
-        """Return the operator called `name`, prefix or not; IRValueError if none is."""
+        """Return the operator called `name`, with or without prefix; IRValueError if unknown."""
         if name not in cls.table and cls.prefix + name not in cls.table:
             _load_declarations()
         return super().get(name)
 
     @classmethod
     def exists(cls, name: str) -> bool:
-        """Say whether there is an operator of this name, which is without the prefix."""
+        """Return True if there is an operator with this name, given without the prefix."""
         return super().exists(name) or (_load_declarations() and super().exists(name))
 
     @classmethod
@@ -72,12 +72,12 @@ class Operator(Named):
         return super().names()
 
     def shown_attrs(self, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the attributes of a call that a script has to name."""
+        """Return the attributes of a call that a script has to print."""
         return attrs
 
 
 def _load_declarations() -> bool:
-    """Load the packages that declare operators; say whether that had to be done."""
+    """Load the packages that declare operators; return True if they were not loaded before."""
     if not _DECLARING:
         return False
     names = list(_DECLARING)

@@ -1,7 +1,7 @@
-"""The order of struct infos: containment, and the least that contains two.
+"""The order of struct infos: containment, and the least upper bound of two.
 
-Extents are compared by what the integer analysis proves. "Unknown" is an answer: where it is given,
-a check when the program runs decides.
+Extents are compared by the integer analysis. The answer may be "unknown"; a check at run time
+decides then.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tensorir.rewriting.visit import collect_vars
 
 
 class Fits(IntEnum):
-    """The answer to: is every value of one struct info one of another?"""
+    """The answer to: does one struct info describe every value of another?"""
 
     NO = 0
-    """No value is both."""
+    """The two have no value in common."""
     UNKNOWN = 1
-    """It depends on what is known only when the program runs."""
+    """The answer is known only at run time."""
     YES = 2
 
 
 def fits(base: StructInfo, value: StructInfo, analyzer: Analyzer | None = None) -> Fits:
-    """Say whether what `value` describes is described by `base` as well."""
+    """Return whether `base` describes all values that `value` describes."""
     analyzer = Analyzer() if analyzer is None else analyzer
     if isinstance(base, ObjectStructInfo):
         return Fits.YES
@@ -65,12 +65,12 @@ def fits(base: StructInfo, value: StructInfo, analyzer: Analyzer | None = None) 
 
 
 def is_base_of(base: StructInfo, value: StructInfo) -> bool:
-    """Say whether it is sure that `base` describes all that `value` does."""
+    """Return True if `base` provably describes all values that `value` describes."""
     return fits(base, value) is Fits.YES
 
 
 def common_base(a: StructInfo, b: StructInfo) -> StructInfo:
-    """Return the common part of both: for tensors shape, else number of dimensions, and dtype."""
+    """Return the least struct info that contains both."""
     analyzer = Analyzer()
     if isinstance(a, TensorStructInfo) and isinstance(b, TensorStructInfo):
         dtype = a.dtype if a.dtype == b.dtype else None
@@ -95,7 +95,7 @@ def common_base(a: StructInfo, b: StructInfo) -> StructInfo:
 
 
 def known_by(info: StructInfo, sizes: Container[Var]) -> StructInfo:
-    """Return the struct info of a value in terms of these symbolic sizes alone."""
+    """Return a struct info in terms of these symbolic sizes only; other parts become unknown."""
     if isinstance(info, TupleStructInfo):
         return TupleStructInfo(known_by(element, sizes) for element in info.elements)
     if all(var in sizes for var in collect_vars(info)):

@@ -1,6 +1,6 @@
-"""The arguments of an operator, as the signature of the Python function that declares it says.
+"""The arguments of an operator, from the signature of the Python function that declares it.
 
-An annotation decides what a parameter is:
+An annotation determines the kind of a parameter:
 
     Tensor, GraphExpr, ndarray    an operand: a tensor
     Tensor | PrimExpr             an operand; a constant number is passed as a number. A plain one
@@ -12,8 +12,8 @@ An annotation decides what a parameter is:
     DTypeName                     an attribute: the name of a dtype
     anything else                 an attribute: int, float, bool, str, Literal, sequences of them
 
-`| None` makes it optional. Operands are the arguments of a `GraphCall` (an empty tuple stands for
-one that is absent before others), attributes its `attrs`.
+`| None` makes it optional. Operands are the arguments of a `GraphCall` (an empty tuple replaces an
+absent operand before others), attributes its `attrs`.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ DTypeName: TypeAlias = Annotated[str, DataType]
 """The annotation of an attribute that is a dtype."""
 
 ABSENT: Final = Tuple(())
-"""What stands for an optional operand that is not given, where another one follows."""
+"""The placeholder for an absent optional operand that others follow."""
 
 
 class Kind(Enum):
-    """What a parameter of an operator is."""
+    """The kinds of parameters of operators."""
 
     TENSOR = "a tensor"
     VALUE = "a tensor or a number"
@@ -91,7 +91,7 @@ class Parameter(NamedTuple):
 
     @property
     def required(self) -> bool:
-        """True if a call has to give it."""
+        """True if a call must pass it."""
         return self.default is inspect.Parameter.empty
 
 
@@ -111,7 +111,7 @@ class Signature:
     def bind(self, given: Mapping[str, Any]) -> tuple[list[GraphExpr], dict[str, Any]]:
         """Return the operands and attributes of a call; attributes include defaults.
 
-        Raises IRTypeError for what is missing or of another kind.
+        Raises IRTypeError for missing arguments and arguments of the wrong kind.
         """
         beside = [given[p.name] for p in self.operands if p.kind is Kind.VALUE and p.name in given]
         dtype = _common_dtype(beside) or _common_dtype(given.values())
@@ -135,7 +135,7 @@ class Signature:
     def arguments(self, args: Sequence[GraphExpr], attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of the function for a call: operands as graph values, or None.
 
-        Raises IRTypeError for a call that lacks an operand or has too many, or other attributes.
+        Raises IRTypeError for a wrong number of operands or unknown attributes.
         """
         if len(args) > len(self.operands):
             raise IRTypeError(f"{self.name} has {len(args)} operands in place of {self}")
@@ -174,7 +174,7 @@ class Signature:
     def by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by the names of parameters.
 
-        Raises IRTypeError for what is superfluous.
+        Raises IRTypeError for superfluous arguments.
         """
         if len(args) > len(self.parameters):
             raise IRTypeError(f"{self.name} got {len(args)} arguments by position: {self}")
@@ -206,7 +206,7 @@ class Signature:
         return made
 
     def _plain(self, p: Parameter, value: GraphExpr) -> Any:
-        """Return an operand as the function takes it."""
+        """Return an operand in the form that the function expects."""
         info = value.struct_info
         if p.kind is Kind.SHAPE and isinstance(info, ShapeStructInfo) and info.values is not None:
             return info.values
@@ -239,7 +239,7 @@ def _parameter(operator: str, p: inspect.Parameter, hint: Any) -> Parameter:
     optional = NoneType in members
     kind = _kind(frozenset(members - {NoneType}))
     if p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY):
-        raise IRValueError(f"parameter {p.name} of operator {operator} must have a name of its own")
+        raise IRValueError(f"parameter {p.name} of operator {operator} must not be variadic")
     return Parameter(p.name, kind, hint, p.default, optional)
 
 
@@ -274,7 +274,7 @@ def _is_absent(value: Any) -> bool:
 
 
 def _common_dtype(values: Any) -> str | None:
-    """Return the dtype of the first tensor among the values, which plain numbers take over."""
+    """Return the dtype of the first tensor among the values, which plain numbers adopt."""
     for value in values:
         if isinstance(value, (tuple, list)):
             found = _common_dtype(value)
@@ -287,7 +287,7 @@ def _common_dtype(values: Any) -> str | None:
 
 
 def _made(kind: Kind, value: Any, dtype: str | None) -> GraphExpr | None:
-    """Return an operand of a kind made of what a call gives; None if it cannot be."""
+    """Return an operand of a kind, converted from an argument; None if that is impossible."""
     if kind in (Kind.TENSOR, Kind.VALUE):
         return _tensor(value, dtype)
     if kind is Kind.TENSORS:
@@ -318,7 +318,7 @@ def _made(kind: Kind, value: Any, dtype: str | None) -> GraphExpr | None:
 
 
 def _integers(value: Any) -> GraphExpr | None:
-    """Return a tuple of integers as an operand, None if it is none."""
+    """Return a tuple of integers as an operand, None for other values."""
     if isinstance(value, Tuple):
         value = value.elements
     if isinstance(value, ShapeExpr):
@@ -352,7 +352,7 @@ def _integer(value: Any) -> Any:
 
 
 def immediate(value: GraphExpr) -> PrimExpr | None:
-    """Return the number that a constant of rank 0 is, None for any other value."""
+    """Return the number in a constant of rank 0, None for any other value."""
     if not isinstance(value, Constant) or value.source.shape != ():
         return None
     info = value.struct_info
@@ -376,7 +376,7 @@ _NO: Final = object()
 
 
 def _python_value(value: Any) -> Any:
-    """Return an attribute as Python has it: numbers of scripts and of NumPy are plain ones."""
+    """Return an attribute as a Python value; numbers of scripts and of NumPy are converted."""
     if isinstance(value, (IntImm, FloatImm, StringImm)):
         kept = value.value
         return bool(kept) if isinstance(value, IntImm) and value.dtype.is_bool else kept
@@ -400,7 +400,7 @@ def _python_value(value: Any) -> Any:
 
 
 def _converted(hint: Any, value: Any) -> Any:
-    """Return a value as a hint has it, `_NO` if it does not fit."""
+    """Return a value converted to a type hint, `_NO` if it does not fit."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
         members = get_args(hint)

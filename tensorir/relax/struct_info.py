@@ -1,7 +1,7 @@
 """Struct infos: the kind, shape and dtype of a value of a graph function, before it runs.
 
-A `StructInfo` describes a set of values; `ObjectStructInfo` all of them. Which sets contain which
-is in `tensorir.relax.relations`.
+A `StructInfo` describes a set of values; `ObjectStructInfo` describes all values. Containment of
+these sets is in `tensorir.relax.relations`.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ class StructInfo(Node):
 
 
 class ObjectStructInfo(StructInfo):
-    """Nothing is known."""
+    """Any value; no facts are known."""
 
     __slots__ = ()
 
 
 class PrimStructInfo(StructInfo):
-    """A scalar that shapes may depend on; `value` where it is known."""
+    """A scalar that shapes may depend on; `value` if it is known."""
 
     fields = ("dtype", part("value", optional=True))
     __slots__ = fields
 
     def __init__(self, dtype: str | PrimExpr, value: PrimExpr | None = None) -> None:
-        """Build from a dtype, or from a value, which has one."""
+        """Build from a dtype, or from a value, whose dtype is used."""
         given = dtype if isinstance(dtype, PrimExpr) else value
         self.dtype = dtype.dtype if isinstance(dtype, PrimExpr) else DataType(dtype)
         self.value = given
 
 
 class ShapeStructInfo(StructInfo):
-    """A shape as a value: a tuple of int64; `values` where they are known, else their number."""
+    """A shape as a value: a tuple of int64; `values` if they are known, else their number."""
 
     fields = ("ndim", parts("values", optional=True))
     __slots__ = fields
@@ -60,8 +60,8 @@ class ShapeStructInfo(StructInfo):
 class TensorStructInfo(StructInfo):
     """An array in memory.
 
-    `shape` is a tuple of int64 expressions, None where it is unknown; `ndim` is the number of
-    dimensions, -1 where that is unknown; `dtype` is None where it is unknown.
+    `shape` is a tuple of int64 expressions, None if it is unknown; `ndim` is the number of
+    dimensions, -1 if it is unknown; `dtype` is None if it is unknown.
     """
 
     fields = (parts("shape", optional=True), "ndim", "dtype")
@@ -93,7 +93,7 @@ class TensorStructInfo(StructInfo):
 
 
 class TupleStructInfo(StructInfo):
-    """Several values; without fields it describes a call that gives nothing."""
+    """Several values; without fields it describes a call that returns nothing."""
 
     fields = (parts("elements"),)
     __slots__ = fields
@@ -106,7 +106,7 @@ class TupleStructInfo(StructInfo):
 
 
 class FuncStructInfo(StructInfo):
-    """A function; `params` is None for one that takes anything."""
+    """A function; `params` is None for a function that accepts any arguments."""
 
     fields = (parts("params", optional=True), part("ret"), "purity")
     __slots__ = fields
@@ -120,7 +120,7 @@ class FuncStructInfo(StructInfo):
 
     @staticmethod
     def opaque_func(*, ret: StructInfo | None = None, purity: bool = False) -> FuncStructInfo:
-        """Return the struct info of a function whose parameters are not known."""
+        """Return the struct info of a function with unknown parameters."""
         return FuncStructInfo(None, ObjectStructInfo() if ret is None else ret, purity)
 
 
@@ -129,19 +129,19 @@ VOID: Final = TupleStructInfo()
 
 
 def is_void(info: StructInfo) -> bool:
-    """Say whether a struct info describes a call that gives nothing."""
+    """Return True if a struct info describes a call that returns nothing."""
     return isinstance(info, TupleStructInfo) and not info.elements
 
 
 def leaves(info: StructInfo) -> list[StructInfo]:
-    """Return the struct infos of the parts of a value that are no tuples, in order."""
+    """Return the struct infos of a value's parts, in order, with nested tuples flattened."""
     if isinstance(info, TupleStructInfo):
         return [leaf for element in info.elements for leaf in leaves(element)]
     return [info]
 
 
 def defining_extents(info: StructInfo) -> Sequence[PrimExpr]:
-    """Return the integers of a struct info: a variable among them is defined where it is stated."""
+    """Return the integers of a struct info; stating it defines the variables among them."""
     if isinstance(info, TupleStructInfo):
         return [extent for element in info.elements for extent in defining_extents(element)]
     if isinstance(info, TensorStructInfo):
@@ -154,7 +154,7 @@ def defining_extents(info: StructInfo) -> Sequence[PrimExpr]:
 
 
 def as_shape(values: Iterable[PrimExpr | int]) -> tuple[PrimExpr, ...]:
-    """Return extents as int64 expressions; IRTypeError for what is no integer."""
+    """Return extents as int64 expressions; IRTypeError for other values."""
     shape = []
     for value in values:
         extent = const(value, INT64) if type(value) is int else as_expr(value)

@@ -1,11 +1,11 @@
 """Checking that graph functions are well-formed.
 
 A-normal form: the parts of a value are leaves (variables, constants, shapes, numbers, names) or
-tuples of leaves. Every variable is bound once, before its use, and seen where it is in scope: what
-a branch binds inside of the branch, a `DataflowVar` inside of its dataflow block. Symbolic sizes
-are defined by parameters and `match_cast`, each in one function. A dataflow block has no branches
-and no effects. Calls fit the functions that they name, and struct infos that are stated follow from
-what is known.
+tuples of leaves. Every variable is bound once, before its use, and visible in its scope: variables
+of a branch inside of the branch, a `DataflowVar` inside of its dataflow block. Symbolic sizes are
+defined by parameters and `match_cast`, each in one function. A dataflow block contains neither
+branches nor effects. Calls fit their functions, and stated struct infos follow from the inferred
+ones.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def verify_graph_function(
     name: str = "",
     defined: dict[Node, str] | None = None,
 ) -> None:
-    """Check a graph function of a module; WellFormedError says what rule is broken, and where.
+    """Check a graph function of a module; WellFormedError names the broken rule and the place.
 
-    Without a module calls are not checked against their functions. `name` is for messages;
-    `defined` says for variables and sizes which function they belong to, and takes those of this
-    one.
+    Without a module, calls are not checked against their functions. `name` is for messages;
+    `defined` maps variables and sizes to the functions that they belong to; this function's are
+    added.
     """
     _Verifier(mod, name, {} if defined is None else defined).function(func)
 
@@ -58,13 +58,13 @@ class _Verifier:
         self._function = f'function "{name}"' if name else "the function"
         self._owner = defined
         self._visible: set[Node] = set()
-        """Variables and symbolic sizes that can be used here."""
+        """Variables and symbolic sizes that are visible here."""
         self._analyzer = Analyzer()
         self._place = self._function
         self._binding: g.Binding | None = None
         self._in_dataflow = False
         self._written: dict[PrimFunc, list[Var]] = {}
-        """The parameters that tensor functions write, which many calls may name."""
+        """The parameters that tensor functions write, cached because many calls share one."""
 
     # ----------------------------------------------------------------------------------- structure
 
@@ -90,7 +90,7 @@ class _Verifier:
         self._check_stated(func.ret_struct_info, func.body.struct_info, "the function returns")
 
     def _sequence(self, node: g.SeqExpr) -> None:
-        """Verify the suite of a function or branch."""
+        """Verify the body of a function or branch."""
         for block in node.blocks:
             self._block(block)
         self._argument(node.body, "the value that the suite leads to")
@@ -131,7 +131,7 @@ class _Verifier:
     # -------------------------------------------------------------------------------------- values
 
     def _value(self, value: g.GraphExpr) -> None:
-        """Verify what is bound to a variable."""
+        """Verify the value of a binding."""
         if isinstance(value, g.GraphCall):
             self._call(value)
         elif isinstance(value, g.TupleGetItem):
@@ -159,10 +159,10 @@ class _Verifier:
             return
         if not isinstance(value, g.LEAVES):
             if isinstance(value, (g.SeqExpr, g.If)):
-                self._binding = None  # scripts have no suites inside of expressions
+                self._binding = None  # a script cannot print nested bodies
             self._fail(
                 f"{what} is {_kind(value)}; functions are in A-normal form, so bind it to a "
-                "variable of its own first (relax.BlockBuilder does)"
+                "separate variable first (relax.BlockBuilder does)"
             )
         if isinstance(value, g.GraphVar):
             self._use(value)
@@ -187,8 +187,8 @@ class _Verifier:
         self._check_written(call, self._mod)
         if self._in_dataflow and not is_pure_call(call, self._mod):
             self._fail(
-                "the call may have effects, and a dataflow block has none; move it out of the "
-                "block, or declare the function pure (R.call_pure_packed)"
+                "the call may have effects, which a dataflow block must not have; move it out of "
+                "the block, or declare the function pure (R.call_pure_packed)"
             )
 
     def _check_constants(self, func: Function, mod: IRModule) -> None:
@@ -197,11 +197,11 @@ class _Verifier:
             if isinstance(value, g.Constant):
                 self._fail(
                     f"a call writes to the constant {value.struct_info}, which other calls read; "
-                    "let it write to memory of its own (R.builtin.alloc_tensor)"
+                    "let it write to new memory (R.builtin.alloc_tensor)"
                 )
 
     def _check_written(self, call: g.GraphCall, mod: IRModule) -> None:
-        """Check that a tensor function writes to no argument but those that outputs overwrite."""
+        """Check that a tensor function writes only to arguments that outputs overwrite."""
         parts = destination_passing(call)
         if parts is None or not isinstance(parts.callee, GlobalVar):
             return
@@ -216,12 +216,12 @@ class _Verifier:
                     f'"{parts.callee.name}" writes to its parameter {name}, which gets argument '
                     f"{k}: as a value, the argument of a call does not change; call it by "
                     f"R.call_tir_inplace with {k} among the inplace_indices, or let the function "
-                    "write to a buffer of its own"
+                    "write to another buffer"
                 )
 
     def _branches(self, value: g.If) -> None:
         if self._in_dataflow:
-            self._fail("a dataflow block has no branches; move the If out of the block")
+            self._fail("a dataflow block cannot contain branches; move the If out of the block")
         self._leaf(value.cond, "the condition")
         info = value.cond.struct_info
         if isinstance(info, TensorStructInfo):
@@ -265,9 +265,9 @@ class _Verifier:
             )
         if isinstance(var, g.DataflowVar):
             self._fail(
-                f"{var.name} is used, which only its dataflow block sees; name it in R.output(...)"
+                f"{var.name} is used outside of its dataflow block; name it in R.output(...)"
             )
-        self._fail(f"{var.name} is used, which only another branch binds; return it from the If")
+        self._fail(f"{var.name} is used outside of the branch that binds it; return it from the If")
 
     def _define_sizes(self, info: StructInfo) -> None:
         """Define the variables that are extents of a parameter or a checked value."""
@@ -277,8 +277,8 @@ class _Verifier:
             owner = self._owner.get(extent)
             if owner not in (None, self._function):
                 self._fail(
-                    f"the size {extent.name} is one of {owner}, too; every function has sizes of "
-                    "its own: declare another variable, or copy the function with renew_defs"
+                    f"the size {extent.name} is one of {owner}, too; every function has its own "
+                    "sizes: declare another variable, or copy the function with renew_defs"
                 )
             self._owner[extent] = self._function
             self._visible.add(extent)
@@ -298,7 +298,7 @@ class _Verifier:
                 )
 
     def _check_stated(self, stated: StructInfo, known: StructInfo, subject: str) -> None:
-        """Check that a struct info that is stated follows from what is known."""
+        """Check that a stated struct info follows from the inferred one."""
         answer = fits(stated, known, self._analyzer)
         if answer is Fits.NO:
             self._fail(f"{stated} is stated, but {subject} {known}")

@@ -1,7 +1,7 @@
-"""Rebuilding graph functions: what bindings need beside the rows of their nodes.
+"""Rewriting graph functions: the rules for bindings, besides the field tables of the nodes.
 
-A variable whose value changed its struct info is replaced, and a binding may become several or
-none.
+A variable is replaced if its value changes its struct info, and a binding may become several
+bindings or none.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tensorir.rewriting.visit import Rewriter
 class GraphRewriter(Rewriter):
     """Rebuilds graph functions.
 
-    `replaced` says what stands for a variable from here on; variables that are `renamed` are others
-    where they are bound, too. Override `binding` to make several bindings of one, or none. A
-    variable whose value has another struct info than before is replaced by a fresh one of the same
-    name. While a block is rebuilt, `inner` is the class of variables that only it sees.
+    `replaced` maps variables to their replacements from here on; variables in `renamed` are
+    replaced where they are bound, too. Override `binding` to turn a binding into several or none. A
+    variable whose value has another struct info than before is replaced by a fresh variable of the
+    same name. While a block is rebuilt, `inner` is the class of its local variables.
     """
 
     inner: type[g.GraphVar] = g.GraphVar
@@ -35,11 +35,11 @@ class GraphRewriter(Rewriter):
         self._renamed = renamed or {}
 
     def define(self, var: Any) -> Any:
-        """Return the variable that is bound in the place of `var`."""
+        """Return the variable that is bound instead of `var`."""
         return self._renamed.get(var, var)
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return the bindings that stand for one."""
+        """Return the bindings that replace a binding."""
         rebuilt = self.generic(node)
         if rebuilt is node:
             return (node,)
@@ -49,7 +49,7 @@ class GraphRewriter(Rewriter):
         return (rebuilt.with_(var=self.redefined(node.var, info)),)
 
     def redefined(self, var: g.GraphVar, info: si.StructInfo) -> g.GraphVar:
-        """Return the variable that stands for `var`, which now has this struct info."""
+        """Return a variable that replaces `var` and has this struct info."""
         new = var.with_struct_info(info)
         self.replaced[var] = new
         return new
@@ -68,9 +68,9 @@ class GraphRewriter(Rewriter):
 
 
 class SizeSubstitution(GraphRewriter):
-    """Puts expressions in the place of symbolic sizes, also in what is known of variables.
+    """Replaces symbolic sizes by expressions, also in the struct infos of variables.
 
-    What they become a part of is simplified.
+    The enclosing expressions are simplified.
     """
 
     def __init__(self, sizes: dict[Var, PrimExpr]) -> None:
@@ -82,12 +82,12 @@ class SizeSubstitution(GraphRewriter):
         return self._sizes.get(node, node)
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        """Return an expression over what stands for sizes."""
+        """Return an expression with sizes replaced."""
         new = self.generic(node)
         return node if new is node else Analyzer().simplify(new)
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Rebuild a binding and what is known of its variable."""
+        """Rebuild a binding and the struct info of its variable."""
         rebuilt, info = self.generic(node), self(node.var.struct_info)
         if info is node.var.struct_info:
             return (rebuilt,)

@@ -1,9 +1,9 @@
-"""The arrays of its caller, and the constants, that a graph function writes.
+"""The values that a graph function writes: arrays of its caller, and constants.
 
-A value of a graph does not change, but for the direct call of a tensor function that writes to a
-parameter, which programs for TVM use for memory that lasts. A variable names the array of another
-value where it is bound to it, takes it out of a tuple, or chooses it in a branch; what calls give
-has memory of its own.
+Values of a graph are immutable, with one exception: a direct call of a tensor function that writes
+to a parameter, which programs for TVM use for persistent memory. A variable aliases the array of
+another value if it is bound to it, takes it out of a tuple, or selects it by an `If`; the results
+of calls have new memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tensorir.rewriting.visit import walk
 
 
 def written_values(func: Function, mod: IRModule) -> set[Node]:
-    """Return the values of a graph function, parameters and constants too, that it may write."""
+    """Return the values that a graph function may write, with parameters and constants."""
     return _Values(mod, {}).of(func)
 
 
@@ -33,7 +33,7 @@ class _Values:
         found = self._known.get(func)
         if found is not None:
             return found
-        found = self._known[func] = set()  # what it writes by calling itself it writes anyway
+        found = self._known[func] = set()  # recursive calls add nothing
         bindings = [node for node in walk(func.body) if isinstance(node, g.Binding)]
         self._bound = {binding.var: binding.value for binding in bindings}
         waiting = [arg for binding in bindings for arg in self._written_by(binding.value)]
@@ -61,7 +61,7 @@ class _Values:
         return [*found, *(call.outputs or ())]
 
     def _sources(self, value: Node) -> list[Node]:
-        """Return the values whose arrays a value may be or hold."""
+        """Return the values whose arrays a value may alias or contain."""
         if isinstance(value, g.GraphVar):
             return [self._bound[value]] if value in self._bound else []
         if isinstance(value, g.Tuple):

@@ -33,7 +33,7 @@ def main(A: T.Buffer((8, 32), "float32"), B: T.Buffer((32, 16), "float32"), D: T
             D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
 
 Dimensions may be variables (`n = te.size_var("n")`), which become dimensions that are known at the
-call. Functions of scalars have the names they have in scripts (`te.exp`, `te.if_then_else`, ...).
+call. Functions of scalars have the same names as in scripts (`te.exp`, `te.if_then_else`, ...).
 """  # noqa: E501
 
 from typing import NoReturn
@@ -100,7 +100,7 @@ all, any, max, min, sum = all_, any_, max_, min_, sum_
 
 # Functions of scalars: those of the script dialect.
 Select = T.Select
-"""`Select(condition, a, b)`: a where the condition holds, else b; both may be evaluated."""
+"""`Select(condition, a, b)`: `a` where the condition holds, else `b`; both may be evaluated."""
 abs, ceil, floor, nearbyint, round, trunc = T.abs, T.ceil, T.floor, T.nearbyint, T.round, T.trunc
 acos, acosh, asin, asinh, atan, atanh = T.acos, T.acosh, T.asin, T.asinh, T.atan, T.atanh
 atan2, copysign, fma, fmod, hypot, ldexp, nextafter, power = (
@@ -207,7 +207,7 @@ __all__ = [
 
 
 def isinf(value: ExprLike) -> PrimExpr:
-    """Return whether a value is an infinity; an integer is none."""
+    """Return whether a value is an infinity; integers are not."""
     x = as_expr(value)
     return compare(EQ, abs(x), infinity(x.dtype)) if x.dtype.is_floating else FALSE
 
@@ -229,6 +229,6 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> NoReturn:
-    """Raise AttributeError, with a substitute for names that tensor expressions have elsewhere."""
+    """Raise AttributeError, with the replacement for names that TVM has in `te`."""
     instead = f"; {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
     raise AttributeError(f"tensorir.te has no {name}{instead}")

@@ -1,4 +1,4 @@
-"""`te.compute`: a tensor given by an expression of its indices."""
+"""`te.compute`: a tensor defined by an expression of its indices."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def compute(
 ) -> Tensor | tuple[Tensor, ...]:
     """Return the tensor whose element at `i, j, ...` is `fcompute(i, j, ...)`.
 
-    The axes are named after the parameters of `fcompute`; the axes of `*args` are `i0`, `i1`,
-    ... or `varargs_names`. A tuple of expressions gives a tuple of tensors of this shape. A
-    reduction must be the whole expression. `attrs` become annotations of the block; `tag` is
-    accepted for programs that have one, and means nothing.
+    The axes are named after the parameters of `fcompute`; the axes of `*args` are `i0`, `i1`, ...
+    or `varargs_names`. A tuple of expressions gives a tuple of tensors of this shape. A reduction
+    must be the whole expression. `attrs` become annotations of the block; `tag` is accepted for
+    compatibility and ignored.
 
-    Raises IRValueError for a number of axes that is not the rank or a reduction inside of an
-    expression, IRTypeError for a function with default, keyword-only or `**` parameters.
+    Raises IRValueError if the number of axes is not the rank, or for a reduction inside of an
+    expression; IRTypeError for a function with default, keyword-only or `**` parameters.
     """
     del tag
     dims = as_shape(shape, name)
@@ -68,9 +68,9 @@ def compute(
 
 @contextmanager
 def tag_scope(tag: str) -> Iterator[None]:
-    """Give operations a tag: accepted, also as a decorator, for programs that do; it means nothing.
+    """Accept a tag for operations, also as a decorator, for compatibility; it is ignored.
 
-    A schedule finds blocks by name.
+    Schedules find blocks by name.
     """
     del tag
     yield
@@ -120,7 +120,7 @@ def _reduce_axes(body: Sequence[PrimExpr], name: str) -> tuple[IterVar, ...]:
             if isinstance(node, Reduce) and node is not part:
                 raise IRValueError(
                     f"te.compute {name!r} has a reduction inside of an expression; compute the "
-                    "reduction as a separate tensor, and use that"
+                    "reduction as a separate tensor, and use that tensor"
                 )
     reductions = [part for part in body if isinstance(part, Reduce)]
     if not reductions:

@@ -1,4 +1,4 @@
-"""Functions made of graphs of tensors: each operation becomes a loop nest around blocks."""
+"""Functions from graphs of tensors: each operation becomes a loop nest around blocks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tensorir.te.nest import Axes, Nest
 from tensorir.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor
 
 _DROPPED: Final = ("workload", "const_matrix", "auto_scheduler_simplify_const_tensor_indices")
-"""Attributes of operations that other systems leave behind and nothing here reads."""
+"""Attributes that other systems add to operations and that are ignored here."""
 _LAYOUT_FREE: Final = "layout_free_placeholders"
 
 
@@ -44,18 +44,19 @@ def create_prim_func(
 ) -> PrimFunc:
     """Return the function that computes tensors; `ops` are its parameters, in order.
 
-    Tensors among `ops` become buffer parameters, inputs and outputs alike, variables become scalar
-    ones; every other tensor that is needed is allocated in the root block. A loop nest is made for
-    each operation, inputs first. `index_dtype_override` is the dtype of all indices and shapes.
+    Tensors among `ops` become buffer parameters, both inputs and outputs; variables become scalar
+    parameters. Every other tensor that is needed is allocated in the root block. Each operation
+    becomes a loop nest, inputs first. `index_dtype_override` is the dtype of all indices and
+    shapes.
 
-    Raises IRTypeError for anything else among `ops`, IRValueError for an input that is needed but
-    not among them, and for a variable that nothing defines.
+    Raises IRTypeError for other values in `ops`, IRValueError for a missing input and for an
+    undefined variable.
     """
     arguments = [ops] if isinstance(ops, (Tensor, Var)) else list(ops)
     for k, argument in enumerate(arguments):
         if not isinstance(argument, (Tensor, Var)):
             raise IRTypeError(
-                f"te.create_prim_func takes tensors and variables, got "
+                f"te.create_prim_func needs tensors and variables, got "
                 f"{type(argument).__name__} as item {k}: {argument!r}"
             )
         if any(argument is other for other in arguments[:k]):
@@ -67,7 +68,7 @@ def create_prim_func(
 
 
 def operations_in_order(arguments: Sequence[Tensor | Var]) -> list[Operation]:
-    """Return the operations that arguments need, inputs before what reads them."""
+    """Return the operations that arguments need, inputs before their consumers."""
     done: dict[Operation, None] = {}
     for argument in arguments:
         pending = [argument.op] if isinstance(argument, Tensor) else []
@@ -82,7 +83,7 @@ def operations_in_order(arguments: Sequence[Tensor | Var]) -> list[Operation]:
 
 
 class _Function:
-    """The function that is being made: its arguments, buffers, allocations and names."""
+    """The function under construction: its arguments, buffers, allocations and names."""
 
     def __init__(self, arguments: Sequence[Tensor | Var]) -> None:
         self._arguments = arguments
@@ -90,7 +91,7 @@ class _Function:
         self._buffers: dict[Buffer, Buffer] = {}
         self._allocated: list[Buffer] = []
         self._layouts: dict[Tensor, Buffer] = {}
-        """Buffers that have the strides and offsets of the tensors that are not compact."""
+        """Buffers with the strides and offsets of the tensors that are not compact."""
         self._block_names: set[str] = set()
         self._layout_free: set[int] = set()
 
@@ -139,7 +140,7 @@ class _Function:
             self._allocated.append(buffer)
 
     def _find_layouts(self, operations: Iterable[ExternOp]) -> None:
-        """Find out which tensors are not compact, as functions that are given them want it."""
+        """Find the tensors that are not compact, from the layouts that extern functions require."""
         wanted: dict[Tensor, Buffer] = {}
         for op in operations:
             for buffer, tensor in _tensors_of(op):
@@ -174,9 +175,9 @@ class _Function:
                 for var in collect_vars(part):
                     if var not in own and not _binds(part, var):
                         raise IRValueError(
-                            f"{op.name!r} uses the variable {var.name}, which nothing defines: a "
-                            "scalar must be an argument of te.create_prim_func or a dimension of "
-                            "one, and a reduction axis must be passed to the reducer"
+                            f"{op.name!r} uses the undefined variable {var.name}: a scalar must be "
+                            "an argument of te.create_prim_func or a dimension of one, a "
+                            "reduction axis must be passed to the reducer"
                         )
 
     # -------------------------------------------------------------------------------------- stages
@@ -195,7 +196,7 @@ class _Function:
             name_hint=self._unique(op.name), annotations={**copy.annotations, **self._notes(op)}
         )
         reads, writes, opaque = get_block_access_region(block, self._visible())
-        if opaque:  # a pointer is used, so all that is known is which tensors the function is given
+        if opaque:  # a pointer escapes, so the function may access all of its tensors
             reads = [BufferRegion.full_region(self._buffers[tensor]) for tensor in op.inputs]
             writes = [BufferRegion.full_region(self._buffers[tensor]) for tensor in op.outputs]
         return BlockRealize((), TRUE, block.with_(reads=reads, writes=writes))
@@ -207,8 +208,8 @@ class _Function:
         for level in range(nest.innermost):
             wrappers.append(nest.block_axes(level, around))
             around = wrappers[-1].vars
-        # Inner reduction axes start anew at every step of outer ones, so the result is initialised
-        # where the outermost of them begin, and only there.
+        # Inner reduction axes restart at every step of outer axes, so the result is initialised
+        # only where the outermost reduction loops begin.
         start = min(map(nest.level, op.reduce_axis), default=nest.innermost)
         statement = sequence(self._leaves(op, nest, around, start == nest.innermost))
         for level in reversed(range(nest.innermost)):
@@ -276,7 +277,7 @@ class _Function:
         combined = [substitute(result, operands) for result in combiner.result]
         if len(targets) == 1:
             return BufferStore(targets[0], combined[0], indices)
-        # Every component is combined from the old values, before any of them is stored.
+        # Every component is computed from the old values before any component is stored.
         bound = [Var(f"v_{target.name}", target.dtype) for target in targets]
         statement = sequence(
             [BufferStore(t, var, indices) for t, var in zip(targets, bound, strict=True)]
@@ -288,7 +289,7 @@ class _Function:
     # --------------------------------------------------------------------------------- expressions
 
     def _lowered(self, expr: PrimExpr, values: Mapping[Var, Var]) -> PrimExpr:
-        """Return an expression over tensors and axes as one over buffers and axes of a block."""
+        """Return an expression with tensors and axes replaced by buffers and axes of a block."""
         return self._analyzer.simplify(Substitution(values, self._buffers)(expr))
 
     def _visible(self) -> dict[Var, Buffer]:
@@ -331,12 +332,12 @@ def _tensors_of(op: ExternOp) -> Iterator[tuple[Buffer, Tensor]]:
 
 
 def _binds(expr: Node, var: Var) -> bool:
-    """Say whether a part of an expression gives a variable its value."""
+    """Return True if a part of an expression binds a variable."""
     return any(isinstance(node, Let) and node.var is var for node in walk(expr))
 
 
 def _expressions(op: ComputeOp) -> Iterator[PrimExpr | Range]:
-    """Yield the expressions of an operation, except combiners, whose variables are their own."""
+    """Yield the expressions of an operation, except combiners, which bind their own variables."""
     for axis in (*op.axis, *op.reduce_axis):
         if axis.dom is not None:
             yield axis.dom

@@ -1,4 +1,4 @@
-"""Formulas whose elements depend on the elements at their own place alone."""
+"""Formulas whose elements depend only on the input elements at the same indices."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from tensorir.te.tensor import ComputeOp, PlaceholderOp, Tensor
 
 
 def maps_elements(outputs: Sequence[Tensor]) -> bool:
-    """Say whether each element is made of the elements at the same indices of the inputs.
+    """Return True if each element depends only on the inputs' elements at the same indices.
 
-    An input may be stretched: it may lack first dimensions, and one of extent 1 is read at 0.
+    An input may broadcast: it may lack leading dimensions, and index 0 reads a dimension of extent
+    1.
     """
     return all(map(_maps, outputs))
 
@@ -27,7 +28,7 @@ def _maps(tensor: Tensor) -> bool:
     loads = [node for part in op.body for node in walk(part) if isinstance(node, BufferLoad)]
     if not all(isinstance(load.buffer, Tensor) and _is_own_place(load, axes) for load in loads):
         return False
-    # An axis that is more than an index makes an element depend on where it is.
+    # An axis used other than as an index makes an element depend on its position.
     indices = sum(index is axis for load in loads for index in load.indices for axis in axes)
     uses = sum(node is axis for part in op.body for node in walk(part) for axis in axes)
     return indices == uses and all(map(_maps, op.inputs))

@@ -1,4 +1,4 @@
-"""Stages that are functions rather than expressions."""
+"""Stages that are functions instead of expressions."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ def extern(
     tag: str = "",
     attrs: Mapping[str, Any] | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
-    """Return the tensors that a statement writes, or a call that is made for its effect.
+    """Return the tensors that a statement writes, or that a call for its effect writes.
 
-    `shape` is that of the output, or a sequence of shapes, and `dtype` goes with it; without it the
-    outputs have the dtype of the inputs. `fcompute(ins, outs)` gets a buffer for every input and
-    output: compact ones, or `in_buffers` and `out_buffers`. Variables in the layouts of these are
-    replaced by what they are for a compact tensor; one that is not compact then is the layout that
-    the tensor has as an argument of `te.create_prim_func`, and can be of arguments only. What is
-    read and written is inferred from accesses; where a pointer is used it is all of the buffers.
-    `tag` is accepted for programs that have one, and means nothing.
+    `shape` is the shape of the output or a sequence of shapes, `dtype` the matching dtypes, by
+    default the dtype of the inputs. `fcompute(ins, outs)` receives a buffer for every input and
+    output: compact buffers, or `in_buffers` and `out_buffers`. Variables in the layouts of these
+    buffers get their values for a compact tensor. If the layout is still not compact, it becomes
+    the layout of the tensor as an argument of `te.create_prim_func`; intermediate tensors cannot
+    have such a layout. Reads and writes are inferred from accesses; a used pointer counts as an
+    access to all buffers. `tag` is accepted for compatibility and ignored.
 
-    Raises IRTypeError for an input that is no tensor, for dtypes that differ, or that cannot be
-    told, and for what is neither a statement nor an expression; IRValueError for counts and
-    shapes that do not fit.
+    Raises IRTypeError for an input that is not a tensor, for different or undetermined dtypes, and
+    for a result that is neither a statement nor an expression; IRValueError for counts and shapes
+    that do not match.
     """
     del tag
     for k, tensor in enumerate(inputs):
         if not isinstance(tensor, Tensor):
             raise IRTypeError(
-                f"te.extern {name!r} takes tensors, got {type(tensor).__name__} as input {k}"
+                f"te.extern {name!r} needs tensors, got {type(tensor).__name__} as input {k}"
             )
     shapes = [as_shape(dims, name) for dims in _shapes(shape)]
     dtypes = _dtypes(dtype, inputs, len(shapes), name)
@@ -59,7 +59,7 @@ def extern(
         made = Evaluate(made)
     if not isinstance(made, Stmt):
         raise IRTypeError(
-            f"the function of te.extern {name!r} returns a statement or an expression, "
+            f"the function of te.extern {name!r} must return a statement or an expression, "
             f"got {type(made).__name__}"
         )
     matching = _Matching(f"te.extern {name!r}")
@@ -76,16 +76,16 @@ def extern_primfunc(
 ) -> Tensor | tuple[Tensor, ...]:
     """Return the tensors that a function writes when it reads `input_tensors`.
 
-    The buffers that the function writes are the outputs (a tuple if there are several), the others
-    take the tensors in the order of parameters, which gives the variables in their layouts. Raises
-    IRTypeError for scalar parameters and where dtypes differ, IRValueError where counts or layouts
-    do.
+    The buffers that the function writes are the outputs (a tuple for several). The other buffers
+    are matched with the tensors in the order of parameters, which determines the variables in their
+    layouts. Raises IRTypeError for scalar parameters and different dtypes, IRValueError for counts
+    or layouts that do not match.
     """
     buffers = [primfunc.buffer_map[p] for p in primfunc.params if p in primfunc.buffer_map]
     if len(buffers) != len(primfunc.params):
         scalars = [p.name for p in primfunc.params if p not in primfunc.buffer_map]
         raise IRTypeError(
-            f"te.extern_primfunc {name!r} takes a function over buffers, but {', '.join(scalars)} "
+            f"te.extern_primfunc {name!r} needs a function over buffers, but {', '.join(scalars)} "
             "of its parameters are scalars; fix them with PrimFunc.specialize"
         )
     block = without_root(primfunc, name)
@@ -94,7 +94,7 @@ def extern_primfunc(
     outs = [buffer for buffer in buffers if buffer in written]
     ins = [buffer for buffer in buffers if buffer not in written]
     if not outs:
-        raise IRValueError(f"the function of te.extern_primfunc {name!r} writes no parameter")
+        raise IRValueError(f"the function of te.extern_primfunc {name!r} must write a parameter")
     if len(ins) != len(input_tensors):
         raise IRValueError(
             f"the function of te.extern_primfunc {name!r} reads {len(ins)} buffer(s), "
@@ -113,7 +113,7 @@ def without_root(func: PrimFunc, name: str) -> Block:
 
 
 class _Matching:
-    """The values of variables in the layouts of buffers, matched with the tensors they hold."""
+    """The values of variables in the layouts of buffers, from the tensors that they hold."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -121,9 +121,9 @@ class _Matching:
         self._analyzer = Analyzer()
 
     def match(self, buffer: Buffer, shape: Sequence[PrimExpr], dtype: str, name: str) -> None:
-        """Match a buffer with a tensor, whose strides and offset are compact where they may be.
+        """Match a buffer with a tensor; free strides and offsets become compact.
 
-        Raise where dtypes or shapes do not fit.
+        Raises an error if dtypes or shapes differ.
         """
         where = f"{self._what} passes tensor {name} as {buffer.name}"
         if buffer.dtype is not dtype:
@@ -175,8 +175,8 @@ def _dtypes(
         found = {tensor.dtype for tensor in inputs}
         if len(found) != 1:
             raise IRTypeError(
-                f"the dtypes of the outputs of te.extern {name!r} do not follow from its inputs, "
-                f"which are {sorted(found)}; pass dtype"
+                f"the inputs of te.extern {name!r} do not determine the dtypes of its outputs: "
+                f"they are {sorted(found)}; pass dtype"
             )
         return list(found) * count
     dtypes = [dtype] * count if isinstance(dtype, str) else list(dtype)

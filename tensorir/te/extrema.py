@@ -1,4 +1,4 @@
-"""Reducers of extrema as NumPy has them: infinities are their identities, and NaN stays."""
+"""Reducers of extrema with NumPy's rules: infinities are the identities, and NaN propagates."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tensorir.te.reduction import Reducer, comm_reducer
 
 
 def lowest(dtype: str) -> PrimExpr:
-    """Return the value that no value is below: minus infinity, or the least integer."""
+    """Return the minimum of a dtype: minus infinity, or the smallest integer."""
     return -infinity(dtype) if DataType(dtype).is_floating else min_value(dtype)
 
 
 def highest(dtype: str) -> PrimExpr:
-    """Return the value that no value is above: infinity, or the greatest integer."""
+    """Return the maximum of a dtype: infinity, or the largest integer."""
     return infinity(dtype) if DataType(dtype).is_floating else max_value(dtype)
 
 
@@ -36,7 +36,7 @@ def _less(a: PrimExpr, b: PrimExpr) -> PrimExpr:
 
 
 def _or_nan(better: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> Callable[..., PrimExpr]:
-    """Return the combiner that keeps the better of two values, or a NaN if there is one."""
+    """Return the combiner that keeps the better of two values, or NaN if either is NaN."""
 
     def combine(x: PrimExpr, y: PrimExpr) -> PrimExpr:
         if not x.dtype.is_floating:
@@ -47,17 +47,17 @@ def _or_nan(better: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> Callable[..., P
 
 
 largest: Final = comm_reducer(_or_nan(_greater), lowest, "max")
-"""The largest value, NaN if there is one."""
+"""The maximum, NaN if any value is NaN."""
 
 smallest: Final = comm_reducer(_or_nan(_less), highest, "min")
-"""The smallest value, NaN if there is one."""
+"""The minimum, NaN if any value is NaN."""
 
 
 @cache
 def place_of_best(of_largest: bool, last: bool) -> Reducer:
     """Return the reducer of (index, value) pairs that keeps the largest or the smallest value.
 
-    NaN is better than any number. Of values that are as good it keeps the first, or the last.
+    NaN is better than any number. Among equal values it keeps the first, or the last.
     """
     better = _greater if of_largest else _less
 
@@ -73,7 +73,7 @@ def place_of_best(of_largest: bool, last: bool) -> Reducer:
         return select(taken, index, other_index), select(taken, value, other)
 
     def identity(index: str, value: str) -> tuple[PrimExpr, PrimExpr]:
-        # No index is farther, so that it loses against every pair.
+        # No index is larger, so it loses against every pair.
         farthest = const(-1, index) if last else max_value(index)
         return farthest, (lowest if of_largest else highest)(value)
 

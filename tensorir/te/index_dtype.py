@@ -1,6 +1,6 @@
-"""Copies of functions in which every index has another dtype.
+"""Copies of functions with another dtype for indices.
 
-Loops, axes, shapes and indices of the copy have that dtype; what reads an index as a value gets it
+Loops, axes, shapes and indices of the copy have that dtype; an index that is used as a value is
 converted back.
 """
 
@@ -72,7 +72,7 @@ class _WithIndexDType(FreshCopy):
         return cast(dtype, self(node))
 
     def _reads_index(self, node: PrimExpr) -> bool:
-        """Say whether a value is computed from loops and axes alone."""
+        """Return True if a value depends only on loops and axes."""
         if not node.dtype.is_int:
             return False
         parts = list(walk(node))
@@ -87,7 +87,7 @@ class _WithIndexDType(FreshCopy):
         return node if new is None else cast(node.dtype, new)
 
     def rewrite_CmpOp(self, node: e.CmpOp) -> PrimExpr:  # noqa: N802
-        """Compare indices as they are."""
+        """Compare indices without conversion."""
         if self._reads_index(node.a) or self._reads_index(node.b):
             return type(node)(self._index(node.a), self._index(node.b))
         return self.generic(node)
@@ -99,7 +99,7 @@ class _WithIndexDType(FreshCopy):
         return self.generic(node)
 
     def rewrite_BufferLoad(self, node: e.BufferLoad | s.BufferStore) -> Any:  # noqa: N802
-        """Read or write where the copy has the buffer."""
+        """Access the buffer's replacement in the copy."""
         indices = [self._index(i) for i in node.indices]
         value = {"value": self(node.value)} if isinstance(node, s.BufferStore) else {}
         predicate = self.maybe(node.predicate)
@@ -125,7 +125,7 @@ class _WithIndexDType(FreshCopy):
         )
 
     def rewrite_LetStmt(self, node: s.LetStmt | e.Let) -> Any:  # noqa: N802
-        """Copy a binding; what is bound is a value."""
+        """Copy a binding; its value is a value, not an index."""
         value = self(node.value)
         var = self._define_value(node.var)
         return node.with_(var=var, value=value, body=self(node.body))

@@ -1,8 +1,8 @@
 """The loops of an operation, and the axes of the blocks inside them.
 
-Axes with independent domains are at level 0; an axis whose domain uses axes of level n
-is at level n + 1, and needs a block inside of theirs, because a domain is in terms of what is
-outside of its block.
+Axes with independent domains are at level 0. An axis whose domain uses axes of level n is at level
+n + 1; it needs a block inside of theirs, because a domain may only use variables from outside of
+its block.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tensorir.rewriting.visit import collect_vars
 
 
 class Axes(NamedTuple):
-    """The axes of one block; `vars` has their variables by those of the operation's axes."""
+    """The axes of one block; `vars` maps the operation's axes to the block's variables."""
 
     iter_vars: list[IterVar]
     bindings: list[PrimExpr]
@@ -65,8 +65,8 @@ class Nest:
     def block_axes(self, level: int, outer: Mapping[Var, Var]) -> Axes:
         """Return new axes for a block inside the loops of a level.
 
-        It has the axes of all levels so far: its own run over their loops, those of outer levels
-        stay at the value they have there. An operation without axes has one that is 0.
+        It has the axes of all levels so far: the axes of this level iterate over its loops, the
+        axes of outer levels keep their values. An operation without axes gets one axis of value 0.
         """
         if not self._axes:
             return Axes([IterVar(Range(1), "vi", IterVar.DATA_PAR)], [const(0)], {})

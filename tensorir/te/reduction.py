@@ -47,8 +47,8 @@ def reduce_axis(dom: Range | tuple[ExprLike, ExprLike], name: str = "rv") -> Ite
 class Reducer:
     """An associative and commutative combination of values, such as `te.sum`.
 
-    `r(expr, axis)` reduces along axes (one, or several, outermost first), over the places where
-    `where` holds, starting from `init` in place of the identity element. A tuple of expressions
+    `r(expr, axis)` reduces along axes (one, or several, outermost first), over the positions where
+    `where` holds, starting from `init` instead of the identity element. A tuple of expressions
     gives a tuple of reductions that run together. `r(a, b, c)`, without an axis, combines values.
     """
 
@@ -75,10 +75,10 @@ class Reducer:
     def __call__(
         self, expr: Any, *operands: Any, axis: Any = None, where: Any = None, init: Any = None
     ) -> PrimExpr | tuple[PrimExpr, ...]:
-        """Reduce `expr` along `axis`, or combine it with `operands` where no axis is given.
+        """Reduce `expr` along `axis`, or combine it with `operands` if there is no axis.
 
-        Raises IRTypeError for an axis that is not from `te.reduce_axis`, or where values, identity
-        and combination differ in dtype.
+        Raises IRTypeError for an axis that is not from `te.reduce_axis`, or if the dtypes of
+        values, identity and combination differ.
         """
         if axis is None and operands and _is_axes(operands[0]):
             axis, operands = operands[0], operands[1:]
@@ -88,12 +88,12 @@ class Reducer:
                 init, operands = operands[0], operands[1:]
         if axis is None:
             if where is not None or init is not None:
-                raise IRTypeError(f"te.{self.name} takes where and init together with an axis only")
+                raise IRTypeError(f"te.{self.name} accepts where and init only with an axis")
             return self._fold(expr, operands)
         if operands:
             raise IRTypeError(
-                f"te.{self.name} takes a value, an axis, where and init; "
-                f"got {len(operands)} argument(s) more"
+                f"te.{self.name} accepts a value, an axis, where and init; "
+                f"got {len(operands)} more argument(s)"
             )
         made = self._reduce(expr, axis, where, init)
         return made if isinstance(expr, (tuple, list)) else made[0]
@@ -139,7 +139,7 @@ class Reducer:
         return CommReducer(lhs, rhs, result, identity)
 
     def _typed(self, values: Any, source: Sequence[PrimExpr], what: str) -> tuple[PrimExpr, ...]:
-        """Return one value for each of `source`, of its dtype; plain numbers take that dtype."""
+        """Return one value for each of `source`, of its dtype; plain numbers adopt the dtype."""
         parts = values if isinstance(values, (tuple, list)) else (values,)
         if len(parts) != len(source):
             raise IRValueError(
@@ -172,9 +172,9 @@ def comm_reducer(
 ) -> Reducer:
     """Return a user-defined reduction.
 
-    `fcombine(x, y)` combines two values and `fidentity(dtype)` gives the value that changes
-    nothing. For tuples `fcombine` gets two lists and returns a tuple, and `fidentity` gets a dtype
-    a component:
+    `fcombine(x, y)` combines two values and `fidentity(dtype)` returns the identity element. For
+    tuples `fcombine` receives two lists and returns a tuple, and `fidentity` receives a dtype for
+    each component:
 
         argmax = te.comm_reducer(
             lambda x, y: (te.Select(x[1] >= y[1], x[0], y[0]), te.max(x[1], y[1])),

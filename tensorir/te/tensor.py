@@ -1,7 +1,7 @@
-"""Tensors and the operations that give them.
+"""Tensors and the operations that define them.
 
-A `Tensor` is a buffer without a place in memory yet, so that expressions over tensors are ordinary
-expressions, and visitors, printers and rewriters need no special case for tensors.
+A `Tensor` is a buffer without memory yet, so expressions over tensors are ordinary expressions, and
+visitors, printers and rewriters need no special case for tensors.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Tensor(Buffer):
 
 
 class Operation:
-    """Something that gives tensors; the edges of the graph are `inputs` and `outputs`."""
+    """An operation that defines tensors; `inputs` and `outputs` are the edges of the graph."""
 
     def __init__(
         self, name: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any] | None
@@ -100,7 +100,7 @@ class Operation:
         self.outputs: tuple[Tensor, ...] = ()
 
     def give(self, shapes: Sequence[Sequence[PrimExpr]], dtypes: Sequence[str]) -> None:
-        """Make the outputs; where there are several they are named `<name>.v0`, `<name>.v1`, ..."""
+        """Create the outputs; several outputs are named `<name>.v0`, `<name>.v1`, ..."""
         names = (
             [self.name] if len(shapes) == 1 else [f"{self.name}.v{k}" for k in range(len(shapes))]
         )
@@ -116,9 +116,9 @@ class PlaceholderOp(Operation):
 
 
 class ComputeOp(Operation):
-    """Elements given by an expression each over the axes, or by a reduction of one.
+    """A tensor defined by an expression over the axes, or by a reduction of an expression.
 
-    `body` has an expression an output; `reduce_axis` is empty unless they are reductions.
+    `body` has an expression for each output; `reduce_axis` is empty unless they are reductions.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class ExternOp(Operation):
 
 
 def tensors_read(body: Sequence[PrimExpr]) -> list[Tensor]:
-    """Return the tensors that expressions read, each once; indices come before what they index."""
+    """Return the tensors that expressions read, each once; tensors in indices come first."""
     found: dict[Tensor, None] = {}
 
     def visit(node: object) -> None:

@@ -1,8 +1,8 @@
-"""Tensor intrinsics: small programs that hardware computes at once.
+"""Tensor intrinsics: small programs that hardware computes in one step.
 
 A `TensorIntrin` pairs a description, which defines the computation and is matched with programs,
-with an implementation, which replaces it. Both have the same parameters. Those of
-`tensorir.tensor_intrin.dot_product` and `.matrix_tile` are registered from the start.
+with an implementation, which replaces it. Both have the same parameters. The intrinsics of
+`tensorir.tensor_intrin.dot_product` and `.matrix_tile` are always registered.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _loading: Final = threading.RLock()
 
 
 class TensorIntrin:
-    """An intrinsic: the program that it computes (`desc`), and its implementation (`impl`)."""
+    """An intrinsic: its computation as a program (`desc`), and its implementation (`impl`)."""
 
     _registry: ClassVar[dict[str, TensorIntrin]] = {}
     _loaded: ClassVar[bool] = False
@@ -57,10 +57,10 @@ class TensorIntrin:
 
     @staticmethod
     def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> None:
-        """Make an intrinsic known under a name.
+        """Register an intrinsic under a name.
 
         Raises IRValueError for a name that is taken, unless `override`, and for programs that do
-        not fit together.
+        not match.
         """
         TensorIntrin._load()
         TensorIntrin._add(name, TensorIntrin(desc, impl), override)
@@ -88,7 +88,7 @@ class TensorIntrin:
 
     @staticmethod
     def _load() -> None:
-        with _loading:  # another thread waits until all are there
+        with _loading:  # another thread waits until all are registered
             if TensorIntrin._loaded:
                 return
             TensorIntrin._loaded = True
@@ -111,6 +111,6 @@ class TensorIntrin:
 
 def _check_form(role: str, func: PrimFunc) -> None:
     if not all(param in func.buffer_map for param in func.params):
-        raise IRValueError(f"the {role} of a tensor intrinsic takes buffers only")
+        raise IRValueError(f"the {role} of a tensor intrinsic must have only buffer parameters")
     if not isinstance(func.body, BlockRealize):
-        raise IRValueError(f"the {role} of a tensor intrinsic has no root block")
+        raise IRValueError(f"the {role} of a tensor intrinsic must have a root block")

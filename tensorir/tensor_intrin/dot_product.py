@@ -1,7 +1,7 @@
 """Dot products of narrow numbers: a sum of 4 or 2 products in each 32-bit lane of a vector.
 
-Vectors of x86 have 16 lanes (AVX-512) or 8 (AVX2), those of ARM 4. Four bytes or two 16-bit numbers
-fill a lane.
+Vectors of x86 have 16 lanes (AVX-512) or 8 (AVX2), vectors of ARM have 4. Four bytes or two 16-bit
+numbers fill a lane.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LANES = "C[T.ramp(0, 1, {lanes})]"
 
 
 def _of_parts(sums: str, *accumulator: str) -> str:
-    """Return the call of an instruction that takes the parts of lanes as separate numbers."""
+    """Return the call of an instruction whose operands are the parts of lanes as numbers."""
     return f"""T.call_llvm_pure_intrin(
             "{sums}x{{lanes}}",
             "llvm.{{instruction}}",
@@ -64,8 +64,8 @@ _INTO_LANES_OF_PARTS = f"\n        {_LANES} = {_of_parts('{c}', _LANES)}\n"
 # An instruction for unsigned sums.
 _AS_UNSIGNED = _of_parts("uint32", f'T.reinterpret("uint32x{{lanes}}", {_LANES})')
 _INTO_SIGNED_LANES = f'\n        {_LANES} = T.reinterpret("{{c}}x{{lanes}}", {_AS_UNSIGNED})\n'
-# One multiplies pairs of 16-bit numbers, and another one adds. The sum of two products wraps only
-# where all four factors are -32768, as sums of 32 bits do.
+# One instruction multiplies pairs of 16-bit numbers, and another adds. The sum of two products
+# wraps only if all four factors are -32768, like 32-bit sums.
 _PAIRS = f"\n        {_LANES} = {_LANES} + {_of_parts('{c}')}\n"
 # Without VNNI: the even and the odd bytes of each lane as 16-bit numbers, multiplied in pairs and
 # added in 32 bits. `vpmaddubsw`, the usual way, saturates sums at 16 bits.
@@ -93,8 +93,8 @@ _PORTABLE = """
             for i in T.vectorized(16):
                 C[i] = C[i] + T.Cast("int32", A[k]) * T.Cast("int32", B[i, k])
 """
-# Without such an instruction of ARM: products in 16 bits, which hold 128 * 128, pairs of them added
-# in 32 bits, and pairs of those.
+# ARM without such an instruction: products in 16 bits, which hold 128 * 128; pairs of them are
+# added in 32 bits, and then pairs of those.
 _NEON = """
         C[T.ramp(0, 1, 4)] = C[T.ramp(0, 1, 4)] + T.call_llvm_pure_intrin(
             "int32x4",
@@ -123,7 +123,7 @@ _HALF = """T.call_llvm_pure_intrin(
 
 @dataclass(frozen=True)
 class _Kind:
-    """The dtypes of both factors and of the sums, how many sums there are, and terms of each."""
+    """The dtypes of both factors and of the sums, the number of sums, and of terms in each."""
 
     a: str
     b: str
@@ -199,4 +199,4 @@ INTRINSICS: Final[dict[str, Callable[[], TensorIntrin]]] = {
         _SIGNED, _NEON.format(lower=_HALF.format(row=0), upper=_HALF.format(row=2))
     ),
 }
-"""The makers of intrinsics. The portable one runs on every target, and on any layout of `B`."""
+"""The functions that make intrinsics. The portable one supports every target and layout of `B`."""

@@ -1,11 +1,11 @@
 """Products of matrix tiles: Intel AMX multiplies a tile of 16 rows of 64 bytes by another.
 
-The second operand has its rows interleaved: bytes (or pairs of bfloat16) that are multiplied with
-the same 32-bit lane of the first operand lie side by side.
+The second operand has interleaved rows: bytes (or pairs of bfloat16) that are multiplied with the
+same 32-bit lane of the first operand are adjacent.
 
-Eight tile registers hold a result of 32 x 32 numbers in four of them, while two tiles of each
-operand at a time are loaded: every tile that is loaded is multiplied twice. Instructions name their
-registers, so a result that stays in them for a long sum is one intrinsic with a loop inside.
+There are eight tile registers: four hold a result of 32 x 32 numbers, and four hold two tiles of
+each operand, so that every loaded tile is multiplied twice. Instructions name their registers, so a
+result that stays in registers for a long sum is one intrinsic with a loop inside.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _run(name: str, *operands: str) -> str:
 
 
 def _move(name: str, tile: int, place: str, row: str, size: int) -> str:
-    """Return a load or store of a tile whose rows lie `row` numbers of `size` bytes apart."""
+    """Return a load or store of a tile with rows `row` numbers of `size` bytes apart."""
     stride = f'T.Cast("int64", {row}) * T.int64({size})'
     return _run(name, f"T.int8({tile})", f"T.address_of({place})", stride)
 
@@ -100,9 +100,9 @@ def _tiles(kind: Mapping[str, Any], side: int, steps: int | None) -> str:
 
 
 def _intrinsic(kind: Mapping[str, Any], side: int, steps: int | None = None) -> TensorIntrin:
-    """Return the product of `side` tiles of rows by as many of columns.
+    """Return the product of `side` tiles of rows by `side` tiles of columns.
 
-    It is summed up over `steps` tiles of the reduction, over one without a loop for None.
+    It sums over `steps` tiles of the reduction; None: one tile, without a loop.
     """
     numbers = {
         **kind,
@@ -137,7 +137,7 @@ _BFLOATS: Final[dict[str, Any]] = {
     "product": "tdpbf16ps",
 }
 STEPS: Final = (16, 8, 4, 2, 1)
-"""The tiles of the reduction that the long intrinsics sum up."""
+"""The numbers of reduction tiles that the long intrinsics sum over."""
 
 INTRINSICS: Final[dict[str, Callable[[], TensorIntrin]]] = {
     "amx_16x16x64_u8i8i32": partial(_intrinsic, _BYTES, 1),

@@ -1,4 +1,4 @@
-"""Arithmetic of two operands, which are stretched to one another and have one dtype."""
+"""Arithmetic of two operands, which broadcast and have one dtype."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def binary(
 
 def _numbers(name: str, x1: Value, x2: Value) -> None:
     if same_dtype(x1, x2) == "bool":
-        raise IRTypeError(f"{name} is of numbers, got bool; astype converts")
+        raise IRTypeError(f"{name} needs numbers, got bool; convert by astype")
 
 
 @operator("add")
@@ -55,13 +55,13 @@ def divide(x1: Value, x2: Value) -> Tensor:
 
 @operator("floor_divide")
 def floor_divide(x1: Value, x2: Value) -> Tensor:
-    """Return `x1 / x2` rounded toward minus infinity; of floats the quotient of `floor_mod`."""
+    """Return `x1 / x2` rounded toward minus infinity; for floats, consistent with `floor_mod`."""
     _numbers("floor_divide", x1, x2)
 
     def quotient(a: PrimExpr, b: PrimExpr) -> PrimExpr:
         if a.dtype.is_integral:
             return te.floordiv(a, b)
-        # `floor(a / b)` is 1 too large where the quotient is rounded up to an integer.
+        # `floor(a / b)` is 1 too large if the quotient is rounded up to an integer.
         rest = te.truncmod(a, b)
         toward_zero = te.round((a - rest) / b)
         below = select(_is_beside(rest, b), toward_zero - const(1, a.dtype), toward_zero)
@@ -91,7 +91,7 @@ def floor_mod(x1: Value, x2: Value) -> Tensor:
     def remainder(a: PrimExpr, b: PrimExpr) -> PrimExpr:
         if a.dtype.is_integral:
             return te.floormod(a, b)
-        # `a - floor(a / b) * b` would lose what the quotient was rounded by.
+        # `a - floor(a / b) * b` would lose the rounding error of the quotient.
         rest = te.truncmod(a, b)
         return select(_is_beside(rest, b), rest + b, rest)
 
@@ -100,7 +100,7 @@ def floor_mod(x1: Value, x2: Value) -> Tensor:
 
 @operator("power")
 def power(x1: Value, x2: Value) -> Tensor:
-    """Return `x1 ** x2`; of integers it wraps, and is rounded toward zero for `x2 < 0`."""
+    """Return `x1 ** x2`; integers wrap, and are rounded toward zero for `x2 < 0`."""
     _numbers("power", x1, x2)
     return binary("power", _power, x1, x2)
 
@@ -112,9 +112,9 @@ _EXACT: Final[dict[float, Callable[[PrimExpr], PrimExpr]]] = {
     2.0: lambda a: a * a,
     3.0: lambda a: a * a * a,
 }
-"""Powers that are simpler than the logarithm and exponential that others take.
+"""Powers with simpler code than the general logarithm and exponential.
 
-Of minus infinity and -0.0 the square root differs from the power, as in NumPy's own `x ** 0.5`.
+For minus infinity and -0.0 the square root differs from the power, as in NumPy's own `x ** 0.5`.
 """
 
 
@@ -127,20 +127,20 @@ def _power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
 
 @operator("maximum")
 def maximum(x1: Value, x2: Value) -> Tensor:
-    """Return the larger operand; NaN where one is."""
+    """Return the larger operand; NaN if either is NaN."""
     return binary("maximum", lambda a, b: _or_nan(te.max, a, b), x1, x2)
 
 
 @operator("minimum")
 def minimum(x1: Value, x2: Value) -> Tensor:
-    """Return the smaller operand; NaN where one is."""
+    """Return the smaller operand; NaN if either is NaN."""
     return binary("minimum", lambda a, b: _or_nan(te.min, a, b), x1, x2)
 
 
 def _or_nan(extremum: Callable[..., PrimExpr], a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    """Return an extremum that is NaN where an operand is.
+    """Return an extremum that is NaN if either operand is NaN.
 
-    The extremum of scalars is its second operand where one is NaN.
+    The plain extremum of scalars is its second operand if one is NaN.
     """
     found = extremum(a, b)
     return select(te.isnan(a), a, found) if a.dtype.is_floating else found
@@ -154,7 +154,7 @@ def atan2(x1: Value, x2: Value) -> Tensor:
 
 @operator("hypot")
 def hypot(x1: Value, x2: Value) -> Tensor:
-    """Return `sqrt(x1 * x1 + x2 * x2)`, without overflow inside."""
+    """Return `sqrt(x1 * x1 + x2 * x2)`, without intermediate overflow."""
     return _of_floats("hypot", te.hypot, x1, x2)
 
 
@@ -166,7 +166,7 @@ def copysign(x1: Value, x2: Value) -> Tensor:
 
 @operator("log_add_exp")
 def log_add_exp(x1: Value, x2: Value) -> Tensor:
-    """Return `log(exp(x1) + exp(x2))`, without overflow inside."""
+    """Return `log(exp(x1) + exp(x2))`, without intermediate overflow."""
 
     def function(a: PrimExpr, b: PrimExpr) -> PrimExpr:
         large, small = te.max(a, b), te.min(a, b)
@@ -181,5 +181,5 @@ def _of_floats(
     name: str, function: Callable[[PrimExpr, PrimExpr], PrimExpr], x1: Value, x2: Value
 ) -> Tensor:
     if not x1.dtype.is_floating:
-        raise IRTypeError(f"{name} is of floating-point numbers, got {x1.dtype}; astype converts")
+        raise IRTypeError(f"{name} needs floating-point numbers, got {x1.dtype}; convert by astype")
     return binary(name, function, x1, x2)

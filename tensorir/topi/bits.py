@@ -19,7 +19,7 @@ from tensorir.topi.elementwise import map_elements
 def _of_integers(name: str, *operands: Value) -> None:
     for operand in operands:
         if not operand.dtype.is_integral:
-            raise IRTypeError(f"{name} is of integers or bools, got {operand.dtype}")
+            raise IRTypeError(f"{name} needs integers or bools, got {operand.dtype}")
 
 
 def _bitwise(
@@ -68,7 +68,7 @@ def right_shift(x1: Value, x2: Value) -> Tensor:
 
 @operator("reinterpret")
 def reinterpret(x: Tensor, dtype: DTypeName) -> Tensor:
-    """Return the bits of elements as elements of another dtype with as many bits."""
+    """Return the bits of elements as elements of another dtype of equal width."""
     if DataType(dtype).bits != x.dtype.bits:
-        raise IRTypeError(f"elements of {x.dtype} have other numbers of bits than {dtype}")
+        raise IRTypeError(f"elements of {x.dtype} and {dtype} must have the same number of bits")
     return map_elements("T_reinterpret", lambda v: te.reinterpret(dtype, v), x)

@@ -1,4 +1,4 @@
-"""Operands that are stretched to one another: their common shape, and their elements."""
+"""Broadcasting: the common shape of operands, and their elements."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Value: TypeAlias = "Tensor | PrimExpr"
 
 
 def shape_of(value: Value) -> Sequence[PrimExpr]:
-    """Return the shape of a value; that of a number is empty."""
+    """Return the shape of a value; the shape of a number is empty."""
     return value.shape if isinstance(value, Tensor) else ()
 
 
 def broadcast_shape(*shapes: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """Return the shape to which operands are stretched: dimensions of 1, counted from the last.
+    """Return the shape that operands broadcast to, with NumPy's rules.
 
     Raises IRValueError for dimensions that differ, or cannot be proved to be equal.
     """
@@ -37,7 +37,7 @@ def broadcast_shape(*shapes: Sequence[PrimExpr]) -> list[PrimExpr]:
             if not analyzer.can_prove_equal(long[0], other):
                 known = isinstance(long[0], IntImm) and isinstance(other, IntImm)
                 raise IRValueError(
-                    f"shapes {', '.join(map(shape_text, shapes))} do not go together"
+                    f"shapes {', '.join(map(shape_text, shapes))} do not broadcast"
                     + (
                         ""
                         if known
@@ -49,20 +49,20 @@ def broadcast_shape(*shapes: Sequence[PrimExpr]) -> list[PrimExpr]:
 
 
 def element(value: Value, indices: Sequence[PrimExpr]) -> PrimExpr:
-    """Return the element of a stretched operand at indices of the result."""
+    """Return the element of a broadcast operand at indices of the result."""
     if not isinstance(value, Tensor):
         return value
     return value[tuple(stretched(indices, value.shape))]
 
 
 def stretched(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """Return the indices of the element of a stretched operand at indices of the result."""
+    """Return the operand's indices for indices of the broadcast result."""
     own = indices[len(indices) - len(shape) :]
     return [const(0, i.dtype) if is_number(n, 1) else i for i, n in zip(own, shape, strict=True)]
 
 
 def elementwise(name: str, function: Callable[..., PrimExpr], *operands: Value) -> Tensor:
-    """Return the tensor of `function` of the elements of operands, which are stretched."""
+    """Return `function` of the elements of operands, which broadcast."""
     shape = broadcast_shape(*map(shape_of, operands))
     return te.compute(
         shape, lambda *i: function(*(element(value, i) for value in operands)), name=name
@@ -74,11 +74,11 @@ def same_dtype(*operands: Value) -> str:
     dtypes = list(dict.fromkeys(str(value.dtype) for value in operands))
     if len(dtypes) > 1:
         raise IRTypeError(
-            f"operands must be of one dtype, got {' and '.join(dtypes)}; astype converts"
+            f"operands must have one dtype, got {' and '.join(dtypes)}; convert by astype"
         )
     return dtypes[0]
 
 
 def shape_text(shape: Sequence[PrimExpr]) -> str:
-    """Return a shape as messages show it."""
+    """Return a shape as text for messages."""
     return f"({', '.join(map(extent_text, shape))})"

@@ -1,4 +1,4 @@
-"""Comparisons, logic of bools, and the choice between two operands."""
+"""Comparisons, boolean logic, and selection between two operands."""
 
 from __future__ import annotations
 
@@ -60,33 +60,33 @@ def _of_bools(
 ) -> Tensor:
     for operand in (x1, x2):
         if not operand.dtype.is_bool:
-            raise IRTypeError(f'{name} is of bools, got {operand.dtype}; astype(x, "bool") is x!=0')
+            raise IRTypeError(f'{name} needs bools, got {operand.dtype}; astype(x, "bool") is x!=0')
     return binary(name, function, x1, x2)
 
 
 @operator("logical_and")
 def logical_and(x1: Value, x2: Value) -> Tensor:
-    """Return whether both are true."""
+    """Return whether both operands are true."""
     return _of_bools("logical_and", te.bitwise_and, x1, x2)
 
 
 @operator("logical_or")
 def logical_or(x1: Value, x2: Value) -> Tensor:
-    """Return whether one is true."""
+    """Return whether at least one operand is true."""
     return _of_bools("logical_or", te.bitwise_or, x1, x2)
 
 
 @operator("logical_xor")
 def logical_xor(x1: Value, x2: Value) -> Tensor:
-    """Return whether one, and one only, is true."""
+    """Return whether exactly one operand is true."""
     return _of_bools("logical_xor", te.bitwise_xor, x1, x2)
 
 
 @operator("logical_not")
 def logical_not(x: Tensor) -> Tensor:
-    """Return whether it is false."""
+    """Return whether the operand is false."""
     if not x.dtype.is_bool:
-        raise IRTypeError(f'logical_not is of bools, got {x.dtype}; astype(x, "bool") is x != 0')
+        raise IRTypeError(f'logical_not needs bools, got {x.dtype}; astype(x, "bool") is x != 0')
     return map_elements("T_logical_not", te.bitwise_not, x)
 
 

@@ -1,4 +1,4 @@
-"""Sums of products over indices that are named by letters."""
+"""Sums of products over named indices."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tensorir.topi.extents import is_number, of_sizes
 
 @operator("contract")
 def contract(operands: Sequence[Tensor], subscripts: str) -> Tensor:
-    """Return the sums of products of elements over all letters that the result does not have.
+    """Return the sums of products of elements over all letters that the result lacks.
 
     `subscripts` names the dimensions of each operand and of the result by letters: `ij,jk->ik` is a
-    product of matrices. A letter that an operand has twice is its diagonal, and dimensions of 1
-    are stretched. `einsum` does it for several operands, two at a time.
+    product of matrices. A repeated letter of an operand selects its diagonal, and dimensions of 1
+    broadcast. `einsum` combines several operands, two at a time.
     """
     inputs, _, output = subscripts.partition("->")
     letters = inputs.split(",")
     extents = _extents(operands, letters)
     wide = sum_dtype(operands[0].dtype)
     if operands[0].dtype.is_bool:
-        raise IRTypeError("a contraction is of numbers, got bool; astype converts")
+        raise IRTypeError("a contraction needs numbers, got bool; convert by astype")
     over = [te.reduce_axis((0, n), letter) for letter, n in extents.items() if letter not in output]
 
     def element(*indices: PrimExpr) -> PrimExpr:
@@ -58,7 +58,7 @@ def _element(tensor: Tensor, letters: str, place: dict[str, PrimExpr]) -> PrimEx
 def _extents(operands: Sequence[Tensor], letters: Sequence[str]) -> dict[str, PrimExpr]:
     """Return the extent of each letter, in order of first use.
 
-    Raises IRTypeError and IRValueError where operands do not fit their letters.
+    Raises IRTypeError and IRValueError if operands do not match their letters.
     """
     same_dtype(*operands)
     analyzer = of_sizes(*(tensor.shape for tensor in operands))
@@ -71,5 +71,5 @@ def _extents(operands: Sequence[Tensor], letters: Sequence[str]) -> dict[str, Pr
             if is_number(known, 1):
                 extents[letter] = extent
             elif not is_number(extent, 1) and not analyzer.can_prove_equal(known, extent):
-                raise IRValueError(f"{letter} is {shape_text([known, extent])} long")
+                raise IRValueError(f"{letter} has the extents {shape_text([known, extent])}")
     return extents

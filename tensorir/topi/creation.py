@@ -1,4 +1,4 @@
-"""Tensors made of numbers and of positions."""
+"""Tensors created from numbers and positions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tensorir.topi.extents import axis_of, of_sizes
 
 
 def _typed_fill(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Give a plain number the dtype that the call states."""
+    """Convert a plain number to the dtype of the call."""
     value, dtype = arguments.get("fill_value"), arguments.get("dtype")
     if isinstance(dtype, str) and isinstance(value, (bool, int, float)):
         return {**arguments, "fill_value": const_of(value, dtype)}
@@ -28,16 +28,16 @@ def _typed_fill(arguments: dict[str, Any]) -> dict[str, Any]:
 
 @operator("full", prepare=_typed_fill)
 def full(shape: Sequence[PrimExpr], fill_value: Value, dtype: DTypeName | None = None) -> Tensor:
-    """Return a tensor of one number; its dtype is that of the number unless another is given."""
+    """Return a tensor filled with a number, by default with the dtype of the number."""
     if isinstance(fill_value, Tensor) and fill_value.ndim:
-        raise IRTypeError(f"fill_value has {fill_value.ndim} dimension(s), it has to be a scalar")
+        raise IRTypeError(f"fill_value must be a scalar, got {fill_value.ndim} dimension(s)")
     kind = fill_value.dtype if dtype is None else DataType(dtype)
     return te.compute(shape, lambda *i: cast(kind, element(fill_value, i)), name="T_full")
 
 
 @operator("full_like", prepare=_typed_fill)
 def full_like(x: Tensor, fill_value: Value, dtype: DTypeName | None = None) -> Tensor:
-    """Return a tensor of one number in the shape of `x`, and of its dtype unless one is given."""
+    """Return a tensor filled with a number, in the shape and by default the dtype of `x`."""
     return full(x.shape, fill_value, str(x.dtype) if dtype is None else dtype)
 
 
@@ -49,7 +49,7 @@ def zeros(shape: Sequence[PrimExpr], dtype: DTypeName) -> Tensor:
 
 @operator("zeros_like")
 def zeros_like(x: Tensor, dtype: DTypeName | None = None) -> Tensor:
-    """Return zeros in the shape of `x`, and of its dtype unless one is given."""
+    """Return zeros in the shape and by default the dtype of `x`."""
     return zeros(x.shape, str(x.dtype) if dtype is None else dtype)
 
 
@@ -61,7 +61,7 @@ def ones(shape: Sequence[PrimExpr], dtype: DTypeName) -> Tensor:
 
 @operator("ones_like")
 def ones_like(x: Tensor, dtype: DTypeName | None = None) -> Tensor:
-    """Return ones in the shape of `x`, and of its dtype unless one is given."""
+    """Return ones in the shape and by default the dtype of `x`."""
     return ones(x.shape, str(x.dtype) if dtype is None else dtype)
 
 
@@ -72,9 +72,9 @@ def arange(
     step: PrimExpr | int = 1,
     dtype: DTypeName | None = None,
 ) -> Tensor:
-    """Return `start, start + step, ...` up to `end`, which is not in it.
+    """Return `start, start + step, ...` up to `end`, which is excluded.
 
-    With one number it is the end, from 0. The dtype is int64 for integers, else float32.
+    A single number is the end; the start is 0. The dtype is int64 for integers, otherwise float32.
     """
     if end is None:
         start, end = const(0, start.dtype), start
@@ -82,17 +82,17 @@ def arange(
     floating = any(v.dtype.is_floating for v in (start, end, by))
     kind = DataType(dtype or ("float32" if floating else "int64"))
     if (number := getattr(by, "value", None)) == 0:
-        raise IRValueError("the step is 0")
+        raise IRValueError("the step must not be 0")
     if floating:
         numbers = [float(getattr(v, "value", "nan")) for v in (start, end, by)]
         if any(n != n for n in numbers):
-            raise IRTypeError("a range of floating-point numbers has constant bounds and step")
+            raise IRTypeError("a range of floating-point numbers needs constant bounds and step")
         length: PrimExpr = const(
             max(0, -int(-((numbers[1] - numbers[0]) / numbers[2]) // 1)), INT64
         )
     else:
         if number is None:
-            raise IRTypeError(f"the step of a range of integers is a number, got {by}")
+            raise IRTypeError(f"the step of a range of integers must be constant, got {by}")
         start, end = cast(INT64, start), cast(INT64, end)
         distance = end - start if number > 0 else start - end
         size = of_sizes([start], [end])
@@ -108,15 +108,15 @@ def arange(
 
 @operator("eye")
 def eye(n: PrimExpr, m: PrimExpr | None = None, k: int = 0, dtype: DTypeName = "float32") -> Tensor:
-    """Return ones on the diagonal `column - row == k` of zeros; it is square without `m`."""
+    """Return a matrix with ones on the diagonal `column - row == k`; square without `m`."""
     return _diagonal([cast(INT64, n), cast(INT64, n if m is None else m)], k, dtype)
 
 
 @operator("eye_like")
 def eye_like(x: Tensor, k: int = 0, dtype: DTypeName | None = None) -> Tensor:
-    """Return ones on the diagonal `column - row == k` of zeros, in the shape of a matrix."""
+    """Return a matrix with ones on the diagonal `column - row == k`, in the shape of a matrix."""
     if x.ndim != 2:
-        raise IRTypeError(f"x has {x.ndim} dimension(s), it has to be a matrix")
+        raise IRTypeError(f"x must be a matrix, got {x.ndim} dimension(s)")
     return _diagonal(x.shape, k, str(x.dtype) if dtype is None else dtype)
 
 
@@ -142,7 +142,7 @@ def triu(x: Tensor, k: PrimExpr | int = 0) -> Tensor:
 
 def _triangle(x: Tensor, k: Any, is_in: Any) -> Tensor:
     if x.ndim < 2:
-        raise IRTypeError(f"x has {x.ndim} dimension(s), it has to have a row and a column")
+        raise IRTypeError(f"x must have at least 2 dimensions, got {x.ndim}")
     limit = const(k, INT64) if isinstance(k, int) else cast(INT64, k)
     zero = const(0, x.dtype)
     return te.compute(

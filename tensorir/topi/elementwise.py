@@ -1,4 +1,4 @@
-"""Functions of the elements of one tensor: signs, rounding, conversions and limits."""
+"""Elementwise functions of one tensor: signs, rounding, conversions and limits."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tensorir.te.tensor import Tensor
 
 
 def map_elements(name: str, function: Callable[[PrimExpr], PrimExpr], x: Tensor) -> Tensor:
-    """Return the tensor of `function` of each element."""
+    """Return `function` of each element."""
     return te.compute(x.shape, lambda *i: function(x[i]), name=name)
 
 
 def map_floats(name: str, function: Callable[[PrimExpr], PrimExpr], x: Tensor) -> Tensor:
-    """Return the tensor of `function` of each element; IRTypeError unless they are floats."""
+    """Return `function` of each element; IRTypeError unless the elements are floats."""
     if not x.dtype.is_floating:
-        raise IRTypeError(f"{name} is of floating-point numbers, got {x.dtype}; astype converts")
+        raise IRTypeError(f"{name} needs floating-point numbers, got {x.dtype}; convert by astype")
     return map_elements(f"T_{name}", function, x)
 
 
@@ -39,11 +39,11 @@ def abs(x: Tensor) -> Tensor:
 
 @operator("sign")
 def sign(x: Tensor) -> Tensor:
-    """Return 1, 0 or -1; NaN of NaN."""
+    """Return 1, 0 or -1; NaN for NaN."""
 
     def function(v: PrimExpr) -> PrimExpr:
         zero, one = const(0, v.dtype), const(1, v.dtype)
-        # Adding 0 makes 0 of -0.0, and leaves NaN.
+        # Adding 0 turns -0.0 into 0, and leaves NaN.
         neither = v + zero if v.dtype.is_floating else v
         below = neither if v.dtype.is_uint else select(v < zero, const(-1, v.dtype), neither)
         return select(v > zero, one, below)
@@ -64,7 +64,7 @@ def reciprocal(x: Tensor) -> Tensor:
 
 
 def _rounded(name: str, function: Callable[[PrimExpr], PrimExpr], x: Tensor) -> Tensor:
-    """Return floats rounded; integers are as they are."""
+    """Return floats rounded; integers are unchanged."""
     return map_elements(f"T_{name}", lambda v: function(v) if v.dtype.is_floating else v, x)
 
 
@@ -82,7 +82,7 @@ def floor(x: Tensor) -> Tensor:
 
 @operator("round")
 def round(x: Tensor) -> Tensor:
-    """Return the nearest integer, of two the even one."""
+    """Return the nearest integer, ties to even."""
     return _rounded("round", te.round, x)
 
 
@@ -100,7 +100,7 @@ def isnan(x: Tensor) -> Tensor:
 
 @operator("isinf")
 def isinf(x: Tensor, detect_positive: bool = True, detect_negative: bool = True) -> Tensor:
-    """Return whether elements are infinite, as bool; of one sign, where the other is not asked."""
+    """Return whether elements are infinite, as bool; a sign may be excluded."""
 
     def function(v: PrimExpr) -> PrimExpr:
         if not v.dtype.is_floating or not (detect_positive or detect_negative):
@@ -123,17 +123,17 @@ def isfinite(x: Tensor) -> Tensor:
 def astype(x: Tensor, dtype: DTypeName) -> Tensor:
     """Return the elements converted to another dtype.
 
-    To bool it is `x != 0`; floats are rounded toward zero to the nearest integer there is.
+    To bool it is `x != 0`; floats are rounded toward zero and saturate.
     """
     return map_elements("T_cast", lambda v: cast(dtype, v), x)
 
 
 @operator("clip")
 def clip(x: Tensor, min: PrimExpr | None = None, max: PrimExpr | None = None) -> Tensor:
-    """Return the elements, or the limit that they are beyond; NaN stays."""
+    """Return the elements, limited to a range; NaN stays."""
 
     def function(v: PrimExpr) -> PrimExpr:
-        # A comparison with NaN is false, which takes the second operand.
+        # A comparison with NaN is false, which selects the second operand.
         if min is not None:
             v = te.max(_limit(min, v), v)
         return v if max is None else te.min(_limit(max, v), v)
@@ -142,7 +142,7 @@ def clip(x: Tensor, min: PrimExpr | None = None, max: PrimExpr | None = None) ->
 
 
 def _limit(value: PrimExpr, like: PrimExpr) -> PrimExpr:
-    """Return a limit in the dtype of elements; an integer beyond them is the last of them."""
+    """Return a limit in the dtype of elements; an integer out of range saturates."""
     if isinstance(value, IntImm) and like.dtype.is_integral:
         low, high = integer_limits(like.dtype)
         return const(

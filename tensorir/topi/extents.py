@@ -1,4 +1,4 @@
-"""Extents of dimensions: axes counted from the end, products, and what is known of sizes."""
+"""Extents of dimensions: axis numbers, products, and facts about sizes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def check_floats(name: str, tensor: Tensor) -> None:
 
 
 def check_equal(a: PrimExpr, what_a: str, b: PrimExpr, what_b: str) -> None:
-    """Raise IRValueError unless two extents are known to be equal."""
+    """Raise IRValueError unless two extents are provably equal."""
     if Analyzer().can_prove_equal(a, b):
         return
     if isinstance(a, IntImm) and isinstance(b, IntImm):
@@ -65,19 +65,19 @@ def check_equal(a: PrimExpr, what_a: str, b: PrimExpr, what_b: str) -> None:
 
 
 def extent_text(extent: PrimExpr) -> str:
-    """Return an extent as messages show it."""
+    """Return an extent as text for messages."""
     return str(extent.value) if isinstance(extent, IntImm) else str(extent)
 
 
 def known_extent(extent: PrimExpr, what: str) -> int:
-    """Return an extent that has to be a number; IRValueError for a symbolic one."""
+    """Return an extent that must be constant; IRValueError for a symbolic one."""
     if not isinstance(extent, IntImm):
         raise IRValueError(f"{what} must be a known number, got {extent}; match_cast states it")
     return extent.value
 
 
 def product(extents: Iterable[PrimExpr]) -> PrimExpr:
-    """Return the product of extents, an int64: symbolic ones first."""
+    """Return the product of extents as an int64, symbolic extents first."""
     number, result = 1, const(1, INT64)
     for extent in extents:
         if isinstance(extent, IntImm):
@@ -96,13 +96,13 @@ def in_order(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> PrimExpr
 
 
 def is_number(extent: PrimExpr | int, value: int) -> bool:
-    """Say whether an extent is this number."""
+    """Return True if an extent is this number."""
     known = extent.value if isinstance(extent, IntImm) else extent
     return isinstance(known, int) and known == value
 
 
 def as_divisor(extent: PrimExpr) -> PrimExpr:
-    """Return an extent as the divisor of an index: 1 for 0, which no index is divided by."""
+    """Return an extent as the divisor of an index; 0 becomes 1, as such an axis has no index."""
     return const(1, extent.dtype) if is_number(extent, 0) else extent
 
 

@@ -1,4 +1,4 @@
-"""Elements at places that other tensors tell."""
+"""Elements at the indices in other tensors."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def inside(index: PrimExpr, extent: PrimExpr) -> PrimExpr:
 
 
 def counted(index: PrimExpr, extent: PrimExpr) -> PrimExpr:
-    """Return an index as int64, a negative one counted from the end."""
+    """Return an index as int64; a negative index counts from the end."""
     wide = cast(INT64, index)
     return wide if index.dtype.is_uint else select(wide < 0, wide + extent, wide)
 
 
 def _as_int64(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Let plain integers be indices, whatever the dtype of the elements is."""
+    """Convert plain integers to index tensors, independently of the dtype of the elements."""
     given = arguments.get("indices")
     if isinstance(given, (int, list, tuple)):
         array = np.array(given)
@@ -57,11 +57,11 @@ def take(
     axis: int | None = None,
     mode: Literal["fast", "clip", "wrap", "normalize"] = "fast",
 ) -> Tensor:
-    """Return the elements at indices along an axis, which is replaced by the shape of the indices.
+    """Return the elements at indices along an axis; the shape of the indices replaces the axis.
 
-    Without an axis the elements are in row-major order. `mode` is for indices beyond the ends:
-    those of the ends ("clip"), those that the index is congruent to ("wrap"), negative ones counted
-    from the end ("normalize"), or any elements ("fast").
+    Without an axis the elements are in row-major order. `mode` treats indices out of range: they
+    are clamped ("clip"), taken modulo the extent ("wrap"), count from the end if negative
+    ("normalize"), or give undefined elements ("fast").
     """
     check_indices("indices", indices)
     if axis is None:
@@ -86,10 +86,10 @@ def take(
 
 @operator("gather_elements")
 def gather_elements(data: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
-    """Return, for each index, the element of `data` at its place but for the index along an axis.
+    """Return, for each index, the element of `data` at its position, with the index along an axis.
 
-    Negative indices count from the end; the result has the shape of the indices, which is nowhere
-    longer than `data` but along the axis.
+    Negative indices count from the end. The result has the shape of the indices, which exceeds the
+    shape of `data` at most along the axis.
     """
     check_indices("indices", indices)
     k = axis_of(axis, data.ndim)
@@ -112,14 +112,14 @@ def gather_elements(data: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
 
 
 def tuple_length(data: Tensor, indices: Tensor, batch_dims: int) -> int:
-    """Return how many dimensions the last dimension of the indices goes into.
+    """Return the number of dimensions of `data` that the last dimension of the indices selects.
 
     Raises IRTypeError and IRValueError for indices that do not fit the data.
     """
     check_indices("indices", indices)
     length = indices.shape[-1] if indices.ndim else None
     if not isinstance(length, IntImm):
-        raise IRValueError(f"the last dimension of the indices must be a number, got {length}")
+        raise IRValueError(f"the last dimension of the indices must be constant, got {length}")
     if not 0 <= batch_dims < max(1, indices.ndim) or batch_dims + length.value > data.ndim:
         raise IRValueError(
             f"indices of shape {shape_text(indices.shape)} with {batch_dims} batch dimension(s) do "
@@ -137,7 +137,7 @@ def tuple_length(data: Tensor, indices: Tensor, batch_dims: int) -> int:
 
 @operator("gather_nd")
 def gather_nd(data: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
-    """Return the parts of `data` at tuples of indices, which lie along their last dimension.
+    """Return the slices of `data` at tuples of indices in the last dimension of `indices`.
 
     The first `batch_dims` dimensions are common to both. Negative indices count from the end.
     """
@@ -158,9 +158,9 @@ def gather_nd(data: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
 
 @operator("index_tensor")
 def index_tensor(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
-    """Return `data[indices]` as NumPy has it: arrays of integers for the first dimensions.
+    """Return `data[indices]` like NumPy: arrays of integers for the first dimensions.
 
-    They are stretched to one another. Negative indices count from the end.
+    The indices broadcast together. Negative indices count from the end.
     """
     shape = stretched_indices(data, indices)
 

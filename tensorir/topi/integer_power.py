@@ -9,14 +9,14 @@ from tensorir.nodes.expr import IntImm, Let, PrimExpr, Var
 from tensorir.nodes.ops import const, logical_or, select
 
 _BITS: Final = 8
-"""Bits of exponents that are looked at: powers of more than 255 wrap whatever the base."""
+"""The number of exponent bits that are used: larger exponents wrap for every base."""
 
 
 def integer_power(base: PrimExpr, exponent: PrimExpr) -> PrimExpr:
     """Return `base ** exponent` modulo 2**bits; rounded toward zero for a negative exponent.
 
-    Knuth, The Art of Computer Programming 2, section 4.6.3: the product of squares of squares at
-    the bits of the exponent.
+    Knuth, The Art of Computer Programming 2, section 4.6.3: repeated squaring, with the product of
+    the squares at the set bits of the exponent.
     """
     dtype = base.dtype
     one = const(1, dtype)
@@ -48,7 +48,7 @@ def _constant_power(base: PrimExpr, exponent: int) -> PrimExpr:
 
 
 def _inverse(base: PrimExpr, exponent: PrimExpr | None = None) -> PrimExpr:
-    """Return the power of a negative exponent: of 1 and -1, and 0 of others."""
+    """Return the power for a negative exponent: nonzero only for the bases 1 and -1."""
     dtype = base.dtype
     one, zero = const(1, dtype), const(0, dtype)
     if exponent is None:

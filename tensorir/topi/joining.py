@@ -1,4 +1,4 @@
-"""Tensors put together along an axis, and taken apart."""
+"""Tensors joined along an axis, and split."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tensorir.topi.reshaping import expand_dims
 
 @operator("concat", dimension_order=axes("axis"))
 def concat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """Return tensors one behind the other along an axis; all else of their shapes is equal."""
+    """Return tensors concatenated along an axis; their other extents are equal."""
     if not tensors:
         raise IRValueError("concatenate needs at least one tensor")
     same_dtype(*tensors)
@@ -66,7 +66,7 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
 
 @operator("split", dimension_order=axes("axis"))
 def split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-    """Return parts along an axis: as many of equal length, or those between indices.
+    """Return parts along an axis: a number of equal parts, or the parts between indices.
 
     If the length is not a multiple of the number of parts, the last parts are shorter.
     """
@@ -76,13 +76,13 @@ def split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) ->
     cuts: list[PrimExpr]
     if isinstance(indices_or_sections, int):
         if indices_or_sections < 1:
-            raise IRValueError(f"{indices_or_sections} parts are too few")
+            raise IRValueError(f"the number of parts must be at least 1, got {indices_or_sections}")
         length = te.ceildiv(extent, indices_or_sections)
         cuts = [te.min(length * part, extent) for part in range(indices_or_sections)]
     else:
         for before, index in zip((0, *indices_or_sections), indices_or_sections, strict=False):
             if index < before:
-                raise IRValueError(f"indices {indices_or_sections} do not ascend from 0")
+                raise IRValueError(f"indices must ascend from 0, got {indices_or_sections}")
         cuts = [const(0, INT64), *(te.min(const(c, INT64), extent) for c in indices_or_sections)]
     begins = [analyzer.simplify(cut) for cut in (*cuts, extent)]
     return [
@@ -92,7 +92,7 @@ def split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) ->
 
 
 def part_of(x: Tensor, axis: int, begin: PrimExpr, length: PrimExpr, name: str) -> Tensor:
-    """Return `length` elements of an axis from `begin` on."""
+    """Return `length` elements of an axis, starting at `begin`."""
     return te.compute(
         [*x.shape[:axis], length, *x.shape[axis + 1 :]],
         lambda *i: x[(*i[:axis], i[axis] + begin, *i[axis + 1 :])],
@@ -102,15 +102,15 @@ def part_of(x: Tensor, axis: int, begin: PrimExpr, length: PrimExpr, name: str) 
 
 @operator("meshgrid")
 def meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> list[Tensor]:
-    """Return the coordinates of a grid: tensor k along axis k, stretched along the others.
+    """Return the coordinates of a grid: tensor k along axis k, broadcast along the others.
 
-    With `indexing="xy"` the first two axes change places.
+    With `indexing="xy"` the first two axes are swapped.
     """
     if indexing not in ("ij", "xy"):
-        raise IRValueError(f'indexing is "ij" or "xy", got {indexing!r}')
+        raise IRValueError(f'indexing must be "ij" or "xy", got {indexing!r}')
     for tensor in tensors:
         if tensor.ndim > 1:
-            raise IRTypeError(f"a grid is made of vectors, got {shape_text(tensor.shape)}")
+            raise IRTypeError(f"meshgrid needs vectors, got {shape_text(tensor.shape)}")
     lengths = [t.shape[0] if t.ndim else IntImm(INT64, 1) for t in tensors]
     order = list(range(len(tensors)))
     if indexing == "xy" and len(order) > 1:

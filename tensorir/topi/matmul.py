@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Matrix products."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tensorir.topi.extents import check_equal, check_rank
 
 @operator("matmul")
 def matmul(x1: Tensor, x2: Tensor, out_dtype: str | None = None) -> Tensor:
-    """Return the matrix product as `numpy.matmul` has it.
+    """Return the matrix product, like `numpy.matmul`.
 
-    `x1[..., n, k]` and `x2[..., k, m]` give `[..., n, m]`, with leading dimensions stretched to one
-    another; an operand of rank 1 is a row or a column, whose dimension the result lacks. Products
-    are added in `out_dtype` (int32 for a product of bytes, say), which is that of the operands
-    unless given; those of float16 in float32.
+    `x1[..., n, k]` and `x2[..., k, m]` give `[..., n, m]`; leading dimensions broadcast. An operand
+    of rank 1 is a row or a column, whose dimension the result lacks. Products are added in
+    `out_dtype` (for example int32 for a product of bytes), by default the dtype of the operands,
+    and float32 for float16.
     """
     return product_of_matrices("matmul", x1, x2, out_dtype)
 
@@ -35,9 +35,9 @@ def product_of_matrices(
     out_dtype: str | None,
     transposed: tuple[bool, bool] = (False, False),
 ) -> Tensor:
-    """Return the product of matrices of any rank from 1 on; `transposed` has a flag for each."""
+    """Return the product of matrices of rank 1 or more; `transposed` has a flag for each."""
     if not a.ndim or not b.ndim:
-        raise IRValueError("operands must have a dimension at least; multiply takes numbers")
+        raise IRValueError("operands must have at least 1 dimension; multiply accepts numbers")
     transpose_a, transpose_b = (t and x.ndim > 1 for t, x in zip(transposed, (a, b), strict=True))
     depth_a = a.shape[-2] if transpose_a else a.shape[-1]
     depth_b = b.shape[-2] if b.ndim > 1 and not transpose_b else b.shape[-1]
@@ -45,7 +45,7 @@ def product_of_matrices(
         check_equal(depth_a, "the length of rows of x1", depth_b, "that of columns of x2")
     except IRValueError as error:
         shapes = f"{shape_text(a.shape)} and {shape_text(b.shape)}"
-        raise IRValueError(f"shapes {shapes} do not go together: {error}") from None
+        raise IRValueError(f"shapes {shapes} do not match: {error}") from None
     batch = broadcast_shape(a.shape[:-2], b.shape[:-2])
     rows = [] if a.ndim == 1 else [a.shape[-1] if transpose_a else a.shape[-2]]
     columns = [] if b.ndim == 1 else [b.shape[-2] if transpose_b else b.shape[-1]]
@@ -77,8 +77,8 @@ def product_dtypes(a: Tensor, b: Tensor, out_dtype: str | None) -> tuple[DataTyp
     if out_dtype is None:
         if a.dtype is not b.dtype:
             raise IRTypeError(
-                f"operands must be of one dtype, got {a.dtype} and {b.dtype}; out_dtype says that "
-                "of the result"
+                f"operands must have one dtype, got {a.dtype} and {b.dtype}; set the dtype of the "
+                "result by out_dtype"
             )
         return a.dtype, sum_dtype(a.dtype)
     result = DataType(out_dtype)
@@ -86,7 +86,7 @@ def product_dtypes(a: Tensor, b: Tensor, out_dtype: str | None) -> tuple[DataTyp
 
 
 def _stretched(tensor: Tensor, outer: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """Return the leading indices of an operand: those of the result, 0 where it is stretched."""
+    """Return the leading indices of an operand: the result's indices, 0 where it broadcasts."""
     own = tensor.shape[:-2]
     return [
         te.const(0, i.dtype) if isinstance(n, IntImm) and n.value == 1 else i
@@ -102,7 +102,7 @@ def batch_matmul(
     transpose_a: bool = False,
     transpose_b: bool = True,
 ) -> Tensor:
-    """Return the products of the matrices `x[b, n, k]` and `y[b, m, k]`, one for each `b`.
+    """Return the products of the matrices `x[b, n, k]` and `y[b, m, k]` for each `b`.
 
     Without `transpose_b` it is `y[b, k, m]`, with `transpose_a` `x[b, k, n]`.
     """

@@ -1,4 +1,4 @@
-"""Loops of stages that are statements: steps that come to one place in their order."""
+"""Loop nests of stages that are statements, with steps that may write one element in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def block_nest(
     body: Callable[[Sequence[PrimExpr]], Stmt],
     visible: dict[Var, Buffer],
 ) -> Stmt:
-    """Return a block in loops; `in_order` loops run one step after the other."""
+    """Return a block in a loop nest; `in_order` loops must run sequentially."""
     loops = [Var(f"i{k}", INT64) for k in range(len(extents))]
     axes = [Var(f"v_i{k}", INT64) for k in range(len(extents))]
     iters = [

@@ -1,7 +1,7 @@
-"""Numbers of few bits that stand for real ones: `x = (q - zero_point) * scale`.
+"""Quantized numbers, which represent real numbers: `x = (q - zero_point) * scale`.
 
-A scale and a zero point hold for the whole tensor (rank 0, or one element), for a slice along an
-axis (rank 1), or for blocks along it (the rank of the tensor, shorter along the axis).
+A scale and a zero point apply to the whole tensor (rank 0, or one element), to a slice along an
+axis (rank 1), or to blocks along it (the rank of the tensor, shorter along the axis).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tensorir.topi.extents import axis_of, check_equal, check_floats
 
 _LARGEST_FLOAT8 = {"e4m3_float8": 448.0, "e5m2_float8": 57344.0}
 _MOST_BITS = 16
-"""Integers of so many bits are exact in float32, in which they are rounded."""
+"""Integers of at most this many bits are exact in float32, in which they are rounded."""
 
 
 @operator("quantize")
@@ -31,9 +31,9 @@ def quantize(
     out_dtype: str = "int8",
     block_size: int | None = None,
 ) -> Tensor:
-    """Return `round(data / scale) + zero_point`, ties to even, as the nearest that fits.
+    """Return `round(data / scale) + zero_point`, ties to even, saturated to the dtype.
 
-    `out_dtype` is an integer of at most 16 bits, or a float of 8. Computed in float32.
+    `out_dtype` is an integer of at most 16 bits, or a float of 8 bits. Computed in float32.
     """
     dtype = DataType(out_dtype)
     check_floats("scale", scale)
@@ -46,10 +46,10 @@ def quantize(
         high = const(_LARGEST_FLOAT8[str(dtype)], FLOAT32)
         low, rounded = -high, lambda x: x
     else:
-        raise IRTypeError(f"numbers are quantized to 8 or 16 bits, not to {dtype}")
+        raise IRTypeError(f"out_dtype must have 8 or 16 bits, got {dtype}")
     if zero_point is not None and zero_point.dtype is not dtype:
         raise IRTypeError(
-            f"the zero point must be of {dtype}, as the result, got {zero_point.dtype}"
+            f"the zero point must have the dtype {dtype} of the result, got {zero_point.dtype}"
         )
 
     def element(*i: PrimExpr) -> PrimExpr:
@@ -70,7 +70,7 @@ def dequantize(
     out_dtype: str = "float32",
     block_size: int | None = None,
 ) -> Tensor:
-    """Return `(data - zero_point) * scale`, in float32 as far as integers of 8 and 16 bits go."""
+    """Return `(data - zero_point) * scale`, in float32 for integers of 8 and 16 bits."""
     check_floats("scale", scale)
     is_float = data.dtype.is_floating
     scales = _parameter(data, scale, axis, block_size)
@@ -90,7 +90,7 @@ def dequantize(
 def _parameter(
     data: Tensor, values: Tensor, axis: int, block_size: int | None
 ) -> Callable[[Sequence[PrimExpr]], PrimExpr]:
-    """Return the function from the indices of an element to its scale or zero point."""
+    """Return a function that maps the indices of an element to its scale or zero point."""
     alone = values.ndim == 1 and isinstance(values.shape[0], IntImm) and values.shape[0].value == 1
     if values.ndim == 0 or (alone and block_size is None):
         return lambda i: values[(const(0, "int64"),) * values.ndim]

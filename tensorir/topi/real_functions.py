@@ -1,4 +1,4 @@
-"""Functions of real numbers, element by element."""
+"""Elementwise functions of real numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _declared(
 
 
 def _expm1(v: PrimExpr) -> PrimExpr:
-    # Where the exponential is near 1, subtracting 1 would cancel: 2 tanh(v/2) / (1 - tanh(v/2)).
+    # If the exponential is near 1, subtracting 1 would cancel: 2 tanh(v/2) / (1 - tanh(v/2)).
     half, one = te.tanh(v * const(0.5, v.dtype)), const(1.0, v.dtype)
     return select(te.abs(v) < one, (half + half) / (one - half), te.exp(v) - one)
 

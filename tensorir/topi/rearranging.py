@@ -1,4 +1,4 @@
-"""Elements in another order, or more than once."""
+"""Elements in another order, or repeated."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tensorir.topi.reshaping import reshaped
 
 @operator("permute_dims")
 def permute_dims(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-    """Return `x` with its dimensions in the order `axes`; in the opposite order for None."""
+    """Return `x` with its dimensions in the order `axes`; reversed by default."""
     order = tuple(reversed(range(x.ndim))) if axes is None else each_axis_of(axes, x.ndim)
     if len(order) != x.ndim:
-        raise IRValueError(f"axes {order} are not all those of {x.ndim} dimension(s)")
+        raise IRValueError(f"axes must be a permutation of {x.ndim} dimension(s), got {order}")
     places = {axis: k for k, axis in enumerate(order)}
     return te.compute(
         [x.shape[axis] for axis in order],
@@ -41,20 +41,20 @@ def permute_dims(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
 
 @operator("broadcast_to")
 def broadcast_to(x: Tensor, shape: Sequence[PrimExpr]) -> Tensor:
-    """Return `x` stretched to a shape: dimensions of 1, counted from the last."""
+    """Return `x` broadcast to a shape."""
     analyzer = of_sizes(x.shape, shape)
     pairs = zip(reversed(x.shape), reversed(shape), strict=False)
     fits = x.ndim <= len(shape) and not any(
         not is_number(own, 1) and analyzer.can_prove(own != new) for own, new in pairs
     )
     if not fits:
-        raise IRValueError(f"{shape_text(x.shape)} cannot be stretched to {shape_text(shape)}")
+        raise IRValueError(f"{shape_text(x.shape)} does not broadcast to {shape_text(shape)}")
     return te.compute(shape, lambda *i: element(x, i), name="T_broadcast_to")
 
 
 @operator("flip", dimension_order=order_of("axis"))
 def flip(data: Tensor, axis: int | Sequence[int]) -> Tensor:
-    """Return the elements in the opposite order along axes."""
+    """Return the elements in reverse order along axes."""
     axes = axes_of(axis, data.ndim)
     return te.compute(
         data.shape,
@@ -68,7 +68,7 @@ def flip(data: Tensor, axis: int | Sequence[int]) -> Tensor:
 def reverse_sequence(
     data: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_axis: int = 0
 ) -> Tensor:
-    """Return each sequence with its first `seq_lengths[b]` elements in the opposite order."""
+    """Return each sequence with its first `seq_lengths[b]` elements reversed."""
     seq, batch = axis_of(seq_axis, data.ndim), axis_of(batch_axis, data.ndim)
 
     def reversed_element(*indices: PrimExpr) -> PrimExpr:
@@ -83,7 +83,8 @@ def reverse_sequence(
 def roll(
     data: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = None
 ) -> Tensor:
-    """Return the elements moved by `shift` along axes, those beyond the end at the beginning.
+    """Return the elements moved by `shift` along axes; elements beyond the end move to the
+    beginning.
 
     Without axes they move in row-major order.
     """
@@ -111,7 +112,7 @@ def _flat(x: Tensor) -> list[PrimExpr]:
 def tile(data: Tensor, repeats: Sequence[PrimExpr]) -> Tensor:
     """Return copies of `data` side by side: `repeats[k]` of them along axis k.
 
-    The shorter one of shape and repeats is filled with ones in front, as in NumPy.
+    The shorter of shape and repeats is extended by leading ones, as in NumPy.
     """
     rank = max(data.ndim, len(repeats))
     one = const(1, INT64)
@@ -133,9 +134,9 @@ def tile(data: Tensor, repeats: Sequence[PrimExpr]) -> Tensor:
 
 @operator("repeat", dimension_order=order_of("axis"))
 def repeat(data: Tensor, repeats: int, axis: int | None = None) -> Tensor:
-    """Return each element `repeats` times in a row along an axis; of all elements for None."""
+    """Return each element repeated `repeats` times along an axis; None flattens first."""
     if repeats < 0:
-        raise IRValueError(f"repeats is {repeats}, which is negative")
+        raise IRValueError(f"repeats must not be negative, got {repeats}")
     if axis is None:
         flat = reshaped(data, _flat(data), "T_reshape")
         return repeat(flat, repeats, 0)

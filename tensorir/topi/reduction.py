@@ -1,4 +1,4 @@
-"""Operators along axes that the result does not have: sums, extrema, statistics."""
+"""Reductions along axes: sums, extrema, statistics."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tensorir.topi.elementwise import map_elements
 from tensorir.topi.extents import axes_of, in_order, is_number, product
 
 Axes: TypeAlias = int | Sequence[int] | None
-"""The axes of a reduction: one, several, or all of them for None."""
+"""The axes of a reduction: one, several, or None for all."""
 
 
 class _Along:
-    """A tensor along axes that a reduction takes away, or leaves with an extent of 1."""
+    """A tensor along axes that a reduction removes, or keeps with extent 1."""
 
     def __init__(self, x: Tensor, axis: Axes, keepdims: bool) -> None:
         self.x = x
@@ -40,7 +40,7 @@ class _Along:
     def reduced(
         self, name: str, element: Callable[[Sequence[PrimExpr], list[IterVar]], Sequence[PrimExpr]]
     ) -> tuple[Tensor, ...]:
-        """Return the tensors of `element(indices of x, axes)`, which gives a value for each."""
+        """Return the tensors of `element(indices of x, axes)`, which returns the reductions."""
         over = [te.reduce_axis((0, self.x.shape[k]), f"k{k}") for k in self.axes]
         return te.compute(self.shape, lambda *i: element(self._indices(i, over), over), name=name)
 
@@ -54,7 +54,7 @@ class _Along:
         return tuple(along[k] if k in along else next(own) for k in range(self.x.ndim))
 
     def at(self, indices: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
-        """Return the place of the result where indices of `x` lie."""
+        """Return the indices of the result for indices of `x`."""
         zero = const(0, INT64)
         return tuple(
             zero if k in self.axes else i
@@ -82,29 +82,29 @@ def _reduced(
 
 
 def _numbers(name: str, x: Tensor) -> DataType:
-    """Return the dtype in which numbers are added up; IRTypeError for bools."""
+    """Return the dtype of accumulation; IRTypeError for bools."""
     if x.dtype.is_bool:
-        raise IRTypeError(f"{name} is of numbers, got bool; any and all are of bools, or astype")
+        raise IRTypeError(f"{name} needs numbers, got bool; use any or all, or convert by astype")
     return sum_dtype(x.dtype)
 
 
 @operator("sum", dimension_order=order_of("axis"))
 def sum(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """Return the sum along axes, of all elements for None; float16 is added up as float32."""
+    """Return the sum along axes (default: all); float16 is accumulated in float32."""
     wide = _numbers("sum", x)
     return rounded(_reduced(_Along(x, axis, keepdims), te.sum, lambda v: cast(wide, v)), x.dtype)
 
 
 @operator("prod", dimension_order=order_of("axis"))
 def prod(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """Return the product along axes, of all elements for None."""
+    """Return the product along axes (default: all)."""
     wide = _numbers("prod", x)
     return rounded(_reduced(_Along(x, axis, keepdims), te.prod, lambda v: cast(wide, v)), x.dtype)
 
 
 @operator("mean", dimension_order=order_of("axis"))
 def mean(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """Return the sum along axes divided by the number of elements; integers toward zero."""
+    """Return the sum along axes divided by the number of elements; integers round toward zero."""
     return rounded(_mean(_Along(x, axis, keepdims), _numbers("mean", x)), x.dtype)
 
 
@@ -118,9 +118,9 @@ def _mean(
 
 @operator("variance", dimension_order=order_of("axis"))
 def variance(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """Return the mean of the squares of what elements differ from their mean along axes."""
+    """Return the mean of the squared deviations from the mean along axes."""
     if not x.dtype.is_floating:
-        raise IRTypeError(f"variance is of floating-point numbers, got {x.dtype}; astype converts")
+        raise IRTypeError(f"variance needs floating-point numbers, got {x.dtype}; use astype")
     wide = sum_dtype(x.dtype)
     along = _Along(x, axis, True)
     average = _mean(along, wide)
@@ -133,13 +133,13 @@ def variance(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool 
 
 @operator("max", dimension_order=order_of("axis"))
 def max(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """Return the largest element along axes, of all for None; NaN if there is one."""
+    """Return the maximum along axes (default: all); NaN if any element is NaN."""
     return _extremum(any, largest, x, axis, keepdims)
 
 
 @operator("min", dimension_order=order_of("axis"))
 def min(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """Return the smallest element along axes, of all for None; NaN if there is one."""
+    """Return the minimum along axes (default: all); NaN if any element is NaN."""
     return _extremum(all, smallest, x, axis, keepdims)
 
 
@@ -153,13 +153,13 @@ def _extremum(
 
 @operator("all", dimension_order=order_of("axis"))
 def all(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """Return whether all elements along axes are true; numbers are if they are not 0."""
+    """Return whether all elements along axes are true; nonzero numbers are true."""
     return _reduced(_Along(x, axis, keepdims), te.all, lambda v: cast("bool", v))
 
 
 @operator("any", dimension_order=order_of("axis"))
 def any(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """Return whether an element along axes is true; numbers are if they are not 0."""
+    """Return whether any element along axes is true; nonzero numbers are true."""
     return _reduced(_Along(x, axis, keepdims), te.any, lambda v: cast("bool", v))
 
 
@@ -167,10 +167,10 @@ def any(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = Fal
 def argmax(
     x: Tensor, axis: int | None = None, keepdims: bool = False, select_last_index: bool = False
 ) -> Tensor:
-    """Return the index of the largest element along an axis, in row-major order for None.
+    """Return the index of the maximum along an axis; for None, the index in row-major order.
 
-    It is an int64, of the first of equal elements unless the last is selected. NaN is larger than
-    any number.
+    It is an int64. Among equal elements it is the first, or the last with `select_last_index`. NaN
+    is larger than any number.
     """
     return _place(True, x, axis, keepdims, select_last_index)
 
@@ -179,7 +179,7 @@ def argmax(
 def argmin(
     x: Tensor, axis: int | None = None, keepdims: bool = False, select_last_index: bool = False
 ) -> Tensor:
-    """Return the index of the smallest element along an axis; otherwise like `argmax`.
+    """Return the index of the minimum along an axis; otherwise like `argmax`.
 
     NaN is smaller than any number.
     """
@@ -191,7 +191,7 @@ def _place(of_largest: bool, x: Tensor, axis: int | None, keepdims: bool, last: 
     extents = [x.shape[k] for k in along.axes]
     for extent in extents:
         if is_number(extent, 0):
-            raise IRValueError("there is no best of no elements")
+            raise IRValueError("argmax and argmin of an empty axis are undefined")
     if not along.axes:
         return te.compute((), lambda: const(0, INT64), name="argreduce")
     reducer = place_of_best(of_largest, last)

@@ -1,4 +1,4 @@
-"""The same elements in row-major order, in another shape."""
+"""Tensors in another shape, with elements in row-major order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tensorir.topi.extents import axes_of, axis_of, in_order, is_number, of_size
 
 
 def _target(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Replace the 0 and -1 in the shape that a call of `reshape` gives as a list."""
+    """Replace the 0 and -1 in the shape that a call of `reshape` has as a list."""
     shape, x = arguments.get("shape"), arguments.get("x")
     if isinstance(shape, Tuple):
         shape = shape.elements
@@ -34,7 +34,7 @@ def _target(arguments: dict[str, Any]) -> dict[str, Any]:
         return arguments
     info = x.struct_info
     if not isinstance(info, TensorStructInfo) or info.shape is None:
-        raise IRTypeError(f"0 and -1 stand for sizes of x, which is {info}; match_cast states them")
+        raise IRTypeError(f"0 and -1 need the shape of x, which is {info}; match_cast states it")
     return {**arguments, "shape": ShapeExpr(resolved_shape(info.shape, wanted))}
 
 
@@ -46,9 +46,9 @@ def _plain(extent: Any) -> Any:
 def resolved_shape(
     source: Sequence[PrimExpr], wanted: Sequence[PrimExpr | int]
 ) -> list[PrimExpr | int]:
-    """Return a shape in which 0 is the extent of the source there, and one -1 what is left.
+    """Return a shape with 0 replaced by the source's extent, and -1 by the remaining size.
 
-    Raises IRValueError where there is no such extent.
+    Raises IRValueError if such an extent does not exist.
     """
     shape: list[PrimExpr | int] = []
     for k, extent in enumerate(wanted):
@@ -74,7 +74,7 @@ def resolved_shape(
 def _left(source: Sequence[PrimExpr], others: Sequence[PrimExpr]) -> PrimExpr:
     """Return the number of elements of the source divided by the product of other extents."""
     analyzer = of_sizes(source, others)
-    # An extent that stands on both sides need not be known to be positive.
+    # A common factor of both sides cancels, even if it may be 0.
     rest = list(source)
     divisors = []
     for extent in others:
@@ -85,7 +85,7 @@ def _left(source: Sequence[PrimExpr], others: Sequence[PrimExpr]) -> PrimExpr:
             divisors.append(extent)
     total, divisor = product(rest), product(divisors)
     if isinstance(divisor, IntImm) and divisor.value == 0:
-        raise IRValueError("-1 does not follow where another dimension of the new shape is 0")
+        raise IRValueError("-1 is undefined if another dimension of the new shape is 0")
     if analyzer.can_prove(te.floormod(total, divisor) > 0):
         raise IRValueError(
             f"-1 has no value: {shape_text(source)} divided by {shape_text(others)} leaves a "
@@ -98,9 +98,9 @@ def _left(source: Sequence[PrimExpr], others: Sequence[PrimExpr]) -> PrimExpr:
 def reshape(x: Tensor, shape: Sequence[PrimExpr]) -> Tensor:
     """Return the elements in row-major order in another shape.
 
-    In a list, a dimension of 0 is that of `x` there, and one of -1 what is left; a ShapeExpr is
-    taken as it is. Where the numbers of elements cannot be compared, that they are equal is the
-    caller's word.
+    In a list, a dimension of 0 keeps the extent of `x`, and -1 is the remaining size; a ShapeExpr
+    is used without these rules. If the numbers of elements cannot be compared, the caller
+    guarantees that they are equal.
     """
     return reshaped(x, shape, "T_reshape")
 
@@ -113,7 +113,7 @@ def flatten(x: Tensor) -> Tensor:
 
 @operator("expand_dims")
 def expand_dims(x: Tensor, axis: int | Sequence[int]) -> Tensor:
-    """Return `x` with dimensions of 1 where the result has `axis`."""
+    """Return `x` with dimensions of extent 1 inserted at `axis` of the result."""
     count = 1 if isinstance(axis, int) else len(axis)
     new = axes_of(axis, x.ndim + count)
     extents = iter(x.shape)
@@ -125,7 +125,7 @@ def expand_dims(x: Tensor, axis: int | Sequence[int]) -> Tensor:
 
 @operator("squeeze")
 def squeeze(x: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Return `x` without the dimensions `axis`, which are 1; without all that are, for None."""
+    """Return `x` without the dimensions `axis`, which have extent 1 (None: all of them)."""
     if axis is None:
         gone: tuple[int, ...] = tuple(k for k, n in enumerate(x.shape) if is_number(n, 1))
     else:
@@ -143,7 +143,7 @@ def squeeze(x: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
 
 
 def reshaped(x: Tensor, shape: Sequence[PrimExpr], name: str) -> Tensor:
-    """Return the elements of a tensor in another shape; IRValueError if it has not as many."""
+    """Return a tensor in another shape; IRValueError for another number of elements."""
     groups = list(_groups(x.shape, shape))
 
     def element(*indices: PrimExpr) -> PrimExpr:
@@ -162,14 +162,14 @@ def reshaped(x: Tensor, shape: Sequence[PrimExpr], name: str) -> Tensor:
 
 
 class _Group(NamedTuple):
-    """Neighbouring dimensions of source and target that have as many elements."""
+    """Adjacent dimensions of source and target with equal numbers of elements."""
 
     source: slice
     target: slice
 
 
 def _groups(source: Sequence[PrimExpr], target: Sequence[PrimExpr]) -> Iterator[_Group]:
-    """Yield the smallest groups of dimensions; the last ones may be equal by the caller's word."""
+    """Yield the smallest groups of dimensions; the last may be equal by the caller's guarantee."""
     analyzer = of_sizes(source, target)
     i = j = 0
     while i < len(source) or j < len(target):
@@ -216,6 +216,6 @@ def _coordinates(
 
 @operator("unflatten")
 def unflatten(x: Tensor, axis: int, sizes: Sequence[PrimExpr]) -> Tensor:
-    """Return `x` with one dimension as several, whose product it is."""
+    """Return `x` with one dimension split into several, whose product it is."""
     k = axis_of(axis, x.ndim)
     return reshaped(x, [*x.shape[:k], *sizes, *x.shape[k + 1 :]], "T_reshape")

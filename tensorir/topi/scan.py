@@ -1,4 +1,4 @@
-"""Running sums and products along an axis."""
+"""Cumulative sums and products along an axis."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def cumsum(
     exclusive: bool = False,
     reverse: bool = False,
 ) -> Tensor:
-    """Return the sums of elements up to each along an axis; of all in row-major order for None.
+    """Return the cumulative sums along an axis; for None, of all elements in row-major order.
 
-    Exclusive sums are without the element itself; with `reverse` they are from the end.
+    Exclusive sums omit the element itself; with `reverse` they start at the end.
     """
     return _scanned("T_cumsum", te.add, 0, data, axis, dtype, exclusive, reverse)
 
@@ -44,7 +44,7 @@ def cumprod(
     exclusive: bool = False,
     reverse: bool = False,
 ) -> Tensor:
-    """Return the products of elements up to each along an axis; otherwise like `cumsum`."""
+    """Return the cumulative products along an axis; otherwise like `cumsum`."""
     return _scanned("T_cumprod", te.multiply, 1, data, axis, dtype, exclusive, reverse)
 
 
@@ -63,7 +63,7 @@ def _scanned(
     along = axis_of(axis, data.ndim)
     kind = data.dtype if dtype is None else DataType(dtype)
     if kind.is_bool:
-        raise IRTypeError("a running sum is of numbers, got bool; dtype converts")
+        raise IRTypeError("a cumulative sum needs numbers, got bool; convert by dtype")
     wide = sum_dtype(kind)
     extent = data.shape[along]
     start = const(first, wide)

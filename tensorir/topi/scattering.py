@@ -1,4 +1,4 @@
-"""Tensors with elements replaced, or combined with others, at places that other tensors tell."""
+"""Tensors with elements replaced, or combined with others, at indices in other tensors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COMBINED: Final[dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
 }
 
 Reduction = Literal["update", "add", "mul", "max", "min"]
-"""What an element becomes: the update, or a combination with it."""
+"""The new value of an element: the update, or a combination with it."""
 
 
 def _scattered(
@@ -48,11 +48,11 @@ def _scattered(
     update: Callable[[Sequence[PrimExpr], Buffer], PrimExpr],
     reduction: str,
 ) -> Tensor:
-    """Return a copy of data, combined with an update at each step of loops.
+    """Return a copy of data, combined with an update at each iteration of loops.
 
-    `place(axes, buffers of indices)` says where, `update(axes, buffer of updates)` with what. Loops
-    that are `in_order` may come to one place several times, others may not. What is outside of the
-    data is left out.
+    `place(axes, buffers of indices)` returns the indices, `update(axes, buffer of updates)` the
+    update. Iterations of `in_order` loops may write to one element, others must not. Indices out of
+    range are skipped.
     """
     same_dtype(data, updates)
     combine = _COMBINED[reduction]
@@ -94,9 +94,9 @@ def _scattered(
 def scatter_elements(
     data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, reduction: Reduction = "update"
 ) -> Tensor:
-    """Return `data` with each update at its place but for the index along an axis.
+    """Return `data` with each update at its position, with the index along an axis.
 
-    Updates of one place are applied in row-major order. Negative indices count from the end.
+    Updates of one element are applied in row-major order. Negative indices count from the end.
     """
     check_indices("indices", indices)
     k = axis_of(axis, data.ndim)
@@ -126,9 +126,9 @@ def scatter_elements(
 def scatter_nd(
     data: Tensor, indices: Tensor, updates: Tensor, reduction: Reduction = "update"
 ) -> Tensor:
-    """Return `data` with the parts at tuples of indices changed by updates.
+    """Return `data` with the slices at tuples of indices changed by updates.
 
-    The tuples lie along the last dimension of the indices. Updates of one place are applied in
+    The tuples are in the last dimension of the indices. Updates of one element are applied in
     row-major order. Negative indices count from the end.
     """
     count = tuple_length(data, indices, 0)
@@ -153,7 +153,7 @@ def _check_updates(updates: Tensor, shape: Sequence[PrimExpr]) -> None:
     pairs = zip(updates.shape, shape, strict=False)
     if updates.ndim != len(shape) or any(analyzer.can_prove(a != b) for a, b in pairs):
         raise IRTypeError(
-            f"updates have shape {shape_text(updates.shape)} in place of {shape_text(shape)}"
+            f"updates must have the shape {shape_text(shape)}, got {shape_text(updates.shape)}"
         )
 
 
@@ -161,10 +161,10 @@ def _check_updates(updates: Tensor, shape: Sequence[PrimExpr]) -> None:
 def index_put(
     data: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    """Return `data` after `data[indices] = values`, or `+=` to accumulate, as NumPy has it.
+    """Return `data` after `data[indices] = values`, or `+=` to accumulate, like NumPy.
 
-    The indices are arrays of integers for the first dimensions, stretched to one another, and the
-    values are stretched to the elements there. Of several values of one place the last one stays.
+    The indices are arrays of integers for the first dimensions and broadcast together; the values
+    broadcast to the elements there. Among several values for one element, the last one is kept.
     """
     shape = stretched_indices(data, indices)
     rest = data.shape[len(indices) :]

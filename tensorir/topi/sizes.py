@@ -1,4 +1,4 @@
-"""Sizes as elements of tensors."""
+"""Sizes as tensors."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ def shape_to_tensor(shape: Sequence[PrimExpr]) -> Tensor:
 
 @operator("size")
 def size(x: Tensor) -> Tensor:
-    """Return the number of elements, an int64."""
+    """Return the number of elements as an int64."""
     count = product(x.shape)
     return te.compute((), lambda: count, name="T_size")

@@ -1,4 +1,4 @@
-"""Parts of tensors by Python's slices."""
+"""Slices of tensors, with Python's rules."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ def part_by_slice(
     analyzer: Analyzer,
     assume_inbound: bool = False,
 ) -> Part:
-    """Return what `[begin:end:step]` takes of an axis: negative indices count from the end.
+    """Return the part that `[begin:end:step]` selects on an axis; negative indices count from the
+    end.
 
-    Indices beyond the ends are taken to be the ends, but with `assume_inbound` as they are; one
-    that is not known to be negative counts from the front then.
+    Indices out of range are clamped, unless `assume_inbound`; an index of unknown sign counts from
+    the front then.
     """
     zero = const(0, INT64)
     if isinstance(extent, IntImm) and isinstance(begin, IntImm) and isinstance(end, IntImm):
@@ -59,7 +60,7 @@ def part_by_slice(
     first, last = counted(begin), counted(end)
     distance = last - first if step > 0 else first - last
     length = te.floordiv(distance + (abs(step) - 1), const(abs(step), INT64))
-    # The ends of a full slice are in order; of others nobody knows.
+    # The bounds of a full slice are ordered; the order of other bounds is unknown.
     length = analyzer.simplify(length)
     if not assume_inbound and not analyzer.can_prove(length >= 0):
         length = analyzer.simplify(te.max(length, zero))
@@ -67,7 +68,7 @@ def part_by_slice(
 
 
 def sliced(x: Tensor, parts: dict[int, Part], name: str) -> Tensor:
-    """Return the parts of axes."""
+    """Return a tensor with parts of some axes."""
 
     def element(*i: PrimExpr) -> PrimExpr:
         return x[
@@ -100,7 +101,7 @@ def _parts(
     for n, axis in enumerate(own):
         step = as_expr(steps[n])
         if not isinstance(step, IntImm) or step.value == 0:
-            raise IRValueError(f"a stride is a number other than 0, got {step}")
+            raise IRValueError(f"a stride must be a nonzero constant, got {step}")
         first, last = bounds[n], bounds[len(own) + n]
         parts[axis] = part_by_slice(
             x.shape[axis], first, last, step.value, analyzer, assume_inbound
@@ -117,10 +118,10 @@ def strided_slice(
     strides: Sequence[int | PrimExpr] | None = None,
     assume_inbound: bool = False,
 ) -> Tensor:
-    """Return `x[begin:end:stride]` along axes, as Python slices: negative indices, any stride.
+    """Return `x[begin:end:stride]` along axes, with Python's slicing rules, for any stride.
 
-    Bounds may be symbolic; with `assume_inbound` they are taken to be in order and inside, which
-    makes for simpler shapes.
+    Bounds may be symbolic; `assume_inbound` promises that they are ordered and in range, which
+    gives simpler shapes.
     """
     parts = _parts(x, axes, begin, end, strides, assume_inbound)
     return sliced(x, parts, "T_strided_slice_with_axes")
@@ -135,12 +136,12 @@ def slice_scatter(
     step: PrimExpr,
     axis: int = 0,
 ) -> Tensor:
-    """Return a tensor with `src` in the place of `[start:end:step]` of an axis; the step is > 0."""
+    """Return a tensor in which `src` replaces `[start:end:step]` of an axis; the step is > 0."""
     x = input_tensor
     same_dtype(x, src)
     k = axis_of(axis, x.ndim)
     if not isinstance(step, IntImm) or step.value < 1:
-        raise IRValueError(f"the step is a number of at least 1, got {step}")
+        raise IRValueError(f"the step must be a constant of at least 1, got {step}")
     part = _parts(x, [k], [start], [end], [step], False)[k]
     shape = [*x.shape[:k], part.length, *x.shape[k + 1 :]]
     analyzer = of_sizes(x.shape, src.shape, shape)

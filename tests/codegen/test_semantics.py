@@ -215,7 +215,7 @@ def test_a_choice_by_lanes_is_a_select() -> None:
     func = vector_program(
         lambda a, m: e.Call("int32x8", ops.Op.get("if_then_else"), [LANES < 4, LANES, LANES])
     )
-    with pytest.raises(InterpreterError, match="takes a scalar condition"):
+    with pytest.raises(InterpreterError, match="needs a scalar condition"):
         interpret(func, np.zeros(8, np.int32), np.zeros(8, np.int32), 0)
 
 

@@ -298,7 +298,7 @@ def test_what_reducers_refuse():
         te.sum(A[0, 0], axis=3)
     with pytest.raises(IRTypeError, match=r"`where` of te.sum is float32, not bool"):
         te.sum(A[0, k], axis=k, where=A[0, k])
-    with pytest.raises(IRTypeError, match="takes where and init together with an axis only"):
+    with pytest.raises(IRTypeError, match="accepts where and init only with an axis"):
         te.sum(A[0, 0], A[0, 1], init=1.0)
     with pytest.raises(IRTypeError, match=r"a value, an axis, where and init; got 1"):
         te.sum(A[0, k], k, A[0, k] > 0, 1.0, 2.0)

@@ -620,8 +620,8 @@ def copy_of_matrix(ins, outs):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"inputs": [1]}, IRTypeError, "takes tensors, got int as input 0"),
-        ({"inputs": []}, IRTypeError, "do not follow from its inputs"),
+        ({"inputs": [1]}, IRTypeError, "needs tensors, got int as input 0"),
+        ({"inputs": []}, IRTypeError, "do not determine the dtypes of its outputs"),
         ({"dtype": ["int8", "int8"]}, IRValueError, r"1 output\(s\), and 2 dtype\(s\)"),
         ({"fcompute": lambda ins, outs: None}, IRTypeError, "or an expression, got NoneType"),
         ({"in_buffers": []}, IRValueError, r"has 1 input\(s\), and 0 in_buffer\(s\)"),
@@ -648,7 +648,7 @@ def test_inputs_must_be_arguments():
 
 def test_arguments_must_be_tensors_or_variables():
     a, b, c = matmul(4, 4, 4)
-    with pytest.raises(IRTypeError, match="takes tensors and variables, got str as item 1: 'B'"):
+    with pytest.raises(IRTypeError, match="needs tensors and variables, got str as item 1: 'B'"):
         te.create_prim_func([a, "B", c])
     with pytest.raises(IRTypeError, match="got PlaceholderOp as item 0"):
         te.create_prim_func([a.op])
@@ -659,7 +659,7 @@ def test_arguments_must_be_tensors_or_variables():
 def test_variables_must_be_defined():
     a, n, k = te.placeholder((4,), name="A"), te.var("n"), te.reduce_axis((0, 4), "k")
     scaled = te.compute((4,), lambda i: a[i] * n, name="scaled")
-    with pytest.raises(IRValueError, match="'scaled' uses the variable n, which nothing defines"):
+    with pytest.raises(IRValueError, match="'scaled' uses the undefined variable n"):
         te.create_prim_func([a, scaled])
     checked(a, n, scaled)
     loose = te.compute((4,), lambda i: a[i] * a[k], name="loose")

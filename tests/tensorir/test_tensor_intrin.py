@@ -183,8 +183,8 @@ def main(A: T.Buffer((4,), offset_factor=1), B: T.Buffer((4,), offset_factor=1))
 @pytest.mark.parametrize(
     ("desc", "impl", "words"),
     [
-        (SCALAR, COPY, "the description of a tensor intrinsic takes buffers only"),
-        (COPY, SCALAR, "the implementation of a tensor intrinsic takes buffers only"),
+        (SCALAR, COPY, "the description of a tensor intrinsic must have only buffer parameters"),
+        (COPY, SCALAR, "the implementation of a tensor intrinsic must have only buffer parameters"),
         (
             COPY,
             COPY.replace("def main(", "def main(C: T.Buffer((4,)), "),
@@ -217,9 +217,9 @@ def test_programs_that_do_not_fit_together(desc, impl, words):
 
 
 def test_a_program_without_a_root_block():
-    with pytest.raises(IRValueError, match="the implementation of a tensor intrinsic has no root"):
+    with pytest.raises(IRValueError, match="the implementation of a tensor intrinsic must have a root"):
         TensorIntrin(parse(COPY), parse(NO_BLOCK))
-    with pytest.raises(IRValueError, match="the description of a tensor intrinsic has no root"):
+    with pytest.raises(IRValueError, match="the description of a tensor intrinsic must have a root"):
         TensorIntrin(parse(NO_BLOCK), parse(COPY))
 
 

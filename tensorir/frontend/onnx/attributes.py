@@ -1,4 +1,4 @@
-"""The attributes of a node, as a converter takes them."""
+"""The attributes of a node, converted for its converter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def attribute_values(
 ) -> dict[str, Any]:
     """Return attributes by name: numbers, strings, `Constant`s, messages, tuples of them.
 
-    `given` is as in `present_attributes`. IRValueError for one that is there twice.
+    `given` is as in `present_attributes`. Raises IRValueError for a repeated attribute.
     """
     result = {}
     for name, message in present_attributes(attributes, given):
@@ -30,8 +30,8 @@ def present_attributes(
 ) -> Iterator[tuple[str, Any]]:
     """Yield the names of a node's attributes and the messages that have their values.
 
-    Those of a node of a function may refer to those that the function was `given`, as messages; one
-    that was not given is absent.
+    An attribute in a function body may refer to an attribute that the function was `given` as a
+    message; it is absent if the function was not given it.
     """
     for attribute in attributes:
         message = attribute
@@ -66,11 +66,11 @@ def _value(attribute: Any, model: Model) -> Any:
     ):  # fmt: skip
         if kind == getattr(kinds, name):
             return getattr(attribute, field)
-    raise IRValueError(f"the attribute {attribute.name} is of no kind")
+    raise IRValueError(f"attribute {attribute.name!r} has the unknown type {attribute.type}")
 
 
 def _text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        raise IRValueError(f"{value!r} is no text in UTF-8") from error
+        raise IRValueError(f"{value!r} is not UTF-8 text") from error

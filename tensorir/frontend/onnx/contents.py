@@ -1,9 +1,9 @@
-"""What is known of integers while a model is read.
+"""The integers that are known while a model is read.
 
-The contents of a value are an array: of numbers where all are known, else of objects, which are
+The contents of a value are an array: of numbers if all are known, otherwise of objects, which are
 integers and integer expressions over symbolic sizes. The operators that models use to compute
-shapes are functions of such arrays here, the same for both kinds; one that cannot tell its result
-gives None, and the node is converted to be run.
+shapes are functions of such arrays here, the same for both kinds. A function that cannot compute
+its result returns None, and the node is converted to run with the model.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class UndecidedError(Exception):
-    """What is asked depends on sizes that are known when the model runs."""
+    """The result depends on sizes that are known only when the model runs."""
 
 
 class Fold:
-    """The node whose contents are computed: its attributes, and what sizes are known to be."""
+    """The node whose contents are computed: its attributes, and the known facts about sizes."""
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class Fold:
         return self.attributes.get(name, default)
 
     def axes(self, given: Array | None, rank: int) -> list[int]:
-        """Return axes that are an input or an attribute, counted from the first; all without."""
+        """Return axes from an input or an attribute, counted from the front; default: all."""
         axes = self.attribute("axes", None) if given is None else known_integers(given)
         return [axis(a, rank) for a in (range(rank) if axes is None else axes)]
 
     def truth(self, condition: PrimExpr | bool) -> bool:
-        """Return whether a condition holds for all sizes; UndecidedError if it depends on them."""
+        """Return True if a condition holds for all sizes; UndecidedError if it depends on them."""
         if not isinstance(condition, PrimExpr):
             return bool(condition)
         if self.analyzer.can_prove(condition):
@@ -68,7 +68,7 @@ class Fold:
     def simplified(self, array: Array) -> Array:
         """Return contents with simple expressions; numbers if all are known.
 
-        UndecidedError for expressions that are too long, and numbers that are not of 64 bits.
+        Raises UndecidedError for expressions that are too long and for numbers beyond 64 bits.
         """
         if array.dtype != object:
             return array
@@ -88,9 +88,9 @@ class Fold:
             raise UndecidedError
 
     def small(self, *shape: int) -> None:
-        """Check that an array may be computed; UndecidedError for one of too many elements.
+        """Raise UndecidedError if an array of this shape has too many elements to compute.
 
-        An extent below 1 counts as 1: NumPy stretches arrays along one axis after the other.
+        An extent below 1 counts as 1, because NumPy broadcasts one axis after the other.
         """
         if math.prod(max(n, 1) for n in shape) > self.limits.max_known_elements:
             raise UndecidedError
@@ -110,7 +110,7 @@ def known_integers(array: Array) -> list[int]:
 
 
 def axis(value: int, rank: int) -> int:
-    """Return an axis counted from the first; IRValueError for one that a tensor has not."""
+    """Return an axis counted from the front; IRValueError if it is out of range."""
     if not -rank <= value < rank:
         raise IRValueError(f"the axis {value} is not one of {rank} dimension(s)")
     return value % rank
@@ -145,11 +145,11 @@ def fold(name: str, state: Fold, inputs: Sequence[Array | None]) -> list[Array] 
     except (UndecidedError, OverflowError):
         return None
     except (IndexError, TypeError, ValueError) as error:
-        raise IRValueError(f"the values do not go together: {error}") from error
+        raise IRValueError(f"the operands do not match: {error}") from error
 
 
 def _lacks_input(function: Callable[..., Any], inputs: Sequence[Array | None]) -> bool:
-    """Return whether a required input is left out, which the operator's converter refuses."""
+    """Return True if a required input is missing, which the operator's converter rejects."""
     _, *params = signature(function).parameters.values()
     required = [param.default is Parameter.empty for param in params]
     return any(
@@ -182,7 +182,7 @@ def _shape(state: Fold, values: Array) -> list[int]:
 def _elementwise(
     numbers: Callable[..., Any], symbols: Callable[..., Any] | None
 ) -> Callable[..., Any]:
-    """Return a function of arrays of numbers, or of objects one by one."""
+    """Return a function that handles arrays of numbers, and arrays of objects one by one."""
 
     def function(state: Fold, *inputs: Array) -> Any:
         shape = np.broadcast_shapes(*(array.shape for array in inputs))
@@ -211,7 +211,7 @@ def _divided(a: Array, b: Array) -> Array:
     if not np.issubdtype(a.dtype, np.integer):
         return a / b
     if np.any(b == 0):
-        raise UndecidedError  # what that gives is for the operator to say
+        raise UndecidedError  # the operator itself defines the result
     quotient = np.abs(a) // np.abs(b)
     return np.where((a < 0) != (b < 0), -quotient, quotient).astype(a.dtype)
 
@@ -363,7 +363,7 @@ def _cast(state: Fold, array: Array) -> Array:
     if array.dtype.kind == "f" and np.dtype(dtype).kind in "iu":
         limits = np.iinfo(dtype)
         if not np.all((array >= limits.min) & (array <= limits.max)):
-            raise UndecidedError  # what that gives is for the operator to say
+            raise UndecidedError  # the operator itself defines the result
     return array.astype(dtype)
 
 
@@ -399,7 +399,7 @@ def _slice(
     step = [1] * len(begin) if steps is None else known_integers(steps)
     places = [slice(None)] * array.ndim
     for k, b, e, s in zip(chosen, begin, end, step, strict=True):
-        # Python reads a negative end as counted from the last, ONNX's lowest means "to the first".
+        # A negative end counts from the back in Python; ONNX's lowest number means "to the front".
         places[k] = slice(b, None if s < 0 and e < -array.shape[k] else e, s)
     return array[tuple(places)]
 

@@ -1,4 +1,4 @@
-"""Dtypes and arrays of ONNX as those of the package."""
+"""ONNX's dtypes and arrays as the package's dtypes and arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMES = {
 
 
 class NarrowInteger(NamedTuple):
-    """Integers of fewer than 8 bits: they are held one a byte, and lie between two numbers."""
+    """Integers of fewer than 8 bits: each is held in one byte, between a lowest and a highest."""
 
     name: str
     dtype: DataType
@@ -43,14 +43,14 @@ def _by_number() -> dict[int, str]:
 
 
 def dtype_of(number: int) -> DataType:
-    """Return the dtype that ONNX numbers so; IRValueError for one that the package lacks."""
+    """Return the dtype with an ONNX number; IRValueError if the package does not support it."""
     name = _by_number().get(number)
     if name is None or name == "UNDEFINED":
-        raise IRValueError(f"{number} is the number of no dtype")
+        raise IRValueError(f"{number} is not the number of an ONNX dtype")
     if name in _NARROW:
         raise IRValueError(
-            f"{name.lower()} is not supported here; Cast, QuantizeLinear and DequantizeLinear take "
-            "and give it"
+            f"{name.lower()} is not supported here; only Cast, QuantizeLinear and "
+            "DequantizeLinear accept and return it"
         )
     if name not in _NAMES:
         raise IRValueError(f"tensors of {name.lower()} are not supported")
@@ -58,29 +58,29 @@ def dtype_of(number: int) -> DataType:
 
 
 def narrow_integer(number: int) -> NarrowInteger | None:
-    """Return the integers of fewer than 8 bits that ONNX numbers so; None for another dtype."""
+    """Return the narrow integers with an ONNX number; None for another dtype."""
     return _NARROW.get(_by_number().get(number, ""))
 
 
 def held_dtype(number: int) -> DataType:
-    """Return the dtype in which elements are held that ONNX numbers so; IRValueError for others."""
+    """Return the dtype that holds the elements of an ONNX dtype; IRValueError if unsupported."""
     narrow = narrow_integer(number)
     return dtype_of(number) if narrow is None else narrow.dtype
 
 
 def dtype_number(dtype: str) -> int:
-    """Return the number that ONNX gives a dtype; IRValueError for one that ONNX lacks."""
+    """Return the ONNX number of a dtype; IRValueError if ONNX does not have it."""
     for name, known in _NAMES.items():
         if known == dtype:
             return int(onnx_package().TensorProto.DataType.Value(name))
-    raise IRValueError(f"ONNX has no dtype {dtype}")
+    raise IRValueError(f"ONNX does not have the dtype {dtype}")
 
 
 def array_of(tensor: Any) -> tuple[NDArray[Any], DataType]:
     """Return the elements of a tensor of a model and their dtype.
 
-    Elements of types that NumPy lacks are given by their bits, as a `Constant` takes them.
-    Raises IRValueError for a tensor that is of another dtype, or that is not complete.
+    Elements of types that NumPy lacks are returned as their bits, as in a `Constant`. Raises
+    IRValueError for an unsupported dtype or an incomplete tensor.
     """
     dtype = held_dtype(tensor.data_type)
     try:

@@ -1,4 +1,4 @@
-"""What is known of the elements of sequences."""
+"""The facts that the elements of a sequence share."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tensorir.relax.struct_info import StructInfo, TensorStructInfo
 
 
 def common_element(infos: Sequence[StructInfo]) -> TensorStructInfo:
-    """Return what is known of each of several tensors.
+    """Return the struct info that several tensors share.
 
-    Raises IRTypeError for other values, and for tensors of several dtypes.
+    Raises IRTypeError for values that are not tensors, and for tensors of several dtypes.
     """
     result = infos[0]
     for info in infos:

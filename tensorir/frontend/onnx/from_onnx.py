@@ -1,4 +1,4 @@
-"""The entrance: a model of the Open Neural Network Exchange becomes a module."""
+"""The entry point: a model of the Open Neural Network Exchange becomes a module."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ def from_onnx(
     """Return a module whose graph function `main` computes an ONNX model.
 
     `model` is the path of a model file, or an `onnx.ModelProto`. Its inputs are the parameters of
-    `main`, under their names (what is no letter, digit or underscore becomes an underscore); one
-    output is the result, several are a tuple. Weights are constants of the program; with
-    `keep_params_in_input` they are parameters behind the inputs (the attribute `num_input` says
-    where they begin), and the attribute `params` of the module holds them by name.
+    `main`, under their names (any character but a letter, digit or underscore becomes an
+    underscore). One output is the result; several outputs are a tuple. Weights are constants of the
+    program. With `keep_params_in_input` they are parameters after the inputs (the attribute
+    `num_input` is the number of inputs), and the attribute `params` of the module holds them by
+    name.
 
-    `shape_dict` gives shapes of inputs, whose names of dimensions (strings) are symbolic sizes;
-    other inputs have the shapes that the model states, and a dimension that it leaves open is a
-    symbolic size: one of a name for the whole model, so that what the model calls alike is equal.
-    `dtype_dict` gives dtypes of inputs whose dtype the model does not state. `opset` reads the
-    nodes as another version of the standard operators than the model says.
+    `shape_dict` gives shapes of inputs; a string in a shape names a symbolic size. Other inputs
+    have the shapes that the model states. A dimension that the model leaves open is a symbolic
+    size, one for each name in the whole model, so that dimensions of the same name are equal.
+    `dtype_dict` gives dtypes of inputs without a dtype in the model. `opset` overrides the version
+    of the standard operators that the model states.
 
-    Integers that only shapes are computed from are known while the model is read. Where nodes need
-    numbers that are not, the numbers are looked at when the model runs; where sizes have to be
-    equal and nobody knows that they are, that is checked when the model runs.
+    Integers that are used only to compute shapes are evaluated while the model is read. If a node
+    needs a number that is not known by then, the model reads it when it runs. If two sizes must be
+    equal and this is unproved, the model checks it when it runs.
 
-    `limits` bounds how far a small file may grow while it is read.
+    `limits` bounds how large a program a small file may produce.
 
-    Raises IRValueError or IRTypeError that names the node: for what is not read as a model or
-    breaks the rules of one, an opset that is newer than the package `onnx`, operands that do not go
-    together, and for operators without a converter, all of them at once; ImportLimitError, an
-    IRValueError, for a model that grows beyond a limit. NaN and infinite weights are kept as they
-    are.
+    Raises IRValueError or IRTypeError, which name the node: for an invalid model, an opset that is
+    newer than the package `onnx`, operands that do not match, and for operators without a converter
+    (all of them in one error). Raises ImportLimitError, an IRValueError, for a model that exceeds a
+    limit. NaN and infinite weights are kept.
     """
     source: Model = read_model(model)
     importing = GraphImport(source, opset, limits)

@@ -1,7 +1,7 @@
-"""The functions that stand for nodes: of the model, and of ONNX's operators.
+"""The functions that define operators: functions of the model, and ONNX's definitions.
 
-ONNX defines many operators by a function over others; an operator without a converter is read as
-that.
+ONNX defines many operators by a function over other operators. An operator without a converter is
+replaced by that function.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tensorir.frontend.onnx.schemas import check_texts, domain_of, schema_of
 
 
 class FunctionBodies:
-    """Looks functions up."""
+    """Looks up the functions that define operators."""
 
     def __init__(self, model: Model, limits: ImportLimits) -> None:
         self._local = {(domain_of(f), f.name): f for f in model.proto.functions}
@@ -26,20 +26,20 @@ class FunctionBodies:
         self._nodes_of: dict[tuple[str, str], int | None] = {}
         """The nodes of each function of the model, with those of the functions that it calls.
 
-        None while they are counted.
+        None while they are being counted.
         """
 
     def local(self, proto: Any) -> Any:
-        """Return the function of the model that a node calls, None if it names none."""
+        """Return the function of the model that a node calls, None if it calls an operator."""
         return self._local.get((domain_of(proto), proto.op_type))
 
     def of_schema(
         self, proto: Any, attributes: Mapping[str, Any], opset: int, types: Sequence[bytes]
     ) -> Any:
-        """Return the function by which ONNX defines the operator of a node, None without any.
+        """Return ONNX's function that defines the operator of a node, None if there is none.
 
-        `attributes` are the messages with those that it has, and `types` the types of its inputs,
-        as serialised messages; some functions depend on them.
+        `attributes` are the node's attributes as messages, and `types` the types of its inputs as
+        serialised messages; some definitions depend on them.
         """
         schema = schema_of(proto, opset)
         if schema is None:
@@ -58,15 +58,15 @@ class FunctionBodies:
                 )
             except (RuntimeError, UnicodeDecodeError) as error:  # names that ONNX cannot read
                 reason = " ".join(str(error).split())
-                raise IRValueError(f"ONNX makes no definition of the operator: {reason}") from error
+                raise IRValueError(f"ONNX cannot define the operator: {reason}") from error
             function.ParseFromString(text)
             return function if function.node else None
         return None
 
     def survey(self, graph: Any, opsets: Mapping[str, int]) -> list[Any]:
-        """Check the nodes of a graph and of what it calls; return those that nothing converts.
+        """Check the nodes of a graph and of all functions that it calls; return unsupported nodes.
 
-        Raises ImportLimitError for more nodes than allowed, each function counted for each call.
+        Raises ImportLimitError for too many nodes; each call counts the nodes of its function.
         """
         found: list[Any] = []
         self._survey(graph.node, opsets, found, 1)
@@ -75,7 +75,7 @@ class FunctionBodies:
     def _survey(
         self, nodes: Any, opsets: Mapping[str, int], unsupported: list[Any], depth: int
     ) -> int:
-        """Return the number of nodes, with those of functions and of graphs inside of them."""
+        """Return the number of nodes, including those of functions and subgraphs."""
         self._limits.check("max_depth", depth - 1, "functions or graphs are nested too deeply")
         count = 0
         for proto in nodes:
@@ -120,17 +120,17 @@ class FunctionBodies:
 
 
 def node_name(proto: Any) -> str:
-    """Return what messages call a node: its name, else that of its first output."""
+    """Return the name of a node in messages: its name, else the name of its first output."""
     outputs = [name for name in proto.output if name]
     return repr(proto.name or (outputs[0] if outputs else proto.op_type))
 
 
 def _by_itself(proto: Any, attributes: Mapping[str, Any]) -> Any:
-    """Return a node of the same meaning that refers to nothing around it.
+    """Return an equivalent node that does not refer to its surroundings.
 
-    ONNX makes its function from a text that begins with names of the node, and reads no name there
-    with a slash or a dot, as exporters give them. An attribute that refers to one of the function
-    around it counts there as given, and as 0.
+    ONNX generates the function as text with the names of the node, and its parser rejects a slash
+    or a dot, which exporters write. An attribute that refers to an attribute of the enclosing
+    function counts as given, with the value 0.
     """
     result = onnx_package().NodeProto()
     result.op_type, result.domain = proto.op_type, proto.domain
@@ -143,10 +143,10 @@ def _by_itself(proto: Any, attributes: Mapping[str, Any]) -> Any:
 
 
 def _newest(versions: Sequence[int], opset: int) -> int:
-    """Return the newest of the versions that a definition has, up to that of the model."""
+    """Return the newest version of a definition that is not newer than the model's opset."""
     known = [version for version in versions if version <= opset]
     if known:
         return max(known)
     if versions:
         return min(versions)
-    raise IRValueError(f"the operator has no definition in opset {opset}")
+    raise IRValueError(f"the operator is not defined in opset {opset}")

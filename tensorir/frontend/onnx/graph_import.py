@@ -1,4 +1,4 @@
-"""Graphs of a model, node by node, become a graph function."""
+"""Import of a model's graphs, node by node, into a graph function."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tensorir.verify import verify_well_formed
 
 
 class GraphImport:
-    """Reads one model; `builder` has the graph function that is being built."""
+    """Imports one model; `builder` holds the graph function under construction."""
 
     def __init__(
         self, model: Model, opset: int | None = None, limits: ImportLimits = DEFAULT_LIMITS
@@ -75,7 +75,7 @@ class GraphImport:
         for name in shapes:
             if name not in {info.name for info in inputs}:
                 raise IRValueError(
-                    f"shape_dict names {name!r}, which is no input; the inputs are "
+                    f"shape_dict has the unknown input {name!r}; the inputs are "
                     + (", ".join(info.name for info in inputs) or "none")
                 )
         params = [self._parameter(info, shapes.get(info.name), dtypes) for info in inputs]
@@ -106,7 +106,7 @@ class GraphImport:
         return mod.with_attr("params", kept) if keep_params else mod
 
     def _check_supported(self, graph: Any) -> None:
-        """Raise one IRValueError for all nodes that nothing converts."""
+        """Raise one IRValueError for all unsupported nodes."""
         found: dict[str, list[str]] = defaultdict(list)
         for proto in self._functions.survey(graph, self._opsets):
             found[shown_name(proto.op_type, proto.domain)].append(node_name(proto))
@@ -145,8 +145,7 @@ class GraphImport:
         if shape is None:
             if not tensor.HasField("shape"):
                 raise IRValueError(
-                    f"{place} has no shape in the model; state it: "
-                    f"shape_dict={{{info.name!r}: (1, 3)}}"
+                    f"{place} has an unknown shape; state it: shape_dict={{{info.name!r}: (1, 3)}}"
                 )
             shape = [_stated_extent(d, f"{info.name}_{k}") for k, d in enumerate(tensor.shape.dim)]
         extents = [self.known.size(n) if isinstance(n, str) else n for n in shape]
@@ -166,7 +165,7 @@ class GraphImport:
         if kind.WhichOneof("value") == "sequence_type":
             kind = kind.sequence_type.elem_type
         if kind.WhichOneof("value") != "tensor_type":
-            raise IRValueError(f"{place} is no sequence of tensors, and no optional tensor")
+            raise IRValueError(f"{place} must be a sequence of tensors or an optional tensor")
         tensor = kind.tensor_type
         rank = len(tensor.shape.dim) if tensor.HasField("shape") else UNKNOWN_NDIM
         dtype = dtype_of(tensor.elem_type)
@@ -188,7 +187,7 @@ class GraphImport:
         return outputs
 
     def subgraph(self, graph: Any, inputs: Sequence[GraphExpr], parent: Scope) -> list[GraphExpr]:
-        """Emit a graph that is an attribute; it sees the values of the graph around it."""
+        """Emit a subgraph from an attribute; it sees the values of the enclosing graph."""
         scope = Scope(parent.opsets, parent, parent.attributes)
         scope.ranks = stated_ranks(graph)
         if len(inputs) != len(graph.input):
@@ -230,7 +229,7 @@ class GraphImport:
                     results = self.convert(node, inputs)
             if len(results) < len([name for name in proto.output if name]):
                 raise IRValueError(
-                    f"{len(proto.output)} outputs are asked for, but there are {len(results)}"
+                    f"{len(proto.output)} outputs are used, but the operator has {len(results)}"
                 )
             for name, value in zip(proto.output, results, strict=False):
                 if name:
@@ -243,7 +242,7 @@ class GraphImport:
     def convert(
         self, node: OnnxNode, inputs: Sequence[GraphExpr | None]
     ) -> tuple[GraphExpr | None, ...]:
-        """Return the outputs of a node with a converter."""
+        """Return the outputs of a node that has a converter."""
         known = self.known.folded(node, inputs)
         if known is not None:
             return known
@@ -287,7 +286,7 @@ class GraphImport:
         with self._deeper():
             for inner in function.node:
                 self._node(inner, scope)
-        # What nobody asks for may be left out by a function that ONNX defines.
+        # A function that ONNX defines may omit unused outputs.
         return tuple(
             scope.value(name) if k < len(proto.output) and proto.output[k] else None
             for k, name in enumerate(function.output)
@@ -309,7 +308,7 @@ class GraphImport:
     def emitted(self, expr: GraphExpr, name: str = "", rank: int = UNKNOWN_NDIM) -> GraphExpr:
         """Bind an expression to a variable.
 
-        Extents that are not known, or are too long to compute with, become sizes.
+        Extents that are unknown, or too long to compute with, become symbolic sizes.
         """
         if isinstance(expr, (Constant, GraphVar)):
             return expr
@@ -335,7 +334,7 @@ class GraphImport:
 
 
 class _Depth:
-    """Counts how deep functions and graphs are inside of one another."""
+    """Counts the nesting depth of functions and graphs."""
 
     def __init__(self, importing: GraphImport) -> None:
         self._importing = importing
@@ -351,9 +350,9 @@ class _Depth:
 
 
 def _stated_extent(dim: Any, otherwise: str) -> int | str:
-    """Return an extent that a model states: a number, a name that equal ones share, or a new name.
+    """Return an extent that a model states: a number, a shared name, or a new name.
 
-    Negative numbers and names such as "?" stand for any extent.
+    Negative numbers and names such as "?" mean any extent.
     """
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return int(dim.dim_value)
@@ -362,7 +361,7 @@ def _stated_extent(dim: Any, otherwise: str) -> int | str:
 
 
 def _type_message(info: StructInfo) -> bytes:
-    """Return the type of a value as ONNX has it."""
+    """Return the type of a value as a serialised ONNX type."""
     message = onnx_package().TypeProto()
     if isinstance(info, TensorStructInfo) and info.dtype is not None:
         message.tensor_type.elem_type = dtype_number(info.dtype)

@@ -1,8 +1,8 @@
-"""What is known of the values of a model while it is read, beyond their shapes and dtypes.
+"""The facts about the values of a model that are known while it is read, besides shapes and dtypes.
 
-Contents: the elements of tensors of integers, from which shapes are computed. Elements: what the
-tensors of a sequence have in common. Kinds: integers of fewer than 8 bits, which are held in 8. And
-the symbolic sizes, by the names that the model has for them.
+Contents: the elements of integer tensors, from which shapes are computed. Elements: the struct info
+that the tensors of a sequence share. Kinds: the integers of fewer than 8 bits, which are held in 8.
+And the symbolic sizes, by their names in the model.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from tensorir.frontend.onnx.node import OnnxNode
 
 _MOST_SIZE: Final = 1 << 40
-"""What a symbolic size is taken to be below, when integers are compared."""
+"""An upper bound that is assumed for symbolic sizes when integers are compared."""
 
 
 class KnownValues:
-    """What is known of the values of one model; `builder` has the function that is being built."""
+    """The known values of one model; `builder` has the function under construction."""
 
     def __init__(self, builder: BlockBuilder, limits: ImportLimits) -> None:
         self._builder = builder
@@ -47,15 +47,15 @@ class KnownValues:
         self._analyzer = Analyzer()
         self._contents: dict[GraphExpr, NDArray[Any]] = {}
         self._elements: dict[GraphExpr, TensorStructInfo] = {}
-        """What is known of the elements of sequences, or of an optional tensor."""
+        """The struct info of the elements of sequences, and of optional tensors."""
         self._optional_tensors: set[GraphExpr] = set()
         self._narrow: dict[GraphExpr, int] = {}
-        """Tensors of integers of fewer than 8 bits, and how ONNX numbers their dtype."""
+        """Tensors of integers of fewer than 8 bits, and the ONNX number of their dtype."""
 
     # ------------------------------------------------------------------------------------ sizes
 
     def size(self, name: str) -> Var:
-        """Return the symbolic size of a name."""
+        """Return the symbolic size with a name."""
         if name not in self._sizes:
             self._sizes[name] = self.fresh_size(name)
         return self._sizes[name]
@@ -78,19 +78,19 @@ class KnownValues:
     # ---------------------------------------------------------------------------------- kinds
 
     def remember_kind(self, value: GraphExpr, number: int) -> None:
-        """Remember that a tensor is of narrow integers, if ONNX numbers them so."""
+        """Record that a tensor holds narrow integers, if `number` is such a dtype."""
         if narrow_integer(number) is not None:
             self._narrow[value] = number
 
     def narrow(self, value: GraphExpr) -> int | None:
-        """Return the number of the dtype of integers of fewer than 8 bits, None for others."""
+        """Return the ONNX number of a tensor's narrow integer dtype, None for other dtypes."""
         return self._narrow.get(value)
 
     # ------------------------------------------------------------------------------- contents
 
     @contextmanager
     def branch(self) -> Iterator[None]:
-        """Emit a suite that may not run: what is looked at in it is not known behind it."""
+        """Emit a body that may not run: contents found inside are forgotten after it."""
         kept = dict(self._contents)
         try:
             yield
@@ -98,34 +98,34 @@ class KnownValues:
             self._contents = kept
 
     def contents(self, value: GraphExpr) -> NDArray[Any] | None:
-        """Return what is known of a tensor's elements, None if it is not known."""
+        """Return the known elements of a tensor, None if they are unknown."""
         if value in self._contents:
             return self._contents[value]
         return constant_contents(value) if isinstance(value, Constant) else None
 
     def has_contents(self, value: GraphExpr) -> bool:
-        """Say whether elements of a value are known that is no constant."""
+        """Return True if the contents of a non-constant value are known."""
         return value in self._contents
 
     def remember(self, value: GraphExpr, array: NDArray[Any] | None) -> None:
-        """Note what the elements of a tensor are; nothing for None."""
+        """Record the elements of a tensor; None records nothing."""
         if array is not None:
             self._contents[value] = array
 
     def remember_like(self, value: GraphExpr, source: GraphExpr) -> None:
-        """Note of a value what is known of another one."""
+        """Record for a value all that is known about another one."""
         self.remember(value, self.contents(source))
         self.remember_elements(value, self.known_elements(source))
         if source in self._optional_tensors:
             self._optional_tensors.add(value)
 
     def remember_elements(self, value: GraphExpr, info: TensorStructInfo | None) -> None:
-        """Note what the elements of a sequence are; nothing for None."""
+        """Record the struct info of a sequence's elements; None records nothing."""
         if info is not None:
             self._elements[value] = info
 
     def known_elements(self, value: GraphExpr) -> TensorStructInfo | None:
-        """Return what is known of the elements of a sequence or of an optional tensor, if any."""
+        """Return the struct info of the elements of a sequence or optional tensor, if known."""
         if value in self._elements:
             return self._elements[value]
         info = value.struct_info
@@ -134,17 +134,17 @@ class KnownValues:
         return common_element(info.elements)
 
     def remember_optional_tensor(self, value: GraphExpr) -> None:
-        """Note that an object is a tensor or absent."""
+        """Record that an object is a tensor or absent."""
         self._optional_tensors.add(value)
 
     def is_optional_tensor(self, value: GraphExpr) -> bool:
-        """Say whether an object is a tensor or absent."""
+        """Return True if an object is a tensor or absent."""
         return value in self._optional_tensors
 
     def folded(
         self, node: OnnxNode, inputs: Sequence[GraphExpr | None]
     ) -> tuple[GraphExpr, ...] | None:
-        """Return the outputs of a node whose contents follow from those of its inputs."""
+        """Return the outputs of a node whose contents follow from the contents of its inputs."""
         if node.domain:
             return None
         if node.op_type in ("Shape", "Size"):
@@ -180,7 +180,7 @@ class KnownValues:
         return (self._of_contents(as_array(info.shape[part]), None),)
 
     def _of_contents(self, array: NDArray[Any], dtype: str | None) -> GraphExpr:
-        """Return a tensor with contents: a constant, or an expression that gives sizes as one."""
+        """Return a tensor with known contents: a constant, or an expression over sizes."""
         if array.dtype != object:
             converted = dtype is not None and array.dtype.kind in "iu"
             return Constant(array.astype(dtype) if converted else array)
@@ -192,11 +192,11 @@ class KnownValues:
         return shaped
 
     def integer_tensor(self, values: Sequence[int | PrimExpr], dtype: str = "int64") -> GraphExpr:
-        """Return a tensor of integers, which are remembered; it is emitted where it is used."""
+        """Return a tensor of integers with recorded contents; it is emitted where it is used."""
         array = as_array(values)
         if array.dtype != object:
             return Constant(array.astype(dtype))
-        # A shape has no negative numbers.
+        # A shape cannot hold negative numbers.
         least = min((n for n in array.flat if isinstance(n, int)), default=0)
         result: GraphExpr = op.shape_to_tensor(ShapeExpr([n - min(least, 0) for n in array.flat]))
         if least < 0:
@@ -207,7 +207,7 @@ class KnownValues:
         return result
 
     def looked_at(self, value: GraphExpr, what: str) -> list[PrimExpr]:
-        """Return variables for the elements of a tensor of integers; the model defines them."""
+        """Emit the reading of an integer tensor at run time; return a variable for each element."""
         info = value.struct_info
         shape = info.static_shape if isinstance(info, TensorStructInfo) else None
         if shape is None or len(shape) > 1:
@@ -230,12 +230,12 @@ class KnownValues:
     def agreed_sizes(
         self, operands: Sequence[GraphExpr], places: Sequence[Sequence[tuple[int, int]]]
     ) -> list[GraphExpr]:
-        """Return operands with sizes that are taken to be equal; see `OnnxNode.agreed_sizes`."""
+        """Return operands whose sizes are assumed to be equal; see `OnnxNode.agreed_sizes`."""
         shapes = []
         for value in operands:
             info = value.struct_info
             if not isinstance(info, TensorStructInfo) or info.shape is None:
-                return list(operands)  # the operator says what it lacks
+                return list(operands)  # the operator reports the unknown shape
             shapes.append(list(info.shape))
         ranks = [len(shape) for shape in shapes]
         if not all(-ranks[k] <= axis < ranks[k] for group in places for k, axis in group):
@@ -259,27 +259,27 @@ class KnownValues:
 
 
 def constant_contents(value: Constant) -> NDArray[Any] | None:
-    """Return the elements of a constant whose dtype NumPy has."""
+    """Return the elements of a constant, None if NumPy lacks its dtype."""
     dtype = value.struct_info.dtype if isinstance(value.struct_info, TensorStructInfo) else None
     plain = dtype is not None and (dtype.is_integral or dtype.is_float)
     return value.data if plain else None
 
 
 def identifier(name: str) -> str:
-    """Return a name of a variable."""
+    """Return a valid variable name."""
     word = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
     return f"_{word}" if word[0].isdigit() else word
 
 
 def _plain_attribute(name: str, value: Any) -> Any:
-    """Return an attribute as contents are computed with it."""
-    if name == "to":  # narrow integers are not computed with here
+    """Return an attribute in the form that `contents` computes with."""
+    if name == "to":  # the contents of narrow integers are not computed
         return None if narrow_integer(value) else str(dtype_of(value))
     return value.data if isinstance(value, Constant) else value
 
 
 def _folded_dtype(node: OnnxNode, inputs: Sequence[GraphExpr | None]) -> str | None:
-    """Return the dtype of integer results, None where the computed array has it."""
+    """Return the dtype of integer results, None if the computed array has it."""
     if node.op_type == "Cast":
         return str(held_dtype(node.attributes["to"])) if "to" in node.attributes else None
     values = inputs[1:] if node.op_type == "Where" else inputs[:1]

@@ -1,4 +1,4 @@
-"""How far a small model file may grow while it is read."""
+"""Limits on the size of the program that a small model file may produce."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensorir.rewriting.visit import walk
 
 
 class ImportLimitError(IRValueError):
-    """A model grows beyond a limit while it is read; the text names the field of `ImportLimits`."""
+    """A model exceeds a limit while it is read; the text names the field of `ImportLimits`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,31 +22,31 @@ class ImportLimits:
     """Limits for `from_onnx(model, limits=ImportLimits(max_nodes=10**6))`.
 
     A file of a few kilobytes can describe a program of any size: functions that call one another,
-    loops, shapes, doubled integers. Beyond a limit there is an `ImportLimitError`; the limits on
+    loops, shapes, doubled integers. Exceeding a limit raises `ImportLimitError`. Two limits on
     integers and expressions that are computed while a model is read (`max_known_elements`,
-    `max_terms`) raise none: what is larger is computed when the model runs.
+    `max_terms`) do not raise an error: larger values are computed when the model runs.
     """
 
     max_nodes: int = 100_000
-    """Nodes of the model, with those of each function once for each call."""
+    """Nodes of the model; the nodes of a function count once for each call."""
     max_repeated_nodes: int = 10_000
-    """Nodes that are read again: rounds of loops and of SequenceMap, steps of loops whose values
-    change their shapes."""
+    """Nodes that are read again: rounds of loops and of SequenceMap, and steps of loops whose
+    values change their shapes."""
     max_depth: int = 100
-    """Functions and graphs inside of one another."""
+    """Nesting depth of functions and graphs."""
     max_parts: int = 4096
     """Outputs of one node, elements of a sequence that are known one by one, and integers of one
     tensor that become sizes."""
     max_rank: int = 64
-    """Dimensions of a tensor. NumPy has no arrays of more than 64."""
+    """Dimensions of a tensor. NumPy arrays have 64 at most."""
     max_bytes: int = 1 << 38
     """Bytes of one tensor of known shape; an extent of 0 counts as 1."""
     max_known_elements: int = 4096
     """Elements of an integer tensor that are computed while the model is read."""
     max_terms: int = 256
     """Variables, numbers and operations in a symbolic shape, or in the known elements of an integer
-    tensor. In place of a longer expression a shape gets a new symbolic size, which the model
-    computes when it runs."""
+    tensor. A shape replaces a longer expression by a new symbolic size, which the model computes
+    when it runs."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -1,4 +1,4 @@
-"""Model files, and the data beside them."""
+"""Model files and their external data."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from tensorir.nodes.dtype import DataType
 from tensorir.relax.expr import Constant
 
 _DIGITS: Final = 19
-"""The most digits of a number of bytes."""
+"""The maximum number of digits in a byte count."""
 _SHOWN: Final = 80
 
 
 @dataclass
 class Model:
-    """A model: its message, the file that it is from, and versions of operators by domain."""
+    """A model: its message, its file, and the operator versions by domain."""
 
     proto: Any
     path: Path | None = None
     opsets: dict[str, int] = field(default_factory=dict)
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Where in the file the elements of weights are that the message lacks."""
+    """The positions in the file of weight elements that the message lacks."""
     _files: dict[Path, MappedFile] = field(default_factory=dict)
 
     def weights(self) -> Iterator[tuple[Any, Constant]]:
         """Return the weights of the graph, each with its message.
 
-        Elements that lie in a file are read when they are used. Raises IRValueError for two of one
-        name, and for what `tensor` does.
+        Elements that are stored in a file are read when they are used. Raises IRValueError for two
+        weights of one name, and for the errors of `tensor`.
         """
         names = set()
         for k, tensor in enumerate(self.proto.graph.initializer):
@@ -60,8 +60,8 @@ class Model:
     def tensor(self, tensor: Any) -> Constant:
         """Return a tensor of the model.
 
-        Data beside the model file are mapped, not read. Raises IRValueError for data that are
-        missing, too short, or not in the folder of the model.
+        External data are mapped, not read. Raises IRValueError for data that are missing, too
+        short, or outside of the model's folder.
         """
         if tensor.data_location != onnx_package().TensorProto.EXTERNAL:
             return Constant(*array_of(tensor))
@@ -89,7 +89,7 @@ class Model:
     def _stored(
         self, path: Path, place: tuple[int, int], shape: Sequence[int], dtype: DataType
     ) -> Constant:
-        """Return a tensor with elements in a file."""
+        """Return a tensor whose elements are in a file."""
         file, kind = self._mapped(path), dtype.to_numpy()
         return Constant.made_by(lambda: file.array(place, kind).reshape(shape), shape, dtype)
 
@@ -99,7 +99,7 @@ class Model:
         return self._files[path]
 
     def _complete(self, tensor: Any, path: Path, place: tuple[int, int]) -> Any:
-        """Return the message of a tensor with its elements, which are packed in a file."""
+        """Return the message of a tensor, with its packed elements read from a file."""
         result = onnx_package().TensorProto()
         result.CopyFrom(tensor)
         result.ClearField("external_data")
@@ -108,11 +108,11 @@ class Model:
         return result
 
     def _data_file(self, location: str, place: str) -> Path:
-        """Return the file of external data, which is in the folder of the model."""
+        """Return the path of an external data file, which must be in the model's folder."""
         if self.path is None:
             raise IRValueError(
-                f"{place} is in the file {shown(location)} beside the model; give from_onnx the "
-                "path of the model"
+                f"{place} is in the external file {shown(location)}; give from_onnx the path of "
+                "the model in place of its message"
             )
         if not location or "\0" in location or Path(location).is_absolute():
             raise IRValueError(f"{place} is in {shown(location)}, which must be a relative path")
@@ -126,12 +126,12 @@ class Model:
             ) from error
         if not path.is_relative_to(folder):
             raise IRValueError(
-                f"{place} is in {shown(location)}, outside of the folder of the model; nothing is "
-                "read there"
+                f"{place} is in {shown(location)}, outside of the folder of the model; move it "
+                "into that folder"
             )
         if not is_file:
             raise IRValueError(
-                f"{place} is in {shown(location)}, which is no file beside the model"
+                f"{place} is in {shown(location)}, but the model's folder has no such file"
             )
         return path
 
@@ -139,7 +139,7 @@ class Model:
 def read_model(model: Any) -> Model:
     """Return a model from its path or message.
 
-    Raises IRValueError for a file that is no model, IRTypeError for what is neither.
+    Raises IRValueError for an invalid file, IRTypeError for another argument.
     """
     onnx = onnx_package()
     if isinstance(model, (str, Path)):
@@ -152,13 +152,10 @@ def read_model(model: Any) -> Model:
                 f"the model file {shown(str(path))} cannot be opened: {_reason(error)}"
             ) from error
         if stored is None:
-            raise IRValueError(f"there is no model file {shown(str(path))}")
+            raise IRValueError(f"the model file {shown(str(path))} does not exist")
         return _checked(Model(_parsed(stored.message, path.name), path, places=stored.places))
     if not isinstance(model, onnx.ModelProto):
-        raise IRTypeError(
-            "from_onnx takes the path of a model file or an onnx.ModelProto, got "
-            f"{type(model).__name__}"
-        )
+        raise IRTypeError("from_onnx expects the path of a model file or an onnx.ModelProto, got ")
     return _checked(Model(model))
 
 
@@ -168,7 +165,7 @@ def _parsed(message: bytes, name: str) -> Any:
     try:
         proto.ParseFromString(message)
     except wrong as error:
-        raise IRValueError(f"{name} is no ONNX model, or not all of one: {error}") from error
+        raise IRValueError(f"{name} is not an ONNX model, or is incomplete: {error}") from error
     return proto
 
 
@@ -178,16 +175,16 @@ def _checked(model: Model) -> Model:
         name = "the model" if model.path is None else model.path.name
         empty = model.path is not None and model.path.stat().st_size == 0
         raise IRValueError(
-            f"{name} is empty, no ONNX model; was it downloaded to its end?"
+            f"{name} is empty, not an ONNX model; was the download complete?"
             if empty
-            else f"{name} has no graph; is it an ONNX file?"
+            else f"{name} does not contain a graph; is it an ONNX file?"
         )
     model.opsets = opset_versions(model.proto.opset_import)
     newest = onnx.defs.onnx_opset_version()
     if model.opsets.get("", 1) > newest:
         raise IRValueError(
-            f"the model uses opset {model.opsets['']}, but onnx {onnx.__version__} knows {newest} "
-            "at most; install a newer onnx"
+            f"the model uses opset {model.opsets['']}, but onnx {onnx.__version__} supports "
+            f"at most {newest}; install a newer onnx"
         )
     return model
 
@@ -195,17 +192,17 @@ def _checked(model: Model) -> Model:
 def opset_versions(imports: Any) -> dict[str, int]:
     """Return the versions of operators by domain; "ai.onnx" is another name of "".
 
-    Raises IRValueError for a number that is no version.
+    Raises IRValueError for an invalid version.
     """
     versions = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in imports}
     for domain, version in versions.items():
         if not 1 <= version < 1 << 31:
-            raise IRValueError(f"{version} is no version of the operators of {domain!r}")
+            raise IRValueError(f"invalid opset version {version} of the domain {domain!r}")
     return versions
 
 
 def shown(text: str) -> str:
-    """Return a name as messages show it, the end of a long one left out."""
+    """Return a name quoted for messages, shortened if it is long."""
     return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}... ({len(text)} characters)"
 
 
@@ -226,6 +223,5 @@ def _number(text: str, place: str) -> int:
     if not (text.isdecimal() and text.isascii() and len(text) <= _DIGITS):
         raise IRValueError(
             f"{place} has {shown(text)} in place of a number of bytes, which has at most {_DIGITS} "
-            "digits"
         )
     return int(text)

@@ -1,4 +1,4 @@
-"""The table of converters: for an ONNX operator the function that gives its expression.
+"""The table of converters: it maps an ONNX operator to the function that returns its expression.
 
     @onnx_operator("Gemm")
     def gemm(
@@ -6,8 +6,8 @@
         *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0,
     ) -> GraphExpr:
 
-Inputs come by position, None for one that is not given; attributes by keyword, with the names of
-ONNX. A converter takes the attributes that it names: others are refused.
+Inputs are positional, None for an absent input; attributes are keywords with ONNX's names. A
+converter accepts only the attributes in its signature.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from tensorir.relax.expr import GraphExpr
 F = TypeVar("F", bound=Callable[..., Any])
 
 Result: TypeAlias = "GraphExpr | Sequence[GraphExpr | None]"
-"""What a converter gives: the one output, or the outputs in order."""
+"""The result of a converter: the only output, or the outputs in order."""
 
 _CONVERTERS: Final[dict[tuple[str, str], Converter]] = {}
 
 
 class Converter(NamedTuple):
-    """A converter, and what it takes."""
+    """A converter and the inputs and attributes that it accepts."""
 
     function: Callable[..., Result]
     required: int
-    """The inputs that have to be given."""
+    """The number of required inputs."""
     most: int | None
-    """The most inputs, None for any number."""
+    """The maximum number of inputs, None for any number."""
     attributes: frozenset[str]
     required_attributes: frozenset[str]
     named: int
-    """The inputs that have a name each; of any number behind them, all have to be given."""
+    """The number of inputs with a parameter each; inputs of `*others` after them are required."""
 
     def __call__(
         self, node: Any, inputs: Sequence[GraphExpr | None], attributes: Mapping[str, Any]
     ) -> Result:
-        """Convert a node; IRValueError for inputs and attributes that do not fit."""
+        """Convert a node; IRValueError for inputs and attributes outside of the signature."""
         given = len(inputs)
         if given < self.required or None in inputs[: self.required]:
             raise IRValueError(f"{self.required} input(s) must be given, got {_shown(inputs)}")
@@ -56,7 +56,7 @@ class Converter(NamedTuple):
         for name in attributes:
             if name not in self.attributes:
                 raise IRValueError(
-                    f"the attribute {name} is not supported; those that are: "
+                    f"the attribute {name} is not supported; supported are: "
                     + (", ".join(sorted(self.attributes)) or "none")
                 )
         for name in sorted(self.required_attributes - attributes.keys()):
@@ -65,12 +65,12 @@ class Converter(NamedTuple):
 
 
 def onnx_operator(*names: str, domain: str = "") -> Callable[[F], F]:
-    """Add a converter for operators of a domain; IRValueError if there is one already."""
+    """Register a converter for operators of a domain; IRValueError for a second converter."""
 
     def register(function: F) -> F:
         for name in names:
             if (domain, name) in _CONVERTERS:
-                raise IRValueError(f"there is a converter of {shown_name(name, domain)} already")
+                raise IRValueError(f"{shown_name(name, domain)} already has a converter")
             _CONVERTERS[domain, name] = _converter(function)
         return function
 
@@ -90,7 +90,7 @@ def converted_operators() -> list[tuple[str, str]]:
 
 
 def shown_name(name: str, domain: str) -> str:
-    """Return an operator's name as messages show it."""
+    """Return an operator's name for messages."""
     return f"{domain}.{name}" if domain else name
 
 

@@ -1,4 +1,4 @@
-"""Graphs of a model that are read more than once."""
+"""Limits on reading the same graph of a model repeatedly."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any, Final
 from tensorir.frontend.onnx.limits import ImportLimits
 
 _NODES_OF_ROUNDS: Final = 96
-"""Nodes of all rounds of loops inside of one another that are read round by round."""
+"""The maximum number of nodes in all unrolled rounds of nested loops."""
 
 
 class Repeats:
-    """Counts the nodes of graphs inside of nodes, and those that are read again.
+    """Counts the nodes of subgraphs, and the nodes that are read again.
 
-    The rounds of short loops and the elements of sequences are read one by one, and the step of a
-    loop again where its values change their shapes: nested loops can make a large program of a
-    small graph.
+    Short loops are unrolled, sequences of known length are read element by element, and the step of
+    a loop is read again if its values change their shapes. So nested loops can make a large program
+    from a small graph.
     """
 
     def __init__(self, limits: ImportLimits) -> None:
         self._limits = limits
         self._inside: list[Any] = []
-        """The nodes that are being read, each inside of the one before."""
+        """The nodes that are being read, each nested in the one before."""
         self._read: dict[tuple[int, ...], Any] = {}
-        """The messages by whose identities a graph that was read is known."""
+        """The messages of each graph that was read, by their identities (keeps them alive)."""
         self._changing: dict[tuple[int, ...], Any] = {}
         self._nodes = 0
         self._repeated = 0
@@ -33,7 +33,7 @@ class Repeats:
 
     @contextmanager
     def node(self, proto: Any) -> Iterator[None]:
-        """Read a node."""
+        """Read a node in a `with` statement."""
         self._inside.append(proto)
         try:
             yield
@@ -60,12 +60,12 @@ class Repeats:
         self._read[key] = (*self._inside, graph)
 
     def rounds(self, graph: Any) -> int:
-        """Return the number of rounds of a graph that may be read one by one."""
+        """Return the maximum number of rounds of a graph that may be unrolled."""
         return self._left_for_rounds // _nodes_of(graph)
 
     @contextmanager
     def reading_rounds(self, count: int) -> Iterator[None]:
-        """Read so many rounds one by one; fewer are left for each of the loops inside of them."""
+        """Unroll `count` rounds of a loop; its inner loops share the remaining rounds."""
         before = self._left_for_rounds
         self._left_for_rounds //= max(count, 1)
         try:
@@ -74,16 +74,16 @@ class Repeats:
             self._left_for_rounds = before
 
     def changing(self) -> dict[int, Any]:
-        """Return what is known of the values that the loop of this node carries, to add to it.
+        """Return the recorded shape changes of the values that the loop of this node carries.
 
-        The step of a loop inside of another one is read anew with each reading of that, and begins
-        with what it found before.
+        An inner loop is read again with each reading of the outer loop; it starts with the changes
+        found before. The caller adds to the result.
         """
         known: dict[int, Any] = self._changing.setdefault(self._key(), {})
         return known
 
 
 def _nodes_of(graph: Any) -> int:
-    """Return the number of nodes of a graph, with those of graphs inside of them; at least 1."""
+    """Return the number of nodes of a graph, including nested graphs; at least 1."""
     inner = [g for n in graph.node for a in n.attribute for g in [a.g, *a.graphs] if g.node]
     return max(1, len(graph.node) + sum(map(_nodes_of, inner)))

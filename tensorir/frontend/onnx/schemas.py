@@ -1,4 +1,4 @@
-"""What ONNX says of an operator: its inputs, outputs and attributes in some version."""
+"""ONNX's definitions of operators: inputs, outputs and attributes in each version."""
 
 from __future__ import annotations
 
@@ -14,39 +14,40 @@ def domain_of(proto: Any) -> str:
 
 
 def check_texts(*texts: object) -> None:
-    """Check names of a message; IRValueError for one that is no text in UTF-8."""
+    """Raise IRValueError for names of a message that are not valid UTF-8."""
     for text in texts:
         if not isinstance(text, str):
-            raise IRValueError(f"the name {text!r} is no text in UTF-8")
+            raise IRValueError(f"the name {text!r} is not UTF-8 text")
 
 
 def schema_of(proto: Any, opset: int) -> Any:
-    """Return the schema of the operator of a node in a version; None if ONNX has none."""
+    """Return the schema of a node's operator in a version; None if ONNX has none."""
     defs, domain = onnx_package().defs, domain_of(proto)
     if not defs.has(proto.op_type, domain):
         return None
     try:
         return defs.get_schema(proto.op_type, opset, domain)
     except defs.SchemaError:
-        return None  # there was no such operator in that version
+        return None  # that version lacks the operator
 
 
 def check_node(proto: Any, schema: Any) -> None:
     """Check the number of inputs and outputs of a node, and the types of its attributes.
 
-    Raises IRValueError or IRTypeError for a node that is not as its schema says.
+    Raises IRValueError or IRTypeError for a node that does not match its schema.
     """
     for what, count, least, most in (
         ("input", len(proto.input), schema.min_input, schema.max_input),
         ("output", len(proto.output), schema.min_output, schema.max_output),
     ):
         if not least <= count <= most:
-            raise IRValueError(f"there are {least} to {most} {what}s, got {count}")
+            bounds = str(least) if least == most else f"{least} to {most}"
+            raise IRValueError(f"expected {bounds} {what}(s), got {count}")
     for attribute in proto.attribute:
         stated = schema.attributes.get(attribute.name)
         if stated is None:
             raise IRValueError(
-                f"there is no attribute {attribute.name}, but "
+                f"unknown attribute {attribute.name}; the attributes are "
                 + (", ".join(sorted(schema.attributes)) or "none")
             )
         wanted, kinds = stated.type.value, onnx_package().AttributeProto.AttributeType

@@ -1,4 +1,4 @@
-"""The names of a graph that is read, and what they stand for."""
+"""The names of a graph that is being read, and their values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensorir.relax.expr import GraphExpr
 
 
 class Scope:
-    """The names of a graph or function that is being read, and where others are looked up."""
+    """The names of a graph or function that is being read, and its enclosing scopes."""
 
     def __init__(
         self,
@@ -24,14 +24,14 @@ class Scope:
         """The attributes of the function, as messages."""
         self.values: dict[str, GraphExpr | None] = {}
         self.ranks: dict[str, int] = {}
-        """The numbers of dimensions that the model states of its values."""
+        """The ranks of values that the model states."""
 
     def opset(self, domain: str) -> int:
         """Return the version of a domain's operators; 1 where the model states none."""
         return self.opsets.get(domain, 1)
 
     def value(self, name: str) -> GraphExpr | None:
-        """Return the value of a name, None for ""; IRValueError for one that is not defined."""
+        """Return the value of a name, None for ""; IRValueError for an undefined name."""
         if not name:
             return None
         if name in self.values:
@@ -41,31 +41,31 @@ class Scope:
         return self.parent.value(name)
 
     def bounded(self, taken: Callable[[GraphExpr], GraphExpr]) -> Scope:
-        """Return a scope around a function's graphs, where values of this one are `taken`."""
+        """Return a scope for graphs in a step function; `taken` converts values of this scope."""
         return _Boundary(self, taken)
 
     def define(self, name: str, value: GraphExpr | None) -> None:
-        """Give a name its value; IRValueError if it has one."""
+        """Define a name; IRValueError if it is already defined."""
         if name in self.values:
             raise IRValueError(f"the value {name!r} is computed twice")
         self.values[name] = value
 
 
 class _Boundary(Scope):
-    """The names around a graph that becomes a function of its own."""
+    """The names around a graph that becomes a separate function."""
 
     def __init__(self, around: Scope, taken: Callable[[GraphExpr], GraphExpr]) -> None:
         super().__init__(around.opsets, around, around.attributes)
         self._taken = taken
 
     def value(self, name: str) -> GraphExpr | None:
-        """Return what the value of a name is in the function."""
+        """Return the function's value for a name."""
         value = super().value(name)
         return None if value is None else self._taken(value)
 
 
 def stated_ranks(graph: Any) -> dict[str, int]:
-    """Return the numbers of dimensions that a graph states of its values."""
+    """Return the ranks that a graph states for its values."""
     return {
         info.name: len(info.type.tensor_type.shape.dim)
         for info in [*graph.value_info, *graph.output]

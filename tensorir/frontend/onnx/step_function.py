@@ -1,9 +1,9 @@
-"""Graphs that are run many times become functions of the module.
+"""Loop bodies as functions of the module.
 
-A step of a loop is a function of the number of the round, of the values that it carries, and of
-those that it takes from the graph around it, which become parameters where they are used. A value
-may change its shape from round to round: where the step gives another shape than it gets, the
-sizes are symbolic ones of the step.
+A step of a loop is a function of the round number, of the values that the loop carries, and of the
+values captured from the enclosing graph, which become parameters. A value may change its shape from
+round to round: if the step returns another shape than it receives, the sizes are symbolic in the
+step.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ANALYZER: Final = Analyzer()
 
 
 class StepOutputs(NamedTuple):
-    """What a step gives: whether to go on, values for the next round, parts that are stacked."""
+    """The outputs of a step: whether to continue, values for the next round, parts to stack."""
 
     go_on: GraphExpr
     carried: Sequence[GraphExpr]
@@ -50,11 +50,11 @@ class StepOutputs(NamedTuple):
 
 
 Body: TypeAlias = "Callable[[Step, GraphExpr, Sequence[GraphExpr]], StepOutputs]"
-"""Emits a step for the number of the round and the values carried."""
+"""Emits a step for the round number and the carried values."""
 
 
 class Step:
-    """A step that is being read: what it takes from around it."""
+    """A step that is being read, with the values that it captures."""
 
     def __init__(self, importing: GraphImport, parent: Scope) -> None:
         self._importing = importing
@@ -63,7 +63,7 @@ class Step:
         """The parameters for values from around the step."""
 
     def taken(self, value: GraphExpr) -> GraphExpr:
-        """Return what a value from around the step is inside of it."""
+        """Return the value inside of the step for a value from around it."""
         if not isinstance(value, GraphVar):
             return value  # a constant, or an expression of sizes
         if value not in self.captured:
@@ -74,25 +74,25 @@ class Step:
         return self.captured[value]
 
     def graph(self, graph: Any, inputs: Sequence[GraphExpr]) -> list[GraphExpr]:
-        """Return the outputs of a graph that sees the values around the step."""
+        """Emit a graph that sees the values around the step; return its outputs."""
         return self._importing.subgraph(graph, inputs, self._parent.bounded(self.taken))
 
 
 class StepFunction(NamedTuple):
-    """A function of the module that is a step of a loop, and what is known of its values."""
+    """A function of the module that is a step of a loop, with facts about its values."""
 
     name: GlobalVar
     captured: Sequence[GraphExpr]
     carried: Sequence[StructInfo]
-    """The values carried, as the caller knows them."""
+    """The struct info of the carried values in the caller."""
     elements: Sequence[TensorStructInfo | None]
-    """What is known of the elements of those that are sequences."""
+    """The struct info of the elements of carried sequences."""
     parts: Sequence[TensorStructInfo]
     always: bool
-    """True if it always says to go on."""
+    """True if the step always continues."""
 
     def named(self, importing: GraphImport, fields: Sequence[GraphExpr]) -> list[GraphExpr]:
-        """Return variables for the values carried last."""
+        """Return variables for the final carried values."""
         result = []
         for part, elements in zip(fields, self.elements, strict=False):
             result.append(importing.emitted(part))
@@ -105,7 +105,7 @@ class StepFunction(NamedTuple):
         trips: GraphExpr | PrimExpr | int | None,
         go_on: GraphExpr | bool = True,
     ) -> GraphExpr:
-        """Return the call of a loop: a tuple of the values carried last and of stacked parts."""
+        """Return the call of a loop: a tuple of the final carried values and the stacked parts."""
         is_known = self.always and go_on is True and not isinstance(trips, GraphExpr)
         stacked = [_stacked(part, trips if is_known else None) for part in self.parts]  # type: ignore[arg-type]
         return call_loop(
@@ -120,7 +120,7 @@ class StepFunction(NamedTuple):
 
 
 def _stacked(part: TensorStructInfo, count: PrimExpr | int | None) -> TensorStructInfo:
-    """Return what so many parts are, None for an unknown number."""
+    """Return the struct info of `count` stacked parts, None for an unknown number."""
     if count is not None and part.shape is not None:
         return TensorStructInfo([count, *part.shape], part.dtype)
     rank = UNKNOWN_NDIM if part.ndim == UNKNOWN_NDIM else part.ndim + 1
@@ -132,8 +132,8 @@ def step_function(
 ) -> StepFunction:
     """Add the function of a step to the module.
 
-    `carried` are the values of the first round. Raises IRValueError for a step that gives another
-    number of values than it gets, IRTypeError for values of other kinds or dtypes.
+    `carried` are the values of the first round. Raises IRValueError for a step that returns another
+    number of values than it receives, IRTypeError for values of other kinds or dtypes.
     """
     changing = importing.repeats.changing()
     values = [
@@ -144,34 +144,34 @@ def step_function(
         try:
             return _read(importing, parent, hint, values, body)
         except _WiderError:
-            continue  # every time an axis or a rank is open that was not
+            continue  # each retry makes at least one more axis or rank symbolic
 
 
 class _WiderError(Exception):
-    """A step gives values of other shapes than it was read for."""
+    """A step returns values of other shapes than it was read for."""
 
 
 @dataclass
 class _Change:
-    """How the shape of a tensor that a loop carries changes from round to round."""
+    """The changes of a carried tensor's shape from round to round."""
 
     axes: set[int] = field(default_factory=set)
-    """The axes whose extents differ."""
+    """The axes with differing extents."""
     any_rank: bool = False
 
 
 class _Carried:
-    """What is known of a value that a loop carries, in all rounds."""
+    """The facts about a carried value that hold in all rounds."""
 
     def __init__(self, first: GraphExpr, importing: GraphImport, change: _Change) -> None:
         self._first = first.struct_info
         self._change = change
         self._importing = importing
         self.elements = importing.known.known_elements(first)
-        """What the elements of a sequence are."""
+        """The struct info of a sequence's elements."""
 
     def parameter(self) -> GraphVar:
-        """Return a parameter, with new sizes for open axes."""
+        """Return a parameter, with new symbolic sizes for changing axes."""
         param = GraphVar(self._importing.builder.get_unique_name("x"), self._stated())
         self._importing.known.remember_elements(param, self.elements)
         return param
@@ -191,7 +191,7 @@ class _Carried:
         return TensorStructInfo(extents, info.dtype)
 
     def known(self) -> StructInfo:
-        """Return what the caller knows of the value."""
+        """Return the struct info of the value in the caller."""
         info = self._first
         if self._change.any_rank and isinstance(info, TensorStructInfo):
             return TensorStructInfo(None, info.dtype)
@@ -200,14 +200,14 @@ class _Carried:
         return info
 
     def widen(self, output: GraphExpr) -> bool:
-        """Take in what a step gives; say whether that is more than was known."""
+        """Merge an output of the step; return True if that generalises the parameter."""
         first, given = self._first, output.struct_info
         if not isinstance(first, TensorStructInfo):
             return self._widen_sequence(output)
         if not isinstance(given, TensorStructInfo):
-            raise IRTypeError(f"a loop carries {first}, but its step gives {given}")
+            raise IRTypeError(f"a loop carries {first}, but its step returns {given}")
         if first.dtype != given.dtype:
-            raise IRTypeError(f"a loop carries {first}, but its step gives {given}")
+            raise IRTypeError(f"a loop carries {first}, but its step returns {given}")
         if self._change.any_rank or (first.ndim == UNKNOWN_NDIM):
             return False
         if first.ndim != given.ndim:
@@ -223,11 +223,11 @@ class _Carried:
         return len(self._change.axes) > before
 
     def _widen_sequence(self, output: GraphExpr) -> bool:
-        """Take in a sequence, which is of unknown length if it is of another one."""
+        """Merge a sequence; a sequence of another length makes the length unknown."""
         first, given = self._first, output.struct_info
         kinds = (TupleStructInfo, ObjectStructInfo)
         if not isinstance(first, kinds) or not isinstance(given, kinds):
-            raise IRTypeError(f"a loop carries {first}, but its step gives {given}")
+            raise IRTypeError(f"a loop carries {first}, but its step returns {given}")
         elements = self._importing.known.known_elements(output)
         is_empty = isinstance(first, TupleStructInfo) and not first.elements
         if self.elements is not None and elements is not None and not is_empty:
@@ -248,7 +248,7 @@ def _read(
     values: Sequence[_Carried],
     body: Body,
 ) -> StepFunction:
-    """Read a step once; raise _WiderError if what it gives is more than what it was read for."""
+    """Read a step once; raise _WiderError if its outputs need more general parameters."""
     builder = importing.builder
     with builder.aside(), importing.known.branch():
         name = builder.get_unique_name(hint)
@@ -259,7 +259,7 @@ def _read(
             outputs = body(step, number, params)
             if len(outputs.carried) != len(params):
                 raise IRValueError(
-                    f"a step that gets {len(params)} value(s) gives {len(outputs.carried)}"
+                    f"a step with {len(params)} carried value(s) returns {len(outputs.carried)}"
                 )
             given = zip(values, outputs.carried, strict=True)
             wider = [value.widen(output) for value, output in given]
@@ -287,7 +287,7 @@ def _read(
     for part in outputs.parts:
         info = known_by(part.struct_info, outside)
         if not isinstance(info, TensorStructInfo):
-            raise IRTypeError(f"a loop stacks tensors, but its step gives {info}")
+            raise IRTypeError(f"a loop stacks tensors, but its step returns {info}")
         parts.append(info)
     builder.update_func(name, renew_defs(func))
     known = [value.known() for value in values]
@@ -305,7 +305,7 @@ def _sizes_of_parameters(func: Function) -> set[Var]:
 
 
 def _free_sizes(func: Function) -> list[Var]:
-    """Return the sizes that a function uses and does not define."""
+    """Return the sizes that a function uses but does not define."""
     defined = _sizes_of_parameters(func)
     for node in walk(func.body):
         if isinstance(node, MatchCast):

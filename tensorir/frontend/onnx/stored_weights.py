@@ -1,9 +1,10 @@
-"""The weights inside of a model file, which are mapped in place of being read.
+"""The weights in a model file, which are mapped instead of read.
 
-A model file is a message of protocol buffers: fields, each a tag and a value, and most bytes are
-the elements of the weights. They are left out of what is parsed, and their places are kept.
+A model file is a message of protocol buffers: fields, each a tag and a value. Most bytes are the
+elements of the weights. They are removed from the message before it is parsed; their positions are
+kept.
 Source: the encoding of protocol buffers (https://protobuf.dev/programming-guides/encoding), and the
-numbers of fields in `onnx.proto`.
+field numbers in `onnx.proto`.
 """
 
 from __future__ import annotations
@@ -19,32 +20,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 LEAST: Final = 1 << 12
-"""Bytes from which on the elements of a weight are mapped."""
+"""The elements of a weight are mapped if they have at least this number of bytes."""
 
 _GRAPH: Final = 7
-"""The field of a model with its graph."""
+"""The field number of the graph in a model."""
 _INITIALIZER: Final = 5
-"""The field of a graph with a weight."""
+"""The field number of a weight in a graph."""
 _RAW_DATA: Final = 9
-"""The field of a weight with its elements."""
+"""The field number of the elements in a weight."""
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 
 
 class _OtherEncodingError(Exception):
-    """A file is not encoded as expected: it is for the parser to say what is wrong."""
+    """A file has another encoding than expected; the parser reports the error."""
 
 
 @dataclass
 class StoredWeights:
-    """A model file without the elements of its weights, and where they are."""
+    """A model file without the elements of its weights, and their positions."""
 
     message: bytes
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """For weights by their number in the graph: the first byte of their elements, and how many."""
+    """The first byte and the number of bytes of a weight's elements, by its number in the graph."""
 
 
 def without_weights(path: Path) -> StoredWeights:
-    """Return a model file with the elements of long weights left out."""
+    """Return a model file without the elements of long weights."""
     size = path.stat().st_size
     if size < LEAST:
         return StoredWeights(path.read_bytes())
@@ -59,9 +60,9 @@ def without_weights(path: Path) -> StoredWeights:
 
 
 class MappedFile:
-    """A file whose bytes are read when they are used, and leave memory when nobody has them.
+    """A file that is mapped: its bytes are read on use and leave memory when unreferenced.
 
-    It is mapped as long as this or an array of it lives, also after the file was removed.
+    The mapping lives as long as this object or an array of it, even if the file is removed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -79,7 +80,7 @@ class MappedFile:
 
 
 def _forget(content: mmap.mmap, start: int, length: int) -> None:
-    """Let pages go that hold these bytes only; they are read again if somebody asks for them."""
+    """Release the pages that hold only these bytes; a later access reads them again."""
     first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
     end = (start + length) // mmap.PAGESIZE * mmap.PAGESIZE
     if first < end and hasattr(mmap, "MADV_DONTNEED"):
@@ -91,14 +92,14 @@ class _Field:
     number: int
     kind: int
     first: int
-    """Where its tag begins."""
+    """The position of its tag."""
     start: int
-    """Where its value begins, behind its length."""
+    """The position of its value, after the length."""
     end: int
 
 
 def _fields(data: NDArray[np.uint8], start: int, end: int) -> Iterator[_Field]:
-    """Return the fields of a message that lies between two places."""
+    """Yield the fields of a message between two positions."""
     place = start
     while place < end:
         first = place
@@ -120,7 +121,7 @@ def _fields(data: NDArray[np.uint8], start: int, end: int) -> Iterator[_Field]:
 
 
 def _varint(data: NDArray[np.uint8], place: int, end: int) -> tuple[int, int]:
-    """Return a number of groups of seven bits, lowest first, and the place behind it."""
+    """Return a number encoded in groups of seven bits, lowest first, and the position after it."""
     result = shift = 0
     while place < end and shift < 64:
         byte = int(data[place])

@@ -1,10 +1,10 @@
-"""Models of torch: what `torch.export.export` gives, as a module with a graph function.
+"""Models of torch: the result of `torch.export.export` becomes a module with a graph function.
 
     program = torch.export.export(model.eval(), (x,))
     mod = frontend.from_exported_program(program)
 
-The modules: `exported_program` walks the program, `table` is from ATen's operators to functions
-(those are in the room `operators`), `sizes` and `dtypes` translate symbolic sizes and dtypes.
+The modules: `exported_program` walks the program, `table` maps ATen's operators to converters (in
+the subpackage `operators`), `sizes` and `dtypes` convert symbolic sizes and dtypes.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Dtypes of torch, and what tensors and numbers of several dtypes become together."""
+"""Dtypes of torch, and type promotion of tensors and numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OF_NAMES: Final = {name: dtype for dtype, name in _NAMES.items()}
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """Return the name of a dtype; IRTypeError for one that programs do not have."""
+    """Return the name of a dtype; IRTypeError for an unsupported dtype."""
     if dtype not in _NAMES:
         raise IRTypeError(f"{dtype} is not supported; supported are {', '.join(_OF_NAMES)}")
     return _NAMES[dtype]
@@ -42,7 +42,7 @@ def dtype_of(value: GraphExpr) -> str:
 
 
 def common_dtype(*values: Any) -> str:
-    """Return the dtype that torch computes in: numbers and scalars give way to tensors."""
+    """Return the dtype that torch computes in: tensors take precedence over numbers and scalars."""
     return dtype_name(_result_type([_example(value) for value in values]))
 
 
@@ -50,7 +50,7 @@ def _result_type(examples: list[Any]) -> torch.dtype:
     first, *rest = examples
     if not rest:
         return torch.result_type(first, first)
-    # Of several tensors with dimensions the order does not matter, nor of several without.
+    # The order of tensors with dimensions does not matter, nor that of tensors without.
     tensors = sorted(examples, key=lambda e: (not isinstance(e, torch.Tensor), -_rank(e)))
     found = tensors[0]
     for example in tensors[1:]:
@@ -64,7 +64,7 @@ def _rank(example: Any) -> int:
 
 
 def _example(value: Any) -> Any:
-    """Return what stands for a value in torch's rules: a tensor without data, or a number."""
+    """Return an example with the value's type promotion: a tensor without data, or a number."""
     if isinstance(value, GraphExpr):
         info = tensor_info(value)
         shape = (1,) if info.ndim else ()

@@ -42,28 +42,28 @@ def from_exported_program(
     """Return the module of a `torch.export.ExportedProgram`, with the graph function `main`.
 
     Parameters of `main` are the inputs of the model, in order, as flat tensors. A model that
-    returns one tensor gives one, as a model of ONNX with one output does; any other result is a
-    tuple of flat tensors. `unwrap_unit_return_tuple` gives the one of a tuple of one,
-    `no_bind_return_tuple` a tuple that is not bound to a variable first.
+    returns one tensor gives one, as an ONNX model with one output does; any other result is a tuple
+    of flat tensors. `unwrap_unit_return_tuple` returns the only element of a tuple of one;
+    `no_bind_return_tuple` returns a tuple without binding it to a variable first.
 
-    Weights, buffers and constants are read when the module is built: they must not change between
-    the import and the end of the build, and what changes later has no effect. With
-    `keep_params_as_input`, weights are parameters behind the inputs: `num_input` of `main` says how
-    many inputs there are, and its attribute `params` has the weights as constants.
+    Weights, buffers and constants are read when the module is built: do not change them between the
+    import and the end of the build; later changes do not affect the module. With
+    `keep_params_as_input`, weights are parameters after the inputs: the attribute `num_input` of
+    `main` is the number of inputs, and its attribute `params` has the weights as constants.
 
-    Dynamic dimensions are symbolic sizes. What the export has found out of them is checked when the
-    function is called: that some are equal, multiples of a number, within a range. (As torch does,
-    it accepts 0 and 1 where the least that was found is 2.)
+    Dynamic dimensions are symbolic sizes. The constraints that the export found (equal sizes,
+    multiples of a number, ranges) are checked when the function is called. (As in torch, a minimum
+    of 2 also accepts 0 and 1.)
 
     Operators without a converter are decomposed by torch's default table. Raises IRTypeError for
-    what is no exported program, and for dtypes and arguments of operators that are not supported;
-    IRValueError for operators without a converter (all of them in one error), and for a model that
-    changes its buffers or its inputs.
+    another argument, and for unsupported dtypes and arguments of operators; IRValueError for
+    operators without a converter (all of them in one error), and for a model that changes its
+    buffers or its inputs.
     """
     if not isinstance(exported_program, torch.export.ExportedProgram):
         raise IRTypeError(
             f"expected a torch.export.ExportedProgram, got {type(exported_program).__name__}; "
-            "torch.export.export(model.eval(), arguments) gives one"
+            "call torch.export.export(model.eval(), arguments)"
         )
     program = _decomposed(exported_program)
     return _Import(program, keep_params_as_input).module(
@@ -72,12 +72,12 @@ def from_exported_program(
 
 
 def _decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Return a program of operators that have converters; itself if that is what it is.
+    """Return a program whose operators all have converters; `program` itself if they do already.
 
-    Only the other operators are decomposed, because what is one operator has one good kernel.
-    Operators that change their operands have no converters, so that these programs are decomposed,
-    which gives functional ones. Nor have regions of autocast, which a decomposition writes out as
-    casts, and calls of `torch.vmap`, which it writes out as operators of the whole.
+    Only operators without a converter are decomposed, because one operator has one good kernel.
+    Three constructs have no converter on purpose, so a decomposition removes them: operators that
+    change their operands become functional ones, regions of autocast become casts, and calls of
+    `torch.vmap` become operators on whole batches.
     """
     error = unsupported(_operators(program.graph_module))
     if error is not None:
@@ -87,7 +87,7 @@ def _decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedP
                 table.pop(overload)
         try:
             program = program.run_decompositions(table)
-        except RuntimeError as problem:  # what torch.func.grad leaves cannot be decomposed
+        except RuntimeError as problem:  # the result of torch.func.grad cannot be decomposed
             raise error from problem
     error = unsupported(_operators(program.graph_module))
     if error is not None:
@@ -96,7 +96,7 @@ def _decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedP
 
 
 def _operators(module: torch.fx.GraphModule) -> Iterator[tuple[str, str]]:
-    """Yield the names of operators and the nodes that call them, submodules' included."""
+    """Yield the names of operators and of the nodes that call them, including submodules."""
     for node in module.graph.nodes:
         if node.op == "call_function" and not _is_python(node) and str(node.target) not in _INLINED:
             yield _name_of(node.target), node.name
@@ -106,17 +106,17 @@ def _operators(module: torch.fx.GraphModule) -> Iterator[tuple[str, str]]:
 
 
 _INLINED: Final = {"wrap_with_set_grad_enabled": 1}
-"""Operators that call a graph with gradients on or off, and the place of the graph among the
-arguments; the inputs of the graph are behind it."""
+"""Operators that call a graph with gradients on or off, and the position of the graph in the
+arguments; the inputs of the graph follow it."""
 _SIZES: Final = {"aten.sym_size.int", "aten.sym_numel.default"}
 _SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def _is_python(node: torch.fx.Node) -> bool:
-    """Say whether a node computes with sizes, or takes a field of a tuple.
+    """Return True if a node computes with sizes, or selects a field of a tuple.
 
-    Functions of tensors that are no operators, such as those that `torch.vmap` begins and ends
-    with, are gone after a decomposition.
+    A decomposition removes calls of plain Python functions on tensors, such as the ones around
+    `torch.vmap`.
     """
     if isinstance(node.target, torch._ops.OperatorBase):
         return str(node.target) in _SIZES
@@ -137,13 +137,13 @@ _UPDATES: Final = {
     OutputKind.USER_INPUT_MUTATION: "input",
 }
 _LEAST: Final = 2
-"""The least size that torch tells apart; a dimension of 1 or 0 is accepted where it has found 2."""
+"""The smallest size that torch distinguishes; a minimum of 2 accepts 0 and 1, too."""
 _UNLIMITED: Final = 2**62
-"""What is beyond it is no limit."""
+"""A larger upper limit means unlimited."""
 
 
 class _Import:
-    """One program on its way into a module."""
+    """The import of one program into a module."""
 
     def __init__(self, program: torch.export.ExportedProgram, keep_params: bool) -> None:
         self._program = program
@@ -235,7 +235,7 @@ class _Import:
         return param
 
     def _check_inputs(self) -> None:
-        """Emit the checks of what the sizes of inputs have to be."""
+        """Emit the checks of the constraints on input sizes."""
         for node, value in self._values.items():
             if isinstance(value, GraphVar) and isinstance(value.struct_info, TensorStructInfo):
                 shape = self._sizes.shape(_shape(node.meta["val"]))
@@ -243,11 +243,11 @@ class _Import:
                 if fits(expected, value.struct_info) is not Fits.YES:
                     self._values[node] = self._builder.match_cast(value, expected, node.name)
         for symbol, limits in self._program.range_constraints.items():
-            if symbol in self._sizes:  # not what data decide, and not what follows from symbols
+            if symbol in self._sizes:  # not sizes that depend on data or on other symbols
                 self._check_range(self._sizes(symbol), limits.lower, limits.upper)
 
     def _check_range(self, size: Any, lower: Any, upper: Any) -> None:
-        """Emit the check that a size is within limits, which are those of torch."""
+        """Emit the check that a size is within torch's limits."""
         within, name = size, "size"
         if lower > _LEAST:
             within, name = ops.max_(within, int(lower)), f"{name}_from_{lower}"
@@ -259,7 +259,7 @@ class _Import:
     # ---------------------------------------------------------------------------------------- nodes
 
     def _nodes(self, module: torch.fx.GraphModule) -> Iterator[Any]:
-        """Convert the nodes of a graph; the last value is that of its output."""
+        """Convert the nodes of a graph; the last value is its output."""
         for node in module.graph.nodes:
             if node.op == "output":
                 yield self._argument(node.args[0])
@@ -310,7 +310,7 @@ class _Import:
         return output
 
     def _argument(self, value: Any) -> Any:
-        """Return an argument of a node as converters take it."""
+        """Return an argument of a node in the form that converters accept."""
         if isinstance(value, torch.fx.Node):
             return self._values[value]
         if isinstance(value, (list, tuple)):
@@ -320,7 +320,7 @@ class _Import:
         return dtype_name(value) if isinstance(value, torch.dtype) else value
 
     def _expected(self, example: Any) -> StructInfo | None:
-        """Return the struct info of what torch says that a node gives."""
+        """Return the struct info that torch reports for a node's result."""
         if isinstance(example, torch.Tensor):
             shape = self._sizes.result_shape(example.shape)
             return TensorStructInfo(shape, dtype_name(example.dtype))
@@ -330,20 +330,20 @@ class _Import:
         return None
 
     def _emitted(self, value: GraphExpr, example: Any, name: str) -> GraphExpr:
-        """Return the variable of a value, which has the shape and dtype that torch says."""
+        """Return the variable of a value, with the shape and dtype that torch reports."""
         expected = self._expected(example)
         var = value if _is_leaf(value) else self._builder.emit(value, name)
         if expected is None:
             return var
         answer = fits(expected, var.struct_info)
         if answer is Fits.NO:
-            raise IRTypeError(f"torch says that it gives {expected}, but it is {var.struct_info}")
+            raise IRTypeError(f"torch reports {expected}, the converter returned {var.struct_info}")
         return var if answer is Fits.YES else self._builder.match_cast(var, expected, name)
 
     # -------------------------------------------------------------------------------------- outputs
 
     def _output(self, value: Any) -> GraphExpr:
-        """Return a result as a value of the function: numbers are tensors without dimensions."""
+        """Return a result as a value of the function: numbers become tensors without dimensions."""
         if value is None:
             return Tuple(())
         if isinstance(value, GraphExpr):
@@ -371,7 +371,7 @@ def _shape(example: Any) -> Sequence[Any]:
 def constant_of(tensor: torch.Tensor, name: str) -> Constant:
     """Return a tensor as a constant, which shares its memory where it is contiguous.
 
-    A build copies it, because the memory is torch's.
+    A build copies it, because torch owns the memory.
     """
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise IRTypeError(f"the tensor {name} is not dense; only dense tensors are supported")

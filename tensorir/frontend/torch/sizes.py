@@ -1,4 +1,4 @@
-"""Symbolic numbers of torch: sizes as integer expressions, what is divided as tensors."""
+"""Symbolic numbers of torch: sizes become integer expressions, quotients become tensors."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def size_of(value: Any) -> Any:
 
 
 class Sizes:
-    """The integer expressions that the symbols of a program are.
+    """The integer expressions for the symbols of a program.
 
-    A symbol that is an extent of a parameter by itself is the variable of that extent. One that is
-    only in expressions there, such as `2 * s`, is what such an extent says of it: `n // 2`, and the
-    extent has to be `2 * (n // 2)`.
+    If a symbol is itself an extent of a parameter, it is the variable of that extent. If extents
+    only contain it in expressions such as `2 * s`, it is computed from such an extent `n` as `n //
+    2`, and a check requires that the extent equals `2 * (n // 2)`.
     """
 
     def __init__(self) -> None:
         self._symbols: dict[sympy.Symbol, PrimExpr] = {}
         self._measured: dict[sympy.Expr, Var] = {}
-        """Extents that define a symbol and are more than it, and the variables that they have."""
+        """The variables of extents such as `2 * s` that define a symbol."""
 
     def define(self, shapes: Iterable[Sequence[Any]]) -> None:
         """Define the symbols in the shapes of parameters."""
@@ -49,7 +49,7 @@ class Sizes:
                 self._solve(extent, unknown[0])
 
     def _solve(self, extent: sympy.Expr, symbol: sympy.Symbol) -> None:
-        """Define the symbol of an extent that is `factor * symbol + rest`."""
+        """Define a symbol by an extent that is `factor * symbol + rest`."""
         factor = sympy.expand(extent).coeff(symbol, 1)
         rest = sympy.expand(extent - factor * symbol)
         if factor.is_Integer and factor > 0 and not rest.has(symbol):
@@ -58,14 +58,14 @@ class Sizes:
             self._symbols[symbol] = ops.floordiv(size - self(rest), int(factor))
 
     def new(self, symbol: sympy.Symbol) -> PrimExpr:
-        """Return the expression of a symbol, which is a new variable if there is none yet."""
+        """Return the expression of a symbol; an undefined symbol becomes a new variable."""
         return self._symbols.setdefault(symbol, Var(str(symbol), "int64"))
 
     def __call__(self, value: Any) -> PrimExpr | int:
         """Return an integer of torch, or an expression of sympy, as an integer expression.
 
-        Raises IRValueError for a symbol that nothing has defined, and for functions that integer
-        expressions do not have.
+        Raises IRValueError for an undefined symbol, and for functions that integer expressions
+        lack.
         """
         expr = value if isinstance(value, sympy.Basic) else size_of(value)
         if expr.is_Integer:
@@ -80,7 +80,7 @@ class Sizes:
             return reduce(ops.mul, [self(expr.base)] * int(expr.exp))
         name = type(expr).__name__
         if name not in _FUNCTIONS:
-            raise IRValueError(f"the size {expr} is no integer expression: {name} is not supported")
+            raise IRValueError(f"the size {expr} has the function {name}, which is not supported")
         return reduce(_FUNCTIONS[name], map(self, expr.args))
 
     def __contains__(self, symbol: sympy.Symbol) -> bool:
@@ -91,18 +91,18 @@ class Sizes:
         return [self(n) for n in extents]
 
     def result_shape(self, extents: Iterable[Any]) -> list[PrimExpr | int]:
-        """Return the shape of a result: symbols that are extents by themselves may be new."""
+        """Return the shape of a result; extents that are symbols may define them."""
         exprs = [size_of(n) for n in extents]
         return [self.new(n) if n.is_Symbol else self(n) for n in exprs]
 
     def parameter_shape(self, extents: Iterable[Any]) -> list[PrimExpr | int]:
-        """Return the shape that a parameter is declared with: any sizes where one is measured."""
+        """Return the declared shape of a parameter; extents that define a symbol are variables."""
         return [self._measured.get(n, self(n)) for n in map(size_of, extents)]
 
     def as_float(self, value: Any) -> GraphExpr:
         """Return a symbolic floating-point number as a float64 tensor without dimensions.
 
-        Raises IRValueError for functions that it does not know.
+        Raises IRValueError for unsupported functions.
         """
         expr = value if isinstance(value, sympy.Basic) else size_of(value)
         if expr.is_Number:

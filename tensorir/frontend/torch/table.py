@@ -1,13 +1,14 @@
-"""The table from operators of torch to functions over values of a graph function.
+"""The table that maps torch operators to functions over values of a graph function.
 
     @aten("addmm.default")
     def addmm(self, mat1, mat2, beta, alpha):
         return scaled(beta, self) + scaled(alpha, mat1 @ mat2)
 
 Parameters are arguments of the operator's schema, by name, in any order; an argument that a call
-leaves out has the default of the schema. `result`, where a function asks for it, is the struct info
-of what torch says the call gives, and `matched(value, struct_info)` a variable that has it, where
-that depends on data; `**others` takes the arguments that do not matter.
+omits has the default of the schema. A parameter `result` receives the struct info that torch
+reports for the call. A parameter `matched` receives a function: `matched(value, struct_info)` is a
+variable with that struct info, for results whose shape depends on data. `**others` accepts
+arguments that do not matter.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 PLACEMENT: Final = frozenset(
     {"device", "layout", "memory_format", "pin_memory", "non_blocking", "copy", "is_coalesced"}
 )
-"""Arguments that say where and how the elements lie, not what they are."""
+"""Arguments about the placement and layout of elements, which do not affect their values."""
 
 
 @dataclass(frozen=True)
 class Converter:
-    """A function that converts calls of an operator, and the arguments that it takes."""
+    """A function that converts calls of an operator, and the arguments that it accepts."""
 
     function: Callable[..., Any]
     parameters: frozenset[str]
@@ -46,10 +47,10 @@ class Converter:
         result: StructInfo | None,
         matched: Match,
     ) -> Any:
-        """Return what the function gives for a call.
+        """Return the converted call.
 
-        `schema` is torch's of the operator, `result` what it gives; `matched` emits a `match_cast`.
-        Raises IRTypeError for an argument that matters and that the function does not take.
+        `schema` is the operator's schema in torch, `result` its result; `matched` emits a
+        `match_cast`. Raises IRTypeError for a relevant argument that the function does not accept.
         """
         given = dict(zip((a.name for a in schema.arguments), args, strict=False))
         given.update(kwargs)
@@ -67,7 +68,7 @@ class Converter:
 
 
 def _says_nothing(value: Any, argument: Any) -> bool:
-    """Say whether an argument has the value that it has where it is left out."""
+    """Return True if an argument has its default value."""
     return value is None or (argument.has_default_value() and value == argument.default_value)
 
 
@@ -76,7 +77,7 @@ TABLE: Final[dict[str, Converter]] = {}
 
 
 def converter(*names: str) -> Callable[[F], F]:
-    """Register a function for operators by their full names; IRValueError if one has another.
+    """Register a function for operators by their full names; IRValueError for a second converter.
 
     >>> @converter("mylib.double.default")            # doctest: +SKIP
     ... def double(x):
@@ -89,7 +90,7 @@ def converter(*names: str) -> Callable[[F], F]:
         made = Converter(function, frozenset(parameters), takes_all)
         for name in names:
             if name in TABLE:
-                raise IRValueError(f"there is a converter of {name} already")
+                raise IRValueError(f"{name} already has a converter")
             TABLE[name] = made
         return function
 
@@ -102,7 +103,7 @@ def aten(*names: str) -> Callable[[F], F]:
 
 
 def unsupported(names: Iterable[tuple[str, str]]) -> IRValueError | None:
-    """Return the error for operators that have no converter, None if all have one.
+    """Return the error for operators without a converter, None if all have one.
 
     `names` are pairs of an operator and the name of a node that calls it.
     """
@@ -120,5 +121,5 @@ def unsupported(names: Iterable[tuple[str, str]]) -> IRValueError | None:
         f"the model has {len(nodes)} operator(s) that are not supported:\n"
         + "\n".join(lines)
         + "\n"
-        "A converter of one's own is registered by tensorir.frontend.torch.converter."
+        "Register your own converter by tensorir.frontend.torch.converter."
     )

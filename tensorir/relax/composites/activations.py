@@ -8,6 +8,6 @@ from tensorir.relax.expr import GraphExpr
 
 @composite("nn.dropout")
 def dropout(x: GraphExpr, rate: float = 0.5) -> GraphExpr:
-    """Return `x`: nothing is dropped when a model is used."""
+    """Return `x`: nothing is dropped in inference."""
     del rate
     return x

@@ -1,4 +1,4 @@
-"""Arithmetic that is an expression of other operators."""
+"""Arithmetic composed of other operators."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def ewise_fma(x1: GraphExpr, x2: GraphExpr, x3: GraphExpr) -> GraphExpr:
 
 @composite("masked_fill")
 def masked_fill(x: GraphExpr, mask: GraphExpr, value: GraphExpr | PrimExpr) -> GraphExpr:
-    """Return `value` where the mask, of bools, is true, and `x` elsewhere."""
+    """Return `value` where the bool mask is true, and `x` elsewhere."""
     return op.where(mask, value, x)
 
 
 @composite("outer")
 def outer(x1: GraphExpr, x2: GraphExpr) -> GraphExpr:
-    """Return the product of each element of a vector with each of another."""
+    """Return the outer product of two vectors."""
     return op.expand_dims(x1, 1) * op.expand_dims(x2, 0)
 
 
 @composite("collapse_sum_to")
 def collapse_sum_to(data: GraphExpr, shape: Sequence[PrimExpr]) -> GraphExpr:
-    """Return the sums over the dimensions along which `shape` would be stretched to the data."""
+    """Return the sums over the dimensions along which `shape` would broadcast to the data."""
     info = data.struct_info
     if not isinstance(info, TensorStructInfo) or info.shape is None:
         raise IRTypeError(f"the shape of data is not known, it is {info}; match_cast states it")
@@ -47,5 +47,5 @@ def collapse_sum_to(data: GraphExpr, shape: Sequence[PrimExpr]) -> GraphExpr:
 
 @composite("collapse_sum_like")
 def collapse_sum_like(data: GraphExpr, collapse_target: GraphExpr) -> GraphExpr:
-    """Return `collapse_sum_to` the shape of another tensor."""
+    """Return `collapse_sum_to` with the shape of another tensor."""
     return op.collapse_sum_to(data, op.shape_of(collapse_target))

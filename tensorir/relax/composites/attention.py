@@ -26,11 +26,12 @@ def attention(
 ) -> GraphExpr:
     """Return `softmax(query @ key.T * scale + bias) @ value` for each head.
 
-    `query[b, i, h, d]`, `key[b, j, h, d]` and `value[b, j, h, e]` give `[b, i, h, e]`. There may be
-    fewer heads of key and value, each for several of the query (grouped heads). `bias` is stretched
-    to `[b, h, i, j]`; a `bias` of bools is a mask. `scale` is `1 / sqrt(d)` unless
-    given. `causal_mask` leaves out what comes after a position, counted from the beginning or from
-    the end, and `window_size` what is that far before it. `softcap` bounds the products by a tanh.
+    `query[b, i, h, d]`, `key[b, j, h, d]` and `value[b, j, h, e]` give `[b, i, h, e]`. Keys and
+    values may have fewer heads, each for several heads of the query (grouped heads). `bias`
+    broadcasts to `[b, h, i, j]`; a `bias` of bools is a mask. `scale` is `1 / sqrt(d)` by default.
+    `causal_mask` masks later positions, counted from the beginning or from the end, and
+    `window_size` masks positions that are at least that far before. `softcap` bounds the products
+    by a tanh.
     """
     for name, x in (("query", query), ("key", key), ("value", value)):
         if rank_of(x) != 4:

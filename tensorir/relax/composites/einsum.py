@@ -19,12 +19,12 @@ _TERM: Final = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*\Z")
 
 @composite("einsum")
 def einsum(operands: Sequence[GraphExpr], subscripts: str) -> GraphExpr:
-    """Return the sums of products that an equation says, as `numpy.einsum` does.
+    """Return the sums of products that an equation defines, like `numpy.einsum`.
 
-    Each dimension of an operand has a letter, and `...` are the leading dimensions without one;
-    without `->` the result has the letters that occur once, in alphabetical
-    order. Operands are combined from left to right, two at a time, and what no other one needs is
-    summed at once.
+    Each dimension of an operand has a letter, and `...` are the leading dimensions without one.
+    Without `->` the result has the letters that occur once, in alphabetical order. Operands are
+    combined pairwise from left to right, and a letter that no later operand needs is summed at
+    once.
     """
     inputs, output = _explicit([_rank(value) for value in operands], subscripts)
     values = list(operands)
@@ -46,7 +46,7 @@ def _rank(value: GraphExpr) -> int:
 def _explicit(ranks: Sequence[int], subscripts: str) -> tuple[list[str], str]:
     """Return the letters of the operands and of the result, without `...`.
 
-    Raises IRValueError for an equation that the operands do not fit.
+    Raises IRValueError for an equation that does not match the operands.
     """
     given, arrow, output = subscripts.replace(" ", "").partition("->")
     terms = given.split(",")

@@ -27,10 +27,10 @@ def batch_norm(
 ) -> Tuple:
     """Return `(data - mean) / sqrt(variance + epsilon) * gamma + beta`, and mean and variance.
 
-    Statistics and weights have a number for each place along an axis. In `training` they are those
-    of the data, and the moving ones, of which a share `momentum` is replaced, are returned.
-    Otherwise what is constant comes together as one factor and one summand for each channel. It is
-    computed in the dtype of the mean, for float16 and bfloat16 in float32.
+    Statistics and weights have one number for each position along an axis. With `training`, the
+    statistics of the data are used, and the moving statistics are returned after an update by the
+    fraction `momentum`. Otherwise the constants are folded into one factor and one summand for each
+    channel, which are computed in the dtype of the mean, or in float32 for float16 and bfloat16.
     """
     rank = rank_of(data)
     if not -rank <= axis < rank:
@@ -57,7 +57,7 @@ def batch_norm(
 
 
 def _in(value: GraphExpr, dtype: DataType) -> GraphExpr:
-    """Return a value in a dtype: itself if it has that."""
+    """Return a value converted to a dtype; itself if it has this dtype."""
     return value if dtype_of(value) is dtype else op.astype(value, dtype=dtype)
 
 

@@ -1,9 +1,9 @@
-"""Products of integers of few bits, which are added in int32.
+"""Products of quantized integers with int32 accumulation.
 
-A product with zero points is the product without them, corrected: of `(a - u) @ (b - v)` the sums
-of rows of `a - u` and columns of `b` take the place of all but `a @ b`, which stays one of bytes,
-and sums of weights are constants (Jacob et al., 2018, "Quantization and Training of Neural Networks
-for Efficient Integer-Arithmetic-Only Inference", section 2.3).
+`(a - u) @ (b - v)` with zero points `u` and `v` is expanded: the only matrix product is `a @ b` of
+bytes; the other terms are sums of the rows of `a - u` and of the columns of `b`. Sums of constant
+weights are constants (Jacob et al., 2018, "Quantization and Training of Neural Networks for
+Efficient Integer-Arithmetic-Only Inference", section 2.3).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def matmul(
     a_zero_point: GraphExpr | None = None,
     b_zero_point: GraphExpr | None = None,
 ) -> GraphExpr:
-    """Return `(a - a_zero_point) @ (b - b_zero_point)` as int32, of 8-bit integers.
+    """Return `(a - a_zero_point) @ (b - b_zero_point)` in int32, for 8-bit integers.
 
     A zero point is one number, or one for each row of `a` or column of `b`.
     """
@@ -55,9 +55,11 @@ def conv(
     dilation: Sequence[int] = (1,),
     groups: int = 1,
 ) -> GraphExpr:
-    """Return the convolution of `data - data_zero_point` with weights less theirs, as int32.
+    """Return the convolution of `data - data_zero_point` with `weight - weight_zero_point` in
+    int32.
 
-    The padding is the zero point. `weight_zero_point` is one number, or one an output channel.
+    Padding has the value of the zero point. `weight_zero_point` is one number, or one for each
+    output channel.
     """
     rank = _info(data).ndim - 2
     if rank not in (1, 2, 3):
@@ -97,7 +99,7 @@ def conv(
 
 
 def _ones(weight: GraphExpr, groups: int) -> Constant:
-    """Return a kernel of one output channel a group that adds up windows."""
+    """Return a kernel of ones with one output channel for each group, which sums windows."""
     info = _info(weight)
     assert info.shape is not None
     extents = [known_extent(n, "an extent of the weight") for n in info.shape[1:]]
@@ -105,7 +107,7 @@ def _ones(weight: GraphExpr, groups: int) -> Constant:
 
 
 def _per_channel(value: GraphExpr | None, trailing: int) -> GraphExpr:
-    """Return numbers for channels, in front of `trailing` dimensions, as int32."""
+    """Return numbers for channels, before `trailing` dimensions, as int32."""
     assert value is not None
     wide: GraphExpr = op.astype(value, "int32")
     if _info(value).ndim == 1 and trailing:
@@ -140,7 +142,7 @@ def _sum(value: GraphExpr, axis: int) -> GraphExpr:
 
 
 def _less(value: GraphExpr, zero_point: GraphExpr | None, trailing: int | None) -> GraphExpr:
-    """Return a tensor less its zero point, wide enough for the difference.
+    """Return a tensor minus its zero point, in a dtype that holds the difference.
 
     `trailing` dimensions follow the dimension of the zero point.
     """

@@ -1,10 +1,10 @@
 """Recurrent layers: one product for the inputs of all times, then a loop over time.
 
-Weights and gates lie as ONNX has them (`tensorir.topi.nn.recurrent`): `x` is `[time, batch, in]`,
-`w` `[directions, gates * units, in]`, `r` `[directions, gates * units, units]`, `b` `[directions,
-2 * gates * units]` (of the input, then of the state), states `[directions, batch, units]`. What a
-layer gives begins with the outputs of all times, `[time, directions, batch, units]`; the last
-states follow.
+Weights and gates have ONNX's layout (`tensorir.topi.nn.recurrent`): `x` is `[time, batch, in]`, `w`
+`[directions, gates * units, in]`, `r` `[directions, gates * units, units]`, `b` `[directions, 2 *
+gates * units]` (biases of the input, then of the state), states `[directions, batch, units]`. The
+results are the outputs of all times, `[time, directions, batch, units]`, followed by the last
+states.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def gru(
 ) -> list[GraphExpr]:
     """Return all outputs and the last one of a gated recurrent unit.
 
-    The reset gate scales what the state gives if `linear_before_reset`, else the state.
+    The reset gate scales the state's product if `linear_before_reset`, otherwise the state itself.
     """
     layer = _Layer.of(x, w, r, b, 3, direction)
     gates = _Activations(
@@ -181,7 +181,7 @@ class _Layer:
         gates: int,
         direction: Direction,
     ) -> _Layer:
-        """Return a layer; IRTypeError or IRValueError for operands of other ranks and sizes."""
+        """Return a layer; IRTypeError or IRValueError for operands of wrong ranks and sizes."""
         infos = [_known(value, name) for value, name in ((x, "x"), (w, "w"), (r, "r"))]
         directions = _TWO if direction == "bidirectional" else 1
         for info, name in zip(infos[1:], ("w", "r"), strict=True):
@@ -201,13 +201,13 @@ class _Layer:
         )  # fmt: skip
 
     def part(self, value: GraphExpr, d: int) -> GraphExpr:
-        """Return what belongs to a direction, without that dimension."""
+        """Return the part of an operand for a direction, without the direction's dimension."""
         if self.directions == 1:
             return op.squeeze(value, axis=[0])
         return op.squeeze(op.split(value, self.directions, axis=0)[d], axis=[0])
 
     def is_reverse(self, d: int) -> bool:
-        """Say whether a direction begins at the end."""
+        """Return True if a direction starts at the end."""
         return self.direction == "reverse" or d == 1
 
     def halves(self, d: int) -> tuple[GraphExpr, GraphExpr]:
@@ -217,23 +217,23 @@ class _Layer:
         return both[0], both[1]
 
     def bias(self, d: int) -> GraphExpr | None:
-        """Return the sum of the biases."""
+        """Return the sum of both biases."""
         if self.b is None:
             return None
         own, of_state = self.halves(d)
         return op.add(own, of_state)
 
     def projected(self, d: int, bias: GraphExpr | None) -> GraphExpr:
-        """Return what the gates get from the inputs of all times."""
+        """Return the gates' products with the inputs of all times."""
         product = op.matmul(self.x, op.permute_dims(self.part(self.w, d)))
         return product if bias is None else op.add(product, bias)
 
     def recurrence(self, d: int) -> GraphExpr:
-        """Return the weights of the state, a row a unit."""
+        """Return the weights of the state, one row for each unit."""
         return op.permute_dims(self.part(self.r, d))
 
     def state(self, initial: GraphExpr | None, d: int) -> GraphExpr:
-        """Return a state to begin with, 0 where none is given."""
+        """Return the initial state, zeros by default."""
         if initial is None:
             return op.zeros((self.batch, self.units), self.dtype)
         return self.part(initial, d)
@@ -267,7 +267,7 @@ class _Activations:
         self._count = len(defaults)
         if len(self._names) != self._count * directions:
             raise IRValueError(
-                f"there are {self._count} activations a direction, got {len(self._names)}"
+                f"expected {self._count} activations for each direction, got {len(self._names)}"
             )
         self._alpha, self._beta = tuple(alpha), tuple(beta)
 

@@ -10,7 +10,7 @@ from tensorir.relax.struct_info import TensorStructInfo
 
 @composite("shape_of")
 def shape_of(x: GraphExpr) -> GraphExpr:
-    """Return the shape, which is known, as a shape; `shape_to_tensor` makes a tensor of it."""
+    """Return the known shape as a shape value; `shape_to_tensor` converts it to a tensor."""
     info = x.struct_info
     if not isinstance(info, TensorStructInfo) or info.shape is None:
         raise IRTypeError(f"the shape of x is not known, it is {info}; match_cast states it")

@@ -1,4 +1,4 @@
-"""Norms and statistics along axes, as expressions of other operators."""
+"""Norms and statistics along axes, composed of other operators."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def std(x: GraphExpr, axis: int | Sequence[int] | None = None, keepdims: bool = 
 def logsumexp(
     x: GraphExpr, axis: int | Sequence[int] | None = None, keepdims: bool = False
 ) -> GraphExpr:
-    """Return the logarithm of the sum of exponentials along axes, without overflow inside."""
+    """Return the logarithm of the sum of exponentials along axes, without overflow."""
     largest = op.max(x, axis, keepdims=True)
-    # Infinities are not subtracted: there would be no number left.
+    # Infinities are not subtracted, because the difference would be NaN.
     largest = op.where(op.isfinite(largest), largest, op.zeros_like(largest))
     total = op.log(op.sum(op.exp(x - largest), axis, keepdims=True)) + largest
     return total if keepdims else op.squeeze(total, _axes(x, axis))
@@ -58,8 +58,8 @@ def norm(
 ) -> GraphExpr:
     """Return `sum(abs(x) ** ord) ** (1 / ord)` along axes.
 
-    The largest magnitude for an `ord` of infinity, the smallest for minus infinity, the number of
-    elements that are not 0 for 0.
+    The maximum magnitude for an `ord` of infinity, the minimum for minus infinity, the number of
+    nonzero elements for 0.
     """
     if ord == 1:
         return op.sum(op.abs(x), axis, keepdims)
@@ -75,9 +75,9 @@ def norm(
 
 @composite("median")
 def median(x: GraphExpr, axis: int | None = None, keepdims: bool = False) -> GraphExpr:
-    """Return the element in the middle of the sorted ones along an axis, of two the smaller one.
+    """Return the median along an axis: the middle element in order, the lower of two.
 
-    NaN if there is one.
+    NaN if any element is NaN.
     """
     info = x.struct_info
     if not isinstance(info, TensorStructInfo) or info.shape is None:

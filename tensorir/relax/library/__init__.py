@@ -1,4 +1,4 @@
-"""Operators that NumPy computes when the model runs.
+"""Operators that NumPy computes at run time.
 
 The modules: `data_dependent`, `detection`, `loop`, `random`, `run_time_axes`, `sequences`, `sizes`,
 `sorting`.

@@ -1,4 +1,4 @@
-"""Operators whose result has a shape that the data decide."""
+"""Operators with a data-dependent shape of the result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _indices(x: GraphExpr) -> TensorStructInfo:
 
 @library("nonzero", _indices)
 def nonzero(x: Array) -> NDArray[np.int64]:
-    """Return the indices of elements that are not 0, one column each, in row-major order."""
+    """Return the indices of nonzero elements, one column each, in row-major order."""
     if x.ndim == 0:
         return np.empty((0, int(x != 0)), np.int64)
     return np.stack(np.nonzero(x)).astype(np.int64)
@@ -51,10 +51,11 @@ def unique(
     return_counts: bool = False,
     axis: int | None = None,
 ) -> Any:
-    """Return the elements, or the parts along an axis, without repetition.
+    """Return the distinct elements, or the distinct slices along an axis.
 
-    They are in increasing order, or in that of their first places. Then, where asked for, their
-    first places, which of them each one was, and how often they were there: vectors of int64.
+    They are sorted, or in the order of first appearance. On request they are followed by the first
+    positions, the number of the distinct element for each element, and the counts: vectors of
+    int64.
     """
     values, first, inverse, counts = np.unique(
         x, return_index=True, return_inverse=True, return_counts=True, axis=axis
@@ -74,15 +75,15 @@ def unique(
 def _some(x: GraphExpr, condition: GraphExpr, axis: int | None) -> StructInfo:
     info = tensor_info(x)
     if tensor_info(condition).dtype not in ("bool", None):
-        raise IRTypeError(f"the condition is {condition.struct_info}, it has to be of bools")
+        raise IRTypeError(f"the condition must be of bools, got {condition.struct_info}")
     return TensorStructInfo(None, info.dtype, 1 if axis is None else info.ndim)
 
 
 @library("compress", _some)
 def compress(x: Array, condition: Array, axis: int | None = None) -> Array:
-    """Return the parts along an axis, or the elements, for which a vector of bools is true.
+    """Return the slices along an axis, or the elements, for which a vector of bools is true.
 
-    What the vector is too short for is left out.
+    Slices beyond the length of the vector are dropped.
     """
     return np.compress(condition, x, axis=axis)
 
@@ -93,7 +94,7 @@ def _chosen(x: GraphExpr, mask: GraphExpr) -> StructInfo:
 
 @library("masked_select", _chosen)
 def masked_select(x: Array, mask: Array) -> Array:
-    """Return the elements for which a mask, which is stretched, is true, in row-major order."""
+    """Return the elements for which a mask, which broadcasts, is true, in row-major order."""
     x, mask = np.broadcast_arrays(x, mask)
     return x[mask]
 

@@ -1,4 +1,4 @@
-"""Operators on boxes that a model has found in pictures."""
+"""Operators on detected boxes."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ def non_max_suppression(
     score_threshold: Array | None = None,
     center_point_box: bool = False,
 ) -> Array:
-    """Return the boxes that no better one overlaps: rows of (picture, class, box), int64.
+    """Return the boxes that remain after suppression: rows of (picture, class, box), int64.
 
     `boxes` are (picture, box, 4): two opposite corners (y, x), or centre, width and height for
-    `center_point_box`; `scores` (picture, class, box). Boxes are taken by their scores, those above
-    `score_threshold`, and not where the intersection with one taken before is more than
-    `iou_threshold` (0 if absent) of the union; none if `max_output_boxes_per_class` is absent.
+    `center_point_box`; `scores` (picture, class, box). Boxes with a score above `score_threshold`
+    are visited by descending score. A box is kept unless its intersection over union with a kept
+    box is above `iou_threshold` (0 if absent). At most `max_output_boxes_per_class` are kept (0 if
+    absent).
     """
     most = int(_number(max_output_boxes_per_class, 0))
     threshold = float(_number(iou_threshold, 0.0))
@@ -68,7 +69,7 @@ def _corners(boxes: Array, by_center: bool) -> Array:
 
 
 def _best(corners: Array, order: Array, most: int, threshold: float) -> list[int]:
-    """Return boxes in an order, without boxes that overlap an earlier one by too much."""
+    """Return boxes in order, without boxes that overlap an earlier box too much."""
     areas = (corners[:, 2:] - corners[:, :2]).prod(1)
     taken: list[int] = []
     while len(order) and len(taken) < most:

@@ -1,10 +1,10 @@
-"""Loops of graph functions: a library function that calls a graph function again and again.
+"""Loops of graph functions: a library function that calls a graph function repeatedly.
 
     y, last, all = relax.call_loop(step, [x], [w], trips=10, scans=[x.struct_info], out_sinfo=...)
 
-The body of a loop is a function of the module, `step`, which is transformed and compiled as any
-other; what it uses of the values around the loop it is given. Steps may give arrays of other shapes
-than they got. The loop itself runs in Python, in as much stack for many rounds as for one:
+The body of a loop is a function of the module, `step`, which is transformed and compiled like any
+other; values from around the loop are passed as arguments. A step may return arrays of other shapes
+than it receives. The loop itself runs in Python, with constant stack depth:
 
     k = 0
     while (trips is absent or k < trips) and go_on:
@@ -34,7 +34,7 @@ from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStruct
 LOOP: Final = LIBRARY_PREFIX + "loop"
 """The library function: `(step, dtypes as JSON, shapes, trips, go_on, carried, captured)`."""
 _FIRST_ROUNDS: Final = 16
-"""Rounds for which there is memory for parts before more is taken."""
+"""The number of rounds for which memory for parts is allocated first."""
 
 
 def call_loop(
@@ -47,19 +47,19 @@ def call_loop(
     go_on: GraphExpr | bool = True,
     scans: Sequence[TensorStructInfo] = (),
 ) -> GraphCall:
-    """Return the call of a loop, which gives a tuple: values carried last, then stacked parts.
+    """Return the call of a loop, which returns a tuple: final carried values, then stacked parts.
 
-    `step(k, *carried, *captured)` gives a tuple: whether to go on (a bool of no dimensions), the
-    values for the next round, a part of each stacked output; `k` is an int64 of no dimensions,
-    counted from 0. The loop ends after `trips` rounds (None: any number), or where `go_on` or what
-    the step says of it is false. `scans` describes the parts, of which a loop without rounds
-    stacks none (extents that are not known are 0 then); `out_sinfo` states the fields of the
-    result, which is checked when it runs. Raises IRTypeError for parts of unknown dtype or rank,
-    IRValueError for another number of results.
+    `step(k, *carried, *captured)` returns a tuple: whether to continue (a bool without dimensions),
+    the values for the next round, and a part for each stacked output; `k` is an int64 without
+    dimensions, counted from 0. The loop ends after `trips` rounds (None: unlimited), or when
+    `go_on` or the step's first result is false. `scans` are the struct infos of the parts; they
+    define the stacked outputs of a loop without rounds (unknown extents are 0 then). `out_sinfo`
+    states the fields of the result, which are checked at run time. Raises IRTypeError for parts of
+    unknown dtype or rank, IRValueError for another number of results.
     """
     if len(out_sinfo) != len(carried) + len(scans):
         raise IRValueError(
-            f"a loop that carries {len(carried)} value(s) and stacks {len(scans)} gives "
+            f"a loop that carries {len(carried)} value(s) and stacks {len(scans)} returns "
             f"{len(carried) + len(scans)}, but out_sinfo states {len(out_sinfo)}"
         )
     rounds: GraphExpr = Tuple(())
@@ -80,7 +80,7 @@ def call_loop(
 
 def _dtype(info: TensorStructInfo) -> str:
     if info.dtype is None or info.ndim < 0:
-        raise IRTypeError(f"a loop stacks tensors whose dtype and rank are known, not {info}")
+        raise IRTypeError(f"a loop stacks tensors whose dtype and rank are known, got {info}")
     return str(info.dtype)
 
 
@@ -109,7 +109,7 @@ def run_loop(
 
 
 class _Stack:
-    """Arrays of one shape, one after the other in one array, which grows by half."""
+    """Arrays of one shape, stacked in one array that grows by half."""
 
     def __init__(self, dtype: str, shape: Sequence[int], limit: int | None) -> None:
         self._dtype = DataType(dtype).to_numpy()
@@ -125,8 +125,8 @@ class _Stack:
             self._grow(_FIRST_ROUNDS)
         elif part.shape != self._shape:
             raise IRValueError(
-                f"round {self._rounds} of a loop gives an array of shape {part.shape} to stack on "
-                f"those of shape {self._shape}"
+                f"round {self._rounds} of a loop returns an array of shape {part.shape}, but "
+                f"earlier rounds returned the shape {self._shape}"
             )
         assert self._memory is not None
         if self._rounds == len(self._memory):
@@ -143,7 +143,7 @@ class _Stack:
         self._memory = larger
 
     def array(self) -> NDArray[Any]:
-        """Return the array of those that were added."""
+        """Return the array of all added parts."""
         if self._memory is None:
             return np.empty((0, *self._shape), self._dtype)
         whole = self._memory[: self._rounds]

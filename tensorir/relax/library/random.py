@@ -1,4 +1,4 @@
-"""Random numbers from explicit seeds: a call gives the same ones whenever it runs."""
+"""Random numbers from explicit seeds: a call returns the same numbers each time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 
 def _lengths(shape: Any) -> tuple[int, ...]:
-    """Return a shape as it is when the model runs."""
+    """Return the run-time value of a shape."""
     return tuple(map(int, shape))
 
 
@@ -36,7 +36,7 @@ def uniform(
     seed: int = 0,
     dtype: DTypeName = "float32",
 ) -> Array:
-    """Return numbers between two limits, the upper one excluded, all as likely."""
+    """Return uniformly distributed numbers between two limits, the upper one excluded."""
     return np.random.default_rng(seed).uniform(low, high, _lengths(shape)).astype(dtype)
 
 
@@ -48,7 +48,7 @@ def normal(
     seed: int = 0,
     dtype: DTypeName = "float32",
 ) -> Array:
-    """Return numbers of the normal distribution; `scale` is the standard deviation."""
+    """Return normally distributed numbers; `scale` is the standard deviation."""
     return np.random.default_rng(seed).normal(mean, scale, _lengths(shape)).astype(dtype)
 
 
@@ -56,7 +56,7 @@ def normal(
 def randint(
     shape: Sequence[PrimExpr], low: int, high: int, seed: int = 0, dtype: DTypeName = "int64"
 ) -> Array:
-    """Return integers from `low` up to `high`, which is excluded, all as likely."""
+    """Return uniformly distributed integers from `low` up to `high`, which is excluded."""
     return np.random.default_rng(seed).integers(low, high, _lengths(shape)).astype(dtype)
 
 
@@ -66,7 +66,7 @@ def _events(x: GraphExpr, dtype: str, **_: Any) -> StructInfo:
 
 @library("random.bernoulli", _events)
 def bernoulli(x: Array, seed: int = 0, dtype: DTypeName = "float32") -> Array:
-    """Return 1 with the probability that the element is, else 0."""
+    """Return 1 with the probability that the element states, else 0."""
     return (np.random.default_rng(seed).random(x.shape) < x).astype(dtype)
 
 
@@ -82,9 +82,9 @@ def _samples(x: GraphExpr, sample_size: int, dtype: str, **_: Any) -> StructInfo
 
 @library("random.multinomial", _samples)
 def multinomial(x: Array, sample_size: int = 1, seed: int = 0, dtype: DTypeName = "int32") -> Array:
-    """Return `sample_size` classes a row, drawn with probabilities whose logarithms are the row.
+    """Return `sample_size` classes for each row, drawn with the log-probabilities of the row.
 
-    The logarithms need not be normalised. A class may be drawn again.
+    The logarithms need not be normalised. A class may be drawn several times.
     """
     generator = np.random.default_rng(seed)
     weights = np.exp(x.astype(np.float64) - np.max(x, 1, keepdims=True))

@@ -1,4 +1,4 @@
-"""Operators along axes that are known when the model runs: tensors of integers."""
+"""Operators along axes that are tensors of integers, known only at run time."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _REDUCTIONS: Final[dict[str, Callable[..., _Array]]] = {
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Return the least and the greatest number of a dtype: the extrema of no elements."""
+    """Return the minimum and maximum of a dtype, as results of empty reductions."""
     if dtype.kind == "f":
         return -np.inf, np.inf
     return (False, True) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
 
 
 def _numbers(x: GraphExpr) -> TensorStructInfo:
-    """Return the struct info of a tensor of numbers that NumPy has; IRTypeError for others."""
+    """Return the struct info of a tensor with a dtype of NumPy; IRTypeError for others."""
     info = x.struct_info
     assert isinstance(info, TensorStructInfo)
     if info.dtype is None or not (info.dtype.is_integral or info.dtype.is_float):
@@ -42,7 +42,7 @@ def _numbers(x: GraphExpr) -> TensorStructInfo:
 
 
 def _count(axes: GraphExpr) -> int | None:
-    """Return how many axes there are, None if that is not known."""
+    """Return the number of axes, None if it is unknown."""
     info = axes.struct_info
     assert isinstance(info, TensorStructInfo)
     shape = info.static_shape
@@ -61,7 +61,7 @@ def _reduced(x: GraphExpr, axes: GraphExpr, kind: str, keepdims: bool) -> Tensor
 
 @library("reduce_at", _reduced)
 def reduce_at(x: _Array, axes: _Array, kind: _Kind, keepdims: bool = False) -> _Array:
-    """Return a reduction along `axes`, which are from `-ndim` to `ndim - 1`."""
+    """Return a reduction along `axes`, from `-ndim` to `ndim - 1`."""
     result = _REDUCTIONS[kind](x, axis=tuple(axes.reshape(-1).tolist()), keepdims=keepdims)
     return np.asarray(result, x.dtype)
 
@@ -80,9 +80,9 @@ def cumulated_at(
     exclusive: bool = False,
     reverse: bool = False,
 ) -> _Array:
-    """Return running sums or products along one axis, from its end with `reverse`.
+    """Return cumulative sums or products along one axis, from its end with `reverse`.
 
-    An `exclusive` one is of the elements before its own.
+    With `exclusive`, an element does not include itself.
     """
     place = int(axis.reshape(-1)[0])
     source = np.flip(x, place) if reverse else x
@@ -100,7 +100,7 @@ def _squeezed(x: GraphExpr, axes: GraphExpr) -> TensorStructInfo:
 
 @library("squeeze_at", _squeezed)
 def squeeze_at(x: _Array, axes: _Array) -> _Array:
-    """Return `x` without dimensions of 1."""
+    """Return `x` without these dimensions of extent 1."""
     return np.squeeze(x, tuple(axes.reshape(-1).tolist()))
 
 
@@ -110,7 +110,7 @@ def _expanded(x: GraphExpr, axes: GraphExpr) -> TensorStructInfo:
 
 @library("expand_dims_at", _expanded)
 def expand_dims_at(x: _Array, axes: _Array) -> _Array:
-    """Return `x` with dimensions of 1 where the result has `axes`."""
+    """Return `x` with dimensions of extent 1 inserted at `axes` of the result."""
     return np.expand_dims(x, tuple(axes.reshape(-1).tolist()))
 
 
@@ -122,12 +122,12 @@ def _sliced(x: GraphExpr, *_: Any, **__: Any) -> TensorStructInfo:
 def slice_at(
     x: _Array, begin: _Array, end: _Array, axes: _Array | None = None, steps: _Array | None = None
 ) -> _Array:
-    """Return `x[begin:end:step]` along `axes`, the first ones for None, as Python slices."""
+    """Return `x[begin:end:step]` along `axes` (None: the first ones), with Python's rules."""
     places = [slice(None)] * x.ndim
     chosen = range(len(begin)) if axes is None else axes.tolist()
     strides = [1] * len(begin) if steps is None else steps.tolist()
     for axis, first, last, step in zip(chosen, begin.tolist(), end.tolist(), strides, strict=True):
-        # An end before the first element is before it for a step backwards, too.
+        # With a negative step, an end before the first element must stay before it.
         before_all = step < 0 and last < -x.shape[axis]
         places[axis] = slice(first, None if before_all else last, step)
     return np.ascontiguousarray(x[tuple(places)])
@@ -139,7 +139,7 @@ def _widths(pads: GraphExpr, axes: GraphExpr, count: int) -> TensorStructInfo:
 
 @library("pad_width_at", _widths)
 def pad_width_at(pads: _Array, axes: _Array, count: int) -> _Array:
-    """Return paddings before all of `count` axes, then behind them, for those of some axes."""
+    """Return paddings before all of `count` axes, then after them, from those of some axes."""
     result = np.zeros((2, count), pads.dtype)
     result[:, axes] = pads.reshape(2, -1)
     return result.reshape(-1)

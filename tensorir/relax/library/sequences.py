@@ -1,9 +1,9 @@
-"""Sequences and optional values: Python tuples of arrays, and None, when the model runs.
+"""Sequences and optional values: Python tuples of arrays, and None, at run time.
 
-A sequence whose length is known while a graph function is built is a tuple of it, and needs nothing
-from here. Any other is an object (`R.Object`), which the library functions below take apart and put
-together; a tuple of the graph function may be given in its place. They are called by
-`sequence_call`. Positions count from the end where they are negative, as in Python.
+A sequence whose length is known while a graph function is built is a tuple of the graph function,
+and does not need this module. Any other sequence is an object (`R.Object`), which the library
+functions below access and create; they also accept a tuple of the graph function. They are called
+by `sequence_call`. Negative positions count from the end, as in Python.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _is_absent(value: Any) -> bool:
 
 
 def _place(sequence: tuple[Any, ...], position: Any, most: int) -> int:
-    """Return a position counted from the first; IRValueError for one that there is not."""
+    """Return a position counted from the front; IRValueError if it is out of range."""
     place = _number(position)
     if not -len(sequence) <= place < most:
         raise IRValueError(f"position {place} is not one of a sequence of {len(sequence)}")
@@ -52,7 +52,7 @@ def _place(sequence: tuple[Any, ...], position: Any, most: int) -> int:
 
 
 def _kept(value: Any) -> Any:
-    """Return a value that does not lie in the memory of a call, which ends before its result."""
+    """Return a copy of a value in a call's memory, which is freed before its result."""
     if isinstance(value, tuple):
         return tuple(map(_kept, value))
     return value.copy() if isinstance(value, np.ndarray) else value
@@ -66,7 +66,7 @@ def sequence_at(sequence: tuple[Any, ...], position: Any) -> Any:
 
 @library_call("sequence_insert")
 def sequence_insert(sequence: tuple[Any, ...], element: Any, position: Any) -> tuple[Any, ...]:
-    """Return the sequence with an element before a position, behind the last without one."""
+    """Return the sequence with an element inserted before a position (by default at the end)."""
     place = len(sequence)
     if not _is_absent(position):
         place = _place(sequence, position, len(sequence) + 1)
@@ -75,7 +75,7 @@ def sequence_insert(sequence: tuple[Any, ...], element: Any, position: Any) -> t
 
 @library_call("sequence_erase")
 def sequence_erase(sequence: tuple[Any, ...], position: Any) -> tuple[Any, ...]:
-    """Return the sequence without an element, the last without a position."""
+    """Return the sequence without the element at a position (by default the last)."""
     place = len(sequence) - 1
     if not _is_absent(position):
         place = _place(sequence, position, len(sequence))
@@ -90,7 +90,7 @@ def sequence_length(sequence: tuple[Any, ...]) -> NDArray[np.int64]:
 
 @library_call("sequence_concat")
 def sequence_concat(sequence: tuple[Any, ...], axis: int, new_axis: int) -> NDArray[Any]:
-    """Return the elements one after the other along an axis, or along a new one."""
+    """Return the elements concatenated along an axis, or stacked along a new one."""
     return np.stack(sequence, axis) if new_axis else np.concatenate(sequence, axis)
 
 
@@ -98,7 +98,7 @@ def sequence_concat(sequence: tuple[Any, ...], axis: int, new_axis: int) -> NDAr
 def sequence_split(
     x: NDArray[Any], lengths: Any, axis: int, keepdims: int
 ) -> tuple[NDArray[Any], ...]:
-    """Return parts of a tensor along an axis, of these lengths, of one length, or of 1 each."""
+    """Return parts of a tensor along an axis, of given lengths, of one length, or of length 1."""
     if _is_absent(lengths):
         places = list(range(1, x.shape[axis]))
     elif np.ndim(lengths) == 0:
@@ -113,18 +113,18 @@ def sequence_split(
 
 @library_call("optional_none")
 def optional_none() -> None:
-    """Return the optional value that is absent."""
+    """Return an absent optional value."""
 
 
 @library_call("optional_has_element")
 def optional_has_element(value: Any) -> NDArray[np.bool_]:
-    """Return whether an optional value is there."""
+    """Return whether an optional value is present."""
     return np.array(value is not None)
 
 
 @library_call("optional_get_element")
 def optional_get_element(value: Any) -> Any:
-    """Return an optional value that is there; IRValueError without one."""
+    """Return the content of an optional value; IRValueError if it is absent."""
     if value is None:
         raise IRValueError("the optional value is absent")
     return _kept(value)

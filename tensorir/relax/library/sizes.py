@@ -1,4 +1,4 @@
-"""Elements of tensors as sizes, and sizes that depend on them."""
+"""Elements of tensors as sizes, and sizes that depend on data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _scalars(x: GraphExpr, count: int) -> TupleStructInfo:
 def tensor_to_scalars(x: NDArray[Any], count: int) -> tuple[int, ...]:
     """Return the elements of a tensor of `count` integers, as a tuple of numbers.
 
-    `match_cast` makes symbolic sizes of them.
+    `match_cast` defines symbolic sizes by them.
     """
     return tuple(int(n) for n in np.reshape(x, count))
 
@@ -40,9 +40,9 @@ def _target(
 def reshape_target(
     target: NDArray[Any], shape: Sequence[PrimExpr], allowzero: bool = False
 ) -> NDArray[Any]:
-    """Return the sizes that a tensor of `shape` is reshaped to.
+    """Return the shape that a tensor of `shape` is reshaped to.
 
-    In `target` 0 stands for the size that there is, unless `allowzero`, and one -1 for the rest.
+    In `target`, 0 keeps a size unless `allowzero` is set, and one -1 means the remaining size.
     """
     sizes: list[int] = [int(n) for n in shape]  # type: ignore[call-overload]
     result = [int(n) for n in target]
@@ -64,7 +64,7 @@ def _between(start: GraphExpr, limit: GraphExpr, step: GraphExpr) -> TensorStruc
 
 @library("arange_between", _between)
 def arange_between(start: NDArray[Any], limit: NDArray[Any], step: NDArray[Any]) -> NDArray[Any]:
-    """Return `start, start + step, ...` up to `limit`, which is not in it."""
+    """Return `start, start + step, ...` up to `limit`, which is excluded."""
     count = max(0, int(np.ceil((limit - start) / step)))
     values: NDArray[Any] = start + np.arange(count, dtype=start.dtype) * step
     return values.astype(start.dtype).reshape(count)

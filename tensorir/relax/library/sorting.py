@@ -1,4 +1,4 @@
-"""Operators that sort, and that look for values in what is sorted."""
+"""Operators that sort, and that search in sorted data."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Array = NDArray[Any]
 
 
 def tensor_info(x: GraphExpr) -> TensorStructInfo:
-    """Return what is known of an operand that is a tensor."""
+    """Return the struct info of a tensor operand."""
     assert isinstance(x.struct_info, TensorStructInfo)
     return x.struct_info
 
 
 def like(x: GraphExpr, dtype: str | None = None) -> TensorStructInfo:
-    """Return the struct info of a tensor in the shape of another one, and of its dtype."""
+    """Return the struct info of a tensor with the shape and, by default, the dtype of another."""
     info = tensor_info(x)
     return TensorStructInfo(info.shape, info.dtype if dtype is None else dtype, info.ndim)
 
@@ -38,7 +38,7 @@ def _check_axis(info: TensorStructInfo, axis: int) -> None:
 
 
 def places_in_order(x: Array, axis: int, descending: bool) -> Array:
-    """Return the indices that sort an array; equal ones keep their order, NaN is the largest."""
+    """Return the indices that sort an array; the order is stable, NaN is the largest."""
     if not descending:
         return np.argsort(x, axis=axis, kind="stable")
     turned = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
@@ -66,7 +66,7 @@ def _places(data: GraphExpr, axis: int, descending: bool, dtype: str) -> StructI
 def argsort(
     data: Array, axis: int = -1, descending: bool = False, dtype: DTypeName = "int32"
 ) -> Array:
-    """Return the indices that sort along an axis; equal elements keep their order."""
+    """Return the indices that sort along an axis; the order is stable."""
     return places_in_order(data, axis, descending).astype(dtype)
 
 
@@ -98,8 +98,8 @@ def topk(
 ) -> Any:
     """Return the k largest (or smallest) elements along an axis in order, and their indices.
 
-    All of them for a constant k < 1. Of equal elements the first comes first; NaN is larger than
-    any number.
+    All elements for a constant k < 1. Equal elements keep their order; NaN is larger than any
+    number.
     """
     count: int = k  # type: ignore[assignment]
     if count > data.shape[axis]:
@@ -112,10 +112,9 @@ def topk(
 
 
 def _first_places(data: Array, count: int, axis: int, largest: bool) -> Array:
-    """Return the first indices of those that sort an array, without sorting all of it if it can be.
+    """Return the first `count` of the indices that sort an array; sort everything only if needed.
 
-    A partition does not say which of several equal elements it chooses: rows in which that matters
-    are sorted.
+    A partition may choose any of several equal elements: rows where that matters are sorted.
     """
     rows = np.moveaxis(data, axis, -1)
     length = rows.shape[-1]
@@ -144,9 +143,9 @@ def _bucket(
 def bucketize(
     input_tensor: Array, boundaries: Array, out_int32: bool = False, right: bool = False
 ) -> Array:
-    """Return the index of the bucket of each element, between boundaries in increasing order.
+    """Return the index of the bucket of each element, for boundaries in increasing order.
 
-    An element that is a boundary is in the bucket below it, or above it for `right`.
+    An element that equals a boundary is in the bucket below it, or above it with `right`.
     """
     found = np.searchsorted(boundaries, input_tensor, side="right" if right else "left")
     return np.asarray(found).astype(np.int32 if out_int32 else np.int64)
@@ -168,9 +167,9 @@ def _searched(
 def searchsorted(
     sorted_sequence: Array, values: Array, out_int32: bool = False, right: bool = False
 ) -> Array:
-    """Return where values belong in a sorted vector, or in the rows of a sorted tensor.
+    """Return the insertion indices of values in a sorted vector, or in rows of a sorted tensor.
 
-    In front of equal elements, or behind them for `right`.
+    The index is before equal elements, or after them with `right`.
     """
     if sorted_sequence.ndim <= 1:
         return bucketize(values, sorted_sequence, out_int32, right)

@@ -35,7 +35,7 @@ Rounding: TypeAlias = Literal[
 class Coordinates:
     """Element `x` of the result is at `(x * step + start) / divisor` on an axis of `size`.
 
-    All are integers, perhaps symbolic, so that rounding is exact.
+    All are integers, possibly symbolic, so that rounding is exact.
     """
 
     size: PrimExpr
@@ -53,9 +53,9 @@ class Coordinates:
         scale: float | None = None,
         roi: tuple[float, float] | None = None,
     ) -> Coordinates:
-        """Place an axis of `result` elements on one of `size`.
+        """Map an axis of `result` elements to an axis of `size`.
 
-        `scale` is the ratio of lengths where it is not that of the sizes, which are rounded.
+        `scale` is the ratio of lengths if it differs from the ratio of the (rounded) sizes.
         """
         p, q = _ratio(size, result, scale)
         one = const(1, size.dtype)
@@ -89,11 +89,11 @@ class Coordinates:
             return _reduced(size, q * 2, min_(result - 1, one) * q - p, p * 2, p, q)
         if mode in ("half_pixel", "pytorch_half_pixel"):
             return _reduced(size, q * 2, q - p, p * 2, p, q)
-        raise IRValueError(f"there is no coordinate transformation {mode!r}")
+        raise IRValueError(f"unknown coordinate transformation {mode!r}")
 
     @property
     def is_identity(self) -> bool:
-        """True if each element is at its own place."""
+        """True if each element keeps its position."""
         parts = (self.step, self.start, self.divisor)
         if not all(isinstance(part, IntImm) for part in parts):
             return False
@@ -101,26 +101,26 @@ class Coordinates:
         return start == 0 and step == divisor
 
     def numerator(self, x: PrimExpr) -> PrimExpr:
-        """Return the place of an element times the divisor."""
+        """Return the position of an element times the divisor."""
         return x * self.step + self.start
 
     def whole(self, x: PrimExpr) -> PrimExpr:
-        """Return the whole place before that of an element, or at it."""
+        """Return the position of an element, rounded down."""
         return floordiv(self.numerator(x), self.divisor)
 
     def rest(self, x: PrimExpr, dtype: str) -> PrimExpr:
-        """Return how far an element is behind the whole place, from 0 to 1."""
+        """Return the distance of an element from the position rounded down, from 0 to 1."""
         number = self.numerator(x)
         rest = number - floordiv(number, self.divisor) * self.divisor
         return div(cast(dtype, rest), cast(dtype, self.divisor))
 
     def outside(self, x: PrimExpr) -> list[PrimExpr]:
-        """Return the conditions of which one holds where an element is beyond the ends."""
+        """Return conditions, at least one of which holds for an element beyond the ends."""
         number = self.numerator(x)
         return [number < 0, number > (self.size - 1) * self.divisor]
 
     def rounded(self, x: PrimExpr, rounding: str) -> PrimExpr:
-        """Return the whole place that is nearest, or the one before or behind."""
+        """Return the position of an element, rounded by the given rule."""
         number, divisor = self.numerator(x), self.divisor
         if rounding == "floor":
             return floordiv(number, divisor)
@@ -130,14 +130,14 @@ class Coordinates:
             return floordiv(number * 2 + divisor - 1, divisor * 2)
         if rounding in ("round", "round_prefer_ceil"):
             return floordiv(number * 2 + divisor, divisor * 2)
-        raise IRValueError(f"there is no rounding {rounding!r}")
+        raise IRValueError(f"unknown rounding {rounding!r}")
 
 
 @dataclass(frozen=True)
 class MeasuredCoordinates:
     """Element `x` of the result is at `place(x)`, a float32 number, on an axis of `size`.
 
-    For scales that are known only when a model runs.
+    For scales that are known only at run time.
     """
 
     size: PrimExpr
@@ -153,14 +153,14 @@ class MeasuredCoordinates:
         scale: PrimExpr | None,
         roi: tuple[PrimExpr, PrimExpr] | None,
     ) -> MeasuredCoordinates:
-        """Place an axis of `result` elements on one of `size`; see `Coordinates.of`."""
+        """Map an axis of `result` elements to an axis of `size`; see `Coordinates.of`."""
         one, half, zero = (const(v, FLOAT32) for v in (1.0, 0.5, 0.0))
         n, m = cast(FLOAT32, size), cast(FLOAT32, result)
         length = m if scale is None else scale * n
         ratio = m / n if scale is None else scale
 
         def spread(x: PrimExpr, point: PrimExpr, span: PrimExpr) -> PrimExpr:
-            """Return `x` of a result that goes from 0 to `span`; a single element is at a point."""
+            """Return `x` for a result that spans 0 to `span`; a single element is at a point."""
             is_point = compare(EQ, length, one)
             return select(is_point, point, x * span / select(is_point, one, length - one))
 
@@ -183,25 +183,25 @@ class MeasuredCoordinates:
             "tf_crop_and_resize": cropped,
         }
         if mode not in functions:
-            raise IRValueError(f"there is no coordinate transformation {mode!r}")
+            raise IRValueError(f"unknown coordinate transformation {mode!r}")
         return MeasuredCoordinates(size, lambda x: functions[mode](cast(FLOAT32, x)))
 
     def whole(self, x: PrimExpr) -> PrimExpr:
-        """Return the whole place before that of an element, or at it."""
+        """Return the position of an element, rounded down."""
         return cast(x.dtype, te.floor(self.place(x)))
 
     def rest(self, x: PrimExpr, dtype: str) -> PrimExpr:
-        """Return how far an element is behind the whole place, from 0 to 1."""
+        """Return the distance of an element from the position rounded down, from 0 to 1."""
         place = self.place(x)
         return cast(dtype, place - te.floor(place))
 
     def outside(self, x: PrimExpr) -> list[PrimExpr]:
-        """Return the conditions of which one holds where an element is beyond the ends."""
+        """Return conditions, at least one of which holds for an element beyond the ends."""
         place = self.place(x)
         return [place < const(0.0, FLOAT32), place > cast(FLOAT32, self.size - 1)]
 
     def rounded(self, x: PrimExpr, rounding: str) -> PrimExpr:
-        """Return the whole place that is nearest, or the one before or behind."""
+        """Return the position of an element, rounded by the given rule."""
         place, half = self.place(x), const(0.5, FLOAT32)
         functions: dict[str, Callable[[], PrimExpr]] = {
             "floor": lambda: te.floor(place),
@@ -211,7 +211,7 @@ class MeasuredCoordinates:
             "round": lambda: te.floor(place + half),
         }
         if rounding not in functions:
-            raise IRValueError(f"there is no rounding {rounding!r}")
+            raise IRValueError(f"unknown rounding {rounding!r}")
         return cast(x.dtype, functions[rounding]())
 
 
@@ -234,7 +234,7 @@ def _reduced(
 def _ratio(
     size: PrimExpr, result: PrimExpr, scale: float | None
 ) -> tuple[PrimExpr, PrimExpr]:  # fmt: skip
-    """Return the ratio of the lengths of result and original as two integers.
+    """Return the ratio of the result's length to the original length as two integers.
 
     IRValueError for a result that is longer than its empty original.
     """
@@ -248,7 +248,7 @@ def _ratio(
             f"an axis without elements cannot be resized to {extent_text(result)}; "
             "an empty axis stays empty"
         )
-    if is_number(result, 0):  # no element has a place; the divisor is not 0
+    if is_number(result, 0):  # there are no positions; avoid a divisor of 0
         return const(1, size.dtype), const(2, size.dtype)
     if isinstance(size, IntImm) and isinstance(result, IntImm):
         exact = Fraction(result.value, size.value)
@@ -257,7 +257,7 @@ def _ratio(
 
 
 def _fraction(scale: float) -> Fraction:
-    """Return the simplest fraction that float32 does not tell from a scale."""
+    """Return the simplest fraction that rounds to the same float32 as a scale."""
     exact = Fraction(scale)
     for digits in range(1, 9):
         simple = exact.limit_denominator(10**digits)

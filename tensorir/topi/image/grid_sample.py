@@ -1,4 +1,4 @@
-"""Images sampled at places that another tensor says, and grids of such places."""
+"""Images sampled at the coordinates in another tensor, and grids of such coordinates."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def grid_sample(
     padding_mode: Literal["zeros", "border", "reflection"] = "zeros",
     align_corners: bool = True,
 ) -> Tensor:
-    """Return `data[n, c, h, w]` at the places `grid[n, h', w', 2]`, as `[n, c, h', w']`.
+    """Return `data[n, c, h, w]` at the coordinates `grid[n, h', w', 2]`, as `[n, c, h', w']`.
 
-    Places are pairs `x, y` (of volumes triples `x, y, z`), from -1 to 1: the centres of the first
-    and the last element if `align_corners`, else their outer sides. Beyond those there are zeros,
-    or the border's elements, or the image is mirrored.
+    Coordinates are pairs `x, y` (for volumes triples `x, y, z`) from -1 to 1: the centres of the
+    first and last element if `align_corners`, otherwise their outer edges. Beyond those the image
+    is zero, repeats the border's elements, or is mirrored.
     """
     check_floats("data", data)
     check_floats("grid", grid)
     rank = data.ndim - 2
     if rank not in SPATIAL or grid.ndim != data.ndim:
         raise IRValueError(
-            f"data must have 3 to 5 dimensions and grid as many, got {data.ndim} and {grid.ndim}"
+            f"data and grid must both have 3 to 5 dimensions, got {data.ndim} and {grid.ndim}"
         )
     letters = SPATIAL[rank]
     places = Layout(layout or f"NC{letters}", f"NC{letters}", "layout")
@@ -49,7 +49,7 @@ def grid_sample(
     check_equal(grid.shape[-1], "the last extent of grid", as_expr(rank), "the number of axes")
     dtype = sum_dtype(data.dtype)
     cubic = method in ("bicubic", "cubic")
-    # The grid has x first, which is the last axis.
+    # The grid has x first, which is the last axis of the image.
     positions = {
         letter: _position(grid, rank - 1 - k, size[letter], dtype, padding_mode, align_corners)
         if not cubic
@@ -109,7 +109,7 @@ def grid_sample(
 def _position(
     grid: Tensor, k: int, n: PrimExpr, dtype: str, padding_mode: str, align_corners: bool
 ) -> Tensor:
-    """Return the places along one axis in elements, brought inside as padding says."""
+    """Return the positions along one axis in elements, moved inside by the padding rule."""
 
     def element(*indices: PrimExpr) -> PrimExpr:
         x = cast(dtype, grid[(*indices, const(k, indices[0].dtype))])
@@ -123,7 +123,7 @@ def _position(
             place = te.min(te.max(place, const(0, dtype)), length - one)
         elif padding_mode == "reflection":
             place = _reflected(place, n, dtype, align_corners)
-        # Places far away, or not numbers, are outside: whole numbers can be told of these.
+        # Positions far away, or NaN, become positions outside that fit in integers.
         far = const(1 << 30, dtype)
         bounded: PrimExpr = te.min(te.max(place, -far), far)
         return bounded
@@ -132,7 +132,7 @@ def _position(
 
 
 def _reflected(place: PrimExpr, n: PrimExpr, dtype: str, align_corners: bool) -> PrimExpr:
-    """Return a place mirrored at the centres of the outer elements, or at their outer sides."""
+    """Return a position mirrored at the centres of the outer elements, or at their outer edges."""
     length = cast(dtype, n)
     low = const(0 if align_corners else -0.5, dtype)
     span = length - const(1, dtype) if align_corners else length
@@ -171,9 +171,9 @@ def _cubic_weight(rest: PrimExpr, offset: PrimExpr) -> PrimExpr:
 
 @operator("image.affine_grid")
 def affine_grid(theta: Tensor, size: Sequence[PrimExpr], align_corners: bool = False) -> Tensor:
-    """Return the grid `[n, h, w, 2]` of places that `theta[n, 2, 3]` maps an image `size` to.
+    """Return the grid `[n, h, w, 2]` of coordinates that `theta[n, 2, 3]` maps an image `size` to.
 
-    `size` is `(h, w)`, or `(d, h, w)` with `theta[n, 3, 4]`; places are as in `grid_sample`.
+    `size` is `(h, w)`, or `(d, h, w)` with `theta[n, 3, 4]`; see `grid_sample` for coordinates.
     """
     check_floats("theta", theta)
     rank = len(size)

@@ -52,11 +52,11 @@ def resize(
 ) -> Tensor:
     """Return `data` with some of its axes resized to `size`.
 
-    Coordinates are as in ONNX: `scales` are the ratios of lengths where they are not exactly those
-    of the sizes, and `roi` has the starts of the axes, then their ends, for `tf_crop_and_resize`,
-    which gives `extrapolation_value` outside. Elements beyond an end are those at the end, or have
-    no weight if `exclude_outside`. With `antialias` elements are weighted over a wider range where
-    an axis gets shorter.
+    Coordinates are as in ONNX: `scales` are the ratios of lengths if they differ from the ratios of
+    the sizes. `roi` has the starts of the axes, followed by their ends, for `tf_crop_and_resize`,
+    which returns `extrapolation_value` outside. Positions beyond an end use the element at the end,
+    or have no weight if `exclude_outside`. With `antialias`, elements are weighted over a wider
+    range if an axis gets shorter.
     """
     places = [axis_of(axis, data.ndim) for axis in axes]
     for name, values in (("size", size), ("scales", scales)):
@@ -98,7 +98,7 @@ def dynamic_resize(
     extrapolation_value: float = 0.0,
     out_dtype: str | None = None,
 ) -> Tensor:
-    """Return `image.resize` with scales and roi that are tensors, known when it runs."""
+    """Return `image.resize` with scales and roi that are tensors, known at run time."""
     places = [axis_of(axis, data.ndim) for axis in axes]
     for name, tensor, count in (("scales", scales, 1), ("roi", roi, 2)):
         if tensor is not None:
@@ -225,7 +225,7 @@ def _nearest(
 
 
 def _converted(x: Tensor, dtype: DataType) -> Tensor:
-    """Return numbers as those of a dtype; integers are rounded to."""
+    """Return numbers converted to a dtype; integers by rounding."""
 
     def element(*indices: PrimExpr) -> PrimExpr:
         value = x[indices]
@@ -236,7 +236,7 @@ def _converted(x: Tensor, dtype: DataType) -> Tensor:
 
 
 def _extrapolated(x: Tensor, coordinates: Mapping[int, Places], value: float) -> Tensor:
-    """Return `x` with a value where an element is outside of the original."""
+    """Return `x` with `value` at elements outside of the original."""
 
     def element(*indices: PrimExpr) -> PrimExpr:
         outside = [
@@ -249,7 +249,7 @@ def _extrapolated(x: Tensor, coordinates: Mapping[int, Places], value: float) ->
 
 
 class _Filtered:
-    """A tensor resized along one axis, by weighted sums of neighbours."""
+    """A tensor resized along one axis by weighted sums of neighbours."""
 
     def __init__(self, x: Tensor, axis: int, at: Places, count: PrimExpr, dtype: DataType) -> None:
         self.x, self.axis, self.at, self.count, self.dtype = x, axis, at, count, dtype
@@ -261,7 +261,7 @@ class _Filtered:
         return cast(self.dtype, self.x[at])
 
     def _fraction(self, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-        """Return the whole part of a place, and the rest, from 0 to 1."""
+        """Return a position rounded down, and the remaining fraction."""
         return self.at.whole(x), self.at.rest(x, self.dtype)
 
     def interpolated(self) -> Tensor:
@@ -275,7 +275,7 @@ class _Filtered:
         return te.compute(self.shape, element, name="resize_linear")
 
     def weighted(self, alpha: float | None, antialias: bool, exclude_outside: bool) -> Tensor:
-        """Return sums with weights from a table: cubic ones with `alpha`, else linear ones."""
+        """Return sums with weights from a table: cubic weights with `alpha`, otherwise linear."""
         support = 1 if alpha is None else 2
         scale = 1.0
         first = 1 - support

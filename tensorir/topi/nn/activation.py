@@ -1,4 +1,4 @@
-"""Activations: functions of each element."""
+"""Activations: elementwise functions."""
 
 from __future__ import annotations
 
@@ -23,15 +23,12 @@ def _of_floats(name: str, function: Callable[[PrimExpr], PrimExpr], x: Tensor) -
 
 
 def _clipped(v: PrimExpr, low: float, high: float) -> PrimExpr:
-    # A comparison with NaN is false, which takes the second operand: NaN stays.
+    # A comparison with NaN is false, which selects the second operand: NaN stays.
     return te.min(const(high, v.dtype), te.max(const(low, v.dtype), v))
 
 
 def _expm1(v: PrimExpr) -> PrimExpr:
-    """Return `exp(v) - 1`; near 0, where the difference would cost digits, through tanh.
-
-    `exp(v) - 1` is `tanh(v / 2) * (exp(v) + 1)`.
-    """
+    """Return `exp(v) - 1`; near 0, where the difference would cancel, it is computed with tanh."""
     half = v * const(0.5, v.dtype)
     result: PrimExpr = te.tanh(half) * (te.exp(v) + const(1, v.dtype))
     return result
@@ -70,7 +67,7 @@ def leakyrelu(x: Tensor, alpha: float = 0.01) -> Tensor:
 def prelu(x: Tensor, alpha: Tensor, axis: int | None = 1) -> Tensor:
     """Return `x` where it is positive, elsewhere `alpha * x`.
 
-    `alpha` has a slope for each place along the axis; without an axis it is stretched to `x`.
+    `alpha` has a slope for each position along the axis; without an axis it broadcasts to `x`.
     """
     same_dtype(x, alpha)
     if axis is not None and alpha.ndim == 1 and x.ndim > 0:
@@ -82,7 +79,7 @@ def prelu(x: Tensor, alpha: Tensor, axis: int | None = 1) -> Tensor:
 
     else:
         for n, m in zip(broadcast_shape(x.shape, alpha.shape), x.shape, strict=True):
-            check_equal(n, "a dimension of alpha, stretched,", m, "that of x")
+            check_equal(n, "a dimension of the broadcast alpha", m, "that of x")
 
         def slope(*indices: PrimExpr) -> PrimExpr:
             return element(alpha, indices)
@@ -201,7 +198,7 @@ def softsign(x: Tensor) -> Tensor:
 
 @operator("nn.hardsigmoid")
 def hardsigmoid(x: Tensor, alpha: float = 1 / 6, beta: float = 0.5) -> Tensor:
-    """Return `alpha * x + beta`, but at least 0 and at most 1."""
+    """Return `alpha * x + beta`, limited to the range 0 to 1."""
     return _of_floats(
         "hardsigmoid",
         lambda v: _clipped(const(alpha, v.dtype) * v + const(beta, v.dtype), 0, 1),
@@ -221,7 +218,7 @@ def hardswish(x: Tensor) -> Tensor:
 
 @operator("nn.hardtanh")
 def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """Return `x`, but at least `min_val` and at most `max_val`."""
+    """Return `x`, limited to the range from `min_val` to `max_val`."""
     return map_elements("hardtanh", lambda v: _clipped(v, min_val, max_val), x)
 
 
@@ -278,7 +275,7 @@ def tanhshrink(x: Tensor) -> Tensor:
 
 @operator("nn.bias_add", dimension_order=order_of("axis"))
 def bias_add(data: Tensor, bias: Tensor, axis: int = 1) -> Tensor:
-    """Return `data` plus a number for each place along an axis."""
+    """Return `data` plus a number for each position along an axis."""
     same_dtype(data, bias)
     check_rank("bias", bias, 1)
     along = axis_of(axis, data.ndim)

@@ -1,4 +1,4 @@
-"""Pooling whose windows share axes out, however long those are."""
+"""Adaptive pooling: windows whose sizes follow from the size of the output."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def _adaptive(
     name: str,
     reduce: Callable[..., Any],
 ) -> tuple[Any, Callable[[Sequence[PrimExpr]], PrimExpr]]:
-    """Return the reductions of windows that share an axis out, and the size of a window.
+    """Return the reductions of windows that partition an axis, and the size of a window.
 
-    Window `o` of `m` goes from `o * n // m` to `ceil((o + 1) * n / m)` of an axis of `n`.
+    Window `o` of `m` extends from `o * n // m` to `ceil((o + 1) * n / m)` of an axis of `n`.
     """
     letters = SPATIAL[rank]
     places = Layout(layout or LAYOUTS[rank], f"NC{letters}", "layout")
     if out_layout not in (None, places.text):
-        raise IRValueError(f"out_layout must be the layout, {places.text}")
+        raise IRValueError(f"out_layout must equal the layout {places.text}")
     size = places.sizes(data, "data")
     if output_size is None:
         sizes: Sequence[PrimExpr | int] = [size[letter] for letter in letters]
@@ -78,7 +78,7 @@ def _divides(n: PrimExpr, m: PrimExpr) -> bool:
 
 
 def _longest(n: PrimExpr, m: PrimExpr) -> PrimExpr:
-    """Return the size of the longest of the windows that share out `n` into `m`; at most that."""
+    """Return an upper bound for the size of the windows that partition `n` into `m`."""
     if _divides(n, m):
         return simplified(floordiv(n, m))
     if isinstance(n, IntImm) and isinstance(m, IntImm):
@@ -131,7 +131,7 @@ def _declare(rank: int, name: str, what: str, pool: Callable[..., Tensor]) -> Ca
 
     function.__name__ = f"adaptive_{name}_pool{rank}d"
     function.__doc__ = (
-        f"Return the {what} of `output_size` windows that share {AXES[rank]} out; by default one "
+        f"Return the {what} of `output_size` windows that partition {AXES[rank]}; by default one "
         "for each element."
     )
     return operator(f"nn.{function.__name__}", dimension_order=order_of_pooling)(function)

@@ -1,4 +1,4 @@
-"""The products of attention, over tensors with the heads after the positions."""
+"""The products of attention, for tensors with the heads after the positions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tensorir.topi.matmul import product_dtypes
 def attention_scores(query: Tensor, key: Tensor) -> Tensor:
     """Return `[b, h, i, j]`, the products of `query[b, i, h, d]` and `key[b, h, d, j]`.
 
-    Where the key has fewer heads, each is for several heads of the query that follow one another.
+    If the key has fewer heads, consecutive heads of the query share a head of the key.
     """
     check_rank("query", query, 4)
     check_rank("key", key, 4)
@@ -41,7 +41,7 @@ def attention_scores(query: Tensor, key: Tensor) -> Tensor:
 def attention_output(weights: Tensor, value: Tensor) -> Tensor:
     """Return `[b, i, h, d]`, the sums of `value[b, j, h, d]` with `weights[b, h, i, j]`.
 
-    Where the value has fewer heads, each is for several heads of the weights.
+    If the value has fewer heads, consecutive heads of the weights share a head of the value.
     """
     check_rank("weights", weights, 4)
     check_rank("value", value, 4)
@@ -60,7 +60,7 @@ def attention_output(weights: Tensor, value: Tensor) -> Tensor:
 
 
 def _heads_per_group(heads: PrimExpr, shared: PrimExpr) -> int:
-    """Return the number of heads that share one; IRValueError if the numbers do not go together."""
+    """Return the number of heads that share one; IRValueError if the numbers do not match."""
     if not isinstance(heads, IntImm) or not isinstance(shared, IntImm):
         check_equal(shared, "the number of heads of key and value", heads, "that of query")
         return 1
@@ -82,14 +82,14 @@ def attention_mask(
     alignment: Literal["TopLeft", "BottomRight"] = "TopLeft",
     window_size: int | None = None,
 ) -> Tensor:
-    """Return scores `[..., i, j]`, minus infinity where `j` comes after `i`.
+    """Return scores `[..., i, j]`, with minus infinity where `j` comes after `i`.
 
-    `i` and `j` are counted from the beginning, or from the end. With `window_size` only that many
-    positions up to `i` count.
+    `i` and `j` are counted from the beginning, or from the end. With `window_size`, only the last
+    `window_size` positions up to `i` are kept.
     """
     check_floats("scores", scores)
     if scores.ndim < 2:
-        raise IRValueError(f"scores must have 2 dimensions at least, got {scores.ndim}")
+        raise IRValueError(f"scores must have at least 2 dimensions, got {scores.ndim}")
     rows, columns = scores.shape[-2:]
     never = -infinity(scores.dtype)
 

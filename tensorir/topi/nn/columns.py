@@ -1,4 +1,4 @@
-"""The windows of an image as columns of a matrix, and the sum of such columns as an image."""
+"""Windows of an image as columns of a matrix, and sums of such columns as an image."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def col2im(
 ) -> Tensor:
     """Return the image `[n, c, *output_size]` of columns `data[n, c * taps, windows]`.
 
-    What several windows have at a place is added: the transpose of `im2col`.
+    Overlapping windows are added: the transpose of `im2col`.
     """
     check_rank("data", data, 3)
     sizes = list(output_size)
@@ -66,8 +66,8 @@ def col2im(
     known = isinstance(rows, IntImm) and isinstance(per_channel, IntImm)
     if known and rows.value % per_channel.value:  # type: ignore[attr-defined]
         raise IRValueError(
-            f"data has {extent_text(rows)} rows, no multiple of the {extent_text(per_channel)} "
-            "taps of windows"
+            f"data has {extent_text(rows)} rows, which must be a multiple of the "
+            f"{extent_text(per_channel)} taps of windows"
         )
     check_equal(
         data.shape[2], "the number of columns", as_expr(product(counts)), "that of windows"

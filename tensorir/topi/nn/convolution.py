@@ -52,10 +52,10 @@ def conv2d(
     """Return the convolution of `data` with `weight` along two axes.
 
     `data[n, c, h, w]` and `weight[o, i, kh, kw]` give `[n, o, h', w']` with `h' = (h + padding -
-    dilation * (kh - 1) - 1) // stride + 1`; layouts say the order of axes. Channels are divided
-    into `groups` with `i` input channels each. Padding is `[top, left, bottom, right]`,
-    `[vertical, horizontal]` or one number. Products are added in `out_dtype`, by default that of
-    the operands, those of float16 in float32.
+    dilation * (kh - 1) - 1) // stride + 1`; layouts give the order of axes. Channels are divided
+    into `groups` with `i` input channels each. Padding is `[top, left, bottom, right]`, `[vertical,
+    horizontal]` or one number. Products are added in `out_dtype`, by default the dtype of the
+    operands, and float32 for float16.
     """
     return convolution(
         2, data, weight, strides, padding, dilation, groups,
@@ -96,7 +96,7 @@ def convolution(
     out_layout: str | None,
     out_dtype: str | None,
 ) -> Tensor:
-    """Return a convolution along `rank` axes: the padded input, if it is padded, and the sums."""
+    """Return a convolution along `rank` axes: the padded input (if padded), and the sums."""
     letters = SPATIAL[rank]
     layout = Layout(data_layout, f"NC{letters}", "data_layout")
     kernel = Layout(kernel_layout, f"OI{letters}", "kernel_layout")
@@ -117,7 +117,7 @@ def convolution(
     amounts = {layout.text.index(x): (w.before, w.behind) for x, w in windows.items()}
     source = padded(data, amounts, const(0, data.dtype))
     is_depthwise = groups > 1 and is_number(taps["I"], 1)
-    # The order of reduction axes is that of the axes that they walk along.
+    # The reduction axes have the order of the axes that they traverse.
     walked = [x for x in layout.text if x in letters or (x == "C" and not is_depthwise)]
     axes = {x: te.reduce_axis((0, taps["I" if x == "C" else x]), f"r{x.lower()}") for x in walked}
 
@@ -147,7 +147,7 @@ def convolution(
 
 
 def check_groups(inputs: PrimExpr, per_group: PrimExpr, outputs: PrimExpr, groups: int) -> None:
-    """Raise IRValueError unless channels go together: `inputs` of data, `per_group` of weights."""
+    """Raise IRValueError unless channels match: `inputs` of data, `per_group` of weights."""
     if groups < 1:
         raise IRValueError(f"groups must be at least 1, got {groups}")
     of = f" in {groups} groups" if groups > 1 else ""

@@ -54,9 +54,9 @@ def conv2d_transpose(
     """Return the transposed convolution of `data` with `weight` along two axes.
 
     Each element of `data[n, c, h, w]` adds its multiple of `weight[c, o, kh, kw]` to the result,
-    `stride` apart: `[n, o * groups, h', w']` with `h' = (h - 1) * stride - padding + dilation *
-    (kh - 1) + output_padding + 1`. Padding is cut off on the sides that `conv2d` adds it to, and
-    output_padding, which is less than the stride or the dilation, adds at the end.
+    `stride` apart: `[n, o * groups, h', w']` with `h' = (h - 1) * stride - padding + dilation * (kh
+    - 1) + output_padding + 1`. Padding is cut off on the sides that `conv2d` adds it to;
+    `output_padding`, which is less than the stride or the dilation, is added at the end.
     """
     return transposed_convolution(
         2, data, weight, strides, padding, output_padding, dilation, groups,
@@ -86,10 +86,11 @@ def conv3d_transpose(
 
 
 class _Spread:
-    """One axis: a convolution with the mirrored kernel of the input, `stride - 1` zeros apart.
+    """One axis, as a convolution of the input, spread by `stride - 1` zeros, with a mirrored
+    kernel.
 
-    Position `p` of the input with zeros is element `p // stride` where `p % stride` is 0. The input
-    is padded by whole elements, `before` and `behind`; `surplus` are zeros that are too many then.
+    Position `p` of the spread input is element `p // stride` if `p % stride` is 0, otherwise 0. The
+    input is padded by whole elements, `before` and `behind`; `surplus` counts the excess zeros.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class _Spread:
         self.count = simplified((size - 1) * stride + (reach + extra + 1 - sum(margin)))
 
     def position(self, place: PrimExpr, k: PrimExpr) -> PrimExpr:
-        """Return where tap `k` of the mirrored kernel is on the input with zeros."""
+        """Return the position of tap `k` of the mirrored kernel in the spread input."""
         return place + k * self.step + self.surplus
 
 
@@ -124,7 +125,7 @@ def transposed_convolution(
 ) -> Tensor:
     """Return a transposed convolution along `rank` axes.
 
-    The zeros between elements are a condition inside the sum, whose terms unrolling can drop.
+    The zeros between elements are a condition inside of the sum, which unrolling can remove.
     """
     letters = SPATIAL[rank]
     layout = Layout(data_layout, f"NC{letters}", "data_layout")

@@ -1,4 +1,4 @@
-"""Activations of one half of a tensor by the other."""
+"""Activations that gate one half of a tensor by the other half."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The largest elements of windows, NaN where a window has one.
+"""The maximum of windows, NaN if a window contains NaN.
 
-A comparison that keeps NaN costs two or three instructions an element and waits for the one before.
-Here two values are reduced together: the largest number, and the sum of squares, which is NaN
-exactly where an element is (squares are not negative, so that infinities add up to an infinity).
-Each is one instruction an element, and neither waits for the other.
+A comparison that keeps NaN costs two or three dependent instructions for each element. Here two
+values are reduced together: the maximum of the numbers, and the sum of squares, which is NaN
+exactly if an element is NaN (squares are not negative, so infinities add up to infinity). Each
+costs one instruction for each element, and they are independent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LARGEST_AND_SQUARES: Final = te.comm_reducer(
 
 
 def reduced_to_largest(value: PrimExpr, axis: Any, where: PrimExpr | None = None) -> Any:
-    """Return the reductions that `largest_of` reads: one, of floats two."""
+    """Return the reductions that `largest_of` reads: one, or two for floats."""
     if not value.dtype.is_floating:
         return largest(value, axis=axis, where=where)
     wide = cast(sum_dtype(value.dtype), value)
@@ -34,7 +34,7 @@ def reduced_to_largest(value: PrimExpr, axis: Any, where: PrimExpr | None = None
 
 
 def largest_of(reduced: Tensor | tuple[Tensor, Tensor]) -> Tensor:
-    """Return the largest elements from the tensors of `reduced_to_largest`."""
+    """Return the maxima from the tensors of `reduced_to_largest`."""
     if isinstance(reduced, Tensor):
         return reduced
     numbers, squares = reduced

@@ -1,4 +1,4 @@
-"""Losses of classifications."""
+"""Losses for classification."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def nll_loss(
 ) -> Tensor:
     """Return `-predictions[n, targets[n, ...], ...]`, negative log likelihoods, times `weights`.
 
-    `predictions[n, c, ...]` are logarithms of probabilities of classes, `targets[n, ...]` integers,
-    `weights[c]` numbers for the classes. Targets of `ignore_index` count 0. The mean divides by the
-    sum of the weights that were used.
+    `predictions[n, c, ...]` are log-probabilities of classes, `targets[n, ...]` integers,
+    `weights[c]` numbers for the classes. Targets equal to `ignore_index` contribute 0. The mean
+    divides by the sum of the weights that were used.
     """
     check_floats("predictions", predictions)
     if not targets.dtype.is_integral:

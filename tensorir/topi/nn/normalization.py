@@ -1,6 +1,6 @@
 """Normalisation: elements minus their mean, divided by their standard deviation.
 
-The mean is subtracted before squares are added (two passes), so that a large mean costs no digits.
+The mean is subtracted before squares are added (two passes), so a large mean costs no precision.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from tensorir.topi.extents import (
 
 
 def _order_of_axis(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any] | None:
-    """Return the attributes of a norm over one axis; weights of several have an order of theirs."""
+    """Return the attributes of a norm over one axis; several axes would permute the weights."""
     given = call.attrs["axes"]
     axes = (given,) if isinstance(given, int) else given
     return {"axes": order.index(axes[0] % len(order))} if len(axes) == 1 else None
 
 
 def _order_of_channels(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any]:
-    """Return the attributes of a norm with weights for channels."""
+    """Return the attributes of a norm with weights for channels, for another dimension order."""
     rank = len(order)
     channel = call.attrs["channel_axis"] % rank
     given = call.attrs["axes"]
@@ -49,7 +49,7 @@ def _order_of_channels(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, 
 
 
 def _behind(rank: int, channel: int) -> tuple[int, ...]:
-    """Return the axes behind batch and channels."""
+    """Return the axes after batch and channels."""
     return tuple(axis for axis in range(1, rank) if axis != channel)
 
 
@@ -65,8 +65,8 @@ def layer_norm(
 ) -> Tensor:
     """Return `(data - mean) / sqrt(variance + epsilon) * gamma + beta`, statistics over axes.
 
-    `gamma` and `beta` have the extents of the axes. `center` says if `beta` is added, `scale` if
-    `gamma` is multiplied.
+    `gamma` and `beta` have the extents of the axes. `center` adds `beta`, `scale` multiplies by
+    `gamma`.
     """
     check_floats("data", data)
     over = axes_of(axes, data.ndim)
@@ -90,7 +90,7 @@ def instance_norm(
     center: bool = True,
     scale: bool = True,
 ) -> Tensor:
-    """Return `data` normalised over axes, by default all behind batch and channels.
+    """Return `data` normalised over axes, by default all after batch and channels.
 
     `gamma` and `beta` have a number for each channel.
     """
@@ -120,7 +120,7 @@ def group_norm(
     center: bool = True,
     scale: bool = True,
 ) -> Tensor:
-    """Return `data` normalised over groups of channels and axes, by default all behind them.
+    """Return `data` normalised over groups of channels and axes, by default all after them.
 
     `gamma` and `beta` have a number for each channel.
     """
@@ -180,8 +180,8 @@ def lrn(
 ) -> Tensor:
     """Return `data / (bias + alpha / size * s) ** beta`, `s` the sum of `size` neighbours' squares.
 
-    Neighbours lie along an axis, `(size - 1) // 2` of them before an element (Krizhevsky et al.,
-    2012).
+    Neighbours are taken along an axis, `(size - 1) // 2` of them before an element (Krizhevsky et
+    al., 2012).
     """
     check_floats("data", data)
     if size < 1:
@@ -208,7 +208,7 @@ def lrn(
 
 
 def _check_weights(name: str, tensor: Tensor | None, shape: Sequence[PrimExpr]) -> None:
-    """Raise IRValueError unless weights, if there are any, have a shape."""
+    """Raise IRValueError if given weights have another shape."""
     if tensor is None:
         return
     check_rank(name, tensor, len(shape))
@@ -217,7 +217,7 @@ def _check_weights(name: str, tensor: Tensor | None, shape: Sequence[PrimExpr]) 
 
 
 class _Statistics:
-    """Means over axes of a tensor, and perhaps over groups of channels."""
+    """Means over axes of a tensor, and optionally over groups of channels."""
 
     def __init__(
         self, data: Tensor, over: Sequence[int], channel: int | None = None, groups: int = 1
@@ -236,7 +236,7 @@ class _Statistics:
         self.count = cast(self.dtype, as_expr(product(extents)))
 
     def kept(self, indices: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
-        """Return where the means of an element are."""
+        """Return the indices of the mean for an element."""
         return tuple(
             floordiv(indices[a], as_divisor(self.per_group)) if a == self.channel else indices[a]
             for a in self.outer
@@ -273,7 +273,7 @@ class _Statistics:
     ) -> Tensor:
         """Return the elements minus their mean, divided by the deviation, with weights."""
         if not self.axes:
-            raise IRValueError("axes must name an axis at least")
+            raise IRValueError("axes must not be empty")
         dtype = self.dtype
         mean = self.mean(f"{name}_mean", lambda v, _: v)
         variance = self.mean(

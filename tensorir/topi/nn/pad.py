@@ -1,4 +1,4 @@
-"""Elements around a tensor: a constant, or those inside, mirrored, repeated or in a circle."""
+"""Padding: with a constant, or with elements of the tensor (reflect, edge, wrap)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def pad(
     | None = "constant",
     pad_value: int | float | bool | None = 0,
 ) -> Tensor:
-    """Return `data` with elements around it: `pad_width` is `[before0, behind0, before1, ...]`.
+    """Return padded `data`: `pad_width` is `[before0, behind0, before1, ...]`.
 
-    They are `pad_value`, or as in `numpy.pad`: mirrored at the first and last element (`reflect`)
-    or at their outer sides (`symmetric`), these repeated (`edge`, `replicate`), or those of the
-    other end (`wrap`, `circular`). A negative width cuts elements off.
+    The padding is `pad_value`, or as in `numpy.pad`: mirrored at the centres of the first and last
+    element (`reflect`) or at their outer edges (`symmetric`), the nearest element (`edge`,
+    `replicate`), or elements of the other end (`wrap`, `circular`). A negative width crops.
     """
     return padded_as(data, pad_width, pad_mode, pad_value)
 
@@ -41,7 +41,7 @@ def dynamic_pad(
     | None = "constant",
     pad_value: int | float | bool | None = 0,
 ) -> Tensor:
-    """Return `data` with elements around it as `nn.pad` does; the widths may be symbolic."""
+    """Return padded `data` like `nn.pad`; the widths may be symbolic."""
     return padded_as(data, pad_width, pad_mode, pad_value)
 
 
@@ -51,7 +51,7 @@ def padded_as(
     pad_mode: str | None,
     pad_value: int | float | bool | None,
 ) -> Tensor:
-    """Return a tensor with elements before and behind each axis; see `pad`."""
+    """Return a tensor with elements before and after each axis; see `pad`."""
     widths = [_plain(width) for width in pad_width]
     if len(widths) != 2 * data.ndim:
         raise IRValueError(
@@ -83,7 +83,7 @@ def _plain(width: int | PrimExpr) -> int | PrimExpr:
 
 
 def _may_add(width: int | PrimExpr) -> bool:
-    """Say whether a width may be more than 0."""
+    """Return True if a width may be positive."""
     return not isinstance(width, int) or width > 0
 
 
@@ -94,10 +94,10 @@ def _inside(
     before: int | PrimExpr,
     behind: int | PrimExpr,
 ) -> PrimExpr:
-    """Return the index of the element of an axis of `n` at a place before, on or after it."""
+    """Return the index of the element that pads an axis of `n` at a position."""
     zero, last = const(0, n.dtype), n - 1
     if isinstance(n, IntImm) and n.value == 0:
-        raise IRValueError(f"an axis without elements has none to pad with; pad_mode {mode!r}")
+        raise IRValueError(f"an axis without elements cannot be padded with pad_mode {mode!r}")
     if mode in ("edge", "replicate"):
         clamped: PrimExpr = te.min(te.max(place, zero), last)
         return clamped

@@ -1,4 +1,4 @@
-"""Pooling: the largest element or the mean of windows, along one to three axes."""
+"""Pooling: the maximum or the mean of windows, along one to three axes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class _Pooled:
         ]
 
     def padded(self, value: PrimExpr) -> Tensor:
-        """Return the data with a value around it, as far as windows go."""
+        """Return the data padded with a value as far as windows extend."""
         amounts = {
             self.layout.text.index(x): (w.before, w.behind_used)
             for x, w in self.windows.items()
@@ -181,7 +181,7 @@ def _max_pool_with_argmax(pooled: _Pooled) -> tuple[Tensor, Tensor]:
 
 
 def order_of_pooling(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any] | None:
-    """Return the attributes of a pooling of data whose dimensions are in an order."""
+    """Return the attributes of a pooling of data with dimensions in another order."""
     given = call.attrs["layout"]
     return {"layout": "".join(given[k] for k in order), "out_layout": None}
 
@@ -189,7 +189,7 @@ def order_of_pooling(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, An
 def _named(
     name: str, rank: int, doc: str, function: Callable[..., _Result]
 ) -> Callable[..., _Result]:
-    """Declare an operator along `rank` axes; `#` in its name and text is replaced by the number."""
+    """Declare an operator along `rank` axes; the number replaces `#` in its name and text."""
     function.__name__ = name.replace("#", str(rank))
     function.__doc__ = doc.replace("#", AXES[rank])
     return operator(f"nn.{function.__name__}", dimension_order=order_of_pooling)(function)
@@ -207,13 +207,13 @@ def _declare_max_pool(rank: int) -> Callable[..., Tensor]:
         layout: str = LAYOUTS[rank],
         out_layout: str | None = None,
     ) -> Tensor:
-        del count_include_pad  # it is for means; poolings have one signature
+        del count_include_pad  # only means use it; all poolings have one signature
         pooled = _Pooled(
             rank, data, pool_size, strides, padding, dilation, ceil_mode, layout, out_layout
         )
         return _max_pool(pooled)
 
-    text = "Return the largest element of each window along #, NaN if there is one; no padding."
+    text = "Return the maximum of each window along #, NaN if it contains NaN; padding is ignored."
     return _named("max_pool#d", rank, text, function)
 
 
@@ -275,7 +275,7 @@ def _declare_max_pool_with_argmax(rank: int) -> Callable[..., tuple[Tensor, Tens
         return _max_pool_with_argmax(pooled)
 
     text = (
-        "Return the largest element of each window along #, and where the first of them is: the "
+        "Return the maximum of each window along #, and the index of its first occurrence: the "
         "row-major index (int64) among the spatial axes."
     )
     return _named("max_pool#d_with_argmax", rank, text, function)

@@ -1,4 +1,4 @@
-"""Channels that become places, and the reverse."""
+"""Channels converted to spatial positions, and the reverse."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def depth_to_space(
     layout: str = "NCHW",
     mode: Literal["DCR", "CRD"] = "DCR",
 ) -> Tensor:
-    """Return an image whose blocks of `block_size` x `block_size` places were channels.
+    """Return an image with channels moved into blocks of `block_size` x `block_size` pixels.
 
     A channel number is `[block row, block column, channel]` (`DCR`), or `[channel, block row, block
     column]` (`CRD`).
@@ -53,7 +53,7 @@ def space_to_depth(
     layout: str = "NCHW",
     mode: Literal["DCR", "CRD"] = "DCR",
 ) -> Tensor:
-    """Return an image whose places in blocks became channels: the inverse of `depth_to_space`."""
+    """Return an image with blocks of pixels moved into channels; inverse of `depth_to_space`."""
     places = Layout(layout, "NCHW", "layout")
     size = places.sizes(data, "data")
     channels = size["C"]
@@ -78,7 +78,7 @@ def space_to_depth(
 
 @operator("nn.pixel_shuffle")
 def pixel_shuffle(data: Tensor, upscale_factor: int) -> Tensor:
-    """Return an image of the channels of `data[..., c * f * f, h, w]`: `[..., c, h * f, w * f]`.
+    """Return `data[..., c * f * f, h, w]` with channels as pixels: `[..., c, h * f, w * f]`.
 
     Shi et al., "Real-Time Single Image and Video Super-Resolution" (2016).
     """
@@ -97,7 +97,7 @@ def pixel_shuffle(data: Tensor, upscale_factor: int) -> Tensor:
 
 @operator("nn.pixel_unshuffle")
 def pixel_unshuffle(data: Tensor, downscale_factor: int) -> Tensor:
-    """Return the channels that `pixel_shuffle` made an image of."""
+    """Return the inverse of `pixel_shuffle`."""
     _check_image(data)
     f = downscale_factor
     *outer, channels, height, width = data.shape
@@ -130,13 +130,13 @@ def channel_shuffle(data: Tensor, groups: int, axis: int = 1) -> Tensor:
 
 def _check_image(data: Tensor) -> None:
     if data.ndim < 3:
-        raise IRValueError(f"data must have 3 dimensions at least, got {data.ndim}")
+        raise IRValueError(f"data must have at least 3 dimensions, got {data.ndim}")
 
 
 def _quotient(what: str, extent: PrimExpr, divisor: int) -> PrimExpr:
-    """Return a part of an extent; IRValueError for one that cannot be divided."""
+    """Return an extent divided by a number; IRValueError if it is not a multiple."""
     if divisor < 1:
         raise IRValueError(f"{what} cannot be divided by {divisor}")
     if isinstance(extent, IntImm) and extent.value % divisor:
-        raise IRValueError(f"{what}, {extent.value}, is no multiple of {divisor}")
+        raise IRValueError(f"{what}, {extent.value}, is not a multiple of {divisor}")
     return simplified(floordiv(extent, divisor))

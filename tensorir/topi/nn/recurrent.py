@@ -1,10 +1,10 @@
-"""Recurrent layers from the projected inputs on: one loop over time a sequence.
+"""Recurrent layers after the projection of inputs: one loop over time for each sequence.
 
-What a layer does with its input at a time is one matrix product for all times, which the caller
-makes (`projected`); what it does with its state is here, in one kernel, whatever the number of
-times. Sequences of a batch run side by side.
+The product of a layer with its inputs is one matrix product for all times, which the caller
+computes (`projected`). The product with its state is computed here, in one kernel for any number of
+times. Sequences of a batch run in parallel.
 
-The recurrence of a gate `g` is `h @ recurrence[:, g]`; gates lie one after the other in the last
+The recurrence of a gate `g` is `h @ recurrence[:, g]`; gates are concatenated in the last
 dimension, in the order of ONNX: `i o f c` of the LSTM (Hochreiter and Schmidhuber, 1997; Gers and
 Schmidhuber, 2000, for the peepholes), `z r h` of the GRU (Cho et al., 2014).
 """
@@ -35,13 +35,13 @@ _DEFAULTS: Final = {
     "hardsigmoid": (0.2, 0.5),
     "elu": (1.0,),
 }
-"""The constants of activations that have some, unless others are given."""
+"""The default constants of activations that have constants."""
 CONSTANTS: Final = {name: len(values) for name, values in _DEFAULTS.items()}
 """The number of their constants: alpha, then beta."""
 
 
 def activation(name: str, alpha: float | None, beta: float | None, dtype: DataType) -> Activation:
-    """Return an activation by its name in ONNX, case aside; IRValueError for an unknown one."""
+    """Return an activation by its name in ONNX, ignoring case; IRValueError for an unknown name."""
     kind = name.lower()
     default_alpha, default_beta = (*_DEFAULTS.get(kind, ()), 0.0, 0.0)[:2]
     a = const(default_alpha if alpha is None else alpha, dtype)
@@ -61,13 +61,13 @@ def activation(name: str, alpha: float | None, beta: float | None, dtype: DataTy
         "softplus": lambda x: te.log1p(te.exp(x)),
     }
     if kind not in table:
-        raise IRValueError(f"there is no activation {name}; there are {', '.join(table)}")
+        raise IRValueError(f"unknown activation {name}; expected one of {', '.join(table)}")
     return table[kind]
 
 
 @dataclass(frozen=True)
 class _Gates:
-    """The activations of a layer, on inputs that are clipped first."""
+    """The activations of a layer; inputs are clipped first."""
 
     functions: tuple[Activation, ...]
     clip: float | None
@@ -82,9 +82,9 @@ class _Gates:
         clip: float | None,
         dtype: DataType,
     ) -> _Gates:
-        """Return the activations; constants are given in order to those that have such."""
+        """Return the activations; constants are assigned in order to activations that have them."""
         if len(names) != gates:
-            raise IRValueError(f"there are {gates} activations, got {len(names)}: {list(names)}")
+            raise IRValueError(f"expected {gates} activations, got {len(names)}: {list(names)}")
         functions, alphas, betas = [], list(alpha), list(beta)
         for name in names:
             count = CONSTANTS.get(name.lower(), 0)
@@ -96,7 +96,7 @@ class _Gates:
     def __call__(self, which: int, x: PrimExpr) -> PrimExpr:
         if self.clip is not None:
             high, low = const(self.clip, self.dtype), const(-self.clip, self.dtype)
-            # A comparison with NaN is false, which takes the second operand: NaN stays.
+            # A comparison with NaN is false, which selects the second operand: NaN stays.
             x = te.max(low, te.min(high, x))
         return self.functions[which](x)
 
@@ -148,7 +148,7 @@ class _Time:
         return _loop("k", self.size, lambda k: _loop("g", columns, lambda g: element(k, g)))
 
     def fill(self, out: Buffer, columns: PrimExpr, value: Callable[[Var], PrimExpr]) -> Stmt:
-        """Set the row of the batch of `out`."""
+        """Set the sequence's row of `out`."""
         return _loop("j", columns, lambda j: _store(out, [self.b, j], value(j)))
 
 
@@ -163,9 +163,9 @@ def _recurrence(
     scratch: Sequence[int],
     step: Callable[[_Time], Sequence[Stmt]],
 ) -> list[Tensor]:
-    """Return the outputs of all times, then the last states.
+    """Return the outputs of all times, followed by the last states.
 
-    `scratch` are numbers of gates for which there are rows to work in; `step` updates the states.
+    `scratch` has the number of gates of each scratch row; `step` updates the states.
     """
     length, batch, _ = projected.shape
     size = recurrence.shape[0]
@@ -225,7 +225,7 @@ def _check(projected: Tensor, recurrence: Tensor, gates: int, lengths: Tensor | 
         )
     if not projected.dtype.is_floating or recurrence.dtype != projected.dtype:
         raise IRTypeError(
-            f"the input and the weights must be of one floating-point dtype, got {projected.dtype} "
+            f"the input and the weights must have one floating-point dtype, got {projected.dtype} "
             f"and {recurrence.dtype}"
         )
     if lengths is not None and not lengths.dtype.is_int:
@@ -251,7 +251,7 @@ def lstm_steps(
     clip: float | None = None,
     input_forget: bool = False,
 ) -> list[Tensor]:
-    """Return all outputs, the last output and the last cell of an LSTM, input projected."""
+    """Return all outputs, the last output and the last cell of an LSTM with projected inputs."""
     _check(projected, recurrence, 4, sequence_lens)
     dtype = projected.dtype
     act = _Gates.of(activations, 3, activation_alpha, activation_beta, clip, dtype)
@@ -302,9 +302,9 @@ def gru_steps(
     clip: float | None = None,
     linear_before_reset: bool = False,
 ) -> list[Tensor]:
-    """Return all outputs and the last one of a GRU, input projected.
+    """Return all outputs and the last output of a GRU with projected inputs.
 
-    `recurrent_bias` is that of the last gate, which the reset gate scales if
+    `recurrent_bias` is the bias of the last gate, which the reset gate scales if
     `linear_before_reset`.
     """
     _check(projected, recurrence, 3, sequence_lens)
@@ -361,7 +361,7 @@ def rnn_steps(
     activation_beta: Sequence[float] = (),
     clip: float | None = None,
 ) -> list[Tensor]:
-    """Return all outputs and the last one of a layer of one gate, input projected."""
+    """Return all outputs and the last output of a layer with one gate and projected inputs."""
     _check(projected, recurrence, 1, sequence_lens)
     act = _Gates.of(activations, 1, activation_alpha, activation_beta, clip, projected.dtype)
 

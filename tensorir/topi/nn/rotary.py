@@ -30,7 +30,7 @@ def rotary_embedding(
     """
     check_floats("data", data)
     if data.ndim < 3:
-        raise IRValueError(f"data must have 3 dimensions at least, got {data.ndim}")
+        raise IRValueError(f"data must have at least 3 dimensions, got {data.ndim}")
     along = axis_of(sequence_axis, data.ndim - 1)
     depth = data.shape[-1]
     rotated = as_expr(rotary_dim) if rotary_dim else depth
@@ -38,7 +38,7 @@ def rotary_embedding(
     for name, table in (("cos", cos), ("sin", sin)):
         if table.ndim not in ((2,) if positions is not None else (2, 3)):
             raise IRValueError(f"{name} must be a table of angles, got rank {table.ndim}")
-        check_equal(table.shape[-1], f"the last extent of {name}", half, "half of what is rotated")
+        check_equal(table.shape[-1], f"the last extent of {name}", half, "half of the rotated part")
         if positions is None:
             check_equal(table.shape[-2], f"the length of {name}", data.shape[along], "that of data")
     if positions is not None and not positions.dtype.is_integral:

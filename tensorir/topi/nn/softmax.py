@@ -26,7 +26,7 @@ class _Along:
         self.rest = [n for k, n in enumerate(x.shape) if k != self.axis]
 
     def without(self, indices: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
-        """Return indices without that of the axis."""
+        """Return indices without the axis."""
         return (*indices[: self.axis], *indices[self.axis + 1 :])
 
     def reduced(
@@ -67,7 +67,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
 
 @operator("nn.log_softmax", dimension_order=order_of("axis"))
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """Return the logarithm of `softmax(x, axis)`, without the underflow that taking it has."""
+    """Return the logarithm of `softmax(x, axis)`, without underflow."""
     along = _Along(x, axis)
     largest = along.reduced("T_softmax_maxelem", x, lambda v, k, _: te.max(v, axis=k))
     dtype = along.dtype
@@ -86,7 +86,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
 
 @operator("nn.hardmax", dimension_order=order_of("axis"))
 def hardmax(x: Tensor, axis: int = -1) -> Tensor:
-    """Return 1 at the first of the largest elements along an axis, 0 elsewhere."""
+    """Return 1 at the first maximum along an axis, 0 elsewhere."""
     along = _Along(x, axis)
     k = te.reduce_axis((0, x.shape[along.axis]), "k")
 

@@ -1,7 +1,7 @@
 """Layouts by letters, and windows that slide along the spatial axes of a tensor.
 
-A layout such as `NCHW` names the axes of a tensor in their order: N the batch, C the channels (of a
-kernel O, those that it gives, and I), the others are spatial.
+A layout such as `NCHW` names the axes of a tensor in their order: N is the batch, C the channels
+(in a kernel O, the output channels, and I, the input channels), the others are spatial.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ SPATIAL: Final = {1: "W", 2: "HW", 3: "DHW"}
 
 
 class Layout:
-    """The places of axes."""
+    """The order of axes."""
 
     def __init__(self, text: str, letters: str, what: str) -> None:
-        """Read a layout; IRValueError unless it has just these letters."""
+        """Read a layout; IRValueError unless it has exactly these letters."""
         if sorted(text) != sorted(letters):
-            raise IRValueError(f"{what} must be of the letters {letters}, got {text!r}")
+            raise IRValueError(f"{what} must consist of the letters {letters}, got {text!r}")
         self.text = text
 
     def sizes(self, tensor: Tensor, name: str) -> dict[str, PrimExpr]:
@@ -44,7 +44,7 @@ class Layout:
 
 
 def per_axis(value: int | Sequence[int], rank: int, name: str, least: int = 1) -> tuple[int, ...]:
-    """Return a number for each spatial axis; a single one is for all.
+    """Return a number for each spatial axis; a single number applies to all.
 
     IRValueError for another count, or for a number below `least`.
     """
@@ -59,10 +59,11 @@ def per_axis(value: int | Sequence[int], rank: int, name: str, least: int = 1) -
 
 
 def margins(padding: int | Sequence[int], rank: int) -> list[tuple[int, int]]:
-    """Return the padding before and behind each spatial axis.
+    """Return the padding before and after each spatial axis.
 
-    One number is for all sides, one an axis for both of its sides; the full form has all befores,
-    then all behinds. IRValueError for another count or a negative number.
+    One number applies to all sides, one number for each axis applies to both of its sides; the full
+    form has all paddings before axes, followed by all paddings after axes. IRValueError for another
+    count or a negative number.
     """
     values = (padding,) if isinstance(padding, int) else tuple(padding)
     if len(values) == 1:
@@ -73,7 +74,7 @@ def margins(padding: int | Sequence[int], rank: int) -> list[tuple[int, int]]:
         counts = " or ".join(map(str, dict.fromkeys([1, rank, 2 * rank])))
         raise IRValueError(f"padding must be {counts} numbers, got {len(values)}: {values}")
     if min(values) < 0:
-        raise IRValueError(f"padding must not be negative, got {values}; strided_slice cuts off")
+        raise IRValueError(f"padding must not be negative, got {values}; crop by strided_slice")
     return list(zip(values[:rank], values[rank:], strict=True))
 
 
@@ -89,9 +90,9 @@ class Window:
         dilation: int = 1,
         ceil_mode: bool = False,
     ) -> None:
-        """Place windows on an axis of `size`; IRValueError if none fits into it.
+        """Place windows on an axis of `size`; IRValueError if no window fits.
 
-        In `ceil_mode` there is one that goes beyond the end, if it begins before it.
+        With `ceil_mode`, a window may extend beyond the end if it starts before it.
         """
         self.size, self.taps = size, as_expr(taps)
         self.stride, self.dilation = stride, dilation
@@ -113,10 +114,10 @@ class Window:
             self.behind_used = simplified(used - size - self.before)
         else:
             self.behind_used = as_expr(self.behind)
-        """How far the padded axis goes beyond the end of the axis itself; negative: cut off."""
+        """The padding after the end that windows need; negative: elements that no window uses."""
 
     def tap(self, place: PrimExpr, k: PrimExpr) -> PrimExpr:
-        """Return where tap `k` of the window at `place` is on the padded axis."""
+        """Return the position of tap `k` of the window at `place` on the padded axis."""
         return place * self.stride + k * self.dilation
 
     def taps_inside(self, place: PrimExpr, with_padding: bool) -> PrimExpr:
@@ -131,7 +132,7 @@ class Window:
 
     @property
     def is_padded(self) -> bool:
-        """True if windows go beyond the axis."""
+        """True if windows extend beyond the axis."""
         return self.before > 0 or not (
             isinstance(self.behind_used, IntImm) and self.behind_used.value <= 0
         )
@@ -147,9 +148,9 @@ def padded(
     value: PrimExpr,
     name: str = "pad_temp",
 ) -> Tensor:
-    """Return a tensor with `value` before and behind some of its axes; negative amounts cut off.
+    """Return a tensor padded with `value`; negative amounts crop.
 
-    It is `x` itself where nothing is added or cut off.
+    Returns `x` itself if all amounts are 0.
     """
     sides = {a: (as_expr(b), as_expr(e)) for a, (b, e) in amounts.items()}
     sides = {a: both for a, both in sides.items() if not all(map(_is_nothing, both))}
@@ -179,5 +180,5 @@ def _is_nothing(amount: PrimExpr) -> bool:
 
 
 def _is_cut(amount: PrimExpr) -> bool:
-    """Say whether nothing is added: 0, or an amount to cut off."""
+    """Return True if nothing is added: the amount is 0 or negative."""
     return isinstance(amount, IntImm) and amount.value <= 0

@@ -1,4 +1,4 @@
-"""Parts of feature maps, resampled to one size."""
+"""Regions of feature maps, resampled to one size."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def roi_align(
     aligned: bool = False,
     mode: Literal["avg", "max"] = "avg",
 ) -> Tensor:
-    """Return the parts `rois[r, 4]` of `data[n, c, h, w]` as `[r, c, *pooled_size]`.
+    """Return the regions `rois[r, 4]` of `data[n, c, h, w]` as `[r, c, *pooled_size]`.
 
-    A part is `x1, y1, x2, y2`, multiplied by `spatial_scale`, of the image `batch_indices[r]`; with
-    `aligned` half an element is subtracted. Each of its bins is the mean, or the largest weighted
-    neighbour, of `sample_ratio` x `sample_ratio` samples between elements. Without a ratio there
-    are as many as a bin has elements, of images up to the size of `data` (He et al., "Mask R-CNN",
-    2017).
+    A region is `x1, y1, x2, y2`, multiplied by `spatial_scale`, of the image `batch_indices[r]`;
+    with `aligned`, half an element is subtracted. Each of its bins is the mean, or the maximum
+    weighted neighbour, of `sample_ratio` x `sample_ratio` samples between elements. If the ratio is
+    0, a bin has one sample for each element, for images up to the size of `data` (He et al., "Mask
+    R-CNN", 2017).
     """
     check_floats("data", data)
     for name, tensor, rank in (
@@ -63,7 +63,7 @@ def roi_align(
         return cast(dtype, rois[r, const(k, r.dtype)]) * const(spatial_scale, dtype) - offset
 
     def bounds(r: PrimExpr, k: int) -> tuple[PrimExpr, PrimExpr]:
-        """Return the start of a part along rows or columns, and the size of its bins."""
+        """Return the start of a region along rows or columns, and the size of its bins."""
         start, end = corner(r, 1 - k), corner(r, 3 - k)
         length = end - start if aligned else te.max(end - start, one)
         return start, length * const(1 / bins[k], dtype)

@@ -194,5 +194,5 @@ def test_a_body_that_carries_another_number_of_values_is_refused() -> None:
     body = counting([helper.make_node("Add", ["v", "x"], ["w"])], [])
     nodes = [helper.make_node("Loop", ["rounds", "", "x"], ["y"], body=body)]
     proto = graph(nodes, [info("x", shape=[3]), info("rounds", INT64, [])], ["y"])
-    with pytest.raises(Exception, match=r"\(Loop\): a step that gets 1 value\(s\) gives 0"):
+    with pytest.raises(Exception, match=r"\(Loop\): a step with 1 carried value\(s\) returns 0"):
         imported(proto)

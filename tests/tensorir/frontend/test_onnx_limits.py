@@ -244,7 +244,7 @@ def with_a_name_that_is_no_text() -> Any:
         (model([node("ReduceMin", [""], ["y"])]), r"1 input\(s\) must be given, got none"),
         (
             model([node("MatMul", ["x", "w"], ["y"])], {"w": np.float32(1)}),
-            "operands must have a dimension at least",
+            "operands must have at least 1 dimension",
         ),
         (
             model(

@@ -306,7 +306,7 @@ def test_formulas_without_a_name():
     [
         (relax.Var("x"), "argument 0, x, of call_te is .*match_cast states them"),
         (relax.Var("x", relax.TensorStructInfo(None, "float32")), "argument 0, x, of call_te is"),
-        ([{1, 2}], r"argument 0\[0\] of call_te is a set; a formula takes"),
+        ([{1, 2}], r"argument 0\[0\] of call_te is a set; a formula accepts"),
         ({1: 2}, "argument 0 of call_te is a dict with keys other than strings"),
     ],
 )
@@ -316,7 +316,7 @@ def test_arguments_that_are_no_parts_of_formulas(argument, message):
 
 
 def test_a_formula_gives_tensors():
-    with pytest.raises(IRTypeError, match="gives a te tensor or a list of them, got int"):
+    with pytest.raises(IRTypeError, match="must return a te tensor or a list of them, got int"):
         relax.BlockBuilder().call_te(lambda A: 3, x_of(4))
 
 
@@ -474,9 +474,9 @@ def one_variable_twice(bb, x):
         (emit_behind_the_result, "emit comes before emit_func_output"),
         (result_in_block, "emit_func_output is called inside of a dataflow block"),
         (block_in_block, "a dataflow block begins inside of another one"),
-        (branch_in_block, "a dataflow block has no branches"),
+        (branch_in_block, "a dataflow block cannot contain branches"),
         (function_in_function, 'function "other" begins inside of "main"'),
-        (two_functions_of_a_name, 'there is a function "scale" already.*update_func'),
+        (two_functions_of_a_name, 'function "scale" exists already.*update_func'),
         (parameters_twice, 'parameters of "main" are given twice'),
         (no_parameters, 'function "main" has no parameters yet'),
         (variable_of_nothing, 'function "main" uses other, which is not one of its parameters'),
@@ -484,8 +484,8 @@ def one_variable_twice(bb, x):
             late_parameters_without_one,
             'function "main" uses other, which is not one of its parameters',
         ),
-        (variable_of_a_block, "uses lv, which only its dataflow block sees.*emit_output"),
-        (effects_in_block, "may have effects, which a dataflow block has not"),
+        (variable_of_a_block, "uses lv, which is local to its dataflow block.*emit_output"),
+        (effects_in_block, "may have effects, which a dataflow block must not have"),
         (half_done, 'function "main" is not complete'),
         (one_variable_twice, 'function "main" has one variable as parameter twice'),
     ],
@@ -511,7 +511,7 @@ def test_python_values_are_no_values_of_a_graph_function():
     bb = relax.BlockBuilder()
     with (
         pytest.raises(
-            IRTypeError, match=r"got float; make one of a number or an array by relax\.const"
+            IRTypeError, match=r"got float; convert a number or an array by relax\.const"
         ),
         bb.function("main", []),
     ):

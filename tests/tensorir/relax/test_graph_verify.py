@@ -119,7 +119,7 @@ def test_what_only_a_dataflow_block_sees():
     x, lv = x_of(4), x_of(4, name="lv", kind=relax.DataflowVar)
     binding = VarBinding(lv, x)
     message = refusal(function([x], [binding], lv, dataflow=True))
-    assert "lv is used, which only its dataflow block sees; name it in R.output(...)" in message
+    assert "lv is used outside of its dataflow block; name it in R.output(...)" in message
     message = refusal(function([x], [binding], x))
     assert 'binding "lv" of function "main": a DataflowVar is bound outside' in message
     message = refusal(function([lv], [], x))
@@ -132,10 +132,10 @@ def test_what_only_a_branch_sees():
     then = SeqExpr([BindingBlock([VarBinding(inner, x)])], inner)
     choice = VarBinding(y, If(c, then, SeqExpr([], inner)))
     message = refusal(function([c, x], [choice], y))
-    assert "inner is used, which only another branch binds; return it from the If" in message
+    assert "inner is used outside of the branch that binds it; return it from the If" in message
     choice = VarBinding(y, If(c, then, SeqExpr([], x)))
     assert verify_well_formed(function([c, x], [choice], y))
-    assert "inner is used, which only" in refusal(function([c, x], [choice], inner))
+    assert "inner is used outside of the branch" in refusal(function([c, x], [choice], inner))
 
 
 def test_conditions_are_scalars():
@@ -238,10 +238,13 @@ def test_dataflow_blocks_have_no_effects_and_no_branches():
     x, c = x_of(4), relax.Var("c", relax.TensorStructInfo((), "bool"))
     y = relax.Var("y")
     message = refusal(function([x], [VarBinding(y, relax.call_packed("f", x))], y, dataflow=True))
-    assert "may have effects, and a dataflow block has none; move it out of the block" in message
+    assert (
+        "may have effects, which a dataflow block must not have; move it out of the block"
+        in message
+    )
     choice = VarBinding(y, If(c, SeqExpr([], x), SeqExpr([], x)))
     message = refusal(function([c, x], [choice], y, dataflow=True))
-    assert "a dataflow block has no branches; move the If out of the block" in message
+    assert "a dataflow block cannot contain branches; move the If out of the block" in message
 
 
 def test_calls_fit_their_functions():

@@ -136,7 +136,7 @@ class Module:
 
 
 def test_parts_have_to_be_of_one_shape() -> None:
-    with pytest.raises(IRValueError, match="round 1 of a loop gives an array of shape"):
+    with pytest.raises(IRValueError, match="round 1 of a loop returns an array of shape"):
         run_loop(
             lambda k: (True, np.zeros(int(k), "float32")), '["float32"]', ((0,),), 3, True, (), ()
         )
@@ -144,7 +144,7 @@ def test_parts_have_to_be_of_one_shape() -> None:
 
 def test_stated_results_have_to_be_as_many_as_there_are() -> None:
     x = relax.Var("x", relax.TensorStructInfo((2,), "float32"))
-    with pytest.raises(IRValueError, match="stacks 0 gives 1, but out_sinfo states 0"):
+    with pytest.raises(IRValueError, match="stacks 0 returns 1, but out_sinfo states 0"):
         call_loop(GlobalVar("step"), [x], out_sinfo=[])
     unknown = relax.TensorStructInfo(None, "float32")
     with pytest.raises(IRTypeError, match="dtype and rank are known"):

@@ -160,11 +160,11 @@ def test_the_kernel_of_a_convolution() -> None:
         (lambda x, w: op.nn.conv2d(x, w, groups=2), "input channels is 4, but that of the weight in 2"),
         (lambda x, w: op.nn.conv2d(x, w, padding=[1, 2, 3]), "padding must be 1 or 2 or 4 numbers"),
         (lambda x, w: op.nn.conv2d(x, w, strides=0), "strides must be at least 1"),
-        (lambda x, w: op.nn.conv2d(x, w, data_layout="NCW"), "data_layout must be of the letters NCHW"),
+        (lambda x, w: op.nn.conv2d(x, w, data_layout="NCW"), "data_layout must consist of the letters NCHW"),
         (lambda x, w: op.nn.conv2d(x, w, dilation=9), "window of 19 does not fit into an axis of 8"),
         (lambda x, w: op.nn.conv1d(x, w), r"data \(NCW\) must have 3 dimensions, got 4"),
         (lambda x, w: op.nn.conv2d_transpose(x, w, output_padding=1), "the number of input channels is 4"),
-        (lambda x, w: op.nn.conv2d(x, op.astype(w, "int8")), "operands must be of one dtype"),
+        (lambda x, w: op.nn.conv2d(x, op.astype(w, "int8")), "operands must have one dtype"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together(call: Callable[..., Any], message: str) -> None:

@@ -167,13 +167,13 @@ def test_functions_of_elements() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x, i: op.exp(i), "exp is of floating-point numbers, got int32; astype"),
-        (lambda x, i: op.add(x, i), "add: operands must be of one dtype, got float32 and int32"),
-        (lambda x, i: op.bitwise_and(x, x), "bitwise_and is of integers or bools, got float32"),
-        (lambda x, i: op.logical_not(i), "logical_not is of bools, got int32"),
+        (lambda x, i: op.exp(i), "exp needs floating-point numbers, got int32; convert by astype"),
+        (lambda x, i: op.add(x, i), "add: operands must have one dtype, got float32 and int32"),
+        (lambda x, i: op.bitwise_and(x, x), "bitwise_and needs integers or bools, got float32"),
+        (lambda x, i: op.logical_not(i), "logical_not needs bools, got int32"),
         (lambda x, i: op.where(x, i, i), "the condition of where is float32, not bool"),
-        (lambda x, i: op.divide(x > x, x > x), "divide is of numbers, got bool"),
-        (lambda x, i: op.atan2(i, i), "atan2 is of floating-point numbers, got int32"),
+        (lambda x, i: op.divide(x > x, x > x), "divide needs numbers, got bool"),
+        (lambda x, i: op.atan2(i, i), "atan2 needs floating-point numbers, got int32"),
         (
             lambda x, i: op.astype(x, "float33"),
             "dtype of astype must be a dtype such as 'float32', got 'float33'",

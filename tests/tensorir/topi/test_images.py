@@ -458,8 +458,8 @@ def test_rearranging() -> None:
     [
         (lambda x: op.nn.pad(x, (1, 1)), "pad_width must be 8 numbers for 4 dimensions"),
         (lambda x: op.nn.pad(x, (1,) * 8, "mirror"), "pad_mode of nn.pad must be"),
-        (lambda x: op.nn.depth_to_space(x, 3), "the number of channels, 8, is no multiple of 9"),
-        (lambda x: op.nn.space_to_depth(x, 2), "the extent of H, 3, is no multiple of 2"),
+        (lambda x: op.nn.depth_to_space(x, 3), "the number of channels, 8, is not a multiple of 9"),
+        (lambda x: op.nn.space_to_depth(x, 2), "the extent of H, 3, is not a multiple of 2"),
         (lambda x: op.image.resize2d(x, (1, 2, 3)), "size must have 2 numbers, got 3"),
         (lambda x: op.image.resize2d(x, (2, 2), coordinate_transformation_mode="tf_crop_and_resize"), "needs roi"),
         (lambda x: op.image.resize2d(x, (2, 2), scales=[0.0, 1.0]), "scales must be positive"),

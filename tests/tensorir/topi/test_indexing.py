@@ -117,10 +117,13 @@ def test_scatter() -> None:
         (lambda x, i: op.gather_elements(x, i), "do not fit data of shape"),
         (lambda x, i: op.gather_nd(i, x), "indices must be integers"),
         (lambda x, i: op.gather_nd(x, i, 2), r"with 2 batch dimension\(s\) do not fit"),
-        (lambda x, i: op.scatter_nd(x, i, x), r"updates have shape \(2, 3, 4\) in place of \(2\)"),
+        (
+            lambda x, i: op.scatter_nd(x, i, x),
+            r"updates must have the shape \(2\), got \(2, 3, 4\)",
+        ),
         (lambda x, i: op.scatter_elements(x, i, x), "do not go together in data of"),
         (lambda x, i: op.index_put(x, [i] * 4, x), r"4 indices are given for 3 dimension"),
-        (lambda x, i: op.index_put(x, [i], op.astype(x, "int8")), "operands must be of one dtype"),
+        (lambda x, i: op.index_put(x, [i], op.astype(x, "int8")), "operands must have one dtype"),
     ],
 )
 def test_errors(call: Callable[..., object], message: str) -> None:

@@ -70,10 +70,15 @@ def test_products() -> None:
 @pytest.mark.parametrize(
     ("a", "b", "error", "message"),
     [
-        (tensor(2, 3), tensor(4, 5), IRValueError, r"\(2, 3\) and \(4, 5\) do not go together"),
-        (tensor(), tensor(4, 5), IRValueError, "operands must have a dimension at least"),
-        (tensor(2, 3, 4), tensor(5, 4, 1), IRValueError, r"shapes \(2\), \(5\) do not go together"),
-        (tensor(2, 3), tensor(3, 5, dtype="int8"), IRTypeError, "float32 and int8; out_dtype says"),
+        (tensor(2, 3), tensor(4, 5), IRValueError, r"\(2, 3\) and \(4, 5\) do not match"),
+        (tensor(), tensor(4, 5), IRValueError, "operands must have at least 1 dimension"),
+        (tensor(2, 3, 4), tensor(5, 4, 1), IRValueError, r"shapes \(2\), \(5\) do not broadcast"),
+        (
+            tensor(2, 3),
+            tensor(3, 5, dtype="int8"),
+            IRTypeError,
+            "float32 and int8; set the dtype of the result by out_dtype",
+        ),
     ],
 )
 def test_what_does_not_go_together(

@@ -106,8 +106,11 @@ def tensor(*shape: int, dtype: str = "float32") -> relax.Var:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: op.quantize(tensor(4), 1.0, out_dtype="int32"), "8 or 16 bits, not to int32"),
-        (lambda: op.quantize(tensor(4), 1.0, np.array(0, "uint8")), "zero point must be of int8"),
+        (lambda: op.quantize(tensor(4), 1.0, out_dtype="int32"), "8 or 16 bits, got int32"),
+        (
+            lambda: op.quantize(tensor(4), 1.0, np.array(0, "uint8")),
+            "zero point must have the dtype int8",
+        ),
         (lambda: op.dequantize(tensor(4, 2), tensor(3), axis=0), "number of scales is 3, but the"),
         (lambda: op.dequantize(tensor(4, 2, 3), tensor(4, 2)), "has scales of 0, 1 or 3, not 2"),
     ],

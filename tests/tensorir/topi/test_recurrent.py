@@ -138,8 +138,11 @@ def tensor(*shape: int, dtype: str = "float32") -> relax.Var:
     ("attributes", "message"),
     [
         ({"direction": "bidirectional"}, "nn.lstm: w is of 1 direction"),
-        ({"activations": ["Tanh"]}, "there are 3 activations a direction, got 1"),
-        ({"activations": ["Tanh", "Tanh", "Tan"]}, "there is no activation Tan; there are sigmoid"),
+        ({"activations": ["Tanh"]}, "expected 3 activations for each direction, got 1"),
+        (
+            {"activations": ["Tanh", "Tanh", "Tan"]},
+            "unknown activation Tan; expected one of sigmoid",
+        ),
         ({"direction": "sideways"}, "direction of nn.lstm must be"),
     ],
 )

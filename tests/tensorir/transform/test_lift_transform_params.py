@@ -218,6 +218,6 @@ class Module:
         return x
 """)
     with pytest.raises(
-        IRValueError, match="num_input must be the number of parameters that are not weights"
+        IRValueError, match="num_input must be the number of parameters before the weights"
     ):
         LiftTransformParams()(mod)

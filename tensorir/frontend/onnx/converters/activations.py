@@ -93,7 +93,7 @@ def shrink(node: OnnxNode, x: GraphExpr, *, bias: float = 0.0, lambd: float = 0.
 
 
 def _along(node: OnnxNode, name: str, x: GraphExpr, axis: int | None) -> GraphExpr:
-    """Return a function along an axis; before opset 13 along all from an axis on, as one."""
+    """Return a function along an axis; before opset 13 along that axis and all later ones."""
     operator = getattr(op.nn, name)
     if node.opset >= 13:
         return operator(x, -1 if axis is None else axis)  # type: ignore[no-any-return]

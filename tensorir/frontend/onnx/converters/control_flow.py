@@ -1,7 +1,7 @@
 """Branches and loops: If, Loop, Scan.
 
-A branch that is known while the model is read is the only one that is read; so is each round of a
-short loop. Other loops are functions of the module that a library function calls
+If the branch of an If is known while the model is read, only that branch is read. A loop with a few
+known rounds is unrolled. Other loops become functions of the module that a library function calls
 (`tensorir.relax.library.loop`).
 """
 
@@ -62,7 +62,7 @@ def loop(
     *carried: GraphExpr,
     body: Any,
 ) -> Sequence[GraphExpr]:
-    """A graph that is run until its condition or the number of rounds ends it."""
+    """Run a graph until its condition or the number of rounds ends the loop."""
     count = len(carried)
     if len(body.input) != count + 2 or None in carried:
         raise IRValueError(
@@ -92,7 +92,7 @@ def loop(
 
 
 _Graph: TypeAlias = Callable[[Any, Sequence[GraphExpr]], Sequence[GraphExpr]]
-"""Gives the outputs of a graph for its inputs."""
+"""Return the outputs of a graph for its inputs."""
 
 
 def _number_of_rounds(node: OnnxNode, trips: GraphExpr) -> GraphExpr | PrimExpr | int:
@@ -105,7 +105,7 @@ def _number_of_rounds(node: OnnxNode, trips: GraphExpr) -> GraphExpr | PrimExpr 
 
 
 def _fields(node: OnnxNode, function: StepFunction, call: GraphExpr) -> list[GraphExpr]:
-    """Return the values that a loop gives."""
+    """Return the outputs of a loop."""
     result = node.emit(call)
     assert isinstance(result.struct_info, TupleStructInfo)
     fields = [TupleGetItem(result, k) for k in range(len(result.struct_info))]
@@ -119,7 +119,7 @@ def _unrolled(
     carried: Sequence[GraphExpr],
     emit: Callable[[GraphExpr, Sequence[GraphExpr], _Graph], StepOutputs],
 ) -> list[GraphExpr] | None:
-    """Return what a loop of few rounds gives; None if their number is not known, or larger."""
+    """Return the outputs of a loop with few rounds; None if their number is unknown or larger."""
     if limit is not None and (limit > most or limit == 0):
         return None
     values, parts = carried, []
@@ -156,7 +156,7 @@ def scan(
     scan_output_directions: Sequence[int] = (),
     directions: Sequence[int] = (),
 ) -> Sequence[GraphExpr]:
-    """A graph that is run for each slice of its inputs; its outputs are stacked."""
+    """Run a graph for each slice of its inputs, and stack its outputs."""
     values = inputs[1:] if node.opset < _WITHOUT_BATCH else inputs
     states = len(values) - num_scan_inputs
     if states < 0 or len(body.input) != len(values) or None in values:
@@ -178,19 +178,19 @@ def scan(
 
 
 _WITHOUT_BATCH: Final = 9
-"""The version from which on no dimension of the inputs is that of a batch."""
+"""Since this version, the inputs have no batch dimension."""
 
 
 def _each(values: Sequence[int], count: int) -> list[int]:
-    """Return a number for each of several inputs or outputs, 0 without any."""
+    """Return one number for each input or output; zeros if there are no values."""
     if values and len(values) != count:
-        raise IRValueError(f"there are {count} numbers to state, one each, got {list(values)}")
+        raise IRValueError(f"expected {count} numbers, one for each, got {list(values)}")
     return list(values) or [0] * count
 
 
 @dataclass(frozen=True)
 class _Scan:
-    """The graph of a Scan, and how slices are taken and stacked; 1 is the reverse direction."""
+    """The graph of a Scan, and the axes and directions (1: reverse) of its slices and outputs."""
 
     body: Any
     states: int
@@ -252,7 +252,7 @@ class _Scan:
 def _in_batches(
     node: OnnxNode, over: _Scan, lengths: GraphExpr | None, values: Sequence[GraphExpr]
 ) -> list[GraphExpr]:
-    """Return a Scan of the first version, which goes through the sequences of a batch."""
+    """Return a Scan of the first version, which iterates over the sequences of a batch."""
     if lengths is not None:
         raise IRValueError("sequences of several lengths are not supported; leave out their input")
     batch = node.extent(values[0], 0)

@@ -32,7 +32,7 @@ def _converted(node: OnnxNode, x: GraphExpr, number: int, saturate: int) -> Grap
         return x if dtype == node.dtype(x) else op.astype(x, dtype)
     if node.narrow(x) == number:
         return x
-    # Of a number that is out of range, the lowest bits are kept.
+    # A number that is out of range keeps its lowest bits.
     wide = x if node.dtype(x) == "int32" else op.astype(x, "int32")
     count = narrow.high - narrow.low + 1
     wrapped = op.add(op.bitwise_and(op.subtract(wide, narrow.low), count - 1), narrow.low)
@@ -45,5 +45,5 @@ def bit_cast(node: OnnxNode, x: GraphExpr, *, to: int) -> GraphExpr:
     if "bool" in (dtype, node.dtype(x)) and {dtype.nbytes, node.dtype(x).nbytes} == {1}:
         return op.astype(x, dtype)  # a bool is a byte that is 0 or 1
     if dtype.bits != node.dtype(x).bits:
-        raise IRTypeError(f"{node.dtype(x)} and {dtype} have other numbers of bits")
+        raise IRTypeError(f"{node.dtype(x)} and {dtype} must have the same number of bits")
     return op.reinterpret(x, dtype)

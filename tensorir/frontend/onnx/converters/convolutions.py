@@ -15,7 +15,7 @@ DATA_LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
 class Window:
-    """The windows of a convolution or a pooling: one number each spatial axis."""
+    """The windows of a convolution or a pooling: one number for each spatial axis."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Window:
             node.check_narrow(name, values)
 
     def padding(self, auto_pad: str, pads: Sequence[int] | None) -> list[int]:
-        """Return the padding before all axes, then behind them."""
+        """Return the padding before all axes, followed by the padding after them."""
         if auto_pad == "NOTSET":
             given = list(pads or [0] * 2 * self.rank)
             if len(given) != 2 * self.rank:
@@ -53,7 +53,9 @@ class Window:
         if auto_pad == "VALID":
             return [0] * 2 * self.rank
         if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
-            raise IRValueError(f"auto_pad {auto_pad!r} is none of those that there are")
+            raise IRValueError(
+                f"unknown auto_pad {auto_pad!r}; expected NOTSET, VALID, SAME_UPPER or SAME_LOWER"
+            )
         totals = [
             _total_padding(*window)
             for window in zip(self.extents, self.taps, self.strides, self.dilations, strict=True)
@@ -62,7 +64,7 @@ class Window:
 
 
 def split_padding(totals: Sequence[int], auto_pad: str) -> list[int]:
-    """Return paddings as those before and those behind; of an odd one more is behind if UPPER."""
+    """Split paddings into before and after; SAME_UPPER puts the extra element of odd ones after."""
     less, more = [n // 2 for n in totals], [n - n // 2 for n in totals]
     return [*less, *more] if auto_pad == "SAME_UPPER" else [*more, *less]
 
@@ -91,7 +93,7 @@ def conv(
 
 
 def kernel_taps(node: OnnxNode, w: GraphExpr, stated: Sequence[int] | None) -> list[int]:
-    """Return the spatial sizes of weights; IRValueError if others are stated, or they are open."""
+    """Return the spatial sizes of weights; IRValueError if unknown or different from `stated`."""
     extents = node.shape(w)[2:]
     taps = [n.value for n in extents if isinstance(n, IntImm)]
     if len(taps) != len(extents):

@@ -1,4 +1,4 @@
-"""Operators that make tensors of shapes and numbers."""
+"""Operators that create tensors from shapes and numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tensorir.relax import op
 from tensorir.relax.expr import Constant, GraphExpr
 
 _OUTSIDE: Final = 1 << 40
-"""The number of a diagonal that no matrix has."""
+"""A diagonal number that lies outside of every matrix."""
 
 
 @onnx_operator("ConstantOfShape")
@@ -66,7 +66,7 @@ def one_hot(
     node: OnnxNode, indices: GraphExpr, depth: GraphExpr, values: GraphExpr, *, axis: int = -1
 ) -> GraphExpr:
     count = node.integer(depth, "the depth")
-    # Indices count from the end where they are negative; those beyond either end give no 1.
+    # Negative indices count from the end; an index out of range gives a row of zeros.
     kind = "int64" if node.dtype(indices) != "int32" else "int32"
     places = op.astype(indices, kind) if node.dtype(indices) != kind else indices
     length = op.reshape(node.integer_tensor([count], kind), ())
@@ -80,7 +80,7 @@ def one_hot(
 
 
 def _diagonal(k: int | PrimExpr) -> int | PrimExpr:
-    """Return the number of a diagonal, no farther out than arithmetic of 64 bits can have it."""
+    """Return the number of a diagonal, limited to a range that is safe in 64-bit arithmetic."""
     return max(-_OUTSIDE, min(k, _OUTSIDE)) if isinstance(k, int) else k
 
 

@@ -1,4 +1,4 @@
-"""Operators of each element: arithmetic, comparisons, logic, bits, functions of numbers."""
+"""Elementwise operators: arithmetic, comparisons, logic, bits, functions of numbers."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def clip(
 
 
 def _number(node: OnnxNode, value: GraphExpr) -> GraphExpr | float | int:
-    """Return a number that is known, else the tensor that holds it."""
+    """Return a number if it is known, otherwise the tensor that holds it."""
     known = node.contents(value)
     if known is None or known.dtype == object or known.size != 1:
         return value

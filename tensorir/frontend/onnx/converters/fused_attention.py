@@ -1,7 +1,7 @@
 """Attention as ONNX Runtime's optimizers fuse it, domain `com.microsoft`.
 
-Which shapes masks have, and what they mean, is from the description of these operators
-(ContribOperators.md of ONNX Runtime).
+The shapes of masks and their meaning follow the description of these operators (ContribOperators.md
+of ONNX Runtime).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tensorir.relax import op
 from tensorir.relax.expr import GraphExpr
 
 _LEFT_OUT = -10000.0
-"""What is added to scores that a mask leaves out, unless a node says otherwise."""
+"""The number that is added to the scores of masked positions, unless a node has another one."""
 
 
 @onnx_operator("Attention", domain=MICROSOFT)
@@ -119,7 +119,7 @@ def _of_product(
     scale: float,
     unidirectional: int,
 ) -> Sequence[GraphExpr]:
-    """Return attention of queries, keys and values side by side, and the keys and values kept."""
+    """Return attention for concatenated queries, keys and values, and the keys and values kept."""
     projected = node.emit(projected)
     if widths:
         cuts = [widths[0], widths[0] + widths[1]]
@@ -150,7 +150,7 @@ def _of_heads(
 ) -> Sequence[GraphExpr]:
     """Return attention `[b, s, h * d]` of parts `[b, s, h, d]`, and keys and values `[b, h, t, d]`.
 
-    `pasts` are keys and values `[b, h, p, d]` that come before.
+    `pasts` are the keys and values `[b, h, p, d]` of earlier positions.
     """
     query, *kept = parts
     for k, past in enumerate(pasts):
@@ -179,10 +179,10 @@ def _of_heads(
 def _masked(
     node: OnnxNode, mask: GraphExpr, batch: PrimExpr, length: PrimExpr, left_out: float
 ) -> GraphExpr:
-    """Return what is added to scores `[b, h, s, t]` for a mask.
+    """Return the numbers that a mask adds to the scores `[b, h, s, t]`.
 
-    It says what counts, `[b, t]` or `[b, s, t]`; or at which position each sequence ends, `[b]`,
-    and behind these where each begins, `[2 * b]`.
+    A mask is nonzero at positions to use, `[b, t]` or `[b, s, t]`; or it holds the end of each
+    sequence, `[b]`, or all ends followed by all beginnings, `[2 * b]`.
     """
     rank = node.rank(mask)
     if rank == 1:
@@ -196,7 +196,7 @@ def _masked(
 
 
 def _within(node: OnnxNode, ends: GraphExpr, batch: PrimExpr, length: PrimExpr) -> GraphExpr:
-    """Return which positions are in the sequences, `[b, 1, 1, t]`."""
+    """Return which positions are inside of the sequences, `[b, 1, 1, t]`."""
     places = op.arange(0, length, 1, "int64")
     given, analyzer = node.extent(ends, 0), Analyzer()
     begins = None
@@ -226,7 +226,7 @@ def _headed(node: OnnxNode, x: GraphExpr, heads: int) -> GraphExpr:
 
 
 def _cuts(widths: Sequence[PrimExpr], what: str) -> list[int]:
-    """Return where parts of these widths end."""
+    """Return the cumulative ends of parts of these widths."""
     ends: list[int] = []
     for width in widths:
         ends.append((ends[-1] if ends else 0) + _number(width, what))

@@ -50,7 +50,7 @@ def pad(
     known = node.contents(fill)
     if known is not None:
         return operator(x, sides, mode, known.reshape(-1)[0].item())
-    # A fill that is computed when the model runs takes the place of zeros outside.
+    # If the fill is computed at run time, it replaces the zeros outside.
     inside = operator(op.ones_like(x, "bool"), sides, mode, False)
     return op.where(inside, operator(x, sides, mode, 0), op.reshape(fill, ()))
 
@@ -121,7 +121,7 @@ def _resized_when_run(
     node: OnnxNode, x: GraphExpr, scales: GraphExpr | None, sizes: GraphExpr | None,
     roi: GraphExpr | None, *, places: Sequence[int], policy: str, antialias: int, **kind: Any,
 ) -> GraphExpr:  # fmt: skip
-    """Return `x` resized by what is computed when the model runs."""
+    """Return `x` resized by scales or sizes that are computed when the model runs."""
     if antialias:
         raise IRValueError("antialias needs scales and sizes that are known")
     shape = node.shape(x)
@@ -175,7 +175,10 @@ def _in_proportion(
         raise IRValueError("keep_aspect_ratio_policy needs sizes that are known")
     ratios = [want / have for want, have in zip(wanted, known, strict=True)]
     if policy not in ("not_larger", "not_smaller"):
-        raise IRValueError(f"keep_aspect_ratio_policy {policy!r} is none of those that there are")
+        raise IRValueError(
+            f"unknown keep_aspect_ratio_policy {policy!r}; "
+            "expected stretch, not_larger or not_smaller"
+        )
     factor = min(ratios) if policy == "not_larger" else max(ratios)
     return [factor] * len(known), [int(have * factor + 0.5) for have in known]
 

@@ -1,4 +1,4 @@
-"""Operators that pick elements by their places, or put them there; sorting."""
+"""Operators that read or write elements at indices; sorting."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tensorir.relax.expr import Constant, GraphExpr
 def counted_from_the_first(
     node: OnnxNode, indices: GraphExpr, sizes: Sequence[PrimExpr]
 ) -> GraphExpr:
-    """Return indices, of which negative ones count from the end of an axis.
+    """Return indices with the negative ones, which count from the end of an axis, made positive.
 
-    `sizes` has the length of the axis, or one for each element of the last dimension.
+    `sizes` has the length of the axis, or one length for each element of the last dimension.
     """
     dtype = node.dtype(indices)
     if not dtype.is_integral:

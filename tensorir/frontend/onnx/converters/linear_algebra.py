@@ -15,7 +15,7 @@ def matmul(node: OnnxNode, a: GraphExpr, b: GraphExpr) -> GraphExpr:
 
 
 def agreed_matrices(node: OnnxNode, a: GraphExpr, b: GraphExpr) -> list[GraphExpr]:
-    """Return operands of a matrix product whose sizes are taken to be equal where they have to."""
+    """Return operands of a matrix product; unproved equal sizes are checked at run time."""
     first, second = node.rank(a), node.rank(b)
     places = [[(0, first - 1), (1, max(second - 2, 0))]]
     for k in range(3, min(first, second) + 1):
@@ -45,7 +45,7 @@ def _scale(node: OnnxNode, x: GraphExpr, factor: float) -> float | int:
     if not node.dtype(x).is_integral:
         return factor
     if factor != int(factor):
-        raise IRValueError(f"the factor {factor} of integers is no integer")
+        raise IRValueError(f"the factor {factor} for integers must be an integer")
     return int(factor)
 
 

@@ -100,7 +100,7 @@ def lp_normalization(node: OnnxNode, x: GraphExpr, *, axis: int = -1, p: int = 2
         raise IRValueError(f"p must be 1 or 2, got {p}")
     total = op.sum(op.abs(x) if p == 1 else op.square(x), [axis], True)
     norm = node.emit(total if p == 1 else op.sqrt(total))
-    # Of zeros only, the quotient is 0.
+    # A vector of zeros stays zero.
     zero = op.zeros_like(norm)
     return op.divide(x, op.where(op.equal(norm, zero), op.ones_like(norm), norm))
 

@@ -47,7 +47,7 @@ def max_pool(
 
 
 def _among_all(node: OnnxNode, x: GraphExpr, places: GraphExpr, column_major: bool) -> GraphExpr:
-    """Return places among the elements of the tensor, for places among those of one channel."""
+    """Return positions in the whole tensor, for positions in one channel."""
     batch, channels, *extents = node.shape(x)
     if column_major:
         places = _in_column_major(node, places, extents)

@@ -19,7 +19,7 @@ MICROSOFT = "com.microsoft"
 
 
 def _one_number(node: OnnxNode, value: GraphExpr | None) -> GraphExpr | None:
-    """Return a scale or zero point that is a tensor of one element as a number."""
+    """Return a scale or zero point; a tensor of one element becomes a scalar."""
     if value is None or node.rank(value) != 1:
         return value
     return op.reshape(value, ()) if is_number(node.extent(value, 0), 1) else value
@@ -78,11 +78,11 @@ def dequantize_linear(
 
 @onnx_operator("DynamicQuantizeLinear")
 def dynamic_quantize_linear(node: OnnxNode, x: GraphExpr) -> Sequence[GraphExpr]:
-    """Real numbers as bytes, with the scale that covers them and 0."""
+    """Real numbers as bytes, with a scale whose range covers them and 0."""
     zero = Constant(np.float32(0))
     low = node.emit(op.minimum(op.min(x), zero))
     scale = node.emit((op.maximum(op.max(x), zero) - low) / np.float32(255))
-    # All of 0 have the scale 0, and the zero point that makes them 0 again.
+    # If all are 0, the scale is 0, and the zero point maps them back to 0.
     divisor = op.where(op.equal(scale, zero), Constant(np.float32(1)), scale)
     zero_point = node.emit(op.astype(op.clip(op.round(-low / divisor), 0, 255), "uint8"))
     return op.quantize(x, divisor, zero_point, out_dtype="uint8"), scale, zero_point
@@ -246,14 +246,14 @@ def dynamic_quantize_mat_mul(
     b_zero_point: GraphExpr | None = None,
     bias: GraphExpr | None = None,
 ) -> GraphExpr:
-    """The product of a matrix that is quantized where it is used with a quantized one."""
+    """The product of a matrix, quantized at run time, and a quantized matrix."""
     rounded, scale, zero_point = dynamic_quantize_linear(node, a)
     return mat_mul_integer_to_float(
         node, node.emit(rounded), b, scale, b_scale, zero_point, b_zero_point, bias
     )
 
 
-# ------------------------------------------------------------------------- by way of real numbers
+# ------------------------------------------------------------------------------ in real numbers
 
 
 @onnx_operator("QLinearAdd", "QLinearMul", domain=MICROSOFT)
@@ -320,7 +320,7 @@ def q_linear_concat(
     *triples: GraphExpr,
     axis: int,
 ) -> GraphExpr:
-    """Quantized tensors one after the other, quantized alike."""
+    """Quantized tensors concatenated, with one common scale."""
     parts = [op.dequantize(*triples[k : k + 3]) for k in range(0, len(triples), 3)]
     dtype = str(node.dtype(triples[0]))
     return op.quantize(op.concat(parts, axis=axis), y_scale, y_zero_point, out_dtype=dtype)

@@ -1,4 +1,4 @@
-"""Random numbers. A model computes the same ones in each run: those of its seed, 0 without one."""
+"""Random numbers. A model computes the same numbers in each run, from its seed (0 by default)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def random_normal_like(
     scale: float = 1.0,
     seed: float = 0.0,
 ) -> GraphExpr:
-    """Numbers of the normal distribution, as many as another tensor has."""
+    """Numbers of the normal distribution in the shape of another tensor."""
     return op.random.normal(node.shape(x), mean, scale, int(seed), dtype=_dtype(node, dtype, x))
 
 
@@ -67,7 +67,7 @@ def random_uniform_like(
     low: float = 0.0,
     seed: float = 0.0,
 ) -> GraphExpr:
-    """Numbers between two limits, as many as another tensor has."""
+    """Numbers between two limits in the shape of another tensor."""
     return op.random.uniform(node.shape(x), low, high, int(seed), dtype=_dtype(node, dtype, x))
 
 
@@ -75,7 +75,7 @@ def random_uniform_like(
 def bernoulli(
     node: OnnxNode, x: GraphExpr, *, dtype: int | None = None, seed: float = 0.0
 ) -> GraphExpr:
-    """1 with the probability that an element is, else 0."""
+    """1 with the probability that the element states, else 0."""
     return op.random.bernoulli(x, int(seed), dtype=_dtype(node, dtype, x))
 
 
@@ -83,5 +83,5 @@ def bernoulli(
 def multinomial(
     node: OnnxNode, x: GraphExpr, *, dtype: int = 6, sample_size: int = 1, seed: float = 0.0
 ) -> GraphExpr:
-    """Classes that are drawn by the logarithms of their probabilities."""
+    """Classes drawn with the log-probabilities of the input."""
     return op.random.multinomial(x, sample_size, int(seed), dtype=str(dtype_of(dtype)))

@@ -15,7 +15,7 @@ from tensorir.relax.expr import GraphExpr
 
 @dataclass(frozen=True)
 class _Order:
-    """Inputs and outputs whose first dimension is the batch if `layout` is 1, else the time."""
+    """The order of axes: the batch is the first axis if `layout` is 1, otherwise the time is."""
 
     layout: int
 
@@ -30,7 +30,7 @@ class _Order:
         return op.permute_dims(state, [1, 0, 2])
 
     def outputs(self, node: OnnxNode, layer: GraphExpr) -> list[GraphExpr]:
-        """Return the fields of a layer in the order of the model."""
+        """Return the outputs of a layer in the axis order of the model."""
         y, *states = node.emit(layer)
         if not self.layout:
             return [y, *states]

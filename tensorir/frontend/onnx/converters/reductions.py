@@ -1,4 +1,4 @@
-"""Operators that reduce axes to one number, or to a running one."""
+"""Reductions along axes, and cumulative sums."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Reduce = Callable[[GraphExpr], GraphExpr]
 
 
 class _Reduction:
-    """The axes of a node: reductions of tensors of one rank."""
+    """The axes of a reduction node, applied to tensors of one rank."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ def _log_sum_exp(node: OnnxNode, x: GraphExpr, reduction: _Reduction) -> GraphEx
     if reduction.is_known_at_run_time:
         return reduction("log_sum_exp", x)
     largest = node.emit(reduction("max", x, keep=True))
-    # Where all is minus infinity, there is nothing to subtract.
+    # If all elements are minus infinity, 0 is subtracted.
     limit = op.where(op.isfinite(largest), largest, op.zeros_like(largest))
     total = op.add(op.log(reduction("sum", op.exp(op.subtract(x, limit)), keep=True)), limit)
     return reduction("max", total)

@@ -1,6 +1,6 @@
 """Sequences of tensors, and optional values.
 
-Sequences whose length is known are tuples of the graph function; for others see
+Sequences of known length are tuples of the graph function; for others see
 `tensorir.relax.library.sequences`.
 """
 
@@ -44,7 +44,7 @@ def _elements(value: GraphExpr) -> list[GraphExpr]:
 
 
 def _position(node: OnnxNode, value: GraphExpr | None, length: int | None) -> int | None:
-    """Return a position counted from the first; None if it, or the length, is not known."""
+    """Return a position counted from the front; None if it, or the length, is unknown."""
     if value is not None:
         node.check_single(value, "the position")
     known = node.contents(value)
@@ -57,7 +57,7 @@ def _position(node: OnnxNode, value: GraphExpr | None, length: int | None) -> in
 
 
 def _of_unknown_length(node: OnnxNode, call: GraphExpr, element: TensorStructInfo) -> GraphExpr:
-    """Return a sequence of which only its elements are known."""
+    """Return a sequence of unknown length, with the known facts about its elements."""
     value = node.emit(call)
     node.remember_elements(value, element)
     return value
@@ -66,7 +66,7 @@ def _of_unknown_length(node: OnnxNode, call: GraphExpr, element: TensorStructInf
 def _joined(
     node: OnnxNode, sequences: Sequence[GraphExpr], tensors: Sequence[GraphExpr]
 ) -> TensorStructInfo:
-    """Return what is known of elements from sequences, and of others."""
+    """Return the facts that hold for the elements of sequences and for other tensors alike."""
     infos = [info for s in sequences if (info := node.known_elements(s)) is not None]
     return common_element([*infos, *(tensor.struct_info for tensor in tensors)])
 
@@ -189,7 +189,7 @@ def split_to_sequence(
 def sequence_map(
     node: OnnxNode, sequence: GraphExpr, *others: GraphExpr, body: Any
 ) -> Sequence[GraphExpr]:
-    """What a graph gives for each element of sequences; tensors are given as they are."""
+    """Apply a graph to each element of sequences; tensor inputs are passed unchanged."""
     inputs = [sequence, *others]
     length = _length(sequence)
     lengths = [_length(value) for value in inputs if _is_sequence(value)]
@@ -231,13 +231,13 @@ def _is_sequence(value: GraphExpr) -> bool:
 
 @onnx_operator("Optional")
 def optional(node: OnnxNode, value: GraphExpr | None = None, *, type: Any = None) -> GraphExpr:
-    """A value that might be absent; without an input it is."""
+    """A value that may be absent; without an input it is."""
     return sequence_call("optional_none") if value is None else value
 
 
 @onnx_operator("OptionalHasElement")
 def optional_has_element(node: OnnxNode, value: GraphExpr | None = None) -> GraphExpr:
-    """Whether an optional value is there."""
+    """True if an optional value is present."""
     if value is None or not isinstance(value.struct_info, ObjectStructInfo):
         return Constant(np.array(value is not None))
     return sequence_call("optional_has_element", value, result=TensorStructInfo((), "bool"))
@@ -245,7 +245,7 @@ def optional_has_element(node: OnnxNode, value: GraphExpr | None = None) -> Grap
 
 @onnx_operator("OptionalGetElement")
 def optional_get_element(node: OnnxNode, value: GraphExpr) -> GraphExpr:
-    """An optional value that is there."""
+    """The content of an optional value that is present."""
     if not isinstance(value.struct_info, ObjectStructInfo):
         return value
     known = node.known_elements(value)

@@ -37,7 +37,7 @@ def reshape(
             raise IRValueError("the shape is missing")
         return op.reshape(x, _without_signs(node, x, shape, bool(allowzero)))
     if node.contents(target) is None:
-        # -1 and 0 may be among the numbers, which are looked at when the model runs.
+        # The numbers may include -1 and 0, which the model resolves when it runs.
         target = node.emit(op.reshape_target(target, node.shape(x), allowzero=bool(allowzero)))
         return op.reshape(x, node.integers(target, "the shape"))
     return op.reshape(
@@ -48,7 +48,7 @@ def reshape(
 def _without_signs(
     node: OnnxNode, x: GraphExpr, target: Sequence[int | PrimExpr], allow_zero: bool
 ) -> list[int | PrimExpr]:
-    """Return a shape without -1, which stands for the rest, and 0, for the size that there is."""
+    """Return a shape with -1 (the remaining size) and 0 (the input's size) replaced by sizes."""
     own = node.shape(x)
     result = list(target)
     for k, extent in enumerate(result):
@@ -66,7 +66,7 @@ def _without_signs(
 
 
 def _quotient(whole: Sequence[PrimExpr], parts: Sequence[int | PrimExpr]) -> PrimExpr:
-    """Return the product of sizes divided by others; what is in both is left out of either."""
+    """Return one product of sizes divided by another; common factors cancel."""
     rest, divisors = list(whole), list[int | PrimExpr]()
     analyzer = Analyzer()
     for part in parts:
@@ -132,7 +132,7 @@ def expand(node: OnnxNode, x: GraphExpr, shape: GraphExpr) -> GraphExpr:
     wanted = [*[1] * (len(own) - len(wanted)), *wanted]
     target = []
     for have, want in zip(own, wanted, strict=True):
-        # A size that is not known to be 1 is taken to stay, or to be that which is asked for.
+        # If a size may be other than 1, assume that it stays, or that it equals a wanted constant.
         is_asked_for = isinstance(want, int) and want != 1 and not isinstance(have, IntImm)
         target.append(want if is_asked_for or is_number(have, 1) else have)
     return op.broadcast_to(node.fitted(x, target[len(target) - node.rank(x) :]), target)
@@ -177,7 +177,7 @@ def split(
 
 
 def _check_lengths(whole: PrimExpr, parts: Sequence[int | PrimExpr]) -> None:
-    """Raise IRValueError if the lengths of parts are known and do not make up the whole."""
+    """Raise IRValueError if the lengths of parts are known and their sum is not the whole."""
     known = [n.value if isinstance(n, IntImm) else n for n in parts]
     numbers = [n for n in known if isinstance(n, int)]
     wrong = isinstance(whole, IntImm) and len(numbers) == len(known) and sum(numbers) != whole.value
@@ -198,7 +198,7 @@ def tile(node: OnnxNode, x: GraphExpr, repeats: GraphExpr) -> GraphExpr:
 def _products(
     extents: Sequence[PrimExpr], factors: Sequence[int | PrimExpr]
 ) -> list[int | PrimExpr]:
-    """Return products of extents and factors, with numbers of any size where both are known."""
+    """Return products of extents and factors; exact integers where both are known."""
     return [
         n.value * k if isinstance(n, IntImm) and isinstance(k, int) else n
         for n, k in zip(extents, factors, strict=False)

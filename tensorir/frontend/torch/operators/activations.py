@@ -1,4 +1,4 @@
-"""Activations and what is like them."""
+"""Activation functions."""
 
 from __future__ import annotations
 
@@ -87,19 +87,19 @@ def prelu(self: Any, weight: Any) -> Any:
 
 @aten("hardshrink.default")
 def hardshrink(self: Any, lambd: Any) -> Any:
-    """0 in the place of elements near 0."""
+    """0 for elements near 0."""
     return op.nn.hardshrink(self, float(lambd))
 
 
 @aten("softshrink.default")
 def softshrink(self: Any, lambd: Any) -> Any:
-    """Elements nearer to 0 by a number, 0 in the place of those near it."""
+    """Elements moved towards 0 by a number; 0 for elements nearer than that."""
     return self - op.clip(self, -float(lambd), float(lambd))
 
 
 @aten("threshold.default")
 def threshold(self: Any, threshold: Any, value: Any) -> Any:
-    """A value in the place of elements that are not beyond a threshold."""
+    """A value for elements that are not above a threshold."""
     return op.nn.threshold(self, float(threshold), float(value))
 
 

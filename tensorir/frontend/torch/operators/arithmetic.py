@@ -1,7 +1,7 @@
 """Arithmetic, comparisons, logic and functions of single elements.
 
-Operands are converted to the dtype that torch computes in before the operator; a number has the
-dtype of the tensor beside it.
+Operands are first converted to the dtype that torch computes in; a number has the dtype of the
+tensor that it is combined with.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _is_float(dtype: Any) -> bool:
 
 
 def computed(name: str, *operands: Any) -> Any:
-    """Return an operator of operands in the dtype that torch computes in."""
+    """Return an operator applied to operands in the dtype that torch computes in."""
     dtype = common_dtype(*operands)
     return named(name)(*(as_tensor(x, dtype) for x in operands))
 
@@ -49,7 +49,7 @@ def _scaled(value: Any, alpha: Any, dtype: str) -> GraphExpr:
 
 @aten("add.Tensor", "add.Scalar")
 def add(self: Any, other: Any, alpha: Any, result: TensorStructInfo) -> Any:
-    """`self + alpha * other`; of bools, whether one is true."""
+    """`self + alpha * other`; for bools, logical or."""
     dtype = str(result.dtype)
     if dtype == "bool":
         return op.logical_or(as_tensor(self, dtype), as_tensor(other, dtype))
@@ -72,7 +72,7 @@ def rsub(self: Any, other: Any, alpha: Any, result: TensorStructInfo) -> Any:
 
 @aten("mul.Tensor", "mul.Scalar")
 def mul(self: Any, other: Any, result: TensorStructInfo) -> Any:
-    """`self * other`; of bools, whether both are true."""
+    """`self * other`; for bools, logical and."""
     dtype = str(result.dtype)
     a, b = as_tensor(self, dtype), as_tensor(other, dtype)
     return op.logical_and(a, b) if dtype == "bool" else a * b
@@ -80,7 +80,7 @@ def mul(self: Any, other: Any, result: TensorStructInfo) -> Any:
 
 @aten("div.Tensor", "div.Scalar", "true_divide.Tensor")
 def div(self: Any, other: Any, result: TensorStructInfo) -> Any:
-    """`self / other`, which are floating-point numbers then."""
+    """`self / other` as floating-point numbers."""
     dtype = str(result.dtype)
     return as_tensor(self, dtype) / as_tensor(other, dtype)
 
@@ -213,13 +213,13 @@ for _name in ("and", "or", "xor"):
 
 @aten("logical_not.default")
 def logical_not(self: Any) -> Any:
-    """Whether an element is false or 0."""
+    """True where an element is false or 0."""
     return op.logical_not(as_tensor(self, "bool"))
 
 
 @aten("bitwise_not.default")
 def bitwise_not(self: Any) -> Any:
-    """The bits turned over; of bools, the other one."""
+    """All bits inverted; for bools, logical not."""
     return op.logical_not(self) if dtype_of(self) == "bool" else op.bitwise_not(self)
 
 
@@ -254,7 +254,7 @@ _OF_FLOATS: Final = (
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "log2",
     "log10", "log1p", "expm1", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh",
 )  # fmt: skip
-"""Functions that give floating-point numbers for integers, too."""
+"""Functions that return floating-point numbers also for integers."""
 _OF_ANY: Final = {
     "abs": "abs",
     "square": "square",
@@ -300,7 +300,7 @@ for _name in ("isnan", "isinf", "isfinite"):
 
 @aten("sign.default", "sgn.default")
 def sign(self: Any) -> Any:
-    """1, 0 or -1; unlike in NumPy, 0 of NaN."""
+    """1, 0 or -1; 0 for NaN, unlike NumPy."""
     dtype = dtype_of(self)
     value = op.sign(self)
     return op.where(op.isnan(self), as_tensor(0, dtype), value) if _is_float(dtype) else value
@@ -321,7 +321,7 @@ def reciprocal(self: Any, result: TensorStructInfo) -> Any:
 
 @aten("round.decimals")
 def round_decimals(self: Any, decimals: int) -> Any:
-    """Elements rounded to so many decimals."""
+    """Elements rounded to a number of decimals."""
     factor = as_tensor(10.0**decimals, dtype_of(self))
     return op.round(self * factor) / factor
 
@@ -367,7 +367,7 @@ def type_as(self: Any, other: Any) -> Any:
 
 @aten("view.dtype")
 def view_dtype(self: Any, dtype: str) -> Any:
-    """The bits of elements as those of another dtype."""
+    """The bits of elements, read as another dtype."""
     if dtype == dtype_of(self):
         return self
     raise IRTypeError("a view of the bits of elements as another dtype is not supported")

@@ -13,8 +13,8 @@ from tensorir.relax import op
 def attended(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
     """Return attention over (..., heads, length, width), or over (batch, length, width).
 
-    A mask of bools keeps what is true, another one is added. Where nothing is kept, the result is
-    0. (`nn.attention` has the lengths in front of the heads, and one batch axis.)
+    A mask of bools keeps true positions, any other mask is added. If a row keeps no position, the
+    result is 0. (`nn.attention` has the lengths before the heads, and one batch axis.)
     """
     ndim = tensor_info(query).ndim
     if ndim == 3:
@@ -39,7 +39,7 @@ def attended(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale
 
 
 def _keeps_any(mask: Any) -> Any:
-    """Return whether a mask keeps anything, for each position of the query."""
+    """Return, for each position of the query, whether a mask keeps any position."""
     if dtype_of(mask) != "bool":
         mask = op.not_equal(mask, as_tensor(float("-inf"), dtype_of(mask)))
     return op.any(mask, -1, keepdims=True)
@@ -55,7 +55,7 @@ def scaled_dot_product_attention(
     scale: Any,
     **_: Any,
 ) -> Any:
-    """Attention; there may be fewer heads of key and value."""
+    """Attention; keys and values may have fewer heads."""
     return attended(query, key, value, attn_mask, is_causal, scale)
 
 
@@ -63,5 +63,5 @@ def scaled_dot_product_attention(
 def flash_attention(
     query: Any, key: Any, value: Any, is_causal: bool, attn_mask: Any, scale: Any, **_: Any
 ) -> Any:
-    """A tuple: attention over (batch, heads, length, width), and one that stays empty."""
+    """A tuple: attention over (batch, heads, length, width), and an empty tensor."""
     return attended(query, key, value, attn_mask, is_causal, scale), None

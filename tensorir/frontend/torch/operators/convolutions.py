@@ -1,4 +1,4 @@
-"""Convolutions over one to three axes, with the channels in front of them."""
+"""Convolutions over one to three axes, with the channels before them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TRANSPOSED: Final = {1: "IOW", 2: "IOHW", 3: "IODHW"}
 
 
 def each_axis(values: Any, rank: int) -> list[int]:
-    """Return a number for each axis; one stands for all."""
+    """Return a number for each axis; a single number is repeated."""
     given = listed(values)
     return given * rank if len(given) == 1 else given
 
@@ -125,7 +125,7 @@ def _declare(rank: int) -> None:
 
 
 def _same_padding(weight: Any, dilation: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the elements that are added before and behind, which keep the size."""
+    """Return the padding before and after each axis that keeps the size."""
     kernel = (tensor_info(weight).shape or ())[2:]
     totals = []
     for extent, step in zip(kernel, dilation, strict=True):

@@ -1,4 +1,4 @@
-"""Operators that make tensors of numbers."""
+"""Operators that create tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorir.relax.struct_info import TensorStructInfo
 
 
 def filled(value: Any, result: TensorStructInfo) -> Any:
-    """Return a tensor of one number, or of the element of a tensor without dimensions."""
+    """Return a tensor filled with a number, or with the element of a tensor without dimensions."""
     dtype = str(result.dtype)
     return op.full(result.shape, as_tensor(value, dtype), dtype)
 
@@ -24,7 +24,7 @@ def full(result: TensorStructInfo, fill_value: Any = None, value: Any = None, **
 
 @aten("fill.Tensor")
 def fill_tensor(value: Any, result: TensorStructInfo, **_: Any) -> Any:
-    """A tensor of the element of another."""
+    """A tensor filled with the element of another tensor."""
     return op.broadcast_to(as_tensor(value, str(result.dtype)), result.shape)
 
 
@@ -41,7 +41,7 @@ def fill_tensor(value: Any, result: TensorStructInfo, **_: Any) -> Any:
     "empty_permuted.default",
 )
 def zeros(result: TensorStructInfo, **_: Any) -> Any:
-    """A tensor of zeros, which memory that nobody has written to is, too."""
+    """A tensor of zeros; also used for uninitialised memory."""
     return filled(0, result)
 
 
@@ -59,7 +59,7 @@ def arange(result: TensorStructInfo, end: Any, start: Any = 0, step: Any = 1, **
 
 @aten("linspace.default")
 def linspace(start: Any, end: Any, steps: int, result: TensorStructInfo) -> Any:
-    """So many numbers from `start` to `end`."""
+    """`steps` numbers from `start` to `end`."""
     dtype = str(result.dtype)
     if steps == 1:
         return filled(start, result)
@@ -76,7 +76,7 @@ def eye(n: Any, result: TensorStructInfo, m: Any = None) -> Any:
 
 @aten("one_hot.default")
 def one_hot(self: Any, num_classes: int, result: TensorStructInfo) -> Any:
-    """1 at the index along a new last axis, else 0."""
+    """1 at the index along a new last axis, 0 elsewhere."""
     assert result.shape is not None
     depth = op.arange(0, result.shape[-1], 1, "int64")
     return op.astype(op.equal(op.expand_dims(self, -1), depth), "int64")

@@ -1,4 +1,4 @@
-"""Elements that indices name: taken, gathered, scattered."""
+"""Indexing: take, gather, scatter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def index_select(self: Any, dim: int, index: Any) -> Any:
 
 @aten("gather.default")
 def gather(self: Any, dim: int, index: Any, **_: Any) -> Any:
-    """Elements at indices along an axis, at the same place along the others."""
+    """Elements at indices along an axis, at the same position along the other axes."""
     return op.gather_elements(self, index, axis_of(dim, tensor_info(self).ndim))
 
 
@@ -43,23 +43,23 @@ def take_along_dim(self: Any, indices: Any, dim: int | None, result: TensorStruc
 
 
 class _Places:
-    """Where the axes of indices are among those of a tensor, and of the elements at the indices.
+    """The order of axes in a tensor that is indexed, and in the result of indexing.
 
-    `indices` are one for each of the first axes, None where the axis stays whole. They are
-    stretched to one another. Where the indexed axes are side by side, the axes of the indices are
-    in their place in the result, else in front.
+    `indices` has one index for each leading axis, None for an axis that stays whole. The indices
+    are broadcast together. If the indexed axes are adjacent, the axes of the indices replace them
+    in the result; otherwise they come first.
     """
 
     def __init__(self, ndim: int, indices: Sequence[Any]) -> None:
         chosen = [k for k, i in enumerate(indices) if i is not None]
         self.indices = [as_tensor(indices[k], "int64") for k in chosen]
         self.axes = [*chosen, *(k for k in range(ndim) if k not in chosen)]
-        """The axes of the tensor, those that have an index first."""
+        """The axes of the tensor, indexed axes first."""
         are_together = chosen == list(range(chosen[0], chosen[-1] + 1))
         before = chosen[0] if are_together else 0
         own = range(before, before + max(tensor_info(i).ndim for i in self.indices))
         self.order = [*own, *(k for k in range(len(own) + ndim - len(chosen)) if k not in own)]
-        """The axes of the elements, those of the indices first."""
+        """The axes of the result, axes of the indices first."""
 
 
 def _turned(value: Any, order: Sequence[int]) -> Any:
@@ -72,7 +72,7 @@ def _back(value: Any, order: Sequence[int]) -> Any:
 
 @aten("index.Tensor", "_unsafe_index.Tensor")
 def index(self: Any, indices: Sequence[Any], result: TensorStructInfo, matched: Match) -> Any:
-    """Elements at indices, which are stretched to one another; bools stand for where they are true.
+    """Elements at indices, which are broadcast together; a bool index selects its true positions.
 
     The number of elements where a bool is true is a new symbolic size.
     """
@@ -86,14 +86,14 @@ def index(self: Any, indices: Sequence[Any], result: TensorStructInfo, matched: 
 
 
 def _integers(indices: Sequence[Any], shape: Sequence[PrimExpr], matched: Match) -> list[Any]:
-    """Return indices without bools: one of bools is as many of integers as it has axes."""
+    """Return indices without bools: a bool index of rank n becomes n integer indices."""
     made: list[Any] = []
     for k, i in enumerate(indices):
         if i is None or dtype_of(i) not in ("bool", "uint8"):
             made.append(i)
             continue
         if any(j is not None for j in (*indices[:k], *indices[k + 1 :])):
-            raise IRTypeError("an index of bools beside another index is not supported")
+            raise IRTypeError("an index of bools together with another index is not supported")
         rank = tensor_info(i).ndim
         found = matched(
             op.nonzero(as_tensor(i, "bool")), TensorStructInfo([rank, shape[k]], "int64")
@@ -104,7 +104,7 @@ def _integers(indices: Sequence[Any], shape: Sequence[PrimExpr], matched: Match)
 
 @aten("nonzero.default")
 def nonzero(self: Any, result: TensorStructInfo, matched: Match) -> Any:
-    """The places of elements that are not 0, one row each."""
+    """The positions of nonzero elements, one row for each."""
     count, rank = result.shape or ()
     found = matched(op.nonzero(self), TensorStructInfo([rank, count], "int64"))
     return op.permute_dims(found, [1, 0])
@@ -130,7 +130,7 @@ def index_put(
     accumulate: bool = False,
     **_: Any,
 ) -> Any:
-    """Elements at indices replaced, or added to; the indices are as those of `index`."""
+    """Elements at indices replaced, or added to; see `index` for the indices."""
     first = indices[0]
     if first is not None and dtype_of(first) == "bool" and tensor_info(values).ndim == 0:
         missing = tensor_info(self).ndim - tensor_info(first).ndim
@@ -160,7 +160,7 @@ _REDUCTIONS: Final = {
 
 
 def _scattered(self: Any, dim: int, index: Any, src: Any, reduce: str | None) -> Any:
-    """Return a tensor with values at indices along an axis; `src` may reach beyond them."""
+    """Return a tensor with values at indices along an axis; `src` may be larger than `index`."""
     if reduce not in _REDUCTIONS:
         raise IRTypeError(f"a reduction by {reduce} is not supported")
     axis = axis_of(dim, tensor_info(self).ndim)
@@ -203,7 +203,7 @@ def scatter_reduce(
 
 @aten("slice_scatter.default")
 def slice_scatter(self: Any, src: Any, dim: int, start: Any, end: Any, step: Any) -> Any:
-    """A tensor with others in the place of every `step`-th slice from `start` to `end`."""
+    """A tensor in which `src` replaces every `step`-th slice from `start` to `end`."""
     info = tensor_info(self)
     axis = axis_of(dim, info.ndim)
     is_whole = end is None or (isinstance(end, int) and end >= FAR)
@@ -213,7 +213,7 @@ def slice_scatter(self: Any, src: Any, dim: int, start: Any, end: Any, step: Any
 
 @aten("select_scatter.default")
 def select_scatter(self: Any, src: Any, dim: int, index: Any) -> Any:
-    """A tensor with another in the place of one slice."""
+    """A tensor in which `src` replaces one slice."""
     info = tensor_info(self)
     axis = axis_of(dim, info.ndim)
     if isinstance(index, int) and index < 0:

@@ -20,13 +20,13 @@ def linear(input: Any, weight: Any, bias: Any) -> Any:
 
 @aten("mm.default", "bmm.default")
 def mm(self: Any, mat2: Any) -> Any:
-    """The product of matrices, or of as many as the first axis has."""
+    """The product of two matrices, or of batches of matrices."""
     return op.matmul(self, mat2)
 
 
 @aten("matmul.default")
 def matmul(self: Any, other: Any) -> Any:
-    """The product of two tensors as NumPy has it."""
+    """The product of two tensors, as in NumPy."""
     return op.matmul(self, other)
 
 
@@ -45,7 +45,7 @@ def dot(self: Any, result: TensorStructInfo, tensor: Any = None, other: Any = No
 
 @aten("outer.default")
 def outer(self: Any, vec2: Any) -> Any:
-    """All products of elements of two vectors."""
+    """The outer product of two vectors."""
     return op.expand_dims(self, 1) * op.expand_dims(vec2, 0)
 
 
@@ -77,5 +77,5 @@ def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
 
 @aten("einsum.default")
 def einsum(equation: str, tensors: Sequence[Any]) -> Any:
-    """The sum that an equation says."""
+    """The sum of products that an equation defines."""
     return op.einsum(list(tensors), equation.replace(" ", ""))

@@ -1,4 +1,4 @@
-"""Normalisations. Models are imported for inference: statistics that were kept are used."""
+"""Normalisations. Models are imported for inference: they use the stored statistics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _batch_norm(input: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: fl
 
 
 def _by_own_statistics(input: Any, weight: Any, bias: Any, eps: float, axes: list[int]) -> Any:
-    """Return elements normalised by the mean and the variance that they have along axes."""
+    """Return elements normalised by their mean and variance along axes."""
     mean = op.mean(input, axes, keepdims=True)
     variance = op.variance(input, axes, keepdims=True)
     value = (input - mean) * op.rsqrt(variance + as_tensor(eps, dtype_of(input)))
@@ -35,7 +35,7 @@ def _by_own_statistics(input: Any, weight: Any, bias: Any, eps: float, axes: lis
 def native_batch_norm(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, eps: float, **_: Any
 ) -> Any:
-    """A tuple: elements normalised by statistics of each channel; two that stay empty."""
+    """A tuple: elements normalised by the stored statistics of each channel; None; None."""
     return _batch_norm(input, weight, bias, running_mean, running_var, eps), None, None
 
 
@@ -43,7 +43,7 @@ def native_batch_norm(
 def native_batch_norm_without_statistics(
     input: Any, weight: Any, bias: Any, eps: float, **_: Any
 ) -> Any:
-    """A tuple: elements normalised by the statistics that their channels have; two others."""
+    """A tuple: elements normalised by their own channel statistics; None; None."""
     axes = [k for k in range(tensor_info(input).ndim) if k != 1]
     return _by_own_statistics(input, weight, bias, eps, axes), None, None
 
@@ -60,7 +60,7 @@ def batch_norm(
     training: bool = False,
     **_: Any,
 ) -> Any:
-    """Elements normalised by statistics of each channel; those that they have if none are kept."""
+    """Elements normalised by the statistics of each channel, stored or of the batch."""
     if running_mean is None or training:
         axes = [k for k in range(tensor_info(input).ndim) if k != 1]
         value = _by_own_statistics(input, weight, bias, eps, axes)
@@ -104,7 +104,7 @@ def layer_norm(
 def native_layer_norm(
     input: Any, normalized_shape: Sequence[Any], weight: Any, bias: Any, eps: float
 ) -> Any:
-    """A tuple: elements normalised along the last axes; the means; 1 by the deviations."""
+    """A tuple: elements normalised along the last axes; the means; the inverse deviations."""
     axes = _last_axes(input, normalized_shape)
     variance = op.variance(input, axes, keepdims=True)
     deviation = op.rsqrt(variance + as_tensor(eps, dtype_of(input)))
@@ -120,7 +120,7 @@ def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float, 
 
 @aten("native_group_norm.default")
 def native_group_norm(input: Any, weight: Any, bias: Any, group: int, eps: float, **_: Any) -> Any:
-    """A tuple: elements normalised within groups of channels; two that stay empty."""
+    """A tuple: elements normalised within groups of channels; None; None."""
     return group_norm(input, group, weight, bias, eps), None, None
 
 
@@ -128,6 +128,6 @@ def native_group_norm(input: Any, weight: Any, bias: Any, group: int, eps: float
 def rms_norm(input: Any, normalized_shape: Sequence[Any], weight: Any, eps: float | None) -> Any:
     """Elements divided by the root of their mean square along the last axes."""
     if eps is None:
-        # That of the dtype in which torch adds up squares.
+        # The epsilon of the dtype in which torch adds up squares.
         eps = float(np.finfo(str(sum_dtype(DataType(dtype_of(input))))).eps)
     return op.nn.rms_norm(input, weight, _last_axes(input, normalized_shape), eps)

@@ -1,6 +1,6 @@
-"""Operators that give what they get, and those that are there for what they refuse.
+"""Operators that return an operand unchanged, and assertions.
 
-Assertions of torch about sizes that data decide are not checked; the shapes of results are.
+torch's assertions about sizes that depend on data are not checked; the shapes of results are.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def same(self: Any) -> Any:
 
 @aten("detach_.default", "requires_grad_.default")
 def same_in_place(self: Any) -> Any:
-    """The operand, which stays as it is."""
+    """The operand, unchanged."""
     return self
 
 
@@ -45,7 +45,7 @@ def dropout(input: Any, **_: Any) -> Any:
 
 @aten("native_dropout.default")
 def native_dropout(input: Any, **_: Any) -> Any:
-    """The operand, and the mask that keeps everything."""
+    """The operand, and a mask that keeps everything."""
     return input, op.ones_like(input, "bool")
 
 
@@ -72,7 +72,7 @@ def scalar_tensor(s: Any, dtype: str | None) -> Any:
 
 @aten("item.default", "_local_scalar_dense.default")
 def item(self: Any) -> Any:
-    """The integer that a tensor of one element has, as a symbolic size."""
+    """The integer in a tensor of one element, as a symbolic size."""
     if dtype_of(self).startswith(("float", "bfloat")):
         raise IRTypeError("a float of a tensor as a number is not supported; keep it a tensor")
     return op.tensor_to_scalars(as_tensor(self, "int64"), 1)[0]

@@ -1,4 +1,4 @@
-"""Operators that combine elements along axes."""
+"""Reductions along axes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tensorir.topi.extents import product
 
 
 def axes_of(dim: Any, self: GraphExpr) -> list[int]:
-    """Return the axes that are meant: all of them where none are named."""
+    """Return the reduced axes: all axes by default."""
     ndim = tensor_info(self).ndim
     axes = [] if dim is None else listed(dim)
     return [axis_of(d, ndim) for d in axes] if axes else list(range(ndim))
@@ -32,7 +32,7 @@ def _reduced(name: str, self: GraphExpr, dim: Any, keepdim: bool) -> GraphExpr:
 
 
 def _declare(name: str, *overloads: str, converts: bool) -> None:
-    """Declare a reduction; one that `converts` computes in the dtype of the result."""
+    """Declare a reduction; if it `converts`, it computes in the dtype of the result."""
 
     @aten(*overloads)
     def reduction(
@@ -140,7 +140,7 @@ def norm(
     dim: Any = None,
     keepdim: bool = False,
 ) -> Any:
-    """The norm along axes: a power, or an infinity."""
+    """The norm along axes, of a number or infinity."""
     power = next((float(x) for x in (ord, p) if x is not None), 2.0)
     value = as_tensor(self, str(result.dtype))
     return op.norm(value, power, axes_of(dim, self), keepdims=keepdim)
@@ -148,19 +148,19 @@ def norm(
 
 @aten("cumsum.default")
 def cumsum(self: Any, dim: int, result: TensorStructInfo) -> Any:
-    """Sums of all elements up to each along an axis."""
+    """Cumulative sums along an axis."""
     axis = axis_of(dim, tensor_info(self).ndim)
     return op.cumsum(as_tensor(self, str(result.dtype)), axis)
 
 
 @aten("cumprod.default")
 def cumprod(self: Any, dim: int, result: TensorStructInfo) -> Any:
-    """Products of all elements up to each along an axis."""
+    """Cumulative products along an axis."""
     axis = axis_of(dim, tensor_info(self).ndim)
     return op.cumprod(as_tensor(self, str(result.dtype)), axis)
 
 
 @aten("aminmax.default")
 def aminmax(self: Any, dim: Any, keepdim: bool, result: TupleStructInfo) -> Any:
-    """The least and the greatest element."""
+    """The minimum and the maximum."""
     return _reduced("min", self, dim, keepdim), _reduced("max", self, dim, keepdim)

@@ -1,4 +1,4 @@
-"""Padding, and images in other sizes."""
+"""Padding, and resizing of images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tensorir.relax.struct_info import TensorStructInfo
 
 
 def padded(self: Any, pad: Sequence[int], mode: str, value: Any) -> Any:
-    """Return a tensor with elements around it; `pad` begins with the last axis."""
+    """Return a tensor with padding; `pad` starts with the last axis."""
     pairs = [pad[k : k + 2] for k in range(0, len(pad), 2)]
     pairs += [[0, 0]] * (tensor_info(self).ndim - len(pairs))
     width = [n for pair in reversed(pairs) for n in pair]
@@ -29,13 +29,13 @@ _MODES: Final = {
 
 @aten("pad.default")
 def pad(self: Any, pad: Sequence[int], mode: str, value: Any) -> Any:
-    """Elements around a tensor."""
+    """A tensor with padding."""
     return padded(self, pad, _MODES[mode], value)
 
 
 @aten("constant_pad_nd.default")
 def constant_pad(self: Any, pad: Sequence[int], value: Any) -> Any:
-    """Elements of one number around a tensor."""
+    """A tensor padded with one number."""
     return padded(self, pad, "constant", value)
 
 
@@ -55,7 +55,7 @@ _METHODS: Final = {"nearest": "nearest_neighbor", "linear": "linear", "bicubic":
 def _resized(
     input: Any, result: TensorStructInfo, method: str, align_corners: bool, scales: Any
 ) -> Any:
-    """Return images of the size of the result; factors, where given, say where pixels lie."""
+    """Return images of the result's size; given scale factors set the sampling positions."""
     axes = list(range(2, result.ndim))
     if method == "nearest":
         where, rounding = "asymmetric", "floor"
@@ -75,7 +75,7 @@ def _resized(
 
 
 def _factors(scales: dict[str, Any]) -> list[Any]:
-    """Return factors that are arguments of their own: `scales_h`, `scales_w`."""
+    """Return the factors that are separate arguments: `scales_h`, `scales_w`."""
     return [value for name, value in scales.items() if name.startswith("scales")]
 
 
@@ -117,7 +117,7 @@ for _name, _method in (
 def grid_sampler(
     input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Any:
-    """Pixels at places between -1 and 1."""
+    """Pixels at coordinates between -1 and 1."""
     return op.image.grid_sample(
         input,
         grid,
@@ -129,5 +129,5 @@ def grid_sampler(
 
 @aten("affine_grid_generator.default")
 def affine_grid(theta: Any, size: Sequence[Any], align_corners: bool) -> Any:
-    """Places of pixels, turned and moved by a matrix."""
+    """Pixel coordinates, transformed by an affine matrix."""
     return op.image.affine_grid(theta, list(size)[2:], align_corners)

@@ -1,6 +1,6 @@
 """Operators that change the shape of a tensor, or the order of its elements.
 
-Where torch knows the shape of a result, that is the shape that is asked for.
+If torch reports the shape of a result, the converter produces that shape.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tensorir.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tensorir.topi.extents import of_sizes
 
 FAR: Final = 2**62
-"""What is beyond it stands for the end of an axis."""
+"""A larger number means the end of an axis."""
 
 
 def axis_of(axis: int, ndim: int) -> int:
@@ -33,7 +33,7 @@ def listed(value: Any) -> list[Any]:
 
 
 def in_shape(x: Any, extents: Sequence[Any] | None) -> Any:
-    """Return the elements in another shape, which is known, and in which 0 is an extent."""
+    """Return the elements in another known shape, whose extents may be 0."""
     assert extents is not None
     return op.reshape(x, ShapeExpr(extents))
 
@@ -58,7 +58,7 @@ def reshape(self: Any, result: TensorStructInfo, **_: Any) -> Any:
 
 @aten("expand.default", "expand_as.default", "broadcast_to.default")
 def expand(self: Any, result: TensorStructInfo, **_: Any) -> Any:
-    """The elements stretched to the shape of the result."""
+    """The elements broadcast to the shape of the result."""
     return op.broadcast_to(self, result.shape)
 
 
@@ -71,7 +71,7 @@ def permute(self: Any, dims: Sequence[int]) -> Any:
 
 @aten("transpose.int", "swapdims.default")
 def transpose(self: Any, dim0: int, dim1: int) -> Any:
-    """Two axes in the place of one another."""
+    """Two axes swapped."""
     order = list(range(tensor_info(self).ndim))
     if not order:
         return self
@@ -81,20 +81,20 @@ def transpose(self: Any, dim0: int, dim1: int) -> Any:
 
 @aten("swapaxes.default")
 def swapaxes(self: Any, axis0: int, axis1: int) -> Any:
-    """Two axes in the place of one another."""
+    """Two axes swapped."""
     return transpose(self, axis0, axis1)
 
 
 @aten("t.default", "mT.default")
 def transposed(self: Any) -> Any:
-    """The last two axes in the place of one another."""
+    """The last two axes swapped."""
     ndim = tensor_info(self).ndim
     return self if ndim < 2 else transpose(self, -1, -2)
 
 
 @aten("movedim.int", "moveaxis.int", "movedim.intlist", "moveaxis.intlist")
 def movedim(self: Any, source: Any, destination: Any) -> Any:
-    """Axes at other places, the rest in order."""
+    """Axes moved to other positions; the other axes keep their order."""
     ndim = tensor_info(self).ndim
     moved = [axis_of(d, ndim) for d in listed(source)]
     places = dict(zip((axis_of(d, ndim) for d in listed(destination)), moved, strict=True))
@@ -104,20 +104,20 @@ def movedim(self: Any, source: Any, destination: Any) -> Any:
 
 @aten("cat.default", "concat.default")
 def cat(tensors: Sequence[Any], dim: int) -> Any:
-    """Tensors one behind the other."""
+    """Tensors concatenated along an axis."""
     dtype = common_dtype(*tensors)
     parts = [as_tensor(x, dtype) for x in tensors if not _is_legacy_empty(x)]
     return parts[0] if len(parts) == 1 else op.concat(parts, dim)
 
 
 def _is_legacy_empty(tensor: Any) -> bool:
-    """Say whether a tensor is of shape (0,), which goes with any others."""
+    """Return True if a tensor has the shape (0,), which `cat` ignores."""
     return tensor_info(tensor).static_shape == (0,)
 
 
 @aten("stack.default")
 def stack(tensors: Sequence[Any], dim: int) -> Any:
-    """Tensors side by side along a new axis."""
+    """Tensors stacked along a new axis."""
     dtype = common_dtype(*tensors)
     ndim = tensor_info(tensors[0]).ndim + 1
     return op.stack([as_tensor(x, dtype) for x in tensors], axis_of(dim, ndim))
@@ -173,7 +173,7 @@ def slice_(self: Any, dim: int, start: Any, end: Any, step: Any, result: TensorS
     sliced = op.strided_slice(self, [axis], [begin], [stop], [step])
     if is_base_of(result, sliced.struct_info) or not _is(step, 1):
         return sliced
-    # What torch knows of sizes says that the slice is inside.
+    # The shapes that torch reports imply that the slice is in bounds.
     first = _from_front(begin, info.shape[axis])
     if first is None:
         return sliced
@@ -182,7 +182,7 @@ def slice_(self: Any, dim: int, start: Any, end: Any, step: Any, result: TensorS
 
 
 def _from_front(index: Any, extent: PrimExpr) -> Any:
-    """Return an index counted from the front, None if it is not known from where it counts."""
+    """Return an index counted from the front, None if its sign is unknown."""
     if isinstance(index, int):
         return ops.add(extent, index) if index < 0 else index
     analyzer = of_sizes([extent, index])
@@ -211,14 +211,14 @@ def select(self: Any, dim: int, index: Any) -> Any:
 
 @aten("narrow.default")
 def narrow(self: Any, dim: int, start: Any, length: Any) -> Any:
-    """So many slices from a place on."""
+    """`length` slices from `start` on."""
     axis = axis_of(dim, tensor_info(self).ndim)
     return _between(self, axis, start, ops.add(start, length))
 
 
 @aten("repeat.default", "tile.default")
 def repeat(self: Any, result: TensorStructInfo, repeats: Any = None, dims: Any = None) -> Any:
-    """The whole tensor so many times along each axis."""
+    """The whole tensor repeated along each axis."""
     times = repeats if dims is None else dims
     missing = result.ndim - len(times)
     return op.tile(self, [1] * missing + list(times))
@@ -226,7 +226,7 @@ def repeat(self: Any, result: TensorStructInfo, repeats: Any = None, dims: Any =
 
 @aten("repeat_interleave.self_int")
 def repeat_interleave(self: Any, repeats: Any, dim: int | None) -> Any:
-    """Each slice so many times along an axis."""
+    """Each slice repeated along an axis."""
     if dim is None:
         return op.repeat(op.flatten(self), repeats, 0)
     return op.repeat(self, repeats, axis_of(dim, tensor_info(self).ndim))
@@ -234,7 +234,7 @@ def repeat_interleave(self: Any, repeats: Any, dim: int | None) -> Any:
 
 @aten("flip.default")
 def flip(self: Any, dims: Sequence[int]) -> Any:
-    """Axes the other way round."""
+    """Axes reversed."""
     value = self
     for dim in dims:
         value = op.flip(value, axis_of(dim, tensor_info(self).ndim))
@@ -243,7 +243,7 @@ def flip(self: Any, dims: Sequence[int]) -> Any:
 
 @aten("roll.default")
 def roll(self: Any, shifts: Any, dims: Any, result: TensorStructInfo) -> Any:
-    """Slices moved along axes, those beyond the end to the beginning."""
+    """Slices moved along axes; slices beyond the end move to the beginning."""
     if not listed(dims):
         flat = op.roll(op.flatten(self), listed(shifts), [0])
         return in_shape(flat, result.shape)
@@ -277,7 +277,7 @@ def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
 
 @aten("channel_shuffle.default", "native_channel_shuffle.default")
 def channel_shuffle(self: Any, groups: int) -> Any:
-    """Channels of all groups in turn."""
+    """The channels of all groups, interleaved."""
     return op.nn.channel_shuffle(self, groups)
 
 

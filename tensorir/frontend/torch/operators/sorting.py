@@ -1,4 +1,4 @@
-"""Elements in order, and the greatest of them."""
+"""Sorting and searching."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def topk(self: Any, k: Any, dim: int, largest: bool, **_: Any) -> Any:
 
 @aten("sort.default", "sort.stable")
 def sort(self: Any, dim: int, descending: bool, **_: Any) -> Any:
-    """Elements in order along an axis, and the indices that they had."""
+    """Elements sorted along an axis, and their original indices."""
     axis = axis_of(dim, tensor_info(self).ndim)
     index = op.argsort(self, axis, descending, "int64")
     return op.sort(self, axis, descending), index
@@ -27,13 +27,13 @@ def sort(self: Any, dim: int, descending: bool, **_: Any) -> Any:
 
 @aten("argsort.default", "argsort.stable")
 def argsort(self: Any, dim: int, descending: bool, **_: Any) -> Any:
-    """The indices that put elements in order along an axis."""
+    """The indices that sort elements along an axis."""
     return op.argsort(self, axis_of(dim, tensor_info(self).ndim), descending, "int64")
 
 
 @aten("bucketize.Tensor")
 def bucketize(self: Any, boundaries: Any, out_int32: bool, right: bool) -> Any:
-    """The places of elements among boundaries in order."""
+    """The positions of elements among sorted boundaries."""
     return op.bucketize(self, boundaries, out_int32, right)
 
 
@@ -41,5 +41,5 @@ def bucketize(self: Any, boundaries: Any, out_int32: bool, right: bool) -> Any:
 def searchsorted(
     sorted_sequence: Any, self: Any, out_int32: bool, right: bool, side: str | None
 ) -> Any:
-    """The places of elements among others in order."""
+    """The positions of elements among a sorted sequence."""
     return op.searchsorted(sorted_sequence, self, out_int32, right or side == "right")
