@@ -60,7 +60,7 @@ def test_calls_do_not_nest():
     nested = VarBinding(y, relax.call_tir(SCALE, [inner], TENSOR))
     assert refusal(function([x], [nested], y)) == (
         'binding "y" of function "main": field 0 of argument 1 is a call; functions are in A-normal '
-        "form, so bind it to a variable of its own first (relax.BlockBuilder does)\n"
+        "form, so bind it to a separate variable first (relax.BlockBuilder does)\n"
         '    y = R.call_tir(I.GlobalVar("scale"), '
         '(R.call_tir(I.GlobalVar("scale"), (x,), out_sinfo=R.Tensor((8, 4), dtype="float32")),), '
         'out_sinfo=R.Tensor((8, 4), dtype="float32"))'
@@ -285,7 +285,7 @@ def test_a_call_that_writes_outputs_has_as_many_and_gives_nothing(count, gives):
     x = x_of(8, 4)
     call = GraphCall(ExternFunc("f"), [x, x], {"num_outputs": count}, [gives])
     message = refusal(function([x], [VarBinding(relax.Var("y", gives), call)], x))
-    assert f"it is {count} of a call with 2 argument(s)" in message
+    assert f"it is {count} for a call with 2 argument(s)" in message
 
 
 # ------------------------------------------------------------------------------------------ recursion
