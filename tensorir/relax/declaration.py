@@ -43,7 +43,7 @@ from tensorir.relax.struct_info import (
     TupleStructInfo,
 )
 from tensorir.rewriting.visit import collect_vars
-from tensorir.te.elementwise import maps_elements
+from tensorir.te.compute import maps_elements
 
 F = TypeVar("F", bound=Callable[..., Any])
 

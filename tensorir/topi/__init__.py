@@ -6,9 +6,9 @@
 Tensor(relu, shape=(2, 3), dtype=float32)
 
 The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `contraction`,
-`creation`, `elementwise`, `extents`, `indexing`, `integer_power`, `joining`, `matmul`, `nests`,
-`quantization`, `real_functions`, `rearranging`, `reduction`, `reshaping`, `scan`, `scattering`,
-`sizes`, `slicing`; the subpackages `image`, `nn`, `vision`.
+`creation`, `elementwise`, `extents`, `indexing`, `joining`, `matmul`, `nests`, `quantization`,
+`rearranging`, `reduction`, `reshaping`, `scan`, `scattering`, `slicing`; the subpackages `image`,
+`nn`, `vision`.
 """
 
 from tensorir.topi import image, nn, vision
@@ -60,6 +60,8 @@ from tensorir.topi.creation import (
     one_hot,
     ones,
     ones_like,
+    shape_to_tensor,
+    size,
     tril,
     triu,
     zeros,
@@ -67,49 +69,47 @@ from tensorir.topi.creation import (
 )
 from tensorir.topi.elementwise import (
     abs,
-    astype,
-    ceil,
-    clip,
-    floor,
-    isfinite,
-    isinf,
-    isnan,
-    negative,
-    reciprocal,
-    round,
-    sign,
-    square,
-    trunc,
-)
-from tensorir.topi.indexing import gather_elements, gather_nd, index_tensor, take
-from tensorir.topi.joining import concat, meshgrid, split, stack
-from tensorir.topi.matmul import batch_matmul, dense, matmul
-from tensorir.topi.quantization import dequantize, quantize
-from tensorir.topi.real_functions import (
     acos,
     acosh,
     asin,
     asinh,
+    astype,
     atan,
     atanh,
+    ceil,
+    clip,
     cos,
     cosh,
     erf,
     exp,
     exp2,
     expm1,
+    floor,
+    isfinite,
+    isinf,
+    isnan,
     log,
     log1p,
     log2,
     log10,
+    negative,
+    reciprocal,
+    round,
     rsqrt,
     sigmoid,
+    sign,
     sin,
     sinh,
     sqrt,
+    square,
     tan,
     tanh,
+    trunc,
 )
+from tensorir.topi.indexing import gather_elements, gather_nd, index_tensor, take
+from tensorir.topi.joining import concat, meshgrid, split, stack
+from tensorir.topi.matmul import batch_matmul, dense, matmul
+from tensorir.topi.quantization import dequantize, quantize
 from tensorir.topi.rearranging import (
     broadcast_to,
     flip,
@@ -123,7 +123,6 @@ from tensorir.topi.reduction import all, any, argmax, argmin, max, mean, min, pr
 from tensorir.topi.reshaping import expand_dims, flatten, reshape, squeeze, unflatten
 from tensorir.topi.scan import cumprod, cumsum
 from tensorir.topi.scattering import index_put, scatter_elements, scatter_nd
-from tensorir.topi.sizes import shape_to_tensor, size
 from tensorir.topi.slicing import slice_scatter, strided_slice
 
 __all__ = [

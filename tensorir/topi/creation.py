@@ -1,4 +1,4 @@
-"""Tensors created from numbers and positions."""
+"""Tensors created from numbers, positions and sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tensorir.relax.expr import const_of
 from tensorir.relax.signature import DTypeName
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import Value, element
-from tensorir.topi.extents import axis_of, of_sizes
+from tensorir.topi.extents import axis_of, of_sizes, product
 
 
 def _typed_fill(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -162,3 +162,23 @@ def one_hot(
         lambda *i: select(cast(INT64, indices[(*i[:k], *i[k + 1 :])]) == i[k], on_value, off_value),
         name="T_one_hot",
     )
+
+
+@operator("shape_to_tensor")
+def shape_to_tensor(shape: Sequence[PrimExpr]) -> Tensor:
+    """Return the integers of a shape as an int64 tensor of rank 1."""
+
+    def element(k: PrimExpr) -> PrimExpr:
+        result = cast(INT64, shape[-1] if shape else 0)
+        for place in reversed(range(len(shape) - 1)):
+            result = select(k <= place, cast(INT64, shape[place]), result)
+        return result
+
+    return te.compute((len(shape),), element, name="T_shape_to_tensor")
+
+
+@operator("size")
+def size(x: Tensor) -> Tensor:
+    """Return the number of elements as an int64."""
+    count = product(x.shape)
+    return te.compute((), lambda: count, name="T_size")

@@ -7,7 +7,7 @@ from typing import Any
 
 from tensorir.errors import IRValueError
 from tensorir.frontend.onnx.model_file import Model
-from tensorir.frontend.onnx.optional_package import onnx_package
+from tensorir.frontend.onnx.schemas import onnx_package
 
 
 def attribute_values(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorir.errors import IRValueError
-from tensorir.frontend.onnx.optional_package import onnx_package
+from tensorir.frontend.onnx.schemas import onnx_package
 from tensorir.nodes.dtype import DataType
 
 _NAMES = {

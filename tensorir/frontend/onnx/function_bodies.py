@@ -12,9 +12,8 @@ from typing import Any
 from tensorir.errors import IRValueError
 from tensorir.frontend.onnx.limits import ImportLimits
 from tensorir.frontend.onnx.model_file import Model, opset_versions
-from tensorir.frontend.onnx.optional_package import onnx_package
 from tensorir.frontend.onnx.registry import converter_of, shown_name
-from tensorir.frontend.onnx.schemas import check_texts, domain_of, schema_of
+from tensorir.frontend.onnx.schemas import check_texts, domain_of, onnx_package, schema_of
 
 
 class FunctionBodies:

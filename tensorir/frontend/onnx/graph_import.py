@@ -17,10 +17,15 @@ from tensorir.frontend.onnx.known_values import KnownValues, constant_contents, 
 from tensorir.frontend.onnx.limits import DEFAULT_LIMITS, ImportLimits
 from tensorir.frontend.onnx.model_file import Model, opset_versions
 from tensorir.frontend.onnx.node import OnnxNode
-from tensorir.frontend.onnx.optional_package import onnx_package
 from tensorir.frontend.onnx.registry import Result, converter_of, shown_name
 from tensorir.frontend.onnx.repeats import Repeats
-from tensorir.frontend.onnx.schemas import check_node, check_texts, domain_of, schema_of
+from tensorir.frontend.onnx.schemas import (
+    check_node,
+    check_texts,
+    domain_of,
+    onnx_package,
+    schema_of,
+)
 from tensorir.frontend.onnx.scope import Scope, stated_ranks
 from tensorir.function import IRModule
 from tensorir.nodes.expr import IntImm, PrimExpr

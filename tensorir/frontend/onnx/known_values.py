@@ -17,17 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorir.arith import Analyzer
-from tensorir.errors import IRValueError
+from tensorir.errors import IRTypeError, IRValueError
 from tensorir.frontend.onnx.contents import Fold, as_array, fold
 from tensorir.frontend.onnx.dtypes import dtype_of, held_dtype, narrow_integer
-from tensorir.frontend.onnx.elements import common_element
 from tensorir.frontend.onnx.limits import ImportLimits
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.relax import op
 from tensorir.relax.block_builder import BlockBuilder
 from tensorir.relax.expr import Constant, GraphExpr, ShapeExpr
-from tensorir.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
+from tensorir.relax.relations import common_base
+from tensorir.relax.struct_info import PrimStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 
 if TYPE_CHECKING:
     from tensorir.frontend.onnx.node import OnnxNode
@@ -288,3 +288,21 @@ def _folded_dtype(node: OnnxNode, inputs: Sequence[GraphExpr | None]) -> str | N
         if isinstance(info, TensorStructInfo) and info.dtype in ("int32", "int64"):
             return str(info.dtype)
     return None
+
+
+def common_element(infos: Sequence[StructInfo]) -> TensorStructInfo:
+    """Return the struct info that several tensors share.
+
+    Raises IRTypeError for values that are not tensors, and for tensors of several dtypes.
+    """
+    result = infos[0]
+    for info in infos:
+        if not isinstance(info, TensorStructInfo) or not isinstance(result, TensorStructInfo):
+            raise IRTypeError(f"the elements of a sequence must be tensors, got {info}")
+        if info.dtype != result.dtype:
+            raise IRTypeError(f"the elements of a sequence are of {result.dtype} and {info.dtype}")
+        base = common_base(result, info)
+        assert isinstance(base, TensorStructInfo)
+        result = base
+    assert isinstance(result, TensorStructInfo)
+    return TensorStructInfo(None, result.dtype, result.ndim)

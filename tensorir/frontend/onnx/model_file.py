@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.frontend.onnx.dtypes import array_of, dtype_of, held_dtype, narrow_integer
-from tensorir.frontend.onnx.optional_package import onnx_package
+from tensorir.frontend.onnx.schemas import onnx_package
 from tensorir.frontend.onnx.stored_weights import MappedFile, without_weights
 from tensorir.nodes.dtype import DataType
 from tensorir.relax.expr import Constant

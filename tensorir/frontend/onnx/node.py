@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.frontend.onnx.elements import common_element
+from tensorir.frontend.onnx.known_values import common_element
 from tensorir.frontend.onnx.step_function import Body, StepFunction, step_function
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IntImm, PrimExpr, Var

@@ -1,11 +1,12 @@
-"""ONNX's definitions of operators: inputs, outputs and attributes in each version."""
+"""The package `onnx`, and its definitions of operators: inputs, outputs and attributes."""
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.frontend.onnx.optional_package import onnx_package
 
 
 def domain_of(proto: Any) -> str:
@@ -64,3 +65,18 @@ def check_node(proto: Any, schema: Any) -> None:
 
 def _kind(kinds: Any, number: int) -> str:
     return str(kinds.Name(number)) if number in kinds.values() else str(number)
+
+
+@cache
+def onnx_package() -> Any:
+    """Return the package `onnx`; the IRValueError for a missing package tells how to install it."""
+    try:
+        package = import_module("onnx")
+        for part in ("checker", "defs", "external_data_helper", "helper", "numpy_helper"):
+            import_module(f"onnx.{part}")
+    except ImportError as error:
+        raise IRValueError(
+            "reading an ONNX model requires the package onnx; install it by "
+            "pip install 'tensorir[onnx]'"
+        ) from error
+    return package

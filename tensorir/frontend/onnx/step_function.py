@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from tensorir.arith import Analyzer
 from tensorir.comparison.equal import structural_equal
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.frontend.onnx.elements import common_element
+from tensorir.frontend.onnx.known_values import common_element
 from tensorir.nodes.expr import GlobalVar, PrimExpr, Var
 from tensorir.relax.expr import GraphExpr, GraphVar, MatchCast, ShapeExpr
 from tensorir.relax.function import Function

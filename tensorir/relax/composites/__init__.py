@@ -1,31 +1,25 @@
 """Operators that are expressions of other operators.
 
-The modules: `activations`, `arithmetic`, `attention`, `einsum`, `linear`,
-`normalization`, `operand_shapes`, `quantized`, `recurrent`, `shapes`, `statistics`.
+The modules: `arithmetic`, `attention`, `normalization`, `operand_shapes`, `products`, `quantized`,
+`recurrent`, `statistics`.
 """
 
 from tensorir.relax.composites import (
-    activations,
     arithmetic,
     attention,
-    einsum,
-    linear,
     normalization,
+    products,
     quantized,
     recurrent,
-    shapes,
     statistics,
 )
 
 __all__ = [
-    "activations",
     "arithmetic",
     "attention",
-    "einsum",
-    "linear",
     "normalization",
+    "products",
     "quantized",
     "recurrent",
-    "shapes",
     "statistics",
 ]

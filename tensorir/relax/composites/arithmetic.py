@@ -1,4 +1,4 @@
-"""Arithmetic composed of other operators."""
+"""Element-wise arithmetic, sums and shapes, composed of other operators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.relax import op
 from tensorir.relax.declaration import composite
-from tensorir.relax.expr import GraphExpr
+from tensorir.relax.expr import GraphExpr, ShapeExpr
 from tensorir.relax.struct_info import TensorStructInfo
 
 
@@ -22,12 +22,6 @@ def ewise_fma(x1: GraphExpr, x2: GraphExpr, x3: GraphExpr) -> GraphExpr:
 def masked_fill(x: GraphExpr, mask: GraphExpr, value: GraphExpr | PrimExpr) -> GraphExpr:
     """Return `value` where the bool mask is true, and `x` elsewhere."""
     return op.where(mask, value, x)
-
-
-@composite("outer")
-def outer(x1: GraphExpr, x2: GraphExpr) -> GraphExpr:
-    """Return the outer product of two vectors."""
-    return op.expand_dims(x1, 1) * op.expand_dims(x2, 0)
 
 
 @composite("collapse_sum_to")
@@ -49,3 +43,12 @@ def collapse_sum_to(data: GraphExpr, shape: Sequence[PrimExpr]) -> GraphExpr:
 def collapse_sum_like(data: GraphExpr, collapse_target: GraphExpr) -> GraphExpr:
     """Return `collapse_sum_to` with the shape of another tensor."""
     return op.collapse_sum_to(data, op.shape_of(collapse_target))
+
+
+@composite("shape_of")
+def shape_of(x: GraphExpr) -> GraphExpr:
+    """Return the known shape as a shape value; `shape_to_tensor` converts it to a tensor."""
+    info = x.struct_info
+    if not isinstance(info, TensorStructInfo) or info.shape is None:
+        raise IRTypeError(f"the shape of x is not known, it is {info}; match_cast states it")
+    return ShapeExpr(info.shape)

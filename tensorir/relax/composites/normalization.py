@@ -1,4 +1,4 @@
-"""Batch normalisation."""
+"""Layers that differ in training and inference: batch normalisation and dropout."""
 
 from __future__ import annotations
 
@@ -67,3 +67,10 @@ def _moved(old: GraphExpr, new: GraphExpr, momentum: float) -> GraphExpr:
         op.multiply(old, const_of(1 - momentum, dtype)),
         op.multiply(op.astype(new, dtype=dtype), const_of(momentum, dtype)),
     )
+
+
+@composite("nn.dropout")
+def dropout(x: GraphExpr, rate: float = 0.5) -> GraphExpr:
+    """Return `x`: nothing is dropped in inference."""
+    del rate
+    return x

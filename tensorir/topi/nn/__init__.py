@@ -1,7 +1,7 @@
 """Operators of neural networks.
 
 The modules: `activation`, `adaptive_pooling`, `attention`, `columns`, `convolution`,
-`convolution_transposed`, `gating`, `losses`, `normalization`, `pad`, `pooling`, `rearrange`,
+`convolution_transposed`, `losses`, `normalization`, `pad`, `pooling`, `rearrange`,
 `recurrent`, `rotary`, `softmax`, `spatial`.
 """
 
@@ -11,6 +11,7 @@ from tensorir.topi.nn.activation import (
     elu,
     gelu,
     gelu_tanh,
+    glu,
     hardshrink,
     hardsigmoid,
     hardswish,
@@ -47,7 +48,6 @@ from tensorir.topi.nn.convolution_transposed import (
     conv2d_transpose,
     conv3d_transpose,
 )
-from tensorir.topi.nn.gating import glu
 from tensorir.topi.nn.losses import cross_entropy, cross_entropy_with_logits, nll_loss
 from tensorir.topi.nn.normalization import group_norm, instance_norm, layer_norm, lrn, rms_norm
 from tensorir.topi.nn.pad import dynamic_pad, pad

@@ -1,4 +1,4 @@
-"""Activations: elementwise functions."""
+"""Activations: elementwise functions, and gates of one half of a tensor by the other half."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import math
 from collections.abc import Callable
 
 from tensorir import te
-from tensorir.nodes.expr import PrimExpr
-from tensorir.nodes.ops import const
+from tensorir.errors import IRValueError
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.ops import cast, const, floordiv
 from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import axes as order_of
 from tensorir.te.tensor import Tensor
-from tensorir.topi.accumulation import map_widened
+from tensorir.topi.accumulation import map_widened, sum_dtype
 from tensorir.topi.broadcast import broadcast_shape, element, same_dtype
 from tensorir.topi.elementwise import map_elements
-from tensorir.topi.extents import axis_of, check_equal, check_floats, check_rank
+from tensorir.topi.extents import axis_of, check_equal, check_floats, check_rank, simplified
 
 
 def _of_floats(name: str, function: Callable[[PrimExpr], PrimExpr], x: Tensor) -> Tensor:
@@ -281,3 +282,22 @@ def bias_add(data: Tensor, bias: Tensor, axis: int = 1) -> Tensor:
     along = axis_of(axis, data.ndim)
     check_equal(bias.shape[0], "the length of bias", data.shape[along], f"axis {axis} of data")
     return te.compute(data.shape, lambda *i: data[i] + bias[i[along]], name="T_add")
+
+
+@operator("nn.glu", dimension_order=order_of("axis"))
+def glu(x: Tensor, axis: int = -1) -> Tensor:
+    """Return the first half of an axis times the sigmoid of the second (Dauphin et al., 2016)."""
+    check_floats("x", x)
+    along = axis_of(axis, x.ndim)
+    length = x.shape[along]
+    if isinstance(length, IntImm) and length.value % 2:
+        raise IRValueError(f"axis {axis} must have an even length, got {length.value}")
+    half = simplified(floordiv(length, 2))
+    wide = sum_dtype(x.dtype)
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        value = cast(wide, x[i])
+        gate = cast(wide, x[(*i[:along], i[along] + half, *i[along + 1 :])])
+        return cast(x.dtype, value * te.sigmoid(gate))
+
+    return te.compute([*x.shape[:along], half, *x.shape[along + 1 :]], element, name="T_glu")

@@ -13,8 +13,7 @@ from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
 from tensorir.topi.extents import check_floats, product, simplified
-from tensorir.topi.nn.largest import largest_of, reduced_to_largest
-from tensorir.topi.nn.pooling import AXES, LAYOUTS, order_of_pooling
+from tensorir.topi.nn.pooling import AXES, LAYOUTS, largest_of, order_of_pooling, reduced_to_largest
 from tensorir.topi.nn.spatial import SPATIAL, Layout, per_axis
 
 

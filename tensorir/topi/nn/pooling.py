@@ -7,15 +7,15 @@ from typing import Any, Final, TypeVar
 
 from tensorir import te
 from tensorir.errors import IRValueError
-from tensorir.nodes.expr import IntImm, IterVar, PrimExpr
-from tensorir.nodes.ops import cast, const, div
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import NE, IntImm, IterVar, PrimExpr
+from tensorir.nodes.ops import cast, compare, const, div, select
 from tensorir.relax.declaration import operator
 from tensorir.relax.expr import GraphCall
-from tensorir.te.extrema import lowest, place_of_best
+from tensorir.te.extrema import largest, lowest, place_of_best
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
 from tensorir.topi.extents import check_floats, simplified
-from tensorir.topi.nn.largest import largest_of, reduced_to_largest
 from tensorir.topi.nn.spatial import SPATIAL, Layout, Window, margins, padded, per_axis
 
 LAYOUTS: Final = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -287,3 +287,32 @@ lp_pool1d, lp_pool2d, lp_pool3d = map(_declare_lp_pool, SPATIAL)
 max_pool1d_with_argmax, max_pool2d_with_argmax, max_pool3d_with_argmax = map(
     _declare_max_pool_with_argmax, SPATIAL
 )
+
+
+_LARGEST_AND_SQUARES: Final = te.comm_reducer(
+    lambda x, y: (te.max(x[0], y[0]), x[1] + y[1]),
+    lambda value, squares: (lowest(value), const(0, squares)),
+    "largest_and_squares",
+)
+
+
+def reduced_to_largest(value: PrimExpr, axis: Any, where: PrimExpr | None = None) -> Any:
+    """Return the reductions that `largest_of` reads: one, or two for floats."""
+    if not value.dtype.is_floating:
+        return largest(value, axis=axis, where=where)
+    wide = cast(sum_dtype(value.dtype), value)
+    return _LARGEST_AND_SQUARES((value, wide * wide), axis=axis, where=where)
+
+
+def largest_of(reduced: Tensor | tuple[Tensor, Tensor]) -> Tensor:
+    """Return the maxima from the tensors of `reduced_to_largest`."""
+    if isinstance(reduced, Tensor):
+        return reduced
+    numbers, squares = reduced
+    dtype: DataType = numbers.dtype
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        has_nan = compare(NE, squares[i], squares[i])
+        return select(has_nan, cast(dtype, squares[i]), numbers[i])
+
+    return te.compute(numbers.shape, element, name="largest")

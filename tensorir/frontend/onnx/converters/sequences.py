@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.frontend.onnx.dtypes import dtype_of
-from tensorir.frontend.onnx.elements import common_element
+from tensorir.frontend.onnx.known_values import common_element
 from tensorir.frontend.onnx.node import OnnxNode
 from tensorir.frontend.onnx.registry import onnx_operator
 from tensorir.frontend.onnx.step_function import StepOutputs

@@ -1,4 +1,4 @@
-"""Einstein's summation convention: equations such as `bij,bjk->bik`."""
+"""Sums of products: linear layers, outer products, and Einstein's equations (`bij,bjk->bik`)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,31 @@ from typing import Final
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.relax import op
+from tensorir.relax.composites.operand_shapes import rank_of
 from tensorir.relax.declaration import composite
 from tensorir.relax.expr import GraphExpr
 from tensorir.relax.struct_info import UNKNOWN_NDIM, TensorStructInfo
 
 _TERM: Final = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*\Z")
+
+
+@composite("linear")
+def linear(
+    data: GraphExpr,
+    weight: GraphExpr,
+    bias: GraphExpr | None = None,
+    out_dtype: str | None = None,
+) -> GraphExpr:
+    """Return `data @ weight.T + bias`; a constant weight is transposed when a model is built."""
+    turned = weight if rank_of(weight) == 1 else op.permute_dims(weight)
+    product = op.matmul(data, turned, out_dtype=out_dtype)
+    return product if bias is None else op.add(product, bias)
+
+
+@composite("outer")
+def outer(x1: GraphExpr, x2: GraphExpr) -> GraphExpr:
+    """Return the outer product of two vectors."""
+    return op.expand_dims(x1, 1) * op.expand_dims(x2, 0)
 
 
 @composite("einsum")
