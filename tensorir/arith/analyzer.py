@@ -237,7 +237,7 @@ class Analyzer:
             lanes = self._lanes[count] = Lanes(count, self._simplifier)
         element = lanes.element(vector)
         for var, whole in lanes.elements.items():
-            self._linear.stands_for(var, whole)
+            self._linear.treat_like(var, whole)
         return lanes, element
 
     def compare(self, expr: e.CmpOp) -> PrimExpr:

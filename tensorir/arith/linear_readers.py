@@ -70,7 +70,7 @@ def _read_int(read: Callable[[Linearizer, Any], Linear]) -> Callable[[Linearizer
         dtype = expr.dtype
         if dtype.lanes == 1 and holds_indices(dtype):
             exact = read(reader, expr)
-            if exact.terms and not reader.knows_values:
+            if exact.terms and not reader.has_values:
                 return exact
             if exact.terms and not reader.may_wrap(exact):
                 return exact if reader.may_be_read(exact, expr) else reader.as_written(expr)

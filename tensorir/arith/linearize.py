@@ -82,7 +82,7 @@ class Linearizer:
             forms[expr] = known
         return known
 
-    def stands_for(self, var: Var, whole: PrimExpr) -> None:
+    def treat_like(self, var: Var, whole: PrimExpr) -> None:
         """Let arithmetic on a variable wrap around if arithmetic on `whole` does."""
         if not is_index_arithmetic(whole, self._values):
             self._values.add(var)
@@ -382,7 +382,7 @@ class Linearizer:
     # ----------------------------------------------------------------------------------- wrapping
 
     @property
-    def knows_values(self) -> bool:
+    def has_values(self) -> bool:
         """True if there are terms that hold values; without any, nothing wraps."""
         return bool(self._value_terms)
 

@@ -265,10 +265,10 @@ def _enter(scopes: ExitStack, known: Analyzer, step: Step) -> None:
         if not (has_loads(step.min) or has_loads(step.extent)):
             scopes.enter_context(known.loop_scope(step.loop_var, step.min, step.extent))
     elif isinstance(step, s.LetStmt):
-        _stands_for(scopes, known, step.var, step.value)
+        _bind(scopes, known, step.var, step.value)
     elif isinstance(step, s.BlockRealize):
         for axis, value in zip(step.block.iter_vars, step.iter_values, strict=True):
-            _stands_for(scopes, known, axis.var, value)
+            _bind(scopes, known, axis.var, value)
         _enter(scopes, known, step.predicate)
     elif isinstance(step, s.IfThenElse):
         _enter(scopes, known, step.condition)
@@ -276,7 +276,7 @@ def _enter(scopes: ExitStack, known: Analyzer, step: Step) -> None:
         scopes.enter_context(known.constraint_scope(step))
 
 
-def _stands_for(scopes: ExitStack, known: Analyzer, var: Var, value: PrimExpr) -> None:
+def _bind(scopes: ExitStack, known: Analyzer, var: Var, value: PrimExpr) -> None:
     if value.dtype.is_int and value.dtype.lanes == 1 and not has_loads(value):
         scopes.enter_context(known.loop_scope(var, value, const(1, value.dtype)))
 

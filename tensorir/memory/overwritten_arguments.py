@@ -50,7 +50,7 @@ def overwritable_arguments(func: PrimFunc) -> dict[int, tuple[int, ...]]:
             for j, argument in enumerate(buffers)
             if argument is not None
             and argument is not output
-            and _is_alike(argument, output)
+            and _have_same_layout(argument, output)
             and _is_read_where_written(uses[argument], uses[output])
         )
         if fitting:
@@ -103,7 +103,7 @@ def _uses_of(func: PrimFunc, buffers: Sequence[Buffer]) -> dict[Buffer, _Uses]:
     return uses
 
 
-def _is_alike(a: Buffer, b: Buffer) -> bool:
+def _have_same_layout(a: Buffer, b: Buffer) -> bool:
     """Return True if both buffers have the same compact dtype and shape."""
     return (
         a.dtype == b.dtype

@@ -298,7 +298,7 @@ def _fit(name: str, expected: list[Parameter], given: list[Parameter], place: st
             raise IRTypeError(
                 _at(place)
                 + f'parameter {parameter.name} of "{name}" is {parameter.info}'
-                + sizes.told(parameter.info, parameter.name)
+                + sizes.notes_on(parameter.info, parameter.name)
                 + f", but {source.name} is {value}; {_remedy(parameter.info, value)}"
             )
     return sizes
@@ -354,7 +354,7 @@ class _Sizes:
         """Return a result's struct info for the caller, without variables of the callee."""
         return self.filled(known_by(info, self._values))
 
-    def told(self, info: si.StructInfo, parameter: str) -> str:
+    def notes_on(self, info: si.StructInfo, parameter: str) -> str:
         """Return a note on the sizes that other parameters determined."""
         notes = [
             f"{var.name} = {self._values[var]} by {self._source[var]}"

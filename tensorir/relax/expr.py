@@ -369,8 +369,8 @@ class GraphCall(GraphExpr):
 
         For other callees the struct info stays as it was found at the call.
         """
-        told = None if isinstance(op, Operator) else struct_info
-        return GraphCall(op, args, attrs, sinfo_args, told)
+        stated = None if isinstance(op, Operator) else struct_info
+        return GraphCall(op, args, attrs, sinfo_args, stated)
 
     def _inferred(self) -> StructInfo:
         if isinstance(self.op, Operator):

@@ -206,7 +206,7 @@ class KnownValues:
         self._contents[result] = array
         return result
 
-    def looked_at(self, value: GraphExpr, what: str) -> list[PrimExpr]:
+    def runtime_scalars(self, value: GraphExpr, what: str) -> list[PrimExpr]:
         """Emit the reading of an integer tensor at run time; return a variable for each element."""
         info = value.struct_info
         shape = info.static_shape if isinstance(info, TensorStructInfo) else None
@@ -227,10 +227,10 @@ class KnownValues:
         self._contents[value] = array
         return result
 
-    def agreed_sizes(
+    def equal_sizes(
         self, operands: Sequence[GraphExpr], places: Sequence[Sequence[tuple[int, int]]]
     ) -> list[GraphExpr]:
-        """Return operands whose sizes are assumed to be equal; see `OnnxNode.agreed_sizes`."""
+        """Return operands whose sizes are assumed to be equal; see `OnnxNode.equal_sizes`."""
         shapes = []
         for value in operands:
             info = value.struct_info

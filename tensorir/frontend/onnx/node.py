@@ -161,7 +161,7 @@ class OnnxNode:
         known = self.contents(value)
         if known is not None:
             return [_plain(n) for n in known.reshape(-1)]
-        return list(self._importing.known.looked_at(value, what))
+        return list(self._importing.known.runtime_scalars(value, what))
 
     def known_integers(self, value: GraphExpr, what: str) -> list[int]:
         """Return integers that must be known while the model is read; see `numbers`."""
@@ -245,14 +245,14 @@ class OnnxNode:
         """
         return self.builder.match_cast(value, info)
 
-    def agreed(self, *operands: GraphExpr) -> list[GraphExpr]:
+    def broadcast_operands(self, *operands: GraphExpr) -> list[GraphExpr]:
         """Return operands whose shapes broadcast together.
 
         Sizes must be equal or 1. If this is unproved, assume that they are equal; the model checks
         it when it runs.
         """
         rank = max(map(self.rank, operands), default=0)
-        return self.agreed_sizes(
+        return self.equal_sizes(
             operands,
             [
                 [
@@ -265,27 +265,27 @@ class OnnxNode:
             ],
         )
 
-    def fitted(self, value: GraphExpr, shape: Sequence[int | PrimExpr]) -> GraphExpr:
+    def broadcast_to(self, value: GraphExpr, shape: Sequence[int | PrimExpr]) -> GraphExpr:
         """Assume that a tensor broadcasts to `shape`; checked at run time if unproved."""
         like = GraphVar("shape", TensorStructInfo(shape, self.dtype(value)))
-        return self.agreed(like, value)[1]
+        return self.broadcast_operands(like, value)[1]
 
-    def agreed_but(self, operands: Sequence[GraphExpr], axis: int) -> list[GraphExpr]:
-        """Return operands with equal shapes except along an axis; see `agreed`."""
+    def equal_except(self, operands: Sequence[GraphExpr], axis: int) -> list[GraphExpr]:
+        """Return operands with equal shapes except along an axis; see `broadcast_operands`."""
         rank = self.rank(operands[0])
         own = self.axis(axis, rank)
         same = [value for value in operands if self.rank(value) == rank]
         places = [[(k, d) for k in range(len(same))] for d in range(rank) if d != own]
-        return self.agreed_sizes(operands, places) if len(same) == len(operands) else [*operands]
+        return self.equal_sizes(operands, places) if len(same) == len(operands) else [*operands]
 
-    def agreed_sizes(
+    def equal_sizes(
         self, operands: Sequence[GraphExpr], places: Sequence[Sequence[tuple[int, int]]]
     ) -> list[GraphExpr]:
-        """Return operands whose sizes are assumed to be equal; see `agreed`.
+        """Return operands whose sizes are assumed to be equal; see `broadcast_operands`.
 
         Each of `places` is a list of sizes that must be equal: (operand number, axis).
         """
-        return self._importing.known.agreed_sizes(operands, places)
+        return self._importing.known.equal_sizes(operands, places)
 
     # ----------------------------------------------------------------------------------- graphs
 

@@ -60,14 +60,14 @@ class Converter:
             value = given.get(name, argument.default_value)
             if name in self.parameters or self.takes_all:
                 bound[name] = value
-            elif name not in PLACEMENT and not _says_nothing(value, argument):
+            elif name not in PLACEMENT and not _is_default(value, argument):
                 raise IRTypeError(f"the argument {name}={value!r} is not supported")
-        told = {"result": result, "matched": matched}
-        bound.update((name, value) for name, value in told.items() if name in self.parameters)
+        extras = {"result": result, "matched": matched}
+        bound.update((name, value) for name, value in extras.items() if name in self.parameters)
         return self.function(**bound)
 
 
-def _says_nothing(value: Any, argument: Any) -> bool:
+def _is_default(value: Any, argument: Any) -> bool:
     """Return True if an argument has its default value."""
     return value is None or (argument.has_default_value() and value == argument.default_value)
 

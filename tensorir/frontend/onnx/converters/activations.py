@@ -21,7 +21,7 @@ def leaky_relu(node: OnnxNode, x: GraphExpr, *, alpha: float = 0.01) -> GraphExp
 
 @onnx_operator("PRelu")
 def prelu(node: OnnxNode, x: GraphExpr, slope: GraphExpr) -> GraphExpr:
-    x, slope = node.agreed(x, slope)
+    x, slope = node.broadcast_operands(x, slope)
     zero = op.zeros_like(x)
     return op.where(op.less(x, zero), op.multiply(slope, x), x)
 

@@ -74,7 +74,7 @@ def skip_layer_normalization(
     epsilon: float = 1e-12,
 ) -> Sequence[GraphExpr | None]:
     """The layer norm of a sum, and the sum."""
-    total: GraphExpr = op.add(*node.agreed(x, skip))
+    total: GraphExpr = op.add(*node.broadcast_operands(x, skip))
     if bias is not None:
         total = op.add(total, bias)
     total = node.emit(total)

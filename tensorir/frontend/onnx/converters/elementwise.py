@@ -67,7 +67,7 @@ _VARIADIC: Final = {"Max": op.maximum, "Min": op.minimum, "Sum": op.add}
 
 def _register_binary(name: str, operator: Callable[..., GraphExpr]) -> None:
     def convert(node: OnnxNode, a: GraphExpr, b: GraphExpr) -> GraphExpr:
-        return operator(*node.agreed(a, b))
+        return operator(*node.broadcast_operands(a, b))
 
     onnx_operator(name)(convert)
 
@@ -81,7 +81,7 @@ def _register_unary(name: str, operator: Callable[..., GraphExpr]) -> None:
 
 def _register_variadic(name: str, operator: Callable[..., GraphExpr]) -> None:
     def convert(node: OnnxNode, first: GraphExpr, *others: GraphExpr) -> GraphExpr:
-        return reduce(operator, node.agreed(first, *others))
+        return reduce(operator, node.broadcast_operands(first, *others))
 
     onnx_operator(name)(convert)
 
@@ -96,18 +96,20 @@ for _name, _operator in _VARIADIC.items():
 
 @onnx_operator("Mean")
 def mean(node: OnnxNode, first: GraphExpr, *others: GraphExpr) -> GraphExpr:
-    return op.divide(reduce(op.add, node.agreed(first, *others)), float(1 + len(others)))
+    return op.divide(
+        reduce(op.add, node.broadcast_operands(first, *others)), float(1 + len(others))
+    )
 
 
 @onnx_operator("Mod")
 def mod(node: OnnxNode, a: GraphExpr, b: GraphExpr, *, fmod: int = 0) -> GraphExpr:
-    operands = node.agreed(a, b)
+    operands = node.broadcast_operands(a, b)
     return op.mod(*operands) if fmod else op.floor_mod(*operands)
 
 
 @onnx_operator("Pow")
 def pow_(node: OnnxNode, a: GraphExpr, b: GraphExpr) -> GraphExpr:
-    a, b = node.agreed(a, b)
+    a, b = node.broadcast_operands(a, b)
     base, exponent = node.dtype(a), node.dtype(b)
     known = node.contents(b)
     if known is not None and known.size == 1 and known.reshape(-1)[0] == 2 and known.ndim == 0:
@@ -124,12 +126,12 @@ def bit_shift(node: OnnxNode, x: GraphExpr, y: GraphExpr, *, direction: str) -> 
     operators = {"LEFT": op.left_shift, "RIGHT": op.right_shift}
     if direction not in operators:
         raise IRValueError(f"direction must be LEFT or RIGHT, got {direction!r}")
-    return operators[direction](*node.agreed(x, y))
+    return operators[direction](*node.broadcast_operands(x, y))
 
 
 @onnx_operator("Where")
 def where(node: OnnxNode, condition: GraphExpr, x: GraphExpr, y: GraphExpr) -> GraphExpr:
-    return op.where(*node.agreed(condition, x, y))
+    return op.where(*node.broadcast_operands(condition, x, y))
 
 
 @onnx_operator("IsInf")

@@ -11,16 +11,16 @@ from tensorir.relax.expr import GraphExpr
 
 @onnx_operator("MatMul")
 def matmul(node: OnnxNode, a: GraphExpr, b: GraphExpr) -> GraphExpr:
-    return op.matmul(*agreed_matrices(node, a, b))
+    return op.matmul(*matching_matrices(node, a, b))
 
 
-def agreed_matrices(node: OnnxNode, a: GraphExpr, b: GraphExpr) -> list[GraphExpr]:
+def matching_matrices(node: OnnxNode, a: GraphExpr, b: GraphExpr) -> list[GraphExpr]:
     """Return operands of a matrix product; unproved equal sizes are checked at run time."""
     first, second = node.rank(a), node.rank(b)
     places = [[(0, first - 1), (1, max(second - 2, 0))]]
     for k in range(3, min(first, second) + 1):
         places.append([(0, first - k), (1, second - k)])
-    return node.agreed_sizes([a, b], places)
+    return node.equal_sizes([a, b], places)
 
 
 @onnx_operator("Gemm")
@@ -30,7 +30,7 @@ def gemm(
 ) -> GraphExpr:  # fmt: skip
     if node.rank(a) != 2 or node.rank(b) != 2:
         raise IRValueError(f"A and B must be matrices, got {a.struct_info} and {b.struct_info}")
-    a, b = node.agreed_sizes([a, b], [[(0, 0 if transA else 1), (1, 1 if transB else 0)]])
+    a, b = node.equal_sizes([a, b], [[(0, 0 if transA else 1), (1, 1 if transB else 0)]])
     result = op.matmul(
         op.permute_dims(a, [1, 0]) if transA else a, op.permute_dims(b, [1, 0]) if transB else b
     )
@@ -38,7 +38,9 @@ def gemm(
         result = op.multiply(result, _scale(node, a, alpha))
     if c is None or beta == 0:
         return result
-    return op.add(*node.agreed(result, c if beta == 1 else op.multiply(c, _scale(node, c, beta))))
+    return op.add(
+        *node.broadcast_operands(result, c if beta == 1 else op.multiply(c, _scale(node, c, beta)))
+    )
 
 
 def _scale(node: OnnxNode, x: GraphExpr, factor: float) -> float | int:

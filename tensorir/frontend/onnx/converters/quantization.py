@@ -272,7 +272,7 @@ def q_linear_elementwise(
     operator = {"QLinearAdd": op.add, "QLinearMul": op.multiply}[node.op_type]
     left = op.dequantize(a, a_scale, a_zero_point)
     right = op.dequantize(b, b_scale, b_zero_point)
-    result = operator(*node.agreed(left, right))
+    result = operator(*node.broadcast_operands(left, right))
     return op.quantize(result, y_scale, y_zero_point, out_dtype=str(node.dtype(a)))
 
 

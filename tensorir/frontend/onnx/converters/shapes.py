@@ -135,12 +135,12 @@ def expand(node: OnnxNode, x: GraphExpr, shape: GraphExpr) -> GraphExpr:
         # If a size may be other than 1, assume that it stays, or that it equals a wanted constant.
         is_asked_for = isinstance(want, int) and want != 1 and not isinstance(have, IntImm)
         target.append(want if is_asked_for or is_number(have, 1) else have)
-    return op.broadcast_to(node.fitted(x, target[len(target) - node.rank(x) :]), target)
+    return op.broadcast_to(node.broadcast_to(x, target[len(target) - node.rank(x) :]), target)
 
 
 @onnx_operator("Concat")
 def concat(node: OnnxNode, first: GraphExpr, *others: GraphExpr, axis: int = 1) -> GraphExpr:
-    return op.concat(node.agreed_but([first, *others], axis), axis)
+    return op.concat(node.equal_except([first, *others], axis), axis)
 
 
 @onnx_operator("Split")
