@@ -108,7 +108,7 @@ def scatter_elements(
     if not fits:
         raise IRValueError(
             f"indices of shape {shape_text(indices.shape)} and updates of shape "
-            f"{shape_text(updates.shape)} do not go together in data of {shape_text(data.shape)}"
+            f"{shape_text(updates.shape)} do not match data of {shape_text(data.shape)}"
         )
 
     def place(i: Sequence[PrimExpr], buffers: Sequence[Buffer]) -> list[PrimExpr]:

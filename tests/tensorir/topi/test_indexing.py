@@ -121,7 +121,7 @@ def test_scatter() -> None:
             lambda x, i: op.scatter_nd(x, i, x),
             r"updates must have the shape \(2\), got \(2, 3, 4\)",
         ),
-        (lambda x, i: op.scatter_elements(x, i, x), "do not go together in data of"),
+        (lambda x, i: op.scatter_elements(x, i, x), "do not match data of"),
         (lambda x, i: op.index_put(x, [i] * 4, x), r"4 indices are given for 3 dimension"),
         (lambda x, i: op.index_put(x, [i], op.astype(x, "int8")), "operands must have one dtype"),
     ],
