@@ -123,14 +123,14 @@ def test_the_function_is_chosen_by_its_public_name_else_by_its_key():
 @pytest.mark.parametrize(
     ("params", "error", "message"),
     [
-        ({"v": W}, IRValueError, r"no parameter v; .*the function has \['x', 'w', 'b'\]"),
-        ({"ww": W}, IRValueError, r"no parameter ww; did you mean w\?"),
+        ({"v": W}, IRValueError, r"unknown parameter v; .*the function has \['x', 'w', 'b'\]"),
+        ({"ww": W}, IRValueError, r"unknown parameter ww; did you mean w\?"),
         ({"w": W.astype("float64")}, IRTypeError, r'w is of float32.*astype\("float32"\)'),
         ({"w": W[:3]}, IRValueError, r"w has the shape \(4,\), the array \(3,\): dimension 0 must"),
         ({"w": W.reshape(2, 2)}, IRValueError, r"w has 1 dimension\(s\), the array 2"),
         ({"w": [1.0, 2.0]}, IRTypeError, r"w is bound to an array, got list"),
         ({MODEL["main"].params[1]: W, "w": W}, IRValueError, "w is given twice"),
-        ({SYMBOLIC["main"].params[1]: W}, IRValueError, "the variable w is no parameter"),
+        ({SYMBOLIC["main"].params[1]: W}, IRValueError, "the variable w is not a parameter"),
     ],
 )
 def test_what_does_not_fit_is_named(params, error, message):
@@ -159,7 +159,7 @@ def test_sizes_that_contradict_are_named(params, message):
 
 
 def test_a_function_that_is_not_there_is_named():
-    with pytest.raises(IRValueError, match=r"no graph function mian; the module has \['main'\]"):
+    with pytest.raises(IRValueError, match=r"unknown graph function mian; the module has \['main'\]"):
         BindParams("mian", {"w": W})(MODEL)
     with pytest.raises(IRTypeError, match="add is a tensor function"):
         BindParams("add", {"A": W})(MODEL)
