@@ -663,5 +663,7 @@ def test_variables_must_be_defined():
         te.create_prim_func([a, scaled])
     checked(a, n, scaled)
     loose = te.compute((4,), lambda i: a[i] * a[k], name="loose")
-    with pytest.raises(IRValueError, match=r"undefined variable k: .* must be passed to the reducer"):
+    with pytest.raises(
+        IRValueError, match=r"undefined variable k: .* must be passed to the reducer"
+    ):
         te.create_prim_func([a, loose])

@@ -217,9 +217,13 @@ def test_programs_that_do_not_fit_together(desc, impl, words):
 
 
 def test_a_program_without_a_root_block():
-    with pytest.raises(IRValueError, match="the implementation of a tensor intrinsic must have a root"):
+    with pytest.raises(
+        IRValueError, match="the implementation of a tensor intrinsic must have a root"
+    ):
         TensorIntrin(parse(COPY), parse(NO_BLOCK))
-    with pytest.raises(IRValueError, match="the description of a tensor intrinsic must have a root"):
+    with pytest.raises(
+        IRValueError, match="the description of a tensor intrinsic must have a root"
+    ):
         TensorIntrin(parse(NO_BLOCK), parse(COPY))
 
 

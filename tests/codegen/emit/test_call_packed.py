@@ -510,7 +510,9 @@ def test_libraries_cannot_carry_them(register: Register, tmp_path: Any) -> None:
 
 def test_programs_without_codegen_cannot_be_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tensorir.interp.library_call.extension", lambda _: None)
-    with pytest.raises(InterpreterError, match=r"'test\.result' is called, but no installed package"):
+    with pytest.raises(
+        InterpreterError, match=r"'test\.result' is called, but no installed package"
+    ):
         interpret(tensorir.parse(RESULT), np.zeros(1, np.int32), 0)
 
 

@@ -159,7 +159,9 @@ def test_sizes_that_contradict_are_named(params, message):
 
 
 def test_a_function_that_is_not_there_is_named():
-    with pytest.raises(IRValueError, match=r"unknown graph function mian; the module has \['main'\]"):
+    with pytest.raises(
+        IRValueError, match=r"unknown graph function mian; the module has \['main'\]"
+    ):
         BindParams("mian", {"w": W})(MODEL)
     with pytest.raises(IRTypeError, match="add is a tensor function"):
         BindParams("add", {"A": W})(MODEL)
