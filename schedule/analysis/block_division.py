@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NoReturn
 
 from schedule.analysis.bindings import axis_domain, knowing, loop_domain, loop_range
-from schedule.analysis.derived_regions import init_reads
+from schedule.analysis.derived_regions import init_reads, repeated_init
 from schedule.analysis.empty_reductions import own_loops
 from schedule.analysis.loops import copied_nest
 from schedule.analysis.predicates import without_variables
@@ -253,6 +253,11 @@ def check_init_moves_out(block: StmtSRef, inner: Sequence[StmtSRef]) -> None:
         reducing = [lp for lp in loops if lp.loop_var in steps.reduce]
         late = left_out_first(instances.predicate, reducing, analyzer)
         require(late is None, f"its predicate `{late}` may leave out the first step")
+    repeated = repeated_init(block.block_realize, {sref.loop.loop_var for sref in inner})
+    if repeated is not None:
+        axis, var = repeated
+        text = f"its init changes what it reads, and loop `{var.name}` also drives {axis.var.name}"
+        require(False, text)
     assert node.init is not None
     own = {*node.alloc_buffers, *(view.buffer for view in node.match_buffers)}
     local = any(isinstance(n, BufferStore) and n.buffer in own for n in walk(node.init))

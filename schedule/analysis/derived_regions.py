@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from schedule.sref import StmtSRef, path_up
 from schedule.state import ScheduleState
 from tensorir.memory.access import get_block_read_write_region
 from tensorir.nodes.buffer import Buffer, BufferRegion
-from tensorir.nodes.expr import BufferLoad, Var
-from tensorir.nodes.stmt import Block
-from tensorir.rewriting.visit import statements, walk
+from tensorir.nodes.expr import BufferLoad, IterVar, Var
+from tensorir.nodes.stmt import Block, BlockRealize
+from tensorir.rewriting.visit import collect_vars, statements, walk
 
 
 def with_derived_regions(block: Block, visible: Mapping[Var, Buffer]) -> Block:
@@ -44,3 +44,28 @@ def init_reads(block: Block) -> Sequence[BufferRegion]:
         return ()
     known = {r.buffer.data: r.buffer for r in (*block.reads, *block.writes)}
     return get_block_read_write_region(block.with_(body=block.init, init=None), known)[0]
+
+
+def repeated_init(realize: BlockRealize, loops: Collection[Var]) -> tuple[IterVar, Var] | None:
+    """Return a reduction axis and its loop if an init below the spatial ones of `loops` is wrong.
+
+    A loop that drives spatial and reduction axes runs the init once for each step of the reduction.
+    That changes the result if the init reads a buffer that it writes. None if it is right.
+    """
+    block = realize.block
+    written = {region.buffer for region in block.writes}
+    if not any(region.buffer in written for region in init_reads(block)):
+        return None
+    bound = list(zip(block.iter_vars, realize.iter_values, strict=True))
+    spatial = {
+        var
+        for axis, value in bound
+        if axis.iter_type == IterVar.DATA_PAR
+        for var in collect_vars(value)
+    }
+    for axis, value in bound:
+        if axis.iter_type == IterVar.COMM_REDUCE:
+            for var in collect_vars(value):
+                if var in spatial and var in loops:
+                    return axis, var
+    return None

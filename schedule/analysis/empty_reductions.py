@@ -86,6 +86,13 @@ def check_fused(state: ScheduleState, chain: Sequence[StmtSRef]) -> None:
             rest = [lp for lp in own if lp not in kept]
             reason = lacks_steps(instances, loops, rest)
             check(reason is None, EMPTY, chain[0], reason=reason, lost="run again")
+            idle = [lp for lp in fused if lp not in own]
+            if not any(lp.loop_var in instances.moved_by()[0] for lp in idle):
+                # The fused loop belongs to the reduction, whose conditions do not guard the init.
+                reason = lacks_steps(instances, loops, [*own, *idle])
+                check(
+                    reason is None, EMPTY, chain[0], reason=reason, lost="run without an instance"
+                )
 
 
 def _may_move_reduction(block: StmtSRef, moved: Collection[Var]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction
 from schedule.analysis.dependency import dependencies
-from schedule.analysis.derived_regions import init_reads
+from schedule.analysis.derived_regions import init_reads, repeated_init
 from schedule.analysis.empty_reductions import where_initialised
 from schedule.analysis.loops import copied_nest
 from schedule.analysis.predicates import at_first_step
@@ -14,7 +14,7 @@ from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
-from tensorir.nodes.expr import IterVar, Var
+from tensorir.nodes.expr import IterVar
 from tensorir.nodes.stmt import Block, BlockRealize, sequence
 from tensorir.rewriting.visit import collect_vars, substitute
 
@@ -111,8 +111,10 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     bindings = [value for _, value in spatial]
     used = {v for value in bindings for v in collect_vars(value)}
     below = [sref.loop for sref in loops[position:]]
-    if state.enable_check:
-        _check_repeatable(block, used)
+    repeated = repeated_init(realize, {lp.loop_var for lp in below})
+    if repeated is not None and state.enable_check:
+        axis, var = repeated
+        fail(REPEATED, block, axis=axis.var.name, var=var.name)
     initialised = where_initialised(instances_of(block), loops_around(block))
     if initialised is None:
         check(not state.enable_check, LATE, block, predicate=realize.predicate)
@@ -144,18 +146,6 @@ def _check_height(block: StmtSRef, loops: list[StmtSRef], position: int) -> None
         for higher in loops[:position]:
             fits = higher.loop.loop_var not in used
             check(fits, TOO_LOW, loops[position], higher, block, axis=axis.var.name)
-
-
-def _check_repeatable(block: StmtSRef, used: set[Var]) -> None:
-    """Raise if loops that the init keeps repeat it, and the second time gives something else."""
-    old, values = block.block, block.block_realize.iter_values
-    written = {region.buffer for region in old.writes}
-    if not any(region.buffer in written for region in init_reads(old)):
-        return
-    for axis, value in zip(old.iter_vars, values, strict=True):
-        if axis.iter_type == IterVar.COMM_REDUCE:
-            for var in collect_vars(value):
-                check(var not in used, REPEATED, block, axis=axis.var.name, var=var.name)
 
 
 def without_init(old: Block) -> Block:

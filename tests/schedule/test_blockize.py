@@ -746,6 +746,17 @@ READS_NEIGHBOUR = summed("B[vi] = B[vi] + A[vi, vk] + B[5 - vi]").replace(
     "            with T.init",
     "            T.reads(A[vi, vk], B[0:6])\n            T.writes(B[vi])\n            with T.init",
 )
+CONTINUED_IN_ONE_LOOP = """\
+@T.prim_func
+def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
+    for i_k in range(54):
+        with T.block("B"):
+            vi = T.axis.spatial(6, i_k // 9)
+            vk = T.axis.reduce(9, i_k % 9)
+            with T.init():
+                B[vi] = B[vi] * T.float32(0.5)
+            B[vi] = B[vi] + A[vi, vk]
+"""
 LOCAL_INIT = """\
 @T.prim_func
 def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
@@ -840,6 +851,13 @@ def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
             inside("B", 0),
             "SubspaceNotDivisibleError",
             "it reads B[5 - vi] besides the element that it accumulates into",
+            ["block B"],
+        ),
+        (
+            CONTINUED_IN_ONE_LOOP,
+            inside("B", 0),
+            "SubspaceNotDivisibleError",
+            "its init changes what it reads, and loop `i_k` also drives vk",
             ["block B"],
         ),
         (

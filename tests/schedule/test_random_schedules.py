@@ -336,6 +336,21 @@ ONCE_FAILED = {
         "chain",
         ["sch.reindex(block('C'), ('write', 1))"],
     ),
+    "an init that changes what it reads, moved out of a fused loop": (
+        "continued",
+        [
+            "sch.fuse(loop('D', 0), loop('D', 1), preserve_unit_iters=True)",
+            "sch.blockize(loop('D', 0), preserve_unit_iters=False)",
+        ],
+    ),
+    "a loop that only guards, fused with a loop of a reduction": (
+        "GMM-1",
+        [
+            "sch.split(loop('Z', 2), [8, None], preserve_unit_iters=False)",
+            "sch.split(loop('Z', 3), [None, 8, 2], preserve_unit_iters=False)",
+            "sch.fuse(loop('Z', 5), loop('Z', 6), preserve_unit_iters=True)",
+        ],
+    ),
 }
 
 

@@ -169,7 +169,7 @@ def test_a_work_dir_that_is_a_file(tmp_path: Path) -> None:
 )
 def test_a_path_is_no_database(tmp_path: Path, ask: Callable[[str], object]) -> None:
     with pytest.raises(
-        IRTypeError, match=r"found in a Database, got str: .*JSONDatabase\(work_dir"
+        IRTypeError, match=r"expected a Database, got str: .*JSONDatabase\(work_dir"
     ):
         ask(str(tmp_path))
 

@@ -139,7 +139,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         (tmp_path / TRIALS.file).write_text("no trials")
         refused = answer(live, "/")
         assert refused.status == 503
-        assert "this is no file of records" in refused.read().decode()
+        assert "is not a file of records" in refused.read().decode()
 
 
 def test_a_client_that_sends_nothing_is_not_waited_for(
