@@ -229,8 +229,8 @@ def _guarded_text(rng: random.Random) -> str | None:
         start=start,
         update=combined.format("C[vh, vc]", term),
     )
-    if guards.table.size:
-        params.append(f'S: T.Buffer(({guards.table.size},), "int32")')
+    if "S[" in stages + consumer:  # a load that never runs needs the table, too
+        params.append(f'S: T.Buffer(({max(1, guards.table.size)},), "int32")')
     params.append(f"{'D' if consumer else 'C'}: T.Buffer(({h}, {c}))")
     return _GUARDED.format(params=", ".join(params), stages=stages + consumer)
 

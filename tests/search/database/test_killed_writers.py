@@ -8,6 +8,7 @@ import random
 import signal
 import struct
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,6 +62,8 @@ class Writer:
                     write(path, number)
                     os.write(report, struct.pack("q", number))
                     number += 1
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(1)
         os.close(report)
