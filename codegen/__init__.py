@@ -6,7 +6,7 @@
 
 LLVM loads on the first build, the virtual machine on its first use.
 
-The rooms, in the order of a build: `target` (what is compiled for), `lower` (blocks to flat loops,
+The subpackages, in the order of a build: `target` (what is compiled for), `lower` (blocks to flat loops,
 pass by pass), `emit` (flat loops to LLVM IR) with `vector_math` (functions of a real variable as
 vector code), `runtime` (machine code in a process: calls, timing, export). `explanation` says what
 became of a program, `machine` how fast this one is, and `vm` runs graph functions.

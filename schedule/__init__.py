@@ -3,7 +3,7 @@
 `Schedule` transforms a program through primitives; its `Trace` replays from JSON. `primitive`
 registers a new one.
 
-The rooms: `primitives` has a file for each, or for a pair that shares its rewrite; `staging` plans
+The subpackages: `primitives` has a file for each, or for a pair that shares its rewrite; `staging` plans
 and makes the copies that several of them need; `analysis` answers their questions about programs.
 `operands` are the kinds of arguments that primitives take, `decisions` what a sampling may decide,
 and `trace` the record, as JSON and as Python. docs/one-primitive.md follows one call through these,

@@ -3,7 +3,7 @@
 `T`, `R` and `I` are the namespaces of the script dialect, `parse` reads scripts from text, and
 `structural_equal`, `structural_hash`, `simplify` and `verify_well_formed` work on what they give.
 
-The rooms, from the floor up: `nodes` and what their operations mean (`semantics`), walking them
+The subpackages, from the bottom up: `nodes` and what their operations mean (`semantics`), walking them
 (`rewriting`), integer analysis (`arith`), maps of indices (`indices`), what programs touch
 (`memory`), when two are the same (`comparison`), their text (`script`), and what they compute
 (`interp`). Formulas (`te`) write programs, `workloads` are such programs, and `tensor_intrin` has

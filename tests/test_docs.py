@@ -70,7 +70,7 @@ def test_a_page_that_prints_something_else_is_found() -> None:
     assert pages.run(page, "page") == page.replace("3", "2")
 
 
-@pytest.mark.parametrize("lists", ["rooms.py", "operators.py"])
+@pytest.mark.parametrize("lists", ["subpackages.py", "operators.py"])
 def test_lists_are_up_to_date(lists: str) -> None:
     done = subprocess.run(
         [sys.executable, str(DOCS / lists), "--check"],
@@ -85,8 +85,8 @@ def test_lists_are_up_to_date(lists: str) -> None:
 @pytest.mark.parametrize("package", ["tensorir", "schedule", "codegen", "search"])
 def test_the_docstring_of_a_package_says_its_rooms(package: str) -> None:
     docstring = ast.get_docstring(ast.parse((ROOT / package / "__init__.py").read_text())) or ""
-    for room in sorted(path.parent.name for path in (ROOT / package).glob("*/__init__.py")):
-        assert f"`{room}`" in docstring, room
+    for name in sorted(path.parent.name for path in (ROOT / package).glob("*/__init__.py")):
+        assert f"`{name}`" in docstring, name
 
 
 def test_public_names_are_documented() -> None:

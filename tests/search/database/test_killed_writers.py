@@ -62,7 +62,7 @@ class Writer:
                     write(path, number)
                     os.write(report, struct.pack("q", number))
                     number += 1
-            except BaseException:
+            except BaseException:  # noqa: BLE001  the process ends in any case
                 traceback.print_exc()
             finally:
                 os._exit(1)

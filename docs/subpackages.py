@@ -1,7 +1,7 @@
-"""The rooms of each package, as its README lists them: `python docs/rooms.py` writes the lists.
+"""The lists of subpackages in the README of each package.
 
-A room is a folder, and what it is for the first sentence of its docstring; the files that lie
-beside the rooms are listed like them. `--check` says whether the lists are up to date.
+`python docs/subpackages.py` writes them. A subpackage is listed with the first sentence of
+its docstring, and so are the files next to it. `--check` fails if a list is out of date.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("tensorir", "schedule", "codegen", "search")
-_LIST = re.compile(r"(<!-- rooms: .*? -->\n).*?(<!-- end of rooms -->)", re.DOTALL)
+_LIST = re.compile(r"(<!-- subpackages: .*? -->\n).*?(<!-- end of subpackages -->)", re.DOTALL)
 
 
 def first_sentence(path: Path) -> str:
@@ -22,7 +22,7 @@ def first_sentence(path: Path) -> str:
     return text.split("\n\n", 1)[0].replace("\n", " ").rstrip(".")
 
 
-def rooms(package: str) -> str:
+def subpackages(package: str) -> str:
     """Return the folders of a package and the files beside them, a table."""
     folder = ROOT / package
     inside = sorted(path.parent for path in folder.glob("*/__init__.py"))
@@ -34,7 +34,7 @@ def rooms(package: str) -> str:
 
 def with_rooms(package: str, text: str) -> str:
     """Return a README with the list as it is now."""
-    return _LIST.sub(lambda found: found[1] + rooms(package) + found[2], text)
+    return _LIST.sub(lambda found: found[1] + subpackages(package) + found[2], text)
 
 
 def main(check: bool) -> int:
@@ -46,7 +46,9 @@ def main(check: bool) -> int:
         now = with_rooms(package, text)
         if now != text and check:
             old += 1
-            print(f"{package}/README.md: the list of rooms is old; python docs/rooms.py writes it")
+            print(
+                f"{package}/README.md: the list of subpackages is out of date; python docs/subpackages.py writes it"
+            )
         elif now != text:
             path.write_text(now)
     return min(old, 1)
