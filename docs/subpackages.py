@@ -47,7 +47,8 @@ def main(check: bool) -> int:
         if now != text and check:
             old += 1
             print(
-                f"{package}/README.md: the list of subpackages is out of date; python docs/subpackages.py writes it"
+                f"{package}/README.md: the list of subpackages is out of date; "
+                "python docs/subpackages.py writes it"
             )
         elif now != text:
             path.write_text(now)

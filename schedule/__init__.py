@@ -3,10 +3,10 @@
 `Schedule` transforms a program through primitives; its `Trace` replays from JSON. `primitive`
 registers a new one.
 
-The subpackages: `primitives` has a file for each, or for a pair that shares its rewrite; `staging` plans
-and makes the copies that several of them need; `analysis` answers their questions about programs.
-`operands` are the kinds of arguments that primitives take, `decisions` what a sampling may decide,
-and `trace` the record, as JSON and as Python. docs/one-primitive.md follows one call through these,
+The subpackages: `primitives` has a file for each primitive, or for a pair with one rewrite;
+`staging` plans and makes the copies that several of them need; `analysis` has their analyses of
+programs. `operands` are the kinds of arguments of primitives, `decisions` the alternatives of
+sampling, and `trace` the record, as JSON and as Python. docs/one-primitive.md follows one call through these,
 docs/schedule-state.md the program under transformation (`state.py`).
 """
 

@@ -1,13 +1,13 @@
 """The IR of tensor programs: nodes, script dialect, integer analysis.
 
 `T`, `R` and `I` are the namespaces of the script dialect, `parse` reads scripts from text, and
-`structural_equal`, `structural_hash`, `simplify` and `verify_well_formed` work on what they give.
+`structural_equal`, `structural_hash`, `simplify` and `verify_well_formed` take the programs.
 
-The subpackages, from the bottom up: `nodes` and what their operations mean (`semantics`), walking them
-(`rewriting`), integer analysis (`arith`), maps of indices (`indices`), what programs touch
-(`memory`), when two are the same (`comparison`), their text (`script`), and what they compute
+The subpackages, from the bottom up: `nodes` and the meaning of their operations (`semantics`),
+walking and rebuilding them (`rewriting`), integer analysis (`arith`), maps of indices (`indices`),
+memory accesses (`memory`), equality (`comparison`), the text form (`script`), and the interpreter
 (`interp`). Formulas (`te`) write programs, `workloads` are such programs, and `tensor_intrin` has
-those that hardware computes at once. Graph functions are `relax`, the operators that they call are
+programs that hardware computes by one instruction. Graph functions are `relax`, the operators that they call are
 formulas of `topi`, trained models become such functions by `frontend`, and `transform` rewrites
 modules with them. docs/programs.md follows one program through the first of these.
 """
