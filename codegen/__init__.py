@@ -7,8 +7,8 @@
 LLVM loads on the first build, the virtual machine on its first use.
 
 The subpackages, in the order of a build: `target` (the CPU to compile for), `lower` (blocks to flat
-loops, pass by pass), `emit` (flat loops to LLVM IR) with `vector_math` (functions of a real variable
-as vector code), `runtime` (machine code in a process: calls, timing, export). `explanation` explains
+loops, pass by pass), `emit` (flat loops to LLVM IR) with `vector_math` (elementary functions as
+vector code), `runtime` (machine code in a process: calls, timing, export). `explanation` explains
 the compiled form of a program, `machine` measures this machine, and `vm` runs graph functions.
 docs/lowering.md prints a program after every pass.
 """

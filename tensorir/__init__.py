@@ -7,9 +7,9 @@ The subpackages, from the bottom up: `nodes` and the meaning of their operations
 walking and rebuilding them (`rewriting`), integer analysis (`arith`), maps of indices (`indices`),
 memory accesses (`memory`), equality (`comparison`), the text form (`script`), and the interpreter
 (`interp`). Formulas (`te`) write programs, `workloads` are such programs, and `tensor_intrin` has
-programs that hardware computes by one instruction. Graph functions are `relax`, the operators that they call are
-formulas of `topi`, trained models become such functions by `frontend`, and `transform` rewrites
-modules with them. docs/programs.md follows one program through the first of these.
+programs that hardware computes by one instruction. Graph functions are `relax`, the operators that
+they call are formulas of `topi`, trained models become such functions by `frontend`, and
+`transform` rewrites modules with them. docs/programs.md follows one program through the first of these.
 """
 
 from tensorir import arith
