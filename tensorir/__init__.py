@@ -9,7 +9,7 @@ memory accesses (`memory`), equality (`comparison`), the text form (`script`), a
 (`interp`). Formulas (`te`) write programs, `workloads` are such programs, and `tensor_intrin` has
 programs that hardware computes by one instruction. Graph functions are `relax`, the operators that
 they call are formulas of `topi`, trained models become such functions by `frontend`, and
-`transform` rewrites modules with them. docs/programs.md follows one program through the first of these.
+`transform` rewrites modules with them. docs/programs.md follows one program through them.
 """
 
 from tensorir import arith
