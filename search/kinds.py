@@ -129,7 +129,7 @@ class Registry(Generic[T]):
         if isinstance(kind, str) and kind not in self:
             known = sorted({*map(_shown, self._makers), *map(_shown, self._later)})
             raise IRValueError(
-                f"there is no {self.what} {_shown(kind)!r}; known are {', '.join(known)}"
+                f"unknown {self.what} {_shown(kind)!r}; expected one of {', '.join(known)}"
                 f"{nearest(_normalized(kind), self._makers)}"
             )
 

@@ -245,7 +245,8 @@ class LineFile:
                 if text and not text.startswith(self._begins):
                     raise DatabaseError(
                         f"{self.path} is not a file of records: it starts with {text[:20]!r}, not "
-                        f"with {self._begins.decode()}; it was not changed"
+                        f"with {self._begins.decode()}; it was not changed; give "
+                        "another place, or move the file away"
                     )
             file.seek(self._bytes_read if offset is None else offset)
             yield file

@@ -35,9 +35,9 @@ from search.task_scheduler.task_state import DONE, FAILED_MS, TaskState
 def tune_run(run: Run, finish: Callable[[], object] | None = None) -> None:
     """Search the tasks of a run, and name the winner of each.
 
-    `finish` is called before the run is over. Ctrl-C ends the search, and raises KeyboardInterrupt
-    after all measurements are kept; with `on_interrupt="return"` this function returns instead.
-    TuningError if every task failed.
+    `finish` is called after that, as the last step that an interrupted run makes again. Ctrl-C ends
+    the search, and raises KeyboardInterrupt after all measurements are kept; with
+    `on_interrupt="return"` this function returns instead. TuningError if every task failed.
     """
     try:
         _Search(run).tune()
@@ -61,9 +61,174 @@ def tune_run(run: Run, finish: Callable[[], object] | None = None) -> None:
             run.builder.clean_up()
 
 
+class _Search:
+    """The search of a run: its pending batches, and the trials since the last improvement."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.pending: dict[TaskState, Batch] = {}
+        """The batches that are being built and measured, in the order in which they were sent."""
+        self.patience = Patience(run.config.early_stopping)
+
+    def tune(self) -> None:
+        """Search all tasks until the trials are used up or the tasks are exhausted."""
+        run = self.run
+        run.scheduler.begin(run.tasks)
+        # the time of `Run.open`, mostly for design spaces, is shared equally
+        setup_seconds = run.budget.seconds / len(run.tasks)
+        try:
+            for task in run.tasks:
+                with run.isolate_failure(task):
+                    _start(run, task)
+                task.seconds += setup_seconds
+            run.save_model()
+            show_statistics(run)
+            is_time_over = self.send_batches()
+            for task in run.tasks:
+                self.join(task)
+                if not is_time_over:
+                    _end(run, task)
+                else:
+                    _end(run, task, TIME_OVER if task.trials else NOT_BEGUN)
+        finally:
+            for task in run.tasks:
+                if task.ctx.search_strategy is not None:
+                    task.ctx.search_strategy.post_tuning()
+
+    def send_batches(self) -> bool:
+        """Send one batch after another; return True if the time was over before the trials."""
+        run = self.run
+        trials_left = run.config.most_trials - sum(task.trials_before for task in run.tasks)
+        send_seconds = 0.0  # of the previous batch, as an estimate of the next one
+        while trials_left > 0:
+            self.join_before_choosing()
+            index = run.scheduler.next_task_id()
+            if index < 0:
+                break
+            task = run.tasks[index]
+            if not run.budget.has_time_for(send_seconds + _usual_trial_seconds(run)):
+                _log_time_over(run)
+                return True
+            if self.patience.is_over:
+                run.log.info(
+                    "The search ends early: none of the last %d trials was better than the best",
+                    self.patience.trials_since_best,
+                )
+                break
+            if task.trials >= run.config.trials_of_a_task or _ends_early(run, task):
+                _end(run, task)
+                continue
+            run.log.debug('TaskScheduler picks Task #%d: "%s"', index, task.ctx.task_name)
+            began = time.monotonic()
+            with run.isolate_failure(task):
+                trials_left -= self.send(task, trials_left)
+            send_seconds = time.monotonic() - began
+        return False
+
+    def join_before_choosing(self) -> None:
+        """Measure the pending batches, so that the task scheduler knows their results.
+
+        While some tasks have had no batch, the last batch stays pending and is built meanwhile: the
+        next task is such a task in any case. Earlier batches are measured, because a run of many
+        tasks may have no time left after the first batch of each.
+        """
+        some_are_new = any(not task.batches and not task.is_terminated for task in self.run.tasks)
+        sent = list(self.pending)
+        for task in sent[:-1] if some_are_new else sent:
+            self.join(task)
+
+    def send(self, task: TaskState, most: int) -> int:
+        """Start to build the next batch of a task, up to `most` trials; return their number.
+
+        A task without another candidate ends.
+        """
+        run = self.run
+        candidates = next_batch(run, task, most)
+        if not candidates:
+            _end(run, task)
+            return 0
+        task.batches += 1
+        run.progress.phase(f"building {len(candidates)} candidates")
+        run.log.debug("Sending %d sample(s) to builder", len(candidates))
+        self.pending[task] = Batch(task, candidates, run.builder, run.runner)
+        if most > len(candidates) and run.cost_model is not None:
+            run.cost_model.warm_up()  # while the builder works: another batch follows
+        return len(candidates)
+
+    def join(self, task: TaskState) -> None:
+        """Measure the pending batch of a task, if there is one, and learn from it.
+
+        When the time of the run is over, the rest of the batch is not measured.
+        """
+        batch = self.pending.pop(task, None)
+        if batch is None:
+            return
+        results: dict[int, RunnerResult] = {}
+        with self.run.isolate_failure(task):
+            try:
+                self.measure(task, batch, results)
+            except BaseException:  # Ctrl-C too: keep the results of the measured part
+                with uninterrupted():
+                    self.finish(task, batch, results)
+                raise
+            self.finish(task, batch, results)
+
+    def measure(self, task: TaskState, batch: Batch, results: dict[int, RunnerResult]) -> None:
+        """Measure a batch, and log each trial at its end; `results` gets them by candidate.
+
+        Ctrl-C waits while a trial is written to the trial log and to the database.
+        """
+        run, futures = self.run, batch.runner_futures
+
+        def is_over() -> bool:
+            return not run.budget.has_time_for(_usual_trial_seconds(run))
+
+        for k in run.runner.as_they_end(futures, is_over):
+            run.progress.phase("measuring", len(results), len(batch.candidates))
+            result = futures[k].result().checked()
+            with uninterrupted():
+                results[k] = result
+                candidate, build = batch.candidates[k], batch.builds[k].result()
+                trial = enter_trial(run, task, candidate, build, result)
+                for callback in run.measure_callbacks:
+                    with blamed_on(callback, partial(described, [candidate])):
+                        callback.apply_to_trial(run, task.index, candidate, build, result)
+                count_trial(run, task, candidate, trial)
+
+    def finish(self, task: TaskState, batch: Batch, measured: dict[int, RunnerResult]) -> None:
+        """Give the results of a batch to the strategy and to the callbacks.
+
+        `measured` has them by candidate. Candidates that were not measured are given up.
+        """
+        run = self.run
+        for future in batch.runner_futures:
+            future.give_up()
+        order = sorted(measured)  # trials may end in another order
+        results = [measured[k] for k in order]
+        candidates = [batch.candidates[k] for k in order]
+        builds = [batch.builds[k].result() for k in order]
+        task.ctx.notify_runner_results(candidates, results)
+        run.leases.release(task.ctx)
+        run.progress.phase("learning")
+        for callback in run.measure_callbacks:
+            with (
+                Profiler.timeit(f"MeasureCallback/{type(callback).__name__}"),
+                blamed_on(callback, lambda: described(candidates)),
+            ):
+                callback.apply(run, task.index, candidates, builds, results)
+        if results:
+            run.save_model()
+            task.best_history_ms.append(FAILED_MS if task.best_ms is None else task.best_ms)
+            self.patience.note(run.scheduler.objective_now(), len(results))
+            log_batch(run, task, results)
+
+
 @dataclass
 class Patience:
-    """Counts the trials since a number last fell; over after `most` of them, None for never."""
+    """Counts the trials since a number last fell, and is over after `most` of them.
+
+    With `most` None it is never over. A search uses it for early stopping.
+    """
 
     most: int | None
     best: float = math.inf
@@ -83,163 +248,12 @@ class Patience:
         return is_known and self.most is not None and self.trials_since_best >= self.most
 
 
-class _Search:
-    """The search of a run: its pending batches, and the trials since the last improvement."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.pending: dict[TaskState, Batch] = {}
-        """The batches that are being built and measured, in the order in which they were sent."""
-        self.patience = Patience(run.config.early_stopping)
-
-    def tune(self) -> None:
-        """Search all tasks until the trials are used up or the tasks are exhausted."""
-        run = self.run
-        run.scheduler.begin(run.tasks)
-        opening = run.budget.seconds / len(run.tasks)
-        try:
-            for task in run.tasks:
-                with run.isolate_failure(task):
-                    _start(run, task)
-                task.seconds += opening
-            run.save_model()
-            show_statistics(run)
-            is_late = self.send_batches()
-            for task in run.tasks:
-                self.join(task)
-                if not task.is_terminated:
-                    late = TIME_OVER if task.trials else NOT_BEGUN
-                    _end(run, task, late if is_late else DONE)
-        finally:
-            for task in run.tasks:
-                if task.ctx.search_strategy is not None:
-                    task.ctx.search_strategy.post_tuning()
-
-    def send_batches(self) -> bool:
-        """Send one batch after another; return True if the time of the run was over first."""
-        run = self.run
-        left = run.config.most_trials - sum(task.trials_before for task in run.tasks)
-        choosing = 0.0
-        while left > 0:
-            self.join_before_choosing()
-            index = run.scheduler.next_task_id()
-            if index < 0:
-                break
-            task = run.tasks[index]
-            if not run.budget.has_time_for(choosing + _usual_trial_seconds(run)):
-                _log_time_over(run)
-                return True
-            if self.patience.is_over:
-                run.log.info(
-                    "The search ends early: none of the last %d trials was better than the best",
-                    self.patience.trials_since_best,
-                )
-                break
-            if task.trials >= run.config.trials_of_a_task or _ends_early(run, task):
-                _end(run, task)
-                continue
-            run.log.debug('TaskScheduler picks Task #%d: "%s"', index, task.ctx.task_name)
-            began = time.monotonic()
-            with run.isolate_failure(task):
-                left -= self.send(task, left)
-            choosing = time.monotonic() - began
-        return False
-
-    def join_before_choosing(self) -> None:
-        """Measure the pending batches, so that the task scheduler knows their results.
-
-        While some tasks have had no batch, the last batch stays pending and is built meanwhile: the
-        next task is such a task in any case. Earlier batches are measured, because a run of many
-        tasks may have no time left after the first batch of each.
-        """
-        some_are_new = any(not task.batches and not task.is_terminated for task in self.run.tasks)
-        sent = list(self.pending)
-        for task in sent[:-1] if some_are_new else sent:
-            self.join(task)
-
-    def send(self, task: TaskState, most: int) -> int:
-        """Begin the next batch of a task, or end the task; return the number of its trials."""
-        run = self.run
-        candidates = next_batch(run, task, most)
-        if not candidates:
-            _end(run, task)
-            return 0
-        task.batches += 1
-        run.progress.phase(f"building {len(candidates)} candidates")
-        run.log.debug("Sending %d sample(s) to builder", len(candidates))
-        self.pending[task] = Batch(task, candidates, run.builder, run.runner)
-        if most > len(candidates) and run.cost_model is not None:
-            run.cost_model.warm_up()
-        return len(candidates)
-
-    def join(self, task: TaskState) -> None:
-        """Measure the pending batch of a task, if there is one, and learn from it.
-
-        When the time of the run is over, the rest of the batch is not measured.
-        """
-        batch = self.pending.pop(task, None)
-        if batch is None:
-            return
-        results: dict[int, RunnerResult] = {}
-        with self.run.isolate_failure(task):
-            try:
-                self.measure(task, batch, results)
-            except BaseException:
-                with uninterrupted():
-                    self.finish(task, batch, results)
-                raise
-            self.finish(task, batch, results)
-
-    def measure(self, task: TaskState, batch: Batch, results: dict[int, RunnerResult]) -> None:
-        """Measure a batch, and enter each trial as it ends; `results` gets them by candidate."""
-        run, futures = self.run, batch.runner_futures
-
-        def is_over() -> bool:
-            return not run.budget.has_time_for(_usual_trial_seconds(run))
-
-        for k in run.runner.as_they_end(futures, is_over):
-            run.progress.phase("measuring", len(results), len(batch.candidates))
-            result = futures[k].result().checked()
-            with uninterrupted():
-                results[k] = result
-                candidate, build = batch.candidates[k], batch.builds[k].result()
-                trial = enter_trial(run, task, candidate, build, result)
-                for callback in run.measure_callbacks:
-                    with blamed_on(callback, partial(described, [candidate])):
-                        callback.apply_to_trial(run, task.index, candidate, build, result)
-                count_trial(run, task, candidate, trial)
-
-    def finish(self, task: TaskState, batch: Batch, measured: dict[int, RunnerResult]) -> None:
-        """End a batch, of which `measured` has the results so far."""
-        run = self.run
-        for future in batch.runner_futures:
-            future.give_up()
-        places = sorted(measured)
-        results = [measured[k] for k in places]
-        candidates = [batch.candidates[k] for k in places]
-        builds = [batch.builds[k].result() for k in places]
-        task.ctx.notify_runner_results(candidates, results)
-        run.leases.release(task.ctx)
-        run.progress.phase("learning")
-        for callback in run.measure_callbacks:
-            with (
-                Profiler.timeit(f"MeasureCallback/{type(callback).__name__}"),
-                blamed_on(callback, lambda: described(candidates)),
-            ):
-                callback.apply(run, task.index, candidates, builds, results)
-        if results:
-            run.save_model()
-            task.best_history_ms.append(FAILED_MS if task.best_ms is None else task.best_ms)
-            self.patience.note(run.scheduler.objective_now(), len(results))
-            log_batch(run, task, results)
-
-
 def _start(run: Run, task: TaskState) -> None:
     """Begin the search of a task with its records in the database."""
     ctx = task.ctx
     run.log.debug('Initializing Task #%d: "%s"', task.index, ctx.task_name)
     with Profiler.timeit("InitializeTask"):
-        if task.failure is not None:
+        if task.failure is not None:  # with `keep_going`: its design spaces
             raise task.failure
         known = run.leases.known(ctx)
         task.begin(known, run.config.num_trials_per_iter)
@@ -286,11 +300,13 @@ def _end(run: Run, task: TaskState, why: str = DONE) -> None:
 
 
 def _usual_trial_seconds(run: Run) -> float:
+    """Return the mean seconds of measuring a trial, 0 before the first one."""
     count = sum(len(task.latency_ms) for task in run.tasks)
     return sum(task.measure_seconds for task in run.tasks) / count if count else 0.0
 
 
 def _log_time_over(run: Run) -> None:
+    """Log that the search stops for its time, and the number of tasks without a trial."""
     begun = sum(task.trials > 0 for task in run.tasks)
     run.log.info(
         "The search stops: its %g seconds are over%s%s",

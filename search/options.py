@@ -89,6 +89,7 @@ class TuneConfig:
             ("num_confirmed", self.num_confirmed, 0),
             ("early_stopping", self.early_stopping, 1),
             ("early_stopping_per_task", self.early_stopping_per_task, 1),
+            ("verbose", self.verbose, 0),
         )
         check_counts(counts)
         if self.most_trials > UNLIMITED:
@@ -105,7 +106,7 @@ class TuneConfig:
             )
         if self.max_trials_global is None and seconds is None:
             raise ArgumentError(
-                "say how much to search: max_trials_global, as in 64 trials, or max_seconds"
+                "missing budget: pass max_trials_global (64, for example), max_seconds, or both"
             )
         self.made_scheduler()
         self.made_strategy()

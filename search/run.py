@@ -77,12 +77,12 @@ class Run:
         began: float | None = None,
         seconds_after: float = 0.0,
     ) -> Iterator[Run]:
-        """Return a run with the parts of `config`.
+        """Yield a run with the parts of `config`, and close what was created here at the end.
 
-        Parts that are created here have the number of workers or threads of the first task, and are
-        closed at the end. The seconds of the run count from `began`, by default from now, and
-        `seconds_after` of them are left for the caller. TuningError if there is nothing to tune, if
-        the runner cannot measure for a target or if `work_dir` cannot be written to.
+        Parts that are created here have the number of workers or threads of the first task. The
+        seconds of the run count from `began`, by default from now, and `seconds_after` of them are
+        left for the caller. TuningError if there is nothing to tune, if the runner cannot measure
+        for a target, or if `work_dir` cannot be written to.
         """
         budget = TimeBudget(
             config.max_seconds,
@@ -93,22 +93,23 @@ class Run:
         )
         _check_tasks(tasks, task_weights)
         callbacks = MeasureCallback.create(config.measure_callbacks)
-        _refuse_other_targets(tasks, config.runner)
+        _refuse_unmeasurable_targets(tasks, config.runner)
         folder = _writable(work_dir)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(without_history())  # programs are built as the search made them
+            # candidates are built as they are: no schedule of an earlier search is applied to them
+            stack.enter_context(without_history())
             journal = stack.enter_context(contextlib.closing(RunJournal(folder)))
             database = open_database(
                 config.database, folder, module_equality=config.module_equality
             )
             stack.callback(_settle, database)
             model = _cost_model(config, tasks[0])
-            shown = live_display(config.max_trials_global, config.verbose)
-            progress = stack.enter_context(contextlib.closing(shown))
+            display = live_display(config.max_trials_global, config.verbose)
+            progress = stack.enter_context(contextlib.closing(display))
             names = [task.task_name for task in tasks]
             logs = stack.enter_context(Logs(folder, names, progress, config.verbose))
-            for task, of_task in zip(tasks, logs.tasks, strict=True):
-                task.logger, task.progress = of_task, progress
+            for task, task_log in zip(tasks, logs.tasks, strict=True):
+                task.logger, task.progress = task_log, progress
             if tasks[0].objective.reads_energy:
                 energy = EnergyLog(folder)
                 for task in tasks:
@@ -124,9 +125,9 @@ class Run:
                 for k, (task, weight) in enumerate(zip(tasks, task_weights, strict=True))
             ]
             plan = plan_of(tasks, [state.spaces for state in states], config, model)
-            for state, made in zip(states, journal.begin(plan, len(tasks)), strict=True):
-                # a trial without a record is made again
-                state.trials_before = min(made, _record_count(database, state.ctx))
+            for state, trials in zip(states, journal.begin(plan, len(tasks)), strict=True):
+                # a trial of the journal that has no record is made again
+                state.trials_before = min(trials, _record_count(database, state.ctx))
             progress.resumed(sum(state.trials_before for state in states))
             run = Run(
                 tasks=states,
@@ -168,8 +169,8 @@ class Run:
                 raise
             task.failure = error
             task.ended = task.ended or DONE
-            known = isinstance(error, TensorIRError)
-            text = error if known else f"{type(error).__name__}: {error}"
+            is_ours = isinstance(error, TensorIRError)
+            text = error if is_ours else f"{type(error).__name__}: {error}"
             self.log.error("%s is left out: %s", task.title, text)
             task.ctx.logger.error("The task is left out", exc_info=error)
         finally:
@@ -195,15 +196,16 @@ class Run:
                 self.log.info("The cost model is loaded from %s", path)
 
     def _list_tasks(self) -> None:
-        """Write the tasks and their weights, for readers of the directory."""
-        listed = []
+        """Write the tasks and their weights to `work_dir`, for the report page."""
+        reports = []
         for task in self.tasks:
             key = self.database.workload_key(task.ctx.program)
             target = str(task.ctx.target)
-            listed.append(TaskReport(task.ctx.task_name, target, key, float(task.task_weight)))
-        add_tasks(self.store, listed)
+            reports.append(TaskReport(task.ctx.task_name, target, key, float(task.task_weight)))
+        add_tasks(self.store, reports)
 
     def _log_start(self) -> None:
+        """Log the directory, resumed trials, unfinished runs, and records for other targets."""
         self.log.info("Working directory: %s", self.work_dir)
         if self.journal.is_running_elsewhere and not self.database.has_claims:
             self.log.warning(
@@ -248,11 +250,91 @@ def open_database(
     return Database.create(database, module_equality=module_equality, **where)
 
 
+def _check_tasks(tasks: Sequence[object], weights: Sequence[float]) -> None:
+    """Raise TuningError unless each task is complete and has a weight."""
+    if not tasks:
+        raise TuningError("there is nothing to tune: the list of tasks is empty")
+    if len(tasks) != len(weights):
+        raise TuningError(
+            f"task_weights has {len(weights)} weights for {len(tasks)} task(s); give one for each"
+        )
+    for place, task in enumerate(tasks):
+        if not isinstance(task, TuneContext):
+            raise TuningError(
+                f"tasks[{place}] is a TuneContext, got {type(task).__name__}; pass "
+                "TuneContext(mod, target=...), or call tune_module(mod, ...)"
+            )
+        for name in ("mod", "target", "space_generator", "search_strategy"):
+            if getattr(task, name) is None:
+                raise TuningError(f'task "{task.task_name}" has no {name}: pass one to TuneContext')
+        if task.objective != tasks[0].objective:  # type: ignore[attr-defined]
+            raise TuningError(
+                f'task "{task.task_name}" has the objective {task.objective}, another task a '
+                "different one: tasks of a run share a cost model, so give all the same objective"
+            )
+
+
+def _refuse_unmeasurable_targets(
+    tasks: Sequence[TuneContext], runner: str | type[Runner] | Runner
+) -> None:
+    """Raise TuningError if a runner cannot measure for the target of a task.
+
+    A runner that is given by name or class is checked again when it exists.
+    """
+    for target in (task.known_target for task in tasks):
+        if isinstance(runner, Runner):
+            reason, is_here = runner.why_not(target), runner.measures_here(target)
+        else:
+            reason, is_here = why_not_here(target) if runner == "local" else None, True
+        if reason is not None:
+            raise TuningError(
+                f"candidates for {target} cannot be measured on this machine: {reason}, or pass a "
+                "runner that measures them where they can run"
+                if is_here
+                else f"candidates for {target} cannot be measured: {reason}"
+            )
+
+
+def _writable(work_dir: PathLike) -> Path:
+    """Create a directory if need be; TuningError unless files can be written in it."""
+    if not isinstance(work_dir, (str, os.PathLike)):
+        raise TuningError(f"work_dir is the path of a directory, got {work_dir!r}")
+    folder = Path(work_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
+    except OSError as error:
+        reason = "it is a file" if folder.is_file() else error.strerror
+        raise TuningError(
+            f"nothing can be written to work_dir {folder}: {reason}; give a directory that "
+            "may be written to, with space left on its disk"
+        ) from error
+    return folder
+
+
 def _settle(database: Database) -> None:
+    """Enter the last records; a failure is logged, because the search is over."""
     try:
         database.settle()
     except DatabaseError as error:
         logger.warning("Not all records were entered: %s", error)
+
+
+def _cost_model(config: TuneConfig, task: TuneContext) -> CostModel | None:
+    """Return the cost model of a run, None for strategies without one."""
+    kind = config.cost_model
+    if kind is None:
+        return None
+    options: dict[str, Any] = {}
+    if kind == "xgb":
+        options["num_tuning_cores"] = task.num_threads
+        if config.adaptive_training is not None:
+            options["adaptive_training"] = config.adaptive_training
+    elif kind == "random":
+        options["seed"] = task.fork_seed()
+    return CostModel.create(kind, **options)
 
 
 def _measuring_parts(
@@ -265,7 +347,7 @@ def _measuring_parts(
         timing = {"evaluator_config": EvaluatorConfig(**timed)} if timed else {}
         runner = Runner.create(runner, **timing)
         stack.callback(runner.close)
-        _refuse_other_targets(tasks, runner)
+        _refuse_unmeasurable_targets(tasks, runner)
     if builder == "local":
         builder = runner.own_builder() or builder
     if not isinstance(builder, Builder):
@@ -287,75 +369,6 @@ def _task_state(task: TuneContext, weight: float, index: int, keep_going: bool) 
     return state
 
 
-def _cost_model(config: TuneConfig, task: TuneContext) -> CostModel | None:
-    kind = config.cost_model
-    if kind is None:
-        return None
-    options: dict[str, Any] = {}
-    if kind == "xgb":
-        options["num_tuning_cores"] = task.num_threads
-        if config.adaptive_training is not None:
-            options["adaptive_training"] = config.adaptive_training
-    elif kind == "random":
-        options["seed"] = task.fork_seed()
-    return CostModel.create(kind, **options)
-
-
 def _record_count(database: Database, task: TuneContext) -> int:
+    """Return the number of records of a task in the database."""
     return database.count(database.commit_workload(task.program), task.target)
-
-
-def _refuse_other_targets(
-    tasks: Sequence[TuneContext], runner: str | type[Runner] | Runner
-) -> None:
-    """Raise TuningError if a runner cannot measure for a target, as far as that is known."""
-    for target in (task.known_target for task in tasks):
-        if isinstance(runner, Runner):
-            reason, is_here = runner.why_not(target), runner.measures_here(target)
-        else:
-            reason, is_here = why_not_here(target) if runner == "local" else None, True
-        if reason is not None:
-            raise TuningError(
-                f"candidates for {target} cannot be measured on this machine: {reason}, or pass a "
-                "runner that measures them where they can run"
-                if is_here
-                else f"candidates for {target} cannot be measured: {reason}"
-            )
-
-
-def _check_tasks(tasks: Sequence[object], weights: Sequence[float]) -> None:
-    """Raise TuningError unless each task is complete and has a weight."""
-    if not tasks:
-        raise TuningError("there is nothing to tune: the list of tasks is empty")
-    if len(tasks) != len(weights):
-        raise TuningError(f"{len(tasks)} tasks need as many weights, got {len(weights)}")
-    for place, task in enumerate(tasks):
-        if not isinstance(task, TuneContext):
-            raise TuningError(f"tasks[{place}] is a TuneContext, got {type(task).__name__}")
-        for name in ("mod", "target", "space_generator", "search_strategy"):
-            if getattr(task, name) is None:
-                raise TuningError(f'task "{task.task_name}" has no {name}: pass one to TuneContext')
-        if task.objective != tasks[0].objective:  # type: ignore[attr-defined]
-            raise TuningError(
-                f'task "{task.task_name}" has the objective {task.objective}, another task a '
-                "different one: tasks of a run share a cost model, so give all the same objective"
-            )
-
-
-def _writable(work_dir: PathLike) -> Path:
-    """Create a directory if need be; TuningError unless files can be written in it."""
-    if not isinstance(work_dir, (str, os.PathLike)):
-        raise TuningError(f"work_dir is the path of a directory, got {work_dir!r}")
-    folder = Path(work_dir)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(_PROBE_BYTES))
-            file.flush()
-    except OSError as error:
-        reason = "it is a file" if folder.is_file() else error.strerror
-        raise TuningError(
-            f"nothing can be written to work_dir {folder}: {reason}; give a directory that "
-            "may be written to, with space left on its disk"
-        ) from error
-    return folder

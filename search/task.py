@@ -83,7 +83,7 @@ def normalize_mod(mod: IRModule | PrimFunc) -> IRModule:
         defaults = {"global_symbol": "main", "tir.noalias": True}
         return IRModule({"main": mod.with_attr({**defaults, **mod.attrs})})
     if not isinstance(mod, IRModule):
-        raise IRTypeError(f"a task is an IRModule or a PrimFunc, got {type(mod).__name__}")
+        raise IRTypeError(f"mod is a PrimFunc or an IRModule, got {type(mod).__name__}")
     functions = functions_to_tune(mod)
     if not functions:
         others = ", ".join(sorted(mod.functions))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Never
@@ -127,17 +128,9 @@ def tune_tir(
     unknown arguments, and if `config` is not a TuneConfig.
     """
     if not isinstance(config, TuneConfig) or unknown:
-        name = next(iter(unknown), "")
-        wrong = (
-            f"tune_tir does not take {name}{nearest(name, inspect.signature(tune_tir).parameters)}"
-            if unknown
-            else f"the third argument of tune_tir is a TuneConfig, got {type(config).__name__}"
-        )
-        raise IRTypeError(
-            f"{wrong}. The budget is in config=TuneConfig(max_trials_global=64). The tune_tir with "
-            "a directory and a number of trials, which tunes every function of a module, is "
-            "search.tir_integration.tune_tir"
-        )
+        raise IRTypeError(_refusal(config, unknown))
+    if not isinstance(mod, (IRModule, PrimFunc)):
+        raise IRTypeError(f"mod is a PrimFunc or an IRModule, got {type(mod).__name__}")
     config = config.replacing(
         builder=builder,
         runner=runner,
@@ -165,9 +158,9 @@ def tune_tir(
             objective=objective,
         )
         if config.max_trials_global == 0:
-            known = open_database(config.database, work_dir)
-            found = find_schedule(known, mod, target)
-            warn_if_untuned(known, {"main": mod}, target, {"main": found})
+            existing = open_database(config.database, work_dir)
+            found = find_schedule(existing, mod, target)
+            warn_if_untuned(existing, {"main": mod}, target, {"main": found})
             if found is None:
                 return None
             seconds = found.record.median_seconds
@@ -178,6 +171,56 @@ def tune_tir(
         (report,) = run.database.report or (TaskReport(task_name, str(context.target)),)
         best = _best_schedule(run, mod, context)
         return None if best is None else TunedSchedule.of(best, report)
+
+
+def _refusal(config: object, unknown: Mapping[str, object]) -> str:
+    """Return the error text for unknown arguments, or for a `config` that is not a TuneConfig."""
+    name = next(iter(unknown), "")
+    remedy = "use config=TuneConfig(max_trials_global=64)"
+    if name in TuneConfig.__dataclass_fields__:
+        others = "" if name == "max_trials_global" else f", {name}=..."
+        text = f"tune_tir has no argument {name!r}; it is an option of TuneConfig"
+        remedy = f"use config=TuneConfig(max_trials_global=64{others})"
+    elif unknown:
+        known = [one for one in inspect.signature(tune_tir).parameters if one != "unknown"]
+        text = f"tune_tir has no argument {name!r}{nearest(name, known)}"
+        remedy = "" if isinstance(config, TuneConfig) else f"for the budget {remedy}"
+    elif config is None:
+        text = "tune_tir misses the argument config, which has the budget"
+    else:
+        text = f"the third argument of tune_tir is a TuneConfig, got {type(config).__name__}"
+    if remedy:
+        text += f"; {remedy}"
+    if name == "max_trials_global" or isinstance(config, (str, os.PathLike)):
+        text += (
+            ". The tune_tir with a directory and a number of trials, which tunes every function of "
+            "a module, is search.tir_integration.tune_tir"
+        )
+    return text
+
+
+def _space(
+    mod: IRModule | PrimFunc,
+    space: SpaceArg | None,
+    blocks: Sequence[str] | None,
+    sch_rules: Rules | None,
+    postprocs: Postprocs | None,
+    mutator_probs: MutatorProbs | None,
+) -> SpaceGenerator:
+    """Return the space generator that the arguments describe; TuningError for unknown blocks."""
+    if blocks is not None:
+        if isinstance(blocks, str):
+            raise TuningError(f"blocks is a list of names of blocks, got the string {blocks!r}")
+        functions = {"main": mod} if isinstance(mod, PrimFunc) else functions_to_tune(mod)
+        nodes = (node for func in functions.values() for node in walk(func.body))
+        known = dict.fromkeys(node.name_hint for node in nodes if isinstance(node, Block))
+        for name in blocks:
+            if name not in known:
+                raise TuningError(
+                    f"unknown block {name!r} in blocks; the blocks are {', '.join(known)}"
+                    f"{nearest(name, known)}"
+                )
+    return space_from_parts(space, blocks, sch_rules, postprocs, mutator_probs)
 
 
 def _best_schedule(run: Run, mod: IRModule | PrimFunc, context: TuneContext) -> Schedule | None:
@@ -211,30 +254,6 @@ class TunedSchedule(Schedule):
         tuned = TunedSchedule.__new__(TunedSchedule)
         vars(tuned).update(vars(schedule), report=report)
         return tuned
-
-
-def _space(
-    mod: IRModule | PrimFunc,
-    space: SpaceArg | None,
-    blocks: Sequence[str] | None,
-    sch_rules: Rules | None,
-    postprocs: Postprocs | None,
-    mutator_probs: MutatorProbs | None,
-) -> SpaceGenerator:
-    """Return the space that the arguments describe; TuningError for unknown blocks."""
-    if blocks is not None:
-        if isinstance(blocks, str):
-            raise TuningError(f"blocks is a list of names of blocks, got the string {blocks!r}")
-        functions = {"main": mod} if isinstance(mod, PrimFunc) else functions_to_tune(mod)
-        nodes = (node for func in functions.values() for node in walk(func.body))
-        known = dict.fromkeys(node.name_hint for node in nodes if isinstance(node, Block))
-        for name in blocks:
-            if name not in known:
-                raise TuningError(
-                    f"unknown block {name!r} in blocks; the blocks are {', '.join(known)}"
-                    f"{nearest(name, known)}"
-                )
-    return space_from_parts(space, blocks, sch_rules, postprocs, mutator_probs)
 
 
 def tune_module(

@@ -118,7 +118,8 @@ def tune_model(
     began = time.monotonic()
     if max_trials_global is None and max_seconds is None:
         raise ArgumentError(
-            "say how much to search: max_trials_global, as in 20 for each kernel, or max_seconds"
+            "missing budget: pass max_trials_global (20 for each kernel, for example), "
+            "max_seconds, or both"
         )
     checked_on_interrupt(on_interrupt)
     mod = as_module(mod, params)

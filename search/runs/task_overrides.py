@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from search.context import TuneContext
-from search.errors import TuningError
+from search.errors import ArgumentError, TuningError
 from search.kinds import nearest
 from search.models.extract_tasks import ExtractedTask
 from search.runner.arguments import InputData
@@ -17,6 +18,9 @@ from search.search_strategy import SearchStrategy
 from search.search_strategy.initial_schedules import InitialSchedules
 from search.space_generator.constrained_space import ConstraintFunction
 from search.space_generator.space_generator import SpaceArg
+
+_SEEDS: Final = 1 << 32
+"""The number of seeds of `numpy.random.RandomState`."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,14 @@ class TaskOverrides:
 
 
 def seeds_of(seed: int | None, count: int) -> list[int]:
-    """Return the seeds of so many tasks; without a seed they are -1, for any."""
+    """Return a seed for each of `count` tasks; without `seed` they are -1, for a random seed.
+
+    ArgumentError for a seed that is not an int from 0 to 4294967295.
+    """
     if seed is None:
         return [-1] * count
+    if not isinstance(seed, (int, np.integer)) or not 0 <= seed < _SEEDS:
+        raise ArgumentError(
+            f"seed is an int from 0 to {_SEEDS - 1}, got {seed!r}; leave it out for a random one"
+        )
     return [int(s) for s in np.random.RandomState(seed).randint(1, 2**30, size=count)]

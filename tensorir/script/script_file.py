@@ -56,7 +56,8 @@ def _chosen(programs: Sequence[ast.stmt], name: str | None, place: str) -> ast.s
     if not programs:
         raise DiagnosticError(
             f"{place} does not define a program; decorate a function by @T.prim_func or "
-            "@R.function, or a class by @I.ir_module, at the top level"
+            "@R.function, or a class by @I.ir_module, at the top level. The file is read, not run: "
+            "for a program that Python code creates, write the text of program.script() to a file"
         )
     if name is None:
         if len(programs) > 1:

@@ -47,19 +47,28 @@ def test_blocks_are_named(tmp_path: Path) -> None:
         ({"num_tuning_cores": 0}, "num_threads is a positive count"),
         ({"strateg": "evolutionary"}, r"tune_module\(\) got an unexpected keyword .* 'strateg'"),
         ({"special_space": {"mian": split_j}}, r"special_space names 'mian'.*mean 'main'\?"),
-        ({"strategy": "evolutonary"}, r"no search strategy 'evolutonary'.*mean 'evolutionary'\?"),
-        ({"task_scheduler": "gradiant"}, r"no task scheduler 'gradiant'.*mean 'gradient'\?"),
+        (
+            {"strategy": "evolutonary"},
+            r"unknown search strategy 'evolutonary'.*mean 'evolutionary'\?",
+        ),
+        ({"task_scheduler": "gradiant"}, r"unknown task scheduler 'gradiant'.*mean 'gradient'\?"),
         (
             {"database": "union"},
             r"a database cannot be made of the name 'union' here: .*\(\*databases\); give an ins",
         ),
-        ({"database": "jsn"}, r"no database 'jsn'.*mean 'json'\?"),
-        ({"cost_model": "xgbost"}, r"no cost model 'xgbost'.*mean 'xgb'\?"),
-        ({"builder": "locl"}, r"no builder 'locl'.*mean 'local'\?"),
-        ({"runner": "locl"}, r"no runner 'locl'.*mean 'local'\?"),
-        ({"space": "post-order"}, r"no space generator 'post-order'.*mean 'post-order-apply'\?"),
+        ({"database": "jsn"}, r"unknown database 'jsn'.*mean 'json'\?"),
+        ({"cost_model": "xgbost"}, r"unknown cost model 'xgbost'.*mean 'xgb'\?"),
+        ({"builder": "locl"}, r"unknown builder 'locl'.*mean 'local'\?"),
+        ({"runner": "locl"}, r"unknown runner 'locl'.*mean 'local'\?"),
+        (
+            {"space": "post-order"},
+            r"unknown space generator 'post-order'.*mean 'post-order-apply'\?",
+        ),
         ({"measure_callbacks": "defaults"}, r"'defaults'.*mean 'default'\?"),
-        ({"module_equality": "structual"}, r"no module equality 'structual'.*mean 'structural'\?"),
+        (
+            {"module_equality": "structual"},
+            r"unknown module equality 'structual'.*mean 'structural'\?",
+        ),
         ({"on_interrupt": "retrun"}, r"on_interrupt is 'raise' or 'return'.*mean 'return'\?"),
     ],
 )
@@ -74,8 +83,8 @@ def test_what_is_misspelt_is_refused_before_anything_is_written(
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: ms.TuneConfig(8, strategy="evolve"), "there is no search strategy 'evolve'"),
-        (lambda: ms.TuneConfig(8, task_scheduler="greedy"), "there is no task scheduler 'greedy'"),
+        (lambda: ms.TuneConfig(8, strategy="evolve"), "unknown search strategy 'evolve'"),
+        (lambda: ms.TuneConfig(8, task_scheduler="greedy"), "unknown task scheduler 'greedy'"),
         (
             lambda: ms.TuneConfig(8, search_strategy_config={"population": 8}),
             "cannot be made of the name 'evolutionary' here: got an unexpected keyword argument "
@@ -83,8 +92,14 @@ def test_what_is_misspelt_is_refused_before_anything_is_written(
         ),
         (
             lambda: ms.tune_tir(Matmul, TARGET, FEW, sch_rule=[]),
-            r"tune_tir does not take sch_rule; did you mean 'sch_rules'\?",
+            r"tune_tir has no argument 'sch_rule'; did you mean 'sch_rules'\?",
         ),
+        (lambda: ms.tune_tir(Matmul, TARGET, FEW, seed=-1), "seed is an int from 0 to .*, got -1"),
+        (
+            lambda: ms.tune_tir(Matmul, TARGET, FEW, seed="1"),
+            "seed is an int from 0 to .*, got '1'",
+        ),
+        (lambda: ms.TuneConfig(8, verbose="all"), "verbose is an int of at least 0, got 'all'"),
         (
             lambda: ms.tune_tir(Matmul, TARGET, FEW, "x", blocks="C"),
             "blocks is a list of names of blocks, got the string 'C'",

@@ -33,7 +33,9 @@ def test_a_url_is_made_by_the_maker_for_its_scheme() -> None:
     assert (made.url, made.size) == ("postgresql://host/db", 3)
     assert stores().make("postgresql+psycopg://host/db").url == "postgresql+psycopg://host/db"
     assert "postgresql://" in stores()
-    with pytest.raises(IRValueError, match=r"no store 'mysql://\.\.\.'; known are memory, postg"):
+    with pytest.raises(
+        IRValueError, match=r"unknown store 'mysql://\.\.\.'; expected one of memory, postg"
+    ):
         stores().make("mysql://host")
 
 
@@ -75,5 +77,5 @@ def test_a_module_that_registers_a_name_is_imported_when_it_is_used(
 
 
 def test_runners_on_other_machines_are_listed_with_the_others() -> None:
-    with pytest.raises(IRValueError, match=r"known are dask://\.\.\., local"):
+    with pytest.raises(IRValueError, match=r"expected one of dask://\.\.\., local"):
         Runner.create("somewhere")

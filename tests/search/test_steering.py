@@ -144,7 +144,7 @@ def test_without_time_to_measure_them_again_the_best_of_the_search_stay(
     ],
 )
 def test_a_search_without_a_budget_is_refused(call: Callable[[], object]) -> None:
-    with pytest.raises(ms.TuningError, match="say how much to search: max_trials_global"):
+    with pytest.raises(ms.TuningError, match="missing budget: pass max_trials_global"):
         call()
 
 

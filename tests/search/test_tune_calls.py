@@ -118,14 +118,23 @@ def test_the_other_tune_tir_of_tvm_is_tune_module(
     [
         (
             lambda: ms.tune_tir(Matmul, TARGET),
-            "the third argument of tune_tir is a TuneConfig, got NoneType. The budget is in "
-            r"config=TuneConfig\(max_trials_global=64\)\. .* is search.tir_integration.tune_tir",
+            "tune_tir misses the argument config, which has the budget; use "
+            r"config=TuneConfig\(max_trials_global=64\)$",
         ),
-        (lambda: ms.tune_tir(Matmul, TARGET, "folder"), "is a TuneConfig, got str"),
+        (
+            lambda: ms.tune_tir(Matmul, TARGET, "folder"),
+            "is a TuneConfig, got str; use config=.* is search.tir_integration.tune_tir",
+        ),
         (
             lambda: ms.tune_tir(Matmul, TARGET, work_dir="w", max_trials_global=64),
-            "does not take max_trials_global.* is search.tir_integration.tune_tir",
+            "tune_tir has no argument 'max_trials_global'; it is an option of TuneConfig; .* "
+            "is search.tir_integration.tune_tir",
         ),
+        (
+            lambda: ms.tune_tir(Matmul, TARGET, FEW, strategy="replay-trace"),
+            r"tune_tir has no argument 'strategy'; it is an option of .*=64, strategy=\.\.\.\)$",
+        ),
+        (lambda: ms.tune_tir(None, TARGET, FEW), "mod is a PrimFunc or an IRModule, got NoneType"),
     ],
 )
 def test_calls_that_are_neither_are_told_what_to_write(

@@ -41,9 +41,9 @@ class WatchedSearch:
     ) -> None:
         self.folder = Path(work_dir)
         if not self.folder.is_dir():
-            what = "is a file" if self.folder.exists() else "is not there"
+            what = "it is a file" if self.folder.exists() else "it does not exist"
             raise NoDatabaseError(
-                f"{self.folder} {what}: give the directory that a search works in"
+                f"{self.folder} is not a directory: {what}; give the work_dir of a search"
             )
         self._given = database_at(database) if isinstance(database, str) else database
         self._begin()

@@ -44,7 +44,11 @@ def test_a_report_is_opened(
 @pytest.mark.parametrize(
     ("code", "arguments", "message"),
     [
-        (2, ["nowhere"], "nowhere is not there: give the directory that a search works in"),
+        (
+            2,
+            ["nowhere"],
+            "nowhere is not a directory: it does not exist; give the work_dir of a search",
+        ),
         (1, ["{folder}"], "there are no trials in {folder}"),
         (1, ["{folder}", "--task", "conv"], "there are no trials in {folder}"),
         (

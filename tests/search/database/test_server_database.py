@@ -103,7 +103,7 @@ def test_addresses_that_lead_nowhere_are_said(postgres: Server, url: str) -> Non
         Database.create("postgresql+nodriver://me@127.0.0.1/tuning")
     with pytest.raises(DatabaseError, match=r"^postgresql://... is not the URL of a database"):
         Database.create("postgresql://me:s3cret@127.0.0.1:port/tuning")
-    with pytest.raises(IRValueError, match=r"no database 'redis://\.\.\.'.*postgresql://"):
+    with pytest.raises(IRValueError, match=r"unknown database 'redis://\.\.\.'.*postgresql://"):
         Database.create("redis://me:s3cret@127.0.0.1")
     with pytest.raises(DatabaseError, match="expected sqlite:///path"):
         Database.create("sqlite://")

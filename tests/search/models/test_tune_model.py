@@ -135,7 +135,10 @@ def test_seconds_bound_a_run(measured: dict[str, Any], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("told", "message"),
     [
-        ({}, "say how much to search: max_trials_global, as in 20 for each kernel, or max_seconds"),
+        (
+            {},
+            r"missing budget: pass max_trials_global \(20 for each kernel, for example\), max_seconds",
+        ),
         (
             {"max_trials_global": 1},
             "max_trials_global is 1, and the model has 2 kernels to tune: give at least one trial "

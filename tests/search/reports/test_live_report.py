@@ -163,5 +163,5 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(DatabaseError, match="is not there: give the directory"):
+    with pytest.raises(DatabaseError, match="is not a directory: it does not exist; give"):
         LiveReport(tmp_path / "nowhere", 0)

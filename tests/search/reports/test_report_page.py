@@ -267,10 +267,10 @@ def test_a_directory_without_trials_has_no_report(
 
 
 def test_what_is_no_directory_is_said(tmp_path: Path) -> None:
-    with pytest.raises(DatabaseError, match="nowhere is not there: give the directory"):
+    with pytest.raises(DatabaseError, match="nowhere is not a directory: it does not exist; give"):
         ms.report(tmp_path / "nowhere")
     (tmp_path / "file").touch()
-    with pytest.raises(DatabaseError, match="file is a file: give the directory"):
+    with pytest.raises(DatabaseError, match="file is not a directory: it is a file; give"):
         ms.report(tmp_path / "file")
 
 
