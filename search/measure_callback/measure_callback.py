@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MeasureCallback(Named):
-    """Is called after each measurement, and after each batch."""
+    """A part that is called after each trial, and after each batch."""
 
     kinds: ClassVar[Registry[list[MeasureCallback]]] = Registry("preset of measure callbacks")
 
@@ -50,7 +50,7 @@ class MeasureCallback(Named):
         builder_results: Sequence[BuilderResult],
         runner_results: Sequence[RunnerResult],
     ) -> None:
-        """Process a batch, or after an interruption the measured part of it."""
+        """Process a batch; after an interruption, only its measured part."""
 
     def apply_to_confirmed(self, run: Run, task_id: int, record: TuningRecord) -> None:
         """Process a candidate that was measured again at the end; the winner comes last.

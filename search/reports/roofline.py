@@ -81,16 +81,20 @@ class Roofline:
             done, most, unit = self.size / seconds, self.bandwidth, "GB/s"
         cores = f"{self.cores} cores" if self.cores > 1 else "a core"
         text = (
-            f"of what {cores} of this machine can do: {done / 1e9:.4g} of {most / 1e9:.4g} {unit}, "
+            f"of the peak of {cores} of this machine: {done / 1e9:.4g} of {most / 1e9:.4g} {unit}, "
             f"{self.bound}-bound"
         )
         if self.share(seconds) > _MORE:
-            return f"{text}; it leaves out operations"
+            return f"{text}; {_ABOVE_PEAK}"
         return f"{text}; {self.functions} not counted" if self.functions else text
 
 
 _MORE: Final = 1.1
-"""The minimum fraction of the peak that cannot be noise: the program omits operations."""
+"""The fraction of the peak above which the report gives possible causes."""
+_ABOVE_PEAK: Final = (
+    "above the peak: the program omits operations, or other programs slowed down the measurement "
+    "of the peak"
+)
 
 
 def roofline(mod: IRModule, target: Target) -> Roofline | None:

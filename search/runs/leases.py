@@ -48,7 +48,7 @@ class _TaskLeases:
 
 
 class Leases:
-    """Takes candidates out of batches that other runs on the same database measure.
+    """Removes from batches the candidates that other runs on the same database measure.
 
     A lease is renewed while its run lives, and expires soon after the run is killed. A database
     without leases grants everything and has no news. A server that does not answer grants

@@ -50,7 +50,7 @@ _BASELINE_FRACTION: Final = 0.1
 
 
 def name_winners(run: Run) -> None:
-    """Measure the best of each task again, as far as there is time, and report on it."""
+    """Measure the best candidates of each task again, if there is time, and store its report."""
     logged = Tasks(run.store.latest(TRIALS))
     unconfirmed = 0
     for task in run.tasks:
@@ -84,63 +84,54 @@ def name_winner(run: Run, task: TaskState, max_seconds: float = math.inf) -> Non
     All this takes a small fraction of the time of the run, and at most `max_seconds`, except for
     the minimum number of rounds, and for a baseline that ranks first.
     """
-    ahead = _best(run, task.ctx)
-    if not ahead:
+    best = _best(run, task.ctx)
+    if not best:
         return
     first = _earliest(run, task.ctx)[:1]
-    measure_baselines(run, task, [*first, ahead[0]])
+    measure_baselines(run, task, [*first, best[0]])
     end = time.monotonic() + min(max_seconds, run.budget.for_a_winner)
     value = task.ctx.objective.of_record
+    is_busy = _is_busy(run, task.ctx)
+    best = _best(run, task.ctx)  # the baselines may rank first
+    contenders = [*best, *_to_beat(run, task, best, _TIME_SLICE * is_busy)]
+    baselines = {record.trace_key for record in task.baselines}
     compared: set[bytes] = set()
     found: list[Confirmation] = []
-    is_busy = _is_busy(run, task.ctx)
-    ahead = _best(run, task.ctx)
-    ahead += _to_beat(run, task, ahead, _TIME_SLICE * is_busy)
-    left_out: list[TuningRecord] = []
-    baselines = {record.trace_key for record in task.baselines}
+    not_compared: list[TuningRecord] = []
     comparisons = 0
-    while ahead:
-        again = [
+    while contenders:
+        repeated = [  # of the previous comparison
             one.record
             for one in found
             if one is found[0] or (one.record.trace_key in baselines and one.ratio < RIVAL)
         ]
-        rivals = [*ahead, *again]
+        rivals = [*contenders, *repeated]
         run.progress.phase(f"measuring the best {len(rivals)} again")
-        left = max(0.0, end - time.monotonic())
+        seconds = max(0.0, end - time.monotonic())
         with Profiler.timeit("ConfirmBest"):
-            found = confirm_best(rivals, run.builder, run.runner, task.ctx, left)
+            found = confirm_best(rivals, run.builder, run.runner, task.ctx, seconds)
         if not found:
             return
         is_busy = is_busy or _is_busy(run, task.ctx)
         if is_busy:
             found = _prefer_serial(found)
-        for confirmation in reversed(found):
-            record = confirmation.record
-            if first and record.trace_key == first[0].trace_key:
-                task.first_again = confirmation.median
-            if not record.trace.insts:
-                task.unscheduled = RunnerResult(tuple(record.run_secs or ()))
-            run.database.commit_tuning_record(record)
-            for callback in run.measure_callbacks:
-                with blamed_on(callback, lambda: f"the trace\n{record.trace}"):  # noqa: B023
-                    callback.apply_to_confirmed(run, task.index, record)
+        _commit_confirmed(run, task, found, first)
         compared.update(record.trace_key for record in rivals)
         best = _best(run, task.ctx)
-        ahead = [
+        contenders = [
             record
             for record in (*best, *_to_beat(run, task, [found[0].record, *best]))
             if record.trace_key not in compared and value(record) < value(found[0].record)
         ]
         comparisons += 1
-        is_over = time.monotonic() >= end or comparisons >= _MOST_COMPARISONS
-        left_out = [r for r in ahead if is_over and r.trace_key not in baselines]
-        ahead = [r for r in ahead if r not in left_out]
+        if time.monotonic() >= end or comparisons >= _MOST_COMPARISONS:
+            not_compared = [r for r in contenders if r.trace_key not in baselines]
+            contenders = [r for r in contenders if r.trace_key in baselines]
     task.winner = found[0]
     unsure = (
-        f"; {len(left_out)} other candidates were not re-measured (time limit); one of them may be "
-        "faster"
-        if left_out
+        f"; {len(not_compared)} other candidates were not re-measured (time limit); one of them "
+        "may be faster"
+        if not_compared
         else ""
     )
     run.log.info("%s: %s%s", task.title, summary(found), unsure)
@@ -214,6 +205,22 @@ def _add_baseline(
     task.ctx.objective.note(result.run_secs or (), [result])
     run.database.commit_tuning_record(record)
     task.baselines.append(record)
+
+
+def _commit_confirmed(
+    run: Run, task: TaskState, found: Sequence[Confirmation], first: Sequence[TuningRecord]
+) -> None:
+    """Commit the records of a comparison, the fastest last; `first` has the first of the task."""
+    for confirmation in reversed(found):
+        record = confirmation.record
+        if first and record.trace_key == first[0].trace_key:
+            task.first_again = confirmation.median
+        if not record.trace.insts:
+            task.unscheduled = RunnerResult(tuple(record.run_secs or ()))
+        run.database.commit_tuning_record(record)
+        for callback in run.measure_callbacks:
+            with blamed_on(callback, lambda: f"the trace\n{record.trace}"):  # noqa: B023
+                callback.apply_to_confirmed(run, task.index, record)
 
 
 def _is_busy(run: Run, task: TuneContext) -> bool:

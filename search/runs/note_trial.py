@@ -1,4 +1,4 @@
-"""The trial log, the journal, the statistics and the messages of a run, after each trial."""
+"""The entries of a trial in the trial log, the journal and the statistics, and log messages."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_it_prints_as_few_plain_lines() -> None:
         "unscheduled     1.2 ms\n"
         "first schedule  60 us   20 times as fast as unscheduled\n"
         "best            40 us   30 times as fast as unscheduled, +- 0.5 us in 5 rounds\n"
-        "roofline        50%     of what a core of this machine can do: 50 of 100 GFLOPS, "
+        "roofline        50%     of the peak of a core of this machine: 50 of 100 GFLOPS, "
         "compute-bound\n"
         "trials          64      2 failed, 9 ended early as too slow, 12.3 s"
     )
@@ -270,9 +270,9 @@ def test_the_roofline_is_the_larger_of_two_times() -> None:
     reads = replace(ROOF, size=100_000, cores=4)
     assert (reads.bound, reads.least_seconds) == ("memory", 100e-6)
     assert reads.in_words(200e-6) == (
-        "of what 4 cores of this machine can do: 0.5 of 1 GB/s, memory-bound"
+        "of the peak of 4 cores of this machine: 0.5 of 1 GB/s, memory-bound"
     )
-    assert ROOF.in_words(10e-6).endswith("compute-bound; it leaves out operations")
+    assert "compute-bound; above the peak: the program omits operations, or" in ROOF.in_words(10e-6)
 
 
 def test_each_argument_counts_once_and_no_more_than_is_touched() -> None:
