@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ["TENSORIR_VERIFY"] = "1"
@@ -32,3 +34,16 @@ settings.register_profile(
 )
 settings.register_profile("deep", max_examples=5000, deadline=None)
 settings.load_profile("ci")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_llvm_processes() -> Iterator[None]:
+    """Compile in this process only: `make test` occupies all cores anyway.
+
+    A process for LLVM costs as much CPU time as compiling ten kernels.
+    """
+    from codegen import compile_units  # noqa: PLC0415 - after the environment is set
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compile_units, "_WORTH_A_PROCESS", sys.maxsize)
+        yield

@@ -17,6 +17,8 @@ from codegen.target import Target
 from tensorir import IRModule, parse
 
 TARGET = Target("llvm")
+WORTH_A_PROCESS = compile_units._WORTH_A_PROCESS
+"""The value outside of the tests, which start no processes by default."""
 
 
 def kernels(count: int, factor: int) -> list[Kernel]:
@@ -59,6 +61,7 @@ def test_objects_are_those_of_one_process(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_few_kernels_are_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile_units.host, "physical_cores", lambda: 3)
+    monkeypatch.setattr(compile_units, "_WORTH_A_PROCESS", WORTH_A_PROCESS)
     monkeypatch.setattr(LLVMProcess, "__init__", lambda self: pytest.fail("a process was started"))
     compiled(kernels(4, 2000), 4)
 

@@ -15,7 +15,7 @@ from tests.operator_cases import Case, check
 from tests.window_references import pooled, shared_out
 
 RNG = np.random.default_rng(0)
-SIZES = {1: (9,), 2: (7, 6), 3: (4, 5, 6)}
+SIZES = {1: (9,), 2: (13, 12), 3: (4, 5, 6)}
 
 
 def floats(*shape: int) -> np.ndarray:
@@ -26,7 +26,7 @@ def tensor(*shape: Any, dtype: str = "float32") -> relax.Var:
     return relax.Var("x", relax.TensorStructInfo(shape, dtype))
 
 
-@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("rank", [2, 1, 3])
 def test_windows(rank: int) -> None:
     """Size, stride, padding, dilation, and whether windows may go beyond the end."""
     cases = []
