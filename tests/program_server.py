@@ -66,10 +66,13 @@ class ProgramServer:
 
 
 def _start(command: list[str], pipe: object, cwd: Path | None = None) -> subprocess.Popen[str]:
+    host = os.environ["TENSORIR_HOST"]
+    if "cores=" not in host:
+        host += ",cores=1"  # searches build in fewer processes, each of which imports everything
     return subprocess.Popen(
         [sys.executable, *command],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TENSORIR_HOST": host},
         stdin=subprocess.PIPE,
         stdout=pipe,
         stderr=None if pipe == subprocess.PIPE else subprocess.STDOUT,

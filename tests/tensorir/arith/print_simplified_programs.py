@@ -1,4 +1,4 @@
-"""Print 1,000 random programs, simplified, with their hashes: run by `test_forms_are_reproducible`.
+"""Print 300 random programs, simplified, with their hashes: run by `test_forms_are_reproducible`.
 
 The argument is a seed of what else is allocated meanwhile; the programs do not depend on it.
 """
@@ -14,7 +14,7 @@ from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Range, decl_buffer
 from tensorir.nodes.ops import bitwise_or, bitwise_xor, const, if_then_else, max_, min_
 
-PROGRAMS = 1000
+PROGRAMS = 300
 
 
 class Writer:
