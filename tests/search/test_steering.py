@@ -213,6 +213,15 @@ def test_rare_points_of_a_large_space_are_reached_by_steps() -> None:
     assert {(point[0][0], point[1][0]) for point in points} == {(128, 128)}
 
 
+def test_neighbours_of_an_allowed_point_are_allowed() -> None:
+    (space,) = ms.design_spaces(Matmul, TARGET, split_all)
+    part = ConstrainedSpace(space, Constraint(lambda decisions: decisions[I0][0] <= 2))
+    rng = RandomState(1)
+    points = [part.neighbour(part.sample(rng), rng) for _ in range(50)]
+    assert all(point is None or point[0][0] <= 2 for point in points)
+    assert len(set(points)) > 10
+
+
 @pytest.mark.parametrize(
     ("constraint", "said"),
     [

@@ -98,6 +98,16 @@ def test_a_core_is_claimed_for_all_processes_of_a_user(
 
 
 @linux
+def test_a_core_remains_for_builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(core_split_module, "_PARENT", tmp_path)
+    monkeypatch.setattr(host, "core_groups", lambda: [frozenset([k, k + 3]) for k in range(3)])
+    monkeypatch.setattr(host, "physical_cores", lambda: 3)
+    splits = core_split_module.core_splits(9)
+    assert [sorted(split.measuring) for split in splits] == [[2], [1]]
+    assert [sorted(split.building) for split in splits] == [[0, 3], [0, 3]]
+
+
+@linux
 @pytest.mark.parametrize("squats", ["nothing can be made", "a link", "open to all", "another's"])
 def test_a_folder_of_another_user_is_not_used(
     squats: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture

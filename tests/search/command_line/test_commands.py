@@ -180,6 +180,8 @@ def test_the_best_record_is_kept(folder: Path, told: Told) -> None:
     for _ in range(2):  # what is there already is not added again
         assert told("db", "prune", "tuned", "--output", "best.sqlite")["records"] == 1
     assert told("db", "list", "best.sqlite")["programs"][0]["seconds"] == best
+    kept = told("db", "prune", "tuned", "--keep", "2", "--output", "two.sqlite")
+    assert kept["records"] == 2
     assert len(database_at(folder / "tuned")) == 4
     assert told("db", "prune", "tuned", "--keep", "2")["records"] == 2
     assert len(database_at(folder / "tuned")) == 2

@@ -141,6 +141,15 @@ def test_all_candidates_may_fail() -> None:
     assert np.isfinite(learner.predict(context, batch)).all()
 
 
+def test_the_time_of_a_stopped_trial_is_a_bound() -> None:
+    context, learner = task(), model()
+    stopped = RunnerResult(run_secs=(2.0,), stopped=True)
+    results = [RunnerResult(run_secs=(1.0,)), stopped, RunnerResult(error_msg="it failed")]
+    learner.update(context, candidates(3, seed=0), results)
+    (measured,) = learner._measurements.workloads.values()
+    assert [cost for _, cost in measured.values()] == [Cost(1.0), Cost(2.0, True), FAILURE]
+
+
 def test_only_what_is_certain_of_a_bound_is_asked() -> None:
     """The third was stopped after 2 s: it is slower than the first; it and the fourth may be
     either way round. Two failures are not compared."""

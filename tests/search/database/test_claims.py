@@ -292,6 +292,9 @@ def test_renewed_claims_last_from_now_on(place: str) -> None:
     lease_ends(place)
     database.renew_claims("me", 60)
     assert database.claim(workload, TARGET, [b"a"], "you", 5).granted == frozenset()
+    with database.store.sql.session(writes=False) as session:
+        ((until,),) = session.exec_driver_sql("SELECT until FROM claim")
+    assert until > time.time() + 30
 
 
 class Told(EvolutionarySearch):

@@ -197,6 +197,15 @@ def test_targets_are_the_same_if_the_same_code_is_made(a: str, b: str, same: boo
     assert (target_key(Target(a)) == target_key(Target(b))) is same
 
 
+def test_the_mean_of_its_times_ranks_a_record(database: KeyedDatabase) -> None:
+    workload = database.commit_workload(Matmul)
+    for decision, run_secs in (((8, 4), [1e-6, 9e-6]), ((4, 8), [3e-6, 3e-6])):
+        database.commit_tuning_record(
+            TuningRecord(scheduled(decision).trace, workload, run_secs, TARGET)
+        )
+    assert times(database.get_top_k(workload, 2)) == [3e-6, 5e-6]
+
+
 # -------------------------------------------------------------------------------------- same traces
 
 

@@ -106,6 +106,22 @@ def test_the_tile_is_what_the_postprocessors_make():
     assert row["main.loads"] == pytest.approx(8 / 12)
 
 
+def test_only_a_repetition_inside_of_all_that_is_written_out_is_hoisted():
+    program = """\
+@T.prim_func
+def main(A: T.Buffer((4096,), "float32"), B: T.Buffer((4096,), "float32")):
+    for {loops}:
+        with T.block("B"):
+            vi, vr = T.axis.remap("SS", [i, r])
+            B[vi] = A[vi] * T.float32(2)
+"""
+    inside, outside = (
+        features(Schedule(module(program.format(loops=loops))))[0]
+        for loops in ("i, r in T.grid(4096, 4)", "r, i in T.grid(4, 4096)")
+    )
+    assert (2 ** inside["main.repeats"], 2 ** outside["main.repeats"]) == (4, 1)
+
+
 def test_without_postprocessing_the_innermost_reduction_keeps_its_sum():
     inside, outside = features(*(tiled(order, completed=False) for order in ("ijk", "kij")))
     assert 2 ** inside["main.accumulators"] == 1

@@ -88,6 +88,18 @@ def test_records_for_the_target_come_first_then_the_nearest_number(database: Key
     assert database.count(workload, TWO) == 0
 
 
+def test_the_target_comes_before_a_faster_record_with_more_free_layouts(
+    database: KeyedDatabase,
+) -> None:
+    free = SMALL.prim_func("main").with_attr({"layout_free_buffers": [1]})
+    commit(database, IRModule({"main": free}), TWO, 1e-6)
+    commit(database, SMALL, ONE, 2e-6)
+    found = ms.find_schedule(database, free, ONE)
+    assert found is not None
+    assert not found.is_for_other_cores
+    assert found.expected_seconds == 2e-6
+
+
 def test_shorter_programs_for_other_cores_answer_too(database: KeyedDatabase) -> None:
     commit(database, SMALL, ONE)
     found = ms.find_schedule(database, LARGE, TWO, include_compatible=True)

@@ -78,6 +78,15 @@ def test_labels_do_not_depend_on_the_order_of_tasks() -> None:
     assert second.of_task("matmul").trials == [trials[1]]
 
 
+def test_the_winner_is_the_trial_that_a_report_names() -> None:
+    trials = [FIRST, BROKEN, STOPPED, BEST]
+    report = TaskReport("matmul", FIRST.target, "17", best=3e-6, rounds=5, winner=0, time=2000.0)
+    for reports, place in (([], 3), ([report], 0), ([replace(report, rounds=0)], 3)):
+        table = RunTable(trials, reports)
+        assert table.winner() == table.rows[place]
+    assert RunTable(trials, [replace(report, winner=None)]).winner() is None
+
+
 def test_a_table_is_summed_up_by_task() -> None:
     table = RunTable([FIRST, BROKEN, STOPPED, BEST, OTHER])
     assert str(table).splitlines()[1].split() == [

@@ -160,6 +160,17 @@ def test_what_rounding_does_not_explain_is_wrong(
     assert "wrong in" in found
 
 
+def test_a_candidate_that_changes_an_input_is_wrong(tmp_path: Path) -> None:
+    changes = """
+    for i in range(64):
+        with T.block("A"):
+            vi = T.axis.spatial(64, i)
+            A[vi] = A[vi] + T.float32(1)
+"""
+    wrong = verdict(tmp_path, mod_of(VARIANCE), mod_of(VARIANCE + changes))
+    assert "argument 0 (A) is wrong in 64 of 64 elements" in str(wrong)
+
+
 def test_saturation_at_16_bits_is_wrong(tmp_path: Path) -> None:
     """Multiply pairs, add them in 16 bits that saturate, as `pmaddubsw` does."""
     pairs = """

@@ -151,6 +151,24 @@ def test_nothing_was_expected_of_a_candidate_that_was_drawn_at_random() -> None:
     assert {candidate.predicted for candidate in found} == {None}
 
 
+class Counted(MutateTileSize):
+    """Counts how often it is drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draws = 0
+
+    def neighbour(self, *arguments: object) -> Decisions | None:
+        self.draws += 1
+        return super().neighbour(*arguments)  # type: ignore[arg-type]
+
+
+def test_mutators_are_drawn_in_proportion_to_their_weights() -> None:
+    often, seldom = Counted(), Counted()
+    Search(InnerTiles(), 16, mutators={seldom: 1.0, often: 9.0}).run()
+    assert often.draws > 5 * seldom.draws > 0
+
+
 def test_points_that_were_rejected_are_not_tried_again() -> None:
     postproc = Counting(picky=True)
     found = Search(InnerTiles(), 40, postproc=postproc, eps_greedy=0.3).run()

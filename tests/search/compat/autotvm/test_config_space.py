@@ -150,6 +150,7 @@ def test_a_space_of_10_to_the_11_is_not_listed():
     index = len(space) - 2
     assert space.index_of(space.get(index).entity_map) == index
     assert space.get_next_index(index) == index + 1
+    assert space.get_next_index(index + 1) is None
     found = space.sample_ints(100, rng=RandomState(3))
     assert len(set(found)) == 100
     assert max(found) > len(space) // 2

@@ -173,6 +173,7 @@ def test_best_of_each_task(tmp_path):
             record(2, 2.0),
             record(3, 0.1, error=MeasureErrorNo.RUN_TIMEOUT),
             record(4, 1.0, size=32),
+            record(5, 0.1, error=MeasureErrorNo.RUN_TIMEOUT, size=128),
         ],
     )
     assert pick_best(log, best) == 2

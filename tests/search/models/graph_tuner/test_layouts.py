@@ -8,7 +8,9 @@ import pytest
 import codegen
 from codegen import Target
 from schedule import ScheduleError
+from search.models.graph_tuner.candidates import Candidate
 from search.models.graph_tuner.elementwise import follow_layout, is_elementwise, transform_kernels
+from search.models.graph_tuner.layout_choice import fastest_of_each
 from search.models.graph_tuner.layouts import (
     KnownLayouts,
     Layout,
@@ -35,6 +37,20 @@ def layout(text: str) -> IndexMap:
 
 BLOCKS = layout("lambda i, j: (i // 8, j // 8, i % 8, j % 8)")
 TURNED = layout("lambda i, j: (j, i)")
+
+
+def test_the_fastest_candidate_of_each_layout_is_kept() -> None:
+    relu = MOD.prim_func("relu")
+    plain, blocks = (None, None), (BLOCKS, BLOCKS)
+    found = [Candidate(relu, layouts) for layouts in (plain, plain, plain, blocks, blocks)]
+    kept = fastest_of_each(found, [3.0, 1.0, 2.0, 5.0, 4.0])
+    assert [(found.index(one.candidate), one.seconds) for one in kept] == [
+        (0, 3.0),
+        (1, 1.0),
+        (4, 4.0),
+    ]
+    kept = fastest_of_each(found, [np.inf, 2.0, 1.0, 4.0, 5.0])
+    assert [(found.index(one.candidate), one.seconds) for one in kept] == [(2, 1.0), (3, 4.0)]
 
 
 def test_one_order_of_elements_has_one_name() -> None:
