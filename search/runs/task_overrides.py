@@ -100,7 +100,8 @@ def seeds_of(seed: int | None, count: int) -> list[int]:
     """
     if seed is None:
         return [-1] * count
-    if not isinstance(seed, (int, np.integer)) or not 0 <= seed < _SEEDS:
+    given: object = seed
+    if not isinstance(given, (int, np.integer)) or not 0 <= given < _SEEDS:
         raise ArgumentError(
             f"seed is an int from 0 to {_SEEDS - 1}, got {seed!r}; leave it out for a random one"
         )
