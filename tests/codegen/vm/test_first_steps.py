@@ -148,7 +148,7 @@ def main(x: R.Tensor((2, 3), "float32")):
 def test_wrong_kinds_of_python_values_are_named() -> None:
     with pytest.raises(IRTypeError, match=r"the variable x must be a struct info such as R.Tensor"):
         relax.Var("x", (2, 3))  # type: ignore[arg-type]
-    with pytest.raises(IRTypeError, match=r"numpy.maximum takes arrays.*R.call_dps_packed"):
+    with pytest.raises(IRTypeError, match=r"numpy.maximum needs arrays.*R.call_dps_packed"):
         np.maximum(relax.Var("x"), 0)  # type: ignore[call-overload]
     with pytest.raises(
         IRTypeError, match="params must map names of parameters to arrays, got list"

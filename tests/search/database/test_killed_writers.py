@@ -10,6 +10,7 @@ import struct
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,7 +138,7 @@ def test_lines(tmp_path: Path) -> None:
 
 def test_trials(tmp_path: Path) -> None:
     def write(path: Path, number: int) -> None:
-        LineStore(path).add(TRIALS, FIRST.__class__(**{**vars(FIRST), "number": number}))
+        LineStore(path).add(TRIALS, replace(FIRST, number=number))
 
     written = killed(write, tmp_path)
     assert_only_the_last_are_lost(written, [trial.number for trial in load_run(tmp_path)])

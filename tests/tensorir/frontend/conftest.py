@@ -9,7 +9,7 @@ import pytest
 from codegen.target import host
 
 
-@pytest.fixture(autouse=True, scope="package")
+@pytest.fixture(autouse=True, scope="module")
 def _one_core() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(host, "physical_cores", lambda: 1)
