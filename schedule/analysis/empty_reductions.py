@@ -87,7 +87,8 @@ def check_fused(state: ScheduleState, chain: Sequence[StmtSRef]) -> None:
             reason = lacks_steps(instances, loops, rest)
             check(reason is None, EMPTY, chain[0], reason=reason, lost="run again")
             idle = [lp for lp in fused if lp not in own]
-            if not any(lp.loop_var in instances.moved_by()[0] for lp in idle):
+            spatial, _ = instances.moved_by()
+            if not any(lp.loop_var in spatial for lp in idle):
                 # The fused loop belongs to the reduction, whose conditions do not guard the init.
                 reason = lacks_steps(instances, loops, [*own, *idle])
                 check(
