@@ -391,11 +391,12 @@ class BlockBuilder:
 
         If the module has a structurally equal function already, return its name.
         """
-        for name in self._by_hash.get(_key(func), ()):
+        key = _key(func)
+        for name in self._by_hash.get(key, ()):
             if structural_equal(self._mod[name], func):
                 return GlobalVar(name)
         name = self._global_names.unique(func_name)
-        self._enter(name, func)
+        self._enter(name, func, key)
         return GlobalVar(name)
 
     def update_func(self, name: str | GlobalVar, func: BaseFunc) -> None:
@@ -414,9 +415,9 @@ class BlockBuilder:
             raise IRValueError(f'function "{self._frame.name}" is not complete; end it first')
         return self.get()
 
-    def _enter(self, name: str, func: BaseFunc) -> None:
+    def _enter(self, name: str, func: BaseFunc, key: int | None = None) -> None:
         self._mod[name] = func
-        self._by_hash.setdefault(_key(func), []).append(name)
+        self._by_hash.setdefault(_key(func) if key is None else key, []).append(name)
 
     def _open(self, step: str) -> Frame:
         if self._frame is None:

@@ -89,6 +89,8 @@ class _Function:
         self._arguments = arguments
         self._analyzer = Analyzer()
         self._buffers: dict[Buffer, Buffer] = {}
+        self._read: dict[Buffer, Buffer] = {}
+        """Buffers of the tensors that the operation of the current stage reads."""
         self._allocated: list[Buffer] = []
         self._layouts: dict[Tensor, Buffer] = {}
         """Buffers with the strides and offsets of the tensors that are not compact."""
@@ -183,6 +185,7 @@ class _Function:
     # -------------------------------------------------------------------------------------- stages
 
     def _stage(self, op: Operation) -> Stmt:
+        self._read = {tensor: self._buffers[tensor] for tensor in op.inputs}
         if isinstance(op, ComputeOp):
             return self._compute(op)
         if isinstance(op, ExternOp):
@@ -195,7 +198,7 @@ class _Function:
         block = copy.with_(
             name_hint=self._unique(op.name), annotations={**copy.annotations, **self._notes(op)}
         )
-        reads, writes, opaque = get_block_access_region(block, self._visible())
+        reads, writes, opaque = get_block_access_region(block, self._visible(op))
         if opaque:  # a pointer escapes, so the function may access all of its tensors
             reads = [BufferRegion.full_region(self._buffers[tensor]) for tensor in op.inputs]
             writes = [BufferRegion.full_region(self._buffers[tensor]) for tensor in op.outputs]
@@ -216,7 +219,7 @@ class _Function:
             axes = wrappers[level]
             statement = _looped(statement, nest.loops(level + 1, axes.vars))
             init = self._init(op, axes.vars) if op.reduces and start == level else None
-            statement = self._realize(axes, f"{op.name}_l{level + 1}", statement, init, {})
+            statement = self._realize(op, axes, f"{op.name}_l{level + 1}", statement, init, {})
         return _looped(statement, nest.loops(0, {}))
 
     def _leaves(
@@ -227,21 +230,27 @@ class _Function:
         if op.reduces:
             axes = nest.block_axes(nest.innermost, around)
             init = self._init(op, axes.vars) if with_init else None
-            return [self._realize(axes, op.name, self._update(op, axes.vars), init, notes)]
+            return [self._realize(op, axes, op.name, self._update(op, axes.vars), init, notes)]
         blocks: list[Stmt] = []
         for tensor, value in zip(op.outputs, op.body, strict=True):
             axes = nest.block_axes(nest.innermost, around)
             indices = [axes.vars[axis.var] for axis in op.axis]
             lowered = self._lowered(value, axes.vars)
             store = BufferStore(self._buffers[tensor], lowered, indices)
-            blocks.append(self._realize(axes, tensor.name, store, None, notes))
+            blocks.append(self._realize(op, axes, tensor.name, store, None, notes))
         return blocks
 
     def _realize(
-        self, axes: Axes, name: str, body: Stmt, init: Stmt | None, notes: Mapping[str, Any]
+        self,
+        op: Operation,
+        axes: Axes,
+        name: str,
+        body: Stmt,
+        init: Stmt | None,
+        notes: Mapping[str, Any],
     ) -> BlockRealize:
         block = Block(axes.iter_vars, (), (), self._unique(name), body, init, annotations=notes)
-        block = complete_block(block, (True, True), self._visible())
+        block = complete_block(block, (True, True), self._visible(op))
         return BlockRealize(axes.bindings, TRUE, block)
 
     # ---------------------------------------------------------------------------------- reductions
@@ -290,10 +299,12 @@ class _Function:
 
     def _lowered(self, expr: PrimExpr, values: Mapping[Var, Var]) -> PrimExpr:
         """Return an expression with tensors and axes replaced by buffers and axes of a block."""
-        return self._analyzer.simplify(Substitution(values, self._buffers)(expr))
+        return self._analyzer.simplify(Substitution(values, self._read)(expr))
 
-    def _visible(self) -> dict[Var, Buffer]:
-        return {buffer.data: buffer for buffer in self._buffers.values()}
+    def _visible(self, op: Operation) -> dict[Var, Buffer]:
+        """Return the buffers of the tensors of an operation by their pointers."""
+        buffers = (self._buffers[tensor] for tensor in (*op.inputs, *op.outputs))
+        return {buffer.data: buffer for buffer in buffers}
 
     def _unique(self, name: str) -> str:
         base = unique = name.replace(".", "_")

@@ -34,7 +34,7 @@ class ImportLimits:
     values change their shapes."""
     max_depth: int = 100
     """Nesting depth of functions and graphs."""
-    max_parts: int = 4096
+    max_parts: int = 512
     """Outputs of one node, elements of a sequence that are known one by one, and integers of one
     tensor that become sizes."""
     max_rank: int = 64

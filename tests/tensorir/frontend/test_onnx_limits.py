@@ -138,12 +138,12 @@ def fill(shape: str = "s") -> Any:
             model(
                 [
                     node("Shape", ["x"], ["s"]),
-                    *chain(11, twice("Concat", axis=0), "s"),
+                    *chain(9, twice("Concat", axis=0), "s"),
                     fill("last"),
                 ],
                 x=["n"],
             ),
-            r"node 'y' \(ConstantOfShape\): .* too many dimensions: 2,048, .*max_rank=",
+            r"node 'y' \(ConstantOfShape\): .* too many dimensions: 512, .*max_rank=",
         ),
         (doubling_functions(40), r"mine.F15.*too many nodes.*: 196,606, .*max_nodes="),
         (
@@ -159,7 +159,7 @@ def fill(shape: str = "s") -> Any:
                 [node("SplitToSequence", ["x"], ["q"]), node("SequenceLength", ["q"], ["y"])],
                 x=[1 << 30],
             ),
-            "too many parts of 1073741824 elements: 1,073,741,824, at most 4,096 .*max_parts=",
+            "too many parts of 1073741824 elements: 1,073,741,824, at most 512 .*max_parts=",
         ),
         (
             model(

@@ -66,6 +66,18 @@ def test_sequences_of_unknown_length() -> None:
         run(mod, X, np.array(3))
 
 
+def test_parts_that_nothing_uses_have_no_kernels() -> None:
+    nodes = [
+        helper.make_node("SplitToSequence", ["x"], ["rows"]),
+        helper.make_node("SequenceAt", ["rows", "place"], ["y"]),
+    ]
+    mod = imported(nodes, [info("x", shape=[300, 2])], "y", {"place": np.array(3)})
+    built = codegen.vm_build(mod, "llvm")
+    assert len(built.mod.prim_funcs()) == 1
+    x = np.arange(600, dtype="float32").reshape(300, 2)
+    np.testing.assert_array_equal(codegen.VirtualMachine(built, codegen.cpu())["main"](x), x[3:4])
+
+
 def test_a_loop_that_fills_a_sequence() -> None:
     body = helper.make_graph(
         [

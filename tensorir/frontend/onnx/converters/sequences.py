@@ -7,12 +7,12 @@ Sequences of known length are tuples of the graph function; for others see
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.frontend.onnx.converters.shapes import parts_of
 from tensorir.frontend.onnx.dtypes import dtype_of
 from tensorir.frontend.onnx.known_values import common_element
 from tensorir.frontend.onnx.node import OnnxNode
@@ -166,17 +166,15 @@ def split_to_sequence(
     known = Constant(np.array(1)).data if split is None else node.contents(split)
     if known is not None and known.dtype != object and isinstance(extent, IntImm):
         lengths = [int(n) for n in known.reshape(-1)]
-        ends: Sequence[int]
         if known.ndim == 0:
             if lengths[0] <= 0:
                 raise IRValueError(f"the length of a part must be positive, got {lengths[0]}")
-            ends = range(lengths[0], extent.value, lengths[0])
-            node.check_parts(len(ends) + 1, f"too many parts of {extent.value} elements")
-        else:
-            node.check_parts(len(lengths), "too many parts")
-            ends = list(accumulate(lengths[:-1]))
-        parts = node.emit(op.split(x, list(ends), axis=place)) if ends else Tuple([x])
-        elements = _elements(parts)
+            count = max(1, -(-extent.value // lengths[0]))
+            node.check_parts(count, f"too many parts of {extent.value} elements")
+            last = extent.value - (count - 1) * lengths[0]
+            lengths = [*[lengths[0]] * (count - 1), last]
+        node.check_parts(len(lengths), "too many parts")
+        elements = parts_of(node, x, place, lengths)
         if split is None and not keepdims:
             elements = [op.squeeze(element, axis=[place]) for element in elements]
         return Tuple(elements)

@@ -164,14 +164,24 @@ def split(
         length = Analyzer().simplify(floordiv(whole + (count - 1), count))
         parts = [length] * (count - 1)
         parts.append(Analyzer().simplify(whole - length * (count - 1)))
-    _check_lengths(node.extent(x, place), parts)
-    if len(parts) == 1:
+    return parts_of(node, x, place, parts)
+
+
+def parts_of(
+    node: OnnxNode, x: GraphExpr, axis: int, lengths: Sequence[int | PrimExpr]
+) -> list[GraphExpr]:
+    """Return the parts of these lengths along an axis, each a value of its own.
+
+    A part that nothing uses gets no kernel. Raises IRValueError for lengths that do not fit.
+    """
+    _check_lengths(node.extent(x, axis), lengths)
+    if len(lengths) == 1:
         return [x]
     result: list[GraphExpr] = []
     start: int | PrimExpr = 0
-    for part in parts:
-        end = Analyzer().simplify(start + part)
-        result.append(op.strided_slice(x, [place], [start], [end], assume_inbound=True))
+    for length in lengths:
+        end = Analyzer().simplify(start + length)
+        result.append(op.strided_slice(x, [axis], [start], [end], assume_inbound=True))
         start = end
     return result
 
