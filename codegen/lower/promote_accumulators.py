@@ -8,6 +8,7 @@ indices, which LLVM turns into one value (a phi node) for each element or vector
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from operator import is_
 from typing import Final
@@ -26,6 +27,7 @@ from tensorir.nodes.ops import TRUE, const
 from tensorir.nodes.stmt import ForKind
 from tensorir.rewriting.visit import walk_once
 
+_ONCE: Final = const(1, INT32)
 MAX_SLOTS: Final = 64
 """The most accumulators that a loop keeps; more would go through memory in any case."""
 
@@ -50,7 +52,8 @@ def promote_accumulators(func: PrimFunc) -> PrimFunc:
 
     A place may be accessed under a condition or with a mask that the loop does not change, as at
     the tail of a tile that does not divide its buffer: the same for all accesses to the place. It
-    is loaded and stored under the same.
+    is loaded and stored under the same. Masked accumulators are also kept through the steps of a
+    loop that was unrolled.
     """
     private = _Private(func)
     for pointer in private.in_registers:
@@ -103,6 +106,9 @@ class _Promote(StatementRewriter):
         """The statements that have run when the present one does."""
 
     def rewrite_SeqStmt(self, node: s.SeqStmt) -> s.Stmt:  # noqa: N802
+        unrolled = self._unrolled(node)
+        if unrolled:
+            return self._within_tiles(node, unrolled)
         known = len(self._before)
         parts = []
         for part in node.seq:
@@ -116,17 +122,15 @@ class _Promote(StatementRewriter):
         if node.kind is not ForKind.SERIAL or runs_once:
             return self.generic(node)
         promoted = self._promotable(node)
-        if not promoted:
-            return self.generic(node)
-        return self._promoted(node, promoted)
+        return self._within_tiles(node, promoted) if promoted else self.generic(node)
 
-    def _promoted(self, node: s.For, promoted: list[Accesses]) -> s.Stmt:
+    def _within_tiles(self, node: s.Stmt, promoted: list[Accesses]) -> s.Stmt:
+        """Return a statement that works on tiles, with loads before and stores after it."""
         tiles = {accesses.buffer.data: _Tile(accesses) for accesses in promoted}
-        body = self(_Redirect(tiles)(node.body))
         result: s.Stmt = s.sequence(
             [
                 *(load for tile in tiles.values() for load in tile.loads()),
-                node.with_(body=body),
+                self.generic(_Redirect(tiles)(node)),
                 *(store for tile in tiles.values() for store in tile.stores()),
             ]
         )
@@ -136,13 +140,30 @@ class _Promote(StatementRewriter):
             result = s.Allocate(local.data, local.dtype, (size,), TRUE, result)
         return result
 
+    def _unrolled(self, node: s.SeqStmt) -> list[Accesses]:
+        """Return the masked accumulators of steps that were unrolled: stores, one after another.
+
+        LLVM forwards what is stored to the loads that follow, but not through masks.
+        """
+        stores = [part for part in node.seq if isinstance(part, s.BufferStore)]
+        masked = Counter(store.buffer.data for store in stores if store.predicate is not None)
+        if not masked or len(stores) < len(node.seq):
+            return []
+        collector = Collector(node, [], self._private.on_heap)
+        return [
+            accesses
+            for pointer, accesses in collector.accesses.items()
+            if masked[pointer] > len(accesses.distinct)
+            and self._obstacle(_ONCE, pointer, accesses, collector) is None
+        ]
+
     def _promotable(self, loop: s.For) -> list[Accesses]:
         collector = Collector(loop.body, [loop.loop_var], self._private.on_heap)
         found = []
         for pointer, accesses in collector.accesses.items():
             if not accesses.is_stored or pointer in self._private.in_registers:
                 continue
-            obstacle = self._obstacle(loop, pointer, accesses, collector)
+            obstacle = self._obstacle(loop.extent, pointer, accesses, collector)
             if obstacle is None:
                 found.append(accesses)
                 done("promote_accumulators", "kept", loop.loop_var, pointer)
@@ -153,7 +174,7 @@ class _Promote(StatementRewriter):
         return found
 
     def _obstacle(
-        self, loop: s.For, pointer: Var, accesses: Accesses, collector: Collector
+        self, extent: PrimExpr, pointer: Var, accesses: Accesses, collector: Collector
     ) -> str | None:
         """Return why the memory cannot be kept in registers across the loop; None if it can."""
         if collector.may_leave:
@@ -169,7 +190,7 @@ class _Promote(StatementRewriter):
             for place in accesses.distinct.values()
         ):
             return "it is not stored to in every iteration, nor for sure before the loop"
-        if type(loop.extent) is not IntImm and not all(
+        if type(extent) is not IntImm and not all(
             self._is_stored_before(place, pointer) for place in accesses.distinct.values()
         ):
             return "the loop may not run, and it is not stored to for sure before"

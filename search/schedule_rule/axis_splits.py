@@ -94,9 +94,14 @@ class SkipNeutralTerms(ScheduleRule):
 
 
 def _split_axes(sch: Schedule, block: BlockRV, periods: Mapping[Var, int]) -> None:
-    """Split axes of a block by periods that divide them, and what follows the block likewise."""
+    """Split axes of a block by periods that divide them, and what follows the block likewise.
+
+    Reduction axes of one step come first, because they count as spatial then, and the innermost
+    spatial loop is the one that may become a vector.
+    """
     node = sch.get(block)
-    axes = [axis.var for axis in node.iter_vars]
+    once = [axis.var for axis in node.iter_vars if _reduces_once(axis)]
+    axes = [*once, *(axis.var for axis in node.iter_vars if axis.var not in once)]
     divided = {
         axis.var: periods[axis.var]
         for axis in node.iter_vars
@@ -105,8 +110,16 @@ def _split_axes(sch: Schedule, block: BlockRV, periods: Mapping[Var, int]) -> No
     }
     if divided:
         with contextlib.suppress(ScheduleError):
-            sch.transform_block_layout(block, _split_map(axes, divided))
+            places = [axis.var for axis in node.iter_vars]
+            split = IndexMap(places, _split_map(axes, divided).final_indices)
+            sch.transform_block_layout(block, split)
             _split_consumer(sch, block, [dim.min for dim in node.writes[0].region], divided)
+
+
+def _reduces_once(axis: IterVar) -> bool:
+    """Return True for a reduction axis of one step."""
+    is_single = axis.dom is not None and is_const_int(axis.dom.extent, 1)
+    return is_single and axis.iter_type == IterVar.COMM_REDUCE
 
 
 def _split_consumer(

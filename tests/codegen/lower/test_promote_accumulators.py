@@ -268,11 +268,12 @@ def test_which_statements_before_a_loop_store_for_sure(first: str, is_kept: bool
         np.testing.assert_array_equal(run(body, n), expected)
 
 
+@pytest.mark.parametrize("steps", ["range", "T.unroll"])
 @pytest.mark.parametrize("n", [0, 4, 13, 16])
-def test_masked_accumulators(n: int) -> None:
+def test_masked_accumulators(n: int, steps: str) -> None:
     """Lanes that are off keep what they had, in memory beyond the tail too."""
-    body = """
-    for k in range(4):
+    body = f"""
+    for k in {steps}(4):
         for j in T.vectorized(16):
             if j < n:
                 C[j] = C[j] + A[k * 16 + j] * A[k]
