@@ -48,7 +48,7 @@ def test_groups_get_an_axis() -> None:
     (design,) = SeparateGroups().apply(sch, sch.get_block("group_conv2d_nhwc"))
     script = design.mod.script()
     assert "x[0, v3, v4, v5 * 8 + v7]" in script
-    assert "w[0, 0, v7, v3 * 8 + v4]" in script
+    assert "w[0, 0, v7, v5 * 8 + v6]" in script
     assert "relu[0, v1, v2, v3 * 8 + v4] = T.max(group_conv2d_nhwc[0, v1, v2, v3, v4]" in script
 
 
