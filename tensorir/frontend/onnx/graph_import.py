@@ -248,9 +248,6 @@ class GraphImport:
         self, node: OnnxNode, inputs: Sequence[GraphExpr | None]
     ) -> tuple[GraphExpr | None, ...]:
         """Return the outputs of a node that has a converter."""
-        known = self.known.folded(node, inputs)
-        if known is not None:
-            return known
         converter = converter_of(node.op_type, node.domain)
         if converter is None:
             raise IRValueError(f"there is no converter of {shown_name(node.op_type, node.domain)}")
@@ -306,8 +303,6 @@ class GraphImport:
         """Return the value of an output, bound to a variable of its name."""
         if value is None:
             raise IRValueError(f"the output {name!r} is not computed by the converter")
-        if isinstance(value, (Constant, GraphVar)) or self.known.has_contents(value):
-            return value
         return self.emitted(value, name, scope.ranks.get(name, UNKNOWN_NDIM))
 
     def emitted(self, expr: GraphExpr, name: str = "", rank: int = UNKNOWN_NDIM) -> GraphExpr:
@@ -320,6 +315,7 @@ class GraphImport:
         self.limits.check_tensor(expr.struct_info, f"the value {name!r}" if name else "a value")
         hint = identifier(name) if name else ""
         var = self.builder.emit(expr, hint)
+        self.known.bind(var, expr)
         info = var.struct_info
         if not isinstance(info, TensorStructInfo):
             return var
@@ -335,7 +331,9 @@ class GraphImport:
             n if isinstance(n, IntImm) else self.known.fresh_size(f"{hint or 'n'}_{k}")
             for k, n in enumerate(shape)
         ]
-        return self.builder.match_cast(var, TensorStructInfo(sizes, info.dtype), hint)
+        cast = self.builder.match_cast(var, TensorStructInfo(sizes, info.dtype), hint)
+        self.known.bind(cast, var)
+        return cast
 
 
 class _Depth:

@@ -13,7 +13,7 @@ from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.ops import add, as_expr, cast, const, div, mul
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
-from tensorir.topi.accumulation import rounded, sum_dtype
+from tensorir.topi.broadcast import rounded, sum_dtype
 from tensorir.topi.extents import check_equal, check_floats
 from tensorir.topi.nn.spatial import SPATIAL, Layout
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
 from math import floor
@@ -16,7 +16,7 @@ from tensorir.nodes.ops import add, as_expr, cast, const
 from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import layout as order_of_layout
 from tensorir.te.tensor import Tensor
-from tensorir.topi.accumulation import sum_dtype
+from tensorir.topi.broadcast import sum_dtype
 from tensorir.topi.extents import (
     axis_of,
     check_equal,
@@ -31,7 +31,7 @@ from tensorir.topi.image.coordinates import (
     Rounding,
     Transformation,
 )
-from tensorir.topi.nn.spatial import SPATIAL, Layout
+from tensorir.topi.nn.spatial import SPATIAL, Layout, each_rank
 
 
 @operator("image.resize")
@@ -165,39 +165,32 @@ def _resized(
     return _converted(resized, dtype)
 
 
-def _declare(rank: int) -> Callable[..., Tensor]:
-    letters = SPATIAL[rank]
-
-    def function(
-        data: Tensor,
-        size: Sequence[PrimExpr],
-        roi: Sequence[float] | None = None,
-        layout: str = f"NC{letters}",
-        method: Literal["nearest_neighbor", "linear", "cubic"] = "linear",
-        coordinate_transformation_mode: Transformation = "half_pixel",
-        rounding_method: Rounding = "round",
-        cubic_alpha: float = -0.75,
-        cubic_exclude: bool = False,
-        extrapolation_value: float = 0.0,
-        out_dtype: str | None = None,
-        scales: Sequence[float] | None = None,
-        antialias: bool = False,
-    ) -> Tensor:
-        places = Layout(layout, f"NC{letters}", "layout")
-        places.sizes(data, "data")
-        sizes = list(size) * (rank if len(size) == 1 else 1)
-        axes = [places.text.index(letter) for letter in letters]
-        return resize(
-            data, sizes, axes, roi, scales, method, coordinate_transformation_mode,
-            rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, antialias, out_dtype,
-        )  # fmt: skip
-
-    function.__name__ = f"resize{rank}d"
-    function.__doc__ = f"Return `data` with its spatial axes {letters} resized; see `image.resize`."
-    return operator(f"image.resize{rank}d", dimension_order=order_of_layout("layout"))(function)
-
-
-resize1d, resize2d, resize3d = (_declare(rank) for rank in SPATIAL)
+@each_rank("image.resize#d", order_of_layout("layout"))
+def _resize_spatial(
+    rank: int,
+    data: Tensor,
+    size: Sequence[PrimExpr],
+    roi: Sequence[float] | None = None,
+    layout: str = "NC#",
+    method: Literal["nearest_neighbor", "linear", "cubic"] = "linear",
+    coordinate_transformation_mode: Transformation = "half_pixel",
+    rounding_method: Rounding = "round",
+    cubic_alpha: float = -0.75,
+    cubic_exclude: bool = False,
+    extrapolation_value: float = 0.0,
+    out_dtype: str | None = None,
+    scales: Sequence[float] | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """Return `data` resized along #; see `image.resize`."""
+    places = Layout(layout, f"NC{SPATIAL[rank]}", "layout")
+    places.sizes(data, "data")
+    sizes = list(size) * (rank if len(size) == 1 else 1)
+    axes = [places.text.index(letter) for letter in SPATIAL[rank]]
+    return resize(
+        data, sizes, axes, roi, scales, method, coordinate_transformation_mode,
+        rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, antialias, out_dtype,
+    )  # fmt: skip
 
 
 def _clamped(place: PrimExpr, size: PrimExpr) -> PrimExpr:

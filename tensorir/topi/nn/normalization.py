@@ -16,7 +16,7 @@ from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import axes as order_of
 from tensorir.relax.expr import GraphCall
 from tensorir.te.tensor import Tensor
-from tensorir.topi.accumulation import rounded, sum_dtype
+from tensorir.topi.broadcast import rounded, sum_dtype
 from tensorir.topi.extents import (
     as_divisor,
     axes_of,

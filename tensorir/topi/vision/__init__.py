@@ -1,5 +1,16 @@
 """Operators of object detection; the modules: `roi_align`."""
 
-from tensorir.topi.vision.roi_align import roi_align
+from typing import Any
 
-__all__ = ["roi_align"]
+from tensorir.topi.names import formulas
+
+_FORMULAS = formulas(__name__, "vision.")
+
+__all__ = sorted(_FORMULAS)
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+globals().update(_FORMULAS)

@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 
 from tensorir.errors import IRValueError
-from tensorir.frontend.onnx.contents import range_length
 from tensorir.frontend.onnx.dtypes import dtype_of
 from tensorir.frontend.onnx.node import OnnxNode
 from tensorir.frontend.onnx.registry import onnx_operator
@@ -41,7 +40,8 @@ def range_(
     if all(array is not None and array.dtype != object for array in known):
         numbers = [array.item() for array in known if array is not None]
         if dtype.is_integral and numbers[2] != 0:
-            node.check_shape([range_length(*numbers)], start)
+            first, last, step = numbers
+            node.check_shape([max(0, -int((first - last) // step))], start)
         return op.arange(*numbers, dtype=str(dtype))
     if dtype.is_integral and known[2] is not None and known[2].dtype != object:
         values = [node.integer(v, "a limit") for v in (start, limit, delta)]

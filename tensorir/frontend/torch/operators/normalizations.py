@@ -13,7 +13,7 @@ from tensorir.frontend.torch.table import aten
 from tensorir.nodes.dtype import DataType
 from tensorir.relax import op
 from tensorir.relax.struct_info import TensorStructInfo
-from tensorir.topi.accumulation import sum_dtype
+from tensorir.topi.broadcast import sum_dtype
 
 
 def _batch_norm(input: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
