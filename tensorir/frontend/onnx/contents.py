@@ -1,13 +1,15 @@
 """The elements of integer tensors that are known while a model is read.
 
 They are an array: of numbers if all are known, otherwise of objects, which are integers and integer
-expressions over symbolic sizes. `FoldConstant` computes numbers. Expressions are the elements of
-the operator's formula, simplified by an analyzer.
+expressions over symbolic sizes. Sizes, and a few integers, are the elements of the operator's
+formula, simplified by an analyzer. `FoldConstant` computes other numbers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import product
 from typing import Any, Final, TypeAlias
 
@@ -37,6 +39,8 @@ _OF_SIZES: Final = (
     e.IntImm, e.Var, e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod, e.Div, e.Max, e.Min,
 )  # fmt: skip
 """The nodes of a size."""
+_SHORT: Final = 16
+"""Up to this number, elements are computed one by one also if all are numbers: no compilation."""
 
 
 def contents_of_call(
@@ -57,17 +61,15 @@ def contents_of_call(
     arrays = [array for array in found if array is not None]
     if len(arrays) < len(found) or not isinstance(op, FormulaOperator):
         return None
-    if max(sum(array.size for array in arrays), np.prod(shape, dtype=object)) > (
-        limits.max_known_elements
-    ):
+    if max(sum(array.size for array in arrays), math.prod(shape)) > limits.max_known_elements:
         return None
     known = dict(zip(operands, arrays, strict=True))
-    if not collect_vars(call) and all(array.dtype != object for array in arrays):
-        return _folded(call, known)
-    try:
-        return _Elements(op, call, known, analyzer, limits).of_result()
-    except (_UndecidedError, IRTypeError, IRValueError, OverflowError):
-        return None
+    has_sizes = bool(collect_vars(call)) or any(array.dtype == object for array in arrays)
+    is_short = math.prod(shape) <= _SHORT and all(a.dtype in (bool, np.int64) for a in arrays)
+    if has_sizes or (is_short and info.dtype in ("bool", "int64")):
+        with suppress(_UndecidedError, IRTypeError, IRValueError, OverflowError):
+            return _Elements(op, call, known, analyzer, limits).of_result()
+    return None if has_sizes else _folded(call, known)
 
 
 def as_array(values: Sequence[Any]) -> Array:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Unpack
 
 import numpy as np
 
 from tensorir.errors import IRValueError
-from tensorir.frontend.onnx.converters.convolutions import Window, kernel_taps
+from tensorir.frontend.onnx.converters.convolutions import Windows, window_of_weights
 from tensorir.frontend.onnx.dtypes import dtype_of, held_dtype, narrow_integer
 from tensorir.frontend.onnx.node import OnnxNode
-from tensorir.frontend.onnx.registry import onnx_operator
+from tensorir.frontend.onnx.registry import onnx_operator, onnx_operators
 from tensorir.relax import op
 from tensorir.relax.expr import Constant, GraphExpr
 from tensorir.topi.extents import is_number
@@ -113,25 +114,13 @@ def conv_integer(
     x_zero_point: GraphExpr | None = None,
     w_zero_point: GraphExpr | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Sequence[int] | None = None,
     group: int = 1,
-    kernel_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    **windows: Unpack[Windows],
 ) -> GraphExpr:
     """The convolution of bytes, in int32."""
-    window = Window(node, x, kernel_taps(node, w, kernel_shape), strides, dilations)
-    return op.quantized.conv(
-        x,
-        w,
-        _one_number(node, x_zero_point),
-        _one_number(node, w_zero_point),
-        window.strides,
-        window.padding(auto_pad, pads),
-        window.dilations,
-        group,
-    )
+    window = window_of_weights(node, x, w, windows)
+    zeros = _one_number(node, x_zero_point), _one_number(node, w_zero_point)
+    return op.quantized.conv(x, w, *zeros, window.strides, window.padding, window.dilations, group)
 
 
 def _requantized(
@@ -189,27 +178,11 @@ def q_linear_conv(
     y_zero_point: GraphExpr,
     b: GraphExpr | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Sequence[int] | None = None,
     group: int = 1,
-    kernel_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    **windows: Unpack[Windows],
 ) -> GraphExpr:
     """The convolution of quantized numbers, quantized."""
-    total = conv_integer(
-        node,
-        x,
-        w,
-        x_zero_point,
-        w_zero_point,
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        kernel_shape=kernel_shape,
-        pads=pads,
-        strides=strides,
-    )
+    total = conv_integer(node, x, w, x_zero_point, w_zero_point, group=group, **windows)
     trailing = list(range(1, node.rank(x) - 1))
     if b is not None:
         total = total + op.expand_dims(b, trailing)
@@ -256,60 +229,58 @@ def dynamic_quantize_mat_mul(
 # ------------------------------------------------------------------------------ in real numbers
 
 
-@onnx_operator("QLinearAdd", "QLinearMul", domain=MICROSOFT)
-def q_linear_elementwise(
-    node: OnnxNode,
-    a: GraphExpr,
-    a_scale: GraphExpr,
-    a_zero_point: GraphExpr | None,
-    b: GraphExpr,
-    b_scale: GraphExpr,
-    b_zero_point: GraphExpr | None,
-    y_scale: GraphExpr,
-    y_zero_point: GraphExpr | None = None,
+def _requantize(
+    node: OnnxNode, real: GraphExpr, like: GraphExpr, scale: GraphExpr, zero: GraphExpr | None
 ) -> GraphExpr:
-    """The sum or product of quantized numbers, quantized."""
-    operator = {"QLinearAdd": op.add, "QLinearMul": op.multiply}[node.op_type]
-    left = op.dequantize(a, a_scale, a_zero_point)
-    right = op.dequantize(b, b_scale, b_zero_point)
-    result = operator(*node.broadcast_operands(left, right))
-    return op.quantize(result, y_scale, y_zero_point, out_dtype=str(node.dtype(a)))
+    return op.quantize(real, scale, zero, out_dtype=str(node.dtype(like)))
 
 
-@onnx_operator("QLinearSigmoid", "QLinearLeakyRelu", domain=MICROSOFT)
-def q_linear_activation(
-    node: OnnxNode,
-    x: GraphExpr,
-    x_scale: GraphExpr,
-    x_zero_point: GraphExpr | None,
-    y_scale: GraphExpr,
-    y_zero_point: GraphExpr | None = None,
-    *,
-    alpha: float = 0.01,
-) -> GraphExpr:
-    """A function of quantized numbers, quantized."""
-    real = op.dequantize(x, x_scale, x_zero_point)
-    is_sigmoid = node.op_type == "QLinearSigmoid"
-    result = op.sigmoid(real) if is_sigmoid else op.nn.leakyrelu(real, alpha)
-    return op.quantize(result, y_scale, y_zero_point, out_dtype=str(node.dtype(x)))
+def _elementwise(operator: Callable[..., GraphExpr]) -> Callable[..., GraphExpr]:
+    def convert(
+        node: OnnxNode,
+        a: GraphExpr,
+        a_scale: GraphExpr,
+        a_zero_point: GraphExpr,
+        b: GraphExpr,
+        b_scale: GraphExpr,
+        b_zero_point: GraphExpr,
+        y_scale: GraphExpr,
+        y_zero_point: GraphExpr | None = None,
+    ) -> GraphExpr:
+        left = op.dequantize(a, a_scale, a_zero_point)
+        right = op.dequantize(b, b_scale, b_zero_point)
+        result = operator(*node.broadcast_operands(left, right))
+        return _requantize(node, result, a, y_scale, y_zero_point)
+
+    return convert
 
 
-@onnx_operator("QLinearGlobalAveragePool", domain=MICROSOFT)
-def q_linear_global_average_pool(
-    node: OnnxNode,
-    x: GraphExpr,
-    x_scale: GraphExpr,
-    x_zero_point: GraphExpr,
-    y_scale: GraphExpr,
-    y_zero_point: GraphExpr,
-    *,
-    channels_last: int = 0,
-) -> GraphExpr:
-    """The mean of quantized numbers of a channel, quantized."""
+def _mean(node: OnnxNode, x: GraphExpr, channels_last: int) -> GraphExpr:
     rank = node.rank(x)
     axes = range(1, rank - 1) if channels_last else range(2, rank)
-    real = op.mean(op.dequantize(x, x_scale, x_zero_point), axis=list(axes), keepdims=True)
-    return op.quantize(real, y_scale, y_zero_point, out_dtype=str(node.dtype(x)))
+    return op.mean(x, axis=list(axes), keepdims=True)
+
+
+onnx_operators(
+    {
+        "QLinearAdd": _elementwise(op.add),
+        "QLinearMul": _elementwise(op.multiply),
+        "QLinearSigmoid": lambda node, x, x_scale, x_zero, scale, zero=None: _requantize(
+            node, op.sigmoid(op.dequantize(x, x_scale, x_zero)), x, scale, zero
+        ),
+        "QLinearLeakyRelu": lambda node, x, x_scale, x_zero, scale, zero=None, *, alpha=0.01: (
+            _requantize(
+                node, op.nn.leakyrelu(op.dequantize(x, x_scale, x_zero), alpha), x, scale, zero
+            )
+        ),
+        "QLinearGlobalAveragePool": lambda node, x, s, z, y_scale, y_zero, *, channels_last=0: (
+            _requantize(
+                node, _mean(node, op.dequantize(x, s, z), channels_last), x, y_scale, y_zero
+            )
+        ),
+    },
+    domain=MICROSOFT,
+)
 
 
 @onnx_operator("QLinearConcat", domain=MICROSOFT)
