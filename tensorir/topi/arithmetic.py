@@ -215,10 +215,9 @@ _ROWS: Final[dict[str, tuple[_Operands, _Binary, str]]] = {
 
 def _declare(name: str, operands: _Operands, function: _Binary, what: str) -> None:
     def formula(x1: Value, x2: Value) -> Tensor:
-        for x in (x1, x2):
-            if not operands.allow(x):
-                raise IRTypeError(operands.error.format(name, x.dtype))
         same_dtype(x1, x2)
+        if not operands.allow(x1):
+            raise IRTypeError(operands.error.format(name, x1.dtype))
         return elementwise(f"T_{name}", function, x1, x2)
 
     formula.__name__, formula.__doc__ = name, f"Return {what}."

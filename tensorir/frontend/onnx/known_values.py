@@ -188,7 +188,10 @@ class KnownValues:
     def equal_sizes(
         self, operands: Sequence[GraphExpr], places: Sequence[Sequence[tuple[int, int]]]
     ) -> list[GraphExpr]:
-        """Return operands whose sizes are assumed to be equal; see `OnnxNode.equal_sizes`."""
+        """Return operands whose sizes are assumed to be equal; see `OnnxNode.broadcast_operands`.
+
+        Each of `places` is a list of sizes that must be equal: (operand number, axis).
+        """
         shapes = []
         for value in operands:
             info = value.struct_info

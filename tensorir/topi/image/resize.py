@@ -18,7 +18,7 @@ from tensorir.relax.dimension_order import layout as order_of_layout
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import sum_dtype
 from tensorir.topi.extents import (
-    axis_of,
+    each_axis_of,
     check_equal,
     check_floats,
     check_rank,
@@ -58,7 +58,7 @@ def resize(
     or have no weight if `exclude_outside`. With `antialias`, elements are weighted over a wider
     range if an axis gets shorter.
     """
-    places = [axis_of(axis, data.ndim) for axis in axes]
+    places = each_axis_of(axes, data.ndim)
     for name, values in (("size", size), ("scales", scales)):
         if values is not None and len(values) != len(places):
             raise IRValueError(f"{name} must have {len(places)} numbers, got {len(values)}")
@@ -74,13 +74,11 @@ def resize(
         )
         for k, axis in enumerate(places)
     }
-    counts = {axis: as_expr(n) for axis, n in zip(places, size, strict=True)}
     kind = _Kind(method, rounding_method or "round", cubic_alpha, exclude_outside, antialias)
-    result = DataType(out_dtype) if out_dtype else data.dtype
-    resized = _resized(data, coordinates, counts, kind, result)
-    if coordinate_transformation_mode == "tf_crop_and_resize":
-        resized = _extrapolated(resized, coordinates, extrapolation_value)
-    return resized
+    outside = (
+        extrapolation_value if coordinate_transformation_mode == "tf_crop_and_resize" else None
+    )
+    return _resized(data, coordinates, size, kind, outside, out_dtype)
 
 
 @operator("image.dynamic_resize")
@@ -99,7 +97,7 @@ def dynamic_resize(
     out_dtype: str | None = None,
 ) -> Tensor:
     """Return `image.resize` with scales and roi that are tensors, known at run time."""
-    places = [axis_of(axis, data.ndim) for axis in axes]
+    places = each_axis_of(axes, data.ndim)
     for name, tensor, count in (("scales", scales, 1), ("roi", roi, 2)):
         if tensor is not None:
             check_rank(name, tensor, 1)
@@ -123,13 +121,11 @@ def dynamic_resize(
         )
         for k, axis in enumerate(places)
     }
-    counts = {axis: as_expr(n) for axis, n in zip(places, size, strict=True)}
     kind = _Kind(method, rounding_method or "round", cubic_alpha, exclude_outside, False)
-    result = DataType(out_dtype) if out_dtype else data.dtype
-    resized = _resized(data, coordinates, counts, kind, result)
-    if coordinate_transformation_mode == "tf_crop_and_resize":
-        resized = _extrapolated(resized, coordinates, extrapolation_value)
-    return resized
+    outside = (
+        extrapolation_value if coordinate_transformation_mode == "tf_crop_and_resize" else None
+    )
+    return _resized(data, coordinates, size, kind, outside, out_dtype)
 
 
 class _Kind(NamedTuple):
@@ -145,24 +141,30 @@ class _Kind(NamedTuple):
 def _resized(
     data: Tensor,
     coordinates: Mapping[int, Places],
-    counts: Mapping[int, PrimExpr],
+    size: Sequence[PrimExpr],
     kind: _Kind,
-    dtype: DataType,
+    outside: float | None,
+    out_dtype: str | None,
 ) -> Tensor:
+    """Return the resized tensor, with the number `outside` at positions beyond the original."""
+    dtype = DataType(out_dtype) if out_dtype else data.dtype
+    counts = {axis: as_expr(n) for axis, n in zip(coordinates, size, strict=True)}
     if kind.method == "nearest_neighbor":
-        return _nearest(data, coordinates, counts, kind.rounding, dtype)
-    wide = sum_dtype(data.dtype) if data.dtype.is_floating else FLOAT32
-    resized = data
-    for axis, at in coordinates.items():
-        if at.is_identity:
-            continue
-        filtered = _Filtered(resized, axis, at, counts[axis], wide)
-        if kind.method == "linear" and not kind.antialias and not kind.exclude_outside:
-            resized = filtered.interpolated()
-        else:
-            alpha = kind.cubic_alpha if kind.method == "cubic" else None
-            resized = filtered.weighted(alpha, kind.antialias, kind.exclude_outside)
-    return _converted(resized, dtype)
+        resized = _nearest(data, coordinates, counts, kind.rounding, dtype)
+    else:
+        wide = sum_dtype(data.dtype) if data.dtype.is_floating else FLOAT32
+        resized = data
+        for axis, at in coordinates.items():
+            if at.is_identity:
+                continue
+            filtered = _Filtered(resized, axis, at, counts[axis], wide)
+            if kind.method == "linear" and not kind.antialias and not kind.exclude_outside:
+                resized = filtered.interpolated()
+            else:
+                alpha = kind.cubic_alpha if kind.method == "cubic" else None
+                resized = filtered.weighted(alpha, kind.antialias, kind.exclude_outside)
+        resized = _converted(resized, dtype)
+    return resized if outside is None else _extrapolated(resized, coordinates, outside)
 
 
 @each_rank("image.resize#d", order_of_layout("layout"))

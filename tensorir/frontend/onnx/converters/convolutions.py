@@ -277,7 +277,7 @@ def _in_column_major(node: OnnxNode, places: GraphExpr, extents: Sequence[PrimEx
 
 def _number(node: OnnxNode, extents: Sequence[PrimExpr]) -> GraphExpr:
     """Return the product of sizes as a tensor of rank 0."""
-    return op.reshape(node.integer_tensor([reduce(mul, extents, 1)]), ())
+    return op.reshape(node.known.integer_tensor([reduce(mul, extents, 1)]), ())
 
 
 def _over_image(node: OnnxNode, x: GraphExpr) -> list[int]:

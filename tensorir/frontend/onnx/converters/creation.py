@@ -72,7 +72,7 @@ def one_hot(
     # Negative indices count from the end; an index out of range gives a row of zeros.
     kind = "int64" if node.dtype(indices) != "int32" else "int32"
     places = op.astype(indices, kind) if node.dtype(indices) != kind else indices
-    length = op.reshape(node.integer_tensor([count], kind), ())
+    length = op.reshape(node.known.integer_tensor([count], kind), ())
     zero = Constant(np.zeros((), kind))
     places = op.where(op.less(places, zero), op.add(places, length), places)
     rank = node.rank(indices)

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.frontend.onnx.converters.shapes import flatten
 from tensorir.frontend.onnx.dtypes import dtype_number, dtype_of, held_dtype, narrow_integer
 from tensorir.frontend.onnx.node import OnnxNode
 from tensorir.frontend.onnx.registry import onnx_operator, onnx_operators
@@ -139,7 +140,7 @@ onnx_operators(
             node, x, to, saturate
         ),
         "CastLike": lambda node, x, like, *, saturate=1, round_mode="up": _converted(
-            node, x, node.narrow(like) or dtype_number(node.dtype(like)), saturate
+            node, x, node.known.narrow(like) or dtype_number(node.dtype(like)), saturate
         ),
     }
 )
@@ -155,9 +156,7 @@ def _along(
     split = node.axis(1 if axis is None else axis, len(own) + 1) if own else 0
     if split == len(own) - 1:
         return operator(x, split)
-    (flat,) = node.converted("Flatten", x, axis=split)
-    assert flat is not None
-    return op.reshape(operator(flat, 1), own)
+    return op.reshape(operator(flatten(node, x, axis=split), 1), own)
 
 
 @onnx_operator("Pow")
@@ -246,7 +245,7 @@ def _converted(node: OnnxNode, x: GraphExpr, number: int, saturate: int) -> Grap
         raise IRValueError(f"a conversion to {dtype} without saturation is not supported")
     if narrow is None:
         return x if dtype == node.dtype(x) else op.astype(x, dtype)
-    if node.narrow(x) == number:
+    if node.known.narrow(x) == number:
         return x
     # A number that is out of range keeps its lowest bits.
     wide = x if node.dtype(x) == "int32" else op.astype(x, "int32")

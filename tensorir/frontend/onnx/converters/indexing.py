@@ -34,7 +34,7 @@ def counted_from_the_first(
         if len(lengths) == len(sizes):
             ends = np.array(lengths, known.dtype)
             return Constant(np.where(known < 0, known + ends, known))
-    lasts = node.integer_tensor(sizes, str(dtype))
+    lasts = node.known.integer_tensor(sizes, str(dtype))
     if len(sizes) == 1:
         lasts = op.reshape(lasts, ())
     negative = op.less(indices, Constant(np.zeros((), dtype.to_numpy())))

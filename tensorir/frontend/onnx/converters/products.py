@@ -17,7 +17,7 @@ def matching_matrices(node: OnnxNode, a: GraphExpr, b: GraphExpr) -> list[GraphE
     places = [[(0, first - 1), (1, max(second - 2, 0))]]
     for k in range(3, min(first, second) + 1):
         places.append([(0, first - k), (1, second - k)])
-    return node.equal_sizes([a, b], places)
+    return node.known.equal_sizes([a, b], places)
 
 
 @onnx_operator("Gemm")
@@ -27,7 +27,7 @@ def gemm(
 ) -> GraphExpr:  # fmt: skip
     if node.rank(a) != 2 or node.rank(b) != 2:
         raise IRValueError(f"A and B must be matrices, got {a.struct_info} and {b.struct_info}")
-    a, b = node.equal_sizes([a, b], [[(0, 0 if transA else 1), (1, 1 if transB else 0)]])
+    a, b = node.known.equal_sizes([a, b], [[(0, 0 if transA else 1), (1, 1 if transB else 0)]])
     result = op.matmul(
         op.permute_dims(a, [1, 0]) if transA else a, op.permute_dims(b, [1, 0]) if transB else b
     )

@@ -51,7 +51,7 @@ def quantize_linear(
     result = op.quantize(
         x, scale, zero_point, axis=axis, out_dtype=dtype, block_size=block_size or None
     )
-    number = output_dtype if zero_point is None else node.narrow(zero_point) or 0
+    number = output_dtype if zero_point is None else node.known.narrow(zero_point) or 0
     narrow = narrow_integer(number)
     if narrow is None:
         return result

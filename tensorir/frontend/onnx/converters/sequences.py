@@ -17,7 +17,6 @@ from tensorir.frontend.onnx.dtypes import dtype_of
 from tensorir.frontend.onnx.known_values import common_element
 from tensorir.frontend.onnx.node import OnnxNode
 from tensorir.frontend.onnx.registry import onnx_operator
-from tensorir.frontend.onnx.step_function import StepOutputs
 from tensorir.nodes.expr import IntImm
 from tensorir.relax import op
 from tensorir.relax.expr import Constant, GraphExpr, Tuple, TupleGetItem
@@ -59,7 +58,7 @@ def _position(node: OnnxNode, value: GraphExpr | None, length: int | None) -> in
 def _of_unknown_length(node: OnnxNode, call: GraphExpr, element: TensorStructInfo) -> GraphExpr:
     """Return a sequence of unknown length, with the known facts about its elements."""
     value = node.emit(call)
-    node.remember_elements(value, element)
+    node.known.remember_elements(value, element)
     return value
 
 
@@ -67,7 +66,7 @@ def _joined(
     node: OnnxNode, sequences: Sequence[GraphExpr], tensors: Sequence[GraphExpr]
 ) -> TensorStructInfo:
     """Return the facts that hold for the elements of sequences and for other tensors alike."""
-    infos = [info for s in sequences if (info := node.known_elements(s)) is not None]
+    infos = [info for s in sequences if (info := node.known.known_elements(s)) is not None]
     return common_element([*infos, *(tensor.struct_info for tensor in tensors)])
 
 
@@ -75,7 +74,7 @@ def _joined(
 def sequence_empty(node: OnnxNode, *, dtype: int = 1) -> GraphExpr:
     """The sequence without elements."""
     empty = node.emit(Tuple(()))
-    node.remember_elements(empty, TensorStructInfo(None, dtype_of(dtype)))
+    node.known.remember_elements(empty, TensorStructInfo(None, dtype_of(dtype)))
     return empty
 
 
@@ -185,47 +184,6 @@ def split_to_sequence(
     return _of_unknown_length(node, call, TensorStructInfo(None, node.dtype(x), rank))
 
 
-@onnx_operator("SequenceMap")
-def sequence_map(
-    node: OnnxNode, sequence: GraphExpr, *others: GraphExpr, body: Any
-) -> Sequence[GraphExpr]:
-    """Apply a graph to each element of sequences; tensor inputs are passed unchanged."""
-    inputs = [sequence, *others]
-    length = _length(sequence)
-    lengths = [_length(value) for value in inputs if _is_sequence(value)]
-    if length is not None and all(n == length for n in lengths):
-        columns = [_elements(v) if _is_sequence(v) else [v] * length for v in inputs]
-        rows = [node.graph(body, row) for row in zip(*columns, strict=True)]
-        return [Tuple(column) for column in zip(*rows, strict=True)]
-    outside = [node.emit(value) for value in inputs]
-    empty = [sequence_empty(node) for _ in body.output]
-
-    def element(value: GraphExpr, own: GraphExpr, k: GraphExpr) -> GraphExpr:
-        return node.emit(sequence_at(node, own, k)) if _is_sequence(value) else own
-
-    def step(step: Any, k: GraphExpr, values: Sequence[GraphExpr]) -> StepOutputs:
-        given = [element(value, step.taken(value), k) for value in outside]
-        outputs = step.graph(body, given)
-        grown = [
-            _of_unknown_length(
-                node,
-                sequence_call("sequence_insert", value, output, None),
-                _joined(node, [], [output]),
-            )
-            for value, output in zip(values, outputs, strict=True)
-        ]
-        return StepOutputs(Constant(np.array(True)), grown, ())
-
-    function = node.step_function(empty, step)
-    rounds = node.emit(sequence_length(node, sequence))
-    result = node.emit(function.loop(empty, rounds))
-    return node.results(function, [TupleGetItem(result, k) for k in range(len(empty))])
-
-
-def _is_sequence(value: GraphExpr) -> bool:
-    return isinstance(value.struct_info, (TupleStructInfo, ObjectStructInfo))
-
-
 # -------------------------------------------------------------------------------------- optionals
 
 
@@ -248,9 +206,9 @@ def optional_get_element(node: OnnxNode, value: GraphExpr) -> GraphExpr:
     """The content of an optional value that is present."""
     if not isinstance(value.struct_info, ObjectStructInfo):
         return value
-    known = node.known_elements(value)
+    known = node.known.known_elements(value)
     if known is None:
         raise IRTypeError("the type of the optional value is not known")
-    if node.is_optional_tensor(value):
+    if node.known.is_optional_tensor(value):
         return sequence_call("optional_get_element", value, result=known)
     return _of_unknown_length(node, sequence_call("optional_get_element", value), known)

@@ -205,10 +205,10 @@ def slice_(
 
 onnx_operators(
     {
-        "Shape": lambda node, x, *, start=0, end=None: node.integer_tensor(
+        "Shape": lambda node, x, *, start=0, end=None: node.known.integer_tensor(
             node.shape(x)[start:end]
         ),
-        "Size": lambda node, x: op.prod(node.integer_tensor(node.shape(x))),
+        "Size": lambda node, x: op.prod(node.known.integer_tensor(node.shape(x))),
         "Transpose": lambda node, x, *, perm=None: op.permute_dims(x, perm),
         "Concat": lambda node, first, *others, axis=1: op.concat(
             node.equal_except([first, *others], axis), axis
