@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from numpy.typing import NDArray
@@ -294,8 +295,15 @@ class GraphImport:
             for k, name in enumerate(function.output)
         )
 
-    def _deeper(self) -> _Depth:
-        return _Depth(self)
+    @contextmanager
+    def _deeper(self) -> Iterator[None]:
+        """Count the nesting depth of functions and graphs."""
+        self._depth += 1
+        self.limits.check("max_depth", self._depth, "functions or graphs are nested too deeply")
+        try:
+            yield
+        finally:
+            self._depth -= 1
 
     # ------------------------------------------------------------------------------------ values
 
@@ -334,22 +342,6 @@ class GraphImport:
         cast = self.builder.match_cast(var, TensorStructInfo(sizes, info.dtype), hint)
         self.known.bind(cast, var)
         return cast
-
-
-class _Depth:
-    """Counts the nesting depth of functions and graphs."""
-
-    def __init__(self, importing: GraphImport) -> None:
-        self._importing = importing
-
-    def __enter__(self) -> None:
-        self._importing._depth += 1
-        self._importing.limits.check(
-            "max_depth", self._importing._depth, "functions or graphs are nested too deeply"
-        )
-
-    def __exit__(self, *_: object) -> None:
-        self._importing._depth -= 1
 
 
 def _stated_extent(dim: Any, otherwise: str) -> int | str:

@@ -86,11 +86,6 @@ def _sum(node: OnnxNode, *operands: GraphExpr) -> GraphExpr:
     return reduce(op.add, node.broadcast_operands(*operands))
 
 
-def _prelu(node: OnnxNode, x: GraphExpr, slope: GraphExpr) -> GraphExpr:
-    x, slope = node.broadcast_operands(x, slope)
-    return op.where(op.less(x, op.zeros_like(x)), op.multiply(slope, x), x)
-
-
 onnx_operators({name: _binary(operator) for name, operator in _BINARY.items()})
 onnx_operators({name: _unary(operator) for name, operator in _UNARY.items()})
 onnx_operators(
@@ -118,7 +113,6 @@ onnx_operators(
         "Identity": lambda node, x: x,
         "Relu": lambda node, x: op.nn.relu(x),
         "LeakyRelu": lambda node, x, *, alpha=0.01: op.nn.leakyrelu(x, alpha),
-        "PRelu": lambda node, x, slope: _prelu(node, x, slope),
         "Elu": lambda node, x, *, alpha=1.0: op.nn.elu(x, alpha),
         "Selu": lambda node, x, *, alpha=1.6732632, gamma=1.050701: op.nn.selu(x, alpha, gamma),
         "Celu": lambda node, x, *, alpha=1.0: op.nn.celu(x, alpha),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tensorir.arith import Analyzer
 from tensorir.errors import IRValueError
-from tensorir.frontend.onnx.converters.quantization import MICROSOFT, mat_mul_integer_to_float
+from tensorir.frontend.onnx.converters.quantization import MICROSOFT, real_product
 from tensorir.frontend.onnx.node import OnnxNode
 from tensorir.frontend.onnx.registry import onnx_operator, onnx_operators
 from tensorir.nodes.expr import IntImm, PrimExpr
@@ -166,7 +166,7 @@ def quantized_attention(
     unidirectional: int = 0,
 ) -> Sequence[GraphExpr]:
     """Self-attention whose queries, keys and values are one product of quantized numbers."""
-    projected = mat_mul_integer_to_float(
+    projected = real_product(
         node, x, weights, x_scale, weights_scale, x_zero_point, weights_zero_point, bias
     )
     scores = _Scores(mask, None, mask_filter_value, scale, unidirectional)

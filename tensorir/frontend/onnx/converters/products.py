@@ -152,12 +152,3 @@ def lp_normalization(node: OnnxNode, x: GraphExpr, *, axis: int = -1, p: int = 2
     # A vector of zeros stays zero.
     zero = op.zeros_like(norm)
     return op.divide(x, op.where(op.equal(norm, zero), op.ones_like(norm), norm))
-
-
-@onnx_operator("MeanVarianceNormalization")
-def mean_variance_normalization(
-    node: OnnxNode, x: GraphExpr, *, axes: Sequence[int] = (0, 2, 3)
-) -> GraphExpr:
-    centred = node.emit(op.subtract(x, op.mean(x, list(axes), True)))
-    deviation = op.sqrt(op.mean(op.square(centred), list(axes), True))
-    return op.divide(centred, op.add(deviation, 1e-9))

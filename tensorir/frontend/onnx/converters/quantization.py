@@ -92,18 +92,40 @@ def dynamic_quantize_linear(node: OnnxNode, x: GraphExpr) -> Sequence[GraphExpr]
 # ---------------------------------------------------------------------------------------- products
 
 
-@onnx_operator("MatMulInteger")
-def mat_mul_integer(
+def integer_product(
+    node: OnnxNode, a: GraphExpr, b: GraphExpr, a_zero: GraphExpr | None, b_zero: GraphExpr | None
+) -> GraphExpr:
+    """Return the product of matrices of bytes, in int32."""
+    return op.quantized.matmul(a, b, _one_number(node, a_zero), _one_number(node, b_zero))
+
+
+def real_product(
     node: OnnxNode,
     a: GraphExpr,
     b: GraphExpr,
-    a_zero_point: GraphExpr | None = None,
-    b_zero_point: GraphExpr | None = None,
+    a_scale: GraphExpr,
+    b_scale: GraphExpr,
+    a_zero: GraphExpr | None,
+    b_zero: GraphExpr | None,
+    bias: GraphExpr | None,
 ) -> GraphExpr:
-    """The product of matrices of bytes, in int32."""
-    return op.quantized.matmul(
-        a, b, _one_number(node, a_zero_point), _one_number(node, b_zero_point)
-    )
+    """Return the product of quantized matrices, as real numbers."""
+    total = op.astype(integer_product(node, a, b, a_zero, b_zero), "float32")
+    product = total * (_number(node, a_scale) * _number(node, b_scale))
+    return product if bias is None else product + bias
+
+
+def _dynamic_product(
+    node: OnnxNode,
+    a: GraphExpr,
+    b: GraphExpr,
+    b_scale: GraphExpr,
+    b_zero: GraphExpr | None,
+    bias: GraphExpr | None,
+) -> GraphExpr:
+    """Return the product of a matrix, quantized at run time, and a quantized matrix."""
+    rounded, scale, zero = dynamic_quantize_linear(node, a)
+    return real_product(node, node.emit(rounded), b, scale, b_scale, zero, b_zero, bias)
 
 
 @onnx_operator("ConvInteger")
@@ -142,27 +164,20 @@ def _number(node: OnnxNode, value: GraphExpr) -> GraphExpr:
     return op.astype(made, "float32") if node.dtype(value) != "float32" else made
 
 
-@onnx_operator("QLinearMatMul")
-def q_linear_mat_mul(
+def _quantized_product(
     node: OnnxNode,
-    a: GraphExpr,
-    a_scale: GraphExpr,
-    a_zero_point: GraphExpr,
-    b: GraphExpr,
-    b_scale: GraphExpr,
-    b_zero_point: GraphExpr,
+    a: Sequence[GraphExpr],
+    b: Sequence[GraphExpr],
     y_scale: GraphExpr,
-    y_zero_point: GraphExpr,
+    y_zero: GraphExpr,
 ) -> GraphExpr:
-    """The product of quantized matrices, quantized."""
-    total = op.quantized.matmul(
-        a, b, _one_number(node, a_zero_point), _one_number(node, b_zero_point)
-    )
-    rows = _number(node, a_scale)
+    """Return the product of matrices that are given with their scales and zero points."""
+    total = integer_product(node, a[0], b[0], a[2], b[2])
+    rows = _number(node, a[1])
     if node.rank(rows) == 1:
         rows = op.expand_dims(rows, [-1])
-    factor = rows * _number(node, b_scale) / _number(node, y_scale)
-    return _requantized(node, total, factor, y_zero_point)
+    factor = rows * _number(node, b[1]) / _number(node, y_scale)
+    return _requantized(node, total, factor, y_zero)
 
 
 @onnx_operator("QLinearConv")
@@ -191,39 +206,6 @@ def q_linear_conv(
         channels = op.expand_dims(channels, trailing)
     factor = _number(node, x_scale) * channels / _number(node, y_scale)
     return _requantized(node, total, factor, y_zero_point)
-
-
-@onnx_operator("MatMulIntegerToFloat", domain=MICROSOFT)
-def mat_mul_integer_to_float(
-    node: OnnxNode,
-    a: GraphExpr,
-    b: GraphExpr,
-    a_scale: GraphExpr,
-    b_scale: GraphExpr,
-    a_zero_point: GraphExpr | None = None,
-    b_zero_point: GraphExpr | None = None,
-    bias: GraphExpr | None = None,
-) -> GraphExpr:
-    """The product of quantized matrices, as real numbers."""
-    total = mat_mul_integer(node, a, b, a_zero_point, b_zero_point)
-    product = op.astype(total, "float32") * (_number(node, a_scale) * _number(node, b_scale))
-    return product if bias is None else product + bias
-
-
-@onnx_operator("DynamicQuantizeMatMul", domain=MICROSOFT)
-def dynamic_quantize_mat_mul(
-    node: OnnxNode,
-    a: GraphExpr,
-    b: GraphExpr,
-    b_scale: GraphExpr,
-    b_zero_point: GraphExpr | None = None,
-    bias: GraphExpr | None = None,
-) -> GraphExpr:
-    """The product of a matrix, quantized at run time, and a quantized matrix."""
-    rounded, scale, zero_point = dynamic_quantize_linear(node, a)
-    return mat_mul_integer_to_float(
-        node, node.emit(rounded), b, scale, b_scale, zero_point, b_zero_point, bias
-    )
 
 
 # ------------------------------------------------------------------------------ in real numbers
@@ -261,8 +243,36 @@ def _mean(node: OnnxNode, x: GraphExpr, channels_last: int) -> GraphExpr:
     return op.mean(x, axis=list(axes), keepdims=True)
 
 
+def _concat(
+    node: OnnxNode, scale: GraphExpr, zero: GraphExpr, triples: Sequence[GraphExpr], axis: int
+) -> GraphExpr:
+    parts = [op.dequantize(*triples[k : k + 3]) for k in range(0, len(triples), 3)]
+    return _requantize(node, op.concat(parts, axis=axis), triples[0], scale, zero)
+
+
 onnx_operators(
     {
+        "MatMulInteger": lambda node, a, b, a_zero=None, b_zero=None: integer_product(
+            node, a, b, a_zero, b_zero
+        ),
+        "QLinearMatMul": lambda node, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero: (
+            _quantized_product(node, (a, a_scale, a_zero), (b, b_scale, b_zero), y_scale, y_zero)
+        ),
+    }
+)
+onnx_operators(
+    {
+        "MatMulIntegerToFloat": (
+            lambda node, a, b, a_scale, b_scale, a_zero=None, b_zero=None, bias=None: real_product(
+                node, a, b, a_scale, b_scale, a_zero, b_zero, bias
+            )
+        ),
+        "DynamicQuantizeMatMul": lambda node, a, b, b_scale, b_zero=None, bias=None: (
+            _dynamic_product(node, a, b, b_scale, b_zero, bias)
+        ),
+        "QLinearConcat": lambda node, scale, zero, *triples, axis: _concat(
+            node, scale, zero, triples, axis
+        ),
         "QLinearAdd": _elementwise(op.add),
         "QLinearMul": _elementwise(op.multiply),
         "QLinearSigmoid": lambda node, x, x_scale, x_zero, scale, zero=None: _requantize(
@@ -281,20 +291,6 @@ onnx_operators(
     },
     domain=MICROSOFT,
 )
-
-
-@onnx_operator("QLinearConcat", domain=MICROSOFT)
-def q_linear_concat(
-    node: OnnxNode,
-    y_scale: GraphExpr,
-    y_zero_point: GraphExpr,
-    *triples: GraphExpr,
-    axis: int,
-) -> GraphExpr:
-    """Quantized tensors concatenated, with one common scale."""
-    parts = [op.dequantize(*triples[k : k + 3]) for k in range(0, len(triples), 3)]
-    dtype = str(node.dtype(triples[0]))
-    return op.quantize(op.concat(parts, axis=axis), y_scale, y_zero_point, out_dtype=dtype)
 
 
 @onnx_operator("QGemm", domain=MICROSOFT)
@@ -317,7 +313,7 @@ def q_gemm(
     """A product of quantized matrices with a bias in int32, quantized or not."""
     left = op.permute_dims(a) if transA else a
     right = op.permute_dims(b) if transB else b
-    total = mat_mul_integer(node, left, right, a_zero_point, b_zero_point)
+    total = integer_product(node, left, right, a_zero_point, b_zero_point)
     if c is not None:
         total = total + c
     factor = _number(node, a_scale) * _number(node, b_scale) * np.float32(alpha)
