@@ -17,6 +17,7 @@ from tensorir.frontend.onnx.dtypes import dtype_of
 from tensorir.frontend.onnx.known_values import common_element
 from tensorir.frontend.onnx.node import OnnxNode
 from tensorir.frontend.onnx.registry import onnx_operator
+from tensorir.frontend.onnx.step_function import StepOutputs
 from tensorir.nodes.expr import IntImm
 from tensorir.relax import op
 from tensorir.relax.expr import Constant, GraphExpr, Tuple, TupleGetItem
@@ -182,6 +183,47 @@ def split_to_sequence(
     rank = node.rank(x) - (split is None and not keepdims)
     call = sequence_call("sequence_split", x, split, place, keepdims)
     return _of_unknown_length(node, call, TensorStructInfo(None, node.dtype(x), rank))
+
+
+@onnx_operator("SequenceMap")
+def sequence_map(
+    node: OnnxNode, sequence: GraphExpr, *others: GraphExpr, body: Any
+) -> Sequence[GraphExpr]:
+    """Apply a graph to each element of sequences; tensor inputs are passed unchanged."""
+    inputs = [sequence, *others]
+    length = _length(sequence)
+    lengths = [_length(value) for value in inputs if _is_sequence(value)]
+    if length is not None and all(n == length for n in lengths):
+        columns = [_elements(v) if _is_sequence(v) else [v] * length for v in inputs]
+        rows = [node.graph(body, row) for row in zip(*columns, strict=True)]
+        return [Tuple(column) for column in zip(*rows, strict=True)]
+    outside = [node.emit(value) for value in inputs]
+    empty = [sequence_empty(node) for _ in body.output]
+
+    def element(value: GraphExpr, own: GraphExpr, k: GraphExpr) -> GraphExpr:
+        return node.emit(sequence_at(node, own, k)) if _is_sequence(value) else own
+
+    def step(step: Any, k: GraphExpr, values: Sequence[GraphExpr]) -> StepOutputs:
+        given = [element(value, step.taken(value), k) for value in outside]
+        outputs = step.graph(body, given)
+        grown = [
+            _of_unknown_length(
+                node,
+                sequence_call("sequence_insert", value, output, None),
+                _joined(node, [], [output]),
+            )
+            for value, output in zip(values, outputs, strict=True)
+        ]
+        return StepOutputs(Constant(np.array(True)), grown, ())
+
+    function = node.step_function(empty, step)
+    rounds = node.emit(sequence_length(node, sequence))
+    result = node.emit(function.loop(empty, rounds))
+    return function.named(node.importing, [TupleGetItem(result, k) for k in range(len(empty))])
+
+
+def _is_sequence(value: GraphExpr) -> bool:
+    return isinstance(value.struct_info, (TupleStructInfo, ObjectStructInfo))
 
 
 # -------------------------------------------------------------------------------------- optionals
