@@ -18,10 +18,10 @@ from tensorir.relax.dimension_order import layout as order_of_layout
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import sum_dtype
 from tensorir.topi.extents import (
-    each_axis_of,
     check_equal,
     check_floats,
     check_rank,
+    each_axis_of,
     extent_text,
 )
 from tensorir.topi.image.coordinates import (
@@ -195,7 +195,8 @@ def _resize_spatial(
     )  # fmt: skip
 
 
-def _clamped(place: PrimExpr, size: PrimExpr) -> PrimExpr:
+def clamped(place: PrimExpr, size: PrimExpr) -> PrimExpr:
+    """Return a position moved to the nearest end of an axis if it is outside."""
     inside: PrimExpr = te.min(te.max(place, const(0, place.dtype)), size - 1)
     return inside
 
@@ -213,7 +214,7 @@ def _nearest(
         at = list(indices)
         for axis, place in coordinates.items():
             if not place.is_identity:
-                at[axis] = _clamped(place.rounded(indices[axis], rounding), place.size)
+                at[axis] = clamped(place.rounded(indices[axis], rounding), place.size)
         return cast(dtype, data[tuple(at)])
 
     return te.compute(shape, element, name="resize")
@@ -251,7 +252,7 @@ class _Filtered:
         self.shape = [*x.shape[:axis], count, *x.shape[axis + 1 :]]
 
     def _load(self, indices: Sequence[PrimExpr], place: PrimExpr) -> PrimExpr:
-        inside = _clamped(place, self.at.size)
+        inside = clamped(place, self.at.size)
         at = (*indices[: self.axis], inside, *indices[self.axis + 1 :])
         return cast(self.dtype, self.x[at])
 
@@ -289,7 +290,7 @@ class _Filtered:
             whole, rest = self._fraction(x)
             offset = t + first
             distance = te.abs(cast(dtype, offset) - rest) * const(scale, dtype)
-            weight = _linear(distance) if alpha is None else _cubic(distance, alpha)
+            weight = _linear(distance) if alpha is None else cubic_weight(distance, alpha)
             if not exclude_outside:
                 return weight
             inside = te.all(whole + offset >= 0, whole + offset < self.at.size)
@@ -320,7 +321,7 @@ def _linear(distance: PrimExpr) -> PrimExpr:
     return weight
 
 
-def _cubic(distance: PrimExpr, a: float) -> PrimExpr:
+def cubic_weight(distance: PrimExpr, a: float) -> PrimExpr:
     """Return the weight of an element at a distance (Keys, 1981)."""
     near = _polynomial(distance, [a + 2, -(a + 3), 0.0, 1.0])
     far = _polynomial(distance, [a, -5 * a, 8 * a, -4 * a])
