@@ -11,7 +11,7 @@ it. The modules: `arithmetic`, `broadcast`, `contraction`, `creation`, `elementw
 `scattering`; the subpackages `image`, `nn`, `vision`.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorir.topi.names import formulas
 
@@ -21,8 +21,9 @@ _FORMULAS |= {name: formulas(f"{__name__}.nn", "nn.")[name] for name in ("batch_
 __all__ = sorted([*_FORMULAS, "image", "nn", "vision"])
 
 
-def __getattr__(name: str) -> Any:
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
 
 
 globals().update(_FORMULAS)

@@ -51,8 +51,10 @@ def contents_of_call(
     `contents` returns the known elements of operands.
     """
     info, op = call.struct_info, call.op
-    shape = info.static_shape if isinstance(info, TensorStructInfo) else None
-    if shape is None or not isinstance(op, DeclaredOperator):
+    if not isinstance(info, TensorStructInfo) or not isinstance(op, DeclaredOperator):
+        return None
+    shape = info.static_shape
+    if shape is None:
         return None
     if isinstance(op, CompositeOperator):
         return contents(op.expression(op.signature.arguments(call.args, call.attrs)))  # type: ignore[arg-type]
@@ -82,7 +84,7 @@ def as_array(values: Sequence[Any]) -> Array:
     return result
 
 
-def _tensors(value: g.GraphExpr) -> list[g.GraphExpr]:
+def _tensors(value: Any) -> list[g.GraphExpr]:
     """Return the tensors that an operand is or has."""
     if isinstance(value, g.Tuple):
         return [tensor for field in value.elements for tensor in _tensors(field)]

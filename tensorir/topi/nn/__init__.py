@@ -4,7 +4,7 @@ The modules: `activation`, `attention`, `columns`, `convolution`, `normalization
 `rearrange`, `recurrent`, `softmax`, `spatial`.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorir.topi.names import formulas
 
@@ -13,8 +13,9 @@ _FORMULAS = formulas(__name__, "nn.")
 __all__ = sorted(_FORMULAS)
 
 
-def __getattr__(name: str) -> Any:
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
 
 
 globals().update(_FORMULAS)

@@ -22,7 +22,7 @@ def _like(v: PrimExpr, number: float) -> PrimExpr:
     return const(number, v.dtype)
 
 
-def _clipped(v: PrimExpr, low: float, high: float) -> PrimExpr:
+def _clipped(v: PrimExpr, low: float, high: float) -> Any:
     # A comparison with NaN is false, which selects the second operand: NaN stays.
     return te.min(_like(v, high), te.max(_like(v, low), v))
 
@@ -33,7 +33,7 @@ def _expm1(v: PrimExpr) -> PrimExpr:
     return result
 
 
-def _softplus(v: PrimExpr, beta: float = 1.0, threshold: float = 20.0) -> PrimExpr:
+def _softplus(v: PrimExpr, beta: float = 1.0, threshold: float = 20.0) -> Any:
     scaled = v * _like(v, beta)
     return te.Select(scaled > _like(v, threshold), v, _log_1_exp(scaled) / _like(v, beta))
 
@@ -44,30 +44,30 @@ def _log_1_exp(v: PrimExpr) -> PrimExpr:
     return result
 
 
-def _elu(v: PrimExpr, alpha: float = 1.0) -> PrimExpr:
+def _elu(v: PrimExpr, alpha: float = 1.0) -> Any:
     zero = _like(v, 0)
     return te.Select(v > zero, v, _like(v, alpha) * _expm1(te.min(zero, v)))
 
 
-def _celu(v: PrimExpr, alpha: float = 1.0) -> PrimExpr:
+def _celu(v: PrimExpr, alpha: float = 1.0) -> Any:
     zero = _like(v, 0)
     inner = _expm1(te.min(zero, v) / _like(v, alpha))
     return te.Select(v > zero, v, _like(v, alpha) * inner)
 
 
-def _gelu(v: PrimExpr) -> PrimExpr:
+def _gelu(v: PrimExpr) -> Any:
     half = _like(v, 0.5)
     return v * (half + half * te.erf(v * _like(v, math.sqrt(0.5))))
 
 
-def _gelu_tanh(v: PrimExpr) -> PrimExpr:
+def _gelu_tanh(v: PrimExpr) -> Any:
     one = _like(v, 1)
     inner = _like(v, math.sqrt(2 / math.pi)) * v
     inner = inner * (one + _like(v, 0.044715) * v * v)
     return _like(v, 0.5) * v * (one + te.tanh(inner))
 
 
-def _shrink(v: PrimExpr, lambd: float = 0.5, bias: float = 0.0) -> PrimExpr:
+def _shrink(v: PrimExpr, lambd: float = 0.5, bias: float = 0.0) -> Any:
     by = _like(v, bias)
     inner = te.Select(v > _like(v, lambd), v - by, _like(v, 0))
     return te.Select(v < _like(v, -lambd), v + by, inner)

@@ -1,6 +1,6 @@
 """Operators of object detection; the modules: `roi_align`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorir.topi.names import formulas
 
@@ -9,8 +9,9 @@ _FORMULAS = formulas(__name__, "vision.")
 __all__ = sorted(_FORMULAS)
 
 
-def __getattr__(name: str) -> Any:
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
 
 
 globals().update(_FORMULAS)

@@ -196,12 +196,11 @@ def _pooled(
     node: OnnxNode,
     name: str,
     x: GraphExpr,
-    kernel_shape: Sequence[int],
     windows: Windows,
     *options: Any,
 ) -> GraphExpr:
     """Return a pooling; `#` in the operator's name is the number of spatial axes."""
-    window = Window(node, x, kernel_shape, windows)
+    window = Window(node, x, windows.get("kernel_shape", ()), windows)
     operator = getattr(op.nn, name.replace("#", str(window.rank)))
     result: GraphExpr = operator(
         x, window.taps, window.strides, window.padding, window.dilations, *options
@@ -214,13 +213,12 @@ def average_pool(
     node: OnnxNode,
     x: GraphExpr,
     *,
-    kernel_shape: Sequence[int],
     ceil_mode: int = 0,
     count_include_pad: int = 0,
     **windows: Unpack[Windows],
 ) -> GraphExpr:
     options = bool(ceil_mode), bool(count_include_pad)
-    return _pooled(node, "avg_pool#d", x, kernel_shape, windows, *options)
+    return _pooled(node, "avg_pool#d", x, windows, *options)
 
 
 @onnx_operator("LpPool")
@@ -228,12 +226,11 @@ def lp_pool(
     node: OnnxNode,
     x: GraphExpr,
     *,
-    kernel_shape: Sequence[int],
     ceil_mode: int = 0,
     p: int = 2,
     **windows: Unpack[Windows],
 ) -> GraphExpr:
-    return _pooled(node, "lp_pool#d", x, kernel_shape, windows, bool(ceil_mode), float(p))
+    return _pooled(node, "lp_pool#d", x, windows, bool(ceil_mode), float(p))
 
 
 @onnx_operator("MaxPool")
@@ -241,15 +238,14 @@ def max_pool(
     node: OnnxNode,
     x: GraphExpr,
     *,
-    kernel_shape: Sequence[int],
     ceil_mode: int = 0,
     storage_order: int = 0,
     **windows: Unpack[Windows],
 ) -> list[GraphExpr]:
     if not any(node.outputs[1:]):
-        return [_pooled(node, "max_pool#d", x, kernel_shape, windows, bool(ceil_mode))]
+        return [_pooled(node, "max_pool#d", x, windows, bool(ceil_mode))]
     name = "max_pool#d_with_argmax"
-    found = node.emit(_pooled(node, name, x, kernel_shape, windows, bool(ceil_mode)))
+    found = node.emit(_pooled(node, name, x, windows, bool(ceil_mode)))
     return [found[0], _among_all(node, x, node.emit(found[1]), bool(storage_order))]
 
 
@@ -297,10 +293,10 @@ onnx_operators(
 
 @onnx_operator("MaxUnpool")
 def max_unpool(
-    node: OnnxNode, x: GraphExpr, indices: GraphExpr, output_shape: GraphExpr | None = None, *,
-    kernel_shape: Sequence[int], **windows: Unpack[Windows],
+    node: OnnxNode, x: GraphExpr, indices: GraphExpr, output_shape: GraphExpr | None = None,
+    **windows: Unpack[Windows],
 ) -> GraphExpr:  # fmt: skip
-    window = Window(node, x, kernel_shape, windows)
+    window = Window(node, x, windows.get("kernel_shape", ()), windows)
     padding = window.padding
     shape: list[int | PrimExpr] = list(node.shape(x)[:2])
     for k, extent in enumerate(window.extents):

@@ -186,7 +186,7 @@ _OF_FLOATS: Final = (
 )  # fmt: skip
 """Functions that return floating-point numbers also for integers."""
 
-aten_rows({f"{f.short_name}.default": _in_result_dtype(f) for f in _OF_FLOATS})  # type: ignore[attr-defined]
+aten_rows({f"{f.short_name}.default": _in_result_dtype(f) for f in _OF_FLOATS})
 aten_rows(
     {
         "sub.Tensor sub.Scalar": lambda self, other, alpha, result: _difference(
