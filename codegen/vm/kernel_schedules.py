@@ -11,6 +11,7 @@ from codegen.target import Target
 from tensorir import transform
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.stmt import For, ForKind
+from tensorir.relax.call_graph import reached
 from tensorir.relax.function import graph_functions
 from tensorir.rewriting.visit import statements
 from tensorir.transform.decompose_ops import has_operators
@@ -47,8 +48,8 @@ def _only_reached(mod: IRModule) -> IRModule:
         else func
         for name, func in mod.functions.items()
     }
-    graphs = list(mod.graph_funcs())
-    return transform.DeadCodeElimination(graphs)(IRModule(functions, mod.attrs))
+    found = set(reached(functions, mod.graph_funcs()))
+    return IRModule({name: f for name, f in functions.items() if name in found}, mod.attrs)
 
 
 def with_schedules(

@@ -28,8 +28,7 @@ import numpy as np
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.expr import PrimExpr, Var
-from tensorir.relax.call_key import KnownCalls
-from tensorir.relax.call_te import outputs_of
+from tensorir.relax.call_te import Formula, FormulaCache, formula_of
 from tensorir.relax.calls import call_pure_packed
 from tensorir.relax.dimension_order import DimensionOrder
 from tensorir.relax.expr import GraphCall, GraphExpr, GraphVar, StringValue, Tuple
@@ -111,7 +110,7 @@ class FormulaOperator(DeclaredOperator):
     elementwise.
     """
 
-    __slots__ = ("_elementwise", "_known", "dimension_order")
+    __slots__ = ("_cache", "dimension_order")
 
     def __init__(
         self,
@@ -122,17 +121,43 @@ class FormulaOperator(DeclaredOperator):
     ) -> None:
         super().__init__(name, function, prepare)
         self.dimension_order = dimension_order
-        self._known: KnownCalls[StructInfo] = KnownCalls()
-        self._elementwise: KnownCalls[bool] = KnownCalls()
+        self._cache = FormulaCache()
 
     def _infer(
         self, args: Sequence[GraphExpr], attrs: Mapping[str, Any], sinfo_args: Sequence[StructInfo]
     ) -> StructInfo:
-        infer = super()._infer
-        return self._known.of(args, attrs, lambda: infer(args, attrs, sinfo_args))
+        return self._built(args, attrs)[0]
 
-    def result(self, arguments: dict[str, Any]) -> StructInfo:
-        """Return the shapes and dtypes of the tensors that the formula returns.
+    def formula(self, call: GraphCall) -> Formula | None:
+        """Return the formula of a call, with parameters named as those of the function.
+
+        None if a shape or dtype of an operand is unknown.
+        """
+        return self._built(call.args, call.attrs)[1]
+
+    def is_elementwise(self, call: GraphCall) -> bool:
+        """Return True if each result element depends only on the operands' elements at its
+        position.
+
+        Operands may be broadcast. The formula decides it.
+        """
+        formula = self.formula(call)
+        return formula is not None and maps_elements(formula.outputs)
+
+    def _built(
+        self, args: Sequence[Any], attrs: Mapping[str, Any]
+    ) -> tuple[StructInfo, Formula | None]:
+        """Return the result of a call and its formula, which is built once for equal calls."""
+
+        def build() -> tuple[StructInfo, Formula | None]:
+            with self._errors_named():
+                return self._build(self.signature.arguments(args, attrs))
+
+        built: tuple[StructInfo, Formula | None] = self._cache.of(args, attrs, build)
+        return built
+
+    def _build(self, arguments: Mapping[str, Any]) -> tuple[StructInfo, Formula | None]:
+        """Return the struct info of the result, and the formula if all shapes are known.
 
         Unknown dimensions are variables while the formula is evaluated; dimensions of the result
         that depend on them are unknown.
@@ -142,33 +167,19 @@ class FormulaOperator(DeclaredOperator):
         for name, value in arguments.items():
             known[name] = _filled(value, unknown)
             if known[name] is _UNKNOWN:
-                return TensorStructInfo(None, None)
+                return TensorStructInfo(None, None), None
         try:
-            outputs = outputs_of(self.function, self.formula_arguments(known))
+            formula = formula_of(
+                self.function, (), self.formula_arguments(known), named_by_parameter=True
+            )
         except IRValueError:
             if unknown:
-                return TensorStructInfo(None, None)
+                return TensorStructInfo(None, None), None
             raise
-        infos = [TensorStructInfo(shape, dtype) for shape, dtype in outputs.infos]
-        result = TupleStructInfo(infos) if outputs.is_list else infos[0]
+        result = TupleStructInfo(formula.infos) if formula.is_list else formula.infos[0]
         if not unknown:
-            return result
-        sizes = [v for v in collect_vars(result) if v not in unknown]
-        return known_by(result, sizes)
-
-    def is_elementwise(self, call: GraphCall) -> bool:
-        """Return True if each result element depends only on the operands' elements at its
-        position.
-
-        Operands may be broadcast. The formula decides it.
-        """
-
-        def read() -> bool:
-            arguments = self.signature.arguments(call.args, call.attrs)  # type: ignore[arg-type]
-            made = outputs_of(self.function, self.formula_arguments(arguments))
-            return maps_elements(made.tensors)
-
-        return self._elementwise.of(call.args, call.attrs, read)
+            return result, formula
+        return known_by(result, [v for v in collect_vars(result) if v not in unknown]), None
 
     def formula_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of the formula; constants for `Tensor | PrimExpr` become numbers."""

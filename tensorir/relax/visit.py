@@ -54,6 +54,17 @@ class GraphRewriter(Rewriter):
         self.replaced[var] = new
         return new
 
+    def alias(self, node: g.VarBinding, value: g.GraphExpr) -> Sequence[g.Binding]:
+        """Return the bindings of another name for a variable or constant: usually none.
+
+        Uses of the name are replaced from here on. An output of a dataflow block for a variable
+        that is local to it stays.
+        """
+        if isinstance(value, g.DataflowVar) and not isinstance(node.var, g.DataflowVar):
+            return (node.changed(value=value),)
+        self.replaced[node.var] = value
+        return ()
+
     def rewrite_GraphVar(self, node: g.GraphVar) -> g.GraphExpr:  # noqa: N802
         """Return the expression that replaces a variable."""
         return self.replaced.get(node, node)

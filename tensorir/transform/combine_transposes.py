@@ -103,7 +103,7 @@ class _Combining(GraphRewriter):
         self, node: g.VarBinding, source: g.GraphVar, axes: tuple[int, ...]
     ) -> Sequence[g.Binding]:
         if axes == tuple(range(len(axes))):
-            return (node.with_(value=source),)
+            return self.alias(node, source)
         self._known[node.var] = _Transposed(source, axes)
         call = self._builder.call_te(_formula(axes), source, primfunc_name_hint="transpose")
         return (node.with_(value=call),)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tensorir.transform.annotate_tir_op_pattern import AnnotateTIROpPattern
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
 from tensorir.transform.combine_transposes import CombineTransposes
 from tensorir.transform.convert_layout import ConvertLayout
@@ -23,39 +22,35 @@ from tensorir.transform.sink_views import SinkViews
 def default_pipeline() -> Sequential:
     """Return the passes from operators to tensor functions that each are worth a call.
 
-    Convolutions get their channels last, and what lies between them. Operators become tensor
-    functions, what depends on constants only is computed, what is equal is computed once, reshapes
-    become views, and calls are fused. The parameters of a model are bound before (`BindParams`), or
-    else nothing can be computed of them. To look at what lies between:
+    Convolutions and the operators between them get their channels last. Operators become tensor
+    functions, values that depend on constants only are computed, equal values are computed once,
+    reshapes become views, and calls are fused. Bind the parameters of a model first (`BindParams`);
+    values of unbound parameters cannot be computed. To look at the steps:
 
         with PassContext(instruments=[PrintAfterAll()]):
             mod = default_pipeline()(mod)
     """
     return Sequential(
         [
-            CanonicalizeBindings(),
-            FoldConstant(),
-            FoldBatchNorm(),
-            DecomposeOps(),
+            # Later passes count the uses of a value, and expect one name for it.
             CanonicalizeBindings(),
             DeadCodeElimination(),
+            FoldConstant(),  # computes weights that FoldBatchNorm scales
+            FoldBatchNorm(),
+            DecomposeOps(),
             ConvertLayout(),
             LegalizeOps(),
             SeparateOutputs(),
-            CanonicalizeBindings(),
-            FoldConstant(),
+            FoldConstant(),  # again: composite operators have expressions of their weights
             EliminateCommonSubexpr(),
             RewriteDataflowReshape(),
             CombineTransposes(),
-            CanonicalizeBindings(),
             SinkViews(),
-            RewriteDataflowReshape(),
+            # Again: the passes above replaced values, and FuseOps counts their uses.
             CanonicalizeBindings(),
             DeadCodeElimination(),
-            AnnotateTIROpPattern(),
             FuseOps(),
             FuseTIR(),
-            DeadCodeElimination(),
         ],
         name="default_pipeline",
     )

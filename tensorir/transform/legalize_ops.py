@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from tensorir.function import IRModule
+from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
-from tensorir.relax.call_key import call_key
-from tensorir.relax.call_te import tensors_in
+from tensorir.relax.call_te import Formula, tensors_in
+from tensorir.relax.calls import call_tir
 from tensorir.relax.declaration import DeclaredOperator, FormulaOperator, LibraryOperator
 from tensorir.relax.function import graph_functions
-from tensorir.relax.struct_info import TupleStructInfo
 from tensorir.transform.decompose_ops import Decomposing, has_operators
 from tensorir.transform.define_pass import ModulePass
 from tensorir.transform.pass_context import PassContext
@@ -47,8 +47,8 @@ class _Legalizing(Decomposing):
     def __init__(self, mod: IRModule, custom: Mapping[str, Legalize]) -> None:
         super().__init__(mod)
         self._custom = custom
-        self._calls: dict[tuple[FormulaOperator, Hashable], tuple[g.GraphCall, g.GraphCall]] = {}
-        """Calls of kernels, and the calls of operators that they replace, by operators and keys."""
+        self._functions: dict[Formula, GlobalVar] = {}
+        """The functions of formulas, which equal calls share."""
 
     def value(self, value: g.GraphExpr) -> g.GraphExpr:
         """Return the replacement of a value; expressions are legalized part by part."""
@@ -69,17 +69,13 @@ class _Legalizing(Decomposing):
 
     def _kernel_call(self, op: FormulaOperator, call: g.GraphCall) -> g.GraphExpr:
         arguments = op.formula_arguments(op.signature.arguments(call.args, call.attrs))  # type: ignore[arg-type]
-        key = op, call_key(call.args, call.attrs)
-        same, _ = self._calls.get(key, (None, call))
-        if same is None:
-            name = op.short_name.rpartition(".")[2]
-            result = self.builder.call_te(op.function, primfunc_name_hint=name, **arguments)
-            if key[1] is not None:
-                self._calls[key] = result, call
-        else:
-            gvar, _, *sizes = same.args
-            args = [gvar, g.Tuple(tensors_in(arguments)), *sizes]
-            result = g.GraphCall(same.op, args, same.attrs, same.sinfo_args, same.struct_info)
-        info = call.struct_info
-        is_alone = isinstance(info, TupleStructInfo) and len(info) == 1
+        name = op.short_name.rpartition(".")[2]
+        formula = op.formula(call)
+        if formula is None:  # raises an error that names the operand of unknown shape
+            return self.builder.call_te(op.function, primfunc_name_hint=name, **arguments)
+        gvar = self._functions.get(formula)
+        if gvar is None:
+            gvar = self._functions[formula] = self.builder.add_func(formula.func, name)
+        result = call_tir(gvar, tensors_in(arguments), list(formula.infos), formula.sizes or None)
+        is_alone = formula.is_list and len(formula.outputs) == 1
         return g.Tuple([result]) if is_alone else result

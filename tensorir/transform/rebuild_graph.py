@@ -111,6 +111,8 @@ class GraphRebuilder:
                 name,
             )
         new = self.value(self._variables(value))
+        if isinstance(new, g.GraphVar) and (inner or not isinstance(new, g.DataflowVar)):
+            return new  # another name
         return self.builder.emit(new, name) if inner else self.builder.emit_output(new, name)
 
 

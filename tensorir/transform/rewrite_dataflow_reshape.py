@@ -10,7 +10,7 @@ from tensorir.memory.reshaping import is_reshape
 from tensorir.nodes.expr import GlobalVar, PrimExpr
 from tensorir.relax import expr as g
 from tensorir.relax.calls import CALL_TIR, VIEW, destination_passing, view
-from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.relax.struct_info import StructInfo, TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.transform.define_pass import ModulePass, map_functions
 from tensorir.transform.pass_context import PassContext
@@ -65,10 +65,8 @@ class _Views(GraphRewriter):
         if made is None:
             return (new,)
         source, shape = made
-        info = source.struct_info
-        assert isinstance(info, TensorStructInfo)
-        if _same_shape(info, shape):
-            return (new.changed(value=source),)
+        if same_shape(source.struct_info, new.value.struct_info):
+            return self.alias(new, source)
         self._sources[new.var] = source
         value = new.value
         if isinstance(value, g.GraphCall) and value.op is VIEW and value.args[0] is source:
@@ -98,10 +96,10 @@ class _Views(GraphRewriter):
         return source, info.shape
 
 
-def _same_shape(info: TensorStructInfo, shape: Sequence[PrimExpr]) -> bool:
-    analyzer = Analyzer()
-    return (
-        info.shape is not None
-        and len(info.shape) == len(shape)
-        and all(analyzer.can_prove_equal(a, b) for a, b in zip(info.shape, shape, strict=True))
-    )
+def same_shape(a: StructInfo, b: StructInfo) -> bool:
+    """Return True if two tensors provably have one shape."""
+    if not isinstance(a, TensorStructInfo) or not isinstance(b, TensorStructInfo):
+        return False
+    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+        return False
+    return all(map(Analyzer().can_prove_equal, a.shape, b.shape))

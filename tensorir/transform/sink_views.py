@@ -17,6 +17,7 @@ from tensorir.rewriting.visit import walk
 from tensorir.transform.define_pass import ModulePass
 from tensorir.transform.fuse_ops import PRIMITIVE
 from tensorir.transform.pass_context import PassContext
+from tensorir.transform.rewrite_dataflow_reshape import same_shape
 
 
 class SinkViews(ModulePass):
@@ -85,9 +86,14 @@ class _Sinking(GraphRewriter):
         if call.op is VIEW:
             source = call.args[0]
             source = self._sources.get(source, source) if isinstance(source, g.GraphVar) else source
-            if source in self._made:
-                self._sources[new.var] = source  # type: ignore[assignment]
-            return rebuilt
+            if not isinstance(source, g.GraphVar) or source not in self._made:
+                return rebuilt
+            if same_shape(source.struct_info, call.struct_info):
+                return self.alias(new, source)
+            self._sources[new.var] = source
+            if source is call.args[0]:
+                return rebuilt
+            return (new.with_(value=g.GraphCall(VIEW, [source, call.args[1]])),)
         if call.op is not CALL_TIR:
             return rebuilt
         sunk = self._sunk(new.var, call)
