@@ -15,9 +15,8 @@ from codegen.runtime.bfloat16_array import BFloat16Array
 from codegen.runtime.ndarray import NDArray, address_of, aligned_array
 from codegen.runtime.timed_loop import Batch, flush_views, time_calls
 from codegen.vm import program as p
-from codegen.vm.call_stack import Runner, needs_stack, run_steps
 from codegen.vm.constants import Constants
-from codegen.vm.frame import Allocator, Frame, copied, guarded_array
+from codegen.vm.frame import Allocator, Frame, Runner, copied, guarded_array, needs_stack, run_steps
 from codegen.vm.matching import Matcher, as_array
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.memory.alignment import ALIGNMENT

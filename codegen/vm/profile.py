@@ -20,7 +20,7 @@ from codegen.vm.graph_function import GraphFunction, Link
 from codegen.vm.steps import linked_functions
 from tensorir.script.display import preformatted
 from tensorir.text_table import aligned
-from tensorir.transform.fused_operators import FUSED_OPERATORS
+from tensorir.transform.fuse_ops import FUSED_OPERATORS
 
 _RUNS: Final = 3
 _LONGEST: Final = 48

@@ -24,6 +24,7 @@ from tensorir.nodes.dtype import HANDLE, INT64
 from tensorir.nodes.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr, StringImm, Var
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.stmt import Evaluate, IfThenElse, SeqStmt, Stmt
+from tensorir.relax.calls import product
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.rewriting.visit import substitute
 
@@ -243,7 +244,4 @@ def tensor_bytes(info: TensorStructInfo) -> PrimExpr:
     """Return the bytes of a tensor of known shape and dtype."""
     assert info.shape is not None
     assert info.dtype is not None
-    total: PrimExpr = ops.const(info.dtype.nbytes, INT64)
-    for extent in info.shape:
-        total = ops.mul(total, extent)
-    return total
+    return ops.mul(product(info.shape), ops.const(info.dtype.nbytes, INT64))

@@ -11,9 +11,8 @@ from codegen.errors import LinkError
 from codegen.library_functions import LibraryFunction, get_global_func, library_error, missing_text
 from codegen.runtime.function import ENTRY, Function
 from codegen.vm import program as p
-from codegen.vm.call_stack import BranchChoice, FrameCall, Runner
 from codegen.vm.executable import Executable
-from codegen.vm.frame import Frame, copied
+from codegen.vm.frame import BranchChoice, Frame, FrameCall, Runner, copied
 from codegen.vm.graph_function import GraphFunction, Link
 from codegen.vm.matching import Matcher, as_array, as_value
 from tensorir.errors import IRValueError

@@ -13,20 +13,18 @@ from dataclasses import replace
 from codegen.vm import program as p
 from codegen.vm import segments as seg
 from codegen.vm.constants import ConstantPool
-from codegen.vm.layout import (
+from codegen.vm.segments import Address, Root
+from codegen.vm.suites import (
     Held,
     Known,
-    Path,
     Place,
     Storage,
+    Suite,
+    SuiteWriter,
     Value,
-    fields_of,
     places_of,
-    rebuilt,
     tensor_text,
 )
-from codegen.vm.segments import Address, Root
-from codegen.vm.suites import Suite, SuiteWriter
 from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.alignment import aligned
 from tensorir.nodes import ops
@@ -35,9 +33,9 @@ from tensorir.nodes.expr import FloatImm, GlobalVar, IntImm, PrimExpr, StringImm
 from tensorir.relax import calls
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
+from tensorir.relax.call_graph import written_values
 from tensorir.relax.function import Function
 from tensorir.relax.relations import Fits, fits
-from tensorir.relax.written_values import written_values
 from tensorir.rewriting.visit import collect_vars
 from tensorir.transform.aliases import Aliases, HandedOn, memories
 
@@ -150,7 +148,7 @@ class Translation(SuiteWriter):
         self._values[param] = value
         return p.as_written(pattern) if param in self._written else pattern
 
-    def _returned(self, value: Value, path: Path, roots: Mapping[Path, Root]) -> p.Operand:
+    def _returned(self, value: Value, path: si.Path, roots: Mapping[si.Path, Root]) -> p.Operand:
         if isinstance(value, tuple):
             return p.Pack(tuple(self._returned(v, (*path, k), roots) for k, v in enumerate(value)))
         if isinstance(value, Place):
@@ -424,7 +422,8 @@ class Translation(SuiteWriter):
         self._branches += 1
         branches = [self._branch(body) for body in (node.true_branch, node.false_branch)]
         parts = {
-            path: self._either(path, info, branches) for path, info in fields_of(node.struct_info)
+            path: self._either(path, info, branches)
+            for path, info in si.fields_of(node.struct_info)
         }
         self._branches -= 1
         self._suite, self._binding = outer, name
@@ -449,7 +448,8 @@ class Translation(SuiteWriter):
                 self._close()
             self._suite = outer
             self._step(p.Branch(register, tuple(then.steps), tuple(otherwise.steps)))
-        return rebuilt(node.struct_info, parts)
+        value: Value = si.assembled(node.struct_info, parts)
+        return value
 
     def _branch(self, body: g.SeqExpr) -> tuple[Suite, Value]:
         self._suite = Suite()
@@ -457,7 +457,7 @@ class Translation(SuiteWriter):
         return self._suite, self._value(body.body)
 
     def _either(
-        self, path: Path, info: si.StructInfo, branches: Sequence[tuple[Suite, Value]]
+        self, path: si.Path, info: si.StructInfo, branches: Sequence[tuple[Suite, Value]]
     ) -> Value:
         """Return a part of the value of an `if`: a tensor in one place, else a register."""
         found = []
@@ -489,7 +489,7 @@ def _bfloat16(info: si.StructInfo) -> p.Kinds:
     return isinstance(info, si.TensorStructInfo) and info.dtype == "bfloat16"
 
 
-def _computed_results(func: Function, roots: Mapping[Path, Root]) -> dict[g.GraphExpr, Root]:
+def _computed_results(func: Function, roots: Mapping[si.Path, Root]) -> dict[g.GraphExpr, Root]:
     """Return the memory of results by the allocations that they are computed in."""
     aliases = Aliases(func, lambda _: HandedOn(False, False))
     aliases.go_through(func.body)
@@ -511,10 +511,7 @@ def _computed_results(func: Function, roots: Mapping[Path, Root]) -> dict[g.Grap
 def _elements(info: si.TensorStructInfo) -> si.TensorStructInfo:
     """Return a tensor of one dimension for the elements of a tensor."""
     assert info.shape is not None
-    count: PrimExpr = ops.const(1, INT64)
-    for extent in info.shape:
-        count = ops.mul(count, extent)
-    return si.TensorStructInfo([count], info.dtype)
+    return si.TensorStructInfo([calls.product(info.shape)], info.dtype)
 
 
 def _written(binding: g.Binding) -> g.GraphVar:

@@ -139,7 +139,9 @@ class _Inputs:
             return self._value(self.leaf(value), name)
         if isinstance(value, Mapping):
             if not all(isinstance(key, str) for key in value):
-                raise IRTypeError(f"argument {name} of call_te is a dict with keys other than strings")
+                raise IRTypeError(
+                    f"argument {name} of call_te is a dict with keys other than strings"
+                )
             return {key: self.converted(v, f"{name}[{key!r}]") for key, v in value.items()}
         if isinstance(value, (list, tuple)):
             items = [self.converted(v, f"{name}[{k}]") for k, v in enumerate(value)]
@@ -149,8 +151,8 @@ class _Inputs:
         if isinstance(value, _PLAIN):
             return value
         raise IRTypeError(
-            f"argument {name} of call_te is a {type(value).__name__}; a formula accepts values of the graph "
-            "function, numbers, strings, None, and lists, tuples and dicts of them"
+            f"argument {name} of call_te is a {type(value).__name__}; a formula accepts values of "
+            "the graph function, numbers, strings, None, and lists, tuples and dicts of them"
         )
 
     def _value(self, value: g.GraphExpr, name: str) -> Any:
@@ -169,8 +171,8 @@ class _Inputs:
         if not isinstance(info, TensorStructInfo) or info.shape is None or info.dtype is None:
             shown = f"{name}, {value.name}," if isinstance(value, g.GraphVar) else name
             raise IRTypeError(
-                f"argument {shown} of call_te is {info}; a formula needs a tensor whose shape and dtype are "
-                "known: match_cast states them"
+                f"argument {shown} of call_te is {info}; a formula needs a tensor whose shape and "
+                "dtype are known: match_cast states them"
             )
         for extent in info.shape:
             self._needs(extent)

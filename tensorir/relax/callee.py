@@ -107,7 +107,7 @@ def check_call_tir(call: GraphCall, callee: PrimFunc, place: str = "") -> None:
             f"{len(given)}: {len(inputs)} argument(s), {passed_outputs} output(s) and {len(extra)} "
             "of tir_vars; parameters are matched in this order"
         )
-    _fit(name.name, expected, given, place)
+    fit(name.name, expected, given, place)
     for k, j in enumerate(inplace):
         if j == FRESH:
             continue
@@ -267,7 +267,7 @@ def _result_of_named(
             + _wants_call_tir(callee, name)
         )
     given = _arguments(values)
-    return _fit(name, expected, given, place).known(ret)
+    return fit(name, expected, given, place).known(ret)
 
 
 def _wants_call_tir(callee: BaseFunc | si.FuncStructInfo, name: str) -> str:
@@ -287,9 +287,11 @@ def _arguments(values: Sequence[GraphExpr]) -> list[Parameter]:
 # ----------------------------------------------------------------------------------- symbolic sizes
 
 
-def _fit(name: str, expected: list[Parameter], given: list[Parameter], place: str) -> _Sizes:
+def fit(
+    name: str, expected: Sequence[Parameter], given: Sequence[Parameter], place: str = ""
+) -> Sizes:
     """Return the symbolic sizes of a call; IRTypeError for an argument that does not fit."""
-    sizes = _Sizes()
+    sizes = Sizes()
     values = [_converted(p.info, v.info) for p, v in zip(expected, given, strict=True)]
     for parameter, value in zip(expected, values, strict=True):
         sizes.define(parameter.info, value, parameter.name)
@@ -325,12 +327,12 @@ def _remedy(parameter: si.StructInfo, value: si.StructInfo) -> str:
     return "pass what the function is declared for"
 
 
-class _Sizes:
+class Sizes:
     """The values of the variables in the parameters of a function in one call."""
 
     def __init__(self) -> None:
         self.analyzer = Analyzer()
-        self._values: dict[Var, PrimExpr] = {}
+        self.values: dict[Var, PrimExpr] = {}
         self._source: dict[Var, str] = {}
 
     def define(self, pattern: si.StructInfo, value: si.StructInfo, source: str) -> None:
@@ -342,22 +344,22 @@ class _Sizes:
         extents = zip(si.defining_extents(pattern), si.defining_extents(value), strict=False)
         for extent, actual in extents:
             var = extent.value if isinstance(extent, Cast) else extent
-            if isinstance(var, Var) and var not in self._values:
-                self._values[var] = cast(var.dtype, actual)
+            if isinstance(var, Var) and var not in self.values:
+                self.values[var] = cast(var.dtype, actual)
                 self._source[var] = source
 
     def filled(self, info: si.StructInfo) -> si.StructInfo:
         """Return a struct info of the function with the determined variables replaced."""
-        return SizeSubstitution(self._values)(info)
+        return SizeSubstitution(self.values)(info)
 
     def known(self, info: si.StructInfo) -> si.StructInfo:
         """Return a result's struct info for the caller, without variables of the callee."""
-        return self.filled(known_by(info, self._values))
+        return self.filled(known_by(info, self.values))
 
     def notes_on(self, info: si.StructInfo, parameter: str) -> str:
         """Return a note on the sizes that other parameters determined."""
         notes = [
-            f"{var.name} = {self._values[var]} by {self._source[var]}"
+            f"{var.name} = {self.values[var]} by {self._source[var]}"
             for var in collect_vars(info)
             if self._source.get(var, parameter) != parameter
         ]

@@ -68,7 +68,7 @@ def _view(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
             f"a view needs a tensor whose shape and dtype are known, got {info}; match_cast "
             "states them"
         )
-    if Analyzer().can_prove(_product(info.shape) != _product(shape)):
+    if Analyzer().can_prove(product(info.shape) != product(shape)):
         raise IRValueError(
             f"a view must have as many elements as its tensor, but {info} has another number than "
             f"{args[1]}"
@@ -76,7 +76,8 @@ def _view(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
     return TensorStructInfo(shape, info.dtype)
 
 
-def _product(shape: Iterable[PrimExpr]) -> PrimExpr:
+def product(shape: Iterable[PrimExpr]) -> PrimExpr:
+    """Return the number of elements of a tensor of a shape."""
     return prod(shape, start=const(1, INT64))
 
 
@@ -257,7 +258,7 @@ def same_elements(a: TensorStructInfo, b: TensorStructInfo) -> bool:
     """Return True if tensors provably have equal dtypes and numbers of elements."""
     if a.dtype is None or a.dtype != b.dtype or a.shape is None or b.shape is None:
         return False
-    return Analyzer().can_prove_equal(_product(a.shape), _product(b.shape))
+    return Analyzer().can_prove_equal(product(a.shape), product(b.shape))
 
 
 def is_static_int(value: GraphExpr) -> bool:

@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 import numpy as np
 
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.relax.call_te import Formula, FormulaCache, formula_of
 from tensorir.relax.calls import call_pure_packed
@@ -374,3 +375,38 @@ def _array(value: Any) -> Any:
         array = array.view()
         array.flags.writeable = False
     return array
+
+
+# ------------------------------------------------------------------ facts that declarations ask for
+
+
+def tensor_info(x: GraphExpr) -> TensorStructInfo:
+    """Return the struct info of a tensor; IRTypeError for other values."""
+    info = x.struct_info
+    if not isinstance(info, TensorStructInfo):
+        raise IRTypeError(f"expected a tensor, got {info}")
+    return info
+
+
+def rank_of(x: GraphExpr) -> int:
+    """Return the rank of a tensor; IRTypeError if it is unknown."""
+    info = tensor_info(x)
+    if info.ndim == UNKNOWN_NDIM:
+        raise IRTypeError(f"the rank of a tensor must be known, got {info}; match_cast states it")
+    return info.ndim
+
+
+def shape_of(x: GraphExpr) -> tuple[PrimExpr, ...]:
+    """Return the shape of a tensor; IRTypeError if it is unknown."""
+    info = tensor_info(x)
+    if info.shape is None:
+        raise IRTypeError(f"the shape of a tensor must be known, got {info}; match_cast states it")
+    return info.shape
+
+
+def dtype_of(x: GraphExpr) -> DataType:
+    """Return the dtype of a tensor; IRTypeError if it is unknown."""
+    info = tensor_info(x)
+    if info.dtype is None:
+        raise IRTypeError(f"the dtype of a tensor must be known, got {info}; match_cast states it")
+    return info.dtype

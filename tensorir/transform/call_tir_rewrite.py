@@ -21,12 +21,17 @@ from tensorir.relax.calls import (
 )
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
-from tensorir.relax.struct_info import VOID, StructInfo, TensorStructInfo, TupleStructInfo
+from tensorir.relax.struct_info import (
+    VOID,
+    Path,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 from tensorir.relax.visit import GraphRewriter
 from tensorir.transform.aliases import Memory, Owner, Places, memories
-from tensorir.transform.define_pass import ModulePass, map_functions
-from tensorir.transform.pass_context import PassContext
-from tensorir.transform.value_memory import Path, ValueMemory, handed_on, tensors_of
+from tensorir.transform.pass_context import ModulePass, PassContext, map_functions
+from tensorir.transform.value_memory import ValueMemory, handed_on, tensors_of
 
 
 class CallTIRRewrite(ModulePass):

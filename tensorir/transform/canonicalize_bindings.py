@@ -8,10 +8,8 @@ from tensorir.function import IRModule
 from tensorir.relax import expr as g
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
-from tensorir.relax.visit import GraphRewriter
-from tensorir.transform.bindings import BuiltTuples, used_vars
-from tensorir.transform.define_pass import FunctionPass
-from tensorir.transform.pass_context import PassContext
+from tensorir.relax.visit import BuiltTuples, GraphRewriter, used_vars
+from tensorir.transform.pass_context import FunctionPass, PassContext
 
 
 class CanonicalizeBindings(FunctionPass):

@@ -17,10 +17,10 @@ from tensorir.relax import expr as g
 from tensorir.relax.calls import ALLOC_STORAGE, PLACE_TENSOR
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.relax.visit import used_vars
 from tensorir.rewriting.visit import collect_vars, walk
 from tensorir.transform.aliases import Aliases, Memory, memories
-from tensorir.transform.bindings import used_vars
-from tensorir.transform.tensor_bytes import TensorBytes, scaled
+from tensorir.transform.lifetimes import TensorBytes, scaled
 from tensorir.transform.value_memory import handed_on
 
 

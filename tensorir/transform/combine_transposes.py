@@ -17,9 +17,8 @@ from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.te.tensor import Tensor
-from tensorir.transform.define_pass import ModulePass
 from tensorir.transform.fuse_ops import PRIMITIVE
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import ModulePass, PassContext
 
 
 class CombineTransposes(ModulePass):

@@ -12,10 +12,9 @@ from tensorir.relax import op
 from tensorir.relax.declaration import FormulaOperator
 from tensorir.relax.function import graph_functions
 from tensorir.relax.struct_info import PrimStructInfo, TensorStructInfo, is_void
+from tensorir.relax.visit import leaves_of
 from tensorir.rewriting.visit import walk
-from tensorir.transform.bindings import leaves_of
-from tensorir.transform.define_pass import ModulePass
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import ModulePass, PassContext
 from tensorir.transform.rebuild_graph import GraphRebuilder
 
 Order: TypeAlias = "tuple[int, ...]"

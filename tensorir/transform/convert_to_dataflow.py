@@ -11,8 +11,7 @@ from tensorir.relax.callee import is_pure_call
 from tensorir.relax.function import Function
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.visit import walk
-from tensorir.transform.define_pass import FunctionPass
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import FunctionPass, PassContext
 
 
 class ConvertToDataflow(FunctionPass):

@@ -18,8 +18,7 @@ from tensorir.relax.calls import (
 )
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
-from tensorir.transform.define_pass import ModulePass, map_functions
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import ModulePass, PassContext, map_functions
 from tensorir.transform.value_memory import ValueMemory, handed_on
 
 

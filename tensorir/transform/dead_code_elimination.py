@@ -12,10 +12,9 @@ from tensorir.relax.call_graph import reached
 from tensorir.relax.callee import is_pure_call
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
+from tensorir.relax.visit import used_vars
 from tensorir.rewriting.visit import walk
-from tensorir.transform.bindings import used_vars
-from tensorir.transform.define_pass import ModulePass, map_functions
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import ModulePass, PassContext, map_functions
 
 
 class DeadCodeElimination(ModulePass):

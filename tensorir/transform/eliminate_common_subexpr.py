@@ -12,10 +12,8 @@ from tensorir.relax import expr as g
 from tensorir.relax.callee import is_pure_call
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
-from tensorir.relax.visit import GraphRewriter
-from tensorir.transform.bindings import leaves_of
-from tensorir.transform.define_pass import FunctionPass
-from tensorir.transform.pass_context import PassContext
+from tensorir.relax.visit import GraphRewriter, leaves_of
+from tensorir.transform.pass_context import FunctionPass, PassContext
 
 SAMPLE: Final = 16
 """Elements of a constant that are looked at before all are compared."""

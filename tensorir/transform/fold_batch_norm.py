@@ -16,12 +16,10 @@ from tensorir.relax import op
 from tensorir.relax.declaration import DeclaredOperator
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import TensorStructInfo
-from tensorir.relax.visit import GraphRewriter
+from tensorir.relax.visit import GraphRewriter, used_vars
 from tensorir.rewriting.visit import walk
-from tensorir.transform.bindings import used_vars
 from tensorir.transform.dead_code_elimination import without_dead_bindings
-from tensorir.transform.define_pass import FunctionPass
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import FunctionPass, PassContext
 
 _CONVOLUTIONS: Final = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 

@@ -1,9 +1,10 @@
-"""Calls of tensor functions that can be one are grouped."""
+"""Groups of calls of tensor functions that can be one: their kinds, names, and functions."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 from tensorir.errors import IRTypeError, IRValueError
@@ -15,15 +16,58 @@ from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
 from tensorir.relax.calls import CALL_TIR, FRESH, VIEW, DestinationPassing, destination_passing
 from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.operator import Operator
 from tensorir.relax.struct_info import ShapeStructInfo, TensorStructInfo
-from tensorir.relax.visit import GraphRewriter
+from tensorir.relax.visit import GraphRewriter, used_vars
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import collect_vars, walk
-from tensorir.transform.bindings import used_vars
-from tensorir.transform.define_pass import ModulePass
-from tensorir.transform.fused_operators import operators_of
 from tensorir.transform.fusion_groups import MAX_GROUP_SIZE, Node, fusion_groups
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import ModulePass, PassContext, PrimFuncPass
+
+
+class AnnotateTIROpPattern(PrimFuncPass):
+    """Notes the kind of each tensor function (`OpPattern`) as its attribute `op_pattern`.
+
+    Before: @T.prim_func(private=True)
+            def relu(...): ...
+    After:  the same, with T.func_attr({"op_pattern": 0})
+
+    A kind that is stated already stays.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """Return the function with its kind."""
+        if OP_PATTERN in func.attrs:
+            return func
+        return func.with_attr(OP_PATTERN, int(op_pattern(func)))
+
+
+FUSED_OPERATORS: Final = "fused_operators"
+"""Attribute of a tensor function: the names of the operators that it computes, in order."""
+
+
+def operators_of(func: PrimFunc, name: str, mod: IRModule) -> Sequence[str]:
+    """Return the operators that a function computes: what it states, else its name.
+
+    A number that only makes a function's name unique is not part of an operator's name: `gelu1`
+    is `gelu`, but `log2` is an operator.
+    """
+    stated = func.attrs.get(FUSED_OPERATORS)
+    if stated is not None:
+        return [str(operator) for operator in stated]
+    plain = name.rstrip("0123456789")
+    if plain == name:
+        return [name]
+    for end in range(len(name), len(plain) - 1, -1):
+        if name[:end] in _operator_names():
+            return [name[:end]]
+    return [plain if plain in mod else name]
+
+
+@cache
+def _operator_names() -> frozenset[str]:
+    return frozenset(name.rpartition(".")[2] for name in Operator.names())
+
 
 PRIMITIVE: Final = "Primitive"
 """Attribute of a graph function that is to become one tensor function."""

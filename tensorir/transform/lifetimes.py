@@ -1,19 +1,30 @@
-"""The spans in which the memories of a graph function hold a live value.
+"""When the memories of a graph function hold a live value, and how many bytes they have.
 
 Bindings are points of time, in order. A memory is held from its first use to its last: of two
 branches of an `if`, in the branches that use it, and in the other branch if it is live after the
 `if` and was used before it.
+
+The bytes of a tensor of symbolic shape are a multiple of a unit: tensors of shapes (n, 64) and (n,
+256) have 256 and 1024 bytes for each n, so they are packed like tensors of so many bytes, in units
+of n.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
+from tensorir.memory.alignment import ALIGNMENT
+from tensorir.nodes import ops
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import IntImm, Mul, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
+from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.relax.visit import used_vars
+from tensorir.rewriting.visit import collect_vars
 from tensorir.transform.aliases import Aliases, Memory, memories
-from tensorir.transform.bindings import used_vars
 from tensorir.transform.pack_intervals import Span
 
 
@@ -121,3 +132,54 @@ class Lifetimes:
         end = suite.end if after else suite.items[uses[-1]].end
         if start <= end:
             found.append((start, end))
+
+
+Unit: TypeAlias = tuple[tuple[str, tuple[Var, ...]], ...]
+"""The identity of a unit: its factors as text, and the variables of the names."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorBytes:
+    """`count` times the product of `factors`, which are extents that are not known."""
+
+    count: int
+    factors: tuple[PrimExpr, ...]
+
+    @staticmethod
+    def of(info: TensorStructInfo) -> TensorBytes | None:
+        """Return the bytes of a tensor, None where shape or dtype are not known."""
+        if info.shape is None or info.dtype is None:
+            return None
+        count = info.dtype.nbytes
+        factors: list[PrimExpr] = []
+        waiting = list(info.shape)
+        while waiting:
+            extent = waiting.pop()
+            if isinstance(extent, IntImm):
+                count *= extent.value
+            elif isinstance(extent, Mul):
+                waiting += [extent.a, extent.b]
+            else:
+                factors.append(extent)
+        factors.sort(key=str)
+        return TensorBytes(count, tuple(factors))
+
+    @property
+    def unit(self) -> Unit:
+        """The unit; empty for bytes that are a number."""
+        return tuple((str(n), tuple(collect_vars(n))) for n in self.factors)
+
+
+def scaled(count: int, factors: Sequence[PrimExpr]) -> PrimExpr:
+    """Return `count` times the product of some extents."""
+    total: PrimExpr = ops.const(1, INT64)
+    for factor in factors:
+        total = ops.mul(total, factor)
+    return ops.mul(total, ops.const(count, INT64))
+
+
+def rounded_up(value: PrimExpr, more: int) -> PrimExpr:
+    """Return the least multiple of the alignment from a value on, and so many units more."""
+    unit = ops.const(ALIGNMENT, INT64)
+    units = ops.floordiv(ops.add(value, ops.const(ALIGNMENT - 1, INT64)), unit)
+    return ops.mul(ops.add(units, ops.const(more, INT64)), unit)

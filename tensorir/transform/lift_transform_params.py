@@ -21,13 +21,11 @@ from tensorir.relax.struct_info import (
     TupleStructInfo,
     defining_extents,
 )
-from tensorir.relax.visit import GraphRewriter
+from tensorir.relax.visit import GraphRewriter, used_vars
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import collect_vars, walk
-from tensorir.transform.bindings import used_vars
 from tensorir.transform.dead_code_elimination import without_dead_bindings
-from tensorir.transform.define_pass import ModulePass
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import ModulePass, PassContext
 
 
 class LiftTransformParams(ModulePass):

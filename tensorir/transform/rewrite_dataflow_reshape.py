@@ -12,8 +12,7 @@ from tensorir.relax import expr as g
 from tensorir.relax.calls import CALL_TIR, VIEW, destination_passing, view
 from tensorir.relax.struct_info import StructInfo, TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
-from tensorir.transform.define_pass import ModulePass, map_functions
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import ModulePass, PassContext, map_functions
 
 
 class RewriteDataflowReshape(ModulePass):

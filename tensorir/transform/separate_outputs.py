@@ -17,10 +17,8 @@ from tensorir.relax.struct_info import TupleStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import collect_vars, walk
-from tensorir.transform.define_pass import ModulePass
-from tensorir.transform.fuse_ops import PRIMITIVE
-from tensorir.transform.fused_operators import FUSED_OPERATORS, operators_of
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.fuse_ops import FUSED_OPERATORS, PRIMITIVE, operators_of
+from tensorir.transform.pass_context import ModulePass, PassContext
 
 
 class SeparateOutputs(ModulePass):

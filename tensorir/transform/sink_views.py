@@ -14,9 +14,8 @@ from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.visit import walk
-from tensorir.transform.define_pass import ModulePass
 from tensorir.transform.fuse_ops import PRIMITIVE
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import ModulePass, PassContext
 from tensorir.transform.rewrite_dataflow_reshape import same_shape
 
 

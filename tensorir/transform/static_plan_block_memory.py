@@ -17,11 +17,9 @@ from tensorir.relax.struct_info import OBJECT, StructInfo, TensorStructInfo, def
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.visit import collect_vars, walk
 from tensorir.transform.aliases import Aliases, HandsOn, Memory, memories
-from tensorir.transform.define_pass import ModulePass, map_functions
-from tensorir.transform.lifetimes import Lifetimes
+from tensorir.transform.lifetimes import Lifetimes, TensorBytes, Unit, rounded_up, scaled
 from tensorir.transform.pack_intervals import Packing, pack
-from tensorir.transform.pass_context import PassContext
-from tensorir.transform.tensor_bytes import TensorBytes, Unit, rounded_up, scaled
+from tensorir.transform.pass_context import ModulePass, PassContext, map_functions
 from tensorir.transform.value_memory import handed_on
 
 

@@ -9,11 +9,13 @@ places.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from tensorir.function import IRModule
 from tensorir.nodes.expr import GlobalVar
+from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax.call_graph import callees_first
 from tensorir.relax.calls import (
@@ -24,7 +26,16 @@ from tensorir.relax.calls import (
     same_elements,
 )
 from tensorir.relax.function import Function, graph_functions
-from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo, leaves
+from tensorir.relax.struct_info import (
+    Path,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    assembled,
+    fields_of,
+    leaves,
+)
+from tensorir.relax.visit import used_vars
 from tensorir.transform.aliases import (
     Aliases,
     HandedOn,
@@ -36,14 +47,67 @@ from tensorir.transform.aliases import (
     leaf_places,
     memories,
 )
-from tensorir.transform.bindings import Uses
-
-Path: TypeAlias = tuple[int, ...]
-"""The fields, from the outermost tuple inwards, that lead to a part of a value."""
-
 
 Overwritable: TypeAlias = Callable[[DestinationPassing], Mapping[int, Sequence[int]]]
 """Gives for outputs of a call the arguments that they may be written over."""
+
+
+class Uses:
+    """The variables that are used on some path after a binding.
+
+    Bindings are numbered in order. What follows one in a branch of an `if` is not behind those of
+    the other branch.
+    """
+
+    def __init__(self, func: Function) -> None:
+        self._points: dict[g.GraphVar, list[int]] = {}
+        """The points at which a variable is used, in order."""
+        self._behind: dict[g.Binding, int] = {}
+        """The first point behind a binding."""
+        self._apart: dict[g.Binding, tuple[range, ...]] = {}
+        """The points behind a binding on no path from it, in order."""
+        self._next = 0
+        self._sequence(func.body)
+
+    def are_behind(self, binding: g.Binding, variables: Iterable[g.GraphVar]) -> bool:
+        """Say whether one of the variables is used behind a binding."""
+        start, apart = self._behind[binding], self._apart[binding]
+        return any(self._is_used(self._points.get(var, ()), start, apart) for var in variables)
+
+    @staticmethod
+    def _is_used(points: Sequence[int], start: int, apart: tuple[range, ...]) -> bool:
+        found = bisect_left(points, start)
+        for skipped in apart:
+            if found < len(points) and points[found] in skipped:
+                found = bisect_left(points, skipped.stop)
+        return found < len(points)
+
+    def _use(self, node: Node) -> None:
+        for var in used_vars(node):
+            self._points.setdefault(var, []).append(self._next)
+        self._next += 1
+
+    def _sequence(self, node: g.SeqExpr) -> list[g.Binding]:
+        """Number a sequence; return its bindings, also those of branches."""
+        found: list[g.Binding] = []
+        for binding in node.bindings:
+            value = binding.value
+            self._apart[binding] = ()
+            if isinstance(value, g.If):
+                self._use(value.cond)
+                inner = self._sequence(value.true_branch)
+                start = self._next
+                found += self._sequence(value.false_branch)
+                apart = range(start, self._next)
+                for one in inner:
+                    self._apart[one] = (*self._apart[one], apart)
+                found += inner
+            else:
+                self._use(value)
+            self._behind[binding] = self._next
+            found.append(binding)
+        self._use(node.body)
+        return found
 
 
 class ValueMemory:
@@ -98,7 +162,9 @@ class ValueMemory:
                     path: self._own(info, suite) for path, info in tensors_of(value.struct_info)
                 }
                 self.outputs[value] = tuple(outputs.values())
-                return places_of(value.struct_info, outputs)
+                places = {path: frozenset({memory}) for path, memory in outputs.items()}
+                found: Places = assembled(value.struct_info, places)
+                return found
         return self.aliases.of(value)
 
     def _own(self, info: TensorStructInfo, suite: g.SeqExpr) -> Memory:
@@ -210,10 +276,10 @@ class ValueMemory:
         called = called_graph(value)
         if called is None or called.outputs is not None or self._hands_on(called.callee).result:
             return False
-        infos = [*_leaves(value.struct_info)]
+        infos = leaves(value.struct_info)
         return bool(infos) and all(
             isinstance(info, TensorStructInfo) and info.shape is not None and info.dtype is not None
-            for _, info in infos
+            for info in infos
         )
 
 
@@ -261,24 +327,9 @@ def _handed_on_by(func: Function, hands_on: HandsOn) -> HandedOn:
 
 def tensors_of(info: StructInfo) -> Iterator[tuple[Path, TensorStructInfo]]:
     """Yield the tensors of a value with their paths."""
-    for path, leaf in _leaves(info):
+    for path, leaf in fields_of(info):
         if isinstance(leaf, TensorStructInfo):
             yield path, leaf
-
-
-def _leaves(info: StructInfo, path: Path = ()) -> Iterator[tuple[Path, StructInfo]]:
-    if isinstance(info, TupleStructInfo):
-        for k, part in enumerate(info.elements):
-            yield from _leaves(part, (*path, k))
-    else:
-        yield path, info
-
-
-def places_of(info: StructInfo, parts: dict[Path, Memory], path: Path = ()) -> Places:
-    """Return the places of a value with its tensors in these memories."""
-    if isinstance(info, TupleStructInfo):
-        return tuple(places_of(x, parts, (*path, k)) for k, x in enumerate(info.elements))
-    return frozenset({parts[path]})
 
 
 def _part(places: Places, path: Path) -> Places:
