@@ -295,11 +295,14 @@ class BlockBuilder:
         if isinstance(op, GraphVar):
             self._use(op)
         args = tuple(a if isinstance(a, GlobalVar) else self._argument(a) for a in call.args)
-        place = "" if self._frame is None else f'a call in function "{self._frame.name}"'
+        place = "" if self._frame is None else f'a call in function "{self._frame.name}": '
         new = call if all(map(is_, args, call.args)) else call.with_(args=args)
         if isinstance(op, GlobalVar) and self._is_building(op):
             return new
-        info = result_of(new, self._mod, place)
+        try:
+            info = result_of(new, self._mod)
+        except (IRTypeError, IRValueError) as error:
+            raise type(error)(f"{place}{error}") from None
         self._check_effects(new, place)
         if isinstance(op, Operator) or info is new.struct_info:
             return new
@@ -312,8 +315,8 @@ class BlockBuilder:
     def _check_effects(self, call: GraphCall, place: str) -> None:
         if self.current_block_is_dataflow() and not is_pure_call(call, self._mod):
             raise IRValueError(
-                f"{place} may have effects, which a dataflow block must not have; emit it outside "
-                "of it, or declare the function pure (call_pure_packed)"
+                f"{place}it may have effects, which a dataflow block must not have; emit it "
+                "outside of it, or declare the function pure (call_pure_packed)"
             )
 
     def _field(self, item: TupleGetItem) -> GraphExpr:

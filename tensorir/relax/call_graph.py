@@ -1,4 +1,10 @@
-"""The call graph of a module, and functions that never return."""
+"""The call graph of a module, and the values that its graph functions write.
+
+Values of a graph are immutable, with one exception: a direct call of a tensor function that writes
+to a parameter, which programs for TVM use for persistent memory. A variable aliases the array of
+another value if it is bound to it, takes it out of a tuple, or selects it by an `If`; the results
+of calls have new memory.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +17,7 @@ from tensorir.nodes.expr import Call, GlobalVar
 from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax.calls import VIEW, called_graph
-from tensorir.relax.expr import GraphCall, If, SeqExpr
-from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.function import Function
 from tensorir.rewriting.visit import walk
 
 
@@ -90,49 +95,6 @@ def callees_first(functions: Mapping[str, BaseFunc]) -> list[str]:
                 order[name] = None
                 stack.pop()
     return [name for name in order if name]
-
-
-def endless_chain(mod: IRModule) -> list[str]:
-    """Return a cycle of functions that never returns: `["f", "g", "f"]`; empty if there is none.
-
-    A call in one branch of an `If` may end through the other branch; conditions are not evaluated.
-    """
-    functions = graph_functions(mod)
-    endless = set(functions)
-    """The functions that are not yet proved to return."""
-    while True:
-        returning = {n for n in endless if _stuck(functions[n].body, endless) is None}
-        if not returning:
-            break
-        endless -= returning
-    if not endless:
-        return []
-    chain = [min(endless)]
-    while chain.count(chain[-1]) < 2:
-        callee = _stuck(functions[chain[-1]].body, endless)
-        assert callee is not None
-        chain.append(callee)
-    return chain[chain.index(chain[-1]) :]
-
-
-def _stuck(suite: SeqExpr, endless: set[str]) -> str | None:
-    """Return one of the functions `endless` that a body must call, None if there is none."""
-    for call in _steps(suite):
-        if isinstance(call, If):
-            yes, no = (_stuck(b, endless) for b in (call.true_branch, call.false_branch))
-            if yes is not None and no is not None:
-                return yes
-        else:
-            called = called_graph(call)
-            if called is not None and called.callee.name in endless:
-                return called.callee.name
-    return None
-
-
-def _steps(suite: SeqExpr) -> Iterator[GraphCall | If]:
-    for binding in suite.bindings:
-        if isinstance(binding.value, (GraphCall, If)):
-            yield binding.value
 
 
 def written_values(func: Function, mod: IRModule) -> set[Node]:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import INT64
-from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr
+from tensorir.nodes.expr import GlobalVar, PrimExpr
 from tensorir.nodes.ops import const
 from tensorir.relax.expr import (
     DataTypeValue,
@@ -259,11 +259,6 @@ def same_elements(a: TensorStructInfo, b: TensorStructInfo) -> bool:
     if a.dtype is None or a.dtype != b.dtype or a.shape is None or b.shape is None:
         return False
     return Analyzer().can_prove_equal(product(a.shape), product(b.shape))
-
-
-def is_static_int(value: GraphExpr) -> bool:
-    """Return True if a value is a known integer."""
-    return isinstance(value, PrimValue) and isinstance(value.value, IntImm)
 
 
 # ------------------------------------------------------------------------------- calls, taken apart

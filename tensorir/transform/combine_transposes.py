@@ -13,12 +13,11 @@ from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
 from tensorir.relax.calls import CALL_TIR, DestinationPassing, call_tir, destination_passing
-from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.te.tensor import Tensor
-from tensorir.transform.fuse_ops import PRIMITIVE
 from tensorir.transform.pass_context import ModulePass, PassContext
+from tensorir.transform.rebuild_graph import rewritten_graphs
 
 
 class CombineTransposes(ModulePass):
@@ -38,14 +37,7 @@ class CombineTransposes(ModulePass):
         orders = {name: permutation(func) for name, func in mod.prim_funcs().items()}
         if all(axes is None for axes in orders.values()):
             return mod
-        builder = BlockBuilder(mod)
-        for name, func in graph_functions(mod).items():
-            if PRIMITIVE in func.attrs:
-                continue
-            combined: Function = _Combining(mod, builder, orders)(func)
-            if combined is not func:
-                builder.update_func(name, combined)
-        return builder.get()
+        return rewritten_graphs(mod, lambda builder: _Combining(mod, builder, orders))
 
 
 class _Transposed(NamedTuple):

@@ -15,7 +15,7 @@ from tensorir.nodes.expr import BufferLoad, GlobalVar, IntImm, Var
 from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
 from tensorir.relax.calls import CALL_TIR, FRESH, VIEW, DestinationPassing, destination_passing
-from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.function import Function
 from tensorir.relax.operator import Operator
 from tensorir.relax.struct_info import ShapeStructInfo, TensorStructInfo
 from tensorir.relax.visit import GraphRewriter, used_vars
@@ -23,6 +23,7 @@ from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import collect_vars, walk
 from tensorir.transform.fusion_groups import MAX_GROUP_SIZE, Node, fusion_groups
 from tensorir.transform.pass_context import ModulePass, PassContext, PrimFuncPass
+from tensorir.transform.rebuild_graph import PRIMITIVE, rewritten_graphs
 
 
 class AnnotateTIROpPattern(PrimFuncPass):
@@ -69,8 +70,6 @@ def _operator_names() -> frozenset[str]:
     return frozenset(name.rpartition(".")[2] for name in Operator.names())
 
 
-PRIMITIVE: Final = "Primitive"
-"""Attribute of a graph function that is to become one tensor function."""
 NAMED: Final = 8
 """Operators that the name of a group is made of."""
 
@@ -102,16 +101,11 @@ class FuseOps(ModulePass):
         level = ctx.opt_level if self.fuse_opt_level < 0 else self.fuse_opt_level
         if level == 0:
             return mod
-        kinds, builder = _Kinds(mod), BlockBuilder(mod)
-        fused = {}
-        for name, func in graph_functions(mod).items():
-            if PRIMITIVE not in func.attrs:
-                fusing = _Fusing(func, kinds, builder, self.max_group_size)
-                fused[name] = fusing(func)
-        for name, func in fused.items():
-            if func is not mod[name]:
-                builder.update_func(name, func)
-        return builder.get()
+        kinds = _Kinds(mod)
+        return rewritten_graphs(
+            mod,
+            lambda builder: lambda func: _Fusing(func, kinds, builder, self.max_group_size)(func),
+        )
 
 
 class _Kinds:

@@ -34,8 +34,9 @@ from tensorir.rewriting.visit import collect_vars, walk
 from tensorir.script.parts import complete_block
 from tensorir.simplify import simplify
 from tensorir.te.index_dtype import with_index_dtype
-from tensorir.transform.fuse_ops import FUSED_OPERATORS, PRIMITIVE, operators_of
+from tensorir.transform.fuse_ops import FUSED_OPERATORS, operators_of
 from tensorir.transform.pass_context import ModulePass, PassContext, map_functions
+from tensorir.transform.rebuild_graph import PRIMITIVE
 
 _Place: TypeAlias = "Buffer | tuple[_Place, ...]"
 """The buffer of a value of a group; for a tuple, of each of its fields."""

@@ -11,7 +11,7 @@ of n.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -19,31 +19,32 @@ from tensorir.memory.alignment import ALIGNMENT
 from tensorir.nodes import ops
 from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import IntImm, Mul, PrimExpr, Var
-from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import used_vars
 from tensorir.rewriting.visit import collect_vars
-from tensorir.transform.aliases import Aliases, Memory, memories
 from tensorir.transform.pack_intervals import Span
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Item:
     """A binding, or the value that a sequence leads to: its points, and the branches in it."""
 
     start: int
-    end: int = 0
+    end: int
+    used: set[g.GraphVar]
+    """The variables that it uses; of an `if`, the variables of the condition."""
     branches: tuple[_Suite, ...] = ()
-    condition: set[Memory] = field(default_factory=set)
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Suite:
-    """A sequence: its items, and the items that use a memory, in order."""
+    """A sequence: its items, and the numbers of the items that use a variable, in order."""
 
-    items: list[_Item]
-    uses: dict[Memory, list[int]]
+    items: list[_Item] = field(default_factory=list)
+    uses: dict[g.GraphVar, list[int]] = field(default_factory=dict)
+    around: tuple[_Suite, int] | None = None
+    """The sequence with the `if` that this is a branch of, and the number of the item there."""
 
     @property
     def start(self) -> int:
@@ -53,20 +54,34 @@ class _Suite:
     def end(self) -> int:
         return self.items[-1].end
 
+    def items_with(self, variables: Iterable[g.GraphVar]) -> list[int]:
+        """Return the numbers of the items that use one of the variables."""
+        return sorted({k for var in variables for k in self.uses.get(var, ())})
+
 
 class Lifetimes:
-    """The spans in which memories are held, for a function with known aliases."""
+    """The points of a function at which variables are used."""
 
-    def __init__(self, body: g.SeqExpr, aliases: Aliases) -> None:
-        self._aliases = aliases
+    def __init__(self, body: g.SeqExpr) -> None:
         self._next = 0
-        self._whole = self._suite(body)
+        self._items: dict[g.Binding, tuple[_Suite, int]] = {}
+        self._whole = self._suite(body, None)
 
-    def spans(self, memory: Memory) -> list[Span]:
-        """Return the first and last points of the times at which a memory is held, in order."""
+    def is_used_after(self, binding: g.Binding, variables: Collection[g.GraphVar]) -> bool:
+        """Return True if one of the variables is used on a path from a binding."""
+        place: tuple[_Suite, int] | None = self._items[binding]
+        while place is not None:
+            suite, number = place
+            if any(suite.uses.get(var, (-1,))[-1] > number for var in variables):
+                return True
+            place = suite.around
+        return False
+
+    def spans(self, variables: Collection[g.GraphVar]) -> list[Span]:
+        """Return when a memory is held that variables name: first and last points, in order."""
         found: list[Span] = []
-        if memory in self._whole.uses:
-            self._hold(memory, self._whole, False, False, found)
+        if self._whole.items_with(variables):
+            self._hold(variables, self._whole, False, False, found)
         merged: list[Span] = []
         for start, end in found:
             if merged and merged[-1][1] + 1 == start:
@@ -75,43 +90,39 @@ class Lifetimes:
                 merged.append((start, end))
         return merged
 
-    def _point(self, node: Node) -> tuple[_Item, set[Memory]]:
-        places = self._aliases.places
-        item = _Item(self._next, self._next)
-        self._next += 1
-        return item, {m for var in used_vars(node) if var in places for m in memories(places[var])}
-
-    def _suite(self, node: g.SeqExpr) -> _Suite:
-        items: list[_Item] = []
-        uses: dict[Memory, list[int]] = {}
-
-        def add(item: _Item, used: Iterable[Memory]) -> None:
-            for memory in used:
-                uses.setdefault(memory, []).append(len(items))
-            items.append(item)
-
+    def _suite(self, node: g.SeqExpr, around: tuple[_Suite, int] | None) -> _Suite:
+        suite = _Suite(around=around)
         for binding in node.bindings:
-            value = binding.value
-            if isinstance(value, g.If):
-                item, condition = self._point(value.cond)
-                item.condition = condition
-                item.branches = self._suite(value.true_branch), self._suite(value.false_branch)
-                item.end = self._next - 1
-                used = condition.union(*(branch.uses for branch in item.branches))
-                add(item, used)
-            else:
-                add(*self._point(value))
-        add(*self._point(node.body))
-        return _Suite(items, uses)
+            self._items[binding] = suite, len(suite.items)
+            self._add(suite, binding.value)
+        self._add(suite, node.body)
+        return suite
+
+    def _add(self, suite: _Suite, value: g.GraphExpr) -> None:
+        used = set(used_vars(value.cond if isinstance(value, g.If) else value))
+        item, number = _Item(self._next, self._next, used), len(suite.items)
+        self._next += 1
+        if isinstance(value, g.If):
+            branches = value.true_branch, value.false_branch
+            item.branches = tuple(self._suite(branch, (suite, number)) for branch in branches)
+            item.end = self._next - 1
+        for var in used.union(*(branch.uses for branch in item.branches)):
+            suite.uses.setdefault(var, []).append(number)
+        suite.items.append(item)
 
     def _hold(
-        self, memory: Memory, suite: _Suite, before: bool, after: bool, found: list[Span]
+        self,
+        variables: Collection[g.GraphVar],
+        suite: _Suite,
+        before: bool,
+        after: bool,
+        found: list[Span],
     ) -> None:
         """Note when a memory is held in a sequence that uses it.
 
         `before` is True if it was used already, `after` if it is live afterwards.
         """
-        uses = suite.uses[memory]
+        uses = suite.items_with(variables)
         start = suite.start if before else suite.items[uses[0]].start
         for k in uses:
             item = suite.items[k]
@@ -119,13 +130,13 @@ class Lifetimes:
                 continue
             if start < item.start:
                 found.append((start, item.start - 1))
-            early = before or k > uses[0] or memory in item.condition
+            early = before or k > uses[0] or not item.used.isdisjoint(variables)
             late = after or k < uses[-1]
             if early:
                 found.append((item.start, item.start))
             for branch in item.branches:
-                if memory in branch.uses:
-                    self._hold(memory, branch, early, late, found)
+                if branch.items_with(variables):
+                    self._hold(variables, branch, early, late, found)
                 elif early and late:
                     found.append((branch.start, branch.end))
             start = item.end + 1

@@ -6,12 +6,18 @@ a `GraphRebuilder` emits the whole function again through a `BlockBuilder`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Final
+
 from tensorir.function import IRModule
 from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
 from tensorir.relax.call_graph import callees_first
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.visit import GraphRewriter
+
+PRIMITIVE: Final = "Primitive"
+"""Attribute of a graph function that is to become one tensor function."""
 
 
 class GraphRebuilder:
@@ -114,6 +120,31 @@ class GraphRebuilder:
         if isinstance(new, g.GraphVar) and (inner or not isinstance(new, g.DataflowVar)):
             return new  # another name
         return self.builder.emit(new, name) if inner else self.builder.emit_output(new, name)
+
+
+def rewritten_graphs(
+    mod: IRModule,
+    rewriting: Callable[[BlockBuilder], Callable[[Any], Function]],
+    may_change: Callable[[Function], bool] = lambda _: True,
+) -> IRModule:
+    """Return a module with its graph functions rewritten, except future tensor functions.
+
+    `rewriting` gets a builder of the module, to which the rewriter may add functions.
+    """
+    graphs = {
+        name: func
+        for name, func in graph_functions(mod).items()
+        if PRIMITIVE not in func.attrs and may_change(func)
+    }
+    if not graphs:
+        return mod
+    builder = BlockBuilder(mod)
+    rewrite = rewriting(builder)
+    for name, func in graphs.items():
+        new = rewrite(func)
+        if new is not func:
+            builder.update_func(name, new)
+    return builder.get()
 
 
 class _Variables(GraphRewriter):

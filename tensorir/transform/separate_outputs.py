@@ -12,13 +12,14 @@ from tensorir.nodes.ops import TRUE
 from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
 from tensorir.relax.calls import CALL_TIR, call_tir, destination_passing
-from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.function import Function
 from tensorir.relax.struct_info import TupleStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import collect_vars, walk
-from tensorir.transform.fuse_ops import FUSED_OPERATORS, PRIMITIVE, operators_of
+from tensorir.transform.fuse_ops import FUSED_OPERATORS, operators_of
 from tensorir.transform.pass_context import ModulePass, PassContext
+from tensorir.transform.rebuild_graph import rewritten_graphs
 
 
 class SeparateOutputs(ModulePass):
@@ -35,20 +36,9 @@ class SeparateOutputs(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with a call for each output."""
-        graphs = {
-            name: func
-            for name, func in graph_functions(mod).items()
-            if PRIMITIVE not in func.attrs and _has_several_results(func)
-        }
-        if not graphs:
-            return mod
-        builder = BlockBuilder(mod)
-        parts: dict[str, Sequence[_Part] | None] = {}
-        for name, func in graphs.items():
-            separated: Function = _Separating(mod, builder, parts)(func)
-            if separated is not func:
-                builder.update_func(name, separated)
-        return builder.get()
+        return rewritten_graphs(
+            mod, lambda builder: _Separating(mod, builder), _has_several_results
+        )
 
 
 def _has_several_results(func: Function) -> bool:
@@ -68,13 +58,11 @@ class _Part:
 
 
 class _Separating(GraphRewriter):
-    def __init__(
-        self, mod: IRModule, builder: BlockBuilder, parts: dict[str, Sequence[_Part] | None]
-    ) -> None:
+    def __init__(self, mod: IRModule, builder: BlockBuilder) -> None:
         super().__init__()
         self._mod = mod
         self._builder = builder
-        self._parts = parts
+        self._parts: dict[str, Sequence[_Part] | None] = {}
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
         """Return a binding, those of calls for each output and of their tuple."""

@@ -10,12 +10,12 @@ from tensorir.nodes.expr import GlobalVar, PrimExpr
 from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
 from tensorir.relax.calls import CALL_TIR, VIEW, call_tir, destination_passing, view
-from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.function import Function
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.visit import walk
-from tensorir.transform.fuse_ops import PRIMITIVE
 from tensorir.transform.pass_context import ModulePass, PassContext
+from tensorir.transform.rebuild_graph import rewritten_graphs
 from tensorir.transform.rewrite_dataflow_reshape import same_shape
 
 
@@ -36,19 +36,7 @@ class SinkViews(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with views behind element-wise calls."""
-        graphs = {
-            name: func
-            for name, func in graph_functions(mod).items()
-            if PRIMITIVE not in func.attrs and _has_views(func)
-        }
-        if not graphs:
-            return mod
-        builder = BlockBuilder(mod)
-        for name, func in graphs.items():
-            sunk: Function = _Sinking(mod, builder)(func)
-            if sunk is not func:
-                builder.update_func(name, sunk)
-        return builder.get()
+        return rewritten_graphs(mod, lambda builder: _Sinking(mod, builder), _has_views)
 
 
 def _has_views(func: Function) -> bool:

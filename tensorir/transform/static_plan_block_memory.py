@@ -115,7 +115,7 @@ def plan_memory(func: Function, hands_on: HandsOn) -> list[Arena]:
         nbytes = None if memory in given_away else _nbytes(memory)
         if nbytes is not None:
             classes.setdefault(nbytes.unit, []).append((memory, nbytes))
-    lifetimes = Lifetimes(func.body, aliases)
+    lifetimes = Lifetimes(func.body)
     return [
         _packed(classes[unit], lifetimes, aliases)
         for unit in sorted(classes, key=lambda u: bool(u))
@@ -138,7 +138,7 @@ def _packed(
     factors = tensors[0][1].factors
     counts = {memory: nbytes.count for memory, nbytes in tensors}
     is_aligned = not factors or all(count % ALIGNMENT == 0 for count in counts.values())
-    held = {memory: lifetimes.spans(memory) for memory in counts}
+    held = {memory: lifetimes.spans(aliases.holders[memory]) for memory in counts}
     packing = pack(counts, held, ALIGNMENT if is_aligned else 1)
     offsets = {aliases.holders[memory][0]: at for memory, at in packing.offsets.items()}
     return Arena(factors, Packing(offsets, packing.size, packing.lower_bound), is_aligned)

@@ -9,13 +9,11 @@ places.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from tensorir.function import IRModule
 from tensorir.nodes.expr import GlobalVar
-from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax.call_graph import callees_first
 from tensorir.relax.calls import (
@@ -35,7 +33,6 @@ from tensorir.relax.struct_info import (
     fields_of,
     leaves,
 )
-from tensorir.relax.visit import used_vars
 from tensorir.transform.aliases import (
     Aliases,
     HandedOn,
@@ -47,67 +44,10 @@ from tensorir.transform.aliases import (
     leaf_places,
     memories,
 )
+from tensorir.transform.lifetimes import Lifetimes
 
 Overwritable: TypeAlias = Callable[[DestinationPassing], Mapping[int, Sequence[int]]]
 """Gives for outputs of a call the arguments that they may be written over."""
-
-
-class Uses:
-    """The variables that are used on some path after a binding.
-
-    Bindings are numbered in order. What follows one in a branch of an `if` is not behind those of
-    the other branch.
-    """
-
-    def __init__(self, func: Function) -> None:
-        self._points: dict[g.GraphVar, list[int]] = {}
-        """The points at which a variable is used, in order."""
-        self._behind: dict[g.Binding, int] = {}
-        """The first point behind a binding."""
-        self._apart: dict[g.Binding, tuple[range, ...]] = {}
-        """The points behind a binding on no path from it, in order."""
-        self._next = 0
-        self._sequence(func.body)
-
-    def are_behind(self, binding: g.Binding, variables: Iterable[g.GraphVar]) -> bool:
-        """Say whether one of the variables is used behind a binding."""
-        start, apart = self._behind[binding], self._apart[binding]
-        return any(self._is_used(self._points.get(var, ()), start, apart) for var in variables)
-
-    @staticmethod
-    def _is_used(points: Sequence[int], start: int, apart: tuple[range, ...]) -> bool:
-        found = bisect_left(points, start)
-        for skipped in apart:
-            if found < len(points) and points[found] in skipped:
-                found = bisect_left(points, skipped.stop)
-        return found < len(points)
-
-    def _use(self, node: Node) -> None:
-        for var in used_vars(node):
-            self._points.setdefault(var, []).append(self._next)
-        self._next += 1
-
-    def _sequence(self, node: g.SeqExpr) -> list[g.Binding]:
-        """Number a sequence; return its bindings, also those of branches."""
-        found: list[g.Binding] = []
-        for binding in node.bindings:
-            value = binding.value
-            self._apart[binding] = ()
-            if isinstance(value, g.If):
-                self._use(value.cond)
-                inner = self._sequence(value.true_branch)
-                start = self._next
-                found += self._sequence(value.false_branch)
-                apart = range(start, self._next)
-                for one in inner:
-                    self._apart[one] = (*self._apart[one], apart)
-                found += inner
-            else:
-                self._use(value)
-            self._behind[binding] = self._next
-            found.append(binding)
-        self._use(node.body)
-        return found
 
 
 class ValueMemory:
@@ -133,7 +73,7 @@ class ValueMemory:
         """Memories of branches that are those of their `if`."""
         self._made: dict[Memory, tuple[g.SeqExpr, TensorStructInfo]] = {}
         """The sequence that a memory belongs to, and the tensor in it."""
-        self._uses = Uses(func)
+        self._lifetimes = Lifetimes(func.body)
         self._hands_on = hands_on
         self.aliases = Aliases(func, self._hands_on)
         self._sequence(func.body)
@@ -268,7 +208,7 @@ class ValueMemory:
             and all(memory.owner is Owner.FUNCTION for memory in target)
             and target.isdisjoint(aliases.kept)
             and target.isdisjoint(memory for arg in others for memory in memories(aliases.of(arg)))
-            and not any(self._uses.are_behind(binding, aliases.holders[m]) for m in target)
+            and not any(self._lifetimes.is_used_after(binding, aliases.holders[m]) for m in target)
         )
 
     def _is_into_memory(self, value: g.GraphCall) -> bool:
