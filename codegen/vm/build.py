@@ -28,21 +28,21 @@ from tensorir.verify import verify_well_formed
 
 
 def as_looked_up(mod: IRModule) -> IRModule:
-    """Return a module with its tensor functions as `vm_build` asks for their schedules.
+    """Return a module with its tensor functions as `vm_build` looks up their schedules.
 
-    Graph functions are as `as_kernels` makes them, so that it is known which arguments are
-    constants; the functions that take those are told that they may have any layout. A search that
-    is to answer a build tunes the functions of this module. One without graph functions stays as it
-    is.
+    Graph functions are in the form of `as_kernels`, so it is known which arguments are constants;
+    the called functions are marked accordingly (`layout_free_buffers`). A search tunes the
+    functions of this module, so that a later build finds its records. A module without graph
+    functions is returned unchanged.
     """
-    return _told(as_kernels(mod)) if mod.graph_funcs() else mod
+    return _marked(as_kernels(mod)) if mod.graph_funcs() else mod
 
 
 def as_kernels(mod: IRModule) -> IRModule:
-    """Return a module whose graph functions call tensor functions only, and those.
+    """Return a module with graph functions and the tensor functions that they call.
 
     A module with operators goes through `transform.default_pipeline`, another one is simplified.
-    What no graph function reaches is left out.
+    Functions that no graph function reaches are dropped.
     """
     reached = _only_reached(mod)
     if any(map(has_operators, graph_functions(reached).values())):
@@ -51,7 +51,7 @@ def as_kernels(mod: IRModule) -> IRModule:
 
 
 def _only_reached(mod: IRModule) -> IRModule:
-    """Return a module with its graph functions and what they reach, all called by them alone."""
+    """Return a module with its graph functions and the functions that they reach, all private."""
     functions = {
         name: func.without_attr("global_symbol")
         if isinstance(func, PrimFunc) and "global_symbol" in func.attrs
@@ -69,21 +69,21 @@ def with_schedules(
     *,
     make_missing: bool = True,
 ) -> IRModule:
-    """Return a module that `as_kernels` made with schedules of its functions.
+    """Return a module of `as_kernels` with schedules of its tensor functions.
 
-    They are those that `database` has, without one those of the current history; with
-    `make_missing` the default schedules of other functions that take longer than a few
-    microseconds and that nobody has scheduled by hand. Functions are looked up as ones whose
-    constants may have any layout. Where nothing is found, they stay as they are.
+    The schedules come from `database`, or else from the current history. With `make_missing`, other
+    functions get default schedules if they run for more than a few microseconds and are not
+    scheduled by hand. Functions are looked up with their constants marked (`layout_free_buffers`).
+    Functions without a schedule are unchanged.
 
-    CodegenError for a database that knows no schedules.
+    Raises CodegenError for a database of another type.
     """
     if database is not None and not isinstance(database, Schedules):
         raise CodegenError(
             f"database has schedules of kernels, got {type(database).__name__}; open the directory "
             "of a search by search.database.JSONDatabase(work_dir=...)"
         )
-    asked = _told(mod)
+    asked = _marked(mod)
     scheduled = asked
     if database is not None:
         functions = {n: f for n, f in asked.prim_funcs().items() if can_be_scheduled(f)}
@@ -93,13 +93,13 @@ def with_schedules(
         assert isinstance(known, IRModule)
         scheduled = known
     if make_missing:
-        missing = {n: f for n, f in scheduled.prim_funcs().items() if _is_left_to_us(f)}
+        missing = {n: f for n, f in scheduled.prim_funcs().items() if _needs_default_schedule(f)}
         if missing:
             scheduled = _with(scheduled, default_schedules().schedules_of(missing, target))
     return mod if scheduled is asked else scheduled
 
 
-def _told(mod: IRModule) -> IRModule:
+def _marked(mod: IRModule) -> IRModule:
     return transform.AttachAttrLayoutFreeBuffers(constants_only=True)(mod)
 
 
@@ -107,8 +107,8 @@ def _with(mod: IRModule, found: Mapping[str, PrimFunc]) -> IRModule:
     return IRModule({**mod.functions, **found}, mod.attrs) if found else mod
 
 
-def _is_left_to_us(func: PrimFunc) -> bool:
-    """Say whether a function is as it was made, and runs long enough to matter."""
+def _needs_default_schedule(func: PrimFunc) -> bool:
+    """Return True if a function is unscheduled, and runs long enough to matter."""
     if not can_be_scheduled(func):
         return False
     loops = [node for node in statements(func.body) if isinstance(node, For)]
@@ -132,15 +132,14 @@ def vm_build(
     A module with operators goes through `transform.default_pipeline`. `params` are bound to
     parameters of `main` first; contiguous arrays are not copied, and must not be changed. A graph
     function that calls only kernels, over tensors of fixed shapes, becomes one function of machine
-    code; others become steps. Tensor functions that no graph function calls are left out. Those of
-    which `database`, or else the current one, knows a schedule are built with it; others get a
-    default schedule, unless `default_schedules` is False, they are small, or somebody has scheduled
-    them. A schedule may read constants in a layout of its own: they are brought there now, not in
-    each call. With `guard_pages` arguments, results and temporaries of every call end where memory
-    without access begins.
+    code; others become steps. Tensor functions without callers are dropped. A tensor function gets
+    the schedule that `database`, or else the current one, has for it, otherwise a default schedule,
+    unless `default_schedules` is False, the function is small, or it is scheduled by hand.
+    Constants are converted to the layouts of schedules now, not in each call. With `guard_pages`,
+    arguments, results and temporaries of every call end at inaccessible memory.
 
-    Raises CodegenError for a module without graph functions, for one without a compiled form, and
-    what verification, binding and lowering raise.
+    Raises CodegenError for a module without graph functions and for a value without a compiled
+    form, and the errors of verification, binding and lowering.
     """
     if isinstance(mod, Function):
         mod = IRModule.from_expr(mod)
@@ -162,7 +161,7 @@ def vm_build(
 
 
 def _with_packed_constants(mod: IRModule) -> IRModule:
-    """Return a module with the constants in the layouts that schedules ask for."""
+    """Return a module with constants in the layouts of the schedules."""
     split = transform.SplitLayoutRewritePreproc()(mod)
     if all(mod.functions.get(name) is func for name, func in split.functions.items()):
         return mod

@@ -35,7 +35,7 @@ Allocator: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], NDArray]
 def allocated(
     allocate: Allocator, shape: tuple[int, ...], dtype: np.dtype[Any], what: str
 ) -> NDArray:
-    """Return new memory; ExecutionError that calls it `what` where there is none."""
+    """Return new memory for `what`; ExecutionError if the allocation fails."""
     try:
         return allocate(shape, dtype)
     except (MemoryError, ValueError, OverflowError, OSError) as problem:
@@ -45,7 +45,7 @@ def allocated(
 
 
 def guarded_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
-    """Return an array that ends where memory without access begins."""
+    """Return an array that ends at inaccessible memory."""
     pages, start = guarded_pages(math.prod(shape) * dtype.itemsize, "end")
     return NDArray.at(start, shape, dtype, pages)
 
@@ -77,13 +77,13 @@ class Frame:
         self.address = ctypes.addressof(self.slots)
         self.registers: list[Any] = [None] * program.registers
         self.sizes: dict[str, int] = {}
-        """The sizes of this call that are known by now."""
+        """The known sizes of this call."""
         self.prepared_for: dict[str, int] | None = None
-        """The sizes of parameters that temporaries and prepared registers are made for."""
+        """The sizes of parameters that temporaries and prepared registers belong to."""
         self.is_quick = False
-        """True if the arguments are used as they came, so that no register holds them."""
+        """True if the arguments are used without conversion, so that no register holds them."""
         self.copies: list[NDArray] = []
-        """Arrays that were made of values of other layouts for this call."""
+        """Converted arguments of this call."""
         self.depth = 0
         self.caller: Frame | None = None
         self.temporaries: list[NDArray] = []
@@ -93,9 +93,9 @@ class Frame:
         self.slots[program.arena_slot] = address_of(self.arena)
         self.slots[program.constants_slot] = address_of(constants.block)
         self._shared = (self.arena, constants)
-        """The memory that views keep alive, should a library function keep them."""
+        """The memory that views keep alive if a library function keeps them."""
         self.lent: list[NDArray | np.ndarray[Any, Any]] = []
-        """Arrays over memory of the frame, which library functions may be given."""
+        """Arrays over memory of the frame that library functions may receive."""
         self._references: list[int] = []
         """The number of references to each array that the frame itself holds."""
 
@@ -107,7 +107,7 @@ class Frame:
         self.prepared_for = dict(sizes)
         self.lent = [self.registers[r] for r, x in program.prepared if isinstance(x, p.View)]
         self.lent += self.temporaries
-        # What NumPy makes of an array refers to the plain array that its memory comes from.
+        # NumPy's views of an array refer to the plain array that owns the memory.
         self.lent += [x.base for x in self.temporaries if isinstance(x.base, np.ndarray)]
         self._references = [*map(sys.getrefcount, self.lent)]
 
@@ -117,7 +117,7 @@ class Frame:
         return self.arena.nbytes + sum(array.nbytes for array in self.temporaries)
 
     def is_held(self) -> bool:
-        """Say whether somebody keeps an array over memory of the frame, or a view of one."""
+        """Return True if a library function kept an array over memory of the frame, or a view."""
         return [*map(sys.getrefcount, self.lent)] != self._references
 
     def shape_of(self, array: p.Fresh, sizes: dict[str, int]) -> tuple[int, ...]:
@@ -125,9 +125,9 @@ class Frame:
         return self._numbers(array.shape, sizes)
 
     def place(self, array: p.Fresh, sizes: dict[str, int], allocate: Allocator) -> NDArray:
-        """Return new memory for an array and enter it.
+        """Allocate an array and put it into its slot and register.
 
-        Raises IRValueError for a negative extent, ExecutionError where memory runs out.
+        Raises IRValueError for a negative extent, ExecutionError if memory runs out.
         """
         shape = self._numbers(array.shape, sizes)
         if min(shape, default=0) < 0:
@@ -143,7 +143,7 @@ class Frame:
         return made
 
     def evaluate(self, operand: p.Operand, sizes: dict[str, int]) -> Any:
-        """Return the value that an operand has now."""
+        """Return the current value of an operand."""
         if isinstance(operand, p.Register):
             return self.registers[operand.number]
         if isinstance(operand, p.View):
@@ -199,12 +199,12 @@ class FrameCall:
     name: str
     arguments: Sequence[int]
     enter: Callable[[Frame, Any], None] | None
-    """Checks the result and puts it into the frame of the caller; None if `outputs` get it."""
+    """Checks the result and puts it into the caller's frame; None if it is in `outputs`."""
     outputs: Sequence[int] = ()
 
     @property
     def callee(self) -> GraphFunction:
-        """The function; it may have been linked after this call."""
+        """The function, which may be linked later than this call."""
         return self.functions[self.name]
 
     def begin(self, frame: Frame) -> Frame:
@@ -217,7 +217,7 @@ class FrameCall:
         )
 
     def end(self, frame: Frame, inner: Frame) -> None:
-        """Take the result out of the frame of the callee."""
+        """Move the result from the frame of the callee to the caller."""
         if self.enter is not None:
             self.enter(frame, self.callee.finished(inner))
         else:
@@ -246,12 +246,12 @@ class BranchChoice:
 
 
 def needs_stack(steps: Sequence[Runner]) -> bool:
-    """Say whether `run_steps` is needed to run these steps."""
+    """Return True if `run_steps` is needed to run these steps."""
     return any(isinstance(step, (FrameCall, BranchChoice)) for step in steps)
 
 
 def run_steps(steps: Sequence[Runner], frame: Frame) -> None:
-    """Run steps on a frame, whatever they call."""
+    """Run steps on a frame, with an explicit stack for the functions that they call."""
     stack: list[tuple[Frame, Iterator[Runner], FrameCall | None]] = []
     rest = iter(steps)
     while True:

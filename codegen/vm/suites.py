@@ -1,4 +1,4 @@
-"""Writing the suites of a graph function: runs of machine code, steps, memory, what Python sees."""
+"""Writing the sequences of a graph function: its frame, runs of machine code, steps, memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A number, a string, a shape: a value that no tensor is a part of."""
+    """A number, a string, a shape: a value without tensors."""
 
     operand: p.Operand
     scalar: PrimExpr | None = None
@@ -54,14 +54,14 @@ Value: TypeAlias = "Place | Held | Known | Storage | tuple[Value, ...]"
 
 
 def places_of(value: Value) -> list[Place]:
-    """Return the tensors of a value with an address that is known to machine code."""
+    """Return the tensors of a value whose addresses machine code knows."""
     if isinstance(value, tuple):
         return [place for part in value for place in places_of(part)]
     return [value] if isinstance(value, Place) else []
 
 
 def tensor_text(info: si.TensorStructInfo) -> str:
-    """Return dtype and shape as a person writes them."""
+    """Return dtype and shape for messages."""
     assert info.shape is not None
     extents = (str(n.value if isinstance(n, IntImm) else n) for n in info.shape)
     return f"{info.dtype}[{', '.join(extents)}]"
@@ -76,7 +76,7 @@ class FrameLayout:
     registers: int = 0
     """The number of registers."""
     sizes: dict[Var, str] = field(default_factory=dict)
-    """The sizes that are defined by now, with their names."""
+    """The defined sizes with their names."""
     entry_sizes: frozenset[Var] = frozenset()
     """The sizes that the parameters define."""
     _is_entered: bool = False
@@ -84,7 +84,7 @@ class FrameLayout:
     constants: Root = field(init=False)
 
     def enter(self) -> None:
-        """End the parameters and results; sizes found from now on belong to the body."""
+        """End the parameters and results; later sizes belong to the body."""
         self.arena = self.root("arena", None)
         self.constants = self.root("constants", None)
         self.slots += self.sizes
@@ -107,7 +107,7 @@ class FrameLayout:
         return root
 
     def is_entered(self, *exprs: PrimExpr | None) -> bool:
-        """Say whether the sizes of the parameters give values."""
+        """Return True if values depend on the sizes of the parameters only."""
         return all(
             var in self.entry_sizes
             for expr in exprs
@@ -116,7 +116,7 @@ class FrameLayout:
         )
 
     def define_sizes(self, infos: Iterable[si.StructInfo]) -> None:
-        """Name the sizes that values define by having them as extents, wherever they are used."""
+        """Name the sizes that are extents of values, which define them."""
         for info in infos:
             for part in si.leaves(info):
                 for extent in si.defining_extents(part):
@@ -134,7 +134,7 @@ class FrameLayout:
             self.slots.append(var)
 
     def dim(self, extent: PrimExpr) -> Dim:
-        """Return an extent as data; CodegenError for a size that nothing defines."""
+        """Return an extent as data; CodegenError for an undefined size."""
         for var in collect_vars(extent):
             if var not in self.sizes:
                 raise CodegenError(
@@ -152,7 +152,7 @@ class FrameLayout:
         return tuple(self.dim(n) for n in extents)
 
     def is_known(self, info: si.TensorStructInfo, sizes: Iterable[Var]) -> bool:
-        """Say whether dtype and extents follow from these sizes."""
+        """Return True if the dtype is known and the extents depend on these sizes only."""
         if info.shape is None or info.dtype is None:
             return False
         given = set(sizes)
@@ -161,7 +161,7 @@ class FrameLayout:
     def expect(self, name: str, info: si.StructInfo) -> tuple[p.Pattern, Value]:
         """Return the pattern for a value of struct info `info`, and the value.
 
-        Sizes that `info` mentions for the first time are defined by it.
+        New sizes in `info` are defined by it.
         """
         self.define_sizes([info])
         if isinstance(info, si.TensorStructInfo):
@@ -195,7 +195,7 @@ class FrameLayout:
         return pattern, Place(Address(root), info)
 
     def result_roots(self, info: si.StructInfo) -> dict[si.Path, Root]:
-        """Return memory for those tensors of the result whose extents the parameters give."""
+        """Return memory for the tensors of the result whose extents the parameters define."""
         roots: dict[si.Path, Root] = {}
         for path, part in si.fields_of(info):
             known = isinstance(part, si.TensorStructInfo) and self.is_known(part, self.sizes)
@@ -207,7 +207,7 @@ class FrameLayout:
 
 @dataclass(slots=True)
 class Suite:
-    """The translation of a function or branch so far: its steps, and the run that is open."""
+    """The translation of a function or branch so far: its steps, and the open run."""
 
     steps: list[p.Step] = field(default_factory=list)
     operations: list[seg.Operation] = field(default_factory=list)
@@ -223,12 +223,12 @@ class SuiteWriter:
         self._name = name
         self._one_by_one = one_by_one
         self._binding = ""
-        """The variable that is being bound, for errors and profiles."""
+        """The name of the current binding, for errors and profiles."""
         self._layout = FrameLayout(name)
         self._arena_bytes = 0
         self._suite = Suite()
         self._branches = 0
-        """The number of branches that the open suite is inside of."""
+        """The number of branches around the open suite."""
         self._segments: dict[str, tuple[seg.Operation, ...]] = {}
         """The runs of machine code by symbol, before they are written as tensor functions."""
         self._checks: list[p.Step] = []
@@ -237,7 +237,7 @@ class SuiteWriter:
         self._views: dict[tuple[Root, str], int] = {}
         self._temporaries: list[p.Fresh] = []
         self._own: set[Root] = set()
-        """Roots of arrays that belong to one call and are not a part of its result yet."""
+        """Roots of arrays of one call that are not yet part of its result."""
 
     # -------------------------------------------------------------------------------------- suites
 
@@ -251,7 +251,7 @@ class SuiteWriter:
             self._close(function, operands)
 
     def _close(self, function: str = "", operands: str = "") -> None:
-        """End the run of machine code that is open."""
+        """End the open run of machine code."""
         if not self._suite.operations:
             return
         symbol = f"{self._name}.part{len(self._segments)}"
@@ -262,7 +262,7 @@ class SuiteWriter:
     # -------------------------------------------------------------------------------------- memory
 
     def _memory(self, name: str, info: si.TensorStructInfo) -> Place:
-        """Return memory for a tensor outside of the arena's plan."""
+        """Return memory for a tensor that is not in a planned arena."""
         nbytes = info.static_bytes
         if nbytes is not None:
             offset = self._arena_bytes
@@ -278,7 +278,7 @@ class SuiteWriter:
         return Place(Address(root), info)
 
     def _require(self, value: Place, expected: si.TensorStructInfo, what: str) -> None:
-        """Have the unknown parts of a tensor's shape checked: at the start, if they can be."""
+        """Check the unknown parts of a tensor's shape at run time, if possible at the start."""
         sizes = expected.static_shape
         same = sizes is not None and sizes == value.info.static_shape
         if same and expected.dtype == value.info.dtype:
@@ -309,7 +309,7 @@ class SuiteWriter:
     # ------------------------------------------------------------------------- values for Python
 
     def _hold(self, value: Value) -> int:
-        """Return the register that holds a value as Python sees it."""
+        """Return the register of a value for Python."""
         if isinstance(value, Held):
             return value.register
         if isinstance(value, Place):
@@ -326,12 +326,12 @@ class SuiteWriter:
 
     @staticmethod
     def _is_whole(place: Place) -> bool:
-        """Say whether a tensor is the array that the register of its root holds."""
+        """Return True if a tensor is the array that the register of its root holds."""
         info = place.address.root.info
         return info is not None and (info is place.info or is_base_of(info, place.info))
 
     def _view(self, place: Place) -> int:
-        """Return the register of a tensor in shared memory: made for the frame where it can be."""
+        """Return the register of a tensor in shared memory, prepared with the frame if possible."""
         root, info, layout = place.address.root, place.info, self._layout
         assert info.shape is not None
         view = p.View(

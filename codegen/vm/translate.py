@@ -63,7 +63,7 @@ class Translation(SuiteWriter):
         self._constants = constants
         self._values: dict[g.GraphVar, Value] = {}
         self._results: dict[g.GraphExpr, Root] = {}
-        """The memory of the result by what allocates it."""
+        """The memory of results by their allocations."""
         self._callee_bytes = 0
         self._written = written_values(func, mod)
 
@@ -183,7 +183,7 @@ class Translation(SuiteWriter):
         if isinstance(expr, g.GraphVar):
             found = self._values.get(expr)
             if found is None:
-                self._fail(f"variable {expr.name} has no value here")
+                self._fail(f"variable {expr.name} is undefined here")
             return found
         if isinstance(expr, g.Constant):
             info = expr.struct_info
@@ -482,7 +482,7 @@ class Translation(SuiteWriter):
 
 
 def _bfloat16(info: si.StructInfo) -> p.Kinds:
-    """Return which parts of a value are of bfloat16."""
+    """Return for each part of a value True if it is of bfloat16."""
     if isinstance(info, si.TupleStructInfo):
         parts = tuple(map(_bfloat16, info.elements))
         return parts if any(parts) else False
@@ -490,9 +490,9 @@ def _bfloat16(info: si.StructInfo) -> p.Kinds:
 
 
 def _computed_results(func: Function, roots: Mapping[si.Path, Root]) -> dict[g.GraphExpr, Root]:
-    """Return the memory of results by the allocations that they are computed in."""
+    """Return the memory of results by their allocations."""
     aliases = Aliases(func, lambda _: HandedOn(False, False))
-    aliases.go_through(func.body)
+    aliases.add_sequence(func.body)
     found: dict[g.GraphExpr, Root] = {}
     for path, root in roots.items():
         places = aliases.of(func.body.body)
@@ -515,7 +515,7 @@ def _elements(info: si.TensorStructInfo) -> si.TensorStructInfo:
 
 
 def _written(binding: g.Binding) -> g.GraphVar:
-    """Return the variable that a binding gives a value; an output where it is a bare call."""
+    """Return the variable of a binding; of a call without a result, its last output."""
     call = binding.value
     if isinstance(call, g.GraphCall) and si.is_void(call.struct_info):
         outputs = [arg for arg in call.args if isinstance(arg, g.GraphVar)]

@@ -47,7 +47,7 @@ class Owner(Enum):
 
 @dataclass(eq=False, slots=True)
 class Memory:
-    """Memory of one tensor; `call` is what allocates it, where the function does so itself."""
+    """Memory of one tensor; `call` allocates it, None if another function does."""
 
     owner: Owner
     call: g.GraphExpr | None = None
@@ -72,9 +72,9 @@ class HandedOn:
     """The memories that a graph function passes to library functions, which may keep them."""
 
     arguments: bool
-    """Its arguments live on: in a result of unknown kind, or because they are kept."""
+    """True if its arguments outlive the call: in a result of unknown kind, or kept."""
     result: bool
-    """The memory that it computes its result in is kept."""
+    """True if the memory of its result is kept."""
 
     def __or__(self, other: HandedOn) -> HandedOn:
         return HandedOn(self.arguments or other.arguments, self.result or other.result)
@@ -84,10 +84,10 @@ HandsOn: TypeAlias = Callable[[GlobalVar], HandedOn]
 
 
 class Aliases:
-    """The memory of the values of one function, as its bindings are gone through in order."""
+    """The memory of the values of one function; its bindings are added in order."""
 
     def __init__(self, func: Function, hands_on: HandsOn) -> None:
-        """Begin with the parameters; `hands_on` is what `handed_on` gives."""
+        """Start with the parameters; `handed_on` returns `hands_on`."""
         self._hands_on = hands_on
         self.places: dict[g.GraphVar, Places] = {}
         self.holders: dict[Memory, list[g.GraphVar]] = {}
@@ -98,13 +98,13 @@ class Aliases:
             self.bind(param, _everywhere(param.struct_info, lambda _: {Memory(Owner.ARGUMENT)}))
 
     def bind(self, var: g.GraphVar, places: Places) -> None:
-        """Note where the value of a variable lies."""
+        """Record the memory of the value of a variable."""
         self.places[var] = places
         for memory in set(memories(places)):
             self.holders.setdefault(memory, []).append(var)
 
     def of(self, value: g.GraphExpr | GlobalVar) -> Places:
-        """Return the memory of a value; branches of an `if` have been gone through before."""
+        """Return the memory of a value; the branches of an `if` must have been added before."""
         if isinstance(value, g.GraphVar):
             return self.places[value]
         if isinstance(value, g.Constant):
@@ -163,12 +163,12 @@ class Aliases:
     def _seen(self, values: Iterable[g.GraphExpr | GlobalVar]) -> frozenset[Memory]:
         return frozenset(memory for value in values for memory in memories(self.of(value)))
 
-    def go_through(self, node: g.SeqExpr) -> None:
-        """Bind the variables of a sequence, and of the branches in it."""
+    def add_sequence(self, node: g.SeqExpr) -> None:
+        """Bind the variables of a sequence and of the branches in it."""
         for binding in node.bindings:
             if isinstance(binding.value, g.If):
-                self.go_through(binding.value.true_branch)
-                self.go_through(binding.value.false_branch)
+                self.add_sequence(binding.value.true_branch)
+                self.add_sequence(binding.value.false_branch)
             self.bind(binding.var, self.of(binding.value))
 
 
@@ -185,7 +185,7 @@ def leaf_places(places: Places) -> list[frozenset[Memory]]:
 
 
 def _everywhere(info: StructInfo, fresh: Callable[[StructInfo], Iterable[Memory]]) -> Places:
-    """Return places for a value of this kind, `fresh` ones for each part that may be a tensor."""
+    """Return the places of a value: those of `fresh` for each part that may be a tensor."""
     if isinstance(info, TupleStructInfo):
         return tuple(_everywhere(field, fresh) for field in info.elements)
     if isinstance(info, (PrimStructInfo, ShapeStructInfo)):

@@ -23,14 +23,14 @@ from tensorir.transform.pass_context import ModulePass, PassContext
 
 
 class BindParams(ModulePass):
-    """Puts arrays in the place of parameters of one graph function.
+    """Binds arrays to parameters of one graph function.
 
     Before: def main(x: R.Tensor((1, "n")), w: R.Tensor(("n", 4))):  lv = R.call_tir(f, (x, w), ...)
     After {"w": zeros((8, 4))}:  def main(x: R.Tensor((1, 8))):  lv = R.call_tir(f, (x, C), ...)
 
-    `params` maps names or variables of parameters to arrays: NumPy's, or of anything that has
-    `__dlpack__` on the CPU or `__array__`. An array that is contiguous is not copied, so it must
-    not be changed as long as the module is used. Other parameters stay. The errors are those of
+    `params` maps names or variables of parameters to arrays of NumPy, or to objects with
+    `__dlpack__` on the CPU or `__array__`. A contiguous array is not copied, so it must not be
+    changed as long as the module is used. Other parameters stay. Raises the errors of
     `bind_params`, and IRValueError if the module lacks the graph function.
     """
 
@@ -54,7 +54,7 @@ class BindParams(ModulePass):
         return result
 
     def _chosen(self, mod: IRModule) -> str:
-        """Return the key of the function: what is public under its name, else what has it."""
+        """Return the key of the function: its public name is preferred."""
         functions = graph_functions(mod)
         for name, func in functions.items():
             if func.attrs.get("global_symbol") == self.func_name:
@@ -69,7 +69,7 @@ class BindParams(ModulePass):
 
 
 def bind_params(func: Function, params: Mapping[str | GraphVar, Any]) -> Function:
-    """Return a function with arrays in the place of parameters; itself if there are none.
+    """Return a function with parameters replaced by arrays; itself if `params` is empty.
 
     Symbolic sizes that the arrays determine are replaced everywhere. Raises IRValueError for an
     unknown or ambiguous name, a parameter that is named twice, and a size that stays unknown;

@@ -1,4 +1,4 @@
-"""Rewriting of calls as values to explicit memory: outputs are allocated and passed."""
+"""Explicit memory: outputs of calls are allocated and passed to the functions that write them."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class CallTIRRewrite(ModulePass):
                 g(y, z)
                 z_1 = z
 
-    Blocks become plain ones. `call_tir_inplace` overwrites its argument if that is a dead tensor of
-    the function, else a copy. Results of a function are in separate memory: an argument, a
-    constant, or a tensor that is returned twice is copied. So is a value of an `if` that a branch
-    has not computed itself. `ValueMemory` decides.
+    Dataflow blocks become plain blocks. `call_tir_inplace` overwrites its argument if that is a
+    dead tensor of the function, otherwise a copy. Each result of a function is in separate memory:
+    an argument, a constant, or a tensor that is returned twice is copied, and so is a value of an
+    `if` that a branch did not compute. `ValueMemory` decides.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -69,7 +69,7 @@ class _Lowering(GraphRewriter):
         super().__init__()
         self._decided = decided
         self._tensors: dict[Memory, g.GraphVar] = {}
-        """The variables that memories are allocated for."""
+        """The variables of allocated memories."""
 
     def rewrite_Function(self, node: Function) -> Function:  # noqa: N802
         """Lower a function: its bindings, then its result."""
@@ -198,7 +198,7 @@ class _Lowering(GraphRewriter):
     # ------------------------------------------------------------------------------------- branches
 
     def rewrite_If(self, node: g.If) -> g.If:  # noqa: N802
-        """Lower branches; what they give is where it is wanted."""
+        """Lower branches, whose values are in the memory of the `if`."""
         wanted = self._decided.wanted[node]
         places = {path: self._tensors[self._decided.place(m)] for path, (m, _) in wanted.items()}
         branches = [self._branch(b, places) for b in (node.true_branch, node.false_branch)]
@@ -220,7 +220,7 @@ class _Lowering(GraphRewriter):
         places: dict[Path, g.GraphVar],
         extra: list[g.Binding],
     ) -> g.GraphExpr:
-        """Return the value of a branch, or of a part of it, where it is wanted."""
+        """Return the value of a branch, or of a part of it, in the memory of the `if`."""
         place = places.get(path)
         if place is not None:
             if (branch, path) in self._decided.copied:

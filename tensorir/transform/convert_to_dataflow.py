@@ -23,8 +23,8 @@ class ConvertToDataflow(FunctionPass):
                                                   R.output(z)
                                               return z
 
-    Calls with effects and branches stay between the blocks; so does what is there already.
-    Variables that are not used after their block become DataflowVars.
+    Calls with effects and branches stay between the blocks; existing blocks stay. Variables that
+    are not used after their block become DataflowVars.
     """
 
     def __init__(self, min_size: int = 2) -> None:

@@ -1,4 +1,4 @@
-"""Outputs are written over dead arguments."""
+"""Outputs overwrite dead arguments."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ from tensorir.transform.value_memory import ValueMemory, handed_on
 
 
 class DataflowUseInplaceCalls(ModulePass):
-    """Lets calls write outputs over arguments that nothing needs afterwards.
+    """Lets calls overwrite arguments that are not used afterwards.
 
     Before: lv1 = R.call_tir(relu, (lv,), out_sinfo=...)  # the last use of lv
     After:  lv1 = R.call_tir_inplace(relu_inplace, (lv,), inplace_indices=[0], out_sinfo=...)
 
-    That is done where the tensor function reads each element of the argument only to compute the
-    element of the output at the same place (`overwritable_arguments`), and the argument is a tensor
-    that the graph function, or the same branch of it, has computed. Functions that nothing calls
-    any more are left out if they are private. Outputs of fewer than `smallest` bytes stay: they are
-    not worth another function. TVM's pass of that name looks at dataflow blocks only; this one at
-    whole functions.
+    The tensor function must read each element of the argument only to compute the output's element
+    at the same indices (`overwritable_arguments`), and the argument must be a tensor that the same
+    function or branch has computed. Private functions without callers are removed. Outputs of fewer
+    than `smallest` bytes keep new memory: they are not worth another function. TVM's pass of this
+    name is limited to dataflow blocks.
     """
 
     def __init__(self, smallest: int = 1 << 14) -> None:
@@ -70,7 +69,7 @@ class _Kernels:
         self.replaced: set[str] = set()
 
     def overwritable(self, call: DestinationPassing) -> Mapping[int, Sequence[int]]:
-        """Return for outputs of a call the arguments that they may be written over."""
+        """Return for each output of a call the arguments that it may overwrite."""
         func = self._function(call)
         if func is None:
             return {}
@@ -98,8 +97,8 @@ class _Kernels:
         func = self._mod.functions.get(call.callee.name)
         return func if isinstance(func, PrimFunc) else None
 
-    def writing_over(self, call: DestinationPassing, over: Mapping[int, int]) -> GlobalVar:
-        """Return the function that writes outputs over arguments."""
+    def overwriting_function(self, call: DestinationPassing, over: Mapping[int, int]) -> GlobalVar:
+        """Return the function that overwrites arguments with outputs."""
         assert isinstance(call.callee, GlobalVar)
         name = call.callee.name
         self.replaced.add(name)
@@ -134,7 +133,7 @@ class _Rewriting(GraphRewriter):
         call = destination_passing(node)
         assert call is not None
         return call_tir_inplace(
-            self._kernels.writing_over(call, over),
+            self._kernels.overwriting_function(call, over),
             [self(arg) for arg in call.args],
             [over.get(k, FRESH) for k in range(len(call.outputs))],
             self(node.sinfo_args[0]),

@@ -230,7 +230,7 @@ class _Folding(GraphRewriter):
     def _is_small(
         self, constants: Sequence[g.Constant], outputs: Sequence[TensorStructInfo]
     ) -> bool:
-        """Say whether outputs are of known sizes that are not too large."""
+        """Return True if outputs are of known sizes that are not too large."""
         sizes = [info.static_bytes for info in outputs]
         known = [size for size in sizes if size is not None]
         origins = self._origins(constants)
@@ -239,7 +239,7 @@ class _Folding(GraphRewriter):
 
 
 def _is_worth_forgetting(func: PrimFunc, output: NDArray[Any]) -> bool:
-    """Say whether a result is large, and little more work than copying it."""
+    """Return True if a result is large, and little more work than copying it."""
     longest = max(output.shape, default=1)
     return output.nbytes >= LARGE and steps(func.body, longest) <= QUICK * output.size
 

@@ -27,13 +27,13 @@ from tensorir.transform.rebuild_graph import PRIMITIVE, rewritten_graphs
 
 
 class AnnotateTIROpPattern(PrimFuncPass):
-    """Notes the kind of each tensor function (`OpPattern`) as its attribute `op_pattern`.
+    """Adds the kind of each tensor function (`OpPattern`) as its attribute `op_pattern`.
 
     Before: @T.prim_func(private=True)
             def relu(...): ...
     After:  the same, with T.func_attr({"op_pattern": 0})
 
-    A kind that is stated already stays.
+    A stated kind stays.
     """
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
@@ -71,21 +71,22 @@ def _operator_names() -> frozenset[str]:
 
 
 NAMED: Final = 8
-"""Operators that the name of a group is made of."""
+"""The maximum number of operators in the name of a group."""
 
 
 class FuseOps(ModulePass):
-    """Makes graph functions of calls that are to be one tensor function, for `FuseTIR`.
+    """Groups calls into graph functions, each of which `FuseTIR` makes one tensor function.
 
     Before: lv = R.call_tir(matmul, (x, w), ...); lv1 = R.call_tir(relu, (lv,), ...)
     After:  lv1 = fused_matmul_relu(x, w)
             and fused_matmul_relu, which is private and has the attribute Primitive
 
-    A call is fused with those that use its result, where everything that is made of that comes
-    together again (`fusion_groups`). The kinds of tensor functions decide (`OpPattern`): they are
-    what `AnnotateTIROpPattern` notes, or are found here. Views between calls that are fused become
-    part of the function; those at its ends stay views. Constants stay outside, as arguments; equal
-    functions are one. With `fuse_opt_level=0` nothing is fused, nor in a `PassContext` of level 0.
+    A call is fused with the calls that use its result, up to the point where all uses meet again
+    (`fusion_groups`). The kinds of tensor functions decide (`OpPattern`): the stated one of
+    `AnnotateTIROpPattern`, or the one that is found now. Views between fused calls become part of
+    the function; views at its ends stay views. Constants stay outside, as arguments; equal
+    functions are merged. `fuse_opt_level=0` turns fusion off, by default the level of the
+    `PassContext`.
     """
 
     def __init__(self, fuse_opt_level: int = -1, max_group_size: int = MAX_GROUP_SIZE) -> None:
@@ -117,7 +118,7 @@ class _Kinds:
         self._counts: dict[str, Sequence[int]] = {}
 
     def of(self, call: DestinationPassing) -> OpPattern:
-        """Return the kind of the function that a call names."""
+        """Return the kind of the function of a call."""
         if not isinstance(call.callee, GlobalVar) or not all(map(_is_known_tensor, call.args)):
             return OpPattern.OPAQUE
         pattern, written = self._of_function(call.callee.name)
@@ -147,7 +148,7 @@ class _Kinds:
         return self._counts[name]
 
     def name(self, bindings: Sequence[g.VarBinding]) -> str:
-        """Return a name for the function of a group: what it computes."""
+        """Return a name for the function of a group: its operators."""
         names: list[str] = []
         for binding in bindings:
             call = destination_passing(binding.value)
@@ -220,7 +221,7 @@ class _Fusing(GraphRewriter):
         return node if same else node.with_(bindings=made)
 
     def _is_value(self, value: g.GraphExpr) -> bool:
-        """Say whether a value may be computed later than it is."""
+        """Return True if a value may be computed later."""
         if isinstance(value, g.GraphCall):
             return destination_passing(value) is not None or value.op is VIEW
         return isinstance(value, (g.GraphVar, g.Tuple, g.TupleGetItem, g.Constant))
@@ -280,7 +281,7 @@ class _Fusing(GraphRewriter):
 
 
 def _is_free(value: g.GraphExpr) -> bool:
-    """Say whether a value takes no kernel: a view or a field of a tuple."""
+    """Return True if a value needs no kernel: a view or a field of a tuple."""
     return isinstance(value, g.TupleGetItem) or (
         isinstance(value, g.GraphCall) and value.op is VIEW
     )
@@ -310,7 +311,7 @@ class _Group:
 
 
 def _grouped(bindings: Sequence[g.VarBinding]) -> _Group:
-    """Return the function of bindings that lead to the last of them, and what it is called with."""
+    """Return the function of bindings, whose result is the last one, and its arguments."""
     inside = _Inside({binding.var for binding in bindings})
     *before, last = [binding for old in bindings for binding in inside.binding(old)]
     result = g.GraphVar(last.var.name, last.value.struct_info)
@@ -326,7 +327,7 @@ def _grouped(bindings: Sequence[g.VarBinding]) -> _Group:
 
 
 def _undefined_sizes(params: Sequence[g.GraphVar], block: g.DataflowBlock) -> list[Var]:
-    """Return the symbolic sizes in a block that no shape of a parameter says."""
+    """Return the symbolic sizes in a block that no parameter defines."""
     defined: set[Var] = set()
     for param in params:
         info = param.struct_info

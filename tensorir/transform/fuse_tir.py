@@ -49,9 +49,9 @@ class FuseTIR(ModulePass):
     After:  lv1 = R.call_tir(fused_matmul_relu, (x, w), out_sinfo=...)
 
     The function has the loops of all called functions, one after the other, with buffers for
-    intermediate values; a schedule brings them together. Views between them are loops,
-    too. Indices are int64. Its attribute `fused_operators` names what it computes. Private
-    functions that nothing calls any more are left out, and so is the attribute `op_pattern`.
+    intermediate values; a schedule merges them. Views between them become loops. Indices are int64.
+    The attribute `fused_operators` names the operators of the function. Private functions without
+    callers are removed, and so is the attribute `op_pattern`.
 
     Raises IRTypeError for a `Primitive` function that does more than call tensor functions.
     """
@@ -193,7 +193,7 @@ class _Fused:
         return self._place(value)
 
     def _place(self, value: g.GraphExpr) -> _Place:
-        """Return where a value lies that has been computed."""
+        """Return the buffers of a computed value."""
         if isinstance(value, g.GraphVar) and value in self._places:
             return self._places[value]
         if isinstance(value, g.Tuple):
@@ -255,7 +255,7 @@ class _Fused:
 
 
 class _Inlining(FreshCopy):
-    """Copies the loops of a function to where its arguments are buffers."""
+    """Copies the loops of a called function, with its parameters replaced by buffers."""
 
     def __init__(
         self,
@@ -281,7 +281,7 @@ class _Inlining(FreshCopy):
         return new
 
     def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
-        """Copy a block; what it touches of one buffer under two names is united."""
+        """Copy a block; regions of two parameters that are one buffer are united."""
         new = super().rewrite_Block(node)
         return new if self._are_distinct else self.with_regions(new)
 
@@ -292,13 +292,13 @@ class _Inlining(FreshCopy):
 
 
 class _BlockNames:
-    """Gives names of blocks: `T_add`, `T_add_1`."""
+    """Generates unique names of blocks: `T_add`, `T_add_1`."""
 
     def __init__(self) -> None:
         self._count: dict[str, int] = {}
 
     def unique(self, name: str) -> str:
-        """Return a name that was not given before."""
+        """Return a unique name."""
         found = name
         while found in self._count:
             self._count[name] += 1
@@ -312,7 +312,7 @@ def reshape_function(
 ) -> tuple[PrimFunc, Sequence[Var]]:
     """Return the function that copies a tensor into one of another shape, in row-major order.
 
-    It takes the symbolic sizes behind it that neither shape has by themselves.
+    Symbolic sizes that are not a dimension of either shape are its last parameters.
     """
     tensor = te.placeholder(source, dtype, "A")
 
@@ -333,7 +333,7 @@ def reshape_function(
 def _sizes(
     buffers: Mapping[Buffer, Buffer], scalars: Mapping[Var, PrimExpr]
 ) -> dict[Var, PrimExpr]:
-    """Return what the symbolic sizes of a function are for its arguments."""
+    """Return the symbolic sizes of a function for its arguments."""
     values = dict(scalars)
     for old, new in buffers.items():
         for extent, actual in zip(old.shape, new.shape, strict=True):

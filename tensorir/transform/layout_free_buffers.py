@@ -31,16 +31,16 @@ _Use: TypeAlias = tuple[str, tuple[int, ...]]
 
 
 class AttachAttrLayoutFreeBuffers(ModulePass):
-    """Says of tensor functions which parameters may have any layout, since they are weights.
+    """Adds to tensor functions the parameters that may have any layout because they are weights.
 
     Before: lv = R.call_tir(dense, (x, C), ...)
     After:  the same, and dense has T.func_attr({"layout_free_buffers": [1]})
 
-    Weights are constants and, but for `constants_only`, parameters of a graph function from number
-    `num_input`, an attribute of it, on. A search for a schedule may then choose their layout, and
-    `SplitLayoutRewritePreproc` has them brought there. Positions that a function states already
-    stay. A function that is called with weights in different places becomes several; where one has
-    no new ones, that keeps the name.
+    Weights are constants and, without `constants_only`, the parameters of a graph function from
+    `num_input` on, which is its attribute. A search for a schedule may then choose their layout,
+    and `SplitLayoutRewritePreproc` converts them. Stated positions stay. A function that is called
+    with weights as different arguments becomes several functions; the one without new positions
+    keeps the name.
     """
 
     def __init__(self, constants_only: bool = False) -> None:
@@ -124,17 +124,16 @@ def _stating(func: PrimFunc, name: str, positions: tuple[int, ...]) -> PrimFunc:
 
 
 class SplitLayoutRewritePreproc(ModulePass):
-    """Takes the blocks that bring weights into another layout out of scheduled tensor functions.
+    """Moves the blocks that convert the layout of weights into separate tensor functions.
 
     Before: lv = R.call_tir(dense, (x, C), ...)
     After:  packed = R.call_tir(dense_weight_prepack, (C,), ...)
             lv = R.call_tir(dense_prepacked, (x, packed), ...)
 
-    These are the blocks that carry the annotation `meta_schedule.layout_rewrite_preproc`, as the
-    postprocessor RewriteLayout makes them for `layout_free_buffers`. `FoldConstant` then computes
-    what depends on constants; for any other argument the layout is rewritten in each call as
-    before. A block that cannot run by itself (`tensorir.memory.layout_rewrite`) stays where it is.
-    The function from before is left out where nothing calls it any more.
+    Such blocks have the annotation `meta_schedule.layout_rewrite_preproc`, which the postprocessor
+    RewriteLayout adds for `layout_free_buffers`. `FoldConstant` then converts constants; other
+    arguments are converted in each call as before. A block that cannot run separately
+    (`tensorir.memory.layout_rewrite`) stays. The original function is removed if it has no callers.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -158,7 +157,7 @@ class SplitLayoutRewritePreproc(ModulePass):
 
 
 class _Split(NamedTuple):
-    """A function, the function taken out of it, and the names of both."""
+    """A function, its conversions of layouts, and the names of the two new functions."""
 
     func: PrimFunc
     rewrites: Sequence[LayoutRewrite]
@@ -202,7 +201,7 @@ class _Splitting(GraphRewriter):
         return [*before, node.with_(value=value)]
 
     def _split_of(self, call: DestinationPassing) -> _Split | None:
-        """Return the split of the function that a call names, None if the call is to stay."""
+        """Return the split of the function of a call, None if the call stays."""
         if not isinstance(call.callee, GlobalVar) or call.callee.name not in self._splits:
             return None
         split = self._splits[call.callee.name]

@@ -61,7 +61,7 @@ class Decomposing(GraphRebuilder):
 
 
 def has_operators(func: Function, kind: type[DeclaredOperator] = DeclaredOperator) -> bool:
-    """Say whether a graph function calls operators of a kind."""
+    """Return True if a graph function calls operators of a kind."""
     return any(
         isinstance(node, g.GraphCall) and isinstance(node.op, kind) for node in walk(func.body)
     )
@@ -72,14 +72,14 @@ Legalize: TypeAlias = "Callable[[BlockBuilder, g.GraphCall], g.GraphExpr]"
 
 
 class LegalizeOps(ModulePass):
-    """Replaces operators by what computes them.
+    """Replaces operators by calls of functions that compute them.
 
     Before: lv = R.add(x, y)
     After:  lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((2, 3), "float32"))
 
     A formula becomes a tensor function, which equal calls share; a composite operator becomes its
-    expression; a library operator becomes the call of a library function. `custom` maps
-    names of operators (without `relax.`) to functions that come first. IRTypeError for operands of
+    expression; a library operator becomes the call of a library function. `custom` maps names of
+    operators (without `relax.`) to functions that are preferred. Raises IRTypeError for operands of
     unknown shape: `match_cast` states it.
     """
 

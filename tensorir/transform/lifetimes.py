@@ -1,4 +1,4 @@
-"""When the memories of a graph function hold a live value, and how many bytes they have.
+"""The points at which variables of a graph function are used, and the bytes of its tensors.
 
 Bindings are points of time, in order. A memory is held from its first use to its last: of two
 branches of an `if`, in the branches that use it, and in the other branch if it is live after the
@@ -146,19 +146,19 @@ class Lifetimes:
 
 
 Unit: TypeAlias = tuple[tuple[str, tuple[Var, ...]], ...]
-"""The identity of a unit: its factors as text, and the variables of the names."""
+"""The identity of a unit: its factors as text, and their variables."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorBytes:
-    """`count` times the product of `factors`, which are extents that are not known."""
+    """`count` times the product of `factors`, the symbolic extents."""
 
     count: int
     factors: tuple[PrimExpr, ...]
 
     @staticmethod
     def of(info: TensorStructInfo) -> TensorBytes | None:
-        """Return the bytes of a tensor, None where shape or dtype are not known."""
+        """Return the bytes of a tensor, None if its shape or dtype is unknown."""
         if info.shape is None or info.dtype is None:
             return None
         count = info.dtype.nbytes
@@ -177,7 +177,7 @@ class TensorBytes:
 
     @property
     def unit(self) -> Unit:
-        """The unit; empty for bytes that are a number."""
+        """The unit; empty for a constant size."""
         return tuple((str(n), tuple(collect_vars(n))) for n in self.factors)
 
 
@@ -190,7 +190,7 @@ def scaled(count: int, factors: Sequence[PrimExpr]) -> PrimExpr:
 
 
 def rounded_up(value: PrimExpr, more: int) -> PrimExpr:
-    """Return the least multiple of the alignment from a value on, and so many units more."""
+    """Return a value rounded up to a multiple of the alignment, plus `more` multiples."""
     unit = ops.const(ALIGNMENT, INT64)
     units = ops.floordiv(ops.add(value, ops.const(ALIGNMENT - 1, INT64)), unit)
     return ops.mul(ops.add(units, ops.const(more, INT64)), unit)

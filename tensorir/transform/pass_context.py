@@ -4,7 +4,7 @@
         mod = Sequential([BindParams("main", params), FoldConstant()])(mod)
 
 A pass takes a module and returns another one; it never changes the one it is given. Every pass is
-run by the context in force, which decides whether it runs and lets instruments look on.
+run by the current context, which may skip it and calls instruments.
 
     @module_pass(opt_level=1)
     def drop_tests(mod, ctx):
@@ -71,11 +71,11 @@ class Pass:
         return PassContext.current().run(self, mod)
 
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Return the transformed module; `mod` may be returned where nothing changes."""
+        """Return the transformed module; it may be `mod` if nothing changes."""
         raise NotImplementedError
 
     def verify(self, before: IRModule, after: IRModule) -> None:
-        """Check what the pass made of a module; WellFormedError."""
+        """Check the result of the pass; WellFormedError."""
         verify_result(before, after)
 
     def __repr__(self) -> str:
@@ -90,7 +90,7 @@ class PassContext:
     """
 
     _entered: ClassVar[ContextVar[tuple[PassContext, ...]]] = ContextVar("entered", default=())
-    """The contexts in force in this thread, the outermost first."""
+    """The entered contexts of this thread, the outermost first."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class PassContext:
 
     @staticmethod
     def current() -> PassContext:
-        """Return the innermost context, one of the defaults outside of any."""
+        """Return the innermost context, by default a new one."""
         entered = PassContext._entered.get()
         return entered[-1] if entered else PassContext()
 
@@ -142,15 +142,15 @@ class PassContext:
         return bool(self.instruments or self.disabled_pass)
 
     def pass_enabled(self, info: PassInfo) -> bool:
-        """Say whether a `Sequential` runs a pass in this context."""
+        """Return True if a `Sequential` runs a pass in this context."""
         if info.name in self.disabled_pass:
             return False
         return info.name in self.required_pass or info.opt_level <= self.opt_level
 
     def run(self, step: Pass, mod: IRModule) -> IRModule:
-        """Return the module that a pass makes of `mod`, never `mod` itself.
+        """Return the result of a pass, never `mod` itself.
 
-        Errors are those of the pass, with a note that names it.
+        Errors of the pass get a note with its name.
         """
         if not isinstance(mod, IRModule):
             raise IRTypeError(
@@ -177,9 +177,9 @@ class PassContext:
 
 
 def verify_result(before: IRModule, after: IRModule) -> None:
-    """Check what a pass made: scopes, names, and that tensors in an arena do not overlap.
+    """Check the result of a pass: scopes, names, and that tensors in an arena do not overlap.
 
-    Raises WellFormedError. A pass answers only for what it makes of a well-formed module.
+    Raises WellFormedError, but not if the module was malformed before.
     """
     changed = any(before.functions.get(name) is not func for name, func in after.functions.items())
     if changed and verify_well_formed(before, assert_mode=False):
@@ -190,8 +190,8 @@ def verify_result(before: IRModule, after: IRModule) -> None:
 class Sequential(Pass):
     """Passes one after another, as one pass.
 
-    `required` names passes that must be among those before it in a `Sequential` that holds it;
-    IRValueError if one is not. `traceable` is accepted because TVM has it.
+    `required` names passes that must come before it in an enclosing `Sequential`; otherwise
+    IRValueError. `traceable` is accepted because TVM has it.
     """
 
     def __init__(
@@ -251,7 +251,7 @@ class FunctionPass(Pass):
     """The class of the functions that are transformed."""
 
     def transform_function(self, func: Any, mod: IRModule, ctx: PassContext) -> BaseFunc:
-        """Return the transformed function, `func` itself where nothing changes."""
+        """Return the transformed function, `func` itself if nothing changes."""
         raise NotImplementedError
 
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -268,7 +268,7 @@ class PrimFuncPass(FunctionPass):
 def map_functions(
     mod: IRModule, transform: Callable[[Any], BaseFunc], kind: type[BaseFunc] = Function
 ) -> IRModule:
-    """Return a module with every function of a kind transformed; an error is noted its function."""
+    """Return a module with every function of a kind transformed; errors name the function."""
     result = mod.clone()
     for name, func in mod.functions.items():
         if isinstance(func, kind):
@@ -285,7 +285,7 @@ def _maker(base: type[Pass], method: str) -> Callable[..., Any]:
         required: Sequence[str] = (),
         traceable: bool = False,
     ) -> Any:
-        """Make a pass of a function, or a class of passes of a class with its method.
+        """Return a pass from a function, or a pass class from a class with the method.
 
         Used as a decorator, with or without arguments, or as a call with the function.
         """

@@ -1,4 +1,4 @@
-"""Building the graph functions of a module anew, with a builder.
+"""Rewriting the graph functions of a module with a builder, which adds functions and bindings.
 
 A `GraphRewriter` replaces nodes by nodes. If the new value needs new bindings or tensor functions,
 a `GraphRebuilder` emits the whole function again through a `BlockBuilder`.
@@ -42,7 +42,7 @@ class GraphRebuilder:
         return IRModule({name: made.functions[name] for name in order}, self._mod.attrs)
 
     def value(self, value: g.GraphExpr) -> g.GraphExpr:
-        """Return what a variable is bound to in place of a value, whose parts are new already."""
+        """Return the replacement of a value, whose parts are replaced already."""
         return value
 
     def plain(self, value: g.GraphExpr) -> g.GraphExpr:
@@ -50,7 +50,7 @@ class GraphRebuilder:
         return value
 
     def emitted(self, expr: g.GraphExpr) -> g.GraphExpr:
-        """Return an expression whose nested parts are emitted, each by way of `value`."""
+        """Return an expression whose nested parts are emitted, each after `value` replaced it."""
         memo: dict[g.GraphExpr, g.GraphExpr] = {}
         return self._of_parts(expr, memo)
 

@@ -1,4 +1,4 @@
-"""Calls that only give a tensor another shape become views."""
+"""Calls that only change the shape of a tensor become views."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ class RewriteDataflowReshape(ModulePass):
     Before: lv = R.call_tir(reshape, (x,), out_sinfo=R.Tensor((2, 3), "float32"))
     After:  lv = R.memory.view(x, R.shape([2, 3]))
 
-    These are calls of tensor functions that copy their one argument in row-major order, which is
-    proved by the indices they read and write: reshapes, squeezes, new dimensions, transposes that
-    move dimensions of extent 1. A view of a view is one of the tensor behind it; a view in the
-    shape that its tensor has is that tensor.
+    Such a tensor function copies its only argument in row-major order, which is proved from its
+    indices: reshapes, squeezes, new dimensions, transposes of dimensions of extent 1. A view of a
+    view becomes a view of the original tensor; a view in the tensor's own shape becomes the tensor.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -48,7 +47,7 @@ class _Views(GraphRewriter):
         """The tensors that variables view."""
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
-        """Rebuild a block; a view of a variable that is seen there only is one there only."""
+        """Rebuild a block; views of its local variables are dropped after it."""
         result = super().rewrite_BindingBlock(node)
         for binding in node.bindings:
             if isinstance(self._sources.get(binding.var), g.DataflowVar):
@@ -56,7 +55,7 @@ class _Views(GraphRewriter):
         return result
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return a binding, one to a view for a call that reshapes."""
+        """Return a binding; a call that reshapes becomes a view."""
         (new,) = super().binding(node)
         if not isinstance(new, g.VarBinding):
             return (new,)
@@ -73,7 +72,7 @@ class _Views(GraphRewriter):
         return (new.with_(value=view(source, shape)),)
 
     def _view(self, value: g.GraphExpr) -> tuple[g.GraphExpr, Sequence[PrimExpr]] | None:
-        """Return the tensor and the shape that a value is a view of, None if it is none."""
+        """Return the tensor of a view and its shape, None for other values."""
         if not isinstance(value, g.GraphCall):
             return None
         if value.op is VIEW:

@@ -1,4 +1,4 @@
-"""Calls that give several tensors become one for each."""
+"""A call with several results becomes one call for each."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class SeparateOutputs(ModulePass):
     After:  a = R.call_tir(split_0, (x,), R.Tensor((2,), "float32"))
             b = R.call_tir(split_1, (x,), R.Tensor((2,), "float32"))
 
-    These are calls of functions that move elements or work on each (`OpPattern.INJECTIVE` at most),
-    and whose outputs do not need one another.
+    The function must move or transform single elements (`OpPattern.INJECTIVE` at most), and no
+    output may depend on another one.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -65,7 +65,7 @@ class _Separating(GraphRewriter):
         self._parts: dict[str, Sequence[_Part] | None] = {}
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return a binding, those of calls for each output and of their tuple."""
+        """Return the calls for each output and their tuple, or the binding itself."""
         rebuilt = super().binding(node)
         (new,) = rebuilt
         call = destination_passing(new.value)
@@ -87,7 +87,7 @@ class _Separating(GraphRewriter):
         return [*bindings, new.with_(value=g.Tuple(binding.var for binding in bindings))]
 
     def _parts_of(self, name: str, inputs: int, outputs: int) -> Sequence[_Part] | None:
-        """Return the functions of the outputs of a function, None if they belong together."""
+        """Return the functions of the outputs of a function, None if it cannot be separated."""
         if name not in self._parts:
             func = self._mod.functions.get(name)
             self._parts[name] = (
@@ -122,7 +122,7 @@ class _Separating(GraphRewriter):
         ]
 
     def _part(self, name: str, number: int, func: PrimFunc, nest: s.Stmt, inputs: int) -> _Part:
-        """Return the function of an output, which some loops of a function fill."""
+        """Return the function of an output, which one loop nest computes."""
         result = func.params[inputs + number]
         operators = operators_of(func, name, self._mod)
         loaded = {n.buffer for n in walk(nest) if isinstance(n, BufferLoad)}

@@ -1,4 +1,4 @@
-"""Views are moved behind element-wise calls, which any shape suits."""
+"""Views are moved after element-wise calls, which do not depend on the shape."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tensorir.transform.rewrite_dataflow_reshape import same_shape
 
 
 class SinkViews(ModulePass):
-    """Moves views behind element-wise calls, so that these can be fused with what is before.
+    """Moves views after element-wise calls, so that these are fused with earlier calls.
 
     Before: a = R.call_tir(matmul, (x, w), R.Tensor((6, 8), "float32"))
             b = R.memory.view(a, R.shape([2, 3, 8]))
@@ -30,12 +30,12 @@ class SinkViews(ModulePass):
             c = R.memory.view(b, R.shape([2, 3, 8]))
 
     Models have such views where a layer takes matrices and the next function more dimensions.
-    Views are moved that are of what a tensor function gives; other arguments of the shape are
-    viewed in the other one. Shapes are constant.
+    Only views of results of tensor functions are moved. Other arguments of the call get a view of
+    the new shape. Shapes must be constant.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Return the module with views behind element-wise calls."""
+        """Return the module with views after element-wise calls."""
         return rewritten_graphs(mod, lambda builder: _Sinking(mod, builder), _has_views)
 
 
@@ -90,7 +90,7 @@ class _Sinking(GraphRewriter):
         return rebuilt
 
     def _sunk(self, var: g.GraphVar, call: g.GraphCall) -> Sequence[g.Binding] | None:
-        """Return the bindings of an element-wise call in the shape behind a view, None if not."""
+        """Return the bindings of an element-wise call before a view, None if impossible."""
         parts = destination_passing(call)
         assert parts is not None
         shape = parts.outputs[0].static_shape

@@ -1,4 +1,4 @@
-"""One arena for the tensors of a function that nothing outside of it sees."""
+"""Arenas: memory that the internal tensors of a graph function share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tensorir.transform.value_memory import handed_on
 
 
 class StaticPlanBlockMemory(ModulePass):
-    """Lets tensors whose contents are not needed at the same time share memory.
+    """Lets tensors share memory if their contents are needed at different times.
 
     Before: a = R.builtin.alloc_tensor(R.shape([16]), R.dtype("float32"), ...)
             b = R.builtin.alloc_tensor(R.shape([n, 16]), R.dtype("float32"), ...)
@@ -33,12 +33,12 @@ class StaticPlanBlockMemory(ModulePass):
             a = R.memory.alloc_tensor(storage, 64, R.shape([16]), R.dtype("float32"))
             b = R.memory.alloc_tensor(storage_1, n * 64, R.shape([n, 16]), R.dtype("float32"))
 
-    A function has one arena for tensors whose bytes are known, and one for each unit of the bytes
-    of the others: tensors of (n, 16) and (n, 4) share memory, those of (n, m) have another arena.
-    An arena is allocated where its sizes are known. A tensor is held from its first use to its last
-    one, over the whole function; those of two branches of an `if` share memory. Results, and
-    tensors that a library function gets that does not only write to its outputs, keep memory of
-    their own. A function with an arena is left unchanged.
+    A function has one arena for tensors of constant size, and one for each unit of symbolic sizes:
+    tensors of (n, 16) and (n, 4) share memory, tensors of (n, m) have another arena. An arena is
+    allocated where its sizes become known. A tensor is held from its first use to its last in the
+    whole function; tensors of two branches of an `if` share memory. Results keep separate memory,
+    and so do tensors that are passed to a library function that may keep them. A function with an
+    arena is left unchanged.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -63,7 +63,7 @@ class Arena:
 
     @property
     def sizes(self) -> set[Var]:
-        """The symbolic sizes that it depends on."""
+        """The symbolic sizes of the arena."""
         return {var for factor in self.factors for var in collect_vars(factor)}
 
     @property
@@ -77,9 +77,9 @@ class Arena:
     def offsets(self) -> dict[g.GraphVar, PrimExpr]:
         """Return the offset of each tensor in bytes.
 
-        Where a unit is no multiple of the alignment, offsets are rounded up. A tensor that begins
-        in the packing where another one ends, or behind, has more distinct offsets below it, and is
-        moved up by as many multiples: that is more than rounding moved the end of the other one.
+        If a unit is not a multiple of the alignment, offsets are rounded up, and then moved up by
+        one multiple for each smaller offset in the packing. So a tensor that starts where another
+        one ends, or later, is moved by more than rounding moved the end of the other one.
         """
         levels = self._levels
         at = {start: self._offset(start, levels[start]) for start in levels}
@@ -97,18 +97,16 @@ class Arena:
 
 
 def plan_memory(func: Function, hands_on: HandsOn) -> list[Arena]:
-    """Return the arenas of a function, with places for variables that tensors are bound to.
+    """Return the arenas of a function; the packing has the variables of its tensors.
 
-    `hands_on` is what `handed_on` gives for its module.
-
-    The first one is that of tensors whose bytes are known, if there are such. Returns none for a
-    function that has an arena.
+    `handed_on` returns `hands_on` for the module. The arena of tensors of constant size comes
+    first. A function that has an arena gets no others.
     """
     if any(isinstance(n, g.GraphCall) and n.op is ALLOC_STORAGE for n in walk(func.body)):
         return []
     aliases = Aliases(func, hands_on)
-    aliases.go_through(func.body)
-    # Results, and what library functions may keep, are seen by others.
+    aliases.add_sequence(func.body)
+    # Results, and memory that library functions may keep, outlive the function.
     given_away = {*aliases.kept, *memories(aliases.of(func.body.body))}
     classes: dict[Unit, list[tuple[Memory, TensorBytes]]] = {}
     for memory in aliases.holders:
@@ -157,13 +155,13 @@ class _Placing(GraphRewriter):
         }
 
     def rewrite_Function(self, node: Function) -> Function:  # noqa: N802
-        """Allocate in front of everything what can be."""
+        """Allocate the arenas whose sizes the parameters define, then rebuild the body."""
         arenas = self._allocated(param.struct_info for param in node.params)
         body = self(node.body)
         return node.with_(body=g.SeqExpr.rebuilt([g.BindingBlock(arenas), *body.blocks], body.body))
 
     def _allocated(self, defining: Iterable[StructInfo]) -> list[g.Binding]:
-        """Return the allocations of the arenas whose sizes are known with those of some values."""
+        """Return the allocations of arenas whose sizes are known after these values."""
         for info in defining:
             self._known.update(n for n in defining_extents(info) if isinstance(n, Var))
         ready = [(storage, arena) for storage, arena in self._waiting if arena.sizes <= self._known]
@@ -171,7 +169,7 @@ class _Placing(GraphRewriter):
         return [g.VarBinding(storage, alloc_storage(arena.nbytes)) for storage, arena in ready]
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return the placing of a tensor in an arena for its allocation."""
+        """Replace the allocation of a tensor by its place in an arena."""
         place = self._places.get(node.var)
         if isinstance(node, g.MatchCast):
             bound = super().binding(node)

@@ -47,21 +47,21 @@ from tensorir.transform.aliases import (
 from tensorir.transform.lifetimes import Lifetimes
 
 Overwritable: TypeAlias = Callable[[DestinationPassing], Mapping[int, Sequence[int]]]
-"""Gives for outputs of a call the arguments that they may be written over."""
+"""Returns for each output of a call the arguments that it may overwrite."""
 
 
 class ValueMemory:
     """The decisions for one function.
 
-    `outputs` are the memories of what a call writes, one for each of its tensors, None for one that
-    overwrites an argument. `wanted` are those of an `if`, by the paths of its value; the other
-    parts are values. `copied` are the parts of a branch that are copied there at its end.
+    `outputs` has for each call the memories of its tensors, None for a tensor that overwrites an
+    argument. `wanted` has for each `if` the memories of its value, by paths; the other parts stay
+    values. `copied` has the parts of branches that are copied to these memories at the end.
     """
 
     def __init__(
         self, func: Function, hands_on: HandsOn, overwritable: Overwritable | None = None
     ) -> None:
-        """Decide; `overwritable` are arguments that outputs may be written over without a copy."""
+        """Decide; `overwritable` returns arguments that outputs may overwrite without a copy."""
         self._overwritable = overwritable
         self.overwritten: dict[g.GraphCall, dict[int, int]] = {}
         """For calls with separate outputs, the outputs that may overwrite arguments, with these
@@ -70,7 +70,7 @@ class ValueMemory:
         self.wanted: dict[g.If, dict[Path, tuple[Memory, TensorStructInfo]]] = {}
         self.copied: set[tuple[g.SeqExpr, Path]] = set()
         self._place: dict[Memory, Memory] = {}
-        """Memories of branches that are those of their `if`."""
+        """Memories of branches, and the memory of the `if` that replaces each."""
         self._made: dict[Memory, tuple[g.SeqExpr, TensorStructInfo]] = {}
         """The sequence that a memory belongs to, and the tensor in it."""
         self._lifetimes = Lifetimes(func.body)
@@ -79,7 +79,7 @@ class ValueMemory:
         self._sequence(func.body)
 
     def place(self, memory: Memory) -> Memory:
-        """Return the memory that a memory is a name of."""
+        """Return the memory that replaces a memory, itself by default."""
         while memory in self._place:
             memory = self._place[memory]
         return memory
@@ -138,7 +138,7 @@ class ValueMemory:
     def _compute_at(
         self, memory: Memory, info: TensorStructInfo, places: Places, branch: g.SeqExpr
     ) -> bool:
-        """Have the tensor that a branch gives computed in a memory; say whether it can be."""
+        """Compute the result of a branch in a memory; return False if that is impossible."""
         found = [*memories(places)]
         if len(found) != 1:
             return False
@@ -178,10 +178,10 @@ class ValueMemory:
         binding: g.Binding,
         suite: g.SeqExpr,
     ) -> int:
-        """Return the argument that an output without one is to be written over, `FRESH` for none.
+        """Return the argument that an output of new memory overwrites instead, `FRESH` for none.
 
-        The argument is a tensor of the same suite: what a branch computes in one of outside would
-        have to be copied to where the branch wants it.
+        The argument is a tensor of the same sequence: a result in the memory of an outer sequence
+        would have to be copied at the end of the branch.
         """
         if self._overwritable is None:
             return FRESH
@@ -199,7 +199,7 @@ class ValueMemory:
         return FRESH
 
     def _may_overwrite(self, call: DestinationPassing, index: int, binding: g.Binding) -> bool:
-        """Say whether nothing needs an argument of a call afterwards, or in another place of it."""
+        """Return True if an argument has no later use, and no other use in the call."""
         aliases = self.aliases
         target = set(memories(aliases.of(call.args[index])))
         others = (arg for k, arg in enumerate(call.args) if k != index)
@@ -212,7 +212,7 @@ class ValueMemory:
         )
 
     def _is_into_memory(self, value: g.GraphCall) -> bool:
-        """Say whether the result of a graph function can be written to memory of the caller."""
+        """Return True if the result of a graph function can be written to memory of the caller."""
         called = called_graph(value)
         if called is None or called.outputs is not None or self._hands_on(called.callee).result:
             return False
@@ -224,7 +224,7 @@ class ValueMemory:
 
 
 def handed_on(mod: IRModule) -> HandsOn:
-    """Return a function that gives the memories that a function passes to library functions.
+    """Return a function that returns the memories that a function passes to library functions.
 
     A tensor that a graph function returns is always in separate memory.
     """
@@ -233,12 +233,12 @@ def handed_on(mod: IRModule) -> HandsOn:
 
     def hands_on(name: GlobalVar) -> HandedOn:
         found = known.get(name.name)
-        # A tensor function keeps nothing; of a function that is not there anything may be true.
+        # A tensor function keeps nothing; an unknown function may keep everything.
         return (_NOTHING if name.name in mod.functions else _ALL) if found is None else found
 
     order = callees_first(functions)
     changed = True
-    while changed:  # more than once for functions that call themselves
+    while changed:  # several rounds for recursive functions
         changed = False
         for name in order:
             before, found = known[name], _handed_on_by(functions[name], hands_on)
@@ -273,7 +273,7 @@ def tensors_of(info: StructInfo) -> Iterator[tuple[Path, TensorStructInfo]]:
 
 
 def _part(places: Places, path: Path) -> Places:
-    """Return the places of a part of a value; those of all of it where they are not told apart."""
+    """Return the places of a part of a value; of the whole value if its parts are unknown."""
     for k in path:
         if not isinstance(places, tuple):
             return places
@@ -284,7 +284,7 @@ def _part(places: Places, path: Path) -> Places:
 def _replaced(
     info: StructInfo, places: Places, parts: dict[Path, Memory], path: Path = ()
 ) -> Places:
-    """Return the places of a value, with other ones at some paths."""
+    """Return the places of a value with `parts` at some paths."""
     if path in parts:
         return frozenset({parts[path]})
     if isinstance(info, TupleStructInfo):
