@@ -129,7 +129,7 @@ class ConstantPool:
 
 
 def _is_lent(data: Array) -> bool:
-    """Return True if an array is a view of another library's, such as a weight of a torch module."""
+    """Return True if an array is a view of another library's, such as a weight of torch."""
     while isinstance(data.base, np.ndarray):
         data = data.base
     return hasattr(data.base, "__dlpack__")

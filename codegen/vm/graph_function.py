@@ -164,12 +164,7 @@ class GraphFunction:
         for array, output in zip(self._leaves, outputs, strict=True):
             if array is None:
                 continue
-            shape = frame.shape_of(array, frame.sizes)
-            if shape != output.shape:
-                raise IRValueError(
-                    f"{self.name}: its result is of shape {shape}, and where it is wanted of shape "
-                    f"{output.shape}"
-                )
+            self._check_output(frame.shape_of(array, frame.sizes), output)
             frame.slots[array.slot] = address_of(output)
             frame.registers[array.register] = output
 
@@ -248,13 +243,15 @@ class GraphFunction:
             if array is None:
                 held = part.number if isinstance(part, p.CopyOf) else None
                 source = frame.evaluate(part if held is None else p.Register(held), frame.sizes)
-                if source.shape != output.shape:
-                    raise IRValueError(
-                        f"{self.name}: its result is of shape {source.shape}, and where it is "
-                        f"wanted of shape {output.shape}"
-                    )
+                self._check_output(source.shape, output)
                 np.copyto(output, source)
         self._leave(frame)
+
+    def _check_output(self, shape: tuple[int, ...], output: NDArray) -> None:
+        if shape != output.shape:
+            raise IRValueError(
+                f"{self.name}: the result has shape {shape}, the output array {output.shape}"
+            )
 
     def _leave(self, frame: Frame) -> None:
         registers = frame.registers

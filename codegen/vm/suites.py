@@ -14,6 +14,7 @@ from codegen.vm.segments import Address, Root
 from tensorir.memory.alignment import aligned
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.relax import struct_info as si
+from tensorir.relax.building import UniqueNames
 from tensorir.relax.relations import Fits, fits, is_base_of
 from tensorir.rewriting.visit import collect_vars
 
@@ -80,6 +81,7 @@ class FrameLayout:
     entry_sizes: frozenset[Var] = frozenset()
     """The sizes that the parameters define."""
     _is_entered: bool = False
+    _names: UniqueNames = field(default_factory=lambda: UniqueNames(separator="_"))
     arena: Root = field(init=False)
     constants: Root = field(init=False)
 
@@ -121,17 +123,9 @@ class FrameLayout:
             for part in si.leaves(info):
                 for extent in si.defining_extents(part):
                     if isinstance(extent, Var) and extent not in self.sizes:
-                        self._name_size(extent)
-
-    def _name_size(self, var: Var) -> None:
-        names = set(self.sizes.values())
-        name, k = var.name, 0
-        while name in names:
-            k += 1
-            name = f"{var.name}_{k}"
-        self.sizes[var] = name
-        if self._is_entered:
-            self.slots.append(var)
+                        self.sizes[extent] = self._names.unique(extent.name)
+                        if self._is_entered:
+                            self.slots.append(extent)
 
     def dim(self, extent: PrimExpr) -> Dim:
         """Return an extent as data; CodegenError for an undefined size."""
@@ -147,6 +141,11 @@ class FrameLayout:
         """Return the extents of a tensor as data."""
         assert info.shape is not None
         return self._dims(info.shape)
+
+    def fresh(self, root: Root, name: str) -> p.Fresh:
+        """Return a new array of each call for a root."""
+        assert root.info is not None
+        return p.Fresh(root.slot, root.register, self.dims(root.info), str(root.info.dtype), name)
 
     def _dims(self, extents: Sequence[PrimExpr]) -> tuple[Dim, ...]:
         return tuple(self.dim(n) for n in extents)
@@ -269,7 +268,7 @@ class SuiteWriter:
             self._arena_bytes += aligned(nbytes)
             return Place(Address.at(self._layout.arena, offset), info)
         root = self._layout.root(name, info)
-        array = p.Fresh(root.slot, root.register, self._layout.dims(info), str(info.dtype), name)
+        array = self._layout.fresh(root, name)
         if self._layout.is_known(info, self._layout.entry_sizes):
             self._temporaries.append(array)
         else:

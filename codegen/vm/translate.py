@@ -84,15 +84,9 @@ class Translation(SuiteWriter):
         parts = p.parts_of(result)
         given = [x.number for x in parts if isinstance(x, p.Register)]
         fresh = tuple(
-            p.Fresh(
-                root.slot,
-                root.register,
-                self._layout.dims(root.info),
-                str(root.info.dtype),
-                root.name,
-            )
+            self._layout.fresh(root, root.name)
             for root in results.values()
-            if root.info is not None and root.register in given
+            if root.register in given
         )
         runs = [step for step in self._suite.steps if isinstance(step, p.Run)]
         single = len(runs) == len(self._suite.steps) <= 1
@@ -186,8 +180,7 @@ class Translation(SuiteWriter):
                 self._fail(f"variable {expr.name} is undefined here")
             return found
         if isinstance(expr, g.Constant):
-            info = expr.struct_info
-            assert isinstance(info, si.TensorStructInfo)
+            info = g.tensor_info(expr)
             offset, is_far = self._constants.place(expr)
             at = ops.const(offset, INT64)
             return Place(Address(self._layout.constants, at, is_far), info)
@@ -237,8 +230,7 @@ class Translation(SuiteWriter):
         if call.op is calls.PLACE_TENSOR:
             return self._placed(call)
         if call.op is calls.ALLOC_TENSOR:
-            info = call.struct_info
-            assert isinstance(info, si.TensorStructInfo)
+            info = g.tensor_info(call)
             root = self._results.get(call)
             return self._memory(var.name, info) if root is None else Place(Address(root), info)
         if call.op is calls.VIEW:
@@ -285,8 +277,7 @@ class Translation(SuiteWriter):
 
     def _placed(self, call: g.GraphCall) -> Value:
         storage, offset = self._value(call.args[0]), call.args[1]  # type: ignore[arg-type]
-        info = call.struct_info
-        assert isinstance(info, si.TensorStructInfo)
+        info = g.tensor_info(call)
         if not isinstance(storage, Storage) or not isinstance(offset, g.PrimValue):
             self._fail("a tensor is at a number of bytes, R.prim_value(...), in its storage")
         start = storage.start
@@ -501,8 +492,7 @@ def _computed_results(func: Function, roots: Mapping[si.Path, Root]) -> dict[g.G
         made = [memory.call for memory in memories(places)]
         if len(made) == 1 and isinstance(made[0], g.GraphCall) and made[0].op is calls.ALLOC_TENSOR:
             assert root.info is not None
-            info = made[0].struct_info
-            assert isinstance(info, si.TensorStructInfo)
+            info = g.tensor_info(made[0])
             if calls.same_elements(root.info, info):
                 found.setdefault(made[0], root)
     return found

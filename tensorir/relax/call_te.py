@@ -229,7 +229,10 @@ class FormulaCache:
             made = make()
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            self._known[key] = made, [arg.struct_info for arg in args]
+            self._known[key] = (
+                made,
+                [arg.struct_info for arg in args if isinstance(arg, g.GraphExpr)],
+            )
         return self._known[key][0]
 
 

@@ -28,11 +28,11 @@ import numpy as np
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import DataType
-from tensorir.nodes.expr import PrimExpr, Var
-from tensorir.relax.call_te import Formula, FormulaCache, formula_of
-from tensorir.relax.calls import call_pure_packed
+from tensorir.nodes.expr import GlobalVar, PrimExpr, Var
+from tensorir.relax.call_te import Formula, FormulaCache, formula_of, tensors_in
+from tensorir.relax.calls import call_pure_packed, call_tir
 from tensorir.relax.dimension_order import DimensionOrder
-from tensorir.relax.expr import GraphCall, GraphExpr, GraphVar, StringValue, Tuple
+from tensorir.relax.expr import GraphCall, GraphExpr, GraphVar, StringValue, Tuple, tensor_info
 from tensorir.relax.operator import LIBRARY_PREFIX, Operator
 from tensorir.relax.relations import known_by
 from tensorir.relax.signature import Kind, Signature, immediate
@@ -78,6 +78,10 @@ class DeclaredOperator(Operator):
             prepared = given if self.prepare is None else self.prepare(given)
         operands, attrs = self.signature.bind(prepared)
         return GraphCall(self, operands, attrs)
+
+    def arguments(self, call: GraphCall) -> dict[str, Any]:
+        """Return the arguments of the function for a call."""
+        return self.signature.arguments(call.args, call.attrs)  # type: ignore[arg-type]
 
     def shown_attrs(self, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the attributes that a script has to print: values other than the defaults."""
@@ -135,6 +139,11 @@ class FormulaOperator(DeclaredOperator):
         None if a shape or dtype of an operand is unknown.
         """
         return self._built(call.args, call.attrs)[1]
+
+    def kernel_call(self, call: GraphCall, formula: Formula, name: GlobalVar) -> GraphCall:
+        """Return the call of the tensor function `name` of a formula that replaces a call."""
+        tensors = tensors_in(self.formula_arguments(self.arguments(call)))
+        return call_tir(name, tensors, list(formula.infos), formula.sizes or None)
 
     def is_elementwise(self, call: GraphCall) -> bool:
         """Return True if each result element depends only on the operands' elements at its
@@ -291,12 +300,7 @@ def operator(
     name dimensions. `prepare` converts the given arguments before they are checked; for example, it
     computes sizes that follow from other arguments.
     """
-
-    def declare(function: F) -> F:
-        FormulaOperator(name, function, dimension_order, prepare).added()
-        return function
-
-    return declare
+    return _declaring(FormulaOperator, name, dimension_order, prepare)
 
 
 def composite(
@@ -309,12 +313,7 @@ def composite(
     `result(**arguments)` returns its struct info, for expressions that are slow to build; see
     `operator` for `prepare`.
     """
-
-    def declare(function: F) -> F:
-        CompositeOperator(name, function, result, prepare).added()
-        return function
-
-    return declare
+    return _declaring(CompositeOperator, name, result, prepare)
 
 
 def library(name: str, result: Callable[..., StructInfo]) -> Callable[[F], F]:
@@ -322,9 +321,12 @@ def library(name: str, result: Callable[..., StructInfo]) -> Callable[[F], F]:
 
     The function gets operands as read-only arrays, None for absent ones.
     """
+    return _declaring(LibraryOperator, name, result)
 
+
+def _declaring(kind: Callable[..., DeclaredOperator], name: str, *options: Any) -> Callable[[F], F]:
     def declare(function: F) -> F:
-        LibraryOperator(name, function, result).added()
+        kind(name, function, *options).added()
         return function
 
     return declare
@@ -378,14 +380,6 @@ def _array(value: Any) -> Any:
 
 
 # ------------------------------------------------------------------ facts that declarations ask for
-
-
-def tensor_info(x: GraphExpr) -> TensorStructInfo:
-    """Return the struct info of a tensor; IRTypeError for other values."""
-    info = x.struct_info
-    if not isinstance(info, TensorStructInfo):
-        raise IRTypeError(f"expected a tensor, got {info}")
-    return info
 
 
 def rank_of(x: GraphExpr) -> int:

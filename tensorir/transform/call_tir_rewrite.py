@@ -119,8 +119,7 @@ class _Lowering(GraphRewriter):
         """
         place = self._decided.place(memory)
         found = self._tensors.get(place)
-        info = var.struct_info
-        assert isinstance(info, TensorStructInfo)
+        info = g.tensor_info(var)
         if found is None:
             self._tensors[place] = var
             bindings.append(_allocation(var, info))

@@ -150,8 +150,7 @@ class _Converting(GraphRebuilder):
         return self._permuted(self._of_rank(self.plain(value), len(order)), order)
 
     def _of_rank(self, value: g.GraphExpr, rank: int) -> g.GraphExpr:
-        info = value.struct_info
-        assert isinstance(info, TensorStructInfo)
+        info = g.tensor_info(value)
         missing = rank - info.ndim
         if missing == 0:
             return value

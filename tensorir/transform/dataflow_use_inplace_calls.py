@@ -8,6 +8,7 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.overwritten_arguments import overwritable_arguments, overwriting
 from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
+from tensorir.relax.building import UniqueNames
 from tensorir.relax.call_graph import called
 from tensorir.relax.calls import (
     CALL_TIR,
@@ -65,6 +66,7 @@ class _Kernels:
         self._smallest = smallest
         self._overwritable: dict[str, Mapping[int, tuple[int, ...]]] = {}
         self._names: dict[tuple[str, tuple[tuple[int, int], ...]], str] = {}
+        self._fresh = UniqueNames(mod)
         self.made: dict[str, PrimFunc] = {}
         self.replaced: set[str] = set()
 
@@ -107,16 +109,9 @@ class _Kernels:
             func = self._mod.prim_func(name).without_attr("global_symbol")
             for output, argument in sorted(over.items(), reverse=True):
                 func = overwriting(func, len(call.args) + output, argument)
-            self._names[key] = fresh = self._fresh(f"{name}_inplace")
+            self._names[key] = fresh = self._fresh.unique(f"{name}_inplace")
             self.made[fresh] = func
         return GlobalVar(self._names[key])
-
-    def _fresh(self, name: str) -> str:
-        found, k = name, 0
-        while found in self._mod or found in self.made:
-            k += 1
-            found = f"{name}{k}"
-        return found
 
 
 class _Rewriting(GraphRewriter):

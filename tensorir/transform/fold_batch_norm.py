@@ -252,14 +252,13 @@ def _weight_of(call: g.GraphCall) -> _Weight | None:
 
 def _arguments(call: g.GraphCall) -> Mapping[str, Any]:
     assert isinstance(call.op, DeclaredOperator)
-    return call.op.signature.arguments(call.args, call.attrs)  # type: ignore[arg-type]
+    return call.op.arguments(call)
 
 
 def _scaled(weight: object, channels: NDArray[Any], axis: int) -> g.Constant:
     assert isinstance(weight, g.Constant)
     unscaled = weight
-    info = weight.struct_info
-    assert isinstance(info, TensorStructInfo)
+    info = g.tensor_info(weight)
     assert info.dtype is not None
     shape = [1] * len(weight.source.shape)
     shape[axis] = -1

@@ -14,8 +14,7 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.reshaping import is_reshape
 from tensorir.nodes.expr import GlobalVar, IntImm
 from tensorir.relax import expr as g
-from tensorir.relax.call_te import tensors_in
-from tensorir.relax.calls import FRESH, VIEW, DestinationPassing, call_tir, destination_passing
+from tensorir.relax.calls import FRESH, VIEW, DestinationPassing, destination_passing
 from tensorir.relax.declaration import CompositeOperator, DeclaredOperator, FormulaOperator
 from tensorir.relax.deferred_array import LARGE
 from tensorir.relax.function import Function
@@ -181,15 +180,11 @@ class _Folding(GraphRewriter):
             return None
         call, op = expr.changed(args=tuple(args)), expr.op
         if isinstance(op, CompositeOperator):
-            return self._evaluated(op.expression(op.signature.arguments(call.args, call.attrs)))
+            return self._evaluated(op.expression(op.arguments(call)))
         formula = op.formula(call) if isinstance(op, FormulaOperator) else None
-        if formula is None:
+        if formula is None or not isinstance(op, FormulaOperator):
             return None
-        arguments = op.formula_arguments(op.signature.arguments(call.args, call.attrs))
-        lowered = call_tir(
-            _FOLDED, tensors_in(arguments), list(formula.infos), formula.sizes or None
-        )
-        parts = destination_passing(lowered)
+        parts = destination_passing(op.kernel_call(call, formula, _FOLDED))
         assert parts is not None
         alone = IRModule({_FOLDED.name: formula.func})
         result = self._run(parts, formula.func, alone, _FOLDED.name)

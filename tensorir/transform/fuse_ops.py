@@ -199,9 +199,7 @@ class _Fusing(GraphRewriter):
         self._kinds = kinds
         self._builder = builder
         self._limit = limit
-        self._uses: dict[g.GraphVar, int] = {}
-        for var in used_vars(func.body):
-            self._uses[var] = self._uses.get(var, 0) + 1
+        self._uses = Counter(used_vars(func.body))
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
         """Rebuild a block: each run of bindings without effects and branches is a graph."""
@@ -233,15 +231,12 @@ class _Fusing(GraphRewriter):
         position = {binding.var: k for k, binding in enumerate(run)}
         used = [list(used_vars(binding.value)) for binding in run]
         read = [self._kinds.reads(binding.value) for binding in run]
-        inside: dict[g.GraphVar, int] = {}
-        for variables in used:
-            for var in variables:
-                inside[var] = inside.get(var, 0) + 1
+        inside = Counter(var for variables in used for var in variables)
         nodes = [
             Node(
                 self._pattern(binding.value),
                 [position[var] for var in variables if var in position],
-                self._uses.get(binding.var, 0) != inside.get(binding.var, 0),
+                self._uses[binding.var] != inside[binding.var],
             )
             for binding, variables in zip(run, read, strict=True)
         ]
@@ -273,10 +268,10 @@ class _Fusing(GraphRewriter):
 
     def _call(self, bindings: Sequence[g.VarBinding]) -> g.VarBinding:
         """Return the binding of the result of a group, a call of its function."""
-        group = _grouped(bindings)
-        gvar = self._builder.add_func(group.func, self._kinds.name(bindings))
+        func, args = _grouped(bindings)
+        gvar = self._builder.add_func(func, self._kinds.name(bindings))
         last = bindings[-1]
-        call = g.GraphCall(gvar, group.args, struct_info=last.value.struct_info)
+        call = g.GraphCall(gvar, args, struct_info=last.value.struct_info)
         return last.with_(value=call)
 
 
@@ -304,13 +299,7 @@ def _without_ends(group: Sequence[int], nodes: Sequence[Node], free: Sequence[bo
 # --------------------------------------------------------------------------------- the new function
 
 
-class _Group:
-    def __init__(self, func: Function, args: Sequence[g.GraphExpr]) -> None:
-        self.func = func
-        self.args = args
-
-
-def _grouped(bindings: Sequence[g.VarBinding]) -> _Group:
+def _grouped(bindings: Sequence[g.VarBinding]) -> tuple[Function, Sequence[g.GraphExpr]]:
     """Return the function of bindings, whose result is the last one, and its arguments."""
     inside = _Inside({binding.var for binding in bindings})
     *before, last = [binding for old in bindings for binding in inside.binding(old)]
@@ -323,16 +312,15 @@ def _grouped(bindings: Sequence[g.VarBinding]) -> _Group:
         params.append(g.GraphVar("sizes", ShapeStructInfo(missing)))
         args.append(g.ShapeExpr(missing))
     func = Function(params, g.SeqExpr([block], result), attrs={PRIMITIVE: True})
-    return _Group(renew_defs(func), args)
+    return renew_defs(func), args
 
 
 def _undefined_sizes(params: Sequence[g.GraphVar], block: g.DataflowBlock) -> list[Var]:
     """Return the symbolic sizes in a block that no parameter defines."""
     defined: set[Var] = set()
     for param in params:
-        info = param.struct_info
-        assert isinstance(info, TensorStructInfo)
-        defined.update(n for n in info.shape or () if isinstance(n, Var))
+        shape = g.tensor_info(param).shape
+        defined.update(n for n in shape or () if isinstance(n, Var))
     used: dict[Var, None] = {}
     for info in (
         *(param.struct_info for param in params),

@@ -108,7 +108,7 @@ class _Fused:
         self._sizes: list[Var] = []
         self._places: dict[g.GraphVar, _Place] = {}
         self._buffer_names = UniqueNames()
-        self._block_names = _BlockNames()
+        self._block_names = UniqueNames(separator="_")
         self._allocated: list[Buffer] = []
         self._body: list[s.Stmt] = []
         self._operators: list[str] = []
@@ -262,7 +262,7 @@ class _Inlining(FreshCopy):
         values: Mapping[Var, PrimExpr],
         buffers: Mapping[Buffer, Buffer],
         buffer_names: UniqueNames,
-        block_names: _BlockNames,
+        block_names: UniqueNames,
     ) -> None:
         super().__init__(values, buffers)
         self._buffer_names = buffer_names
@@ -289,22 +289,6 @@ class _Inlining(FreshCopy):
         """Return a block with its read and write regions declared."""
         visible = {buffer.data: buffer for buffer in self._buffers.values()}
         return complete_block(block, (True, True), visible)
-
-
-class _BlockNames:
-    """Generates unique names of blocks: `T_add`, `T_add_1`."""
-
-    def __init__(self) -> None:
-        self._count: dict[str, int] = {}
-
-    def unique(self, name: str) -> str:
-        """Return a unique name."""
-        found = name
-        while found in self._count:
-            self._count[name] += 1
-            found = f"{name}_{self._count[name]}"
-        self._count.setdefault(found, 0)
-        return found
 
 
 def reshape_function(

@@ -9,8 +9,7 @@ from tensorir.function import IRModule
 from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
-from tensorir.relax.call_te import Formula, tensors_in
-from tensorir.relax.calls import call_tir
+from tensorir.relax.call_te import Formula
 from tensorir.relax.declaration import (
     CompositeOperator,
     DeclaredOperator,
@@ -57,7 +56,7 @@ class Decomposing(GraphRebuilder):
         op = value.op
         if op.short_name in self._kept:
             return value
-        return self.emitted(op.expression(op.signature.arguments(value.args, value.attrs)))  # type: ignore[arg-type]
+        return self.emitted(op.expression(op.arguments(value)))
 
 
 def has_operators(func: Function, kind: type[DeclaredOperator] = DeclaredOperator) -> bool:
@@ -118,14 +117,14 @@ class _Legalizing(Decomposing):
         )
 
     def _kernel_call(self, op: FormulaOperator, call: g.GraphCall) -> g.GraphExpr:
-        arguments = op.formula_arguments(op.signature.arguments(call.args, call.attrs))  # type: ignore[arg-type]
         name = op.short_name.rpartition(".")[2]
         formula = op.formula(call)
         if formula is None:  # raises an error that names the operand of unknown shape
+            arguments = op.formula_arguments(op.arguments(call))
             return self.builder.call_te(op.function, primfunc_name_hint=name, **arguments)
         gvar = self._functions.get(formula)
         if gvar is None:
             gvar = self._functions[formula] = self.builder.add_func(formula.func, name)
-        result = call_tir(gvar, tensors_in(arguments), list(formula.infos), formula.sizes or None)
+        result = op.kernel_call(call, formula, gvar)
         is_alone = formula.is_list and len(formula.outputs) == 1
         return g.Tuple([result]) if is_alone else result

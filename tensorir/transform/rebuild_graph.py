@@ -30,7 +30,8 @@ class GraphRebuilder:
         self._mod = mod
         others = {n: f for n, f in mod.functions.items() if not isinstance(f, Function)}
         self.builder = BlockBuilder(IRModule(others, mod.attrs))
-        self._variables = _Variables()
+        self._variables = GraphRewriter()
+        """Replaces the variables of the old functions."""
 
     def rebuilt(self) -> IRModule:
         """Return the module of the functions that were built, in their order."""
@@ -145,7 +146,3 @@ def rewritten_graphs(
         if new is not func:
             builder.update_func(name, new)
     return builder.get()
-
-
-class _Variables(GraphRewriter):
-    """Puts new variables in the place of old ones."""

@@ -99,8 +99,7 @@ class _Sinking(GraphRewriter):
         sources = [self._sources[a] for a in parts.args if a in self._sources]
         if not sources or not isinstance(parts.callee, GlobalVar):
             return None
-        info = sources[0].struct_info
-        assert isinstance(info, TensorStructInfo)
+        info = g.tensor_info(sources[0])
         other = info.static_shape
         found = None if other is None else self._function(parts.callee.name, other)
         if found is None or info.shape is None:

@@ -13,7 +13,7 @@ from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.relax import expr as g
 from tensorir.relax.calls import ALLOC_STORAGE, ALLOC_TENSOR, alloc_storage, place_tensor
 from tensorir.relax.function import Function
-from tensorir.relax.struct_info import OBJECT, StructInfo, TensorStructInfo, defining_extents
+from tensorir.relax.struct_info import OBJECT, StructInfo, defining_extents
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.visit import collect_vars, walk
 from tensorir.transform.aliases import Aliases, HandsOn, Memory, memories
@@ -125,8 +125,7 @@ def _nbytes(memory: Memory) -> TensorBytes | None:
     call = memory.call
     if not isinstance(call, g.GraphCall) or call.op is not ALLOC_TENSOR:
         return None
-    info = call.struct_info
-    assert isinstance(info, TensorStructInfo)
+    info = g.tensor_info(call)
     return TensorBytes.of(info)
 
 
@@ -177,8 +176,7 @@ class _Placing(GraphRewriter):
         if place is None:
             return super().binding(node)
         storage, offset = place
-        info = node.value.struct_info
-        assert isinstance(info, TensorStructInfo)
+        info = g.tensor_info(node.value)
         assert info.shape is not None
         assert info.dtype is not None
         return (g.VarBinding(node.var, place_tensor(storage, offset, info.shape, info.dtype)),)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorir.errors import IRTypeError
-from tensorir.relax.declaration import library, tensor_info
-from tensorir.relax.expr import GraphExpr
+from tensorir.relax.declaration import library
+from tensorir.relax.expr import GraphExpr, tensor_info
 from tensorir.relax.struct_info import UNKNOWN_NDIM, StructInfo, TensorStructInfo, TupleStructInfo
 
 Array = NDArray[Any]

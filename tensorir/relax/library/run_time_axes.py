@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.expr import PrimExpr
-from tensorir.relax.declaration import library, tensor_info
-from tensorir.relax.expr import GraphExpr
+from tensorir.relax.declaration import library
+from tensorir.relax.expr import GraphExpr, tensor_info
 from tensorir.relax.struct_info import (
     UNKNOWN_NDIM,
     PrimStructInfo,

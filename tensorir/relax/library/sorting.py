@@ -12,8 +12,8 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import cast
-from tensorir.relax.declaration import library, tensor_info
-from tensorir.relax.expr import GraphExpr
+from tensorir.relax.declaration import library
+from tensorir.relax.expr import GraphExpr, tensor_info
 from tensorir.relax.signature import DTypeName
 from tensorir.relax.struct_info import UNKNOWN_NDIM, StructInfo, TensorStructInfo, TupleStructInfo
 
