@@ -133,7 +133,9 @@ class _Folding(GraphRewriter):
             return value
         name = call.callee.name
         func = self._mod.functions.get(name)
-        return (isinstance(func, PrimFunc) and self._run(call, func, self._mod, name)) or value
+        if not isinstance(func, PrimFunc):
+            return value
+        return self._run(call, func, self._mod, name) or value
 
     def _origins(self, constants: Iterable[g.Constant]) -> frozenset[g.Constant]:
         """Return the constants of the program that constants are, or were computed from."""
