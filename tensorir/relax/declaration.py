@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -188,7 +189,7 @@ class FormulaOperator(DeclaredOperator):
             raise
         result = TupleStructInfo(formula.infos) if formula.is_list else formula.infos[0]
         if not unknown:
-            return result, formula
+            return result, replace(formula, args=())  # weights among them must not be kept
         return known_by(result, [v for v in collect_vars(result) if v not in unknown]), None
 
     def formula_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
