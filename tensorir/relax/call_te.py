@@ -225,15 +225,14 @@ class FormulaCache:
         if _NONE in parts:
             return make()
         key = parts, repr(attrs)
-        if key not in self._known:
-            made = make()
+        known = self._known.get(key)
+        if known is None:
+            infos = [arg.struct_info for arg in args if isinstance(arg, g.GraphExpr)]
+            known = make(), infos
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            self._known[key] = (
-                made,
-                [arg.struct_info for arg in args if isinstance(arg, g.GraphExpr)],
-            )
-        return self._known[key][0]
+            self._known[key] = known
+        return known[0]
 
 
 _MOST_KNOWN: Final = 1 << 10

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -127,6 +129,16 @@ def main(x: R.Tensor((2, 3), "float32")):
         np.testing.assert_array_equal(result.numpy(), x[:, ::-1])
     finally:
         del Operator.table["relax.test.reversed"]
+
+
+def test_a_kept_formula_does_not_keep_weights() -> None:
+    weight = relax.const(np.ones((3, 5), "float32"))
+    gone = weakref.ref(weight)
+    call = op.matmul(tensor("x", 2, 3), weight)
+    assert call.op.formula(call) is not None  # type: ignore[union-attr]
+    del weight, call
+    gc.collect()
+    assert gone() is None
 
 
 def test_formulas_run_once_for_calls_that_are_alike() -> None:
