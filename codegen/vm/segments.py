@@ -177,9 +177,9 @@ class SegmentWriter:
         params = [s if isinstance(s, Var) else self._buffers.get(s) or self._pointers[s]
                   for s in self.slots]  # fmt: skip
         attrs = {"global_symbol": symbol, "tir.is_scheduled": True}
-        return PrimFunc(params, self._suite(operations), attrs=attrs)
+        return PrimFunc(params, self._statements(operations), attrs=attrs)
 
-    def _suite(self, operations: Sequence[Operation]) -> Stmt:
+    def _statements(self, operations: Sequence[Operation]) -> Stmt:
         parts = [self._statement(part) for part in operations]
         if not parts:
             return Evaluate(ops.const(0))
@@ -197,8 +197,8 @@ class SegmentWriter:
                 operation.nbytes,
             ]
             return Evaluate(Call("handle", _CALL_EXTERN, arguments))
-        otherwise = self._suite(operation.otherwise) if operation.otherwise else None
-        return IfThenElse(self._truth(operation), self._suite(operation.then), otherwise)
+        otherwise = self._statements(operation.otherwise) if operation.otherwise else None
+        return IfThenElse(self._truth(operation), self._statements(operation.then), otherwise)
 
     def _argument(self, argument: Argument) -> PrimExpr:
         if isinstance(argument, PrimExpr):

@@ -12,19 +12,19 @@ from dataclasses import replace
 
 from codegen.vm import program as p
 from codegen.vm import segments as seg
-from codegen.vm.constants import ConstantPool
-from codegen.vm.segments import Address, Root
-from codegen.vm.suites import (
+from codegen.vm.body_writer import (
+    Body,
+    BodyWriter,
     Held,
     Known,
     Place,
     Storage,
-    Suite,
-    SuiteWriter,
     Value,
     places_of,
     tensor_text,
 )
+from codegen.vm.constants import ConstantPool
+from codegen.vm.segments import Address, Root
 from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.alignment import aligned
 from tensorir.nodes import ops
@@ -37,10 +37,10 @@ from tensorir.relax.call_graph import written_values
 from tensorir.relax.function import Function
 from tensorir.relax.relations import Fits, fits
 from tensorir.rewriting.visit import collect_vars
-from tensorir.transform.aliases import Aliases, HandedOn, memories
+from tensorir.transform.aliases import Aliases, Escapes, memories
 
 
-class Translation(SuiteWriter):
+class Translation(BodyWriter):
     """The translation of one graph function.
 
     `programs` has the graph functions that were translated already; any other function is called
@@ -88,8 +88,8 @@ class Translation(SuiteWriter):
             for root in results.values()
             if root.register in given
         )
-        runs = [step for step in self._suite.steps if isinstance(step, p.Run)]
-        single = len(runs) == len(self._suite.steps) <= 1
+        runs = [step for step in self._body.steps if isinstance(step, p.Run)]
+        single = len(runs) == len(self._body.steps) <= 1
         tensors = all(
             isinstance(x, p.TensorPattern) and x.slot != p.NONE for x in p.leaves(parameters)
         )
@@ -102,14 +102,14 @@ class Translation(SuiteWriter):
         )
         if single:
             self._segments = {self._name: next(iter(self._segments.values()), ())}
-            self._suite.steps = [replace(run, symbol=self._name) for run in runs or [p.Run("")]]
+            self._body.steps = [replace(run, symbol=self._name) for run in runs or [p.Run("")]]
         return p.Program(
             self._name,
             parameters,
             fresh,
             tuple(self._temporaries),
             tuple(self._prepared),
-            (*self._checks, *self._suite.steps),
+            (*self._checks, *self._body.steps),
             result,
             tuple(
                 (text, self._layout.slots.index(var)) for var, text in self._layout.sizes.items()
@@ -409,7 +409,7 @@ class Translation(SuiteWriter):
 
     def _if(self, node: g.If) -> Value:
         condition = self._value(node.cond)
-        outer, name = self._suite, self._binding
+        outer, name = self._body, self._binding
         self._branches += 1
         branches = [self._branch(body) for body in (node.true_branch, node.false_branch)]
         parts = {
@@ -417,8 +417,8 @@ class Translation(SuiteWriter):
             for path, info in si.fields_of(node.struct_info)
         }
         self._branches -= 1
-        self._suite, self._binding = outer, name
-        then, otherwise = (suite for suite, _ in branches)
+        self._body, self._binding = outer, name
+        then, otherwise = (inner for inner, _ in branches)
         native = not then.steps and not otherwise.steps
         if native and isinstance(condition, Place):
             assert condition.info.dtype is not None
@@ -435,20 +435,20 @@ class Translation(SuiteWriter):
             register = self._hold(condition)
             self._close()
             for branch in (then, otherwise):
-                self._suite = branch
+                self._body = branch
                 self._close()
-            self._suite = outer
+            self._body = outer
             self._step(p.Branch(register, tuple(then.steps), tuple(otherwise.steps)))
         value: Value = si.assembled(node.struct_info, parts)
         return value
 
-    def _branch(self, body: g.SeqExpr) -> tuple[Suite, Value]:
-        self._suite = Suite()
+    def _branch(self, body: g.SeqExpr) -> tuple[Body, Value]:
+        self._body = Body()
         self._bindings(body)
-        return self._suite, self._value(body.body)
+        return self._body, self._value(body.body)
 
     def _either(
-        self, path: si.Path, info: si.StructInfo, branches: Sequence[tuple[Suite, Value]]
+        self, path: si.Path, info: si.StructInfo, branches: Sequence[tuple[Body, Value]]
     ) -> Value:
         """Return a part of the value of an `if`: a tensor in one place, else a register."""
         found = []
@@ -466,8 +466,8 @@ class Translation(SuiteWriter):
         ):
             return Place(first.address, info)
         register = self._layout.register()
-        for (suite, _), value in zip(branches, found, strict=True):
-            self._suite = suite
+        for (inner, _), value in zip(branches, found, strict=True):
+            self._body = inner
             self._step(p.Assemble(register, p.CopyOf(self._hold(value))))
         return Held(register, info)
 
@@ -482,7 +482,7 @@ def _bfloat16(info: si.StructInfo) -> p.Kinds:
 
 def _computed_results(func: Function, roots: Mapping[si.Path, Root]) -> dict[g.GraphExpr, Root]:
     """Return the memory of results by their allocations."""
-    aliases = Aliases(func, lambda _: HandedOn(False, False))
+    aliases = Aliases(func, lambda _: Escapes(False, False))
     aliases.add_sequence(func.body)
     found: dict[g.GraphExpr, Root] = {}
     for path, root in roots.items():

@@ -93,7 +93,7 @@ class _Verifier:
         """Verify the body of a function or branch."""
         for block in node.blocks:
             self._block(block)
-        self._argument(node.body, "the value that the suite leads to")
+        self._argument(node.body, "the result of the body")
 
     def _block(self, block: g.BindingBlock) -> None:
         self._in_dataflow = isinstance(block, g.DataflowBlock)

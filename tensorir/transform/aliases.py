@@ -68,7 +68,7 @@ def memories(places: Places) -> Iterator[Memory]:
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOn:
+class Escapes:
     """The memories that a graph function passes to library functions, which may keep them."""
 
     arguments: bool
@@ -76,23 +76,23 @@ class HandedOn:
     result: bool
     """True if the memory of its result is kept."""
 
-    def __or__(self, other: HandedOn) -> HandedOn:
-        return HandedOn(self.arguments or other.arguments, self.result or other.result)
+    def __or__(self, other: Escapes) -> Escapes:
+        return Escapes(self.arguments or other.arguments, self.result or other.result)
 
 
-HandsOn: TypeAlias = Callable[[GlobalVar], HandedOn]
+EscapesOf: TypeAlias = Callable[[GlobalVar], Escapes]
 
 
 class Aliases:
     """The memory of the values of one function; its bindings are added in order."""
 
-    def __init__(self, func: Function, hands_on: HandsOn) -> None:
-        """Start with the parameters; `handed_on` returns `hands_on`."""
-        self._hands_on = hands_on
+    def __init__(self, func: Function, escapes: EscapesOf) -> None:
+        """Start with the parameters; `find_escapes` returns `escapes`."""
+        self._escapes = escapes
         self.places: dict[g.GraphVar, Places] = {}
         self.holders: dict[Memory, list[g.GraphVar]] = {}
         """Variables that may be in a memory."""
-        self.kept: set[Memory] = set()
+        self.escaped: set[Memory] = set()
         """Memory that a library function or an unknown function has seen and may keep."""
         for param in func.params:
             self.bind(param, _everywhere(param.struct_info, lambda _: {Memory(Owner.ARGUMENT)}))
@@ -135,27 +135,27 @@ class Aliases:
         if isinstance(call.op, g.ExternFunc):
             if written_last(call):
                 return NOWHERE
-            self.kept |= seen
+            self.escaped |= seen
         elif isinstance(call.op, g.GraphVar) or call.op is CALL_PURE_PACKED:
-            self.kept |= seen
+            self.escaped |= seen
         return _everywhere(info, lambda _: {Memory(Owner.LIBRARY), *seen})
 
     def _result_of_graph(self, graph: CalledGraph, info: StructInfo) -> Places:
-        hands_on = self._hands_on(graph.callee)
+        escapes = self._escapes(graph.callee)
         seen = self._seen(graph.args)
-        if hands_on.arguments:
-            self.kept |= seen
+        if escapes.arguments:
+            self.escaped |= seen
         if graph.outputs is not None:
-            if hands_on.result:
-                self.kept |= self._seen(graph.outputs)
+            if escapes.result:
+                self.escaped |= self._seen(graph.outputs)
             return NOWHERE
 
         def fresh(part: StructInfo) -> Iterable[Memory]:
             if not has_own_memory(part):
                 return {Memory(Owner.LIBRARY), *seen}
             memory = Memory(Owner.FUNCTION)
-            if hands_on.result:
-                self.kept.add(memory)
+            if escapes.result:
+                self.escaped.add(memory)
             return {memory}
 
         return _everywhere(info, fresh)

@@ -31,7 +31,7 @@ from tensorir.relax.struct_info import (
 from tensorir.relax.visit import GraphRewriter
 from tensorir.transform.aliases import Memory, Owner, Places, memories
 from tensorir.transform.pass_context import ModulePass, PassContext, map_functions
-from tensorir.transform.value_memory import ValueMemory, handed_on, tensors_of
+from tensorir.transform.value_memory import ValueMemory, find_escapes, tensors_of
 
 
 class CallTIRRewrite(ModulePass):
@@ -60,8 +60,8 @@ class CallTIRRewrite(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with explicit memory."""
-        hands_on = handed_on(mod)
-        return map_functions(mod, lambda func: _Lowering(ValueMemory(func, hands_on))(func))
+        escapes = find_escapes(mod)
+        return map_functions(mod, lambda func: _Lowering(ValueMemory(func, escapes))(func))
 
 
 class _Lowering(GraphRewriter):

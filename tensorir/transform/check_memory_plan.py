@@ -21,7 +21,7 @@ from tensorir.relax.visit import used_vars
 from tensorir.rewriting.visit import collect_vars, walk
 from tensorir.transform.aliases import Aliases, Memory, memories
 from tensorir.transform.lifetimes import TensorBytes, scaled
-from tensorir.transform.value_memory import handed_on
+from tensorir.transform.value_memory import find_escapes
 
 
 def check_memory_plan(mod: IRModule) -> None:
@@ -31,10 +31,10 @@ def check_memory_plan(mod: IRModule) -> None:
     names function and tensors. An arena ends with its function, so a tensor in it must not be
     returned, and no library function may keep it.
     """
-    hands_on = handed_on(mod)
+    escapes = find_escapes(mod)
     for name, func in graph_functions(mod).items():
         with noting(f"in the function {name}"):
-            _Check(name, Aliases(func, hands_on)).function(func)
+            _Check(name, Aliases(func, escapes)).function(func)
 
 
 @dataclass
@@ -79,7 +79,7 @@ class _Check:
                     self._extents.setdefault(_key(extent), Var(str(extent), INT64))
         self._sequence(func.body, _State())
         aliases = self._aliases
-        for memory in {*memories(aliases.of(func.body.body)), *aliases.kept}:
+        for memory in {*memories(aliases.of(func.body.body)), *aliases.escaped}:
             if memory in self._spans:
                 self._fail(
                     f"{self._names[memory]} is in the arena, which ends with the function, but "

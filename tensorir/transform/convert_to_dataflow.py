@@ -42,7 +42,7 @@ class _Converting(GraphRewriter):
         self._min_size = min_size
 
     def rewrite_SeqExpr(self, node: g.SeqExpr) -> g.SeqExpr:  # noqa: N802
-        """Split the blocks of a suite."""
+        """Split the blocks of a sequence."""
         pieces = [piece for block in node.blocks for piece in self._pieces(block)]
         outputs = _used_outside(pieces, node.body)
         blocks = []

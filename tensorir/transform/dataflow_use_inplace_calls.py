@@ -20,7 +20,7 @@ from tensorir.relax.calls import (
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.transform.pass_context import ModulePass, PassContext, map_functions
-from tensorir.transform.value_memory import ValueMemory, handed_on
+from tensorir.transform.value_memory import ValueMemory, find_escapes
 
 
 class DataflowUseInplaceCalls(ModulePass):
@@ -42,11 +42,11 @@ class DataflowUseInplaceCalls(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with calls that overwrite arguments."""
-        hands_on = handed_on(mod)
+        escapes = find_escapes(mod)
         kernels = _Kernels(mod, self.smallest)
         result = map_functions(
             mod,
-            lambda func: _Rewriting(ValueMemory(func, hands_on, kernels.overwritable), kernels)(
+            lambda func: _Rewriting(ValueMemory(func, escapes, kernels.overwritable), kernels)(
                 func
             ),
         )

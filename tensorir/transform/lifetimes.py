@@ -34,16 +34,16 @@ class _Item:
     end: int
     used: set[g.GraphVar]
     """The variables that it uses; of an `if`, the variables of the condition."""
-    branches: tuple[_Suite, ...] = ()
+    branches: tuple[_Sequence, ...] = ()
 
 
 @dataclass(eq=False, slots=True)
-class _Suite:
+class _Sequence:
     """A sequence: its items, and the numbers of the items that use a variable, in order."""
 
     items: list[_Item] = field(default_factory=list)
     uses: dict[g.GraphVar, list[int]] = field(default_factory=dict)
-    around: tuple[_Suite, int] | None = None
+    around: tuple[_Sequence, int] | None = None
     """The sequence with the `if` that this is a branch of, and the number of the item there."""
 
     @property
@@ -64,17 +64,17 @@ class Lifetimes:
 
     def __init__(self, body: g.SeqExpr) -> None:
         self._next = 0
-        self._items: dict[g.Binding, tuple[_Suite, int]] = {}
-        self._whole = self._suite(body, None)
+        self._items: dict[g.Binding, tuple[_Sequence, int]] = {}
+        self._whole = self._sequence(body, None)
 
     def is_used_after(self, binding: g.Binding, variables: Collection[g.GraphVar]) -> bool:
         """Return True if one of the variables is used on a path from a binding."""
-        place: tuple[_Suite, int] | None = self._items[binding]
+        place: tuple[_Sequence, int] | None = self._items[binding]
         while place is not None:
-            suite, number = place
-            if any(suite.uses.get(var, (-1,))[-1] > number for var in variables):
+            sequence, number = place
+            if any(sequence.uses.get(var, (-1,))[-1] > number for var in variables):
                 return True
-            place = suite.around
+            place = sequence.around
         return False
 
     def spans(self, variables: Collection[g.GraphVar]) -> list[Span]:
@@ -90,30 +90,30 @@ class Lifetimes:
                 merged.append((start, end))
         return merged
 
-    def _suite(self, node: g.SeqExpr, around: tuple[_Suite, int] | None) -> _Suite:
-        suite = _Suite(around=around)
+    def _sequence(self, node: g.SeqExpr, around: tuple[_Sequence, int] | None) -> _Sequence:
+        sequence = _Sequence(around=around)
         for binding in node.bindings:
-            self._items[binding] = suite, len(suite.items)
-            self._add(suite, binding.value)
-        self._add(suite, node.body)
-        return suite
+            self._items[binding] = sequence, len(sequence.items)
+            self._add(sequence, binding.value)
+        self._add(sequence, node.body)
+        return sequence
 
-    def _add(self, suite: _Suite, value: g.GraphExpr) -> None:
+    def _add(self, sequence: _Sequence, value: g.GraphExpr) -> None:
         used = set(used_vars(value.cond if isinstance(value, g.If) else value))
-        item, number = _Item(self._next, self._next, used), len(suite.items)
+        item, number = _Item(self._next, self._next, used), len(sequence.items)
         self._next += 1
         if isinstance(value, g.If):
             branches = value.true_branch, value.false_branch
-            item.branches = tuple(self._suite(branch, (suite, number)) for branch in branches)
+            item.branches = tuple(self._sequence(branch, (sequence, number)) for branch in branches)
             item.end = self._next - 1
         for var in used.union(*(branch.uses for branch in item.branches)):
-            suite.uses.setdefault(var, []).append(number)
-        suite.items.append(item)
+            sequence.uses.setdefault(var, []).append(number)
+        sequence.items.append(item)
 
     def _hold(
         self,
         variables: Collection[g.GraphVar],
-        suite: _Suite,
+        sequence: _Sequence,
         before: bool,
         after: bool,
         found: list[Span],
@@ -122,10 +122,10 @@ class Lifetimes:
 
         `before` is True if it was used already, `after` if it is live afterwards.
         """
-        uses = suite.items_with(variables)
-        start = suite.start if before else suite.items[uses[0]].start
+        uses = sequence.items_with(variables)
+        start = sequence.start if before else sequence.items[uses[0]].start
         for k in uses:
-            item = suite.items[k]
+            item = sequence.items[k]
             if not item.branches:
                 continue
             if start < item.start:
@@ -140,7 +140,7 @@ class Lifetimes:
                 elif early and late:
                     found.append((branch.start, branch.end))
             start = item.end + 1
-        end = suite.end if after else suite.items[uses[-1]].end
+        end = sequence.end if after else sequence.items[uses[-1]].end
         if start <= end:
             found.append((start, end))
 

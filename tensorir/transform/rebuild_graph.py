@@ -82,16 +82,16 @@ class GraphRebuilder:
     def _function(self, name: str, func: Function) -> None:
         private = "global_symbol" not in func.attrs
         with self.builder.function(name, func.params, func.attrs, func.is_pure, private):
-            self.builder.emit_func_output(self._suite(func.body))
+            self.builder.emit_func_output(self._sequence(func.body))
 
-    def _suite(self, suite: g.SeqExpr) -> g.GraphExpr:
-        for block in suite.blocks:
+    def _sequence(self, sequence: g.SeqExpr) -> g.GraphExpr:
+        for block in sequence.blocks:
             if isinstance(block, g.DataflowBlock):
                 with self.builder.dataflow():
                     self._bindings(block)
             else:
                 self._bindings(block)
-        return self.plain(self._variables(suite.body))
+        return self.plain(self._variables(sequence.body))
 
     def _bindings(self, block: g.BindingBlock) -> None:
         for binding in block.bindings:
@@ -113,8 +113,8 @@ class GraphRebuilder:
         if isinstance(value, g.If):
             return self.builder.emit_if(
                 self.plain(self._variables(value.cond)),
-                lambda: self._suite(value.true_branch),
-                lambda: self._suite(value.false_branch),
+                lambda: self._sequence(value.true_branch),
+                lambda: self._sequence(value.false_branch),
                 name,
             )
         new = self.value(self._variables(value))

@@ -16,11 +16,11 @@ from tensorir.relax.function import Function
 from tensorir.relax.struct_info import OBJECT, StructInfo, defining_extents
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.visit import collect_vars, walk
-from tensorir.transform.aliases import Aliases, HandsOn, Memory, memories
+from tensorir.transform.aliases import Aliases, EscapesOf, Memory, memories
 from tensorir.transform.lifetimes import Lifetimes, TensorBytes, Unit, rounded_up, scaled
 from tensorir.transform.pack_intervals import Packing, pack
 from tensorir.transform.pass_context import ModulePass, PassContext, map_functions
-from tensorir.transform.value_memory import handed_on
+from tensorir.transform.value_memory import find_escapes
 
 
 class StaticPlanBlockMemory(ModulePass):
@@ -43,10 +43,10 @@ class StaticPlanBlockMemory(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with the tensors of its functions in arenas."""
-        hands_on = handed_on(mod)
+        escapes = find_escapes(mod)
 
         def planned(func: Function) -> Function:
-            arenas = plan_memory(func, hands_on)
+            arenas = plan_memory(func, escapes)
             return _Placing(arenas)(func) if arenas else func
 
         return map_functions(mod, planned)
@@ -96,18 +96,18 @@ class Arena:
         return rounded_up(scaled(start, self.factors), level) if start else ops.const(0, INT64)
 
 
-def plan_memory(func: Function, hands_on: HandsOn) -> list[Arena]:
+def plan_memory(func: Function, escapes: EscapesOf) -> list[Arena]:
     """Return the arenas of a function; the packing has the variables of its tensors.
 
-    `handed_on` returns `hands_on` for the module. The arena of tensors of constant size comes
+    `find_escapes` returns `escapes` for the module. The arena of tensors of constant size comes
     first. A function that has an arena gets no others.
     """
     if any(isinstance(n, g.GraphCall) and n.op is ALLOC_STORAGE for n in walk(func.body)):
         return []
-    aliases = Aliases(func, hands_on)
+    aliases = Aliases(func, escapes)
     aliases.add_sequence(func.body)
     # Results, and memory that library functions may keep, outlive the function.
-    given_away = {*aliases.kept, *memories(aliases.of(func.body.body))}
+    given_away = {*aliases.escaped, *memories(aliases.of(func.body.body))}
     classes: dict[Unit, list[tuple[Memory, TensorBytes]]] = {}
     for memory in aliases.holders:
         nbytes = None if memory in given_away else _nbytes(memory)

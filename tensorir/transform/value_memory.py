@@ -35,8 +35,8 @@ from tensorir.relax.struct_info import (
 )
 from tensorir.transform.aliases import (
     Aliases,
-    HandedOn,
-    HandsOn,
+    Escapes,
+    EscapesOf,
     Memory,
     Owner,
     Places,
@@ -59,7 +59,7 @@ class ValueMemory:
     """
 
     def __init__(
-        self, func: Function, hands_on: HandsOn, overwritable: Overwritable | None = None
+        self, func: Function, escapes: EscapesOf, overwritable: Overwritable | None = None
     ) -> None:
         """Decide; `overwritable` returns arguments that outputs may overwrite without a copy."""
         self._overwritable = overwritable
@@ -74,8 +74,8 @@ class ValueMemory:
         self._made: dict[Memory, tuple[g.SeqExpr, TensorStructInfo]] = {}
         """The sequence that a memory belongs to, and the tensor in it."""
         self._lifetimes = Lifetimes(func.body)
-        self._hands_on = hands_on
-        self.aliases = Aliases(func, self._hands_on)
+        self._escapes = escapes
+        self.aliases = Aliases(func, self._escapes)
         self._sequence(func.body)
 
     def place(self, memory: Memory) -> Memory:
@@ -88,18 +88,18 @@ class ValueMemory:
         for binding in node.bindings:
             self.aliases.bind(binding.var, self._value(binding, node))
 
-    def _value(self, binding: g.Binding, suite: g.SeqExpr) -> Places:
+    def _value(self, binding: g.Binding, sequence: g.SeqExpr) -> Places:
         value = binding.value
         if isinstance(value, g.If):
-            return self._branches(value, suite)
+            return self._branches(value, sequence)
         if isinstance(value, g.GraphCall):
             call = destination_passing(value)
             if call is not None:
-                return self._call(value, call, binding, suite)
+                return self._call(value, call, binding, sequence)
             if self._is_into_memory(value):
                 self.aliases.of(value)  # notes what is kept
                 outputs = {
-                    path: self._own(info, suite) for path, info in tensors_of(value.struct_info)
+                    path: self._own(info, sequence) for path, info in tensors_of(value.struct_info)
                 }
                 self.outputs[value] = tuple(outputs.values())
                 places = {path: frozenset({memory}) for path, memory in outputs.items()}
@@ -107,14 +107,14 @@ class ValueMemory:
                 return found
         return self.aliases.of(value)
 
-    def _own(self, info: TensorStructInfo, suite: g.SeqExpr) -> Memory:
+    def _own(self, info: TensorStructInfo, sequence: g.SeqExpr) -> Memory:
         memory = Memory(Owner.FUNCTION)
-        self._made[memory] = suite, info
+        self._made[memory] = sequence, info
         return memory
 
     # ------------------------------------------------------------------------------------- branches
 
-    def _branches(self, value: g.If, suite: g.SeqExpr) -> Places:
+    def _branches(self, value: g.If, sequence: g.SeqExpr) -> Places:
         branches = value.true_branch, value.false_branch
         given = []
         for branch in branches:
@@ -126,7 +126,7 @@ class ValueMemory:
             parts = [_part(places, path) for places in given]
             if parts[0] == parts[1] or info.shape is None or info.dtype is None:
                 continue
-            memory = self._own(info, suite)
+            memory = self._own(info, sequence)
             wanted[path] = memory, info
             for branch, places in zip(branches, parts, strict=True):
                 if not self._compute_at(memory, info, places, branch):
@@ -144,7 +144,7 @@ class ValueMemory:
             return False
         source = self.place(found[0])
         made, tensor = self._made.get(source, (None, None))
-        if made is not branch or tensor is None or source in self.aliases.kept:
+        if made is not branch or tensor is None or source in self.aliases.escaped:
             return False
         if not same_elements(info, tensor):
             return False
@@ -154,18 +154,18 @@ class ValueMemory:
     # ---------------------------------------------------------------------------------------- calls
 
     def _call(
-        self, value: g.GraphCall, call: DestinationPassing, binding: g.Binding, suite: g.SeqExpr
+        self, value: g.GraphCall, call: DestinationPassing, binding: g.Binding, sequence: g.SeqExpr
     ) -> Places:
         outputs: list[Memory | None] = []
         places: list[Places] = []
         for info, index in zip(call.outputs, call.inplace, strict=True):
             if index == FRESH:
-                index = self._overwritten(value, call, len(outputs), binding, suite)
+                index = self._overwritten(value, call, len(outputs), binding, sequence)
             if index != FRESH and self._may_overwrite(call, index, binding):
                 outputs.append(None)
                 places.append(self.aliases.of(call.args[index]))
             else:
-                outputs.append(self._own(info, suite))
+                outputs.append(self._own(info, sequence))
                 places.append(frozenset({outputs[-1]}))  # type: ignore[arg-type]
         self.outputs[value] = tuple(outputs)
         return tuple(places) if call.gives_tuple else places[0]
@@ -176,7 +176,7 @@ class ValueMemory:
         call: DestinationPassing,
         output: int,
         binding: g.Binding,
-        suite: g.SeqExpr,
+        sequence: g.SeqExpr,
     ) -> int:
         """Return the argument that an output of new memory overwrites instead, `FRESH` for none.
 
@@ -191,7 +191,7 @@ class ValueMemory:
             if (
                 index not in taken.values()
                 and len(found) == 1
-                and self._made.get(found[0], (None,))[0] is suite
+                and self._made.get(found[0], (None,))[0] is sequence
                 and self._may_overwrite(call, index, binding)
             ):
                 taken[output] = index
@@ -206,7 +206,7 @@ class ValueMemory:
         return (
             bool(target)
             and all(memory.owner is Owner.FUNCTION for memory in target)
-            and target.isdisjoint(aliases.kept)
+            and target.isdisjoint(aliases.escaped)
             and target.isdisjoint(memory for arg in others for memory in memories(aliases.of(arg)))
             and not any(self._lifetimes.is_used_after(binding, aliases.holders[m]) for m in target)
         )
@@ -214,7 +214,7 @@ class ValueMemory:
     def _is_into_memory(self, value: g.GraphCall) -> bool:
         """Return True if the result of a graph function can be written to memory of the caller."""
         called = called_graph(value)
-        if called is None or called.outputs is not None or self._hands_on(called.callee).result:
+        if called is None or called.outputs is not None or self._escapes(called.callee).result:
             return False
         infos = leaves(value.struct_info)
         return bool(infos) and all(
@@ -223,7 +223,7 @@ class ValueMemory:
         )
 
 
-def handed_on(mod: IRModule) -> HandsOn:
+def find_escapes(mod: IRModule) -> EscapesOf:
     """Return a function that returns the memories that a function passes to library functions.
 
     A tensor that a graph function returns is always in separate memory.
@@ -231,7 +231,7 @@ def handed_on(mod: IRModule) -> HandsOn:
     functions = graph_functions(mod)
     known = dict.fromkeys(functions, _NOTHING)
 
-    def hands_on(name: GlobalVar) -> HandedOn:
+    def escapes(name: GlobalVar) -> Escapes:
         found = known.get(name.name)
         # A tensor function keeps nothing; an unknown function may keep everything.
         return (_NOTHING if name.name in mod.functions else _ALL) if found is None else found
@@ -241,27 +241,27 @@ def handed_on(mod: IRModule) -> HandsOn:
     while changed:  # several rounds for recursive functions
         changed = False
         for name in order:
-            before, found = known[name], _handed_on_by(functions[name], hands_on)
+            before, found = known[name], _escapes_of(functions[name], escapes)
             known[name] = before | found
             changed |= known[name] != before
-    return hands_on
+    return escapes
 
 
-_NOTHING = HandedOn(False, False)
-_ALL = HandedOn(True, True)
+_NOTHING = Escapes(False, False)
+_ALL = Escapes(True, True)
 
 
-def _handed_on_by(func: Function, hands_on: HandsOn) -> HandedOn:
-    aliases = ValueMemory(func, hands_on).aliases
+def _escapes_of(func: Function, escapes: EscapesOf) -> Escapes:
+    aliases = ValueMemory(func, escapes).aliases
     results = aliases.of(func.body.body)
-    arguments = set(aliases.kept)
+    arguments = set(aliases.escaped)
     infos, places = leaves(func.ret_struct_info), leaf_places(results)
     for k, info in enumerate(infos):
         if not has_own_memory(info) or len(infos) != len(places):
             arguments.update(memories(results) if len(infos) != len(places) else places[k])
-    return HandedOn(
+    return Escapes(
         any(memory.owner is Owner.ARGUMENT for memory in arguments),
-        any(m.owner is Owner.FUNCTION and m in aliases.kept for m in memories(results)),
+        any(m.owner is Owner.FUNCTION and m in aliases.escaped for m in memories(results)),
     )
 
 

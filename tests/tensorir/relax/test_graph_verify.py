@@ -73,7 +73,7 @@ def test_what_is_no_leaf():
     field = relax.TupleGetItem(pair, 0)
     y = x_of(8, 4, name="y")
     assert "the tuple is a Tuple" in refusal(function([x], [VarBinding(y, field)], y))
-    assert "the value that the suite leads to is a field of a tuple" in refusal(
+    assert "the result of the body is a field of a tuple" in refusal(
         relax.Function([x], SeqExpr([], field))
     )
     choice = If(relax.call_tir(SCALE, [x], TENSOR), SeqExpr([], x), SeqExpr([], x))

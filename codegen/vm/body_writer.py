@@ -205,15 +205,15 @@ class FrameLayout:
 
 
 @dataclass(slots=True)
-class Suite:
+class Body:
     """The translation of a function or branch so far: its steps, and the open run."""
 
     steps: list[p.Step] = field(default_factory=list)
     operations: list[seg.Operation] = field(default_factory=list)
 
 
-class SuiteWriter:
-    """Writes a graph function; the suite that is open belongs to it or to a branch.
+class BodyWriter:
+    """Writes a graph function; the open body belongs to it or to a branch.
 
     With `one_by_one` every call is a separate run.
     """
@@ -225,9 +225,9 @@ class SuiteWriter:
         """The name of the current binding, for errors and profiles."""
         self._layout = FrameLayout(name)
         self._arena_bytes = 0
-        self._suite = Suite()
+        self._body = Body()
         self._branches = 0
-        """The number of branches around the open suite."""
+        """The number of branches around the open body."""
         self._segments: dict[str, tuple[seg.Operation, ...]] = {}
         """The runs of machine code by symbol, before they are written as tensor functions."""
         self._checks: list[p.Step] = []
@@ -238,25 +238,25 @@ class SuiteWriter:
         self._own: set[Root] = set()
         """Roots of arrays of one call that are not yet part of its result."""
 
-    # -------------------------------------------------------------------------------------- suites
+    # -------------------------------------------------------------------------------------- bodies
 
     def _step(self, step: p.Step) -> None:
         self._close()
-        self._suite.steps.append(step)
+        self._body.steps.append(step)
 
     def _operation(self, operation: seg.Operation, function: str, operands: str = "") -> None:
-        self._suite.operations.append(operation)
+        self._body.operations.append(operation)
         if self._one_by_one:
             self._close(function, operands)
 
     def _close(self, function: str = "", operands: str = "") -> None:
         """End the open run of machine code."""
-        if not self._suite.operations:
+        if not self._body.operations:
             return
         symbol = f"{self._name}.part{len(self._segments)}"
-        self._segments[symbol] = tuple(self._suite.operations)
-        self._suite.operations.clear()
-        self._suite.steps.append(p.Run(symbol, function, self._binding, operands))
+        self._segments[symbol] = tuple(self._body.operations)
+        self._body.operations.clear()
+        self._body.steps.append(p.Run(symbol, function, self._binding, operands))
 
     # -------------------------------------------------------------------------------------- memory
 
