@@ -1,20 +1,12 @@
 """Operators that are expressions of other operators.
 
-The modules: `arithmetic`, `normalization`, `products`, `quantized`, `recurrent`.
+Importing this package imports every module in it, so a module of new operators is a new file.
 """
 
-from tensorir.relax.composites import (
-    arithmetic,
-    normalization,
-    products,
-    quantized,
-    recurrent,
-)
+from __future__ import annotations
 
-__all__ = [
-    "arithmetic",
-    "normalization",
-    "products",
-    "quantized",
-    "recurrent",
-]
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

@@ -1,22 +1,12 @@
 """Operators that NumPy computes at run time.
 
-The modules: `data_dependent`, `loop`, `random`, `run_time_axes`, `sequences`, `sorting`.
+Importing this package imports every module in it, so a module of new operators is a new file.
 """
 
-from tensorir.relax.library import (
-    data_dependent,
-    loop,
-    random,
-    run_time_axes,
-    sequences,
-    sorting,
-)
+from __future__ import annotations
 
-__all__ = [
-    "data_dependent",
-    "loop",
-    "random",
-    "run_time_axes",
-    "sequences",
-    "sorting",
-]
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
