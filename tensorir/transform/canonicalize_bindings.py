@@ -52,7 +52,8 @@ class _Canonical(GraphRewriter):
         self._local = {b.var for b in renamed.bindings if isinstance(b.var, g.DataflowVar)}
         result = super().rewrite_BindingBlock(renamed)
         self._local = set()
-        return result
+        # Again: fields of tuples were replaced by local variables.
+        return _outputs_first(result)
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
         """Return a binding, nothing for another name of a value."""
@@ -79,7 +80,7 @@ class _Canonical(GraphRewriter):
         return value if isinstance(value, (g.GraphVar, g.Constant)) else None
 
 
-def _outputs_first(block: g.DataflowBlock) -> g.DataflowBlock:
+def _outputs_first(block: g.BindingBlock) -> g.BindingBlock:
     """Return a block without outputs that are aliases of its variables.
 
     Before: lv = f(x); gv = lv
