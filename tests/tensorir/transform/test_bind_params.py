@@ -142,7 +142,11 @@ def test_what_does_not_fit_is_named(params, error, message):
 @pytest.mark.parametrize(
     ("params", "error", "message"),
     [
-        ({"x": X, "w": X[:3]}, IRTypeError, r"\(with n = T.int64\(4\) by x\), but the array is .*\(3,\)"),
+        (
+            {"x": X, "w": X[:3]},
+            IRTypeError,
+            r"\(with n = T.int64\(4\) by x\), but the array is .*\(3,\)",
+        ),
         ({"v": X}, IRValueError, r"the parameter v is .*, which leaves the value of n open"),
     ],
 )
