@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import operator
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from strategies import CONDITIONS, DOMAINS, INDEX_EXPRESSIONS, evaluate, points
 
 from tensorir import Range, Var, te
-from tensorir.arith import Analyzer
+from tensorir.arith import Analyzer, linearize
 from tensorir.errors import IRValueError
 from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import decl_buffer
@@ -22,6 +23,10 @@ def analyzer_for(domain):
     for var, values in domain.items():
         analyzer.bind(var, Range(values.start, values.stop))
     return analyzer
+
+
+def test_the_example_of_linear_forms_runs():
+    assert doctest.testmod(linearize) == (0, 8)
 
 
 @given(INDEX_EXPRESSIONS, DOMAINS)

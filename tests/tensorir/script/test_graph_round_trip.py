@@ -18,7 +18,7 @@ from tensorir.dialect import Dialect
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import const
 from tensorir.relax import Constant, Function, Operator, SeqExpr, TensorStructInfo
-from tensorir.transform.lower_graph import LOWERING
+from tensorir.transform.pipelines import LOWERING
 
 PRINTED = """from tensorir import I, R, T
 

@@ -156,6 +156,24 @@ def test_other_names_of_values_are_not_needed():
     )
 
 
+def test_an_output_that_is_a_field_has_its_name_at_once():
+    mod = transformed(
+        CanonicalizeBindings(),
+        """
+        @R.function
+        def main(x: F4):
+            cls = Module
+            with R.dataflow():
+                lv = R.call_tir(cls.double, (x,), out_sinfo=F4)
+                t = (lv, x)
+                gv = t[0]
+                R.output(gv)
+            return gv
+        """,
+    )
+    assert "gv = R.call_tir" in mod["main"].script()
+
+
 def test_an_output_of_a_dataflow_block_has_its_name_at_once():
     mod = transformed(
         CanonicalizeBindings(),
