@@ -1,4 +1,4 @@
-"""Random graphs run as the interpreter says; `benchmarks.fuzz_graphs` runs as many as one likes."""
+"""Random graphs run as the interpreter says; `benchmarks.fuzz graphs` runs as many as one likes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import codegen
-from benchmarks.fuzz_graphs import check
-from benchmarks.random_graphs import LIBRARY
+from benchmarks.fuzz.graphs import LIBRARY, check
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Random graphs of operators give what they mean; `benchmarks.fuzz_operators` runs more of them."""
+"""Random graphs of operators give what they mean; `benchmarks.fuzz operators` runs more of them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks.fuzz_operators import (
+from benchmarks.fuzz.operators import (
     check,
-    check_special,
     compare,
     expected,
     graph_of,
     interpreted,
+    operator_graph,
 )
-from benchmarks.operator_graphs import operator_graph
 from tensorir import verify_well_formed
 from tensorir.transform import FoldBatchNorm, LegalizeOps
 
@@ -28,6 +27,8 @@ def test_pipelines_keep_what_operators_mean(seed: int) -> None:
 @pytest.mark.parametrize("seed", [1, 3, 12])
 def test_special_values_and_empty_axes_give_what_numpy_and_torch_give(seed: int) -> None:
     pytest.importorskip("torch", reason="the results are those of torch")
+    from benchmarks.fuzz.special_values import check_special  # noqa: PLC0415
+
     check_special(seed)
 
 

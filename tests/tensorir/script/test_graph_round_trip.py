@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.random_graphs import random_graph
+from benchmarks.fuzz.graphs import random_graph
 from tensorir import IRModule, IRValueError, assert_structural_equal, parse, relax
 from tensorir.dialect import Dialect
 from tensorir.nodes.node import Node

@@ -7,7 +7,7 @@ from graph_modules import is_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.random_graphs import LIBRARY, random_graph
+from benchmarks.fuzz.graphs import LIBRARY, random_graph
 from tensorir import verify_well_formed
 from tensorir.interp.graphs import interpret_graph
 from tensorir.nodes.expr import IntImm, Var

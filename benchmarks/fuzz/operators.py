@@ -1,4 +1,4 @@
-"""Random modules whose graph functions call operators, for tests of whole pipelines.
+"""Random modules whose graph functions call operators, through whole pipelines.
 
     graph = operator_graph(seed=7)
     mod = default_pipeline()(graph.mod)
@@ -10,13 +10,17 @@ or parameters, tuples as values and results, calls of other graph functions, and
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from benchmarks.random_operators import (
+import codegen
+import search  # noqa: F401 (offers the default schedules)
+from benchmarks.forked_runs import Outcome
+from benchmarks.fuzz.campaign import Fuzzer, Note
+from benchmarks.fuzz.operator_steps import (
     LARGEST,
     LEAST_EXACT,
     LENGTHS,
@@ -31,7 +35,12 @@ from benchmarks.random_operators import (
     random_motif,
     random_step,
 )
+from codegen.history import can_be_scheduled
+from codegen.schedules import default_schedules
+from codegen.target import as_target
+from tensorir import verify_well_formed
 from tensorir.function import BaseFunc, IRModule
+from tensorir.interp.graphs import interpret_graph
 from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr, Var
 from tensorir.relax import expr as g
 from tensorir.relax import op
@@ -39,6 +48,9 @@ from tensorir.relax.callee import result_of
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import OBJECT, StructInfo, TensorStructInfo, TupleStructInfo
 from tensorir.rewriting.visit import walk
+from tensorir.transform import LegalizeOps, default_pipeline
+
+TARGET: Final = "llvm"
 
 Facts: TypeAlias = "Fact | tuple[Facts, ...]"
 """What is known of a result, in the form of the result."""
@@ -415,3 +427,94 @@ def _is_moderate(value: g.GraphExpr, fact: Fact) -> bool:
         if count > MOST_ELEMENTS:
             return False
     return True
+
+
+# ----------------------------------------------------------------------------------- the check
+
+
+def check(seed: int, *, guard_pages: bool = True) -> None:
+    """Compile and call one random graph in several ways; AssertionError where a result differs."""
+    graph = graph_of(seed)
+    verify_well_formed(graph.mod)
+    forms = {"the default pipeline": default_pipeline()(graph.mod)}
+    if seed % 5 == 3:
+        forms["default schedules"] = scheduled(forms["the default pipeline"])
+    if seed % 4 == 0:
+        forms["legalized operators"] = LegalizeOps()(graph.mod)
+    for name, mod in forms.items():
+        executable = codegen.vm_build(mod, TARGET, default_schedules=False, guard_pages=guard_pages)
+        machine = codegen.VirtualMachine(executable, codegen.cpu())
+        for call in range(2):
+            inputs = graph.inputs(call)
+            compare(machine["main"](*inputs), expected(graph, inputs), graph.facts, name)
+
+
+def graph_of(seed: int) -> OperatorGraph:
+    """Return the graph of a seed."""
+    return operator_graph(seed, 3 + seed % 19)
+
+
+def expected(graph: OperatorGraph, inputs: list[Any]) -> Any:
+    """Return what a graph means for arguments."""
+    return interpreted(LegalizeOps()(graph.mod), inputs)
+
+
+def interpreted(mod: IRModule, inputs: list[Any]) -> Any:
+    """Return what a module gives for arguments."""
+    with np.errstate(all="ignore"):
+        return interpret_graph(mod, "main", *(x.copy() for x in inputs))
+
+
+def scheduled(mod: IRModule) -> IRModule:
+    """Return a module with default schedules of all of its kernels, however small."""
+    kernels = {name: func for name, func in mod.prim_funcs().items() if can_be_scheduled(func)}
+    made = default_schedules().schedules_of(kernels, as_target(TARGET))
+    return IRModule({**mod.functions, **made}, mod.attrs)
+
+
+def compare(result: Any, wanted: Any, facts: Facts, name: str) -> None:
+    """Check a result against another one, part by part."""
+    if not isinstance(facts, Fact):
+        assert len(result) == len(wanted) == len(facts), name
+        for part, other, fact in zip(result, wanted, facts, strict=True):
+            compare(part, other, fact, name)
+        return
+    array = np.asarray(result.numpy() if hasattr(result, "numpy") else result)
+    assert array.dtype == wanted.dtype, f"{name}: dtype {array.dtype}, not {wanted.dtype}"
+    assert array.shape == wanted.shape, f"{name}: shape {array.shape}, not {wanted.shape}"
+    np.testing.assert_allclose(array, wanted, rtol=1e-5, atol=facts.error, err_msg=name)
+
+
+def explained(seed: int) -> str:
+    """Return a graph, and the first pass of the pipeline that changes its results."""
+    graph = graph_of(seed)
+    mod = graph.mod
+    for step in default_pipeline().passes:
+        before, mod = mod, step(mod)
+        for call in range(2):
+            inputs = graph.inputs(call)
+            legal = LegalizeOps()(mod)
+            try:
+                found = interpreted(legal, inputs)
+                compare(found, expected(graph, inputs), graph.facts, step.name)
+            except Exception as error:  # noqa: BLE001 (whatever it is, it is what is looked for)
+                head = f"# {step.name}: {type(error).__name__}: {error}"
+                return "\n".join([head, "# before:", before.script(), "# after:", mod.script()])
+    return f"{graph.mod.script()}\n# every pass keeps what the interpreter gives"
+
+
+class Operators(Fuzzer):
+    """Graphs compiled without fusion, by the default pipeline, and with default schedules.
+
+    They are compared with the interpreter on the formulas of the operators. A failure is printed
+    with the pass that changes the results.
+    """
+
+    batch = 10
+
+    def check(self, case: int, note: Note) -> Mapping[str, int]:
+        check(case)
+        return {}
+
+    def described(self, case: int, outcome: Outcome, lines: Sequence[str]) -> str:
+        return explained(case)

@@ -1,4 +1,4 @@
-"""Small ONNX models that describe large programs, at random: for `fuzz_models --growing`.
+"""Small ONNX models that describe large programs, at random, for the fuzzer of models.
 
 A model has a few layers over inputs and integers. Steps take results twice, are repeated in chains,
 functions and loops, and have numbers at the ends of 64 bits: as sizes, attributes and shapes.

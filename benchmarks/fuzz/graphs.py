@@ -1,4 +1,4 @@
-"""Random modules with graph functions, for tests of transforms and of the executor.
+"""Random modules with graph functions, against what the interpreter gives for them.
 
     graph = random_graph(seed=7)
     expected = interpret_graph(graph.mod, "main", *graph.inputs(0), library=LIBRARY)
@@ -13,26 +13,35 @@ return or keep what they are given.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.random_arguments import random_arguments
-from benchmarks.random_kernels import (
+import codegen
+from benchmarks.forked_runs import Outcome
+from benchmarks.fuzz.campaign import Fuzzer, Note
+from benchmarks.fuzz.kernels import (
     BOOL_KERNELS,
     IN_PLACE,
+    KEPT,
     LIBRARY,
     SHAPED,
+    Refusal,
     kernel,
     kernel_name,
     shaped_kernel,
     shaped_kinds,
     shaped_result,
 )
+from codegen.errors import LibraryFunctionError
 from tensorir.arith import Analyzer
+from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import BaseFunc, IRModule
+from tensorir.interp import InterpreterError
+from tensorir.interp.graphs import interpret_graph
 from tensorir.nodes import ops
 from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr, Var
 from tensorir.relax import calls
@@ -50,8 +59,9 @@ from tensorir.relax.struct_info import (
     TupleStructInfo,
 )
 from tensorir.rewriting.visit import collect_vars, substitute, walk
+from tensorir.transform import DataflowUseInplaceCalls, default_pipeline
 
-__all__ = ["LIBRARY", "RandomGraph", "random_graph"]
+__all__ = ["LIBRARY", "RandomGraph", "check", "random_graph"]
 
 DTYPES: Final = ("float32", "int32", "float64", "int8", "float16", "bool", "uint8", "int64")
 SHAPES: Final[tuple[tuple[int, ...], ...]] = ((4,), (2, 3), (0, 3), (1,), (33,), (2, 3, 4), ())
@@ -80,49 +90,32 @@ def random_graph(
     seed: int,
     steps: int = 12,
     *,
-    symbolic: bool = True,
-    library: bool = True,
-    nested: bool = True,
-    branches: bool = True,
     packed: bool = False,
     failing: bool = False,
     chained: bool = False,
 ) -> RandomGraph:
     """Return a random module whose `main` has about `steps` calls.
 
-    The options leave out symbolic sizes, library functions, calls of other graph functions, `if`.
     With `packed`, tensor functions call library functions, which have to be registered then; with
     `failing`, calls may fail: by a `match_cast`, by extents that do not agree, or by `refuse`.
     With `chained`, most calls are of tensor functions on what was computed last, and few results
     leave their block, so that there is much to fuse.
     """
     rng = random.Random(seed)
-    module = _Module(rng, symbolic, library, branches, packed, failing, chained)
-    if nested and rng.random() < 0.6:
+    module = _Module(rng, packed, failing, chained)
+    if rng.random() < 0.6:
         for k in range(rng.randint(1, 3)):
-            module.add(f"part{k}", steps // 3 + 1, loops=branches and rng.random() < 0.3)
+            module.add(f"part{k}", steps // 3 + 1, loops=rng.random() < 0.3)
     module.add("main", steps)
     return RandomGraph(IRModule(module.functions), seed)
 
 
 class _Module:
-    """The functions that there are, and what may be in them."""
+    """The functions written so far, and the options of all of them."""
 
-    def __init__(
-        self,
-        rng: random.Random,
-        symbolic: bool,
-        library: bool,
-        branches: bool,
-        packed: bool,
-        failing: bool,
-        chained: bool,
-    ) -> None:
+    def __init__(self, rng: random.Random, packed: bool, failing: bool, chained: bool) -> None:
         self.rng = rng
         self.chained = chained
-        self.symbolic = symbolic
-        self.library = library
-        self.branches = branches
         self.failing = failing
         self.kernels = [kind for kind in BOOL_KERNELS if packed or kind != "packed"]
         self.functions: dict[str, BaseFunc] = {}
@@ -170,7 +163,7 @@ class _Maker:
             TensorStructInfo(rng.choice(SHAPES), rng.choice(DTYPES))
             for _ in range(rng.randint(1, 4))
         ]
-        if module.symbolic and rng.random() < 0.5:
+        if rng.random() < 0.5:
             n, dtype = Var("n", "int64"), rng.choice(DTYPES)
             self._kinds += [TensorStructInfo((n, 3), dtype), TensorStructInfo((n * 2,), dtype)]
             self._sizes = [n]
@@ -200,11 +193,11 @@ class _Maker:
             infos.append(self._kinds[-2])
         if rng.random() < 0.3:
             infos.append(self._tuple_info())
-        if self._module.symbolic and rng.random() < 0.2:
+        if rng.random() < 0.2:
             self._sizes.append(Var("k", "int64"))
             infos.append(PrimStructInfo("int64", self._sizes[-1]))
             self._kinds.append(TensorStructInfo((self._sizes[-1],), rng.choice(DTYPES)))
-        if self._module.symbolic and rng.random() < 0.2:
+        if rng.random() < 0.2:
             self._sizes.append(Var("m", "int64"))
             infos.append(ShapeStructInfo((self._sizes[-1], 2)))
             self._kinds.append(TensorStructInfo((2, self._sizes[-1]), rng.choice(DTYPES)))
@@ -250,7 +243,7 @@ class _Maker:
             count = rng.randint(1, steps)
             steps -= count
             blocks.append(self._dataflow(count) if rng.random() < 0.5 else self._plain(count))
-            if self._module.branches and depth and rng.random() < 0.4:
+            if depth and rng.random() < 0.4:
                 blocks += self._branch(depth)
         return blocks
 
@@ -319,7 +312,7 @@ class _Maker:
                 self._bind(constant)
         elif choice < 0.72:
             self._cast(x, info)
-        elif choice < 0.88 and self._module.library:
+        elif choice < 0.88:
             self._library_call(x, info)
         elif self._module.graphs:
             self._graph_call()
@@ -343,7 +336,7 @@ class _Maker:
         """Bind a checked value: what is known already, or with sizes that the check defines."""
         rng = self._rng
         shape = info.shape
-        if shape is None or (self._module.symbolic and rng.random() < 0.5):
+        if shape is None or (rng.random() < 0.5):
             shape = tuple(Var(f"s{len(self._sizes) + k}", "int64") for k in range(info.ndim))
         if self._module.failing and shape and rng.random() < 0.3:
             shape = (*shape[:-1], rng.choice([*self._sizes, IntImm("int64", 3)]))
@@ -567,3 +560,121 @@ def _is_condition(info: StructInfo) -> bool:
 
 def _is_tensor(info: StructInfo) -> bool:
     return isinstance(info, TensorStructInfo) and info.shape is not None
+
+
+# ----------------------------------------------------------------------------------- arguments
+
+
+def random_arguments(func: Function, rng: np.random.Generator) -> list[Any]:
+    """Return arrays of small numbers, tuples of such, shapes and integers."""
+    sizes: dict[Var, int] = {}
+    return [_argument(param.struct_info, sizes, rng) for param in func.params]
+
+
+def _argument(info: StructInfo, sizes: dict[Var, int], rng: np.random.Generator) -> Any:
+    if isinstance(info, TupleStructInfo):
+        return tuple(_argument(part, sizes, rng) for part in info.elements)
+    if isinstance(info, PrimStructInfo):
+        return 0 if info.value is None else _number(info.value, sizes, rng)
+    if isinstance(info, ShapeStructInfo):
+        return tuple(_number(n, sizes, rng) for n in info.values or ())
+    assert isinstance(info, TensorStructInfo)
+    assert info.shape is not None
+    assert info.dtype is not None
+    shape = [_number(n, sizes, rng) for n in info.shape]
+    high = 2 if info.dtype == "bool" else 4
+    return np.asarray(rng.integers(0, high, shape)).astype(info.dtype.to_numpy())
+
+
+def _number(extent: PrimExpr, sizes: dict[Var, int], rng: np.random.Generator) -> int:
+    """Return an extent: a number, a size, or twice a size."""
+    if isinstance(extent, IntImm):
+        return extent.value
+    if isinstance(extent, Var):
+        return sizes.setdefault(extent, int(rng.integers(0, 6)))
+    factor, var = 1, extent
+    for part in walk(extent):
+        if isinstance(part, IntImm):
+            factor = part.value
+        elif isinstance(part, Var):
+            var = part
+    return factor * _number(var, sizes, rng)
+
+
+# ----------------------------------------------------------------------------------- the check
+
+
+def check(seed: int, *, guard_pages: bool = True) -> None:
+    """Compile and call one random graph; AssertionError where a result differs.
+
+    Results must not share memory with arguments, with one another, or with later results, and
+    arguments must stay as they are.
+    """
+    for name, function in LIBRARY.items():
+        codegen.register_func(name, function, override=True)
+    failing = seed % 5 == 0
+    graph = random_graph(
+        seed, 4 + seed % 17, packed=seed % 2 == 0, failing=failing, chained=seed % 3 == 0
+    )
+    mod = default_pipeline()(graph.mod) if seed % 3 < 2 else graph.mod
+    if seed % 4 < 3:
+        mod = DataflowUseInplaceCalls(smallest=0)(mod)
+    executable = codegen.vm_build(mod, "llvm", guard_pages=guard_pages)
+    machine = codegen.VirtualMachine(executable, codegen.cpu())
+    KEPT.clear()
+    results: list[tuple[Any, Any]] = []
+    for call in range(3):
+        inputs = graph.inputs(call)
+        before = [x.copy() for x in _arrays(inputs)]
+        try:
+            expected = interpret_graph(graph.mod, graph.entry, *inputs, library=LIBRARY)
+        except (IRTypeError, IRValueError, InterpreterError, Refusal):
+            assert failing, "the interpreter raised"
+            # A call of a pure function that nobody needs is dropped, and its error with it.
+            with suppress(IRTypeError, IRValueError, LibraryFunctionError):
+                machine[graph.entry](*inputs)
+            continue
+        result = machine[graph.entry](*inputs)
+        for x, y in zip(_arrays(inputs), before, strict=True):
+            np.testing.assert_array_equal(x, y, "an argument was changed")
+        results.append((result, expected))
+        arrays = [*_arrays(inputs), *(x for r, _ in results for x in _arrays(r))]
+        for k, x in enumerate(arrays):
+            for y in arrays[k + 1 :]:
+                assert not np.may_share_memory(x, y), "two arrays share memory"
+    for result, expected in results:
+        _compare(result, expected)
+    for array, held in KEPT:
+        np.testing.assert_array_equal(array, held, "what a library function kept was changed")
+
+
+def _arrays(value: Any) -> list[Any]:
+    if isinstance(value, (tuple, list)):
+        return [x for part in value for x in _arrays(part)]
+    return [value] if isinstance(value, np.ndarray) else []
+
+
+def _compare(result: Any, expected: Any) -> None:
+    if isinstance(expected, (tuple, list)):
+        assert isinstance(result, tuple)
+        assert len(result) == len(expected)
+        for part, wanted in zip(result, expected, strict=True):
+            _compare(part, wanted)
+        return
+    np.testing.assert_array_equal(result, expected, strict=isinstance(expected, np.ndarray))
+
+
+class Graphs(Fuzzer):
+    """Graph functions in the executor, two of three fused, compared with the interpreter.
+
+    Each is compiled with guard pages and called three times with other sizes.
+    """
+
+    batch = 20
+
+    def check(self, case: int, note: Note) -> Mapping[str, int]:
+        check(case)
+        return {}
+
+    def described(self, case: int, outcome: Outcome, lines: Sequence[str]) -> str:
+        return f"check({case})"

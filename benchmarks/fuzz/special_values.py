@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+import codegen
+from benchmarks.fuzz.campaign import Fuzzer, Note
+from benchmarks.fuzz.operators import TARGET, scheduled
+from tensorir import relax
 from tensorir.relax import op
+from tensorir.transform import LegalizeOps
 
+CALLS: Final = 20
+"""The calls of one case."""
 PLAIN: Final = (1.0, -2.0, 0.5, 3.0, -0.75, 2.0, -1.0)
 SPECIAL: Final = (np.nan, np.inf, -np.inf, 0.0, -0.0)
 SMALL: Final = {"float16": 6e-8, "float32": 1e-45, "float64": 5e-324}
@@ -468,3 +475,41 @@ def special_cases(seed: int, count: int) -> list[Case]:
         if case is not None:
             cases.append(case)
     return cases
+
+
+def check_special(seed: int) -> None:
+    """Call operators for special values; AssertionError names those that give something else."""
+    cases = special_cases(seed, CALLS)
+    builder = relax.BlockBuilder()
+    for k, case in enumerate(cases):
+        params = [
+            relax.Var(f"x{n}", relax.TensorStructInfo(x.shape, str(x.dtype)))
+            for n, x in enumerate(case.inputs)
+        ]
+        with builder.function(f"case{k}", params):
+            with builder.dataflow():
+                result = builder.emit_output(case.call(*params))
+            builder.emit_func_output(result)
+    mod = LegalizeOps()(builder.get())
+    if seed % 4 == 3:
+        mod = scheduled(mod)
+    executable = codegen.vm_build(mod, TARGET, default_schedules=False, guard_pages=True)
+    machine = codegen.VirtualMachine(executable, codegen.cpu())
+    wrong = []
+    for k, case in enumerate(cases):
+        try:
+            case.compare(machine[f"case{k}"](*case.inputs))
+        except AssertionError as error:
+            lines = " ".join(str(error).split())
+            wrong.append(f"{case.name}: {lines[:300]} for {case.inputs[:1]}"[:700])
+    assert not wrong, "; ".join(wrong)
+
+
+class SpecialValues(Fuzzer):
+    """Operators called for special values and empty axes."""
+
+    batch = 10
+
+    def check(self, case: int, note: Note) -> Mapping[str, int]:
+        check_special(case)
+        return {"calls": CALLS}
