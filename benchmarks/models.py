@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 
 import codegen
 import search
-from benchmarks.linear_layers import Side, in_turns, print_table
 from benchmarks.model_zoo import MODELS as ZOO
 from benchmarks.peer_process import PeerError, PeerProcess, started_peers
 from benchmarks.peers.serve import digest, seconds_of
+from benchmarks.side_by_side import Side, in_turns, markdown
 from tensorir import frontend
 from tensorir.function import IRModule
 
@@ -81,8 +81,7 @@ class Row:
 def network(name: str, folder: Path) -> Network:
     """Return a network by name; files of built ones are written to `folder`."""
     if name in BUILT:
-        from benchmarks.onnx_models import onnx_file  # noqa: PLC0415 - needs torch
-        from benchmarks.torch_models import MODELS  # noqa: PLC0415
+        from benchmarks.torch_models import MODELS, onnx_file  # noqa: PLC0415 - needs torch
 
         inputs = MODELS[name]()[1]
         arrays = {f"x{k}": value.numpy() for k, value in enumerate(inputs)}
@@ -174,7 +173,7 @@ def report(rows: Sequence[Row]) -> None:
     others = [name for name in names if name not in OURS]
     titles = ["network", "cores", *(f"{n}, ms" for n in names), *(f"x {n}" for n in others)]
     titles += ["untuned / tuned", "build, s", "tuning, s", "difference"]
-    table = []
+    table = [titles]
     for row in rows:
         times, ours = row.milliseconds, row.milliseconds["tuned"]
         cells = [row.network, str(row.cores)]
@@ -182,8 +181,8 @@ def report(rows: Sequence[Row]) -> None:
         cells += [f"{times[n] / ours:.2f}" if n in times else "" for n in others]
         cells += [f"{times['untuned'] / ours:.2f}", f"{row.build_seconds:.1f}"]
         cells += [f"{row.tuning_seconds:.0f}", f"{row.error:.1e}"]
-        table.append(f"| {' | '.join(cells)} |")
-    print_table(titles, table)
+        table.append(cells)
+    print(f"\n{markdown(table)}")
     for name in others:
         ratios = [
             row.milliseconds[name] / row.milliseconds["tuned"]

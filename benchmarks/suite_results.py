@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
+
+from benchmarks.side_by_side import markdown
 
 PEAK = "GFLOPS at most"
 """What the description of a machine calls its peak."""
@@ -202,13 +204,3 @@ def sparkline(shares: Iterable[float]) -> str:
 
 def _with_ratio(text: str, ratio: float | None) -> str:
     return text if ratio is None else f"{text} ({ratio:.3f})".strip()
-
-
-def markdown(rows: Sequence[Sequence[Any]]) -> str:
-    widths = [max(3, *(len(row[k]) for row in rows)) for k in range(len(rows[0]))]
-    lines = [
-        "| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |"
-        for row in rows
-    ]
-    rule = "| " + " | ".join("-" * width for width in widths) + " |"
-    return "\n".join([lines[0], rule, *lines[1:]])

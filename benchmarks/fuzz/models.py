@@ -132,7 +132,7 @@ def is_read(model: Any) -> bool:
 class MutatedModels(Fuzzer):
     """Mutated files of the node tests of ONNX."""
 
-    batch = 50
+    batch = 25
     _models: Sequence[Any] = ()
 
     def prepare(self) -> None:
@@ -189,6 +189,8 @@ class MutatedModels(Fuzzer):
 
 class GrowingModels(MutatedModels):
     """Small files that describe large programs; those that are read are built and called."""
+
+    batch = 5
 
     def prepare(self) -> None:
         is_read(growing_model(np.random.default_rng(0)))
