@@ -6,7 +6,7 @@ import json
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import Any
@@ -77,9 +77,7 @@ class Run:
         return self.outcome
 
 
-def run_all(
-    tasks: Iterable[tuple[Hashable, Task]], processes: int, time_limit: float
-) -> Iterator[Run]:
+def run_all(tasks: Iterable[tuple[Any, Task]], processes: int, time_limit: float) -> Iterator[Run]:
     """Run tasks side by side, each with its key, and yield each run that has ended."""
     waiting = iter(tasks)
     running: list[Run] = []

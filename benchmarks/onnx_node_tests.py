@@ -16,13 +16,12 @@ import re
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.forked_runs import Report, Run
+from benchmarks.forked_runs import Report, run_all
 from codegen.schedules import default_schedules
 from tensorir.relax.operator import Operator
 
@@ -121,17 +120,9 @@ def run_cases(cases: Sequence[Case], processes: int = 2, time_limit: float = 60.
     default_schedules()
     Operator.names()
     results: dict[str, Result] = {}
-    waiting, running = list(reversed(cases)), list[Run]()
-    while waiting or running:
-        while waiting and len(running) < processes:
-            case = waiting.pop()
-            running.append(Run(_task(case), case, time_limit))
-        wait([run.connection for run in running], timeout=0.2)
-        for run in list(running):
-            if run.poll():
-                running.remove(run)
-                assert run.outcome is not None
-                results[run.key.name] = Result(run.key, run.outcome.what, run.outcome.detail)
+    for run in run_all([(case, _task(case)) for case in cases], processes, time_limit):
+        assert run.outcome is not None
+        results[run.key.name] = Result(run.key, run.outcome.what, run.outcome.detail)
     return [results[case.name] for case in cases]
 
 

@@ -1,7 +1,7 @@
 """Random calls of operators, each with how large its result is and how exact.
 
-A step takes what a graph has computed and gives a call, or None where its operands do not suit.
-Steps that make large or inexact what they are given are left out by their bounds: two programs that
+A step takes what a graph has computed and returns a call, or None where its operands do not suit.
+Steps that would make a value too large or inexact are left out by their bounds: two programs that
 only round differently then differ by no more than `Fact.error`, and what may jump (a comparison, a
 rounding, the place of a maximum) reads only what has no error at all.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from math import prod
 from typing import Any, Final, TypeAlias
 
@@ -22,33 +23,29 @@ from tensorir.relax import op
 from tensorir.relax.struct_info import TensorStructInfo
 
 ROUNDING: Final = 1e-6
-"""The error of one operation, relative to what it may give: some units of float32."""
-
+"""The error of one operation, relative to its largest result: some units of float32."""
 LARGEST: Final = 200.0
-"""What no floating-point element exceeds; integers may be a thousand times as large."""
-
+"""The bound of floating-point elements; integers may be a thousand times as large."""
 LEAST_EXACT: Final = 2e-3
 """The largest error."""
-
 LENGTHS: Final = ("h", "m")
-"""Names of symbolic sizes that are never 0, but from 3 to `LONGEST`."""
-
+"""Names of symbolic sizes from 3 to `LONGEST`; others may be 0."""
 LONGEST: Final = 6
-
 WEIGHT: Final = 0.5
-"""What no weight exceeds."""
+"""The bound of weights."""
 
 
 @dataclass(frozen=True)
 class Fact:
-    """What is known of a tensor: the largest absolute value, and how far a program may be off."""
+    """The largest absolute value of a tensor, and how far a program may be off."""
 
     bound: float
     error: float = 0.0
 
-    def joined(self, other: Fact) -> Fact:
-        """Return what is known of something that is one of two."""
-        return Fact(max(self.bound, other.bound), max(self.error, other.error))
+    def joined(self, *others: Fact) -> Fact:
+        """Return what holds for each of several."""
+        facts = (self, *others)
+        return Fact(max(f.bound for f in facts), max(f.error for f in facts))
 
 
 @dataclass(frozen=True)
@@ -67,24 +64,26 @@ class Value:
 
     @property
     def shape(self) -> tuple[PrimExpr, ...]:
-        """The shape."""
         assert self.info.shape is not None
         return self.info.shape
 
     @property
     def dtype(self) -> str:
-        """The dtype."""
         return str(self.info.dtype)
 
     @property
     def is_float(self) -> bool:
-        """Whether elements are floating-point numbers."""
         return self.dtype.startswith("float")
 
     @property
     def is_exact(self) -> bool:
-        """Whether every program gives the same."""
+        """True if every program gives the same."""
         return self.fact.error == 0
+
+    def through(self, slope: float, bound: float, operations: float = 10) -> Fact:
+        """Return what is known of a function of the value that is no steeper than `slope`."""
+        rounding = operations * ROUNDING * bound if self.is_float else 0.0
+        return Fact(bound, slope * self.fact.error + rounding)
 
 
 Made: TypeAlias = "tuple[g.GraphExpr, Fact] | None"
@@ -98,26 +97,28 @@ class Operands:
         self.rng = rng
         self.values = values
 
-    def array(self, shape: Sequence[int], dtype: str = "float32", low: float = -WEIGHT) -> Any:
-        """Return an array whose elements are between `low` and `WEIGHT`."""
+    def weight(self, shape: Sequence[int], dtype: str, low: float = -WEIGHT) -> g.Constant:
+        """Return a constant of numbers between `low` and `WEIGHT`."""
         numbers = np.random.default_rng(self.rng.randrange(1 << 30))
-        return numbers.uniform(low, WEIGHT, tuple(shape)).astype(dtype)
-
-    def weight(self, shape: Sequence[int], dtype: str = "float32") -> g.Constant:
-        """Return a constant of small numbers."""
-        return g.Constant(self.array(shape, dtype))
-
-    def positive(self, shape: Sequence[int], dtype: str = "float32") -> g.Constant:
-        """Return a constant of numbers from 0.3 to `WEIGHT`."""
-        return g.Constant(self.array(shape, dtype, low=0.3))
+        return g.Constant(numbers.uniform(low, WEIGHT, tuple(shape)).astype(dtype))
 
     def chance(self, share: float) -> bool:
-        """Say yes in this share of cases."""
+        """Return True with this probability."""
         return self.rng.random() < share
+
+    def call(self, names: Sequence[str], *args: Any, **named: Any) -> g.GraphCall:
+        """Return a call of one of several operators."""
+        return operator(self.rng.choice(names))(*args, **named)
 
     def axis(self, x: Value) -> int | None:
         """Return an axis that is never empty, None without any."""
         axes = [k for k, n in enumerate(x.shape) if most(n) is not None]
+        return self.rng.choice(axes) if axes else None
+
+    def long_axis(self, x: Value) -> tuple[int, int] | None:
+        """Return an axis of two or more elements, and their constant number; None without one."""
+        axes = [(k, n.value) for k, n in enumerate(x.shape) if isinstance(n, IntImm)]
+        axes = [(k, n) for k, n in axes if n > 1]
         return self.rng.choice(axes) if axes else None
 
     def like(self, x: Value) -> Value:
@@ -125,7 +126,7 @@ class Operands:
         same = [v for v in self.values if v.dtype == x.dtype and str(v.shape) == str(x.shape)]
         return self.rng.choice(same or [x])
 
-    def beside(self, x: Value) -> Value:
+    def broadcast(self, x: Value) -> Value:
         """Return a value that broadcasts to the shape of x, often a constant."""
         rng, choice = self.rng, self.rng.random()
         if choice < 0.45:
@@ -152,8 +153,26 @@ def extent(n: PrimExpr) -> int | None:
 
 
 def most(n: PrimExpr) -> int | None:
-    """Return a constant extent, or the most that one has which is a length; None for others."""
+    """Return a constant extent, or the largest one of a length; None for other sizes."""
     return LONGEST if isinstance(n, Var) and n.name in LENGTHS else extent(n)
+
+
+def operator(name: str) -> Callable[..., g.GraphCall]:
+    """Return the operator of a name such as `nn.relu`."""
+    found: Any = op
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found  # type: ignore[no-any-return]
+
+
+def of_floats(step: Step) -> Step:
+    """Return a step that takes floating-point numbers only."""
+
+    @wraps(step)
+    def checked(given: Operands, x: Value) -> Made:
+        return step(given, x) if x.is_float else None
+
+    return checked
 
 
 def random_step(rng: random.Random) -> Step:
@@ -162,7 +181,7 @@ def random_step(rng: random.Random) -> Step:
 
 
 def random_motif(rng: random.Random) -> list[Step]:
-    """Return steps that are often one after the other in models, and that passes look for."""
+    """Return steps that often follow one another in models, and that passes look for."""
     return [rng.choice(steps) for steps in rng.choice(MOTIFS)]
 
 
@@ -179,83 +198,75 @@ SMOOTH: Final[dict[str, tuple[float, float]]] = {
 }  # fmt: skip
 EXACT: Final = ("nn.relu", "abs", "negative", "nn.relu6", "nn.hardtanh")
 JUMPING: Final = ("floor", "ceil", "round", "sign", "trunc", "nn.hardshrink")
+COMPARISONS: Final = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 
 
-def _operator(name: str) -> Callable[..., g.GraphCall]:
-    family, _, last = name.rpartition(".")
-    return getattr(getattr(op, family) if family else op, last)  # type: ignore[no-any-return]
-
-
+@of_floats
 def _smooth(given: Operands, x: Value) -> Made:
-    if not x.is_float:
-        return None
     name = given.rng.choice([*SMOOTH])
     slope, top = SMOOTH[name]
-    bound = top or slope * x.fact.bound + 1
-    return _operator(name)(x.expr), Fact(bound, slope * x.fact.error + 10 * ROUNDING * bound)
+    return operator(name)(x.expr), x.through(slope, top or slope * x.fact.bound + 1)
 
 
 def _exact(given: Operands, x: Value) -> Made:
     if x.dtype == "bool":
         return op.logical_not(x.expr), Fact(1)
-    names = EXACT if x.is_float else ("nn.relu", "negative", "abs")
-    return _operator(given.rng.choice(names))(x.expr), x.fact
+    return given.call(EXACT if x.is_float else EXACT[:3], x.expr), x.fact
 
 
+@of_floats
 def _jumping(given: Operands, x: Value) -> Made:
-    if not x.is_float or not x.is_exact:
-        return None
-    return _operator(given.rng.choice(JUMPING))(x.expr), Fact(x.fact.bound + 1)
+    return (given.call(JUMPING, x.expr), Fact(x.fact.bound + 1)) if x.is_exact else None
 
 
+@of_floats
 def _positive(given: Operands, x: Value) -> Made:
     """Return a function of a number that is at least 1, or an exponential."""
-    if not x.is_float:
-        return None
-    bound = x.fact.bound
-    if bound < 3 and given.chance(0.5):
-        return op.exp(x.expr), Fact(21, 21 * x.fact.error + 210 * ROUNDING)
+    if x.fact.bound < 3 and given.chance(0.5):
+        return op.exp(x.expr), x.through(21, 21)
     inner = op.add(op.abs(x.expr), g.Constant(np.array(1, x.dtype)))
-    error = x.fact.error + 10 * ROUNDING * (bound + 1)
-    return _operator(given.rng.choice(["log", "sqrt", "rsqrt", "reciprocal", "log2"]))(inner), Fact(
-        bound + 1, 2 * error
-    )
+    names = ("log", "sqrt", "rsqrt", "reciprocal", "log2")
+    return given.call(names, inner), x.through(2, x.fact.bound + 1, 20)
 
 
 def _arithmetic(given: Operands, x: Value) -> Made:
-    if x.dtype == "bool":
-        name = given.rng.choice(["logical_and", "logical_or", "logical_xor"])
-        return _operator(name)(x.expr, given.beside(x).expr), Fact(1)
-    y = given.beside(x)
-    name = given.rng.choice(["add", "subtract", "multiply", "maximum", "minimum"])
+    y = given.broadcast(x)
     a, b = x.fact, y.fact
+    if x.dtype == "bool":
+        return given.call(("logical_and", "logical_or", "logical_xor"), x.expr, y.expr), Fact(1)
+    name = given.rng.choice(["add", "subtract", "multiply", "maximum", "minimum"])
     if name in ("maximum", "minimum"):
         fact = a.joined(b)
+    elif name == "multiply":
+        fact = _product_fact(x, y, 1)
     else:
-        multiplies = name == "multiply"
-        bound = a.bound * b.bound if multiplies else a.bound + b.bound
-        error = a.bound * b.error + b.bound * a.error if multiplies else a.error + b.error
-        fact = Fact(bound, error + (ROUNDING * bound if x.is_float else 0))
+        fact = Fact(a.bound + b.bound, x.through(1, a.bound + b.bound, 1).error + b.error)
     first, second = (x, y) if given.chance(0.7) else (y, x)
-    return _operator(name)(first.expr, second.expr), fact
+    return operator(name)(first.expr, second.expr), fact
 
 
+def _product_fact(x: Value, y: Value, count: int) -> Fact:
+    """Return what is known of a sum of `count` products of elements."""
+    a, b = x.fact, y.fact
+    bound = count * a.bound * b.bound
+    error = count * (a.bound * b.error + b.bound * a.error)
+    return Fact(bound, error + (count * ROUNDING * bound if x.is_float else 0))
+
+
+@of_floats
 def _divide(given: Operands, x: Value) -> Made:
-    if not x.is_float:
-        return None
-    y = given.beside(x)
+    y = given.broadcast(x)
     below = op.add(op.abs(y.expr), g.Constant(np.array(1, x.dtype)))
     bound = x.fact.bound
-    error = x.fact.error + bound * y.fact.error + 10 * ROUNDING * bound * (1 + y.fact.bound)
-    return op.divide(x.expr, below), Fact(bound, error)
+    fact = x.through(1, bound, 10 * (1 + y.fact.bound))
+    return op.divide(x.expr, below), Fact(bound, fact.error + bound * y.fact.error)
 
 
 def _compare(given: Operands, x: Value) -> Made:
-    y = given.beside(x)
+    y = given.broadcast(x)
     if not x.is_exact or not y.is_exact or x.dtype == "bool":
         return None
-    names = ["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"]
-    return _operator(given.rng.choice(names))(x.expr, y.expr), Fact(1)
+    return given.call(COMPARISONS, x.expr, y.expr), Fact(1)
 
 
 def _where(given: Operands, x: Value) -> Made:
@@ -263,58 +274,53 @@ def _where(given: Operands, x: Value) -> Made:
     if conditions:
         condition = given.rng.choice(conditions).expr
     else:
-        constant = [extent(n) or 1 for n in x.shape]
-        condition = g.Constant(given.array(constant) > 0)
-    y = given.beside(x)
+        weight = given.weight([extent(n) or 1 for n in x.shape], "float32")
+        condition = g.Constant(np.asarray(weight.data) > 0)
+    y = given.broadcast(x)
     return op.where(condition, x.expr, y.expr), x.fact.joined(y.fact)
 
 
 def _cast(given: Operands, x: Value) -> Made:
     wanted = given.rng.choice(["float32", "float32", "float64", "int32", "int64", "int8", "bool"])
-    if x.is_float and not x.is_exact and not wanted.startswith("float"):
+    is_float = wanted.startswith("float")
+    if x.is_float and not x.is_exact and not is_float:
         return None
     if wanted == "int8" and x.fact.bound > 100:
         return None
-    fact = Fact(1) if wanted == "bool" else Fact(x.fact.bound, x.fact.error)
-    if wanted.startswith("float") and x.fact.bound > 1:
-        fact = Fact(fact.bound, fact.error + (ROUNDING * fact.bound if x.is_float else 0))
-    return op.astype(x.expr, wanted), fact
+    bound = 1 if wanted == "bool" else x.fact.bound
+    operations = 1 if is_float and x.fact.bound > 1 else 0
+    return op.astype(x.expr, wanted), x.through(1, bound, operations)
 
 
 # ------------------------------------------------------------------------- reductions and the like
 
 
 def _reduce(given: Operands, x: Value) -> Made:
-    axes = [k for k, n in enumerate(x.shape) if most(n) is not None]
+    axes = [k for k, n in enumerate(x.shape) if most(n)]
     if not axes:
         return None
     chosen = sorted(given.rng.sample(axes, given.rng.randint(1, len(axes))))
     count = prod(most(x.shape[k]) or 0 for k in chosen)
-    if not count:
-        return None
     named: dict[str, Any] = {"axis": chosen, "keepdims": given.chance(0.5)}
-    bound, error = x.fact.bound, x.fact.error
+    bound, choice = x.fact.bound, given.rng.random()
     if x.dtype == "bool":
-        return _operator(given.rng.choice(["any", "all"]))(x.expr, **named), Fact(1)
-    choice = given.rng.random()
+        return given.call(("any", "all"), x.expr, **named), Fact(1)
     if choice < 0.3:
-        return _operator(given.rng.choice(["max", "min"]))(x.expr, **named), x.fact
+        return given.call(("max", "min"), x.expr, **named), x.fact
     if choice < 0.4 and x.is_exact:
         return op.argmax(x.expr, axis=chosen[0], keepdims=named["keepdims"]), Fact(10)
-    rounding = ROUNDING * count * bound if x.is_float else 0
     if choice < 0.7 or not x.is_float:
-        return op.sum(x.expr, **named), Fact(count * bound, count * error + count * rounding)
+        return op.sum(x.expr, **named), x.through(count, count * bound, count)
     if choice < 0.9:
-        return op.mean(x.expr, **named), Fact(bound, error + rounding)
-    squared = 4 * bound * bound
-    return op.variance(x.expr, **named), Fact(squared, 8 * bound * error + count * 4 * rounding)
+        return op.mean(x.expr, **named), x.through(1, bound, count)
+    return op.variance(x.expr, **named), x.through(8 * bound, 4 * bound * bound, count * count)
 
 
 def _whole(given: Operands, x: Value) -> Made:
     """Return a scalar of exact values, which an `if` may ask for."""
     if not x.is_exact or x.dtype != "bool":
         return None
-    return _operator(given.rng.choice(["any", "all"]))(x.expr), Fact(1)
+    return given.call(("any", "all"), x.expr), Fact(1)
 
 
 def _cumulative(given: Operands, x: Value) -> Made:
@@ -322,107 +328,90 @@ def _cumulative(given: Operands, x: Value) -> Made:
     if axis is None or x.dtype in ("bool", "int8"):
         return None
     count = most(x.shape[axis]) or 1
-    rounding = ROUNDING * count * x.fact.bound if x.is_float else 0
-    fact = Fact(count * x.fact.bound, count * (x.fact.error + rounding))
+    fact = x.through(count, count * x.fact.bound, count)
     return op.cumsum(x.expr, axis=axis, exclusive=given.chance(0.3)), fact
 
 
+@of_floats
 def _softmax(given: Operands, x: Value) -> Made:
-    axis = given.axis(x)
-    if axis is None or not x.is_float:
+    axis, bound = given.axis(x), x.fact.bound
+    if axis is None:
         return None
-    bound, error = x.fact.bound, x.fact.error
     if given.chance(0.3):
-        fact = Fact(2 * bound + 5, 3 * error + 10 * ROUNDING * (bound + 1))
-        return op.nn.log_softmax(x.expr, axis=axis), fact
-    return op.nn.softmax(x.expr, axis=axis), Fact(1, 2 * error + 10 * ROUNDING * (bound + 1))
+        return op.nn.log_softmax(x.expr, axis=axis), x.through(3, 2 * bound + 5)
+    return op.nn.softmax(x.expr, axis=axis), x.through(2, 1, 10 * (bound + 1))
 
 
+@of_floats
 def _normalize(given: Operands, x: Value) -> Made:
     """Return a normalization; its epsilon keeps small variances from enlarging errors."""
-    if not x.is_float or x.info.ndim < 2:
+    if x.info.ndim < 2 or x.fact.bound > 50:
         return None
     last, channels = extent(x.shape[-1]), extent(x.shape[1])
-    bound = x.fact.bound
     # Results are below sqrt(count) * WEIGHT + WEIGHT, slopes below bound / epsilon.
     count = prod(most(n) or 1 for n in x.shape[1:])
-    fact = Fact(count**0.5 * WEIGHT + WEIGHT, 8 * (x.fact.error + 10 * ROUNDING * bound) * 2)
-    if bound > 50:
-        return None
+    error = x.through(16, 160 * x.fact.bound, 1).error
+    fact = Fact(count**0.5 * WEIGHT + WEIGHT, error)
     choice = given.rng.random()
-    if choice < 0.35:
-        if last is None:
-            return None
-        weights = [given.weight([last], x.dtype), given.weight([last], x.dtype)]
-        return op.nn.layer_norm(x.expr, *weights, axes=-1, epsilon=0.5), fact
     if choice < 0.5:
         if last is None:
             return None
-        return op.nn.rms_norm(x.expr, given.weight([last], x.dtype), axes=-1, epsilon=0.5), fact
+        a, b = (given.weight([last], x.dtype) for _ in range(2))
+        if choice < 0.35:
+            return op.nn.layer_norm(x.expr, a, b, axes=-1, epsilon=0.5), fact
+        return op.nn.rms_norm(x.expr, a, axes=-1, epsilon=0.5), fact
     if channels is None or x.info.ndim < 3 or any(most(n) is None for n in x.shape[2:]):
         return None
-    pair = [given.weight([channels], x.dtype), given.weight([channels], x.dtype)]
+    pair = [given.weight([channels], x.dtype) for _ in range(2)]
+    named: dict[str, Any] = {"channel_axis": 1, "axes": list(range(2, x.info.ndim))}
     if choice < 0.65:
         groups = given.rng.choice([n for n in (1, 2, 4) if channels % n == 0])
-        axes = list(range(2, x.info.ndim))
-        return op.nn.group_norm(
-            x.expr, *pair, num_groups=groups, channel_axis=1, axes=axes, epsilon=0.5
-        ), fact
+        return op.nn.group_norm(x.expr, *pair, num_groups=groups, **named, epsilon=0.5), fact
     if choice < 0.75:
-        axes = list(range(2, x.info.ndim))
-        return op.nn.instance_norm(x.expr, *pair, channel_axis=1, axes=axes, epsilon=0.5), fact
-    moments = [given.weight([channels], x.dtype), given.positive([channels], x.dtype)]
+        return op.nn.instance_norm(x.expr, *pair, **named, epsilon=0.5), fact
+    moments = given.weight([channels], x.dtype), given.weight([channels], x.dtype, low=0.3)
     normal = op.nn.batch_norm(x.expr, *pair, *moments, axis=1, epsilon=0.1)
-    largest = bound + 2
-    error = x.fact.error + 20 * ROUNDING * largest
-    return g.TupleGetItem(normal, 0), Fact(largest, error)
+    return g.TupleGetItem(normal, 0), x.through(1, x.fact.bound + 2, 20)
 
 
 # ----------------------------------------------------------------------------- products and windows
 
 
-def _weighted(x: Value, count: int, given: Operands) -> Fact:
+def _weighted(x: Value, count: int) -> Fact:
     """Return what is known of a sum of `count` elements, each times a weight."""
-    bound = count * x.fact.bound * WEIGHT
-    return Fact(bound, count * x.fact.error * WEIGHT + count * ROUNDING * bound)
+    return x.through(count * WEIGHT, count * x.fact.bound * WEIGHT, count)
 
 
+@of_floats
 def _matmul(given: Operands, x: Value) -> Made:
-    if not x.is_float or x.info.ndim < 2:
-        return None
-    inner = extent(x.shape[-1])
-    choice = given.rng.random()
-    if choice < 0.3 and x.info.ndim >= 2 and inner is not None:
-        y = given.like(x)
-        order = [*range(x.info.ndim - 2), x.info.ndim - 1, x.info.ndim - 2]
-        bound = inner * x.fact.bound * y.fact.bound
-        error = inner * (x.fact.bound * y.fact.error + y.fact.bound * x.fact.error)
-        turned = op.permute_dims(y.expr, order)
-        return op.matmul(x.expr, turned), Fact(bound, error + inner * ROUNDING * bound)
+    inner = extent(x.shape[-1]) if x.info.ndim >= 2 else None
     if inner is None:
         return None
+    choice = given.rng.random()
+    if choice < 0.3:
+        y = given.like(x)
+        order = [*range(x.info.ndim - 2), x.info.ndim - 1, x.info.ndim - 2]
+        turned = op.permute_dims(y.expr, order)
+        return op.matmul(x.expr, turned), _product_fact(x, y, inner)
     outer = given.rng.choice([1, 3, 8])
-    fact = _weighted(x, inner, given)
+    fact = _weighted(x, inner)
     if choice < 0.7:
         return op.matmul(x.expr, given.weight([inner, outer], x.dtype)), fact
     weight, bias = given.weight([outer, inner], x.dtype), given.weight([outer], x.dtype)
-    made = op.linear(x.expr, weight, bias)
-    return made, Fact(fact.bound + WEIGHT, fact.error + ROUNDING)
+    return op.linear(x.expr, weight, bias), Fact(fact.bound + WEIGHT, fact.error + ROUNDING)
 
 
+@of_floats
 def _attention(given: Operands, x: Value) -> Made:
-    if not x.is_float or x.info.ndim != 3 or x.fact.bound > 10:
-        return None
-    rows, inner = x.shape[1], extent(x.shape[2])
-    if most(rows) is None or inner is None or inner % 2:
+    inner = extent(x.shape[2]) if x.info.ndim == 3 and x.fact.bound <= 10 else None
+    if not inner or inner % 2 or most(x.shape[1]) is None:
         return None
     y = given.like(x)
-    heads = [op.reshape(v.expr, (x.shape[0], rows, 2, inner // 2)) for v in (x, y, x)]
+    heads = [op.reshape(v.expr, (*x.shape[:2], 2, inner // 2)) for v in (x, y, x)]
     made = op.reshape(op.nn.attention(*heads), x.shape)
-    scores = inner * x.fact.bound * y.fact.bound
-    error = inner * (x.fact.bound * y.fact.error + y.fact.bound * x.fact.error)
-    error = x.fact.error + 2 * x.fact.bound * (error + 10 * inner * ROUNDING * (scores + 1))
-    return made, Fact(x.fact.bound, error)
+    scores = _product_fact(x, y, inner)
+    error = scores.error + 10 * inner * ROUNDING * (scores.bound + 1)
+    return made, Fact(x.fact.bound, x.fact.error + 2 * x.fact.bound * error)
 
 
 def _spatial(x: Value) -> tuple[int, list[int]] | None:
@@ -439,60 +428,51 @@ def _convolution(given: Operands, x: Value) -> Made:
     if found is None or prod(found[1]) > 100:
         return None
     channels, extents = found
-    rng = given.rng
-    rank = len(extents)
+    rng, rank = given.rng, len(extents)
     groups = rng.choice([n for n in (1, 1, 2, channels) if channels % n == 0])
     taps = [rng.choice([1, 3]) if n >= 3 else 1 for n in extents]
     per_group = channels // groups
     out = groups * rng.choice([1, 2, 4]) if groups < 4 else groups
-    transposed = given.chance(0.15)
-    padding = rng.choice([0, 1]) if min(taps) > 1 else 0
-    named: dict[str, Any] = {"groups": groups, "padding": padding}
-    named["strides"] = rng.choice([1, 1, 2])
-    shape = [channels, out // groups, *taps] if transposed else [out, per_group, *taps]
-    name = f"nn.conv{rank}d" + ("_transpose" if transposed else "")
-    made = _operator(name)(x.expr, given.weight(shape, x.dtype), **named)
-    fact = _weighted(x, per_group * prod(taps), given)
-    if given.chance(0.4):
-        return _block_of_model(given, made, out, x.dtype), Fact(
-            4 * fact.bound + 3, 20 * (fact.error + ROUNDING)
-        )
+    shape, suffix = [out, per_group, *taps], ""
+    if given.chance(0.15):
+        shape, suffix = [channels, out // groups, *taps], "_transpose"
+    made = operator(f"nn.conv{rank}d{suffix}")(
+        x.expr,
+        given.weight(shape, x.dtype),
+        groups=groups,
+        padding=rng.choice([0, 1]) if min(taps) > 1 else 0,
+        strides=rng.choice([1, 1, 2]),
+    )
+    fact = _weighted(x, per_group * prod(taps))
+    if given.chance(0.4):  # what follows a convolution in most models
+        weights = [given.weight([out], x.dtype, low) for low in (-WEIGHT, -WEIGHT, -WEIGHT, 0.3)]
+        result = g.TupleGetItem(op.nn.batch_norm(made, *weights, axis=1, epsilon=0.1), 0)
+        fact = Fact(4 * fact.bound + 3, 20 * (fact.error + ROUNDING))
+        return (op.nn.relu(result) if given.chance(0.7) else result), fact
     if given.chance(0.5):
         bias = given.weight([out, *[1] * rank], x.dtype)
         return op.add(made, bias), Fact(fact.bound + WEIGHT, fact.error + ROUNDING)
     return made, fact
 
 
-def _block_of_model(given: Operands, x: g.GraphExpr, channels: int, dtype: str) -> g.GraphExpr:
-    """Return what follows a convolution in most models: a batch norm, and often a relu."""
-    weights = [given.weight([channels], dtype) for _ in range(3)]
-    normal = op.nn.batch_norm(x, *weights, given.positive([channels], dtype), axis=1, epsilon=0.1)
-    result = g.TupleGetItem(normal, 0)
-    return op.nn.relu(result) if given.chance(0.7) else result
-
-
 def _pooling(given: Operands, x: Value) -> Made:
     found = _spatial(x)
     if found is None:
         return None
-    extents = found[1]
-    rank, rng = len(extents), given.rng
-    mean = given.chance(0.5)
-    fact = Fact(x.fact.bound, x.fact.error + (10 * ROUNDING * x.fact.bound if mean else 0))
+    rank, rng = len(found[1]), given.rng
+    kind = rng.choice(["avg", "max"])
+    fact = x.through(1, x.fact.bound, 10 if kind == "avg" else 0)
     if given.chance(0.3):
-        size = rng.choice(
-            [1, *([2] if all((extent(n) or 1) % 2 == 0 for n in x.shape[2:]) else [])]
-        )
-        name = f"nn.adaptive_{'avg' if mean else 'max'}_pool{rank}d"
-        return _operator(name)(x.expr, size), fact
-    if min(extents) < 3:
+        sizes = [1, 2] if all((extent(n) or 1) % 2 == 0 for n in x.shape[2:]) else [1]
+        made = operator(f"nn.adaptive_{kind}_pool{rank}d")
+        return made(x.expr, rng.choice(sizes)), fact
+    if min(found[1]) < 3:
         return None
-    size = rng.choice([2, 3])
     named: dict[str, Any] = {"strides": rng.choice([1, 2]), "padding": rng.choice([0, 1])}
     named["ceil_mode"] = given.chance(0.3)
-    if mean:
+    if kind == "avg":
         named["count_include_pad"] = given.chance(0.5)
-    return _operator(f"nn.{'avg' if mean else 'max'}_pool{rank}d")(x.expr, size, **named), fact
+    return operator(f"nn.{kind}_pool{rank}d")(x.expr, rng.choice([2, 3]), **named), fact
 
 
 def _resize(given: Operands, x: Value) -> Made:
@@ -501,15 +481,14 @@ def _resize(given: Operands, x: Value) -> Made:
         return None
     method = given.rng.choice(["nearest_neighbor", "linear"])
     size = [n * 2 for n in found[1]]
-    fact = Fact(x.fact.bound, x.fact.error + 10 * ROUNDING * x.fact.bound)
     made = op.image.resize(
         x.expr, size=size, axes=(2, 3), method=method,
         coordinate_transformation_mode="asymmetric",
     )  # fmt: skip
-    return made, fact
+    return made, x.through(1, x.fact.bound)
 
 
-# ---------------------------------------------------------------------------------- what only moves
+# ---------------------------------------------------------------------------- moves of elements
 
 
 def _reshape(given: Operands, x: Value) -> Made:
@@ -524,42 +503,35 @@ def _reshape(given: Operands, x: Value) -> Made:
         return op.expand_dims(x.expr, rng.randint(0, len(shape))), x.fact
     elif choice == 3:
         ones = [k for k, n in enumerate(shape) if extent(n) == 1]
-        if not ones:
-            return None
-        return op.squeeze(x.expr, [rng.choice(ones)]), x.fact
+        return (op.squeeze(x.expr, [rng.choice(ones)]), x.fact) if ones else None
     else:
         even = [k for k, n in enumerate(shape) if (extent(n) or 1) % 2 == 0]
         if not even:
             return None
         k = rng.choice(even)
-        half = IntImm("int64", (extent(shape[k]) or 0) // 2)
-        two = IntImm("int64", 2)
+        half, two = IntImm("int64", (extent(shape[k]) or 0) // 2), IntImm("int64", 2)
         shape[k : k + 1] = [half, two] if choice == 4 else [two, half]
     return op.reshape(x.expr, shape), x.fact
 
 
 def _permute(given: Operands, x: Value) -> Made:
-    axes = list(range(x.info.ndim))
-    given.rng.shuffle(axes)
+    axes = given.rng.sample(range(x.info.ndim), x.info.ndim)
     return op.permute_dims(x.expr, axes), x.fact
 
 
 def _join(given: Operands, x: Value) -> Made:
     others = [given.like(x) for _ in range(given.rng.randint(1, 2))]
-    fact = x.fact
-    for other in others:
-        fact = fact.joined(other.fact)
+    parts, fact = [x.expr, *(v.expr for v in others)], x.fact.joined(*(v.fact for v in others))
     if not x.shape or given.chance(0.2):
-        return op.stack([x.expr, *(v.expr for v in others)], axis=0), fact
-    axis = given.rng.randrange(x.info.ndim)
-    return op.concat([x.expr, *(v.expr for v in others)], axis=axis), fact
+        return op.stack(parts, axis=0), fact
+    return op.concat(parts, axis=given.rng.randrange(x.info.ndim)), fact
 
 
 def _split(given: Operands, x: Value) -> Made:
-    axis = given.axis(x)
-    size = None if axis is None else extent(x.shape[axis])
-    if axis is None or size is None or size < 2:
+    found = given.long_axis(x)
+    if found is None:
         return None
+    axis, size = found
     at: int | list[int] = [given.rng.randint(1, size - 1)]
     if size % 2 == 0 and given.chance(0.6):
         at = 2
@@ -567,10 +539,10 @@ def _split(given: Operands, x: Value) -> Made:
 
 
 def _slice(given: Operands, x: Value) -> Made:
-    axis = given.axis(x)
-    size = None if axis is None else extent(x.shape[axis])
-    if axis is None or size is None or size < 2:
+    found = given.long_axis(x)
+    if found is None:
         return None
+    axis, size = found
     begin, end, step = given.rng.choice(
         [(0, size, 2), (1, size, 1), (0, size - 1, 1), (-1, -size - 1, -1), (size - 1, 0, -2)]
     )
@@ -580,20 +552,19 @@ def _slice(given: Operands, x: Value) -> Made:
 def _pad(given: Operands, x: Value) -> Made:
     if x.dtype == "bool" or not x.shape:
         return None
-    mode = given.rng.choice(["constant", "constant", "edge", "reflect"])
     width: list[int] = []
     for n in x.shape:
-        size = extent(n)
-        padded = size is not None and size > 1 and given.chance(0.5)
-        width += [given.rng.randint(0, 1), given.rng.randint(0, 1)] if padded else [0, 0]
+        is_padded = (extent(n) or 0) > 1 and given.chance(0.5)
+        width += [given.rng.randint(0, is_padded), given.rng.randint(0, is_padded)]
+    mode = given.rng.choice(["constant", "constant", "edge", "reflect"])
     return op.nn.pad(x.expr, width, mode), x.fact
 
 
 def _take(given: Operands, x: Value) -> Made:
-    axis = given.axis(x)
-    size = None if axis is None else extent(x.shape[axis])
-    if axis is None or not size:
+    found = given.long_axis(x)
+    if found is None:
         return None
+    axis, size = found
     places = [given.rng.randrange(size) for _ in range(given.rng.randint(1, 4))]
     indices = g.Constant(np.array(places, given.rng.choice(["int32", "int64"])))
     return op.take(x.expr, indices, axis=axis), x.fact
@@ -602,22 +573,18 @@ def _take(given: Operands, x: Value) -> Made:
 def _repeat(given: Operands, x: Value) -> Made:
     if not x.shape:
         return None
-    rng, ndim = given.rng, x.info.ndim
-    choice = rng.randrange(6)
-    if choice == 0:
-        return op.tile(x.expr, [rng.randint(1, 2) for _ in x.shape]), x.fact
-    if choice == 1:
-        return op.repeat(x.expr, 2, axis=rng.randrange(ndim)), x.fact
-    if choice == 2:
-        return op.flip(x.expr, rng.randrange(ndim)), x.fact
-    if choice == 3:
-        axis = given.axis(x)
-        return None if axis is None else (op.roll(x.expr, rng.randint(-2, 2), axis), x.fact)
-    if choice == 4:
-        return op.broadcast_to(x.expr, [rng.randint(1, 2), *x.shape]), x.fact
-    if ndim < 2 or x.dtype == "bool":
-        return None
-    return (op.tril if given.chance(0.5) else op.triu)(x.expr, rng.randint(-1, 1)), x.fact
+    rng, axis = given.rng, given.rng.randrange(x.info.ndim)
+    choices: list[Callable[[], g.GraphExpr]] = [
+        lambda: op.tile(x.expr, [rng.randint(1, 2) for _ in x.shape]),
+        lambda: op.repeat(x.expr, 2, axis=axis),
+        lambda: op.flip(x.expr, axis),
+        lambda: op.broadcast_to(x.expr, [rng.randint(1, 2), *x.shape]),
+    ]
+    if most(x.shape[axis]) is not None:
+        choices.append(lambda: op.roll(x.expr, rng.randint(-2, 2), axis))
+    if x.info.ndim > 1 and x.dtype != "bool":
+        choices.append(lambda: given.call(("tril", "triu"), x.expr, rng.randint(-1, 1)))
+    return rng.choice(choices)(), x.fact
 
 
 ELEMENTS: Final[list[Step]] = [

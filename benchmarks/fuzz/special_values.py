@@ -508,7 +508,7 @@ def check_special(seed: int) -> None:
 class SpecialValues(Fuzzer):
     """Operators called for special values and empty axes."""
 
-    batch = 10
+    batch = 3
 
     def check(self, case: int, note: Note) -> Mapping[str, int]:
         check_special(case)
