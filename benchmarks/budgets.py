@@ -1,7 +1,7 @@
 """Measure every budget of the project and print the table: `make bench`.
 
 Times are those of this machine at this moment. Ratios between things measured side by side hold
-better than times do, so budgets of Python code are in calls of a loop that is timed beside it; see
+better than times do, so budgets of Python code are in calls of a loop that is timed next to it; see
 `benchmarks.reference_loop`.
 """
 
@@ -318,7 +318,7 @@ SHARES = {
     "T2D[1]": ("no zeros", 0.8),
     "MM1x1024x1024": ("rows side by side", 0.7),
 }
-"""What the best design of a program shows, and its share of the peak of the machine."""
+"""The mechanism that each program needs, and the fraction of the peak that it must reach."""
 AVX2 = "llvm -mcpu=znver3 -num-cores=1"
 
 
@@ -326,7 +326,7 @@ def share_of_peak(name: str, target: str, trials: int, turns: int = 8) -> float:
     """Tune a program; return the share of the peak that its kernel reaches.
 
     Products and convolutions are compared with the multiply-adds of a core, products of a matrix
-    and a vector with its reads of memory of that size; both are timed in turns with the kernel.
+    and a vector with its reads of memory of that size; both are interleaved with the kernel.
     Zeros that a transposed convolution leaves out count as no operations.
     """
     prog = program(name)

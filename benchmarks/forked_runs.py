@@ -1,4 +1,4 @@
-"""Running a task in a process of its own: a crash or a hang is an outcome like any other."""
+"""Running tasks in separate processes: a crash or a hang is an outcome like any other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORK = multiprocessing.get_context("fork")
 Report = Callable[..., None]
 """Sends a message, given as keywords, to the parent process.
 
-A message with a `line` says what the task does next; any other message is the outcome.
+A message with a `line` names the next step of the task; any other message is the outcome.
 """
 Task = Callable[[Report], None]
 
@@ -32,7 +32,7 @@ class Outcome:
 
 
 class Run:
-    """A task running in a process of its own, for at most `time_limit` seconds."""
+    """A task running in a separate process, for at most `time_limit` seconds."""
 
     def __init__(self, task: Task, key: Any = None, time_limit: float = 120.0) -> None:
         self.key = key

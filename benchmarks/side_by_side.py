@@ -1,4 +1,4 @@
-"""Sides that compute the same, timed in turns, and tables of what came of it."""
+"""Timing of sides that compute the same, interleaved, and tables of the times."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ EPSILON: Final = 1e-5
 
 @dataclass(frozen=True)
 class Program:
-    """A function, and what a peer has to know to compute the same with an operator of its own."""
+    """A function, and the operator and parameters with which a peer computes the same."""
 
     name: str
     func: PrimFunc
@@ -37,7 +37,7 @@ class Program:
 
     @property
     def mod(self) -> IRModule:
-        """The function in a module of its own."""
+        """The function in a module."""
         return IRModule({"main": self.func})
 
     @property
@@ -48,7 +48,7 @@ class Program:
 
 
 def program(name: str) -> Program:
-    """Return a program by its name; ValueError says which names there are."""
+    """Return a program by its name; ValueError lists the names."""
     matmul = re.fullmatch(r"MM([1-9]\d*)(?:x([1-9]\d*)x([1-9]\d*))?", name)
     if matmul:
         n, m, k = (int(size or matmul[1]) for size in matmul.groups())
@@ -71,9 +71,9 @@ def program(name: str) -> Program:
 
 
 def random_names(count: int, seed: int) -> list[str]:
-    """Return names of matrix products and convolutions with extents from 1 to 300, in turns.
+    """Return names of matrix products and convolutions with extents from 1 to 300, alternating.
 
-    Those that take more than 2e9 operations are left out, since measuring them takes too long.
+    Programs of more than 2e9 operations are left out, since measuring them takes too long.
     """
     rng = random.Random(seed)
     names: list[str] = []

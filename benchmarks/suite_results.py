@@ -1,4 +1,4 @@
-"""What the suite measured: how sides compare, how fast they got there; tables and a JSON file."""
+"""The measurements of the suite: ratios of sides, curves of searches, tables and a JSON file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Self
 from benchmarks.side_by_side import markdown
 
 PEAK = "GFLOPS at most"
-"""What the description of a machine calls its peak."""
+"""The key of the peak in the description of a machine."""
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -26,13 +26,13 @@ class Result:
     seed: int
     trials: int
     tuning: float = 0.0
-    """How long tuning took; 0 for a side that does not tune, and after an error."""
+    """The seconds of tuning; 0 for a side that does not tune, and after an error."""
     kernel: float = 0.0
     """The median time of a call; 0 after an error."""
     trial_seconds: tuple[float, ...] = ()
     """The time of each trial, in the order of measurement."""
     error: str | None = None
-    """Why there are no times."""
+    """The cause of missing times."""
 
     @property
     def best_so_far(self) -> list[float]:
@@ -46,7 +46,7 @@ class Result:
 
 @dataclass
 class Results:
-    """All results of a run. The first of `sides` is the one that others are compared with."""
+    """All results of a run. Others are compared with the first of `sides`."""
 
     sides: list[str]
     machine: dict[str, str]

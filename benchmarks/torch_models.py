@@ -30,7 +30,7 @@ def conv_bn(
 
 
 class Basic(nn.Module):
-    """Two convolutions of 3x3 beside a shortcut (He et al., 2015)."""
+    """Two convolutions of 3x3 and a shortcut (He et al., 2015)."""
 
     expansion = 1
 
@@ -46,7 +46,7 @@ class Basic(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """Convolutions of 1x1, 3x3 and 1x1 beside a shortcut (He et al., 2015)."""
+    """Convolutions of 1x1, 3x3 and 1x1, and a shortcut (He et al., 2015)."""
 
     expansion = 4
 
@@ -93,7 +93,7 @@ class ResNet(nn.Module):
 
 
 class Inverted(nn.Module):
-    """Wider by 1x1, depthwise, narrower by 1x1, beside a shortcut (Sandler et al., 2018)."""
+    """Wider by 1x1, depthwise, narrower by 1x1, and a shortcut (Sandler et al., 2018)."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, expansion: int) -> None:
         super().__init__()

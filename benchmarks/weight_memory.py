@@ -3,7 +3,7 @@
     python -m benchmarks.weight_memory                 # convolutions, 100 MB of weights
     python -m benchmarks.weight_memory model.onnx      # any other model
 
-A process of its own does it, after it has built a small model, so that code and tables of the
+A separate process does it, after it has built a small model, so that code and tables of the
 package are loaded already. Each row has the peak of a stage and the memory after it, beyond the
 memory at the start, in times the weights. The linker is another process, which has the weights once
 more while it runs. Needs Linux and onnx.
@@ -101,7 +101,7 @@ def measure(path: str, small: str, target: str, folder: str) -> dict[str, Any]:
 
 
 def in_a_process(path: Path, small: Path, target: str, folder: Path) -> dict[str, Any]:
-    """Return what `measure` does in a process of its own."""
+    """Run `measure` in a separate process."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(measure, (str(path), str(small), target, str(folder)))
 

@@ -15,7 +15,7 @@ growing-models   small ONNX files that describe large programs
 scripts, graph-scripts, traces, json          texts that are almost right
 killed           a model's tuning that is killed at random moments, and finished
 
-Cases run in processes of their own, so a crash or a hang is found like any other failure. A failing
+Cases run in separate processes, so a crash or a hang is found like any other failure. A failing
 case is made small, where the fuzzer can, and printed. The exit status is 1 after a failure.
 """
 

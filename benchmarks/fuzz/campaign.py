@@ -31,7 +31,7 @@ class Failure(Exception):
 
 
 class Fuzzer:
-    """A family of random cases, each of which is made from a number."""
+    """A family of random cases; each is made from a number."""
 
     batch = 1
     """The number of cases that one process checks."""
@@ -65,7 +65,7 @@ def explained(error: Exception) -> Outcome:
 def attempt(
     check: Callable[[Note], object], time_limit: float = 120.0
 ) -> tuple[Outcome, list[str]]:
-    """Run a check in a process of its own; return the outcome and the lines that it noted."""
+    """Run a check in a separate process; return the outcome and the lines that it noted."""
 
     def task(report: Report) -> None:
         try:
@@ -122,7 +122,7 @@ class Campaign:
             self._ended(run)
 
     def run_cases(self, cases: Sequence[int]) -> None:
-        """Check cases, each in a process of its own."""
+        """Check cases, each in a separate process."""
         self._fuzzer.prepare()
         tasks = [(None, self._task([case])) for case in cases]
         for run in run_all(tasks, self._processes, self._fuzzer.time_limit):

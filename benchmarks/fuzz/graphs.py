@@ -124,7 +124,7 @@ class _Module:
         self.constants: list[g.Constant] = []
 
     def add(self, name: str, steps: int, loops: bool = False) -> None:
-        """Add a graph function; one that loops calls itself as often as its first argument says."""
+        """Add a graph function; a loop calls itself as often as its first argument says."""
         func = (_Loop if loops else _Maker)(self).function(name, steps)
         private = name != "main" and self.rng.random() < 0.6
         self.functions[name] = func.without_attr("global_symbol") if private else func
@@ -254,7 +254,7 @@ class _Maker:
         return g.BindingBlock(self._bindings)
 
     def _dataflow(self, count: int) -> g.BindingBlock:
-        """Return a block in which some variables are local; those are forgotten behind it."""
+        """Return a block in which some variables are local, and forgotten after it."""
         self._in_dataflow = True
         block = self._plain(count)
         self._in_dataflow = False
@@ -469,7 +469,7 @@ class _Maker:
         return self._constant(wanted)
 
     def _like(self, info: StructInfo) -> g.GraphExpr:
-        """Return a value of this kind: one that exists, else a constant."""
+        """Return an existing value of this kind, else a constant."""
         same = [v for v in self._values if is_base_of(info, v.struct_info)]
         if self._module.chained:
             same = same[-2:]
@@ -477,7 +477,7 @@ class _Maker:
         return self._rng.choice(same) if constant is None else constant
 
     def _constant(self, info: StructInfo) -> g.Constant | None:
-        """Return a constant, perhaps one that there is already; None for what is not static."""
+        """Return a constant, perhaps an existing one; None for a shape that is not static."""
         shape = info.static_shape if isinstance(info, TensorStructInfo) else None
         if shape is None or not isinstance(info, TensorStructInfo) or info.dtype is None:
             return None
@@ -630,7 +630,7 @@ def check(seed: int, *, guard_pages: bool = True) -> None:
             expected = interpret_graph(graph.mod, graph.entry, *inputs, library=LIBRARY)
         except (IRTypeError, IRValueError, InterpreterError, Refusal):
             assert failing, "the interpreter raised"
-            # A call of a pure function that nobody needs is dropped, and its error with it.
+            # An unused call of a pure function is dropped, and its error with it.
             with suppress(IRTypeError, IRValueError, LibraryFunctionError):
                 machine[graph.entry](*inputs)
             continue

@@ -201,7 +201,7 @@ def grouped_convolution(rng: random.Random) -> PrimFunc:
     kernel, stride = rng.choice((1, 3, 3, 5)), rng.choice((1, 1, 2))
     dilation, padding = rng.choice((1, 1, 2)), rng.randint(0, kernel // 2)
     least = dilation * (kernel - 1) + 1
-    sizes = [rng.randint(max(1, least - 2 * padding), least + 12) for _ in range(2)]
+    sizes = [rng.randint(max(1, least - 2 * padding), least + 8) for _ in range(2)]
     extents = {"N": rng.choice((1, 1, 2)), "C": groups * inner, "H": sizes[0], "W": sizes[1]}
     taps = {"O": groups * outer, "I": inner, "H": kernel, "W": kernel}
     x = te.placeholder([extents[axis] for axis in layout], name="X")

@@ -99,7 +99,7 @@ def kernel(kind: str, shape: tuple[int | str, ...], dtype: str) -> PrimFunc:
     return func.without_attr("global_symbol")
 
 
-# ------------------------------------------------------------------- results in shapes of their own
+# ------------------------------------------------------------------- results of other shapes
 
 SHAPED: Final = ("transpose", "reverse", "flatten", "stretch", "add_row", "row_sum", "product")
 """Tensor functions whose result has another shape than the first argument, or moves elements.
@@ -107,7 +107,7 @@ SHAPED: Final = ("transpose", "reverse", "flatten", "stretch", "add_row", "row_s
 `add_row` takes a second argument that is as long as a row, `product` one like the first.
 """
 _NUMBERS: Final = ("row_sum", "product")
-"""Those that are not for bools."""
+"""The kinds without a form for bools."""
 
 
 def shaped_kinds(shape: tuple[int | str, ...], dtype: str) -> list[str]:
@@ -182,7 +182,7 @@ KEPT: Final[list[tuple[NDArray[Any], NDArray[Any]]]] = []
 
 
 class Refusal(Exception):
-    """What `refuse` raises."""
+    """The error of `refuse`."""
 
 
 def _add_to(a: Any, b: Any, out: Any) -> None:

@@ -71,7 +71,7 @@ class Steps:
     interpreted: tuple[str, ...]
     """The passes that changed something and after which the program was interpreted."""
     refusal: str = ""
-    """Why the program has no compiled form, if it has none."""
+    """The error of a program that cannot be compiled; empty for others."""
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def _other(rng: np.random.Generator, field: Any) -> Any:
 
 
 def is_read(model: Any) -> bool:
-    """Return True for a model that is read, False for one that is refused as declared."""
+    """Return True if a model is read, False if it is refused by a declared error."""
     try:
         frontend.from_onnx(model)
     except (IRTypeError, IRValueError):
@@ -188,7 +188,7 @@ class MutatedModels(Fuzzer):
 
 
 class GrowingModels(MutatedModels):
-    """Small files that describe large programs; those that are read are built and called."""
+    """Small files that describe large programs; models that are read are built and called."""
 
     batch = 5
 

@@ -53,7 +53,7 @@ from tensorir.transform import LegalizeOps, default_pipeline
 TARGET: Final = "llvm"
 
 Facts: TypeAlias = "Fact | tuple[Facts, ...]"
-"""What is known of a result, in the form of the result."""
+"""The facts of a result, in the form of the result."""
 
 KINDS: Final[dict[str, tuple[tuple[int | str, ...], ...]]] = {
     # Shapes of examples, without their number; lengths have names.
@@ -67,13 +67,13 @@ KINDS: Final[dict[str, tuple[tuple[int | str, ...], ...]]] = {
 }
 
 MOST_ELEMENTS: Final = 1500
-"""What no tensor exceeds, a symbolic size counting as 4."""
+"""The largest number of elements of a tensor, a symbolic size counting as 4."""
 
 GIVEN: Final = Fact(2.0)
-"""What is known of arguments of `main`."""
+"""The fact of each argument of `main`."""
 
 PASSED: Final = Fact(8.0, 100 * ROUNDING)
-"""What is known of floating-point arguments of other functions."""
+"""The fact of each floating-point argument of other functions."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def operator_graph(seed: int, steps: int = 10) -> OperatorGraph:
 
 
 class _Graphs:
-    """The functions that there are, and what they share."""
+    """The functions written so far, and the choices that they share."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -257,7 +257,7 @@ class _Maker:
         return [g.BindingBlock(self._bindings)]
 
     def _with_last(self, value: Value) -> tuple[Value, g.BindingBlock] | None:
-        """Return a value plus the mean of what was computed last; None if that is no number."""
+        """Return a value plus the mean of what was computed last; None without such a number."""
         last = self._values[-1]
         if not value.dtype == last.dtype == "float32" or any(
             n is None for n in map(extent, last.shape)

@@ -244,7 +244,7 @@ class Stages:
                 self._emit(f"{target} = {update}")
 
     def _nested_stage(self, dst: Buf, scope: Scope) -> None:
-        """Write a block around the last dimension, with memory of its own."""
+        """Write a block around the last dimension, with local memory."""
         *outer, last = dst.shape
         names = [self._name("i") for _ in outer]
         heads = [f"for {n} in {self._kind(e, False)}:" for n, e in zip(names, outer, strict=True)]
@@ -380,7 +380,7 @@ class Stages:
                 self._store(views[0], [last], self._value(dst.dtype, seen))
 
     def _call_stage(self, dst: Buf, scope: Scope) -> None:
-        """Write a buffer in a function of its own, which takes compact memory only."""
+        """Write a buffer in a separate function, which accepts compact memory only."""
         if dst not in self.allocated:
             self._block_stage(dst, scope)
             return

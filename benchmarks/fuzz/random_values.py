@@ -38,7 +38,7 @@ class Scope:
 
     axes: list[Axis] = field(default_factory=list)
     readable: list[Buf] = field(default_factory=list)
-    """Buffers of which every element is defined."""
+    """Buffers whose elements are all defined."""
     scalars: list[tuple[str, str]] = field(default_factory=list)
     """Names and dtypes of parameters and let variables."""
 

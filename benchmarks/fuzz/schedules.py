@@ -31,7 +31,7 @@ from tensorir.rewriting.visit import children, walk
 
 MOST_LINES = 14
 UNSAFE = ("unsafe_", "annotate_buffer_access", "disable_predication=True")
-"""Calls by which a user takes responsibility: their results are not compared."""
+"""Calls that trust their user: the results after them are not compared."""
 
 # -------------------------------------------------------------------------------- random lines
 
@@ -61,7 +61,7 @@ CHOICES: Mapping[str, tuple[object, ...]] = {
     "separators": ("[1]", "[]", "[9]"),
     "query": ("get_producers", "get_consumers", "get_output_blocks", "get_child_blocks"),
 }
-"""Operands of which one is chosen."""
+"""The operands of each kind; one is chosen."""
 
 LINES: tuple[tuple[float, str], ...] = (
     (4, "sch.split({loop}, {factors}, preserve_unit_iters={flag})"),
@@ -383,7 +383,7 @@ class Session:
         return True
 
     def _replay_changed(self, seed: int) -> bool:
-        """Continue with a replay of the trace in which something is changed.
+        """Continue with a replay of a changed trace.
 
         A replay that fails must raise ScheduleError, or TraceError where the JSON is malformed.
         """

@@ -1,4 +1,4 @@
-"""Smaller programs than one that fails: leave out statements, loops, operands, functions, sizes."""
+"""Make a failing program smaller: leave out statements, loops, operands, functions, sizes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tensorir.rewriting.visit import (
 )
 
 Change = Callable[[], "Case | IRModule | PrimFunc | Node"]
-"""Makes something smaller; an error says that it cannot."""
+"""Makes a program or a part smaller, or raises an error."""
 
 
 def shrunk(
@@ -53,7 +53,7 @@ def shrunk(
 
 
 def _read_again(case: Case, change: Change) -> Case | None:
-    """Return the case that a change leads to, None if it is no program or the same one."""
+    """Return the case that a change leads to, None if it is invalid or unchanged."""
     try:
         changed = change()
         if isinstance(changed, IRModule):

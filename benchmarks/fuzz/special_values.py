@@ -42,7 +42,7 @@ class Case:
     rtol: float
     atol: float
     signed: bool = False
-    """Whether the signs of zeros are compared."""
+    """True if the signs of zeros are compared."""
 
     def compare(self, result: Any) -> None:
         """Raise AssertionError where a result differs."""
@@ -65,7 +65,7 @@ class _Maker:
         self.rng = rng
         self.dtype = rng.choice(("float32", "float32", "float64", "float16"))
         self.share = rng.choice((0.0, 0.1, 0.3, 0.6))
-        """How many of the elements are special."""
+        """The fraction of special elements."""
 
     def shape(self, least: int = 0, most: int = 4) -> list[int]:
         """Return a shape; one axis of several may be empty."""
@@ -478,7 +478,7 @@ def special_cases(seed: int, count: int) -> list[Case]:
 
 
 def check_special(seed: int) -> None:
-    """Call operators for special values; AssertionError names those that give something else."""
+    """Call operators for special values; AssertionError names the wrong ones."""
     cases = special_cases(seed, CALLS)
     builder = relax.BlockBuilder()
     for k, case in enumerate(cases):

@@ -161,7 +161,7 @@ class Texts(Fuzzer):
         return {"read" if self.is_read(self.text(case), case % 10 == 0) else "refused": 1}
 
     def is_read(self, text: str, again: bool) -> bool:
-        """Return True for a text that is read, False for one that is refused as documented."""
+        """Return True if a text is read, False if it is refused as documented."""
         try:
             read_again = self.read(text)
         except self.refusals as error:

@@ -9,7 +9,7 @@ import numpy as np
 from serve import digest, inputs, seconds_of, serve
 
 _SECONDS = 0.01
-"""How long a measurement lasts at least."""
+"""The least seconds of a measurement."""
 
 _call: Callable[[], Any]
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 torch.set_num_threads(1)
 
 _SECONDS = 0.01
-"""How long a measurement lasts at least."""
+"""The least seconds of a measurement."""
 
 _call: Callable[[], torch.Tensor]
 
