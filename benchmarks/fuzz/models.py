@@ -150,12 +150,13 @@ class MutatedModels(Fuzzer):
         held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, held + MEMORY))
         self._opened: list[str] = []
+        # Found now: finding it in the hook would open files, and call the hook.
+        self._known = (sys.prefix, sys.base_prefix, str(ROOT), "/proc", tempfile.gettempdir())
         sys.addaudithook(self._watch)
 
     def _watch(self, event: str, args: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(args[0], str):
-            known = (sys.prefix, sys.base_prefix, str(ROOT), "/proc", tempfile.gettempdir())
-            if not args[0].startswith(known):
+            if not args[0].startswith(self._known):
                 self._opened.append(args[0])
         elif event in COMMANDS:
             self._opened.append(event)
