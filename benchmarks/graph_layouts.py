@@ -44,7 +44,7 @@ from tensorir.nodes.ops import max_
 from tensorir.relax import BlockBuilder, TensorStructInfo, Var
 from tensorir.relax.calls import call_tir
 from tensorir.relax.expr import GraphExpr
-from tensorir.topi.nn.convolution import conv2d
+from tensorir.topi.nn import conv2d
 from tensorir.transform import AttachAttrLayoutFreeBuffers, BindParams, simplify_graph
 
 TARGET: Final = "llvm --num-cores=1"

@@ -15,7 +15,7 @@ from typing import Any, Final
 from benchmarks.script_texts import allocated, buffers, function, nest
 from tensorir import parse, te
 from tensorir.function import PrimFunc
-from tensorir.topi.nn.convolution import conv2d
+from tensorir.topi.nn import conv2d
 
 LOADED: Final = range(1, 8)
 """The values that `tensorir.interp.random_arguments` gives to integers."""
