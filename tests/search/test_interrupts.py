@@ -13,7 +13,7 @@ import pytest
 import search as ms
 from search.database import JSONDatabase
 from search.errors import TuningError
-from search.reports.interrupts import checked_on_interrupt, uninterrupted
+from search.options import checked_on_interrupt, uninterrupted
 
 SCRIPT = """
 import signal

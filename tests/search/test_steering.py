@@ -18,7 +18,7 @@ from search.database.line_store import EnergyLog
 from search.mutator import MutateTileSize
 from search.reports.run_directory import load_run
 from search.runner import RunnerInput, RunnerResult
-from search.runner.energy import EnergyMeter, joules_per_call, why_not
+from search.runner.time_call import EnergyMeter, joules_per_call, why_not
 from search.runs.run_journal import plan_of
 from search.space_generator import ScheduleFn
 from search.space_generator.constrained_space import ConstrainedSpace, Constraint
@@ -96,7 +96,7 @@ class Waits(TimesOfScripts):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in ("search.run", "search.runs.time_budget", "search.loop"):
+    for module in ("search.run", "search.run", "search.loop"):
         monkeypatch.setattr(f"{module}.time", made)
     return made
 
@@ -473,7 +473,7 @@ def test_energy_is_counted_by_the_processors(tmp_path: Path) -> None:
 def test_where_energy_cannot_be_read_the_search_does_not_begin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("search.runner.energy.why_not", lambda root: why_not(tmp_path / "none"))
+    monkeypatch.setattr("search.runner.time_call.why_not", lambda root: why_not(tmp_path / "none"))
     config = ms.TuneConfig(1)
     with pytest.raises(ms.TuningError, match=r"cannot be measured: the counter .*virtual"):
         ms.tune_tir(Matmul, TARGET, config, tmp_path, space=split_j, objective="energy")

@@ -188,8 +188,8 @@ def test_the_winner_is_returned_though_the_time_to_measure_others_again_is_over(
 
     Between, the unscheduled program takes 9 ms.
     """
-    monkeypatch.setattr("search.runs.time_budget._LEAST_SECONDS", 0.0)
-    monkeypatch.setattr("search.runs.time_budget._SHARE", 0.0)
+    monkeypatch.setattr("search.run._LEAST_SECONDS", 0.0)
+    monkeypatch.setattr("search.run._SHARE", 0.0)
 
     class Slower(Runner):
         def __init__(self) -> None:

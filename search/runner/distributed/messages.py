@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 
 from codegen import Target
 from search.arg_info import ArgInfo
-from search.builder.externs import checked_names
+from search.builder.builder import checked_names
 from search.errors import TuningError
 from search.lines import is_number
-from search.runner.program_facts import ProgramFacts
+from search.runner.arguments import ProgramFacts
 from search.runner.runner import RunnerResult
 from search.runner.time_call import EvaluatorConfig
 from tensorir.errors import TensorIRError

@@ -14,7 +14,7 @@ import codegen
 from codegen import Target
 from search.builder import BuilderInput, LocalBuilder
 from search.builder import builder as builders
-from search.builder.artifact_directory import ArtifactDirectory
+from search.builder.builder import ArtifactDirectory
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
 from tests.search import programs
@@ -102,7 +102,7 @@ def test_the_artifacts_of_a_killed_builder_are_removed_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    killed = "import os; from search.builder.artifact_directory import ArtifactDirectory as A; a = A(); os.kill(os.getpid(), 9)"
+    killed = "import os; from search.builder.builder import ArtifactDirectory as A; a = A(); os.kill(os.getpid(), 9)"
     subprocess.run(
         [sys.executable, "-c", killed],
         env={"TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},

@@ -25,7 +25,7 @@ from search.database import (
     TuningRecord,
     Workload,
 )
-from search.database.at_place import SQL_FILE
+from search.database.keyed_database import SQL_FILE
 from search.runner import RunnerResult
 from search.runner.measure_candidate import MeasureCandidate
 from search.runs.leases import Leases, key_of

@@ -25,7 +25,7 @@ from search.database import (
     SQLDatabase,
     TuningRecord,
 )
-from search.database.at_place import SQL_FILE
+from search.database.keyed_database import SQL_FILE
 from search.database.line_store import LineStore
 from search.lines import Line, append, append_lines, locked, replace_lines
 from search.reports.run_directory import TRIALS

@@ -15,11 +15,11 @@ import search as ms
 from search import autotvm
 from search.cost_model import XGBModel
 from search.database import RECORDS, JSONDatabase, SQLDatabase
-from search.database.at_place import SQL_FILE
+from search.database.keyed_database import SQL_FILE
 from search.loop import tune_run
 from search.reports.run_directory import TRIALS
 from search.run import Run
-from search.runs.learn_from_records import learn_from_records
+from search.runs.next_batch import learn_from_records
 from tests.search.made_up_runs import TARGET, ScriptFiles, TimesOfScripts, task
 from tests.search.programs import Matmul
 

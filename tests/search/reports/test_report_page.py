@@ -14,9 +14,8 @@ import pytest
 import search as ms
 from search import DatabaseError, TuningError
 from search.database.line_store import LineStore
-from search.reports.page import chart_data
-from search.reports.page.markup import Markup, element, table
-from search.reports.page.program_text import side_by_side
+from search.reports.page import page
+from search.reports.page.markup import Markup, element, side_by_side, table
 from search.reports.report import TaskReport
 from search.reports.run_directory import REPORTS, TASKS, TRIALS, add_tasks
 from tests.search.reports.searches_for_pages import (
@@ -28,7 +27,7 @@ from tests.search.reports.searches_for_pages import (
     write_search,
 )
 
-ASSETS = Path(chart_data.__file__).parent / "assets"
+ASSETS = Path(page.__file__).parent / "assets"
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
 
@@ -296,7 +295,7 @@ def test_a_notebook_shows_a_report_that_may_do_nothing_there(
 def test_of_very_many_trials_those_that_were_the_best_are_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chart_data, "MOST_TRIALS", 20)
+    monkeypatch.setattr(page, "MOST_TRIALS", 20)
     write(tmp_path, trials(100))
     data = json.loads(Parsed(ms.report(tmp_path).path.read_text()).text("data"))
     times = [one.seconds for one in ms.load_run(tmp_path).trials]

@@ -11,8 +11,7 @@ import search as ms
 from search.arg_info import ArgInfo
 from search.errors import TuningError
 from search.runner.argument_values import Values, argument_values
-from search.runner.arguments import random_arrays
-from search.runner.program_facts import ProgramFacts
+from search.runner.arguments import ProgramFacts, random_arrays
 from search.runner.reference_program import with_checked_indices
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc

@@ -11,11 +11,10 @@ from schedule import Schedule
 from search.arg_info import ArgInfo, TensorInfo
 from search.builder.builder import build_and_export
 from search.runner import RunnerInput
-from search.runner.arguments import random_arrays
+from search.runner.arguments import ProgramFacts, random_arrays
 from search.runner.check_results import Expected, difference
 from search.runner.measure import evaluate_reference, measure
 from search.runner.measure_candidate import rewritten_parameter, with_separate_layout_rewrite
-from search.runner.program_facts import ProgramFacts
 from search.runner.reference_program import reference_program
 from search.runner.time_call import EvaluatorConfig
 from search.task import normalize_mod

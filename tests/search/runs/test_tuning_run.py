@@ -50,7 +50,7 @@ class StopAfter(MeasureCallback):
 @pytest.fixture(autouse=True)
 def on_a_busy_machine_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds of measuring the best again do not end because other programs take the time."""
-    monkeypatch.setattr("search.runs.time_budget._LEAST_SECONDS", 60.0)
+    monkeypatch.setattr("search.run._LEAST_SECONDS", 60.0)
 
 
 def run(
@@ -381,8 +381,8 @@ def test_a_later_session_has_the_same_winner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Measured again, the best four take 110 us and more; others took 104 us, and time is over."""
-    monkeypatch.setattr("search.runs.time_budget._LEAST_SECONDS", 0.0)
-    monkeypatch.setattr("search.runs.time_budget._SHARE", 0.0)
+    monkeypatch.setattr("search.run._LEAST_SECONDS", 0.0)
+    monkeypatch.setattr("search.run._SHARE", 0.0)
     runner = TimesOfScripts(
         lambda k: microseconds(100 + k if k < 8 else (112, 111, 110, 113)[k % 4]),
     )

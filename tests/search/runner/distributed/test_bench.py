@@ -13,10 +13,10 @@ import pytest
 from codegen import Target
 from search.arg_info import ArgInfo
 from search.runner import EvaluatorConfig, LocalRunner, RunnerInput, RunnerResult
+from search.runner.arguments import ProgramFacts
 from search.runner.distributed import bench as bench_module
 from search.runner.distributed.bench import LocalBench
 from search.runner.distributed.messages import MeasureAnswer, MeasureRequest
-from search.runner.program_facts import ProgramFacts
 from search.runner.reference_program import reference_program
 from tensorir import workloads
 from tensorir.function import IRModule
