@@ -113,37 +113,6 @@ def test_the_other_tune_tir_of_tvm_is_tune_module(
     assert len(database) == 2
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (
-            lambda: ms.tune_tir(Matmul, TARGET),
-            "tune_tir misses the argument config, which has the budget; use "
-            r"config=TuneConfig\(max_trials_global=64\)$",
-        ),
-        (
-            lambda: ms.tune_tir(Matmul, TARGET, "folder"),
-            "is a TuneConfig, got str; use config=.* is search.tir_integration.tune_tir",
-        ),
-        (
-            lambda: ms.tune_tir(Matmul, TARGET, work_dir="w", max_trials_global=64),
-            "tune_tir has no argument 'max_trials_global'; it is an option of TuneConfig; .* "
-            "is search.tir_integration.tune_tir",
-        ),
-        (
-            lambda: ms.tune_tir(Matmul, TARGET, FEW, strategy="replay-trace"),
-            r"tune_tir has no argument 'strategy'; it is an option of .*=64, strategy=\.\.\.\)$",
-        ),
-        (lambda: ms.tune_tir(None, TARGET, FEW), "mod is a PrimFunc or an IRModule, got NoneType"),
-    ],
-)
-def test_calls_that_are_neither_are_told_what_to_write(
-    call: Callable[[], object], said: str
-) -> None:
-    with pytest.raises(TypeError, match=said):
-        call()
-
-
 @pytest.mark.parametrize("form", [lambda parts: parts, lambda parts: lambda: parts])
 def test_rules_are_given_as_a_list_or_by_a_function(
     tmp_path: Path, form: Callable[[object], object]
@@ -160,25 +129,6 @@ def test_rules_are_given_as_a_list_or_by_a_function(
     )
     assert best is not None
     assert [inst.kind.name for inst in best.trace.insts].count("SamplePerfectTile") == 1
-
-
-@pytest.mark.parametrize(
-    ("parts", "said"),
-    [
-        ({"sch_rules": SplitTheSecond()}, "sch_rules is a list of instances of ScheduleRule"),
-        (
-            {"sch_rules": [SplitTheSecond]},
-            r"sch_rules holds the class SplitTheSecond.*give an inst",
-        ),
-        ({"postprocs": lambda: [SplitTheSecond()]}, "postprocs holds .* which is not a Postproc"),
-        ({"mutator_probs": [MutateTileSize()]}, "mutator_probs maps mutators to weights"),
-    ],
-)
-def test_parts_of_another_kind_are_named(
-    tmp_path: Path, parts: dict[str, object], said: str
-) -> None:
-    with pytest.raises(ValueError, match=said):
-        ms.tune_tir(Matmul, TARGET, FEW, tmp_path, **parts, **PRETENDED)
 
 
 def test_the_winner_is_returned_though_the_time_to_measure_others_again_is_over(

@@ -91,11 +91,12 @@ def test_artifacts_last_until_the_builder_cleans_up() -> None:
     assert not path.parent.exists()
 
 
-def test_artifacts_go_with_their_builder() -> None:
-    builder = LocalBuilder(max_workers=1)
-    path = Path(built(builder, programs.adds_one))
-    del builder
-    assert not path.parent.exists()
+def test_artifacts_go_with_their_owner() -> None:
+    directory = ArtifactDirectory()
+    path = directory.path
+    (path / "artifact").touch()
+    del directory
+    assert not path.exists()
 
 
 def test_the_artifacts_of_a_killed_builder_are_removed_by_the_next(

@@ -100,12 +100,12 @@ def test_damaged_lines_cost_themselves(
     line = path.read_text().rstrip("\n")
     rng = random.Random(1)
     named = 0
-    for _ in range(80):
+    for _ in range(40):
         caplog.clear()
         path.write_text(f"{line}\n{damaged(line, rng)}\n{line}\n")
         read(path.parent if file.endswith("json") else path)
         named += any(str(path) in m and ("line 2" in m or ":2: " in m) for m in caplog.messages)
-    assert named > 25
+    assert named > 12
 
 
 def test_a_file_of_nothing_but_damage_is_read(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_file_of_nothing_but_damage_is_read(tmp_path: Path) -> None:
     for name, (file, read) in READERS.items():
         path = tmp_path / file
         whole = path.read_bytes()
-        for _ in range(30):
+        for _ in range(15):
             noise = bytes(rng.randrange(256) for _ in range(rng.randrange(1, 200)))
             path.write_bytes(whole[:1] + noise)
             try:
@@ -158,7 +158,7 @@ def test_a_journal_of_anything_is_begun_anew(tmp_path: Path) -> None:
     (path,) = tmp_path.iterdir()
     whole = path.read_text()
     rng = random.Random(3)
-    for _ in range(100):
+    for _ in range(40):
         path.write_text(damaged(whole.split("\n")[0], rng) + "\n[0]\n", errors="replace")
         (count,) = journal.begin({"trials": 8}, 1)
         assert count in (0, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,7 +12,6 @@ import pytest
 
 import search as ms
 from schedule import Schedule
-from search import DatabaseError
 from search.arg_info import ArgInfo
 from search.database import (
     RECORDS,
@@ -72,12 +70,6 @@ def test_the_current_database_is_that_of_the_innermost_with() -> None:
     with outer, inner:
         assert Database.current() is inner
     assert Database.current() is None
-
-
-def test_both_files_have_names_for_create(tmp_path: Path) -> None:
-    assert isinstance(Database.create("sql", work_dir=tmp_path), SQLDatabase)
-    with pytest.raises(DatabaseError, match=re.escape("needs work_dir or the path of its file")):
-        Database.create("sql")
 
 
 # --------------------------------------------------------------------------------------- validation

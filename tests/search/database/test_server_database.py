@@ -109,13 +109,12 @@ def test_addresses_that_lead_nowhere_are_said(postgres: Server, url: str) -> Non
         Database.create("sqlite://")
 
 
-@pytest.mark.parametrize("kind", ["sql", "postgresql://me@127.0.0.1/tuning"])
-def test_without_sqlalchemy_the_extra_is_named(kind: str) -> None:
-    code = f"""
+def test_without_sqlalchemy_the_extra_is_named() -> None:
+    code = """
 import sys
 sys.modules["sqlalchemy"] = None
 from search.database import Database
-Database.create({kind!r})
+Database.create("sql")
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.stderr.splitlines()[-1] == (

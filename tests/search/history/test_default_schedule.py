@@ -87,8 +87,6 @@ def test_a_search_measures_it_first() -> None:
 
 def test_a_module_of_several_functions_is_scheduled_function_by_function() -> None:
     mod = IRModule({"first": product(16, 16, 16)["main"], "second": MOD["main"]})
-    with pytest.raises(TuningError, match="this module has 2"):
-        ms.default_schedule(mod, TARGET)
     scheduled = ms.apply_default_schedules(mod, TARGET)
     assert_structural_equal(
         scheduled["second"].body, ms.default_schedule(MOD, TARGET).mod["main"].body

@@ -109,8 +109,13 @@ def verdict(
     return measure(RunnerInput(artifact, "llvm", args, expected), QUICK).error_msg
 
 
-@pytest.mark.parametrize("exact", [True, False])
-@pytest.mark.parametrize("text", [DENSE_RELU, INT8_DOT, VARIANCE, GATHER, HALF_SUM, SQUARES])
+@pytest.mark.parametrize(
+    ("text", "exact"),
+    [
+        *((text, True) for text in (DENSE_RELU, INT8_DOT, VARIANCE, GATHER, HALF_SUM, SQUARES)),
+        *((text, False) for text in (DENSE_RELU, VARIANCE, HALF_SUM)),
+    ],
+)
 def test_a_program_is_right_about_itself(tmp_path: Path, text: str, exact: bool) -> None:
     assert verdict(tmp_path, mod_of(text), mod_of(text), exact) is None
 

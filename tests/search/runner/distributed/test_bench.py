@@ -132,7 +132,7 @@ def test_what_a_machine_cannot_do_is_no_fault_of_the_candidate(
 
     assert MeasureAnswer.from_text(bench.answer("{", "")).result.error_msg is not None
 
-    monkeypatch.setattr(bench_module.energy, "why_not", lambda: "nothing counts it")
+    monkeypatch.setattr(bench_module, "energy_refusal", lambda: "nothing counts it")
     found = answer(bench, replace(REQUEST, evaluator=EvaluatorConfig(energy=True)))
     assert (found.status, found.result.error_msg) == ("unable", "nothing counts it")
 
