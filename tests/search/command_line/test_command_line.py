@@ -159,27 +159,25 @@ def test_without_arguments_it_shows_its_help_and_ends_with_2(
     assert "Usage: tensorir" in capsys.readouterr().out
 
 
-def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
-    (tmp_path / "model.onnx").write_bytes(b"")
+def test_ctrl_c_ends_with_130(folder: Path) -> None:
     program = (
         "import sys\n"
-        "from tensorir import frontend\n"
-        "from tests.search.models.network_programs import dense_model\n"
-        "frontend.from_onnx = lambda path, shapes: dense_model()\n"
-        "from search.command_line.main import main\n"
-        "sys.exit(main(sys.argv[1:]))\n"
+        "from search.command_line import main, tune\n"
+        "from tests.search.test_tune_calls import PRETENDED\n"
+        "of_programs = tune.tune_tir\n"
+        "tune.tune_tir = lambda *args, **told: of_programs(*args, **{**told, **PRETENDED})\n"
+        "sys.exit(main.main(sys.argv[1:]))\n"
     )
-    arguments = ["tune", f"{tmp_path}/model.onnx", "--work-dir", str(tmp_path), "--trials", "500"]
+    arguments = ["tune", "matmul.py", "--work-dir", "found", "--trials", "5000"]
     process = subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
-        cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    records = tmp_path / "database_tuning_record.json"
+    records = folder / "found" / "database_tuning_record.json"
     while process.poll() is None and not (records.exists() and records.read_text()):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
