@@ -204,9 +204,7 @@ class LocalBuilder(Builder):
             self._seconds.append(found.seconds)
             future.set_result(BuilderResult(found.value, seconds=found.seconds))
             return
-        is_error = found.status == "error"
-        kind = "An exception occurred\n" if is_error else f"{found.status.capitalize()}, "
-        text = f"LocalBuilder: {kind}{found.value}"
+        text = found.failure("LocalBuilder", "the build")
         future.set_result(BuilderResult(None, text, found.seconds, found.status))
 
     def _limit(self) -> float:

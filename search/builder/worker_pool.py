@@ -66,6 +66,12 @@ class Outcome:
     ended_by: signal.Signals | None = None
     """The signal that ended the process, if a signal caused the crash."""
 
+    def failure(self, part: str, what: str) -> str:
+        """Return the text of a failure in a part of the search, such as a builder."""
+        if self.status == "error":
+            return f"{part}: An exception occurred in {what}\n{self.value}"
+        return f"{part}: {self.status.capitalize()} of {what}, {self.value}"
+
 
 class WorkerPool:
     """Up to `size` worker processes, started when there is work and kept for the next job.

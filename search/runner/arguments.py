@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import IO, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,7 +154,7 @@ def random_arrays(
     """
     rng = np.random.default_rng(seed)
     facts = facts or ProgramFacts()
-    of_user = {} if given is None else _read_given(given)
+    of_user = {} if given is None else _last_given(given)
     check_memory((f"argument {k}", info.shape, info.dtype) for k, info in enumerate(infos))
     arrays: list[NDArray[Any]] = []
     for position, info in enumerate(infos):
@@ -191,15 +191,18 @@ def check_memory(arrays: Iterable[tuple[str, Sequence[int], DataType]]) -> None:
             )
 
 
-def write_given(path: str, arrays: Mapping[int, NDArray[Any]]) -> None:
+def write_given(file: str | IO[bytes], arrays: Mapping[int, NDArray[Any]]) -> None:
     """Write arrays of the user, by their positions."""
-    np.savez(path, **{str(position): array for position, array in arrays.items()})  # type: ignore[arg-type]
+    np.savez(file, **{str(position): array for position, array in arrays.items()})  # type: ignore[arg-type]
 
 
-@lru_cache(maxsize=2)
-def _read_given(path: str) -> dict[int, NDArray[Any]]:
-    with np.load(path) as arrays:
+def read_given(file: str | IO[bytes]) -> dict[int, NDArray[Any]]:
+    """Return the arrays that `write_given` wrote."""
+    with np.load(file, allow_pickle=False) as arrays:
         return {int(position): arrays[position] for position in arrays}
+
+
+_last_given: Final = lru_cache(maxsize=2)(read_given)
 
 
 def _numbers_in(

@@ -229,14 +229,8 @@ class LocalRunner(Runner):
 
 def _failure(what: str, outcome: Outcome) -> RunnerResult:
     """Return the result of a job that ended without a value."""
-    is_error = outcome.status == "error"
-    kind = (
-        f"An exception occurred in {what}\n"
-        if is_error
-        else f"{outcome.status.capitalize()} of {what}, "
-    )
     return RunnerResult(
-        error_msg=f"LocalRunner: {kind}{outcome.value}",
+        error_msg=outcome.failure("LocalRunner", what),
         seconds=outcome.seconds,
         ending=outcome.status,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +14,13 @@ from schedule import BlockRV, Schedule, Trace
 from schedule.random_state import RandomState
 from search.builder import Builder, BuilderInput, BuilderResult
 from search.cost_model import CostModel
-from search.database import Database, TuningRecord, Workload
 from search.measure_callback import MeasureCallback
 from search.mutator import Mutator
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.schedule_rule import ScheduleRule
 from search.space_generator import SpaceGenerator
 from tensorir import IRModule, assert_structural_equal
+from tests.search.database.made_records import Lists
 from tests.search.programs import Matmul
 
 TARGET = "llvm -num-cores=1"
@@ -74,34 +73,6 @@ class WideTilesFirst(CostModel):
 
     def load(self, path) -> None:
         self.shown = int(Path(path).read_text())
-
-
-class Lists(Database):
-    def __init__(self) -> None:
-        super().__init__()
-        self.workloads: list[Workload] = []
-        self.records: list[TuningRecord] = []
-
-    def has_workload(self, mod: IRModule) -> bool:
-        return any(self.module_equality.equal(mod, w.mod) for w in self.workloads)
-
-    def commit_workload(self, mod: IRModule) -> Workload:
-        if not self.has_workload(mod):
-            self.workloads.append(Workload(mod))
-        return next(w for w in self.workloads if self.module_equality.equal(mod, w.mod))
-
-    def commit_tuning_record(self, record: TuningRecord) -> None:
-        self.records.append(replace(record))
-
-    def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
-        valid = [record for record in self.records if record.is_valid]
-        return sorted(valid, key=lambda record: record.mean_seconds)[:top_k]
-
-    def get_all_tuning_records(self) -> list[TuningRecord]:
-        return self.records
-
-    def __len__(self) -> int:
-        return len(self.records)
 
 
 class BuildHere(Builder):
@@ -194,5 +165,5 @@ def test_every_part_may_be_the_users_own(tmp_path: Path) -> None:
     assert builder.built == 13, "with the unscheduled program"
     assert [path.name for path in artifacts.iterdir()] == ["1.o"]
     assert (tmp_path / "cost_model.xgb").read_text() == "12"
-    tiles = [list(record.trace.decisions.values())[1][1] for record in database.records]
+    tiles = [list(record.trace.decisions.values())[1][1] for record in database.kept]
     assert sum(tiles[:4]) > 4 * 8, "the model chose what to measure first"

@@ -20,12 +20,19 @@ from search.reports.run_directory import TRIALS
 from search.runs.run_journal import RunJournal
 from tensorir.errors import TensorIRError
 from tests.search.database.made_records import TARGET, commit
-from tests.search.database.test_killed_writers import ansor_line, log_line
+from tests.search.database.test_killed_writers import log_line
 from tests.search.programs import Matmul
 from tests.search.reports.test_trials import FIRST
 
 DEEP = "[" * 100_000
 VALUES = [None, True, -1, 1.5, 10**400, "x", [], {}, [[]], {"kind": "llvm"}, "__import__('os')"]
+
+
+def ansor_line(number: int) -> str:
+    """Return a line of Ansor that ended `number` seconds after 1970."""
+    about = ['["mm", 0]', "llvm -keys=cpu -num-cores=1", [1, 64, 64, 0, 0, 0, 0, 0], "", 0, []]
+    steps = [["PR", 0, 0, f"auto_unroll_max_step${number}"]]
+    return json.dumps({"i": [about, [[], steps]], "r": [[0.5], 0, 0.2, number], "v": "v0.6"})
 
 
 def use_database(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """What was committed is there: after kills, on a full disk, under several writers."""
 
+import contextlib
 import os
 import re
 import resource
@@ -113,6 +114,7 @@ def changed(path: Path, statement: str) -> None:
 
 
 def test_an_sql_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    """A database of a server is read and checked by the same statements."""
     path = tmp_path / "database.sqlite"
     commit(SQLDatabase(path), (8, 4), 1e-6)
     with pytest.raises(
@@ -122,10 +124,14 @@ def test_an_sql_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     changed(path, "UPDATE setting SET value = '9' WHERE name = 'version'")
     with pytest.raises(DatabaseError, match="a database of version 9; this package reads 1"):
         SQLDatabase(path)
-    other = tmp_path / "other.sqlite"
-    changed(other, "CREATE TABLE songs (name TEXT)")
-    with pytest.raises(DatabaseError, match="tables of another application"):
-        SQLDatabase(other)
+    others = ("songs (name TEXT)", "setting (name TEXT, value TEXT)", "record (artist TEXT)")
+    for number, table in enumerate(others):
+        other = tmp_path / f"{number}.sqlite"
+        changed(other, f"CREATE TABLE {table}")
+        with pytest.raises(DatabaseError, match=r"of another application.*their own database"):
+            SQLDatabase(other)
+        with contextlib.closing(sqlite3.connect(other)) as connection:
+            assert len(connection.execute("SELECT * FROM sqlite_master").fetchall()) == 1
     (tmp_path / "text").write_text("no database at all, but a text of some length" * 99)
     with pytest.raises(DatabaseError, match="file is not a database"):
         SQLDatabase(tmp_path / "text")

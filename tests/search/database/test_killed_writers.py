@@ -37,14 +37,6 @@ def log_line(number: int, task: int = 0) -> str:
     return json.dumps(fields)
 
 
-def ansor_line(number: int, task: int = 0) -> str:
-    """Return a line of Ansor that ended `number` seconds after 1970."""
-    key = json.dumps(["mm", task])
-    about = [key, "llvm -keys=cpu -num-cores=1", [1, 64, 64, 0, 0, 0, 0, 0], "", 0, []]
-    steps = [["PR", 0, 0, f"auto_unroll_max_step${number}"]]
-    return json.dumps({"i": [about, [[], steps]], "r": [[0.5], 0, 0.2, number], "v": "v0.6"})
-
-
 class Writer:
     """A process that writes one number after the other until it is killed."""
 

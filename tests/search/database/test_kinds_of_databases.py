@@ -33,7 +33,7 @@ from search.database.store import Entry
 from search.runner import EvaluatorConfig, LocalRunner
 from tensorir.function import IRModule
 from tests.search import programs
-from tests.search.database.made_records import AVX512, OTHER, TARGET, commit, times
+from tests.search.database.made_records import AVX512, OTHER, TARGET, Lists, commit, times
 from tests.search.programs import Matmul
 
 
@@ -138,34 +138,6 @@ def test_records_are_validated_by_measuring_them_again(tmp_path: Path) -> None:
 
 
 # --------------------------------------------------------------------------------- databases of users
-
-
-class Lists(Database):
-    """What a user of TVM's `PyDatabase` writes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mods: list[IRModule] = []
-        self.kept: list[TuningRecord] = []
-
-    def has_workload(self, mod: IRModule) -> bool:
-        return any(self.module_equality.equal(mod, known) for known in self.mods)
-
-    def commit_workload(self, mod: IRModule) -> Workload:
-        self.mods.append(mod)
-        return Workload(mod)
-
-    def commit_tuning_record(self, record: TuningRecord) -> None:
-        self.kept.append(record)
-
-    def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
-        return sorted(self.kept, key=lambda record: record.mean_seconds)[:top_k]
-
-    def get_all_tuning_records(self) -> list[TuningRecord]:
-        return list(self.kept)
-
-    def __len__(self) -> int:
-        return len(self.kept)
 
 
 def test_a_database_with_the_methods_of_tvm_answers_all_questions() -> None:

@@ -117,7 +117,7 @@ def test_a_run_goes_on_beside_a_stale_record(
 ) -> None:
     line = damage(folder, change)
     capsys.readouterr()
-    made = run(folder, seed=2)
+    made = run(folder, seed=2, cost_model="random")
     shown = capsys.readouterr().err
     assert (
         shown.count(
