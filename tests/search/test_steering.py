@@ -17,6 +17,7 @@ from search.database import JSONDatabase, MemoryDatabase, TuningRecord
 from search.database.line_store import EnergyLog
 from search.mutator import MutateTileSize
 from search.reports.run_directory import load_run
+from search.run import TimeBudget
 from search.runner import RunnerInput, RunnerResult
 from search.runner.time_call import EnergyMeter, energy_refusal, joules_per_call
 from search.runs.run_journal import plan_of
@@ -120,6 +121,14 @@ def test_without_time_to_measure_them_again_the_best_of_the_search_stay(
     assert tune(tmp_path, ms.TuneConfig(max_seconds=0.5), runner=Waits(clock, 0.6)) is not None
     assert len(load_run(tmp_path)) == 1
     assert "Time was too short to measure the best of 1 task(s) again" in capsys.readouterr().err
+
+
+def test_the_last_task_has_all_the_time_that_is_left(clock: Clock) -> None:
+    budget = TimeBudget(100.0, 4, is_confirmed=True, began=0.0)
+    reports = budget.left - 4 * budget.for_winner_number(0)
+    assert 0 < reports < 20
+    clock.now = 60.0
+    assert budget.for_winner_number(3) == pytest.approx(40.0 - reports / 4)
 
 
 # --------------------------------------------------------------------------------- options

@@ -186,7 +186,7 @@ class Dispatcher:
         self._paces[address] = answer.pace
         others = self._fitting(job.resource) - {address}
         ratio = answer.pace / min(map(self._pace, {address, *others}))
-        if ratio <= _SLOW or not others:
+        if ratio <= _SLOW:
             return True
         del self._paces[address]
         reason = (

@@ -52,6 +52,8 @@ def test_a_build_that_takes_far_longer_than_others_is_given_up(
     builder.close()
     assert result.error_msg is not None
     assert "Timeout" in result.error_msg
+    builder.timeout_sec = 0.25
+    assert builder._limit() == 0.25, "the limit of the user holds, however long builds take"
 
 
 def test_builds_go_on_while_nobody_waits(builder: LocalBuilder) -> None:

@@ -232,6 +232,9 @@ def test_trials_after_a_report_count_too() -> None:
     (later,) = RunTable([FIRST, BROKEN, STOPPED, BEST], [known]).report
     assert (later.best, later.spread, later.trials) == (pytest.approx(1.5e-6), None, 4)
     assert (later.unscheduled, later.roofline) == (known.unscheduled, ROOF), "do not change"
+    known = replace(known, best=1e-6)
+    (later,) = RunTable([FIRST, BROKEN, STOPPED, BEST], [known]).report
+    assert (later.best, later.rounds, later.trials) == (1e-6, 5, 4), "still the best"
 
 
 # ------------------------------------------------------------------------------------ the roofline
