@@ -79,7 +79,7 @@ class LogExplanation:
         return (
             f"{os.fspath(self.path)}: {count} measurement{'s' * (count != 1)} of {tasks} "
             f"task{'s' * (tasks != 1)}, {utc(times.min())} to {utc(times.max())}"
-            + f"; {self.left_out} line(s) are no records" * bool(self.left_out)
+            + f"; {self.left_out} line(s) are not records" * bool(self.left_out)
             + f"; resources are those of {MOST_PROGRAMS}" * (count > MOST_PROGRAMS)
         )
 

@@ -1,4 +1,4 @@
-"""How the functions that tune are called, and what they say to calls that cannot be meant."""
+"""How the functions that tune are called; `test_refusals` has what cannot be meant."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from search.mutator import MutateTileSize
 from search.postproc import DisallowDynamicLoop
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.schedule_rule import ScheduleRule
+from search.search_strategy import SearchStrategy
 from tensorir import IRModule
 from tests.search.programs import Matmul, adds_one, split_j
 
@@ -162,3 +163,57 @@ def test_the_winner_is_returned_though_the_time_to_measure_others_again_is_over(
     assert later is not None
     assert str(later.trace) == str(best.trace)
     assert str(best.trace) == str(records[1].trace)
+
+
+def test_blocks_are_named(tmp_path: Path) -> None:
+    best = ms.tune_tir(
+        Matmul,
+        TARGET,
+        FEW,
+        tmp_path,
+        blocks=["C"],
+        sch_rules=[SplitTheSecond()],
+        postprocs=[],
+        **PRETENDED,
+    )
+    assert best is not None
+    assert [inst.kind.name for inst in best.trace.insts].count("SamplePerfectTile") == 1
+
+
+class Empty(SearchStrategy):
+    """Has nothing to measure, and says so by an empty list."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def pre_tuning(self, *_: object, **__: object) -> None: ...
+
+    def post_tuning(self) -> None: ...
+
+    def generate_measure_candidates(self) -> list[ms.MeasureCandidate]:
+        self.asked += 1
+        return []
+
+    def notify_runner_results(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("scheduler", ["gradient", "round-robin"])
+def test_a_strategy_of_empty_batches_ends(
+    tmp_path: Path, scheduler: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strategy = Empty()
+    tir_integration.tune_tir(
+        Matmul, TARGET, tmp_path, 2, strategy=strategy, space=split_j, task_scheduler=scheduler,
+        **OF_TVM,
+    )  # fmt: skip
+    assert (
+        'Task #0 "main" ends: its search strategy gave 3 empty batches' in capsys.readouterr().err
+    )
+
+
+def test_a_search_without_a_good_trial_does_not_doubt_its_own_database(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = ms.TuneConfig(2, strategy=Empty())
+    assert ms.tune_tir(Matmul, TARGET, config, tmp_path, space=split_j) is None
+    assert not [record for record in caplog.records if record.name == "tensorir.search"]

@@ -247,6 +247,6 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.1f} seconds"
 
 
-def _bar(share: float, is_labelled: bool = True) -> Markup:
+def _bar(share: float) -> Markup:
     bar = element("span", class_="bar", style=f"width:{100 * share:.1f}%")
-    return element("span", bar, f"{share:.1%}" if is_labelled else None, class_="share")
+    return element("span", bar, f"{share:.1%}", class_="share")

@@ -50,7 +50,7 @@ class DaskBuilder(Builder):
         return [BuilderResult(artifact_path=request.as_text()) for request in requests]
 
     def remove_artifact(self, path: str) -> None:
-        """Do nothing: the text is no file."""
+        """Do nothing: the artifact is a text, not a file."""
 
 
 @Runner.kinds.register(f"{_SCHEME}://")
