@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +15,13 @@ from schedule import BlockRV, Schedule, Trace
 from schedule.random_state import RandomState
 from search.builder import Builder, BuilderInput, BuilderResult
 from search.cost_model import CostModel
+from search.database import Database, TuningRecord, Workload
 from search.measure_callback import MeasureCallback
 from search.mutator import Mutator
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.schedule_rule import ScheduleRule
 from search.space_generator import SpaceGenerator
 from tensorir import IRModule, assert_structural_equal
-from tests.search.database.made_records import Lists
 from tests.search.programs import Matmul
 
 TARGET = "llvm -num-cores=1"
@@ -73,6 +74,37 @@ class WideTilesFirst(CostModel):
 
     def load(self, path) -> None:
         self.shown = int(Path(path).read_text())
+
+
+class Lists(Database):
+    """What a user of TVM's `PyDatabase` writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.workloads: list[Workload] = []
+        self.kept: list[TuningRecord] = []
+
+    def has_workload(self, mod: IRModule) -> bool:
+        return any(self.module_equality.equal(mod, known.mod) for known in self.workloads)
+
+    def commit_workload(self, mod: IRModule) -> Workload:
+        if not self.has_workload(mod):
+            self.workloads.append(Workload(mod))
+        return next(w for w in self.workloads if self.module_equality.equal(mod, w.mod))
+
+    def commit_tuning_record(self, record: TuningRecord) -> None:
+        self.kept.append(replace(record))
+
+    def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
+        same = self.module_equality.equal
+        own = [r for r in self.kept if r.is_valid and same(r.workload.mod, workload.mod)]
+        return sorted(own, key=lambda record: record.mean_seconds)[:top_k]
+
+    def get_all_tuning_records(self) -> list[TuningRecord]:
+        return list(self.kept)
+
+    def __len__(self) -> int:
+        return len(self.kept)
 
 
 class BuildHere(Builder):

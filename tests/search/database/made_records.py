@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from codegen import Target
 from schedule import Schedule
 from search.arg_info import ArgInfo
-from search.database import Database, TuningRecord, Workload
+from search.database import Database, TuningRecord
 from tensorir.function import IRModule
 from tests.search import programs
 from tests.search.programs import Matmul
@@ -43,34 +41,3 @@ def seconds(database: Database) -> list[float]:
 
 def times(records: list[TuningRecord]) -> list[float]:
     return [record.mean_seconds for record in records]
-
-
-class Lists(Database):
-    """What a user of TVM's `PyDatabase` writes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.workloads: list[Workload] = []
-        self.kept: list[TuningRecord] = []
-
-    def has_workload(self, mod: IRModule) -> bool:
-        return any(self.module_equality.equal(mod, known.mod) for known in self.workloads)
-
-    def commit_workload(self, mod: IRModule) -> Workload:
-        if not self.has_workload(mod):
-            self.workloads.append(Workload(mod))
-        return next(w for w in self.workloads if self.module_equality.equal(mod, w.mod))
-
-    def commit_tuning_record(self, record: TuningRecord) -> None:
-        self.kept.append(replace(record))
-
-    def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
-        same = self.module_equality.equal
-        own = [r for r in self.kept if r.is_valid and same(r.workload.mod, workload.mod)]
-        return sorted(own, key=lambda record: record.mean_seconds)[:top_k]
-
-    def get_all_tuning_records(self) -> list[TuningRecord]:
-        return list(self.kept)
-
-    def __len__(self) -> int:
-        return len(self.kept)

@@ -33,8 +33,9 @@ from search.database.store import Entry
 from search.runner import EvaluatorConfig, LocalRunner
 from tensorir.function import IRModule
 from tests.search import programs
-from tests.search.database.made_records import AVX512, OTHER, TARGET, Lists, commit, times
+from tests.search.database.made_records import AVX512, OTHER, TARGET, commit, times
 from tests.search.programs import Matmul
+from tests.search.test_whole_run import Lists
 
 
 def test_unions_ask_their_members() -> None:

@@ -23,7 +23,7 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.expr import IntImm
 from tests.search.anchored_programs import TARGET, assert_same_results, dense, matmul, tiled
 from tests.search.compatible_programs import commit, convolution, product, tiled_product
-from tests.search.database.made_records import Lists
+from tests.search.test_whole_run import Lists
 
 SMALL, LARGE = product(16, 16, 16), product(32, 64, 16)
 
