@@ -345,8 +345,10 @@ def test_no_candidate_is_ended_early_whose_objective_may_be_the_best(tmp_path: P
     assert bounds == [None] * 6
 
 
-def test_for_a_percentile_calls_are_timed_one_by_one(tmp_path: Path) -> None:
-    config = ms.TuneConfig(1, num_confirmed=0)
+def test_for_a_percentile_calls_are_timed_one_by_one(
+    tmp_path: Path, measured: dict[str, Any]
+) -> None:
+    config = ms.TuneConfig(1, num_confirmed=0, builder=measured["builder"])
     ms.tune_tir(Matmul, TARGET, config, tmp_path, space=split_j, objective="p95", seed=1)
     (trial,) = load_run(tmp_path).trials
     assert len(trial.run_secs) == 64

@@ -189,7 +189,9 @@ class Dicts(Store):
         self.kept[RECORDS] = kept
 
 
-def test_a_database_of_keys_and_values_needs_a_store(tmp_path: Path) -> None:
+def test_a_database_of_keys_and_values_needs_a_store(
+    tmp_path: Path, measured: dict[str, Any]
+) -> None:
     database = KeyedDatabase(Dicts())
     best = ms.tune_tir(
         Matmul,
@@ -199,7 +201,7 @@ def test_a_database_of_keys_and_values_needs_a_store(tmp_path: Path) -> None:
         space=programs.split_j,
         cost_model="random",
         database=database,
-        runner=LocalRunner(evaluator_config=EvaluatorConfig(1, 1, 1)),
+        **measured,
     )
     assert best is not None
     assert database.count(Workload(Matmul), TARGET) >= 3
