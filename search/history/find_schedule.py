@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import chain, combinations, islice, takewhile
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from codegen import Target
 from codegen.target import as_target
@@ -21,12 +21,14 @@ from search.database.records import Workload
 from search.database.target_key import same_target, target_key
 from search.errors import DatabaseError
 from search.history.adapted_replay import ReplayError, schedule_by_anchor, schedule_by_compatible
-from search.history.sample_on_miss import Sampler
 from search.task import normalize_mod, with_num_cores
 from tensorir.comparison.structural_hash import structural_hash
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
+
+if TYPE_CHECKING:
+    from search.history.sample_on_miss import Sampler
 
 logger = logging.getLogger("tensorir.search")
 

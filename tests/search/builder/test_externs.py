@@ -47,12 +47,12 @@ def refusal(tmp_path: Path) -> Callable[..., str]:
     return build
 
 
-def test_no_shell_command_of_a_program_is_run(tmp_path: Path) -> None:
+def test_no_shell_command_of_a_program_is_run(tmp_path: Path, measured: dict[str, Any]) -> None:
     """A program of a stranger is data until it is measured."""
     marker = tmp_path / "attacked"
     called = f'T.cast(T.call_extern("int32", "system", "touch {marker}"), "float32")'
     with pytest.raises(TuningError) as refused:
-        ms.tune_tir(program(called), TARGET, ms.TuneConfig(2), tmp_path / "found")
+        ms.tune_tir(program(called), TARGET, ms.TuneConfig(2), tmp_path / "found", **measured)
     assert "the program calls the C function 'system'" in str(refused.value)
     assert "allow_externs=('system',)" in str(refused.value)
     assert not marker.exists()
