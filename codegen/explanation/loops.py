@@ -12,10 +12,10 @@ from codegen.explanation.accesses import constant_extent
 from codegen.explanation.facts import Fate, Loop
 from codegen.lower.remarks import Remark, Remarks, done, missed
 from tensorir.function import PrimFunc
+from tensorir.indices.accesses import placed_statements
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import Var
-from tensorir.nodes.node import Node
-from tensorir.rewriting.visit import children, statements
+from tensorir.rewriting.visit import statements
 
 Stages: TypeAlias = Sequence[tuple[str, PrimFunc]]
 """The passes' names and the program after each."""
@@ -45,22 +45,14 @@ def loops_of(
 
 def _nest(body: s.Stmt) -> list[tuple[s.For, int, tuple[str, ...]]]:
     """Return the loops in program order, with depth and the blocks directly inside."""
-    found: list[tuple[s.For, int, list[str]]] = []
-
-    def visit(node: Node, depth: int, blocks: list[str]) -> None:
+    found: dict[s.For, tuple[int, list[str]]] = {}
+    for node, around in placed_statements(body):
+        loops = [outer for outer in around if isinstance(outer, s.For)]
         if isinstance(node, s.For):
-            inside: list[str] = []
-            found.append((node, depth, inside))
-            visit(node.body, depth + 1, inside)
-            return
-        if isinstance(node, s.Block) and node.iter_vars:
-            blocks.append(node.name_hint)
-        for part in children(node):
-            if isinstance(part, s.Stmt):
-                visit(part, depth, blocks)
-
-    visit(body, 0, [])
-    return [(node, depth, tuple(blocks)) for node, depth, blocks in found]
+            found[node] = len(loops), []
+        elif isinstance(node, s.Block) and node.iter_vars and loops:
+            found[loops[-1]][1].append(node.name_hint)
+    return [(node, depth, tuple(blocks)) for node, (depth, blocks) in found.items()]
 
 
 def _present(func: PrimFunc, remarks: Remarks) -> dict[Var, s.For]:

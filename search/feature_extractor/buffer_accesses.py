@@ -11,7 +11,6 @@ from search.feature_extractor.stored_program import (
     Loop,
     Store,
     StoredProgram,
-    loop_vars,
     region_extents,
 )
 from tensorir.arith.const_interval import Interval
@@ -45,6 +44,9 @@ class BufferAccess:
     reuse_count: float = 0.0
     stride: float = 0.0
 
+    used: set[Var] = field(default_factory=set)
+    """The loop variables in the indices."""
+
     @property
     def item_bytes(self) -> int:
         """The size of an element."""
@@ -60,6 +62,8 @@ def memory_behaviour(
     are added.
     """
     buffers = _collect(store, program)
+    for access in buffers:
+        access.used = _used_vars(access.accesses)
     loops = store.loops[::-1]
     ranges: dict[Var, Interval] = {}
     touched_bytes: list[float] = []
@@ -68,7 +72,8 @@ def memory_behaviour(
         under = touched.setdefault(loop, {})
         total = 0.0
         for access in buffers:
-            access.widths = region_extents([(one, ranges) for one in access.accesses])
+            if not access.widths or loop.var in access.used:
+                access.widths = region_extents([(one, ranges) for one in access.accesses])
             elements = prod(access.widths)
             under.setdefault(access.buffer, []).append(elements)
             total += elements * access.item_bytes
@@ -98,6 +103,16 @@ def _collect(store: Store, program: StoredProgram) -> list[BufferAccess]:
                 load.buffer, READ, [load], program.shapes[load.buffer]
             )
     return list(found.values())
+
+
+def _used_vars(accesses: list[Access]) -> set[Var]:
+    used: set[Var] = set()
+    for access in accesses:
+        for index in access.indices:
+            used.update(var for var, factor in index.of.items() if factor != 0)
+            for part, _ in index.parts:
+                used.update(access.scope.loop_vars(part))
+    return used
 
 
 def _measure(access: BufferAccess, loops: list[Loop], iterations: int, cache_line: int) -> None:
@@ -137,7 +152,7 @@ def _stride(access: BufferAccess, var: Var) -> int:
         for index, extent in zip(reversed(one.indices), reversed(access.shape), strict=True):
             factor = index.of.get(var, 0)
             for part, scale in index.parts:
-                if var in loop_vars(part, one.scope):
+                if var in one.scope.loop_vars(part):
                     alone = scale == 1 and len(index.parts) == 1 and not index.of
                     factor = _IN_TERM_ALONE if alone else scale
             if factor != 0:
@@ -149,18 +164,9 @@ def _stride(access: BufferAccess, var: Var) -> int:
 
 def _find_reuse(access: BufferAccess, loops: list[Loop], touched: Touched, item_bytes: int) -> None:
     """Find the innermost loop that accesses the same data again."""
-    used = {
-        var
-        for one in access.accesses
-        for index in one.indices
-        for var in (
-            *(v for v, factor in index.of.items() if factor != 0),
-            *(v for part, _ in index.parts for v in loop_vars(part, one.scope)),
-        )
-    }
     iterations = 1
     for place, loop in enumerate(loops):
-        if loop.var not in used:
+        if loop.var not in access.used:
             access.reuse = LOOP_MULTIPLE_READ
             access.reuse_count = float(loop.extent)
             access.reuse_iterations = float(iterations)

@@ -17,13 +17,13 @@ from search.feature_extractor.buffer_accesses import (
 )
 from search.feature_extractor.feature_extractor import FeatureExtractor
 from search.feature_extractor.stored_program import (
-    Bindings,
     Loop,
     Store,
     StoredProgram,
     stored_program,
 )
 from tensorir.function import IRModule
+from tensorir.indices.accesses import Bindings
 from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, Call, PrimExpr, Select, Var

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,6 @@ from search.feature_extractor.nests import (
     Term,
     Work,
 )
-from search.feature_extractor.stored_program import common_prefix
 from search.space_generator.annotations import (
     AUTO_TENSORIZE,
     PACKED,
@@ -32,6 +32,7 @@ from search.space_generator.annotations import (
 from search.space_generator.moves import update_stores
 from tensorir.comparison.equal import structural_equal
 from tensorir.function import IRModule
+from tensorir.indices.accesses import common_prefix, placed_statements
 from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
 from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import Buffer
@@ -47,7 +48,7 @@ from tensorir.nodes.stmt import (
     SeqStmt,
     Stmt,
 )
-from tensorir.rewriting.visit import children, walk
+from tensorir.rewriting.visit import children, statements, walk
 
 
 @dataclass(slots=True)
@@ -105,15 +106,14 @@ class _Access:
 
 @dataclass(slots=True)
 class _Place:
-    """The surroundings of a statement in the program."""
+    """The surroundings of a store in the program."""
 
     loops: list[int] = field(default_factory=list)
-    several: frozenset[int] = frozenset()
+    several: set[int] = field(default_factory=set)
     """Loops with several statements in their bodies."""
-    values: dict[Var, Index] = field(default_factory=dict)
-    views: dict[Buffer, _Access] = field(default_factory=dict)
     drives: dict[int, Drives] = field(default_factory=dict)
     intrinsic_from: int | None = None
+    is_init: bool = False
 
 
 @dataclass(slots=True)
@@ -124,7 +124,6 @@ class _Store:
     work: list[int]
     updates: bool
     is_reordered: bool
-    is_init: bool
     results: int
 
 
@@ -134,7 +133,7 @@ def read_nests(mod: IRModule) -> tuple[ProgramShape, NDArray[np.float64]]:
     for func in mod.prim_funcs().values():
         weights = func.attrs.get(LAYOUT_FREE_BUFFERS, ())
         reader.free.update(func.buffer_map[func.params[int(k)]] for k in weights)
-        reader.stmt(func.body, _Place())
+        reader.read(func.body)
     return reader.result()
 
 
@@ -142,72 +141,84 @@ class _Reader:
     """Collects the stores of a program."""
 
     def __init__(self) -> None:
-        self.loops: list[For] = []
+        self.loops: dict[Stmt, int] = {}
+        """The number of each loop."""
+        self.kinds: list[ForKind] = []
         self.extents: list[int] = []
         self.stores: list[_Store] = []
         self.allocated: set[Buffer] = set()
         self.packed: set[Buffer] = set()
         self.free: set[Buffer] = set()
         self.limits = dict.fromkeys(LIMITS, -1)
+        self._values: dict[Var, Index] = {}
+        self._views: dict[Buffer, _Access] = {}
+        self._driven: dict[Stmt, list[tuple[int, Drives]]] = {}
+        """The loops that each axis of a block is bound to, with its kind."""
 
     # ----------------------------------------------------------------------------------- statements
 
-    def stmt(self, node: Stmt, at: _Place) -> None:
-        if isinstance(node, For):
-            self._loop(node, at)
-        elif isinstance(node, BlockRealize):
-            self._block(node, at)
-        elif isinstance(node, BufferStore):
-            self._stores((node,), at)
-        elif isinstance(node, LetStmt) and (stores := update_stores(node)):
-            self._stores(stores, at)
-        elif isinstance(node, LetStmt):
-            values = {**at.values, node.var: self._index(node.value, at)}
-            self.stmt(node.body, replace(at, values=values))
-        else:
-            if isinstance(node, SeqStmt):
-                at = replace(at, several=at.several.union(at.loops[-1:]))
-            for part in children(node):
-                if isinstance(part, Stmt):
-                    self.stmt(part, at)
+    def read(self, body: Stmt) -> None:
+        """Read the body of a function."""
+        grouped: set[Stmt] = set()
+        """Statements inside a tuple of stores that was read as a whole."""
+        for node, around in placed_statements(body):
+            if node in grouped:
+                continue
+            if isinstance(node, For):
+                self._loop(node)
+            elif isinstance(node, BlockRealize):
+                self._bind_axes(node)
+            elif isinstance(node, Block):
+                self._block(node)
+            elif isinstance(node, BufferStore):
+                self._stores((node,), self._place(node, around))
+            elif isinstance(node, LetStmt) or _is_init(node, around):
+                if stores := update_stores(node):
+                    self._stores(stores, self._place(node, around))
+                    grouped.update(statements(node))
+                elif isinstance(node, LetStmt):
+                    self._values[node.var] = self._index(node.value)
 
-    def _loop(self, node: For, at: _Place) -> None:
-        number = len(self.loops)
-        extent = max(1, int(self._index(node.extent, at).high))
-        self.loops.append(node)
+    def _place(self, node: Stmt, around: tuple[Stmt, ...]) -> _Place:
+        place = _Place()
+        for outer, inner in pairwise((*around, node)):
+            if isinstance(outer, For):
+                place.loops.append(self.loops[outer])
+            elif isinstance(outer, SeqStmt):
+                place.several.update(place.loops[-1:])
+            elif isinstance(outer, BlockRealize):
+                for loop, kind in self._driven[outer]:
+                    same = place.drives.get(loop, kind) == kind
+                    place.drives[loop] = kind if same else Drives.OTHER
+                if place.intrinsic_from is None and outer.block.annotations.get(AUTO_TENSORIZE):
+                    place.intrinsic_from = len(place.loops)
+            elif isinstance(outer, Block):
+                place.is_init |= inner is outer.init
+        return place
+
+    def _loop(self, node: For) -> None:
+        number = self.loops[node] = len(self.loops)
+        extent = max(1, int(self._index(node.extent).high))
+        self.kinds.append(node.kind)
         self.extents.append(extent)
-        values = {**at.values, node.loop_var: Index({number: 1}, 0, extent - 1)}
-        self.stmt(node.body, replace(at, loops=[*at.loops, number], values=values))
+        self._values[node.loop_var] = Index({number: 1}, 0, extent - 1)
 
-    def _block(self, realize: BlockRealize, at: _Place) -> None:
-        block = realize.block
-        values, drives = dict(at.values), dict(at.drives)
-        for axis, value in zip(block.iter_vars, realize.iter_values, strict=True):
-            index = values[axis.var] = self._index(value, at)
+    def _bind_axes(self, realize: BlockRealize) -> None:
+        driven = self._driven[realize] = []
+        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+            index = self._values[axis.var] = self._index(value)
             kind = _DRIVES.get(axis.iter_type, Drives.OTHER)
-            for loop in {*index.steps, *(k for part in index.parts for k in part[3])}:
-                drives[loop] = kind if drives.get(loop, kind) == kind else Drives.OTHER
-        intrinsic = at.intrinsic_from
-        if intrinsic is None and block.annotations.get(AUTO_TENSORIZE):
-            intrinsic = len(at.loops)
+            loops = {*index.steps, *(k for part in index.parts for k in part[3])}
+            driven += [(loop, kind) for loop in loops]
+
+    def _block(self, block: Block) -> None:
         self._limits(block)
-        inside = replace(at, values=values, drives=drives, intrinsic_from=intrinsic)
         for view in block.match_buffers:
             starts = [r.min for r in view.source.region]
-            source = self._access(view.source.buffer, starts, inside)
-            inside.views = {**inside.views, view.buffer: source}
+            self._views[view.buffer] = self._access(view.source.buffer, starts)
         self.allocated.update(block.alloc_buffers)
         if PACKED in block.annotations:
             self.packed.update(region.buffer for region in block.writes)
-        if block.init is not None:
-            first = len(self.stores)
-            if inits := update_stores(block.init):
-                self._stores(inits, inside)
-            else:
-                self.stmt(block.init, inside)
-            for store in self.stores[first:]:
-                store.is_init = True
-        self.stmt(block.body, inside)
 
     def _limits(self, block: Block) -> None:
         for key, name in _LIMIT_OF.items():
@@ -215,18 +226,18 @@ class _Reader:
             if isinstance(value, (int, IntImm)):
                 self.limits[name] = max(self.limits[name], int(value))
 
-    def _stores(self, nodes: Sequence[BufferStore], at: _Place) -> None:
+    def _stores(self, nodes: Sequence[BufferStore], place: _Place) -> None:
         """Add stores whose values are all computed before the first store."""
         for node in nodes:
-            target = self._access(node.buffer, node.indices, at)
+            target = self._access(node.buffer, node.indices)
             loads: list[_Access] = []
             work = [0] * len(Work)
-            updates = self._value(node.value, nodes, at, loads, work)
+            updates = self._value(node.value, nodes, loads, work)
             value = node.value
             is_reordered = not value.dtype.is_float or isinstance(value, (e.Min, e.Max))
             is_reordered &= len(nodes) == 1
             self.stores.append(
-                _Store(at, target, loads, work, updates, is_reordered, False, len(nodes))
+                _Store(place, target, loads, work, updates, is_reordered, len(nodes))
             )
 
     # ---------------------------------------------------------------------------------- expressions
@@ -235,7 +246,6 @@ class _Reader:
         self,
         node: PrimExpr,
         stores: Sequence[BufferStore],
-        at: _Place,
         loads: list[_Access],
         work: list[int],
     ) -> bool:
@@ -246,7 +256,7 @@ class _Reader:
                     structural_equal(a, b) for a, b in zip(node.indices, store.indices, strict=True)
                 ):
                     return True
-            loads.append(self._access(node.buffer, node.indices, at))
+            loads.append(self._access(node.buffer, node.indices))
             return False
         sort = _SORTS.get(type(node))
         parts = children(node)
@@ -262,13 +272,13 @@ class _Reader:
         found = False
         for child in parts:
             if isinstance(child, PrimExpr) and type(child) not in (Var, IntImm):
-                found |= self._value(child, stores, at, loads, work)
+                found |= self._value(child, stores, loads, work)
         return found
 
-    def _access(self, buffer: Buffer, indices: Sequence[PrimExpr], at: _Place) -> _Access:
+    def _access(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> _Access:
         """Return an access; an access of a view becomes one of the viewed buffer."""
-        own = [self._index(i, at) for i in indices]
-        view = at.views.get(buffer)
+        own = [self._index(i) for i in indices]
+        view = self._views.get(buffer)
         if view is None:
             return _Access(buffer, own)
         starts = list(view.indices)
@@ -276,23 +286,23 @@ class _Reader:
             starts[-dim] = starts[-dim].plus(own[-dim])
         return _Access(view.buffer, starts)
 
-    def _index(self, node: PrimExpr, at: _Place) -> Index:
+    def _index(self, node: PrimExpr) -> Index:
         if isinstance(node, Var):
-            return at.values.get(node, Index())
+            return self._values.get(node, Index())
         if isinstance(node, IntImm):
             return Index({}, node.value, node.value)
         if isinstance(node, e.Add):
-            return self._index(node.a, at).plus(self._index(node.b, at))
+            return self._index(node.a).plus(self._index(node.b))
         if isinstance(node, e.Sub):
-            return self._index(node.a, at).plus(self._index(node.b, at).scaled(-1))
+            return self._index(node.a).plus(self._index(node.b).scaled(-1))
         if isinstance(node, e.Mul):
-            a, b = self._index(node.a, at), self._index(node.b, at)
+            a, b = self._index(node.a), self._index(node.b)
             return b.scaled(a.high) if b.steps else a.scaled(b.high)
         if isinstance(node, (e.FloorDiv, e.FloorMod)):
             divisor = node.b.value if isinstance(node.b, IntImm) else 0
             if divisor > 0:
-                return self._index(node.a, at).divided(divisor, isinstance(node, e.FloorDiv))
-        parts = [self._index(child, at) for child in children(node) if isinstance(child, PrimExpr)]
+                return self._index(node.a).divided(divisor, isinstance(node, e.FloorDiv))
+        parts = [self._index(child) for child in children(node) if isinstance(child, PrimExpr)]
         total = Index()
         for part in parts:
             total = total.plus(part)
@@ -326,7 +336,7 @@ class _Reader:
         for store in self.stores:
             place = store.place
             kept = list(range(len(place.loops)))
-            if store.is_init:  # an init runs before the reduction loops
+            if place.is_init:  # an init runs before the reduction loops
                 own = [place.drives.get(loop, drives[loop]) for loop in place.loops]
                 kept = [k for k in kept if own[k] is Drives.SPATIAL]
             loops = tuple(place.loops[k] for k in kept) or (once,)
@@ -351,12 +361,12 @@ class _Reader:
                     tuple(store.work),
                     store.updates,
                     store.updates and store.is_reordered,
-                    store.is_init,
+                    place.is_init,
                     store.results,
                     len(loops) if intrinsic is None else sum(1 for k in kept if k < intrinsic),
                 )
             )
-        kinds = (*(loop.kind for loop in self.loops), ForKind.SERIAL)
+        kinds = (*self.kinds, ForKind.SERIAL)
         shape = ProgramShape(kinds, drives, tuple(shapes), tuple(stores), len(numbers))
         return shape, np.array(numbers, np.float64)
 
@@ -380,6 +390,11 @@ class _Reader:
                 if access.buffer in self.allocated:
                     nests.setdefault(access.buffer, []).append(store.place.loops)
         return {buffer: frozenset(common_prefix(loops)) for buffer, loops in nests.items()}
+
+
+def _is_init(node: Stmt, around: tuple[Stmt, ...]) -> bool:
+    block = around[-1] if around else None
+    return isinstance(block, Block) and block.init is node
 
 
 _LIMIT_OF: Final = {

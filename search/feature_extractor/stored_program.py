@@ -7,13 +7,12 @@ candidate would take too long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from search.space_generator.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
-from tensorir.arith.coefficients import Coefficients, coefficients
+from tensorir.arith.coefficients import Coefficients
 from tensorir.arith.const_interval import (
     Interval,
     floor_quotient,
@@ -21,6 +20,7 @@ from tensorir.arith.const_interval import (
     product,
 )
 from tensorir.function import PrimFunc
+from tensorir.indices.accesses import Bindings, common_prefix, placed_statements
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import (
     Add,
@@ -37,16 +37,13 @@ from tensorir.nodes.expr import (
     Var,
 )
 from tensorir.nodes.stmt import (
-    BlockRealize,
+    Block,
     BufferStore,
     For,
     ForKind,
-    LetStmt,
     Stmt,
 )
-from tensorir.rewriting.visit import children, collect_vars, walk
-
-L = TypeVar("L")
+from tensorir.rewriting.visit import walk
 
 Combine: TypeAlias = Callable[[Interval, Interval], "Interval | None"]
 
@@ -83,30 +80,6 @@ class Store:
 
 
 @dataclass(eq=False, slots=True)
-class Bindings:
-    """The values of block axes and let variables at a statement, in terms of loop variables."""
-
-    exprs: dict[Var, PrimExpr] = field(default_factory=dict)
-    linear: dict[Var, Coefficients] = field(default_factory=dict)
-
-    def with_block(self, realize: BlockRealize) -> Bindings:
-        """Return the bindings inside a block."""
-        if not realize.block.iter_vars:
-            return self
-        axes = (axis.var for axis in realize.block.iter_vars)
-        return self.with_values(dict(zip(axes, realize.iter_values, strict=True)))
-
-    def with_values(self, values: Mapping[Var, PrimExpr]) -> Bindings:
-        """Return the bindings with additional variables."""
-        linear = {var: self.read(value) for var, value in values.items()}
-        return Bindings({**self.exprs, **values}, {**self.linear, **linear})
-
-    def read(self, expr: PrimExpr) -> Coefficients:
-        """Return an expression as a sum over loop variables."""
-        return coefficients(expr).substituted(self.linear)
-
-
-@dataclass(eq=False, slots=True)
 class StoredProgram:
     """The stores of a function in order, and the sizes and positions of its allocations."""
 
@@ -119,17 +92,33 @@ class StoredProgram:
 
 def stored_program(func: PrimFunc) -> StoredProgram:
     """Read a function."""
-    reader = _Reader()
-    reader.stmt(func.body, Bindings(), [])
-    program = StoredProgram(reader.stores)
+    program = StoredProgram()
     accesses: dict[Buffer, list[tuple[Access, list[Loop]]]] = {}
-    for store in reader.all_stores:
-        for access in (store.access, *store.loads):
-            accesses.setdefault(access.buffer, []).append((access, store.loops))
+    allocated: set[Buffer] = set()
+    loops: dict[Stmt, Loop] = {}
+    bindings = Bindings()
+    for node, around in placed_statements(func.body):
+        if isinstance(node, BufferStore):
+            store = _store(node, list(filter(None, map(loops.get, around))), bindings)
+            for access in (store.access, *store.loads):
+                accesses.setdefault(access.buffer, []).append((access, store.loops))
+            # Stores of constants have accesses but no features.
+            if not isinstance(node.value, (IntImm, FloatImm)):
+                program.stores.append(store)
+        elif isinstance(node, For):
+            is_unit = isinstance(node.extent, IntImm) and node.extent.value == 1
+            if is_unit and node.kind == ForKind.SERIAL and not node.annotations:
+                bindings.define({node.loop_var: node.min})
+            else:
+                loops[node] = _loop(node)
+        elif isinstance(node, Block):
+            allocated.update(node.alloc_buffers)
+        else:
+            bindings.enter(node)
     for buffer, found in accesses.items():
         shape = [_constant(extent) for extent in buffer.shape]
-        if buffer in reader.allocated:
-            outer = common_prefix([loops for _, loops in found])
+        if buffer in allocated:
+            outer = common_prefix([nest for _, nest in found])
             region = region_extents(
                 [
                     (a, {loop.var: (0, loop.extent - 1) for loop in nest[len(outer) :]})
@@ -147,65 +136,23 @@ def stored_program(func: PrimFunc) -> StoredProgram:
     return program
 
 
-class _Reader:
-    """Collects the stores of statements."""
+def _loop(node: For) -> Loop:
+    step = node.annotations.get(PRAGMA_AUTO_UNROLL_MAX_STEP)
+    steps = step.value if isinstance(step, IntImm) else 0
+    return Loop(node.loop_var, _constant(node.extent), node.kind, steps)
 
-    def __init__(self) -> None:
-        self.stores: list[Store] = []
-        self.all_stores: list[Store] = []
-        """All stores, including stores of constants, which have accesses but no features."""
-        self.allocated: set[Buffer] = set()
 
-    def stmt(self, node: Stmt, bindings: Bindings, loops: list[Loop]) -> None:
-        if isinstance(node, BlockRealize):
-            self.allocated.update(node.block.alloc_buffers)
-            self._parts(node.block, bindings.with_block(node), loops)
-        elif isinstance(node, For):
-            self._loop(node, bindings, loops)
-        elif isinstance(node, BufferStore):
-            self._store(node, bindings, loops)
-        else:
-            if isinstance(node, LetStmt):
-                bindings = bindings.with_values({node.var: node.value})
-            self._parts(node, bindings, loops)
-
-    def _parts(self, node: Stmt, bindings: Bindings, loops: list[Loop]) -> None:
-        for part in children(node):
-            if isinstance(part, Stmt):
-                self.stmt(part, bindings, loops)
-
-    def _loop(self, node: For, bindings: Bindings, loops: list[Loop]) -> None:
-        extent = _constant(node.extent)
-        is_unit = extent == 1 and isinstance(node.extent, IntImm)
-        if is_unit and node.kind == ForKind.SERIAL and not node.annotations:
-            self.stmt(node.body, bindings.with_values({node.loop_var: node.min}), loops)
-            return
-        step = node.annotations.get(PRAGMA_AUTO_UNROLL_MAX_STEP)
-        steps = step.value if isinstance(step, IntImm) else 0
-        loop = Loop(node.loop_var, extent, node.kind, steps)
-        self.stmt(node.body, bindings, [*loops, loop])
-
-    def _store(self, node: BufferStore, bindings: Bindings, loops: list[Loop]) -> None:
-        access = _access(node.buffer, node.indices, bindings)
-        loads = [
-            _access(load.buffer, load.indices, bindings)
-            for load in walk(node.value)
-            if isinstance(load, BufferLoad)
-        ]
-        store = Store(access, loads, node.value, loops)
-        self.all_stores.append(store)
-        if not isinstance(node.value, (IntImm, FloatImm)):
-            self.stores.append(store)
+def _store(node: BufferStore, loops: list[Loop], bindings: Bindings) -> Store:
+    loads = [
+        _access(load.buffer, load.indices, bindings)
+        for load in walk(node.value)
+        if isinstance(load, BufferLoad)
+    ]
+    return Store(_access(node.buffer, node.indices, bindings), loads, node.value, loops)
 
 
 def _access(buffer: Buffer, indices: Sequence[PrimExpr], bindings: Bindings) -> Access:
     return Access(buffer, [bindings.read(index) for index in indices], bindings)
-
-
-def common_prefix(nests: Iterable[Sequence[L]]) -> list[L]:
-    """Return the common outer loops of nests, which are outermost first."""
-    levels = zip(*nests, strict=False)
-    return [level[0] for level in takewhile(lambda level: len(set(level)) == 1, levels)]
 
 
 def region_extents(found: Sequence[tuple[Access, Mapping[Var, Interval]]]) -> list[int]:
@@ -225,20 +172,8 @@ def _drop(access: Access, hidden: set[Var]) -> None:
         index.parts = [
             (part, factor)
             for part, factor in index.parts
-            if not loop_vars(part, access.scope) <= hidden
+            if not hidden.issuperset(access.scope.loop_vars(part))
         ]
-
-
-def loop_vars(expr: PrimExpr, bindings: Bindings) -> set[Var]:
-    """Return the loop variables that an expression depends on."""
-    found: set[Var] = set()
-    for var in collect_vars(expr):
-        value = bindings.exprs.get(var)
-        if value is None:
-            found.add(var)
-        else:
-            found |= loop_vars(value, bindings)
-    return found
 
 
 def _index_interval(access: Access, dim: int, ranges: Mapping[Var, Interval]) -> Interval:
@@ -263,7 +198,7 @@ def _interval(expr: PrimExpr, ranges: Mapping[Var, Interval], scope: Bindings) -
     if isinstance(expr, IntImm):
         return expr.value, expr.value
     if isinstance(expr, Var):
-        value = scope.exprs.get(expr)
+        value = scope.values.get(expr)
         return ranges.get(expr, (0, 0)) if value is None else _interval(value, ranges, scope)
     combined = _COMBINED.get(type(expr))
     if combined is None:

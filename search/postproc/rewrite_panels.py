@@ -11,8 +11,8 @@ from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import loops_above
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.space_generator.annotations import PACKED
-from search.space_generator.moves import moves
 from search.space_generator.suggested_layout import Digit, last_read, panel_layout, read_index
+from tensorir.indices.accesses import strides
 from tensorir.nodes.expr import BufferLoad, FloorDiv, FloorMod, IntImm, Var
 from tensorir.nodes.stmt import BufferStore
 from tensorir.rewriting.visit import uses_var
@@ -101,7 +101,7 @@ def _filled(sch: Schedule, copy: BlockRV) -> list[_Filled] | None:
         alone = len(sch.state.child_blocks(loop)) == 1
         if not alone or not isinstance(loop.loop.extent, IntImm):
             return None
-    steps = moves(sref, store.value.buffer, store.value.indices)
+    steps = strides(sref.block_realize, store.value.buffer, store.value.indices)
     by_axis: dict[Var, tuple[LoopRV, int]] = {}
     for handle, loop in zip(sch.get_loops(copy)[-len(own) :], own, strict=True):
         step = steps.get(loop.loop.loop_var, 0)

@@ -35,7 +35,7 @@ from search.space_generator.annotations import (
     UNROLL_IMPLICIT,
     VECTORIZE,
 )
-from tensorir.arith.coefficients import Coefficients, coefficients
+from tensorir.indices.accesses import Bindings
 from tensorir.nodes.buffer import BufferRegion
 from tensorir.nodes.expr import IntImm, IterVar, Var
 from tensorir.nodes.ops import is_const_int
@@ -185,23 +185,19 @@ def _count(marks: Marks) -> int:
 
 def _steps(block: StmtSRef, loops: Sequence[StmtSRef]) -> Array:
     """Return the stride of each access of a block along each loop [accesses, loops, 1]."""
-    realize = block.block_realize
-    node = realize.block
-    values = {
-        axis.var: coefficients(value)
-        for axis, value in zip(node.iter_vars, realize.iter_values, strict=True)
-    }
-    steps = [_strides(region, values) for region in dict.fromkeys((*node.reads, *node.writes))]
+    node = block.block
+    bindings = Bindings.of(block.block_realize)
+    steps = [_strides(region, bindings) for region in dict.fromkeys((*node.reads, *node.writes))]
     rows = [[of.get(sref.loop.loop_var, 0) for sref in loops] for of in steps]
     return np.array(rows, np.float64).reshape(len(rows), len(loops), 1)
 
 
-def _strides(region: BufferRegion, values: dict[Var, Coefficients]) -> dict[Var, int]:
+def _strides(region: BufferRegion, bindings: Bindings) -> dict[Var, int]:
     """Return the stride of each loop variable in the buffer, in elements."""
     strides: dict[Var, int] = {}
     size = 1
     for r, extent in zip(reversed(region.region), reversed(region.buffer.shape), strict=True):
-        for var, factor in coefficients(r.min).substituted(values).of.items():
+        for var, factor in bindings.read(r.min).of.items():
             if factor != 0:
                 strides.setdefault(var, factor * size)
         size *= extent.value if isinstance(extent, IntImm) else 0

@@ -15,7 +15,8 @@ from schedule.sref import StmtSRef, loops_above
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.postproc.register_tile import Nests, Operand, Tiles, choose_tiles, tiled_lanes
 from search.space_generator.annotations import AUTO_TENSORIZE, REGISTER_TILE
-from search.space_generator.moves import moves, update_stores
+from search.space_generator.moves import update_stores
+from tensorir.indices.accesses import strides
 from tensorir.nodes.buffer import BufferRegion
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, Var
 from tensorir.nodes.ops import is_const_int
@@ -119,7 +120,7 @@ def _accesses(block: StmtSRef, target: Target) -> _Accesses | None:
         loaded = {part.buffer for part in walk(node.body) if isinstance(part, BufferLoad)}
         reads = [r for r in node.reads if r.buffer in loaded and r.buffer is not written.buffer]
         first, *others = (
-            moves(block, region.buffer, [dim.min for dim in region.region])
+            strides(block.block_realize, region.buffer, [dim.min for dim in region.region])
             for region in (written, *reads)
         )
         fills = [_registers(region, target) for region in (written, *reads)]
@@ -130,9 +131,11 @@ def _accesses(block: StmtSRef, target: Target) -> _Accesses | None:
     store, stored = stores[0], {other.buffer for other in stores}
     # All values of a tuple use the same operands.
     loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
-    operands = [moves(block, a.buffer, a.indices) for a in loads if a.buffer not in stored]
+    operands = [
+        strides(block.block_realize, a.buffer, a.indices) for a in loads if a.buffer not in stored
+    ]
     register = target.vector_lanes(max(load.dtype.bits for load in loads))
-    accumulator = moves(block, store.buffer, store.indices)
+    accumulator = strides(block.block_realize, store.buffer, store.indices)
     return _Accesses(accumulator, tuple(operands), register, results=len(stores))
 
 

@@ -11,11 +11,12 @@ from search.space_generator.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
 from tensorir.arith import Analyzer
 from tensorir.arith.region import estimate_region_upper_bound
 from tensorir.function import IRModule, PrimFunc
+from tensorir.indices.accesses import placed_statements
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import TRUE
 from tensorir.nodes.stmt import BlockRealize, For, ForKind, Stmt
-from tensorir.rewriting.visit import children, collect_vars, substitute, walk
+from tensorir.rewriting.visit import collect_vars, substitute, walk
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def resources_of(program: IRModule | PrimFunc) -> Resources:
     and buffers of symbolic shape count 0.
     """
     funcs = (program,) if isinstance(program, PrimFunc) else program.prim_funcs().values()
-    nests = [nest for func in funcs for nest in _nests(func.body, (), {})]
+    nests = [nest for func in funcs for nest in _nests(func.body)]
     if not nests:
         return Resources()
     largest = max(nests, key=lambda nest: nest.iterations)
@@ -127,20 +128,17 @@ class _Nest:
         return sum(touched.values())
 
 
-def _nests(node: Stmt, loops: tuple[For, ...], values: Mapping[Var, PrimExpr]) -> Iterator[_Nest]:
-    if isinstance(node, For):
-        yield from _nests(node.body, (*loops, node), values)
-    elif isinstance(node, BlockRealize):
-        bound = [substitute(value, values) for value in node.iter_values]
-        inside = {**values, **dict(zip((a.var for a in node.block.iter_vars), bound, strict=True))}
-        if any(isinstance(part, BlockRealize) for part in walk(node.block.body)):
-            yield from _nests(node.block.body, loops, inside)
-        else:
-            yield _Nest((*loops, *_loops(node.block.body)), node, inside)
-    else:
-        for part in children(node):
-            if isinstance(part, Stmt):
-                yield from _nests(part, loops, values)
+def _nests(body: Stmt) -> Iterator[_Nest]:
+    values: dict[Stmt | None, dict[Var, PrimExpr]] = {None: {}}
+    for node, around in placed_statements(body):
+        if isinstance(node, BlockRealize):
+            outer = next((part for part in reversed(around) if part in values), None)
+            bound = [substitute(value, values[outer]) for value in node.iter_values]
+            axes = (axis.var for axis in node.block.iter_vars)
+            values[node] = {**values[outer], **dict(zip(axes, bound, strict=True))}
+            if not any(isinstance(part, BlockRealize) for part in walk(node.block.body)):
+                loops = (part for part in around if isinstance(part, For))
+                yield _Nest((*loops, *_loops(node.block.body)), node, values[node])
 
 
 def _loops(body: Stmt) -> Iterator[For]:

@@ -14,8 +14,9 @@ from schedule.state import ScheduleState
 from search.schedule_rule.multi_level_tiling import move_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.space_generator.annotations import TILING_STRUCTURE
-from search.space_generator.moves import Lanes, moves, update_stores, vector_lanes
+from search.space_generator.moves import Lanes, update_stores, vector_lanes
 from search.space_generator.tiling_needs import is_reduction_to_design
+from tensorir.indices.accesses import strides
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar
 from tensorir.rewriting.visit import walk
 
@@ -168,12 +169,14 @@ def _reduction_along_memory(
     stored = {store.buffer for store in stores}
     loads = [p for store in stores for p in walk(store.value) if isinstance(p, BufferLoad)]
     operands = [
-        moves(block, load.buffer, load.indices) for load in loads if load.buffer not in stored
+        strides(block.block_realize, load.buffer, load.indices)
+        for load in loads
+        if load.buffer not in stored
     ]
     if not operands:
         return None
     store = stores[0]
-    result = moves(block, store.buffer, store.indices)
+    result = strides(block.block_realize, store.buffer, store.indices)
     register = target.vector_lanes(max(load.dtype.bits for load in loads))
     around = loops_above(block)
     spatial: list[int] = []

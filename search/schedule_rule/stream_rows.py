@@ -15,8 +15,9 @@ from search.feature_extractor.machine import Machine
 from search.schedule_rule.multi_level_tiling import move_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.space_generator.annotations import REGISTER_TILE, TILING_STRUCTURE
-from search.space_generator.moves import moves, vector_lanes
+from search.space_generator.moves import vector_lanes
 from search.space_generator.tiling_needs import is_reduction_to_design
+from tensorir.indices.accesses import strides
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar
 from tensorir.nodes.ops import is_const_int
@@ -81,8 +82,8 @@ class StreamRows(ScheduleRule):
         lengths = [extent.value for extent in extents if isinstance(extent, IntImm)]
         loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
         operands = [load for load in loads if load.buffer is not store.buffer]
-        result = moves(block, store.buffer, store.indices)
-        moved = [moves(block, load.buffer, load.indices) for load in operands]
+        result = strides(block.block_realize, store.buffer, store.indices)
+        moved = [strides(block.block_realize, load.buffer, load.indices) for load in operands]
         running = [loop.loop.loop_var for loop in around if not is_const_int(loop.loop.extent, 1)]
         if len(lengths) < len(extents) or not any(
             _size(load.buffer) == prod(lengths) and all(steps.get(var) for var in running)

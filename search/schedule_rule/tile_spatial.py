@@ -16,8 +16,8 @@ from schedule.analysis.loops import is_plain
 from schedule.sref import StmtSRef, loops_above
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.space_generator.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP, PRAGMA_UNROLL_EXPLICIT
-from search.space_generator.moves import moves
 from search.space_generator.tiling_needs import has_been_tiled
+from tensorir.indices.accesses import strides
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, Var
 from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import BufferStore
@@ -152,7 +152,7 @@ def _tile_axes(sch: Schedule, block: StmtSRef) -> _Axes | None:
     running = [k for k, extent in enumerate(extents) if extent > 1]
     loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
     accesses: list[BufferStore | BufferLoad] = [store, *loads]
-    steps = [moves(block, access.buffer, access.indices) for access in accesses]
+    steps = [strides(block.block_realize, access.buffer, access.indices) for access in accesses]
     variables = [loop.loop_var for loop in loops]
     columns = [k for k in running if steps[0].get(variables[k]) == 1]
     if not columns:

@@ -1,19 +1,12 @@
-"""Strides of accesses along the loops around a block, and the vectors that fit a loop."""
+"""The stores of a block, and the vectors that fit a loop."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from schedule.analysis.bound_values import written_out
-from schedule.sref import StmtSRef
-from tensorir.arith import Analyzer
-from tensorir.arith.coefficients import Coefficients, coefficients
-from tensorir.nodes.buffer import Buffer
-from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.nodes.stmt import BufferStore, SeqStmt, Stmt
-from tensorir.rewriting.visit import collect_vars
 
 SHORTEST_VECTOR: Final = 4
 """A vector fills at least this fraction of a register: 1/4."""
@@ -32,48 +25,6 @@ def update_stores(body: Stmt) -> tuple[BufferStore, ...]:
     parts = inner.seq if isinstance(inner, SeqStmt) else (inner,)
     stores = tuple(part for part in parts if isinstance(part, BufferStore))
     return stores if len(stores) == len(parts) else ()
-
-
-def moves(block: StmtSRef, buffer: Buffer, indices: Sequence[PrimExpr]) -> dict[Var, int | None]:
-    """Return the stride of an access in a block's body along each loop, in elements.
-
-    Loops with the stride 0 are left out. None is a stride that is not constant.
-    """
-    realize = block.block_realize
-    values = {
-        axis.var: coefficients(value)
-        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
-    }
-    analyzer: Analyzer | None = None
-    found: dict[Var, int | None] = {}
-    size: int | None = 1
-    for index, extent in zip(reversed(indices), reversed(buffer.shape), strict=True):
-        linear = coefficients(index)
-        if linear.parts:
-            # A quotient of an axis may be constant over the range of the axis.
-            if analyzer is None:
-                analyzer = Analyzer()
-                for axis in realize.block.iter_vars:
-                    if axis.dom is not None:
-                        analyzer.bind(axis.var, axis.dom)
-            linear = coefficients(analyzer.simplify(index))
-        linear = linear.substituted(values)
-        for var, factor in linear.of.items():
-            before = found.get(var, 0)
-            if size is None or before is None:
-                found[var] = None if factor != 0 else before
-            else:
-                found[var] = before + factor * size
-        for part, _ in linear.parts:
-            for inner in collect_vars(part):
-                value = values.get(inner)
-                found.update(dict.fromkeys([inner] if value is None else _variables(value)))
-        size = size * extent.value if size is not None and isinstance(extent, IntImm) else None
-    return {var: step for var, step in found.items() if step != 0}
-
-
-def _variables(value: Coefficients) -> list[Var]:
-    return [*value.of, *(var for part, _ in value.parts for var in collect_vars(part))]
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from schedule.analysis.bindings import loop_domain
 from schedule.sref import StmtSRef, loops_above
 from tensorir.arith import Analyzer, detect_iter_map
-from tensorir.arith.coefficients import coefficients
 from tensorir.arith.iter_term import IterSumExpr
+from tensorir.indices.accesses import Bindings
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
@@ -198,14 +198,11 @@ def panel_layout(block: StmtSRef, load: BufferLoad) -> PanelLayout | None:
     for loop in loops:
         analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
     realize = block.block_realize
-    values = {
-        axis.var: coefficients(value)
-        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
-    }
+    bindings = Bindings.of(realize)
     has_tails = not is_const_int(realize.predicate, 1)
     digits: list[Digit] = []
     for dim, index in enumerate(load.indices):
-        position = coefficients(index).substituted(values)
+        position = bindings.read(index)
         parts = [(term, step) for term, step in (*position.of.items(), *position.parts) if step]
         terms = [_Term.of(term, step, depth, analyzer) for term, step in parts]
         terms = [term for term in terms if term.extent != 1]
