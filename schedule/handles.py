@@ -8,13 +8,31 @@ schedule that made it, so that it can print its meaning there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from weakref import ReferenceType
 
+from schedule.sref import StmtSRef
+from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.expr import PrimExpr, Var
 
-if TYPE_CHECKING:
-    from schedule.schedule import Schedule
+
+class HandleTable(Protocol):
+    """The part of a schedule that handles and operands use: it tells what a handle refers to."""
+
+    def get(self, rv_or_sref: Any) -> Any:
+        """Return the value of a handle."""
+
+    def get_sref(self, rv_or_stmt: Any) -> StmtSRef:
+        """Return the reference behind a handle."""
+
+    def get_block(self, name: str) -> BlockRV:
+        """Return a handle of the block with a name."""
+
+    def bind_index_map(self, index_map: IndexMap) -> IndexMap:
+        """Return an index map with the sampled numbers in it filled in."""
+
+    def meaning_of(self, rv: Handle) -> str:
+        """Return the name and the value of a handle."""
 
 
 class Handle:
@@ -22,11 +40,11 @@ class Handle:
 
     __slots__ = ("__weakref__", "_maker")
 
-    def __init__(self, maker: ReferenceType[Schedule] | None = None) -> None:
+    def __init__(self, maker: ReferenceType[HandleTable] | None = None) -> None:
         self._maker = maker
 
     @property
-    def schedule(self) -> Schedule | None:
+    def schedule(self) -> HandleTable | None:
         """The schedule that made it, None if it is gone or the handle was made by none."""
         return None if self._maker is None else self._maker()
 

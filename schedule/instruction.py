@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
@@ -28,12 +27,14 @@ from typing import (
 from weakref import ReferenceType
 
 from schedule.decisions.domain import DecisionDomain
-from schedule.handles import BlockRV, LoopRV, RandomVariable
-from schedule.operands.buffers import BufferIndexOperand, BufferOperand, BufferSideOperand
+from schedule.handles import BlockRV, HandleTable, LoopRV, RandomVariable
 from schedule.operands.handles import (
     BlockOperand,
     BlockOrLoopOperand,
     BlocksOrLoopOperand,
+    BufferIndexOperand,
+    BufferOperand,
+    BufferSideOperand,
     LoopOperand,
 )
 from schedule.operands.index_maps import IndexMapOperand, PadValueOperand, RangesOperand
@@ -41,9 +42,6 @@ from schedule.operands.operand import Operand, Parameter
 from schedule.operands.values import AnnotationOperand, IntsOperand, NumbersOperand, PlainOperand
 from schedule.sref import StmtSRef
 from tensorir.nodes.expr import Var
-
-if TYPE_CHECKING:
-    from schedule.schedule import Schedule
 
 T = TypeVar("T")
 
@@ -265,7 +263,7 @@ class InstructionKind:
         names = [f"`{p.name}`" for p in self.params if p.operand.role == role]
         return f"{self.name}: ValueError: {count}: {what}, it takes {', '.join(names) or 'nothing'}"
 
-    def output(self, name: str, maker: ReferenceType[Schedule] | None = None) -> RandomVariable:
+    def output(self, name: str, maker: ReferenceType[HandleTable] | None = None) -> RandomVariable:
         """Return a new random variable for an output; `name` is that of a number."""
         return Var(name) if self.handle is None else self.handle(maker)
 

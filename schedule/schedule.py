@@ -17,12 +17,10 @@ from schedule.errors import (
     ScheduleError,
     fail,
 )
-from schedule.handle_text import handle_text
 from schedule.handles import BlockRV, Handle, LoopRV
 from schedule.instruction import Instruction, InstructionKind, Sampled
 from schedule.methods import PrimitiveMethods
-from schedule.operands.operand import Call
-from schedule.operands.recorded import substituted, variables_of
+from schedule.operands.operand import Call, substituted, variables_of
 from schedule.operands.values import matches, type_text
 from schedule.primitives.decompose_padding import decompose_padding
 from schedule.primitives.lookup import get_block
@@ -30,6 +28,7 @@ from schedule.random_state import RandomState, normalize_seed
 from schedule.sref import INLINE_MARK, ROOT_MARK, StmtSRef
 from schedule.state import DEBUG_VERIFY_FLAGS, DEBUG_VERIFY_TREE, ScheduleState
 from schedule.trace import Trace
+from schedule.trace.names import handle_text
 from tensorir.arith import Analyzer
 from tensorir.dialect import Dialect
 from tensorir.errors import IRTypeError, IRValueError, WellFormedError
@@ -244,7 +243,7 @@ class Schedule(PrimitiveMethods):
     def meaning_of(self, rv: Handle) -> str:
         """Return the name of a handle in the trace and its value: `l1: for j_0 in range(8)`."""
         value = self._table.get(rv)
-        return handle_text(rv, value if isinstance(value, StmtSRef) else None, self.trace)
+        return handle_text(rv, value if isinstance(value, StmtSRef) else None, self.trace.insts)
 
     def can_decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> bool:
         """Say whether `decompose_padding` would accept a block and a loop; nothing is recorded."""

@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NoReturn
 
-from schedule.analysis.bindings import axis_domain, knowing, loop_domain, loop_range
-from schedule.analysis.derived_regions import init_reads, repeated_init
+from schedule.analysis.bindings import (
+    axis_domain,
+    knowing,
+    loop_domain,
+    loop_range,
+    without_variables,
+)
 from schedule.analysis.empty_reductions import own_loops
 from schedule.analysis.loops import copied_nest
-from schedule.analysis.predicates import without_variables
 from schedule.analysis.rebuild import ReplaceAxes
 from schedule.analysis.reduction_steps import (
     Instances,
@@ -20,7 +24,7 @@ from schedule.analysis.reduction_steps import (
     left_out_first,
     loops_around,
 )
-from schedule.analysis.regions import relax_by_intervals
+from schedule.analysis.regions import init_reads, relax_by_intervals, repeated_init
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, loops_seen_through, scope_root
 from tensorir.arith import Analyzer, IterMapLevel, normalize_iter_map_to_expr, subspace_divide

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.errors import Problem, check, fail
-from schedule.operands.buffers import regions_of
+from schedule.operands.handles import regions_of
 from schedule.sref import StmtSRef, path_up
 from schedule.state import ScheduleState
 from tensorir.nodes.buffer import Buffer

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from schedule.analysis.bindings import knowing, loop_range
-from schedule.analysis.predicates import at_first_step, without_variables
+from schedule.analysis.bindings import at_first_step, knowing, loop_range, without_variables
 from schedule.analysis.reduction_steps import Instances, left_out_first, loops_around, reductions_in
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef

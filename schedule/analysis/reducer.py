@@ -11,7 +11,6 @@ from itertools import permutations, product
 from math import inf
 from typing import Any, Final
 
-from schedule.analysis.bound_values import bound_values
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef
 from tensorir.comparison.equal import expr_deep_equal, structural_equal
@@ -48,6 +47,7 @@ from tensorir.nodes.ops import (
     min_value,
 )
 from tensorir.nodes.stmt import BufferStore, LetStmt, SeqStmt, Stmt
+from tensorir.rewriting.visit import substitute
 from tensorir.te.extrema import largest, place_of_best, smallest
 from tensorir.te.reduction import Reducer as TeReducer
 
@@ -336,3 +336,23 @@ for _extremum in (largest, smallest):
     _register_of_te(1, _extremum)
 for _of_largest, _last in product((True, False), repeat=2):
     _register_of_te(2, place_of_best(_of_largest, _last))
+
+
+# ----------------------------------------------------------------------------- values bound by lets
+
+
+def bound_values(body: Stmt) -> tuple[dict[Var, PrimExpr], Stmt]:
+    """Return the values that lets around a statement bind, outermost first, and the statement."""
+    values: dict[Var, PrimExpr] = {}
+    while isinstance(body, LetStmt):
+        values[body.var] = body.value
+        body = body.body
+    return values, body
+
+
+def written_out(body: Stmt) -> Stmt:
+    """Return the statement inside lets, with the values in the places of their variables."""
+    values, inner = bound_values(body)
+    for var, value in reversed(values.items()):
+        inner = substitute(inner, {var: value})
+    return inner

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
-from schedule.analysis.bindings import loop_domain
+from schedule.analysis.bindings import divided_by_use, loop_domain, without_variables
 from schedule.analysis.dependency import BlockScope, Dependency, DepKind
 from schedule.analysis.iteration_cover import runs_everywhere
-from schedule.analysis.predicates import divided_by_use, without_variables
 from schedule.analysis.regions import Box, bound_region, path_domain, relax
 from schedule.analysis.sure_writes import holds, surely_written, written_within
 from schedule.analysis.surroundings import guards

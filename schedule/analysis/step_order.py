@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from schedule.analysis.axis_independence import PROMISE
-from schedule.analysis.bound_values import bound_values, written_out
+from schedule.analysis.reducer import bound_values, written_out
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
 from tensorir.comparison.equal import expr_deep_equal

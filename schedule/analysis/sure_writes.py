@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from schedule.analysis.accesses import is_opaque
 from schedule.analysis.bindings import axis_domain, knowing, loop_range
 from schedule.analysis.dependency import declares_nothing
-from schedule.analysis.regions import Box, bound_region, box_of, region_of, relax
-from schedule.analysis.sharing import is_point
+from schedule.analysis.regions import Box, bound_region, box_of, is_point, region_of, relax
 from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var

@@ -19,7 +19,7 @@ from schedule.decisions.domain import (
     NoDecision,
     plain_decision,
 )
-from schedule.decisions.factorization import count_factorizations, divisors
+from schedule.decisions.tiles import count_factorizations, divisors
 from schedule.random_state import RandomState
 
 # ---------------------------------------------------------------------------------------- splits

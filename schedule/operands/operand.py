@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
+from typing import Any, ClassVar, NoReturn, Protocol, get_args
 
 from schedule.errors import ArgumentError, ArgumentTypeError, TraceError, TraceTypeError
-from schedule.handles import BlockRV, LoopRV
-from schedule.operands.recorded import mapped
+from schedule.handles import BlockRV, HandleTable, LoopRV
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.expr import FloatImm, IntImm, PrimExpr
 from tensorir.nodes.stmt import Block
-
-if TYPE_CHECKING:
-    from schedule.schedule import Schedule
-    from schedule.trace.names import Names
+from tensorir.rewriting.visit import collect_vars, substitute
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,7 @@ class Operand:
         """Say whether one value is of the kind."""
         return True
 
-    def resolve(self, schedule: Schedule, method: str, param: Parameter, value: Any) -> Any:
+    def resolve(self, schedule: HandleTable, method: str, param: Parameter, value: Any) -> Any:
         """Return a recorded argument that varies in the form that the primitive's function gets."""
 
         def one(value: Any) -> Any:
@@ -129,7 +125,7 @@ class Operand:
 
     # ---------------------------------------------------------------------------------------- text
 
-    def text(self, param: Parameter, value: Any, names: Names) -> str:
+    def text(self, param: Parameter, value: Any, names: ValueText) -> str:
         """Return a value as Python."""
         return names.value(value, keep_type=True)
 
@@ -143,6 +139,16 @@ class Operand:
             return self.stub
         optional = type(None) in get_args(get_args(param.annotation)[0])
         return f"Sequence[{self.stub}]{' | None' if optional else ''}"
+
+
+class ValueText(Protocol):
+    """Writes recorded values as Python: a table of the names of random variables."""
+
+    def value(self, value: Any, *, keep_type: bool = False) -> str:
+        """Return a value; with `keep_type` a whole number that is a float shows it."""
+
+    def ranges(self, index_map: IndexMap) -> str:
+        """Return an index map to begins and ends as a function that gives a list of pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +171,7 @@ class Parameter:
 class Call:
     """One call of a primitive while its arguments are being checked."""
 
-    def __init__(self, schedule: Schedule, method: str) -> None:
+    def __init__(self, schedule: HandleTable, method: str) -> None:
         self.schedule = schedule
         self.method = method
         self.accepted: dict[str, Any] = {}
@@ -208,3 +214,38 @@ def plain(value: Any) -> Any:
 def python_number(value: IntImm | FloatImm) -> bool | int | float:
     """Return a constant as the Python value that a trace records."""
     return bool(value.value) if value.dtype.is_bool else value.value
+
+
+# ---------------------------------------------------------------------------------- recorded values
+
+
+def mapped(value: Any, change: Callable[[Any], Any], sequence: Callable[[Any], Any] = tuple) -> Any:
+    """Return a value with what it consists of changed; tuples and lists become a `sequence`."""
+    if isinstance(value, (tuple, list)):
+        return sequence([mapped(item, change, sequence) for item in value])
+    if isinstance(value, dict):
+        return {str(key): mapped(item, change, sequence) for key, item in value.items()}
+    return change(value)
+
+
+def substituted(value: Any, values: Mapping[Any, Any]) -> Any:
+    """Return an expression or index map with variables replaced; those of the map itself stay."""
+    if isinstance(value, IndexMap):
+        final = [substituted(e, values) for e in value.final_indices]
+        return IndexMap(value.initial_indices, final, value.inverse_index_map)
+    return substitute(value, {v: values[v] for v in collect_vars(value) if v in values})
+
+
+def variables_of(value: Any) -> Iterator[Any]:
+    """Yield the handles and variables in a value."""
+    if isinstance(value, (BlockRV, LoopRV)):
+        yield value
+    elif isinstance(value, PrimExpr):
+        yield from collect_vars(value)
+    elif isinstance(value, IndexMap):
+        own = set(value.initial_indices)
+        for expr in value.final_indices:
+            yield from (v for v in collect_vars(expr) if v not in own)
+    elif isinstance(value, (tuple, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from variables_of(item)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Final, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from schedule.errors import TraceTypeError
-from schedule.operands.operand import Call, Operand, Parameter, plain, python_number
+from schedule.operands.operand import Call, Operand, Parameter, ValueText, plain, python_number
 from tensorir.nodes.expr import FloatImm, IntImm, PrimExpr
-
-if TYPE_CHECKING:
-    from schedule.trace.names import Names
 
 _OF_FLOATS: Final = (float, Sequence[float])
 """Types that accept a whole number, so that its text need not show that it is a float."""
@@ -40,7 +37,7 @@ class PlainOperand(Operand):
             )
         return plain(value)
 
-    def text(self, param: Parameter, value: Any, names: Names) -> str:
+    def text(self, param: Parameter, value: Any, names: ValueText) -> str:
         """Return a value as Python."""
         return names.value(value, keep_type=param.annotation not in _OF_FLOATS)
 

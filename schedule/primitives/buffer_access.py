@@ -13,7 +13,7 @@ from schedule.instruction import (
     RangesInput,
     primitive,
 )
-from schedule.operands.buffers import regions_of
+from schedule.operands.handles import regions_of
 from schedule.operands.values import AnnotationOperand
 from schedule.sref import StmtSRef
 from schedule.staging.buffers import checked_region

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from schedule.analysis.bindings import at_first_step
 from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction
 from schedule.analysis.dependency import dependencies
-from schedule.analysis.derived_regions import init_reads, repeated_init
 from schedule.analysis.empty_reductions import where_initialised
 from schedule.analysis.loops import copied_nest
-from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reduction_steps import Steps, instances_of, loops_around
+from schedule.analysis.regions import init_reads, repeated_init
 from schedule.analysis.surroundings import check_dependencies_show, check_unguarded
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive

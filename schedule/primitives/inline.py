@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from schedule.analysis.accesses import check_no_effect, check_no_opaque
 from schedule.analysis.bindings import axis_domain
@@ -12,10 +13,10 @@ from schedule.analysis.block_kind import (
     check_uses_no_loop,
     require_pipeline,
 )
-from schedule.analysis.bound_values import written_out
-from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
 from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.reducer import written_out
 from schedule.analysis.region_cover import fills_buffer
+from schedule.analysis.regions import visible_buffers, with_derived_regions
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
 from schedule.sref import StmtSRef
@@ -32,7 +33,7 @@ from tensorir.nodes.expr import BufferLoad, PrimExpr, Var
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.ops import TRUE, is_const_int
 from tensorir.nodes.stmt import Block, BufferStore, Stmt
-from tensorir.rewriting.visit import substitute
+from tensorir.rewriting.visit import substitute, walk
 
 HAS_INIT = Problem(
     "HasInitBlock",
@@ -197,3 +198,23 @@ class Inliner(BlockRewriter):
 def without_buffer(block: Block, buffer: Buffer) -> Block:
     """Return a block that no longer allocates a buffer."""
     return block.with_(alloc_buffers=[b for b in block.alloc_buffers if b is not buffer])
+
+
+LONG: Final = 1000
+"""Nodes by which a block may grow that reads another one in several places. Machine code computes
+what is equal once, but every step before it looks at each copy."""
+
+
+def stays_short(producer: StmtSRef, consumers: Sequence[StmtSRef]) -> bool:
+    """Say whether no consumer is much longer with the value of a producer in place of its loads.
+
+    A chain of blocks that each read the block before twice would double with each inlined block.
+    """
+    written = {region.buffer for region in producer.block.writes}
+    length = sum(1 for _ in walk(producer.block.body))
+    for consumer in dict.fromkeys(consumers):
+        nodes = walk(consumer.block.body)
+        loads = sum(isinstance(node, BufferLoad) and node.buffer in written for node in nodes)
+        if loads > 1 and loads * length > LONG:
+            return False
+    return True

@@ -8,7 +8,7 @@ from schedule.analysis.bindings import axis_domain, knowing, loop_domain, loop_r
 from schedule.analysis.empty_reductions import EMPTY, lacks_steps
 from schedule.analysis.loops import check_plain
 from schedule.analysis.reduction_steps import Instances, loops_around
-from schedule.analysis.sharing import is_point
+from schedule.analysis.regions import is_point
 from schedule.errors import Problem, check, fail
 from schedule.instruction import FactorsArg, LoopArg, NewLoops, primitive
 from schedule.primitives.decompose_reduction import without_init

@@ -8,8 +8,8 @@ from dataclasses import replace
 from schedule.analysis.accesses import check_no_effect
 from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import check_fixed_domains, require_pipeline
-from schedule.analysis.bound_values import bound_values
 from schedule.analysis.loops import dtype_holding
+from schedule.analysis.reducer import bound_values
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
 from schedule.primitives.padded_nest import Enlarge, PaddedNest, touching_blocks

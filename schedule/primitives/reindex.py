@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from schedule.analysis.accesses import check_no_opaque, is_opaque
-from schedule.analysis.bindings import axis_domain, axis_values, knowing
+from schedule.analysis.bindings import axis_domain, axis_values, knowing, without_variables
 from schedule.analysis.block_kind import check_fixed_domains, require_pipeline
 from schedule.analysis.buffer_definition import accessed_buffer
 from schedule.analysis.empty_reductions import own_loops
 from schedule.analysis.layout_map import check_injective
 from schedule.analysis.loops import check_starts_at_zero
-from schedule.analysis.predicates import without_variables
 from schedule.analysis.redirect import RedirectToPoint
 from schedule.analysis.reduction_steps import instances_of, loops_around
 from schedule.errors import Problem, check, fail

@@ -15,10 +15,10 @@ from schedule.analysis.block_kind import (
     is_dominant,
     require_pipeline,
 )
-from schedule.analysis.bound_values import bound_values, written_out
 from schedule.analysis.dependency import DepKind
-from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
 from schedule.analysis.iteration_cover import runs_where, stays_within
+from schedule.analysis.reducer import bound_values, written_out
+from schedule.analysis.regions import visible_buffers, with_derived_regions
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
 from schedule.primitives.inline import (

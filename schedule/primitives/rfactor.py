@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schedule.analysis.bindings import knowing, loop_domain
+from schedule.analysis.bindings import at_first_step, knowing, loop_domain
 from schedule.analysis.block_kind import check_reduction, require_pipeline
 from schedule.analysis.loops import copied_nest
-from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reducer import Reduction, find_reduction
 from schedule.analysis.reduction_steps import (
     Steps,

@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedule.analysis.bindings import loop_iter_types
-from schedule.analysis.inlined_length import stays_short
 from schedule.analysis.insertion_place import check_place
 from schedule.decisions.domain import ChoiceDomain, Decision, DecisionDomain
 from schedule.errors import ScheduleError
 from schedule.instruction import BlockArg, Sampled, SampledLoop, primitive
 from schedule.primitives.compute_at import needs_plan, plan_move, require_movable
-from schedule.primitives.inline import check_compute_inline
+from schedule.primitives.inline import check_compute_inline, stays_short
 from schedule.primitives.lookup import get_consumers
 from schedule.random_state import RandomState
 from schedule.sref import (

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import gcd
 
 from schedule.analysis.bindings import axis_domain, knowing
-from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
 from schedule.analysis.loops import check_starts_at_zero
 from schedule.analysis.rebuild import ReplaceAxes
 from schedule.analysis.reducer import Reduction, find_reduction
+from schedule.analysis.regions import visible_buffers, with_derived_regions
 from schedule.errors import Problem, check, fail
 from schedule.instruction import LoopArg, primitive
 from schedule.sref import StmtSRef, loops_above

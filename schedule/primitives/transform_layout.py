@@ -10,9 +10,8 @@ from schedule.analysis.block_kind import blocks_in
 from schedule.analysis.buffer_definition import accessed_buffer, defining_block, replace_buffer
 from schedule.analysis.dependency import is_table
 from schedule.analysis.layout_map import analyze_layout
-from schedule.analysis.redirect import RedirectEverywhere
+from schedule.analysis.redirect import InlineViews, RedirectEverywhere
 from schedule.analysis.surroundings import check_touched_in_blocks
-from schedule.analysis.view_access import InlineViews
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, BufferArg, IndexMapArg, PadValueAttr, primitive
 from schedule.primitives.layout_padding import LayoutPadding

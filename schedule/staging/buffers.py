@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedule.errors import Problem, check
-from schedule.operands.buffers import regions_of
+from schedule.operands.handles import regions_of
 from schedule.sref import StmtSRef
 from tensorir.nodes.buffer import Buffer, BufferRegion
 from tensorir.nodes.dtype import INT64

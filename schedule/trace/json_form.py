@@ -16,8 +16,7 @@ from schedule.errors import TraceError, TraceTypeError
 from schedule.handles import LoopRV
 from schedule.instruction import Instruction, InstructionKind
 from schedule.operands.index_maps import index_map_of
-from schedule.operands.operand import python_number
-from schedule.operands.recorded import mapped
+from schedule.operands.operand import mapped, python_number
 from schedule.operands.values import is_whole
 from schedule.trace.names import Names
 from tensorir.errors import TensorIRError

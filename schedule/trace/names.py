@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
-from schedule.handles import BlockRV, LoopRV
-from schedule.operands.operand import python_number
-from schedule.operands.recorded import substituted, variables_of
+from schedule.handles import BlockRV, Handle, LoopRV
+from schedule.instruction import Instruction
+from schedule.operands.operand import python_number, substituted, variables_of
+from schedule.sref import INLINE_MARK, ROOT_MARK, StmtSRef
 from tensorir.dialect import Dialect, checked_dialect
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.expr import FloatImm, IntImm, PrimExpr, Var
+from tensorir.nodes.stmt import Block, For, sequence
 from tensorir.quoting import quote
 
 
@@ -111,3 +114,42 @@ class Anonymous(Names):
 
     def _named(self, value: Any) -> Any:
         return substituted(value, {v: Var("_", v.dtype) for v in variables_of(value)})
+
+
+# ------------------------------------------------------------------------------------ handles
+
+
+def handle_text(handle: Handle, value: StmtSRef | None, insts: Sequence[Instruction]) -> str:
+    """Return the name of a handle in a trace, and its value: `l4: for j_0 in range(8)`."""
+    name = _name_in(insts, handle)
+    return f"{name}: {_meaning(value)}" if name else _meaning(value)
+
+
+def _name_in(insts: Sequence[Instruction], handle: Handle) -> str:
+    names = Names("tensorir")
+    for inst in insts:
+        for output in inst.outputs:
+            name = names.define(output)
+            if output is handle:
+                return name
+    return ""
+
+
+def _meaning(value: StmtSRef | None) -> str:
+    if value is None:
+        return "removed"
+    if value is INLINE_MARK:
+        return "inline into the consumers"
+    if value is ROOT_MARK:
+        return "leave it at the root"
+    if isinstance(value.stmt, Block):
+        return f'block "{value.stmt.name_hint}"'
+    if isinstance(value.stmt, For):
+        return _head(value.stmt)
+    by = value.consumed_by.replace("_", "-")
+    return f"gone, {by} replaced it" if by else "gone"
+
+
+def _head(loop: For) -> str:
+    """Return the first line of a loop without its colon."""
+    return loop.with_(body=sequence([])).script(syntax_sugar=False).splitlines()[-2].rstrip(":")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from schedule.errors import TraceError, TraceIndexError
 from schedule.handles import BlockRV, LoopRV
 from schedule.instruction import Instruction
-from schedule.operands.recorded import mapped, substituted, variables_of
+from schedule.operands.operand import mapped, substituted, variables_of
 from schedule.trace.json_form import from_json, to_json
 from schedule.trace.python_reader import from_python
 from schedule.trace.python_text import python_function, python_lines
@@ -24,6 +24,7 @@ from tensorir.replaced_file import replaced_file
 
 if TYPE_CHECKING:
     from schedule.schedule import Schedule
+
 
 DecisionProvider = Callable[[Instruction, Sequence[Any], Sequence[Any], Any], Any]
 

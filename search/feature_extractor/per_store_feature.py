@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from search.runner.measure_candidate import MeasureCandidate
     from search.task import Task
 
+
 FLOAT_ADD, FLOAT_MUL, FLOAT_DIV, FLOAT_COMPARE, FLOAT_MATH, FLOAT_CALL = range(1, 7)
 INT_OFFSET: Final = 7
 BOOL: Final = 14

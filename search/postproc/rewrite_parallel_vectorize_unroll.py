@@ -44,6 +44,7 @@ from tensorir.nodes.stmt import For, SeqStmt, Stmt
 if TYPE_CHECKING:
     from search.task import Task
 
+
 _ENDLESS: Final = 2.0**60
 """The extent of a loop of unknown length; no outer loop has such a stride."""
 _KEYS = (PARALLEL, VECTORIZE, UNROLL_EXPLICIT, UNROLL_IMPLICIT)

@@ -12,7 +12,7 @@ from schedule.analysis.block_kind import (
     output_buffer,
 )
 from schedule.analysis.dependency import DepKind, dependencies
-from schedule.analysis.inlined_length import stays_short
+from schedule.primitives.inline import stays_short
 from schedule.sref import StmtSRef
 from search.schedule_rule.schedule_rule import ScheduleRule, succeeds
 from search.space_generator.annotations import AUTO_TENSORIZE, INLINE_RULE

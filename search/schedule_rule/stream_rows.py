@@ -9,7 +9,7 @@ from typing import Final
 from schedule import BlockRV, Schedule
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import is_spatial
-from schedule.decisions.factorization import divisors
+from schedule.decisions.tiles import divisors
 from schedule.sref import StmtSRef, loops_above
 from search.feature_extractor.machine import Machine
 from search.schedule_rule.multi_level_tiling import move_consumer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from schedule.analysis.bound_values import written_out
+from schedule.analysis.reducer import written_out
 from tensorir.nodes.stmt import BufferStore, SeqStmt, Stmt
 
 SHORTEST_VECTOR: Final = 4

@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 
 from schedule import ChoiceDomain, DecisionDomain, InstructionKind, Schedule, ScheduleError
 from schedule.decisions.domain import UnionDomain
-from schedule.decisions.factorization import count_factorizations, divisors, factorizations
-from schedule.decisions.tiles import InferredTileDomain, PartitionedTileDomain, PerfectTileDomain
+from schedule.decisions.tiles import (
+    InferredTileDomain,
+    PartitionedTileDomain,
+    PerfectTileDomain,
+    count_factorizations,
+    divisors,
+    factorizations,
+)
 from schedule.primitives.sample import CategoricalDomain
 from schedule.primitives.sample_compute_location import LocationDomain
 from schedule.random_state import RandomState

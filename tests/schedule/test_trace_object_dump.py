@@ -7,7 +7,7 @@ import json
 import pytest
 
 from schedule import Schedule, Trace
-from schedule.operands.object_dump import read_index_map
+from schedule.operands.index_maps import read_index_map
 from tensorir import Var, assert_structural_equal, parse
 
 BEFORE = """

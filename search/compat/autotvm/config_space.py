@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, Final, TypeAlias
 
 from schedule import Schedule, Trace
-from schedule.decisions.factorization import divisors
+from schedule.decisions.tiles import divisors
 from schedule.random_state import RandomState
 from search.compat.autotvm.config import Config, ConfigEntity, checked_space, knob_instructions
 from search.compat.autotvm.entities import Entity, SplitEntity, entity_of_json
