@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.forked_runs import Report, run_all
-from codegen.schedules import default_schedules
+from codegen.history import default_schedules
 from tensorir.relax.operator import Operator
 
 ROOT = Path(__file__).parents[1]

@@ -33,12 +33,11 @@ from codegen.library_functions import (
 )
 from codegen.lower import PASSES, lower
 from codegen.runtime.bfloat16_array import BFloat16Array
-from codegen.runtime.device import Device, cpu
 from codegen.runtime.function import Function, PreparedCall
 from codegen.runtime.host_features import why_not_here
 from codegen.runtime.jit import register_extern
 from codegen.runtime.module import Module, build, load_module
-from codegen.runtime.ndarray import NDArray, array, empty, from_dlpack
+from codegen.runtime.ndarray import Device, NDArray, array, cpu, empty, from_dlpack
 from codegen.runtime.timing import BenchmarkResult, TimeEvaluator
 from codegen.target import Target
 from tensorir.lazy_names import names_on_use
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from codegen.machine import machine_speed, peak_flops, read_bandwidth
     from codegen.machine.speed import MachineSpeed
     from codegen.vm import Executable, Report, VirtualMachine, vm_build
+
 
 __all__ = [
     "PASSES",

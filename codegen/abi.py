@@ -37,7 +37,7 @@ def entry_symbol(name: str) -> str:
 
 
 def library_symbol(name: str) -> str:
-    """Return the symbol that a function calls for `T.call_packed`; see `codegen.library_call`."""
+    """Return the symbol that a function calls for `T.call_packed`; see `codegen.signature`."""
     return f"tensorir.library.{name}"
 
 

@@ -12,8 +12,7 @@ from codegen.emit.function import emit_kernel
 from codegen.errors import CodegenError
 from codegen.kernel import Kernel, Unit
 from codegen.lower import lower
-from codegen.object_code import write_object_code
-from codegen.signature import ModuleInfo, Signature
+from codegen.signature import ModuleInfo, Signature, write_object_code
 from codegen.target import Target, as_target
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.recursion import any_depth

@@ -14,9 +14,13 @@ import hashlib
 import logging
 import os
 import secrets
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+import codegen
+import tensorir
 from codegen.cache_folder import cache_folder, check_private, private_folder
 from codegen.errors import CodegenError
 
@@ -114,3 +118,21 @@ def kept_objects() -> KeptObjects | None:
             return None
         keep_objects(None if wanted == "1" else wanted)
     return _kept
+
+
+# ------------------------------------------------------------------------------------------- digest
+
+
+@cache
+def lowering_digest() -> str:
+    """Return 8 hexadecimal digits of the sources of `tensorir` and `codegen`, and LLVM's version.
+
+    It tells two states of the sources apart that have the same release number.
+    """
+    digest = hashlib.blake2b(version("llvmlite").encode(), digest_size=4)
+    for package in (tensorir, codegen):
+        folder = Path(package.__path__[0])
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(f"\n{path.relative_to(folder)}\n".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

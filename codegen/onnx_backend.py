@@ -15,7 +15,7 @@ import numpy as np
 
 from codegen.errors import CodegenError
 from codegen.runtime.array_view import NAMES_OF_ML_DTYPES
-from codegen.runtime.device import cpu
+from codegen.runtime.ndarray import cpu
 from codegen.vm.build import vm_build
 from codegen.vm.machine import VirtualMachine
 from tensorir import frontend

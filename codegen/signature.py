@@ -1,4 +1,4 @@
-"""The arguments that a compiled function expects, as data that travels with the machine code.
+"""The description of compiled functions, which travels with their machine code in an archive.
 
 The form is JSON next to the machine code, so that a library is callable, with all checks, without
 the program it came from.
@@ -7,12 +7,11 @@ the program it came from.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypeAlias
 
 from codegen.errors import CodegenError, LinkError
-from codegen.library_call import LibraryCall, call_from_data, call_to_data
 from tensorir.function import PrimFunc
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import HANDLE, DataType
@@ -281,3 +280,145 @@ def _dims(values: list[Any]) -> tuple[Dim, ...]:
 
 def _one_dim(value: Any) -> Dim:
     return (value[0], _one_dim(value[1]), _one_dim(value[2])) if isinstance(value, list) else value
+
+
+# ----------------------------------------------------------------------------------------- archives
+#
+# The form of a compiled module: an archive of the objects of its functions, and a description.
+#
+# It is an archive of `ar`, which `ar`, `nm` and `objdump` read. Members have short names, no dates
+# and no owners: the same members are the same bytes.
+
+
+_DESCRIPTION: Final = "module.json"
+_MAGIC: Final = b"!<arch>\n"
+_HEADER: Final = 60
+_END: Final = b"`\n"
+_LONGEST_NAME: Final = 15
+
+
+def write_object_code(info: ModuleInfo, objects: Sequence[Mapping[str, bytes]]) -> bytes:
+    """Return the objects of each function of `info`, in that order, and the description as data."""
+    members = {_DESCRIPTION: info.to_json().encode()}
+    for number, of_one in enumerate(objects):
+        members.update((f"{kind}{number}.o", data) for kind, data in of_one.items())
+    return _archive(members)
+
+
+def read_object_code(data: bytes) -> tuple[ModuleInfo, dict[str, bytes]]:
+    """Return the description, and the objects by name; LinkError if the data are something else."""
+    members = _members_of(data) or {}
+    description = members.pop(_DESCRIPTION, None)
+    if description is None:
+        raise LinkError(
+            "the data is not an archive of codegen.compile_object of this release: it has no "
+            "description; compile the program again"
+        )
+    return ModuleInfo.from_json(description.decode()), members
+
+
+def _archive(members: Mapping[str, bytes]) -> bytes:
+    """Return an archive of members, whose names have at most 15 characters of ASCII."""
+    parts = [_MAGIC]
+    for name, data in members.items():
+        assert len(name) <= _LONGEST_NAME, name
+        header = f"{name + '/':16}{0:<12}{0:<6}{0:<6}{'644':8}{len(data):<10}"
+        parts += [header.encode("ascii"), _END, data, b"\n" * (len(data) % 2)]
+    return b"".join(parts)
+
+
+def _members_of(data: bytes) -> dict[str, bytes] | None:
+    """Return the members that `_archive` wrote, None for data that is not a complete archive."""
+    if not data.startswith(_MAGIC):
+        return None
+    members = {}
+    position = len(_MAGIC)
+    while position < len(data):
+        header = data[position : position + _HEADER]
+        size = header[48:58].strip()
+        start = position + _HEADER
+        if header[58:] != _END or not size.isdigit() or start + int(size) > len(data):
+            return None
+        end = start + int(size)
+        members[header[:16].decode("latin-1").rstrip().removesuffix("/")] = data[start:end]
+        position = end + end % 2
+    return members
+
+
+# ------------------------------------------------------------------------------------ library calls
+#
+# A call of a library function in compiled code, as data that travels with the machine code.
+#
+# Compiled code calls Python with the number of the call in its function and the address of an array
+# of 8-byte slots: slot 0 takes the result, then follow the values that only running tells, in the
+# order of the arguments: of an array its address, then its symbolic extents and its strides, of a
+# scalar its value as int64, uint64 or float64. Everything else stands here.
+
+
+Extent: TypeAlias = int | None
+"""None for an extent that is passed in a slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayArgument:
+    """An array: `strides` are in elements, None for compact row-major."""
+
+    dtype: DataType
+    shape: tuple[Extent, ...]
+    strides: tuple[Extent, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarArgument:
+    """A number, and how its slot is read."""
+
+    kind: Literal["int", "uint", "float", "bool"]
+
+
+@dataclass(frozen=True, slots=True)
+class TextArgument:
+    """A string, which is the same in each call."""
+
+    text: str
+
+
+Argument: TypeAlias = ArrayArgument | ScalarArgument | TextArgument
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """A place in a program that calls a library function."""
+
+    function: str
+    """The name under which the function is registered."""
+    arguments: tuple[Argument, ...]
+    wants_result: bool
+    """True if the program uses the result of the function, an int32."""
+
+
+def call_to_data(call: LibraryCall) -> list[Any]:
+    """Return a call in the types of JSON."""
+    return [call.function, call.wants_result, [_argument_to_data(a) for a in call.arguments]]
+
+
+def call_from_data(data: list[Any]) -> LibraryCall:
+    """Return the call that `call_to_data` made data of."""
+    function, wants_result, arguments = data
+    return LibraryCall(function, tuple(_argument_from_data(a) for a in arguments), wants_result)
+
+
+def _argument_to_data(argument: Argument) -> list[Any]:
+    if isinstance(argument, ArrayArgument):
+        return ["array", str(argument.dtype), argument.shape, argument.strides]
+    if isinstance(argument, ScalarArgument):
+        return ["scalar", argument.kind]
+    return ["text", argument.text]
+
+
+def _argument_from_data(data: list[Any]) -> Argument:
+    if data[0] == "array":
+        dtype, shape, strides = data[1:]
+        return ArrayArgument(
+            DataType(dtype), tuple(shape), None if strides is None else tuple(strides)
+        )
+    return ScalarArgument(data[1]) if data[0] == "scalar" else TextArgument(data[1])

@@ -16,7 +16,7 @@ KERNEL_RUNNER: Final = "tensorir.kernel_runner"
 LIBRARY_CALLER: Final = "tensorir.library_caller"
 """Calls library functions of interpreted programs: `tensorir.nodes.packed_call.LibraryCaller`."""
 SCHEDULES: Final = "tensorir.schedules"
-"""Makes schedules of functions without a record: `codegen.schedules.Schedules`."""
+"""Makes schedules of functions without a record: `codegen.history.Schedules`."""
 
 
 @cache

@@ -22,8 +22,7 @@ import numpy as np
 
 import codegen
 import search  # noqa: F401 (offers the default schedules)
-from codegen.history import is_small
-from codegen.schedules import default_schedules
+from codegen.history import default_schedules, is_small
 from tensorir import relax
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.expr import Var

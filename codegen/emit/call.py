@@ -15,8 +15,7 @@ from codegen.emit.convert import convert, half_to_float32
 from codegen.emit.expr import may_not_run
 from codegen.emit.integer import shift
 from codegen.emit.library_call import reaches_library, refuse_in_parallel
-from codegen.emit.llvm_text import global_name
-from codegen.emit.llvm_types import is_half, memory_type, register_type
+from codegen.emit.llvm_text import global_name, is_half, memory_type, register_type
 from codegen.emit.memory import element_address, flat_index
 from codegen.signature import symbolic_vars
 from codegen.target import machine_intrinsics

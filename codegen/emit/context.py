@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 from codegen.abi import status_of
-from codegen.emit.llvm_text import FunctionText, ModuleText
-from codegen.emit.llvm_types import register_type
+from codegen.emit.llvm_text import FunctionText, ModuleText, register_type
 from codegen.errors import CodegenError
-from codegen.library_call import LibraryCall
-from codegen.signature import Signature
+from codegen.signature import LibraryCall, Signature
 from codegen.target import Target
 from tensorir.arith.const_interval import Interval
 from tensorir.function import PrimFunc

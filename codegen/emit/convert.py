@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from codegen.emit.context import FunctionEmitter, emits, mangled
 from codegen.emit.lanes import Formula, Lane
-from codegen.emit.llvm_types import is_half, register_type
+from codegen.emit.llvm_text import is_half, register_type
 from tensorir.nodes.dtype import FLOAT32, FLOAT64, DataType
 from tensorir.nodes.expr import Cast
 

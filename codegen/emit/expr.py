@@ -16,8 +16,8 @@ from codegen.emit.convert import float32_to_half, half_to_float32, half_to_float
 from codegen.emit.index import linear_lanes, ramp
 from codegen.emit.integer import divide
 from codegen.emit.lanes import Formula
-from codegen.emit.llvm_types import float_text, integer_text, is_half, register_type
-from codegen.emit.loop import define_counter
+from codegen.emit.llvm_text import float_text, integer_text, is_half, register_type
+from codegen.emit.parallel import define_counter
 from tensorir.arith.const_interval import exact_interval
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import FLOAT32, INT64, DataType

@@ -31,8 +31,7 @@ from codegen.emit import (  # noqa: F401 - entering their handlers is what these
 from codegen.emit.call import has_result
 from codegen.emit.context import FunctionEmitter, ModuleEmitter
 from codegen.emit.index import widened
-from codegen.emit.llvm_text import global_name
-from codegen.emit.llvm_types import parameter_type, register_type
+from codegen.emit.llvm_text import global_name, parameter_type, register_type
 from codegen.kernel import Kernel, Unit
 from codegen.signature import ModuleInfo, Signature, signature_of, symbolic_vars
 from codegen.target import Target

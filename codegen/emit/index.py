@@ -17,7 +17,7 @@ from typing import Final
 
 from codegen.emit.context import INDEX, FunctionEmitter
 from codegen.emit.integer import divide
-from codegen.emit.llvm_types import integer_text, register_type
+from codegen.emit.llvm_text import integer_text, register_type
 from tensorir.arith.const_interval import exact_interval
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import INT64, DataType

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from codegen.emit.context import FunctionEmitter
-from codegen.emit.llvm_types import float32_text, float64_text
+from codegen.emit.llvm_text import float32_text, float64_text
 from tensorir.nodes.dtype import DataType
 
 Operand: TypeAlias = "Lane | float | int"

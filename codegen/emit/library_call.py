@@ -5,9 +5,8 @@ from __future__ import annotations
 from codegen.abi import LIBRARY_FAILED, library_symbol
 from codegen.emit.context import FunctionEmitter, emits_call
 from codegen.emit.convert import convert
-from codegen.emit.llvm_text import global_name
-from codegen.emit.llvm_types import memory_type
-from codegen.library_call import (
+from codegen.emit.llvm_text import global_name, memory_type
+from codegen.signature import (
     Argument,
     ArrayArgument,
     LibraryCall,

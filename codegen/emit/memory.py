@@ -18,8 +18,8 @@ import numpy as np
 from codegen.abi import OUT_OF_MEMORY
 from codegen.emit.context import FunctionEmitter, emits, emits_stmt, mangled
 from codegen.emit.index import linear_lanes, widened
-from codegen.emit.llvm_types import memory_type, register_type
-from codegen.lower.stack_memory import MOST_BYTES, constant_bytes, stack_bytes
+from codegen.emit.llvm_text import memory_type, register_type
+from codegen.lower.hoist_allocations import MOST_BYTES, constant_bytes, stack_bytes
 from tensorir.arith.const_interval import exact_interval
 from tensorir.memory.alignment import ALIGNMENT, aligned
 from tensorir.nodes.buffer import Buffer

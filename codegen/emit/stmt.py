@@ -7,10 +7,9 @@ from typing import Final
 from codegen.emit.context import FunctionEmitter, emits_stmt
 from codegen.emit.expr import bind
 from codegen.emit.library_call import emit_library_call
-from codegen.emit.llvm_types import register_type
-from codegen.emit.loop import counted_loop, loop_bounds
-from codegen.emit.parallel import emit_parallel_loop
-from codegen.lower.annotations import REPEATED_LOADS
+from codegen.emit.llvm_text import register_type
+from codegen.emit.parallel import counted_loop, emit_parallel_loop, loop_bounds
+from codegen.lower.forms import REPEATED_LOADS
 from codegen.lower.remarks import done, missed, name_in_llvm
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import Call, IntImm, StringImm

@@ -11,10 +11,8 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from codegen.lower.decided_branches import IF_THEN_ELSE
 from codegen.lower.indices import run_of
-from codegen.lower.nesting import Nest
-from codegen.lower.scoped_facts import ScopedRewriter, condition_of, given
+from codegen.lower.rewriters import IF_THEN_ELSE, ScopedRewriter, condition_of, given
 from tensorir.arith import Analyzer, estimate_region_strict_bound
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
@@ -283,3 +281,38 @@ def _box(indices: tuple[PrimExpr, ...]) -> Box | None:
     if region is None:
         return None
     return [(dim.min, add(dim.min, sub(dim.extent, const(1, dim.extent.dtype)))) for dim in region]
+
+
+# ------------------------------------------------------------------------------------------ nesting
+
+
+@dataclass(eq=False, slots=True)
+class Nest:
+    """A node on the way from the root of a program to a place, behind those around it."""
+
+    node: Node
+    parent: Nest | None = None
+    depth: int = 0
+    condition: PrimExpr | None = None
+    """The condition on which the place is reached from outside of the node, if there is one."""
+
+    def enter(self, node: Node, condition: PrimExpr | None = None) -> Nest:
+        """Return the nest of what stands directly inside `node`."""
+        return Nest(node, self, self.depth + 1, condition)
+
+    def up_to(self, outer: Nest) -> Iterator[Nest]:
+        """Yield the nests from this one outwards to `outer`, which is not one of them."""
+        at: Nest | None = self
+        while at is not None and at is not outer:
+            yield at
+            at = at.parent
+
+    def common(self, other: Nest) -> Nest:
+        """Return the innermost nest around both, which may be one of them."""
+        a, b = self, other
+        while a is not b:
+            if a.depth < b.depth:
+                a, b = b, a
+            assert a.parent is not None
+            a = a.parent
+        return a

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from codegen.lower.annotations import DIM_ALIGN
-from codegen.lower.live_region import LiveRegion, LiveRegions
-from codegen.lower.scoped_facts import ScopedRewriter
+from codegen.lower.forms import DIM_ALIGN, EXPLICIT_REGIONS
+from codegen.lower.rewriters import ScopedRewriter
+from tensorir.arith.const_interval import HALF_INFINITE
+from tensorir.arith.linear import Linear
+from tensorir.arith.linearize import Linearizer
+from tensorir.arith.span import UNLIMITED, Ends, Span
+from tensorir.arith.terms import reads_memory
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
-from tensorir.nodes.buffer import Buffer
-from tensorir.nodes.expr import PrimExpr, Ramp
+from tensorir.nodes.buffer import Buffer, BufferRegion
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
 from tensorir.nodes.ops import const, floormod, mul
 from tensorir.rewriting.element_rewriter import ElementRewriter
-from tensorir.rewriting.visit import statements
+from tensorir.rewriting.visit import defined, statements
 
 
 def compact_buffers(func: PrimFunc) -> PrimFunc:
@@ -96,3 +100,232 @@ class _Compact(ElementRewriter, ScopedRewriter):
         if type(index) is Ramp:
             return Ramp(self._shift(index.base, low), index.stride, index.lanes)
         return index - self.analyzer.linearizer.write(low, index.dtype.element)
+
+
+# ------------------------------------------------------------------------------------- live regions
+
+
+Extent = tuple[Linear, Linear]
+"""First and last index, both included, as combinations of what is outside the allocation."""
+
+
+class LiveRegion:
+    """The box of `buffer` that is used while one allocation of it lives.
+
+    `low[k]` is what to subtract from the k-th index (None for nothing), `shape[k]` the extent that
+    remains.
+    """
+
+    __slots__ = ("buffer", "compact", "has_fixed_layout", "low", "shape")
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.low: list[Linear | None] = [None] * len(buffer.shape)
+        self.shape: list[PrimExpr] = list(buffer.shape)
+        self.compact = buffer
+        """The buffer that replaces it."""
+        self.has_fixed_layout = False
+        """True if something has the pointer, or another buffer over the same memory."""
+
+    def changes_shape(self) -> bool:
+        """Say whether some extent is smaller than that of the buffer, or some index moves."""
+        same = all(a is b for a, b in zip(self.shape, self.buffer.shape, strict=True))
+        return not same or any(low is not None for low in self.low)
+
+
+class _Uses:
+    """The parts of one buffer that were seen in use."""
+
+    __slots__ = ("buffer", "depth", "spans", "whole")
+
+    def __init__(self, buffer: Buffer, depth: int) -> None:
+        self.buffer = buffer
+        self.depth = depth
+        """The number of loops and lets around the allocation; what is defined inside is relaxed."""
+        self.spans: list[list[Extent] | None] = [[] for _ in buffer.shape]
+        """The extents seen, by dimension; None once something unbounded was seen."""
+        self.whole = False
+
+
+class LiveRegions(ScopedRewriter):
+    """Collects the accesses to every buffer that a block of the program allocates."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        super().__init__(func)
+        self._regions: list[LiveRegion] = []
+        self._uses: dict[Var, _Uses] = {}
+        self._defined = 0
+        """The number of loops and lets around the visited statement."""
+        self._depth: dict[Var, int] = {}
+        self._trusted_reads: set[Buffer] = set()
+        self._trusted_writes: set[Buffer] = set()
+
+    @property
+    def _linear(self) -> Linearizer:
+        return self.analyzer.linearizer
+
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        """Record a store."""
+        if node.buffer not in self._trusted_writes:
+            self._access(node.buffer, node.indices)
+        return self.generic(node)
+
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        """Record a load."""
+        if node.buffer not in self._trusted_reads:
+            self._access(node.buffer, node.indices)
+        return self.generic(node)
+
+    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
+        """Record a use of the pointer of a buffer."""
+        uses = self._uses.get(node)
+        if uses is not None:
+            uses.whole = True
+        return node
+
+    def rewrite_For(self, node: s.For | s.LetStmt) -> s.Stmt:  # noqa: N802
+        """Record the accesses in a loop or let."""
+        (var,) = defined(node)
+        outer = self._depth.get(var)
+        self._depth[var] = self._defined
+        self._defined += 1
+        self.generic(node)
+        self._defined -= 1
+        if outer is not None:
+            self._depth[var] = outer
+        return node
+
+    rewrite_LetStmt = rewrite_For  # noqa: N815
+
+    def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
+        """Record the accesses in a block, and what they leave of what it allocates."""
+        for buffer in node.alloc_buffers:
+            self._uses[buffer.data] = _Uses(buffer, self._defined)
+        for match in node.match_buffers:
+            self._region(match.source)
+        read, written = (_declared(node, key) for key in EXPLICIT_REGIONS)
+        for region in (*read, *written):
+            self._region(region)
+        outer = self._trusted_reads, self._trusted_writes
+        self._trusted_reads = outer[0] | {region.buffer for region in read}
+        self._trusted_writes = outer[1] | {region.buffer for region in written}
+        self.maybe(node.init)
+        self(node.body)
+        self._trusted_reads, self._trusted_writes = outer
+        for buffer in node.alloc_buffers:
+            self._regions.append(self._live(self._uses[buffer.data]))
+        return node
+
+    def _region(self, region: BufferRegion) -> None:
+        uses = self._uses.get(region.buffer.data)
+        if uses is None:
+            return
+        if uses.buffer is not region.buffer:
+            uses.whole = True
+            return
+        for k, dim in enumerate(region.region):
+            first = self._relaxed(dim.min, uses.depth)
+            last = self._relaxed(dim.min + dim.extent - 1, uses.depth)
+            both = None if first is None or last is None else (first[0], last[1])
+            self._add(uses, k, both)
+
+    def _access(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> None:
+        uses = self._uses.get(buffer.data)
+        if uses is None:
+            return
+        if uses.buffer is not buffer:
+            uses.whole = True
+            return
+        for k, index in enumerate(indices):
+            self._add(uses, k, self._span(index, uses.depth))
+
+    def _add(self, uses: _Uses, k: int, span: Extent | None) -> None:
+        known = uses.spans[k]
+        if known is None:
+            return
+        if span is None:
+            uses.spans[k] = None
+        elif all(span[0].key != a.key or span[1].key != b.key for a, b in known):
+            known.append(span)
+
+    # ---------------------------------------------------------------------------------- relaxation
+
+    def _span(self, index: PrimExpr, depth: int) -> Extent | None:
+        if index.dtype.lanes == 1:
+            return self._relaxed(index, depth)
+        if type(index) is not Ramp or type(index.stride) is not IntImm:
+            return None
+        span = self._relaxed(index.base, depth)
+        reach = index.stride.value * (index.lanes - 1)
+        if span is None:
+            return None
+        return span[0].plus_const(min(reach, 0)), span[1].plus_const(max(reach, 0))
+
+    def _relaxed(self, index: PrimExpr, depth: int) -> Extent | None:
+        """Return the range that `index` covers while everything defined from `depth` on varies.
+
+        None without a limit, and for a limit that is loaded from memory.
+        """
+        span = Span(self._linear, lambda var: self._ends(var, depth), known=True)
+        low, high = span(self._linear(index))
+        if low is None or high is None:
+            return None
+        if any(reads_memory(term) for end in (low, high) for term in end.terms):
+            return None
+        return low, high
+
+    def _ends(self, var: Var, depth: int) -> Ends | None:
+        """Return the ends of a variable that is defined inside the allocation."""
+        if self._depth.get(var, -1) < depth:
+            return None
+        origin = self._linear.context.bound_to.get(var)
+        if origin is None:
+            return UNLIMITED
+        if len(origin) == 1:
+            return origin[0], origin[0]
+        low, extent = origin
+        return low, low.plus(extent).plus_const(-1)
+
+    # -------------------------------------------------------------------------------------- result
+
+    def regions(self) -> list[LiveRegion]:
+        """Return the live region of each buffer, in the order in which their lives end."""
+        return self._regions
+
+    def _live(self, uses: _Uses) -> LiveRegion:
+        region = LiveRegion(uses.buffer)
+        region.has_fixed_layout = uses.whole
+        if uses.whole or uses.buffer.strides:
+            return region
+        for k, spans in enumerate(uses.spans):
+            if not spans:
+                continue
+            low = self._least(spans)
+            if low is None:
+                continue
+            last = max(self._linear.bound(high.plus(low, -1))[1] for _, high in spans)
+            extent = max(last + 1, 1)
+            full = uses.buffer.shape[k]
+            if extent >= self._linear.bound(self._linear(full))[1]:
+                continue
+            if extent >= HALF_INFINITE:
+                continue
+            region.shape[k] = const(extent, full.dtype)
+            if low.terms or low.const:
+                region.low[k] = low
+        return region
+
+    def _least(self, spans: list[Extent]) -> Linear | None:
+        """Return a combination that is provably at most every first index."""
+        for candidate, _ in spans:
+            if all(self._linear.bound(low.plus(candidate, -1))[0] >= 0 for low, _ in spans):
+                return candidate
+        return None
+
+
+def _declared(block: s.Block, key: str) -> list[BufferRegion]:
+    regions = block.reads if key == EXPLICIT_REGIONS[0] else block.writes
+    indices = block.annotations.get(key, ())
+    if type(indices) is IntImm:
+        indices = (indices,)
+    return [regions[int(k)] for k in indices]

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from codegen.lower.decided_branches import IF_THEN_ELSE, BranchDecider
 from codegen.lower.integer_conditions import Facts, Reader
 from codegen.lower.remarks import done, stands_for
-from codegen.lower.rewriters import StatementRewriter
+from codegen.lower.rewriters import IF_THEN_ELSE, BranchDecider, StatementRewriter
 from codegen.lower.unroll import statement_count
 from tensorir.function import PrimFunc
 from tensorir.memory.value_variables import value_variables

@@ -6,10 +6,10 @@ import math
 from typing import Final
 
 from codegen.errors import LoweringError
+from codegen.lower.hoist_allocations import MOST_BYTES
 from codegen.lower.indices import as_ramp
 from codegen.lower.lower_match_buffers import offset_of
-from codegen.lower.scoped_facts import ScopedRewriter
-from codegen.lower.stack_memory import MOST_BYTES
+from codegen.lower.rewriters import ScopedRewriter
 from tensorir.arith.linear import Linear, Term
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.terms import variables_of

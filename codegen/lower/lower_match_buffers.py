@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from codegen.errors import LoweringError
-from codegen.lower.scoped_facts import analyzer_for
+from codegen.lower.rewriters import analyzer_for
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, BufferRegion, MatchBufferRegion

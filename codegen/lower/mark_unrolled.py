@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from codegen.lower.annotations import EXPLICIT, LEFT_TO_BACKEND, MAX_STEP, PIECES
+from codegen.lower.forms import EXPLICIT, LEFT_TO_BACKEND, MAX_STEP, PIECES
 from codegen.lower.rewriters import StatementRewriter
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from codegen.lower.annotations import DIM_ALIGN, EXPLICIT_REGIONS
+from codegen.lower.forms import DIM_ALIGN, EXPLICIT_REGIONS
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.node import EMPTY_ATTRS, Attrs

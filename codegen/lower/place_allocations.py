@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from codegen.lower.carried_values import carrying_loops
-from codegen.lower.nesting import Nest
+from codegen.lower.carried_values import Nest, carrying_loops
 from codegen.lower.rewriters import StatementRewriter
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s

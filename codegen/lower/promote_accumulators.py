@@ -14,10 +14,10 @@ from operator import is_
 from typing import Final
 
 from codegen.lower.aliasing import Aliasing
+from codegen.lower.hoist_allocations import STACK_TOTAL, stack_bytes
 from codegen.lower.loop_accesses import Accesses, Collector, Place
 from codegen.lower.remarks import done, missed
 from codegen.lower.rewriters import SharedRewriter, StatementRewriter
-from codegen.lower.stack_memory import STACK_TOTAL, stack_bytes
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import decl_buffer

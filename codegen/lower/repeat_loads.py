@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from codegen.lower.aliasing import Aliasing
-from codegen.lower.annotations import REPEATED_LOADS
+from codegen.lower.forms import REPEATED_LOADS
 from codegen.lower.loop_accesses import FixedKeys
 from codegen.lower.rewriters import StatementRewriter
 from codegen.target import as_target

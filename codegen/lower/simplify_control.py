@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from codegen.lower.decided_branches import NOTHING, BranchDecider
-from codegen.lower.scoped_facts import Scope, ScopedRewriter, given, inside_loop
+from codegen.lower.rewriters import (
+    NOTHING,
+    BranchDecider,
+    Scope,
+    ScopedRewriter,
+    given,
+    inside_loop,
+)
 from tensorir.function import PrimFunc
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s

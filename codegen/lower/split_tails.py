@@ -14,11 +14,10 @@ from itertools import pairwise
 from math import gcd
 from typing import Final
 
-from codegen.lower.decided_branches import NOTHING, BranchDecider, branch, decided
-from codegen.lower.hoist_allocations import MAX_REGISTER_BYTES
+from codegen.lower.hoist_allocations import MAX_REGISTER_BYTES, constant_bytes
 from codegen.lower.integer_conditions import Facts, Inequality, Reader, Terms, inequality
 from codegen.lower.remarks import done, missed, stands_for
-from codegen.lower.stack_memory import constant_bytes
+from codegen.lower.rewriters import NOTHING, BranchDecider, branch, decided
 from codegen.lower.unroll import statement_count
 from tensorir.arith.const_interval import Interval, exact_interval
 from tensorir.function import PrimFunc

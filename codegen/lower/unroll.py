@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from codegen.lower.annotations import LEFT_TO_BACKEND
+from codegen.lower.forms import LEFT_TO_BACKEND
 from codegen.lower.indices import rebuild_binary
 from codegen.lower.remarks import stands_for
 from codegen.lower.rewriters import StatementRewriter

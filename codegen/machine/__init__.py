@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from codegen.errors import CodegenError
 from codegen.machine import measure as _measure
-from codegen.machine.kept import keep_speed, kept_speed
+from codegen.machine.measure import keep_speed, kept_speed
 from codegen.machine.speed import MachineSpeed
 from codegen.target import Target, as_target, host
 

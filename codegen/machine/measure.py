@@ -1,4 +1,4 @@
-"""Measuring what this machine does, in about half a second.
+"""Measuring this machine in about half a second, and keeping the figures.
 
 Every figure is the least of many short measurements that take turns, since other work on a machine
 only ever adds to a time. Loops run for 50 to 100 microseconds each.
@@ -7,6 +7,9 @@ only ever adds to a time. Loops run for 50 to 100 microseconds each.
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import json
+import logging
 import math
 import mmap
 import threading
@@ -15,8 +18,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final, Protocol
+from pathlib import Path
+from typing import Any, Final, Protocol
 
+from codegen.cache_folder import cache_folder
 from codegen.emit.optimize import object_code
 from codegen.errors import CodegenError
 from codegen.machine.kernels import (
@@ -35,6 +40,7 @@ from codegen.runtime.host_features import prepare_host, why_not_here
 from codegen.runtime.jit import load_own
 from codegen.runtime.openmp import runtime, symbol_addresses
 from codegen.target import Target, host
+from tensorir.replaced_file import replaced_file
 
 _ROUNDS: Final = 40
 _LONG_CYCLES: Final = 120_000_000
@@ -291,3 +297,70 @@ def _read_memory(loops: Loops, size: int) -> float:
         for start in range(0, size, part):
             best = min(best, loops.seconds("stream", 1, part, start))
     return part / best
+
+
+# -------------------------------------------------------------------------------- kept measurements
+#
+# Measured figures of a machine, kept in the user's cache directory.
+#
+# Each file is JSON: the figures and the machine. It is replaced as a whole, so that processes need
+# no lock; an unreadable file, or a file of another machine, is ignored.
+
+
+logger = logging.getLogger("tensorir.codegen")
+
+_FORMAT: Final = 2
+"""To be raised when figures change their meaning, or are measured in another way."""
+
+
+def machine_key(target: Target) -> dict[str, Any]:
+    """Return what the figures of this machine depend on: its CPU model, not the microcode."""
+    caches = target.caches
+    return {
+        "format": _FORMAT,
+        "cpu": host.cpu_identity(),
+        "caches": [caches.l1, caches.l2, caches.l3],
+        "vector_bits": target.vector_bits,
+        "vector_registers": target.vector_registers,
+        "fma": "fma" in target.features,
+        "cores": host.physical_cores(),
+    }
+
+
+def kept_speed(target: Target) -> MachineSpeed | None:
+    """Return what was measured of this machine with the vectors of a target, None if nothing."""
+    path = _path(target)
+    if path is None:
+        return None
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(data, dict) or data.get("machine") != machine_key(target):
+            return None
+        speed = MachineSpeed.from_dict(data.get("speed"))
+    except (OSError, ValueError):
+        return None
+    return speed if speed.implausible() is None else None
+
+
+def keep_speed(target: Target, speed: MachineSpeed) -> None:
+    """Keep what was measured; where nothing can be written, it is measured again next time."""
+    path = _path(target)
+    if path is None:
+        return
+    data = {"machine": machine_key(target), "speed": speed.to_dict()}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replaced_file(path) as file:
+            file.write(json.dumps(data, indent=1).encode())
+    except OSError as error:
+        logger.info("what was measured of this machine is not kept: %s", error)
+
+
+def _path(target: Target) -> Path | None:
+    """Return the file for this machine and the vectors of a target; None without a directory."""
+    folder = cache_folder()
+    if folder is None:
+        return None
+    text = json.dumps(machine_key(target), sort_keys=True)
+    name = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return folder / f"machine-{name}.json"

@@ -9,8 +9,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from codegen.runtime.array_view import BFLOAT_CODE, tensor_in
-from codegen.runtime.device import Device
-from codegen.runtime.ndarray import NDArray
+from codegen.runtime.ndarray import Device, NDArray
 from tensorir.errors import IRTypeError
 from tensorir.nodes.dtype import DataType
 

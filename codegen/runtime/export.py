@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -23,17 +23,15 @@ from codegen.abi import (
     entry_symbol,
     kernel_symbol,
 )
-from codegen.emit.llvm_text import global_name
-from codegen.emit.llvm_types import parameter_type
+from codegen.emit.llvm_text import global_name, parameter_type
 from codegen.emit.optimize import object_code
 from codegen.errors import LinkError
-from codegen.object_code import read_object_code
 from codegen.runtime import openmp
-from codegen.runtime.elf_data import ELF_64_LITTLE, HEADER, MACHINES, Parts, write_data_object
 from codegen.runtime.host_features import prepare_host, why_not_loaded
 from codegen.runtime.jit import LoadedCode
-from codegen.signature import ModuleInfo, Parameter, Signature, dim_text
+from codegen.signature import ModuleInfo, Parameter, Signature, dim_text, read_object_code
 from codegen.target import Target, host
+from tensorir.memory.alignment import ALIGNMENT
 
 _COMPILERS: Final = ("cc", "gcc", "clang")
 _LINKERS: Final = ("ld", "ld.lld")
@@ -49,7 +47,6 @@ _C_KEYWORDS: Final = frozenset((
 ))  # fmt: skip
 _C_TYPES: Final = {"bool": "bool", "float32": "float", "float64": "double", "handle": "void*"}
 _SEGMENT: Final = struct.Struct("<IIQQQQQQ")
-_ARCHITECTURES: Final = {number: name for name, number in MACHINES.items()}
 
 
 def link_library(
@@ -319,3 +316,93 @@ def _c_type(dtype: str) -> str:
     if dtype in ("float16", "bfloat16"):
         return "uint16_t"
     return _C_TYPES.get(dtype, f"{dtype}_t")
+
+
+# ----------------------------------------------------------------------------- object files of data
+#
+# Relocatable ELF objects with data only, written part by part: a model may have gigabytes of it.
+#
+# The layout is that of the ELF-64 object file format (System V ABI, chapter 4): a header, the
+# section of read-only data, symbols and their names, the names of sections, and the table of
+# sections.
+
+
+ELF_64_LITTLE: Final = b"\x7fELF\x02\x01"
+HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
+MACHINES: Final = {"x86_64": 62, "aarch64": 183, "riscv64": 243}
+_ARCHITECTURES: Final = {number: name for name, number in MACHINES.items()}
+"""Architectures by the numbers that ELF has for them."""
+_FLAGS: Final = {"riscv64": 5}
+"""Compressed instructions, and floats of 64 bits in registers, as on Linux."""
+_SECTION: Final = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL: Final = struct.Struct("<IBBHQQ")
+_RELOCATABLE: Final = 1
+_BITS, _SYMBOLS, _STRINGS = 1, 2, 3
+_LOADED: Final = 2
+_GLOBAL_OBJECT: Final = 0x11
+_NAMES: Final = ("", ".rodata", ".symtab", ".strtab", ".shstrtab", ".note.GNU-stack")
+
+Parts = Sequence[bytes | memoryview]
+"""Bytes, one after another."""
+
+
+def write_data_object(path: Path, architecture: str, data: Mapping[str, Parts]) -> None:
+    """Write an object that holds `data` by symbols, each at a multiple of 64 bytes and 0 behind."""
+    symbols = [bytes(_SYMBOL.size)]
+    names = b"\0"
+    with path.open("wb") as file:
+        start = -(-HEADER.size // ALIGNMENT) * ALIGNMENT
+        file.write(bytes(start))
+        for symbol, parts in data.items():
+            file.write(bytes(-file.tell() % ALIGNMENT))
+            at = file.tell()
+            for part in parts:
+                file.write(part)
+            file.write(b"\0")
+            entry = (len(names), _GLOBAL_OBJECT, 0, 1, at - start, file.tell() - at)
+            symbols.append(_SYMBOL.pack(*entry))
+            names += symbol.encode() + b"\0"
+        content_end = file.tell()
+        file.write(bytes(-file.tell() % 8))
+        section_names = "\0".join(_NAMES).encode() + b"\0"
+        places = [(start, content_end - start)]
+        for part in (b"".join(symbols), names, section_names):
+            places.append((file.tell(), len(part)))
+            file.write(part)
+        file.write(bytes(-file.tell() % 8))
+        table = file.tell()
+        kinds = [
+            (_BITS, _LOADED, 0, 0, ALIGNMENT, 0),
+            (_SYMBOLS, 0, 3, 1, 8, _SYMBOL.size),
+            (_STRINGS, 0, 0, 0, 1, 0),
+            (_STRINGS, 0, 0, 0, 1, 0),
+            (_BITS, 0, 0, 0, 1, 0),
+        ]
+        file.write(bytes(_SECTION.size))
+        places.append((table, 0))
+        for name, (kind, flags, link, info, align, entry_size), (offset, size) in zip(
+            _NAMES[1:], kinds, places, strict=True
+        ):
+            at = section_names.index(b"\0" + name.encode() + b"\0") + 1
+            file.write(
+                _SECTION.pack(at, kind, flags, 0, offset, size, link, info, align, entry_size)
+            )
+        file.seek(0)
+        file.write(
+            HEADER.pack(
+                ELF_64_LITTLE + b"\x01",
+                _RELOCATABLE,
+                MACHINES[architecture],
+                1,
+                0,
+                0,
+                table,
+                _FLAGS.get(architecture, 0),
+                HEADER.size,
+                0,
+                0,
+                _SECTION.size,
+                len(_NAMES),
+                4,
+            )
+        )

@@ -12,11 +12,10 @@ from typing import Any, Final
 from codegen.abi import entry_symbol, kernel_symbol, library_symbol
 from codegen.emit.optimize import binding
 from codegen.errors import LinkError
-from codegen.object_code import read_object_code
 from codegen.runtime import openmp
 from codegen.runtime.host_features import prepare_host, why_not_loaded
 from codegen.runtime.library_calls import LibraryCalls
-from codegen.signature import ModuleInfo
+from codegen.signature import ModuleInfo, read_object_code
 
 _names: Final = itertools.count()
 _registered: Final[dict[str, int]] = {}

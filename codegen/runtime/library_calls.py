@@ -16,9 +16,9 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from codegen.errors import ExecutionError, LinkError
-from codegen.library_call import Argument, ArrayArgument, LibraryCall, TextArgument
 from codegen.library_functions import LibraryFunction, get_global_func, library_error, missing_text
 from codegen.runtime.ndarray import FIRST_ADDRESS, MEMORY, NDArray
+from codegen.signature import Argument, ArrayArgument, LibraryCall, TextArgument
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import INT32
 from tensorir.nodes.expr import integer_limits

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from codegen.abi import OPENMP_SYMBOLS
-from codegen.target.cpu_quota import system_text
+from codegen.target.host import system_text
 
 _RUNTIME: Final = re.compile(r"/lib(?:gomp|omp|iomp5)[-\w.]*\.(?:so|dylib)[\w.]*$")
 _SYSTEM_NAMES: Final = ("libgomp.so.1", "libomp.so", "libomp.so.5", "libiomp5.so", "libomp.dylib")

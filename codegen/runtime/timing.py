@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import numpy as np
 
 from codegen.errors import CodegenError
-from codegen.runtime.device import Device, check_device
+from codegen.runtime.ndarray import Device, check_device
 from codegen.runtime.timed_loop import Batch
 from tensorir.errors import IRValueError
 

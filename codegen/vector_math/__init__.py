@@ -32,10 +32,10 @@ from typing import Final
 from codegen.emit.context import FunctionEmitter, emits_call
 from codegen.emit.convert import convert, float32_to_half, half_to_float32
 from codegen.emit.lanes import Formula, Lane
-from codegen.emit.llvm_types import is_half, register_type
-from codegen.vector_math import exponential, logarithm, trigonometric
+from codegen.emit.llvm_text import is_half, register_type
+from codegen.vector_math import exponential, trigonometric
+from codegen.vector_math.exponential import power
 from codegen.vector_math.library import call_library, ldexp
-from codegen.vector_math.power import power
 from tensorir.nodes.dtype import FLOAT32, INT32, DataType
 from tensorir.nodes.expr import Call
 from tensorir.nodes.intrin import Op
@@ -47,10 +47,10 @@ _FORMULAS: Final[dict[str, Callable[[Formula, Lane], Lane]]] = {
     "exp10": exponential.exp10,
     "tanh": exponential.tanh,
     "sigmoid": exponential.sigmoid,
-    "log": logarithm.log,
-    "log2": logarithm.log2,
-    "log10": logarithm.log10,
-    "log1p": logarithm.log1p,
+    "log": exponential.log,
+    "log2": exponential.log2,
+    "log10": exponential.log10,
+    "log1p": exponential.log1p,
     "erf": exponential.erf,
     "sin": trigonometric.sin,
     "cos": trigonometric.cos,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codegen.emit.context import FunctionEmitter
 from codegen.emit.lanes import Formula, Lane
-from codegen.emit.llvm_types import register_type
+from codegen.emit.llvm_text import register_type
 from tensorir.nodes.dtype import DataType
 
 

@@ -7,9 +7,14 @@ from typing import Any
 
 from codegen.compile import compile_functions
 from codegen.errors import CodegenError
-from codegen.history import can_be_scheduled, is_small, with_history
+from codegen.history import (
+    Schedules,
+    can_be_scheduled,
+    default_schedules,
+    is_small,
+    with_history,
+)
 from codegen.runtime.module import Module
-from codegen.schedules import Schedules, default_schedules
 from codegen.target import Target, as_target
 from codegen.vm import program as p
 from codegen.vm.constants import ConstantPool

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from codegen.errors import ExecutionError
-from codegen.runtime.device import Device, check_device
 from codegen.runtime.module import Module
+from codegen.runtime.ndarray import Device, check_device
 from codegen.runtime.timing import TimedFunctions, TimeEvaluator
 from codegen.vm.executable import Executable, executable_of
 from codegen.vm.graph_function import GraphFunction

@@ -185,6 +185,11 @@ def _as_element(value: Any, written: PrimExpr, dtype: DataType) -> PrimExpr:
 
 
 # ------------------------------------------------------------------------------ maps that TVM saved
+#
+# Reading index maps out of the object dumps in which TVM saves them.
+#
+# TVM writes an index map inside a trace as a JSON graph of its nodes. Only the node types that
+# occur in index maps are known; everything else is refused.
 
 
 _BINARY: Final[dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {

@@ -29,7 +29,7 @@ _LIMIT: Final = 60.0
 class DefaultSchedules:
     """Computes the schedules of `default_schedule`, and caches them.
 
-    `codegen.vm_build` uses it for kernels without a record (`codegen.schedules`). Programs that are
+    `codegen.vm_build` uses it for kernels without a record (`codegen.history`). Programs that are
     equal up to names are scheduled once. If a program cannot be scheduled, it is unchanged, and the
     log has the reason at debug level.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from codegen.lower.annotations import EXPLICIT, MAX_STEP
+from codegen.lower.forms import EXPLICIT, MAX_STEP
 
 AUTO_TENSORIZE: Final = "meta_schedule.auto_tensorize"
 """The intrinsic for a block; an empty name marks the init that was separated from such a block."""

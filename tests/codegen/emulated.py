@@ -22,11 +22,10 @@ from codegen.abi import entry_symbol
 from codegen.compile import Compilable, compile_object
 from codegen.emit.llvm_text import global_name
 from codegen.emit.optimize import object_code
-from codegen.object_code import read_object_code
 from codegen.runtime.arguments import BoundArguments
 from codegen.runtime.function import Function
 from codegen.runtime.jit import LoadedCode
-from codegen.signature import ModuleInfo, Signature
+from codegen.signature import ModuleInfo, Signature, read_object_code
 from codegen.target import Target
 
 EMULATOR = "qemu-aarch64"

@@ -9,10 +9,9 @@ import pytest
 
 from codegen import compile_units
 from codegen.compile import llvm_source
-from codegen.compile_units import compiled
+from codegen.compile_units import LLVMProcess, compiled
 from codegen.errors import CodegenError
 from codegen.kernel import Kernel, Unit
-from codegen.llvm_process import LLVMProcess
 from codegen.target import Target
 from tensorir import IRModule, parse
 

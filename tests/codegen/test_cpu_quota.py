@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from codegen.target import host
-from codegen.target.cpu_quota import quota_of
+from codegen.target.host import quota_of
 
 V2 = "0::/user/app\n"
 V1 = "12:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/docker/abc\n"

@@ -7,7 +7,7 @@ import pytest
 
 import codegen
 from codegen import kernel
-from codegen.object_code import read_object_code
+from codegen.signature import read_object_code
 from tensorir import IRModule, parse
 
 TILE = """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import codegen
-from codegen.lowering_digest import lowering_digest
+from codegen.kept_objects import lowering_digest
 
 
 def test_another_lowering_has_another_digest(

@@ -10,7 +10,7 @@ import pytest
 import codegen
 import tensorir
 from codegen.errors import ExecutionError
-from codegen.lower.stack_memory import STACK_LIMIT
+from codegen.lower.hoist_allocations import STACK_LIMIT
 
 HEADER = "@T.prim_func\ndef f(A: T.Buffer((64,), '{0}'), B: T.Buffer((64,), '{0}')):\n"
 

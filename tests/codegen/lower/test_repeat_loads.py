@@ -9,7 +9,7 @@ import pytest
 
 import codegen
 from codegen.lower import lower
-from codegen.lower.annotations import REPEATED_LOADS
+from codegen.lower.forms import REPEATED_LOADS
 from codegen.lower.repeat_loads import repeat_loads
 from codegen.target import Target
 from schedule import Schedule

@@ -12,8 +12,7 @@ import pytest
 
 from codegen import CodegenError, MachineSpeed, Target, machine_speed
 from codegen.machine import known_speed, learn_speed
-from codegen.machine.kept import keep_speed, kept_speed
-from codegen.machine.measure import measure
+from codegen.machine.measure import keep_speed, kept_speed, measure
 from codegen.target import host
 
 SPEED = MachineSpeed(

@@ -6,8 +6,7 @@ import pytest
 
 import codegen
 from codegen.errors import LinkError
-from codegen.object_code import read_object_code
-from codegen.signature import ModuleInfo
+from codegen.signature import ModuleInfo, read_object_code
 from tensorir import parse
 
 COPY = """

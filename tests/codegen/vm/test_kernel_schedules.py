@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import codegen
-from codegen import schedules as seam
+from codegen import history as seam
 from schedule import Schedule
 from tensorir import IRModule, parse
 from tensorir.extensions import SCHEDULES, extension

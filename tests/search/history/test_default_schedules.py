@@ -12,7 +12,7 @@ import pytest
 
 import codegen
 import search as ms
-from codegen.schedules import Schedules, default_schedules
+from codegen.history import Schedules, default_schedules
 from schedule import Schedule
 from search.database import MemoryDatabase
 from search.history import default_schedules as module_here
