@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from functools import wraps
 from itertools import count
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 from schedule.errors import ROOT_BLOCK, fail
 from schedule.sref import StmtSRef, path_up, scope_root
@@ -33,6 +34,7 @@ DEBUG_VERIFY_TREE: Final = 1
 DEBUG_VERIFY_FLAGS: Final = 2
 
 _Fact = TypeVar("_Fact")
+_Given = ParamSpec("_Given")
 
 _DEFINING: Final = (LetStmt, Allocate, AllocateConst, DeclBuffer)
 
@@ -69,7 +71,7 @@ class ScheduleState:
         self.plain: set[Stmt] = set()
         """Statements that touch nothing outside of the blocks in them, bindings included."""
         self._facts: dict[Hashable, Any] = {}
-        """The results of `remembered` for the current program."""
+        """The results of `remembered` functions for the current program."""
         self.rolling: set[Buffer] = set()
         """The buffers that keep what earlier iterations wrote, in which readers find all of it."""
         self.before_postproc: IRModule | None = None
@@ -144,13 +146,6 @@ class ScheduleState:
             sref = pending.pop()
             yield sref
             pending.extend(reversed(self.child_blocks(sref)))
-
-    def remembered(self, key: Hashable, find: Callable[[], _Fact]) -> _Fact:
-        """Return the result of `find`, cached by key until the program changes."""
-        if key not in self._facts:
-            self._facts[key] = find()
-        found: _Fact = self._facts[key]
-        return found
 
     def child_blocks(self, sref: StmtSRef) -> list[StmtSRef]:
         """Return the blocks right below a loop or block, in program order."""
@@ -466,3 +461,22 @@ class ScheduleState:
 def _first_axis(block: Any) -> Var | None:
     """Return the variable that identifies a block, None for a block without axes."""
     return block.iter_vars[0].var if block.iter_vars else None
+
+
+def remembered(
+    find: Callable[Concatenate[ScheduleState, _Given], _Fact],
+) -> Callable[Concatenate[ScheduleState, _Given], _Fact]:
+    """Cache the results of a function of a state, by its other arguments, for the current program.
+
+    An error is not cached.
+    """
+
+    @wraps(find)
+    def cached(state: ScheduleState, *args: _Given.args, **options: _Given.kwargs) -> _Fact:
+        facts, key = state._facts, (find, args, *options.items())
+        if key not in facts:
+            facts[key] = find(state, *args, **options)
+        found: _Fact = facts[key]
+        return found
+
+    return cached

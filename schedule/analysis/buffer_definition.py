@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.errors import Problem, check, fail
-from schedule.operands.handles import regions_of
 from schedule.sref import StmtSRef, path_up
 from schedule.state import ScheduleState
 from tensorir.nodes.buffer import Buffer
@@ -26,26 +25,12 @@ UNKNOWN_DEFINITION = Problem(
     "allocate it with T.alloc_buffer or make it a parameter; cache_read makes a copy that is "
     "allocated",
 )
-NO_SUCH_REGION = Problem(
-    "BufferIndexOutOfRangeError",
-    "the argument `buffer` is ({side!r}, {index}), but {0} has {count} {side} region(s)",
-    "count from 0",
-)
-
 LOST_EXTENT = Problem(
     "UndefinedExtentError",
     "callers give the value of {size} by the shape of {buffer} only, and no dimension of the new "
     "layout is {size} itself",
     "choose a layout that keeps the dimension, or make {size} a parameter of the function",
 )
-
-
-def accessed_buffer(block: StmtSRef, side: str, index: int) -> Buffer:
-    """Return the buffer of the `index`-th region that a block reads or writes."""
-    regions = regions_of(block.block, side)
-    inside = 0 <= index < len(regions)
-    check(inside, NO_SUCH_REGION, block, side=side, index=index, count=len(regions))
-    return regions[index].buffer
 
 
 def defining_block(state: ScheduleState, block: StmtSRef, buffer: Buffer) -> StmtSRef:

@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
 from typing import Final
 
 from schedule.analysis.accesses import Accesses, Memory
 from schedule.sref import StmtSRef
-from schedule.state import ScheduleState
+from schedule.state import ScheduleState, remembered
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, Var
 from tensorir.nodes.ops import is_const_int
@@ -128,6 +127,7 @@ def _added(table: dict[Var, list[StmtSRef]], data: Var, block: StmtSRef) -> list
     return found
 
 
+@remembered
 def dependencies(
     state: ScheduleState, scope: StmtSRef, *, declared_only: bool = False
 ) -> BlockScope:
@@ -137,12 +137,6 @@ def dependencies(
     undeclared: the accesses inside the pieces of `loop_partition`, and loads from the tables of
     `cache_index`. Replaying a trace must find the declared ones alone where it looks blocks up.
     """
-    return state.remembered(
-        ("dependencies", scope, declared_only), partial(_found, state, scope, declared_only)
-    )
-
-
-def _found(state: ScheduleState, scope: StmtSRef, declared_only: bool) -> BlockScope:
     blocks = state.child_blocks(scope)
     if declared_only:
         return BlockScope(blocks, _declared, Memory(scope))

@@ -95,7 +95,7 @@ def annotate_buffer_access(
     node = block.block
     check(buf_type in _EXPLICIT, BAD_SIDE, block, side=buf_type)
     regions = list(regions_of(node, buf_type))
-    region = checked_region(block, buffer_index, buf_type)
+    region = checked_region(block, buf_type, buffer_index)
     buffer, ndim = region.buffer, len(region.region)
     given, ends = len(gen_new_ranges.initial_indices), len(gen_new_ranges.final_indices)
     fits = given == len(node.iter_vars) and ends == 2 * ndim

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from schedule.analysis.buffer_definition import accessed_buffer, defining_block, replace_buffer
+from schedule.analysis.buffer_definition import defining_block, replace_buffer
 from schedule.analysis.redirect import RedirectBuffers
 from schedule.analysis.surroundings import check_only_name
 from schedule.errors import ArgumentError, Problem, check, fail
@@ -61,7 +61,7 @@ def storage_align(
     Raises ScheduleError: BufferIndexOutOfRangeError, StorageAlignInvalidFactorError,
     StorageAlignAxisOutOfRangeError, NonAllocatedBufferError, StorageAlignInvalidAnnotationError.
     """
-    buffer = checked_region(block, buffer_index, "write").buffer
+    buffer = checked_region(block, "write", buffer_index).buffer
     check(factor > 0, INVALID_FACTOR, block, factor=factor)
     ndim = len(buffer.shape)
     inside = -ndim <= axis < ndim
@@ -92,7 +92,7 @@ def set_scope(
     Raises ScheduleError: BufferIndexOutOfRangeError, InvalidStorageScopeError,
     NonAllocatedBufferError, AliasedBufferError.
     """
-    buffer = checked_region(block, buffer_index, "write").buffer
+    buffer = checked_region(block, "write", buffer_index).buffer
     check_storage_scope(block, storage_scope)
     scope = storage_scope or "global"
     if buffer.scope() == scope:
@@ -118,7 +118,7 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockArg, buffer_index: int, d
     Raises ScheduleError: BufferIndexOutOfRangeError, NonAllocatedBufferError, AliasedBufferError;
     ValueError for text that names no type.
     """
-    buffer = checked_region(block, buffer_index, "write").buffer
+    buffer = checked_region(block, "write", buffer_index).buffer
     try:
         kind = DataType(dtype)
     except (TypeError, ValueError) as error:
@@ -151,7 +151,7 @@ def set_axis_separator(
     Raises ScheduleError: BufferIndexOutOfRangeError, BufferIsSubregionError,
     NonAllocatedBufferError, InvalidAxisSeparatorError.
     """
-    old = accessed_buffer(block, *buffer)
+    old = checked_region(block, *buffer).buffer
     site = defining_block(state, block, old)
     separators = [int(k) for k in axis_separators or ()]
     ndim = len(old.shape)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from schedule.analysis.accesses import check_no_effect
 from schedule.analysis.bindings import knowing, loop_domain
@@ -49,7 +48,7 @@ from schedule.sref import (
     loops_above,
 )
 from schedule.staging.old_values import reads_old_values
-from schedule.state import ScheduleState
+from schedule.state import ScheduleState, remembered
 from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer, IntervalSet
 from tensorir.errors import IRValueError
@@ -147,8 +146,7 @@ def compute_at(
     if loop is INLINE_MARK:
         compute_inline(state, block)
     elif loop is not ROOT_MARK:
-        graph = require_movable(state, block)
-        plan_move(state, graph, block, loop, index, preserve_unit_loops, to_consumers=True)(state)
+        plan_move(state, block, loop, index, preserve_unit_loops, to_consumers=True)(state)
 
 
 @primitive("ReverseComputeAt")
@@ -177,8 +175,7 @@ def reverse_compute_at(
     if loop is INLINE_MARK:
         reverse_compute_inline(state, block)
     elif loop is not ROOT_MARK:
-        graph = require_movable(state, block)
-        move = plan_move(state, graph, block, loop, index, preserve_unit_loops, to_consumers=False)
+        move = plan_move(state, block, loop, index, preserve_unit_loops, to_consumers=False)
         before = block.block, loop.loop
         move(state)
         covered = reads_covered(state, block, dependencies(state, state.scope_root(block)))
@@ -186,12 +183,9 @@ def reverse_compute_at(
         check(covered, READS_AHEAD, *before)
 
 
+@remembered
 def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
     """Check what moving a block needs wherever it moves; return the dependencies of its scope."""
-    return state.remembered(("movable", block), partial(_require_movable, state, block))
-
-
-def _require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
     _, graph = require_pipeline(state, block)
     check_complete_or_reduction(state, block, graph)
     if state.enable_check:
@@ -217,9 +211,9 @@ def _loops_left(block: StmtSRef) -> Iterator[StmtSRef]:
         inner = sref.loop
 
 
+@remembered
 def plan_move(
     state: ScheduleState,
-    graph: BlockScope,
     block: StmtSRef,
     loop: StmtSRef,
     index: int,
@@ -227,24 +221,8 @@ def plan_move(
     *,
     to_consumers: bool,
 ) -> Callable[[ScheduleState], None]:
-    """Check that a block may move below a loop; nothing is changed.
-
-    `graph` is what `require_movable` gave for the block. Returns the function that moves it.
-    """
-    key = "move", block, loop, index, preserve_unit_loops, to_consumers
-    asked = partial(_planned, state, graph, block, loop, index, preserve_unit_loops, to_consumers)
-    return state.remembered(key, asked)
-
-
-def _planned(
-    state: ScheduleState,
-    graph: BlockScope,
-    block: StmtSRef,
-    loop: StmtSRef,
-    index: int,
-    preserve_unit_loops: bool,
-    to_consumers: bool,
-) -> Callable[[ScheduleState], None]:
+    """Check that a block may move below a loop, and return the function that moves it."""
+    graph = require_movable(state, block)
     position, required = check_place(state, graph, block, loop, index, to_consumers=to_consumers)
     if not to_consumers:
         _check_declared(graph, block, loop, required)

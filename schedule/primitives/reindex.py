@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from schedule.analysis.accesses import check_no_opaque, is_opaque
 from schedule.analysis.bindings import axis_domain, axis_values, knowing, without_variables
 from schedule.analysis.block_kind import check_fixed_domains, require_pipeline
-from schedule.analysis.buffer_definition import accessed_buffer
 from schedule.analysis.empty_reductions import own_loops
 from schedule.analysis.layout_map import check_injective
 from schedule.analysis.loops import check_starts_at_zero
@@ -24,7 +23,7 @@ from schedule.instruction import (
     primitive,
 )
 from schedule.sref import StmtSRef, is_ancestor, loops_above
-from schedule.staging.buffers import cache_buffer, checked_buffer, stage_buffer
+from schedule.staging.buffers import cache_buffer, checked_buffer, checked_region, stage_buffer
 from schedule.staging.nests import Staged, Sweep
 from schedule.staging.old_values import loads_only, stores_surely, values_taken
 from schedule.staging.places import place_to_read, place_to_write
@@ -99,7 +98,7 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     AliasedBufferError, BareAccessError, NotLeafBlockError, InvalidBufferAccessError,
     NotSingleChildChainError, DependentLoopError, UnsafeStageError.
     """
-    old = accessed_buffer(block, *buffer)
+    old = checked_region(block, *buffer).buffer
     reading = buffer[0] == "read"
     scope, _ = require_pipeline(state, block, stays=True)
     check(not state.child_blocks(block), NOT_LEAF, block)

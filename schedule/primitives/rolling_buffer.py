@@ -66,7 +66,7 @@ def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: Wr
     # Preconditions.
     written = {region.buffer for region in block.block.writes}
     scope, graph = require_pipeline(state, block, known=state.rolling - written)
-    region = checked_region(block, write_buffer_index, "write")
+    region = checked_region(block, "write", write_buffer_index)
     buffer = region.buffer
     check_not_output(state, block)
     consumers = _consumers(graph, block, buffer)

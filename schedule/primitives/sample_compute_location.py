@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from schedule.sref import (
     loops_above,
     lowest_common_ancestor,
 )
-from schedule.state import ScheduleState
+from schedule.state import ScheduleState, remembered
 from tensorir.nodes.expr import IterVar
 from tensorir.nodes.ops import is_const_int
 
@@ -101,14 +100,24 @@ def nearest_place(state: ScheduleState, block: StmtSRef, decision: int) -> int:
     return next(_possible_loops(state, block, decision), ROOT_INDEX)
 
 
+@remembered
 def _can_be_inlined(state: ScheduleState, block: StmtSRef) -> bool:
-    def find() -> bool:
-        with suppress(ScheduleError):
-            check_compute_inline(state, block)
-            return True
-        return False
+    with suppress(ScheduleError):
+        check_compute_inline(state, block)
+        return True
+    return False
 
-    return state.remembered(("inlines", block), find)
+
+@remembered
+def _can_move_to(state: ScheduleState, block: StmtSRef, loop: StmtSRef) -> bool:
+    """Say whether a block that can move may be computed below a loop of its consumers."""
+    with suppress(ScheduleError):
+        if needs_plan(block):
+            plan_move(state, block, loop, -1, True, to_consumers=True)
+        else:
+            check_place(state, require_movable(state, block), block, loop, -1, to_consumers=True)
+        return True
+    return False
 
 
 def _possible_loops(
@@ -120,25 +129,12 @@ def _possible_loops(
     loops = consumer_loops(state, block)
     runs = np.array([[not is_const_int(loop.loop.extent, 1)] for loop in loops], bool)
     try:
-        graph = require_movable(state, block)
+        require_movable(state, block)
     except ScheduleError:
         return
-    planned = needs_plan(block)
-
-    def fits(k: int) -> bool:
-        with suppress(ScheduleError):
-            if planned:
-                plan_move(state, graph, block, loops[k], -1, True, to_consumers=True)
-            else:
-                check_place(state, graph, block, loops[k], -1, to_consumers=True)
-            return True
-        return False
-
     opened = open_places(loop_iter_types(state, loops), runs.reshape(-1, 1))
     for k in map(int, np.flatnonzero(opened)[::-1]):
-        if most is not None and k > most:
-            continue
-        if state.remembered(("fits", block, k), partial(fits, k)):
+        if (most is None or k <= most) and _can_move_to(state, block, loops[k]):
             yield k
 
 

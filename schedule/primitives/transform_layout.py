@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from schedule.analysis.accesses import OPAQUE, check_no_opaque
 from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import blocks_in
-from schedule.analysis.buffer_definition import accessed_buffer, defining_block, replace_buffer
+from schedule.analysis.buffer_definition import defining_block, replace_buffer
 from schedule.analysis.dependency import is_table
 from schedule.analysis.layout_map import analyze_layout
 from schedule.analysis.redirect import InlineViews, RedirectEverywhere
@@ -16,6 +16,7 @@ from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, BufferArg, IndexMapArg, PadValueAttr, primitive
 from schedule.primitives.layout_padding import LayoutPadding
 from schedule.sref import StmtSRef
+from schedule.staging.buffers import checked_region
 from schedule.state import ScheduleState
 from tensorir.errors import IRValueError
 from tensorir.indices.index_map import IndexMap
@@ -96,7 +97,7 @@ def transform_layout(
     TransformationIntroducesPaddingError, BareAccessError, UndefinedExtentError.
     """
     # Preconditions.
-    old = accessed_buffer(block, *buffer)
+    old = checked_region(block, *buffer).buffer
     site = defining_block(state, block, old)
     ndim = len(old.shape)
     given = len(index_map.initial_indices)

@@ -42,7 +42,7 @@ def check_storage_scope(block: StmtSRef, storage_scope: str) -> None:
     check(valid, INVALID_SCOPE, block, storage_scope=storage_scope)
 
 
-def checked_region(block: StmtSRef, index: int, side: str) -> BufferRegion:
+def checked_region(block: StmtSRef, side: str, index: int) -> BufferRegion:
     """Return a region that a block declares to read or write; raise if there is none."""
     regions = regions_of(block.block, side)
     inside = 0 <= index < len(regions)
@@ -53,7 +53,7 @@ def checked_region(block: StmtSRef, index: int, side: str) -> BufferRegion:
 def checked_buffer(block: StmtSRef, index: int, storage_scope: str, side: str) -> Buffer:
     """Return the buffer of a block's region; raise for a scope or an index that does not exist."""
     check_storage_scope(block, storage_scope)
-    return checked_region(block, index, side).buffer
+    return checked_region(block, side, index).buffer
 
 
 def stage_buffer(

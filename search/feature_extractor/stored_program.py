@@ -7,33 +7,24 @@ candidate would take too long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
 
 from search.space_generator.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
 from tensorir.arith.coefficients import Coefficients
-from tensorir.arith.const_interval import (
-    Interval,
-    floor_quotient,
-    floor_remainder,
-    product,
-)
+from tensorir.arith.const_interval import ARITHMETIC, Interval
 from tensorir.function import PrimFunc
 from tensorir.indices.accesses import Bindings, common_prefix, placed_statements
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import (
-    Add,
     BufferLoad,
+    Div,
     FloatImm,
     FloorDiv,
     FloorMod,
     IntImm,
-    Max,
-    Min,
-    Mul,
+    Mod,
     PrimExpr,
-    Sub,
     Var,
 )
 from tensorir.nodes.stmt import (
@@ -44,8 +35,6 @@ from tensorir.nodes.stmt import (
     Stmt,
 )
 from tensorir.rewriting.visit import walk
-
-Combine: TypeAlias = Callable[[Interval, Interval], "Interval | None"]
 
 
 @dataclass(eq=False, slots=True)
@@ -200,28 +189,15 @@ def _interval(expr: PrimExpr, ranges: Mapping[Var, Interval], scope: Bindings) -
     if isinstance(expr, Var):
         value = scope.values.get(expr)
         return ranges.get(expr, (0, 0)) if value is None else _interval(value, ranges, scope)
-    combined = _COMBINED.get(type(expr))
-    if combined is None:
+    combine = ARITHMETIC.get(type(expr))
+    if combine is None or isinstance(expr, (Div, Mod)):
         return None
     a = _interval(expr.a, ranges, scope)  # type: ignore[attr-defined]
     b = _interval(expr.b, ranges, scope)  # type: ignore[attr-defined]
-    return None if a is None or b is None else combined(a, b)
-
-
-def _by_one(divide: Combine) -> Combine:
-    """Return the rule of a division by one positive constant."""
-    return lambda a, b: divide(a, b) if 0 < b[0] == b[1] else None
-
-
-_COMBINED: Final[Mapping[type[PrimExpr], Combine]] = {
-    Add: lambda a, b: (a[0] + b[0], a[1] + b[1]),
-    Sub: lambda a, b: (a[0] - b[1], a[1] - b[0]),
-    Min: lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
-    Max: lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
-    Mul: product,
-    FloorDiv: _by_one(floor_quotient),
-    FloorMod: _by_one(floor_remainder),
-}
+    if a is None or b is None:
+        return None
+    is_bounded = not isinstance(expr, (FloorDiv, FloorMod)) or 0 < b[0] == b[1]
+    return combine(a, b) if is_bounded else None
 
 
 def _constant(extent: PrimExpr) -> int:
