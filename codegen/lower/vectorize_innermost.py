@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from codegen.lower.aliasing import Aliasing
@@ -9,6 +10,7 @@ from codegen.lower.rewriters import StatementRewriter
 from tensorir.arith.coefficients import coefficients
 from tensorir.comparison.equal import structural_equal
 from tensorir.function import PrimFunc
+from tensorir.indices.accesses import loads_in, only_stores
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Select, Var
@@ -41,12 +43,12 @@ class _Mark(StatementRewriter):
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         if _has_shape(node):
-            stores = _stores(node.body)
+            stores = only_stores(node.body)
             if stores and self._qualifies(stores, node.loop_var):
                 return node.with_(kind=s.ForKind.VECTORIZED)
         return self.generic(node)
 
-    def _qualifies(self, stores: list[s.BufferStore], var: Var) -> bool:
+    def _qualifies(self, stores: Sequence[s.BufferStore], var: Var) -> bool:
         written: dict[Buffer, PrimExpr] = {}
         for store in stores:
             if store.predicate is not None or not _steps(store.indices, var, (1,)):
@@ -70,12 +72,7 @@ class _Mark(StatementRewriter):
                     return False
             elif not structural_equal(part.indices[0], stored):
                 return False
-        loaded = {
-            p.buffer.data
-            for store in stores
-            for p in walk(store.value)
-            if isinstance(p, BufferLoad)
-        }
+        loaded = {load.buffer.data for store in stores for load in loads_in(store.value)}
         return not any(
             self._aliasing.may_overlap({pointer}, (loaded | memory) - {pointer})
             for pointer in memory
@@ -90,13 +87,6 @@ def _has_shape(loop: s.For) -> bool:
         and loop.extent.value % _SHORTEST == 0
         and not loop.annotations
     )
-
-
-def _stores(body: s.Stmt) -> list[s.BufferStore]:
-    """Return the stores of a body of stores only; an empty list for any other body."""
-    parts = body.seq if isinstance(body, s.SeqStmt) else (body,)
-    stores = [part for part in parts if isinstance(part, s.BufferStore)]
-    return stores if len(stores) == len(parts) else []
 
 
 def _steps(indices: tuple[PrimExpr, ...], var: Var, allowed: tuple[int, ...]) -> bool:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from tensorir.arith import Analyzer
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.function import PrimFunc
+from tensorir.indices.accesses import loads_in
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import Add, BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import const
 from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
-from tensorir.rewriting.visit import rewrite, substitute, uses_var, walk
+from tensorir.rewriting.visit import rewrite, substitute, uses_var
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +151,8 @@ class _Matcher:
         self._inner.add(found)
 
     def _value(self, found: PrimExpr, expected: PrimExpr) -> None:
-        loads = [node for node in walk(found) if isinstance(node, BufferLoad)]
-        described = [node for node in walk(expected) if isinstance(node, BufferLoad)]
+        loads = list(loads_in(found))
+        described = list(loads_in(expected))
         if len(loads) != len(described):
             raise Mismatch("the expressions differ", found, expected)
         for a, b in zip(loads, described, strict=True):

@@ -14,6 +14,7 @@ from typing import Any, Final
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef
 from tensorir.comparison.equal import expr_deep_equal, structural_equal
+from tensorir.indices.accesses import only_stores
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import (
@@ -168,10 +169,9 @@ def find_reduction(block: StmtSRef) -> Reduction:
     fail(NO_REDUCER, block)
 
 
-def _stores(block: StmtSRef, body: Stmt, what: str) -> list[BufferStore]:
-    parts = body.seq if isinstance(body, SeqStmt) else (body,)
-    stores = [part for part in parts if isinstance(part, BufferStore)]
-    check(len(stores) == len(parts), FORM, block, reason=f"its {what} is more than stores")
+def _stores(block: StmtSRef, body: Stmt, what: str) -> Sequence[BufferStore]:
+    stores = only_stores(body)
+    check(bool(stores), FORM, block, reason=f"its {what} is more than stores")
     return stores
 
 

@@ -15,6 +15,7 @@ from schedule.analysis.reducer import bound_values, written_out
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
 from tensorir.comparison.equal import expr_deep_equal
+from tensorir.indices.accesses import loads_in, only_stores
 from tensorir.nodes.expr import (
     Add,
     And,
@@ -34,8 +35,8 @@ from tensorir.nodes.expr import (
 )
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import is_const_int
-from tensorir.nodes.stmt import Block, BufferStore, IfThenElse, LetStmt, SeqStmt, Stmt
-from tensorir.rewriting.visit import children, walk
+from tensorir.nodes.stmt import Block, BufferStore, IfThenElse, LetStmt, Stmt
+from tensorir.rewriting.visit import children
 
 ORDERED = Problem(
     "OrderedReductionError",
@@ -73,9 +74,8 @@ def _commutes(body: Node, written: set[Var]) -> bool:
         return _is_update(body) or _is_choice(body.value, written)
     if isinstance(body, LetStmt):
         values, inner = bound_values(body)
-        parts = inner.seq if isinstance(inner, SeqStmt) else (inner,)
-        stores = [part for part in parts if isinstance(part, BufferStore)]
-        if len(stores) < len(parts) or len(stores) == 1:
+        stores = only_stores(inner)
+        if len(stores) < 2:
             return _commutes(written_out(body), written)
         # All values are computed before the first store.
         for store in stores:
@@ -168,4 +168,4 @@ def _chooses(parts: tuple[PrimExpr, ...], store: BufferStore, families: set[str]
 
 
 def _loads(expr: PrimExpr, buffers: set[Var]) -> bool:
-    return any(isinstance(n, BufferLoad) and n.buffer.data in buffers for n in walk(expr))
+    return any(load.buffer.data in buffers for load in loads_in(expr))

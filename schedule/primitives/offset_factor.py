@@ -15,6 +15,7 @@ from schedule.staging.buffers import checked_buffer, stage_buffer
 from schedule.staging.nests import Sweep
 from schedule.state import ScheduleState
 from tensorir.comparison.equal import structural_equal
+from tensorir.indices.accesses import loads_in
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import (
@@ -33,7 +34,7 @@ from tensorir.nodes.expr import (
 from tensorir.nodes.float_format import holds_values_of
 from tensorir.nodes.ops import const, is_const_int
 from tensorir.nodes.stmt import BufferStore, sequence
-from tensorir.rewriting.visit import collect_vars, substitute, walk
+from tensorir.rewriting.visit import collect_vars, substitute
 
 NO_PRODUCT = Problem(
     "NotSumOfProductsError",
@@ -85,7 +86,7 @@ def offset_factor(
     # Rewrite: what the offset adds to each sum, over the loops that the other factor depends on.
     store = product.store
     used = collect_vars(product.other)
-    factors = {part.buffer for part in walk(product.other) if isinstance(part, BufferLoad)}
+    factors = {load.buffer for load in loads_in(product.other)}
     kept = [
         k
         for k, axis in enumerate(node.iter_vars)
@@ -179,7 +180,7 @@ def _product(state: ScheduleState, block: StmtSRef, buffer: Buffer, kind: DataTy
     own, factors = total.a, total.b
     if not structural_equal(own, BufferLoad(store.buffer, store.indices)):
         refuse("it does not add to the element that it stores")
-    loads = [part for part in walk(factors) if isinstance(part, BufferLoad)]
+    loads = list(loads_in(factors))
     read = [load for load in loads if load.buffer is buffer]
     if len(read) != 1:
         refuse("it is read more than once, or not at all")

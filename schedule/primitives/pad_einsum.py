@@ -23,6 +23,7 @@ from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
 from tensorir.comparison.equal import expr_deep_equal
+from tensorir.indices.accesses import only_stores
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import add, all_of, const, floordiv, floormod, if_then_else, is_const_int
@@ -183,12 +184,8 @@ def _accesses(block: StmtSRef) -> dict[Buffer, tuple[PrimExpr, ...]]:
 
 def _stores(node: Block) -> tuple[BufferStore, ...]:
     """Return the store of a block, or those of a tuple whose values lets bind; else none."""
-    if isinstance(node.body, BufferStore):
-        return (node.body,)
     lets, body = bound_values(node.body)
-    parts = body.seq if lets and isinstance(body, SeqStmt) else ()
-    stores = tuple(part for part in parts if isinstance(part, BufferStore))
-    return stores if len(stores) == len(parts) else ()
+    return only_stores(body) if bool(lets) == isinstance(body, SeqStmt) else ()
 
 
 def _added_steps(

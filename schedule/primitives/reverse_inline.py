@@ -38,8 +38,9 @@ from tensorir.arith import (
     inverse_affine_iter_map,
 )
 from tensorir.comparison.equal import expr_deep_equal
+from tensorir.indices.accesses import loads_in
 from tensorir.nodes.buffer import Buffer, Range
-from tensorir.nodes.expr import EQ, And, BufferLoad, Call, Or, PrimExpr, Select, Var
+from tensorir.nodes.expr import EQ, And, Call, Or, PrimExpr, Select, Var
 from tensorir.nodes.ops import TRUE, compare, conjuncts, is_const_int, logical_and
 from tensorir.nodes.stmt import BlockRealize, BufferStore, IfThenElse, Stmt
 from tensorir.rewriting.visit import substitute, walk
@@ -158,9 +159,7 @@ class _ReversePlan:
     def _solve_axes(self) -> dict[Var, PrimExpr]:
         """Return the consumer's axes in terms of the indices at which the producer stores."""
         node = self._block.block
-        loads = [
-            n for n in walk(self._body) if isinstance(n, BufferLoad) and n.buffer is self._buffer
-        ]
+        loads = [load for load in loads_in(self._body) if load.buffer is self._buffer]
         if not loads:
             fail(BODY, self._block, reason="the buffer is not loaded")
         indices = loads[0].indices
@@ -261,6 +260,6 @@ def _loads_in_a_branch(body: Stmt, buffer: Buffer) -> bool:
         elif isinstance(node, (And, Or)):
             branches = (node.b,)
         for branch in branches:
-            if any(isinstance(n, BufferLoad) and n.buffer is buffer for n in walk(branch)):
+            if any(load.buffer is buffer for load in loads_in(branch)):
                 return True
     return False

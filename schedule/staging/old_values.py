@@ -19,9 +19,10 @@ from schedule.analysis.sure_writes import first_statement, holds, surely_written
 from schedule.sref import StmtSRef
 from tensorir.arith import Analyzer, IntervalSet
 from tensorir.comparison.equal import expr_deep_equal
+from tensorir.indices.accesses import loads_in
 from tensorir.memory.access import get_block_read_write_region
 from tensorir.nodes.buffer import Buffer, Range
-from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import Block, BufferStore, SeqStmt, Stmt
@@ -69,16 +70,16 @@ def reads_old_values(block: Block, buffer: Buffer) -> bool:
 
 def loads(stmt: Node, buffer: Buffer) -> bool:
     """Say whether an element of `buffer` is loaded."""
-    return any(isinstance(node, BufferLoad) and node.buffer is buffer for node in walk(stmt))
+    return any(load.buffer is buffer for load in loads_in(stmt))
 
 
 def loads_only(stmt: Stmt, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
     """Say whether all elements of a buffer that are loaded are the one at `indices`."""
     return all(
         expr_deep_equal(a, b)
-        for node in walk(stmt)
-        if isinstance(node, BufferLoad) and node.buffer is buffer
-        for a, b in zip(node.indices, indices, strict=True)
+        for load in loads_in(stmt)
+        if load.buffer is buffer
+        for a, b in zip(load.indices, indices, strict=True)
     )
 
 

@@ -14,10 +14,9 @@ from search.space_generator.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
 from tensorir.arith.coefficients import Coefficients
 from tensorir.arith.const_interval import ARITHMETIC, Interval
 from tensorir.function import PrimFunc
-from tensorir.indices.accesses import Bindings, common_prefix, placed_statements
+from tensorir.indices.accesses import Bindings, common_prefix, loads_in, placed_statements
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import (
-    BufferLoad,
     Div,
     FloatImm,
     FloorDiv,
@@ -34,7 +33,6 @@ from tensorir.nodes.stmt import (
     ForKind,
     Stmt,
 )
-from tensorir.rewriting.visit import walk
 
 
 @dataclass(eq=False, slots=True)
@@ -132,11 +130,7 @@ def _loop(node: For) -> Loop:
 
 
 def _store(node: BufferStore, loops: list[Loop], bindings: Bindings) -> Store:
-    loads = [
-        _access(load.buffer, load.indices, bindings)
-        for load in walk(node.value)
-        if isinstance(load, BufferLoad)
-    ]
+    loads = [_access(load.buffer, load.indices, bindings) for load in loads_in(node.value)]
     return Store(_access(node.buffer, node.indices, bindings), loads, node.value, loops)
 
 

@@ -16,12 +16,11 @@ from search.postproc.postproc import Postproc, functions_with_blocks
 from search.postproc.register_tile import Nests, Operand, Tiles, choose_tiles, tiled_lanes
 from search.space_generator.annotations import AUTO_TENSORIZE, REGISTER_TILE
 from search.space_generator.moves import update_stores
-from tensorir.indices.accesses import strides
+from tensorir.indices.accesses import loads_in, strides
 from tensorir.nodes.buffer import BufferRegion
-from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, Var
+from tensorir.nodes.expr import IntImm, IterVar, Var
 from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import For, ForKind, SeqStmt
-from tensorir.rewriting.visit import walk
 
 
 class RewriteRegisterTile(Postproc):
@@ -117,7 +116,7 @@ def _accesses(block: StmtSRef, target: Target) -> _Accesses | None:
     node = block.block
     if node.annotations.get(AUTO_TENSORIZE) and len(node.writes) == 1:
         (written,) = node.writes
-        loaded = {part.buffer for part in walk(node.body) if isinstance(part, BufferLoad)}
+        loaded = {load.buffer for load in loads_in(node.body)}
         reads = [r for r in node.reads if r.buffer in loaded and r.buffer is not written.buffer]
         first, *others = (
             strides(block.block_realize, region.buffer, [dim.min for dim in region.region])
@@ -130,7 +129,7 @@ def _accesses(block: StmtSRef, target: Target) -> _Accesses | None:
         return None
     store, stored = stores[0], {other.buffer for other in stores}
     # All values of a tuple use the same operands.
-    loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
+    loads = list(loads_in(store.value))
     operands = [
         strides(block.block_realize, a.buffer, a.indices) for a in loads if a.buffer not in stored
     ]

@@ -14,6 +14,7 @@ from schedule.sref import StmtSRef, loops_above
 from tensorir.arith import Analyzer
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.function import PrimFunc
+from tensorir.indices.accesses import loads_in
 from tensorir.indices.index_map import IndexMap
 from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS, LAYOUT_REWRITE_PREPROC
 from tensorir.nodes.buffer import Buffer, Range
@@ -22,7 +23,7 @@ from tensorir.nodes.expr import BufferLoad, Cast, FloorMod, IntImm, IterVar, Pri
 from tensorir.nodes.float_format import holds_values_of
 from tensorir.nodes.ops import cast, const
 from tensorir.nodes.stmt import BlockRealize, BufferStore, For, Stmt
-from tensorir.rewriting.visit import collect_vars, rewrite, substitute, walk
+from tensorir.rewriting.visit import collect_vars, rewrite, substitute
 from tensorir.tensor_intrin import TensorIntrin
 
 _LANES: Final = 64
@@ -99,7 +100,7 @@ def described_nest(desc: PrimFunc) -> tuple[list[int], BlockRealize]:
 def operand_loads(body: Stmt) -> list[BufferLoad]:
     """Return the loads in a store, without loads of the stored buffer."""
     assert isinstance(body, BufferStore)
-    loads = [part for part in walk(body.value) if isinstance(part, BufferLoad)]
+    loads = list(loads_in(body.value))
     return [load for load in loads if load.buffer is not body.buffer]
 
 

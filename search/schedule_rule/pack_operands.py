@@ -18,10 +18,11 @@ from search.schedule_rule.schedule_rule import ScheduleRule
 from search.space_generator.annotations import AUTO_TENSORIZE, OPERANDS_PACKED, PACKED
 from search.space_generator.tiling_needs import has_been_tiled
 from tensorir.arith.coefficients import coefficients
+from tensorir.indices.accesses import loads_in
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, Var
 from tensorir.nodes.stmt import Block, BufferStore
-from tensorir.rewriting.visit import collect_vars, uses_var, walk
+from tensorir.rewriting.visit import collect_vars, uses_var
 
 if TYPE_CHECKING:
     from search.task import Task
@@ -197,7 +198,7 @@ def _packable_operands(block: StmtSRef, least_bytes: int) -> list[_Packable]:
     lane = store.indices[-1]
     if extents is None or not isinstance(lane, Var) or extents.get(lane, 1) == 1:
         return []
-    loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
+    loads = list(loads_in(store.value))
     operands = {load.buffer: load for load in loads if load.buffer is not store.buffer}
     if len(operands) < 2 or len(operands) < len(loads) - 1:
         return []

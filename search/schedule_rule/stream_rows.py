@@ -17,12 +17,11 @@ from search.schedule_rule.schedule_rule import ScheduleRule
 from search.space_generator.annotations import REGISTER_TILE, TILING_STRUCTURE
 from search.space_generator.moves import vector_lanes
 from search.space_generator.tiling_needs import is_reduction_to_design
-from tensorir.indices.accesses import strides
+from tensorir.indices.accesses import loads_in, strides
 from tensorir.nodes.buffer import Buffer
-from tensorir.nodes.expr import BufferLoad, IntImm, IterVar
+from tensorir.nodes.expr import IntImm, IterVar
 from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import BufferStore
-from tensorir.rewriting.visit import walk
 
 _STRUCTURE: Final = "SRSRS"
 _FEWEST_ROWS: Final = 4
@@ -80,7 +79,7 @@ class StreamRows(ScheduleRule):
         kinds = loop_iter_types(sch.state, around)
         extents = [loop.loop.extent for loop in around]
         lengths = [extent.value for extent in extents if isinstance(extent, IntImm)]
-        loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
+        loads = list(loads_in(store.value))
         operands = [load for load in loads if load.buffer is not store.buffer]
         result = strides(block.block_realize, store.buffer, store.indices)
         moved = [strides(block.block_realize, load.buffer, load.indices) for load in operands]

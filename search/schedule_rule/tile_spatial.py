@@ -17,11 +17,10 @@ from schedule.sref import StmtSRef, loops_above
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.space_generator.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP, PRAGMA_UNROLL_EXPLICIT
 from search.space_generator.tiling_needs import has_been_tiled
-from tensorir.indices.accesses import strides
+from tensorir.indices.accesses import loads_in, strides
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, Var
 from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import BufferStore
-from tensorir.rewriting.visit import walk
 
 _SHORTEST_SIDE: Final = 4
 """The minimum side of a tile."""
@@ -150,7 +149,7 @@ def _tile_axes(sch: Schedule, block: StmtSRef) -> _Axes | None:
     if not loops or len(extents) < len(loops) or not plain or kinds != {IterVar.DATA_PAR}:
         return None
     running = [k for k, extent in enumerate(extents) if extent > 1]
-    loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
+    loads = list(loads_in(store.value))
     accesses: list[BufferStore | BufferLoad] = [store, *loads]
     steps = [strides(block.block_realize, access.buffer, access.indices) for access in accesses]
     variables = [loop.loop_var for loop in loops]

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from schedule.analysis.reducer import written_out
-from tensorir.nodes.stmt import BufferStore, SeqStmt, Stmt
+from tensorir.indices.accesses import only_stores
+from tensorir.nodes.stmt import BufferStore, Stmt
 
 SHORTEST_VECTOR: Final = 4
 """A vector fills at least this fraction of a register: 1/4."""
@@ -21,10 +22,7 @@ def update_stores(body: Stmt) -> tuple[BufferStore, ...]:
 
     The lets are substituted. All values are computed before the first store.
     """
-    inner = written_out(body)
-    parts = inner.seq if isinstance(inner, SeqStmt) else (inner,)
-    stores = tuple(part for part in parts if isinstance(part, BufferStore))
-    return stores if len(stores) == len(parts) else ()
+    return only_stores(written_out(body))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 Features, explanations and reports read programs in this way: `placed_statements` walks a program,
 `Bindings` collects the values of block axes and let variables on the way, and its `read` returns an
 index of a load or store as a sum over loop variables. `strides` is the distance in memory by which
-each loop moves an access.
+each loop moves an access. `loads_in` and `only_stores` find accesses below a node.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import TypeVar
 from tensorir.arith.analyzer import Analyzer
 from tensorir.arith.coefficients import Coefficients, coefficients
 from tensorir.nodes.buffer import Buffer
-from tensorir.nodes.expr import IntImm, PrimExpr, Var
-from tensorir.nodes.stmt import BlockRealize, BufferStore, For, LetStmt, Stmt
-from tensorir.rewriting.visit import children, collect_vars
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt
+from tensorir.rewriting.visit import children, collect_vars, walk
 
 L = TypeVar("L")
 
@@ -117,6 +118,18 @@ def strides(
             found.update(dict.fromkeys(bindings.loop_vars(part)))
         size = size * extent.value if size is not None and isinstance(extent, IntImm) else None
     return {var: step for var, step in found.items() if step != 0}
+
+
+def loads_in(node: Node) -> Iterator[BufferLoad]:
+    """Yield the loads in an expression or statement."""
+    return (part for part in walk(node) if isinstance(part, BufferLoad))
+
+
+def only_stores(body: Stmt) -> tuple[BufferStore, ...]:
+    """Return the stores of a body that is a store or a sequence of stores, none of any other."""
+    parts = body.seq if isinstance(body, SeqStmt) else (body,)
+    stores = tuple(part for part in parts if isinstance(part, BufferStore))
+    return stores if len(stores) == len(parts) else ()
 
 
 def common_prefix(nests: Iterable[Sequence[L]]) -> list[L]:
