@@ -100,7 +100,7 @@ def compile_object(
     """Return a program compiled to machine code that `Module.from_object` loads.
 
     It is an archive (as of `ar`) of relocatable objects, one a function and one an entry, and of a
-    description of the functions, so it is all that another process needs. Raises CodegenError for a
+    description of the functions; another process needs nothing else. Raises CodegenError for a
     program without a compiled form.
     """
     return compile_functions(functions_of(program), as_target(target)).object_code

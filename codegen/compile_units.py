@@ -44,7 +44,7 @@ def compiled(kernels: Iterable[Kernel], count: int) -> tuple[list[Kernel], list[
 
 
 class _Engines:
-    """What threads compile units with: the first one with LLVM here, each other with a process."""
+    """The engines of the threads: LLVM of this process for the first, a process for each other."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

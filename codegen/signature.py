@@ -53,10 +53,10 @@ class Parameter:
 class Signature:
     """The interface of a compiled function.
 
-    `name` is that in its module, `c_name` what C calls it in an exported library; None for one that
-    only other functions of the module call. `symbols` are the variables that shapes bind; their
-    values follow the arguments, as integers of the stated dtype. `result` is the dtype of the value
-    that `T.ret` gives, if any.
+    `name` is its name in the module, `c_name` its name for C in an exported library, None for a
+    function that only other functions of the module call. `symbols` are the variables that shapes
+    bind; their values follow the arguments, as integers of the stated dtype. `result` is the dtype
+    of the value that `T.ret` returns, if any.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """The errors of primitives whose preconditions do not hold, and of traces that cannot be read.
 
-A `Problem` is declared once, beside the primitive that checks it: a stable code, a sentence and a
-hint. `fail` raises it for particular loops and blocks. The text is put together only when somebody
-reads it, because a search drops thousands of refused schedules unread.
+The file of each primitive declares its `Problem`s: a stable code, a sentence and a hint. `fail`
+raises one for particular loops and blocks. The text is rendered on demand, because a search drops
+thousands of refused schedules unread.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ RenderLevel = Literal["detail", "fast", "none"]
 class Problem:
     """A precondition that may fail.
 
-    `sentence` says what is the case; `{0}`, `{1}` stand for the loops and blocks concerned, names
-    such as `{extent}` for values. `hint` says what would satisfy the precondition.
+    `sentence` states the cause, with `{0}`, `{1}` for the loops and blocks concerned, and names
+    such as `{extent}` for values. `hint` is a remedy.
     """
 
     code: str
@@ -41,7 +41,7 @@ class ScheduleError(TensorIRError):
 
     `code` identifies the precondition, `primitive` the call, `locations` are the loops and blocks
     concerned and `mod` is the program they were found in. The text begins with the reason, shows
-    the program with the locations underlined, and says what would help; `render_level="fast"`
+    the program with the locations underlined, and ends with a remedy; `render_level="fast"`
     leaves the program out.
     """
 
@@ -93,7 +93,7 @@ class ScheduleError(TensorIRError):
         return f"{where}{self.message} [{self.code}]; {self.hint}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as rendered text, which is what another process wants to know."""
+        """Pickle as rendered text, the only part that another process uses."""
         return (_RenderedError, (self.problem.code, str(self)))
 
 

@@ -62,8 +62,8 @@ class StmtCursor:
     def below(cls, place: StmtSRef, scope: StmtSRef | None = None) -> StmtCursor:
         """Return the place of all statements right below a loop or block.
 
-        The body in which it is a place is that of `scope`, a loop or block around `place` with no
-        other block in between; by default it is that of `place`.
+        `replace` and `insert` will return the body of `scope`, by default that of `place`. `scope`
+        is a loop or block around `place`, without another block in between.
         """
         assert place.stmt is not None
         if scope is None or place is scope:

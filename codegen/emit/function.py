@@ -7,7 +7,7 @@ A function `f` of the program becomes a C function
 that returns 0, the number of a failed assertion, -1 when memory ran out, or -2
 when a library function raised. The data pointers of
 a function with `tir.noalias` are `noalias`. They are assumed aligned to their elements only:
-measured on AVX2 and AVX-512, code for pointers known to be 64-byte aligned is no faster, because
+measured on AVX2 and AVX-512, code for pointers known to be 64-byte aligned is not faster, because
 what costs is an access that really crosses a cache line. Arrays the toolkit allocates are aligned.
 
 A separate object has an entry `int(int64*)`, which takes the same arguments

@@ -49,9 +49,9 @@ class Accumulator:
     count: int
     """The number of vectors or scalars that are updated in one iteration of `loop`."""
     home: Home
-    """Their place. "registers": values of their own, in registers as far as the target has
-    enough; "memory": loaded and stored by each update; "left to LLVM": lowering did not look or
-    has no loop to keep them across, and whether they stay in registers is up to LLVM."""
+    """Their place. "registers": separate values, in registers as far as the target has enough;
+    "memory": loaded and stored by each update; "left to LLVM": lowering did not look or found only
+    unrolled loops, and LLVM decides whether they stay in registers."""
     loop: str
     """The outermost loop across which they are kept; if they are not, the innermost over which
     they are summed; "" where all such loops are written out."""

@@ -32,8 +32,8 @@ def loops_of(
 ) -> list[Loop]:
     """Return the facts about each loop of `func` after lowering, in program order.
 
-    A loop is known by its variable. What it was before the pass after which it is gone says what
-    it became; the remarks of passes and emission say more. `ordered` are the variables of loops
+    The variable of a loop identifies it. Its form before the pass that removes it determines what
+    it became; the remarks of passes and emission add details. `ordered` are the variables of loops
     that sum scalar floats one after the other.
     """
     history = [(step, _present(stage, remarks)) for step, stage in stages]
@@ -158,9 +158,9 @@ def vectors_text(lanes: tuple[int, ...]) -> str:
 def remark_on_scalar_loops(source: Source, remarks: Remarks) -> None:
     """Make a remark on each loop that emission left to LLVM: whether LLVM makes vectors of it.
 
-    Emission has named the loops in their `!llvm.loop` metadata. LLVM keeps names it does not know
-    as long as there is a loop, and adds `llvm.loop.isvectorized` where its vectoriser was at work;
-    a name that is nowhere left is of a loop that was written out.
+    Emission has named the loops in their `!llvm.loop` metadata. LLVM keeps these names as
+    long as the loop exists, and adds `llvm.loop.isvectorized` if its vectoriser changed the loop. A
+    name is lost if LLVM unrolls the loop completely.
     """
     if source.target.opt_level == 0:
         return

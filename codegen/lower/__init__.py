@@ -103,8 +103,8 @@ def lower(
     """Return `func` in the form that LLVM IR is written from.
 
     `until` names the last pass to run, to look at what lies between. The program is checked to be
-    well-formed, with `verify` also after each pass; by default that is done if the environment
-    variable `TENSORIR_VERIFY` is 1 when this package is imported, as it is in the tests.
+    well-formed, with `verify` also after each pass; the default is True if the environment
+    variable `TENSORIR_VERIFY` is 1 when this package is imported, as in the tests.
     The current `PassContext` runs the passes, and has more of them under `ADD_LOWER_PASS`.
     Raises LoweringError for what a CPU cannot run, IRValueError for a pass that does not exist,
     and WellFormedError for a program that is ill-formed, or naming the pass that made it so.

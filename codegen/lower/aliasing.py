@@ -55,8 +55,8 @@ class Reordering:
     def may_permute(self, first: int, last: int) -> bool:
         """Say whether the stores from `first` to `last` give the same in every order.
 
-        They do if none loads from memory that another stores to, they have no other effects, and
-        no two of them store to the same element.
+        They do if none loads from memory that another one stores to, stores are their only effects,
+        and each stores to different elements.
         """
         if self._all is None:
             self._all = self._are_independent(self._stores)

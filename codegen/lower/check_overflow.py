@@ -204,9 +204,9 @@ class _CheckOverflow(Rewriter):
 class Reading:
     """Index arithmetic read as arithmetic on integers of any size.
 
-    Calling it gives the least and the largest value, None where that depends on a variable of which
-    `of` knows nothing. A cast gives another value if for some sizes of buffers its operand wraps:
-    of that operand counts what `of_any_size` says. `bind` is told what variables stand for.
+    A call returns the least and the largest value, None if they depend on a variable for which `of`
+    returns None. A cast gives another value if its operand wraps for some sizes of buffers, so its
+    operand is read with `of_any_size`. `bind` is called with the values of let variables.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ def contiguous_accesses(func: PrimFunc) -> PrimFunc:
     than twice those of the contiguous vectors. With a mask the contiguous vectors have masks too,
     where the target has such loads; other masked accesses stay.
 
-    Lanes at constant distances that are no multiples of one, such as `j * 2 + Ramp(0, 1, 8) % 2`,
+    Lanes at constant but unequal distances, such as `j * 2 + Ramp(0, 1, 8) % 2`,
     are picked in the same way, of one load each where they lie far apart but few differ. Other
     irregular accesses stay.
     """

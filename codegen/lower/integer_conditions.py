@@ -197,7 +197,7 @@ class Facts:
 
 
 def _times(terms: Terms, known: Terms) -> int | None:
-    """Return the factor by which `known` is contained in `terms`, None if it is not."""
+    """Return the number of times that `terms` contain `known`, None if they do not."""
     times: int | None = None
     for term, factor in known.items():
         quotient, rest = divmod(terms.get(term, 0), factor)

@@ -18,9 +18,9 @@ def lower_init(func: PrimFunc) -> PrimFunc:
     After:  if vk == 0 and vr == 0: S
             T
 
-    The condition says that every reduction axis is at the first value of its domain; a block
-    without such axes initialises always. What reductions without a step leave is written before
-    their loops.
+    The condition holds if every reduction axis has the first value of its domain; a block without
+    such axes always initialises. The results of reductions without a step are written before their
+    loops.
     """
     func = initialise_empty_reductions(func)
     return func.with_body(rewrite(func.body, {s.Block: _started}, over=StatementRewriter()))

@@ -42,9 +42,9 @@ def promote_accumulators(func: PrimFunc) -> PrimFunc:
 
     Done for the outermost loop for which it is right: every access to that memory in the loop is to
     one of a few places that do not move and do not overlap; each place is stored to in every
-    iteration, of which there are some, or for sure before the loop; nothing else can reach the
-    memory; and the loop runs to its end, for whoever ends the function inside it (`T.ret`, an
-    assertion, a call that fails, memory that the heap has not) leaves what was stored before. A
+    iteration of a loop that is not empty, or certainly before the loop; nothing else can reach the
+    memory; and the function cannot end inside the loop (by `T.ret`, an assertion, a failed call, or
+    a failed allocation), because the results stored so far would be lost. A
     parameter is reached by others of the function's buffers unless it is marked `tir.noalias`.
     Allocations that are accessed as a whole by constant indices only are left alone, because LLVM
     keeps them in registers already. A tile that is indexed by a loop which is not unrolled moves,

@@ -8,10 +8,10 @@ program; loops get a `name_in_llvm`. Remarks are kept only while they are collec
         lowered = lower(func)
     remarks.about(loop_var)
 
-Who says what: `vectorize` into which vectors it makes the statements of a loop, or why they run
-lane by lane; `divide_at_choices` in how many pieces a loop runs; `split_tails` which loops have
-their whole tiles run without conditions; `promote_accumulators` across which loop it keeps a buffer
-in registers, or why not; emission which loops run on threads and which it leaves to LLVM.
+`vectorize` reports the vectors of the statements of a loop, or why they run lane by lane;
+`divide_at_choices` the number of pieces of a loop; `split_tails` the loops whose whole tiles run
+without conditions; `promote_accumulators` the loop across which it keeps a buffer in registers, or
+why not; emission the loops that run on threads and the loops that it leaves to LLVM.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ def repeat_loads(func: PrimFunc) -> PrimFunc:
     After:  for i in 4 (repeated_loads=[B]): (the same)
 
     Vectors that a loop loads from places that do not move are left to LLVM as far as they fit into
-    the registers of the target beside the accumulators, memory with few such places first. What is
-    converted or shuffled after it is loaded is left to LLVM too: more than a load is saved there.
+    the registers of the target next to the accumulators, memory with few such places first. Vectors
+    that are converted or shuffled are left to LLVM too: hoisting them saves more than a load.
     """
     return func.with_body(_RepeatLoads(func, as_target(None).vector_registers)(func.body))
 

@@ -1,8 +1,9 @@
 """Tiles that are read or written across their rows, transposed in registers.
 
-Unrolled statements whose vectors take one element of each of several rows, beside what the next
-statement takes, read or write a small matrix column by column. Its rows lie contiguously in memory:
-they are loaded or stored as vectors, and shuffles make columns of rows or rows of columns.
+Unrolled statements read or write a small matrix column by column if each of their vectors has one
+element of each of several rows, next to the elements of the following statement. Its rows lie
+contiguously in memory: they are loaded or stored as vectors, and shuffles make columns of rows or
+rows of columns.
 """
 
 from __future__ import annotations

@@ -37,14 +37,14 @@ def vectorize(func: PrimFunc) -> PrimFunc:
 
     Vectors are as long as a register of the target for the widest element of the statement, with
     one shorter vector for the rest. A test that differs between lanes becomes a mask on loads and
-    stores. A statement with a call that has no vector form runs as a serial loop over the lanes;
+    stores. A statement with a call without a vector form runs as a serial loop over the lanes;
     so does a whole loop in which lanes share a result, a loop bound or memory.
     """
     return func.with_body(_Vectorize(as_target(None).vector_bits, func)(func.body))
 
 
 class _Serial(Exception):  # noqa: N818 - not an error: the loop takes another form
-    """The loop has to run lane by lane; the message says why."""
+    """The loop has to run lane by lane, for the reason in the message."""
 
 
 class _Vectorize(StatementRewriter):

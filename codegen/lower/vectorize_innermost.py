@@ -97,7 +97,7 @@ def _steps(indices: tuple[PrimExpr, ...], var: Var, allowed: tuple[int, ...]) ->
 
 
 def _is_plain(part: object, var: Var) -> bool:
-    """Return True if a part of a value has no effect and does not select differently by lane."""
+    """Return True if a part of a value is free of effects and selects alike in all lanes."""
     if isinstance(part, Select):
         return not uses_var(part.condition, var)
     if not isinstance(part, Call):

@@ -20,7 +20,7 @@ _ELEMENTWISE: Final = frozenset(Op.get(name) for name in ("isnan", "reinterpret"
 
 
 class CannotWiden(Exception):  # noqa: N818 - not an error: the statement takes another form
-    """An expression has no vector form; the message names it."""
+    """An expression without a vector form, which the message names."""
 
 
 class Widener:

@@ -138,8 +138,8 @@ def _named_for_c(signature: Signature, name: str) -> str:
 def c_name_of(signature: Signature) -> str | None:
     """Return the name by which C calls a function of a library.
 
-    None for a name that C cannot spell or keeps for itself, and for one that the C library or an
-    OpenMP runtime has: who links the library would get our function in place of theirs.
+    None for a name that C cannot spell or reserves, and for names of the C library or of an OpenMP
+    runtime: a program that links the library would get our function in place of theirs.
     """
     name = signature.c_name
     if name is None or not _C_IDENTIFIER.match(name) or name in _C_KEYWORDS:
@@ -272,8 +272,8 @@ def _address(library: ctypes.CDLL, symbol: str) -> int:
 def c_header(info: ModuleInfo, has_constants: bool = False) -> str:
     """Return prototypes in C for the functions of a library, and its constants if it has some.
 
-    A C program has a `main` of its own, so of a function of that name the type is declared, for
-    what dlsym finds. Functions without a name for C are left out; see `c_name_of`.
+    A C program defines `main` itself, so a function of that name is declared as a type, to be used
+    with dlsym. Functions without a name for C are left out; see `c_name_of`.
     """
     lines = ["#include <stdbool.h>", "#include <stdint.h>", ""]
     if has_constants:

@@ -38,7 +38,7 @@ class LoadedCode:
     library: LibraryCalls | None = None
     """The callbacks through which the code calls library functions, None if it calls none."""
     refusal: str | None = None
-    """The reason why the code cannot run in this process, and so has no addresses; else None."""
+    """The reason why the code cannot run in this process, which then lacks addresses; else None."""
 
 
 @cache

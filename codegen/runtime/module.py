@@ -133,7 +133,7 @@ class Module(TimedFunctions[Function]):
         one; `c_header` writes the prototypes. It returns 0, or a status if it failed. Functions
         whose names the C library has, or C cannot spell, are for `load_module` only. `embedded`
         are data that the library is to hold, by the symbols they get. Raises
-        LinkError if there is no linker, CodegenError for a module that calls library functions.
+        LinkError without a linker, CodegenError for a module that calls library functions.
         """
         calls = self._code.info.library.values()
         called = sorted({call.function for of_one in calls for call in of_one})

@@ -88,7 +88,7 @@ class NDArray(np.ndarray[Any, np.dtype[Any]]):
         """Return memory at an address as an array, which keeps `owner` alive; nothing is copied.
 
         `strides` are in bytes, None for compact row-major. Raises IRValueError for elements at a
-        null pointer; the caller guarantees that there is such an array at `address`.
+        null pointer; the caller guarantees that such an array is at `address`.
         """
         if address >= FIRST_ADDRESS:
             found = _new(cls, shape, dtype, MEMORY, address - FIRST_ADDRESS, strides)

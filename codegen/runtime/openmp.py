@@ -59,7 +59,7 @@ def _short_spinning() -> Iterator[None]:
 
 
 def symbol_addresses() -> dict[str, int]:
-    """Return the addresses of the runtime's entry points; 0 each where there is no runtime."""
+    """Return the addresses of the runtime's entry points; all 0 without a runtime."""
     library = runtime()
     if library is None:
         return dict.fromkeys(OPENMP_SYMBOLS, 0)

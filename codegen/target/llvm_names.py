@@ -102,7 +102,7 @@ def _ask(triple: str, architecture: str, cpu: str | None, changes: tuple[str, ..
 def names_of(triple: str) -> Names:
     """Return the names of the architecture of a triple, of this machine's if it is empty.
 
-    Raises TargetError for a triple that LLVM has no code generator for.
+    Raises TargetError for a triple without a code generator in LLVM.
     """
     text = _run(triple, "help", "").stderr
     cpus, _, features = text.partition("Available features")

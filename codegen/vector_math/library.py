@@ -21,7 +21,7 @@ def each_lane(
     """Call the C function `symbol` for each lane of `(vector type, value)` operands.
 
     LLVM must not treat it as the C function of that name: from the error cases of
-    `fmod` it concludes that there are no other NaN, and drops `fmod(x, NaN)` as undefined.
+    `fmod` it concludes that other NaN are impossible, and drops `fmod(x, NaN)` as undefined.
     """
     kinds = [kind if lanes == 1 else kind.split(" x ")[1][:-1] for kind, _ in operands]
     f.module.text.declare(

@@ -72,7 +72,7 @@ def replace_buffer(
     before = site.block
     after = rewriter(start or before)
     moved = {a: rewriter.reuse.get(b, b) for a, b in (replaced or {}).items()}
-    # Statements that `start` adds to the program have no reference yet.
+    # Statements that `start` adds to the program are still without references.
     known = {a: b for a, b in rewriter.reuse.items() if a in state.stmt2ref}
     state.replace(site, after, {**known, **moved})
     if old in before.alloc_buffers:

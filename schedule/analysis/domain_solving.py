@@ -296,7 +296,7 @@ def _solve_by_dimension(
 
 
 def _step(index: PrimExpr) -> int:
-    """Return the step by which the axis moves an index, 1 if the step is not a constant factor."""
+    """Return the step by which the axis moves an index, 1 for a variable step."""
     if isinstance(index, Mul) and isinstance(index.b, IntImm):
         return index.b.value * _step(index.a)
     return 1

@@ -2,7 +2,7 @@
 
 `tensorir.semantics` defines the result. The loops of a reduction are the loops that move its
 reduction axes and no other axis of the block. A primitive that turns one of them into a loop of
-another statement, or moves a part of the result below it, must prove that there is a step.
+another statement, or moves a part of the result below it, must prove that at least one step runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def own_loops(instances: Instances, loops: Sequence[For]) -> list[For]:
 def lacks_steps(
     instances: Instances, loops: Sequence[For], own: Sequence[For] | None = None
 ) -> str | None:
-    """Return the reason why a reduction may have no step, None if it has one for sure.
+    """Return the reason why a reduction may lack a step, None if at least one step surely runs.
 
     `own` are the loops of the reduction; by default `own_loops` finds them.
     """

@@ -60,7 +60,7 @@ Choice = Callable[[Sequence[PrimExpr], Sequence[PrimExpr]], PrimExpr]
 
 FORM = Problem(
     "RFactorNotApplicableError",
-    "{0} is no reduction of a form that can be factored: {reason}",
+    "{0} is not a reduction that can be factored: {reason}",
     "its init stores identities, and its body stores the combination of what is there and a value",
 )
 NO_REDUCER = Problem(

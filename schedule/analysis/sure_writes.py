@@ -147,7 +147,7 @@ def may_not_store(
 def first_statement(block: Block) -> Block:
     """Return a block that runs what surely runs of another one: its init, if it has one.
 
-    Without a step, the reduction axes have no values.
+    Without a step, the reduction axes are undefined.
     """
     if block.init is None:
         return block

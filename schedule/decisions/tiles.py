@@ -245,7 +245,7 @@ class InferredTileDomain(DecisionDomain):
         return [self.first, *decision[1:]]
 
     def decide(self, rng: RandomState, decision: Any) -> Decision:
-        """Return the tile; NoDecision if a constant extent has no such tile."""
+        """Return the tile; NoDecision if it is impossible for constant extents."""
         check_parts(self.n, decision, self.position, self.factor)
         return super().decide(rng, decision)
 

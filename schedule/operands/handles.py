@@ -202,7 +202,7 @@ class BufferIndexOperand(Operand):
             call.reject(
                 path,
                 f"names a buffer that the block {side}s, "
-                f"but the primitive takes one that it {self.side}s",
+                f"but the primitive takes a buffer that it {self.side}s",
             )
         return index
 

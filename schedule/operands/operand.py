@@ -45,7 +45,7 @@ class Operand:
     """The printed call leaves an empty sequence out."""
 
     varies: ClassVar[bool] = True
-    """False if the function gets the recorded value, which has no random variables in it."""
+    """False if the function gets the recorded value, which is free of random variables."""
     width: ClassVar[int] = 1
     """The number of entries that a value has among the inputs or attributes."""
     is_list: ClassVar[bool] = False

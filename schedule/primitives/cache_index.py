@@ -109,7 +109,7 @@ class _Expressions:
             for node in walk(part)
             if isinstance(node, BufferStore)
         ]
-        # Variables that the body defines have no value before the body.
+        # Variables that the body defines are undefined before the body.
         self._local = {var for node in walk(block) for var in _defined(node) if node is not block}
 
     def equal(self, a: PrimExpr, b: PrimExpr) -> bool:

@@ -47,9 +47,9 @@ def decompose_padding(state: ScheduleState, block: BlockArg, loop: LoopArg) -> N
     After:  for i in range(n + 2): P[i] = 0;  for i in range(n): P[i + 1] = A[i]
 
     The block that fills, `<name>_pad_const`, is returned; it runs under serial copies of the loops
-    from `loop` down. The block itself keeps its handle and runs for the inside alone: loops from
-    `loop` down in which it is alone, and which drive one of its axes directly, become shorter, for
-    other axes its predicate says so.
+    from `loop` down. The block itself keeps its handle and runs for the inside only: loops from
+    `loop` down become shorter if they contain only the block and drive one of its axes directly;
+    for other axes, the predicate of the block excludes the border.
 
     A block below `loop` that may read elements before they are stored is refused, unlike in TVM,
     unless the schedule was made with `enable_check=False`.

@@ -66,7 +66,7 @@ def compute_inline(state: ScheduleState, block: BlockArg) -> None:
     After:  C[i] = g(f(A[i]))
 
     An integer that is computed from indices alone, if arithmetic of a consumer on it may wrap,
-    is inlined as `T.reinterpret` of its own type, which keeps it a value.
+    is inlined as `T.reinterpret` of the same type, which keeps it a value.
 
     Raises ScheduleError: HasInitBlock, NotSingleReadWriteBuffer, NotStagePipelineError,
     OutputBlockError, IncompleteBlockError, BodyAnalysisError, OnlyLeafError, OpaqueAccessError,

@@ -167,7 +167,7 @@ def _final_predicate(
     reason = f"its predicate `{late}` may leave out the first step of a partial result"
     check(late is None, LOOPS, block, loop, reason=reason)
     first = at_first_step(predicate, nodes)
-    # The partial results are reduced outside of the other loops, which may have no iteration.
+    # The partial results are reduced outside of the other loops, which may be empty.
     analyzer = knowing(loop_domain([sref for sref in loops if sref not in others]))
     kept: PrimExpr = TRUE
     for conjunct in conjuncts(first):

@@ -80,12 +80,12 @@ def transform_layout(
     Every access is rewritten, and what goes through views by match_buffer goes to the buffer
     itself, unless the map leaves all elements where they are. A parameter changes its shape, so
     callers must pass it in the new layout. `IndexMap.AXIS_SEPARATOR` in the map starts a new
-    physical dimension (`set_axis_separator`). A map under which the new shape has places
-    that hold no element needs `pad_value` for these: a number, or a function of the new indices.
-    The padding of a buffer that nothing writes is assumed to hold it; otherwise it is stored, by
-    the block that fills the buffer in order, element by element or reducing to each, or by a block
-    of its own after the last writer. A divisor in the map may be symbolic where an extent shows
-    that it is positive.
+    physical dimension (`set_axis_separator`). A map under which the new shape has places that hold
+    no element needs `pad_value` for these: a number, or a function of the new indices. The padding
+    of a buffer that nothing writes is assumed to hold it; otherwise it is stored, by the block that
+    fills the buffer in order, element by element or reducing to each, or by an additional block
+    after the last writer. A divisor in the map may be symbolic where an extent shows that it is
+    positive.
 
     `assume_injective_transform` takes the caller's word that no two elements get one place and that
     the padding does not matter.

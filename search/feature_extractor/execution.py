@@ -114,7 +114,7 @@ def _fill_panels(nest: Nest, is_parallel: Mask, lanes: Array, register: int) -> 
 
 
 def _vectorize_innermost(nest: Nest, result: Execution) -> None:
-    """Vectorise innermost loops as LLVM does if there is no other vector."""
+    """Vectorise innermost loops as LLVM does in nests without another vector."""
     open_ = (result.vector == 1) & (result.tile == 1)
     for place in reversed(nest.loops):
         if not nest.store.single[place] or nest.kinds[place] is not ForKind.SERIAL:

@@ -70,7 +70,7 @@ class FeatureExtractor(Named, ABC):
     def extract_from(
         self, context: Task, candidates: Sequence[MeasureCandidate]
     ) -> list[NDArray[np.float64]]:
-        """Return an array [rows, features] for each candidate; it may have no rows."""
+        """Return an array [rows, features] for each candidate, perhaps without rows."""
 
     def extract_points(
         self, context: Task, space: DesignSpace, decisions: Sequence[Decisions]

@@ -39,9 +39,9 @@ def footprints(nest: Nest, how: Execution, machine: Machine) -> Footprints:
     """Count the lines and pages that each level of a machine fetches.
 
     A level keeps all data of a loop up to half its capacity, and nothing from 1.5 times its
-    capacity on; the fraction falls linearly in between. Real caches have no sharp limit either,
-    because their replacement is not exactly LRU, and because they contain other data. Rows of an
-    access that map to the same sets of a cache have only the capacity of these sets.
+    capacity on; the fraction falls linearly in between. The limit of real caches is not sharp
+    either, because their replacement is not exactly LRU, and because they contain other data. Rows
+    of an access that map to the same sets of a cache have only the capacity of these sets.
     """
     inside = how.inner * how.lanes
     spans = [1 + (steps * (inside - 1)).sum(1) for steps in nest.steps]
@@ -136,6 +136,6 @@ class _Box:
         apart = 1 + extent / PAGE
         pages = np.minimum(count * (1 + (run - self._item) / PAGE), apart)
         reached = np.minimum(self._sets, width) * np.minimum(rows, self._places).prod(1)
-        reached = np.maximum(np.minimum(self._sets, reached), 1)  # no lines have no sets
+        reached = np.maximum(np.minimum(self._sets, reached), 1)  # an access without lines
         taken = lines / (reached * self._ways)
         return np.array([lines, pages, np.minimum(count, apart)]), taken

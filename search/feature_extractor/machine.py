@@ -101,7 +101,7 @@ class Machine:
 
 
 def _fork_cycles(target: Target, speed: MachineSpeed | None) -> float:
-    """Return the measured cycles of a parallel loop, or those that are typical of OpenMP."""
+    """Return the measured cycles of a parallel loop, or the typical cycles of OpenMP."""
     if speed is not None and speed.fork_seconds > 0:
         return speed.fork_seconds * speed.clock
     return _FORK_CYCLES + _JOIN_CYCLES * (target.num_cores or 1)

@@ -325,7 +325,7 @@ def _loads(nest: Nest, how: Execution) -> _Loads:
 
 
 def _registers(accumulators: Array, pieces: Array, loads: _Loads) -> Array:
-    """Return the registers of a step, in which one operand stays while the others are loaded.
+    """Return the registers of a step, which keeps one operand and loads the others.
 
     All pieces of a vector are loaded together, and a broadcast fills one register.
     """

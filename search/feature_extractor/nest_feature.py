@@ -68,7 +68,7 @@ class NestFeature(FeatureExtractor):
     def extract_from(
         self, context: Task, candidates: Sequence[MeasureCandidate]
     ) -> list[NDArray[np.float64]]:
-        """Return an array [1, columns] for each candidate, without a row if it has no stores."""
+        """Return an array [1, columns] for each candidate, without a row if nothing is stored."""
         groups: dict[ProgramShape, list[tuple[int, NDArray[np.float64]]]] = {}
         for k, candidate in enumerate(candidates):
             mod = candidate.sch.state.before_postproc or candidate.sch.mod
@@ -148,7 +148,7 @@ class NestFeature(FeatureExtractor):
 def nest_features(
     programs: Mapping[ProgramShape, Numbers], machine: Machine, least: float
 ) -> list[NDArray[np.float64]]:
-    """Return an array [programs, columns] for each structure, without rows if it has no stores.
+    """Return an array [programs, columns] for each structure, without rows if nothing is stored.
 
     `least` is the minimum time of the program in cycles, to which `time` is relative.
     """

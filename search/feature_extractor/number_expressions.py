@@ -138,7 +138,7 @@ class Fitting:
         return doubt
 
     def expressions(self) -> Expressions:
-        """Return one expression for each number, the first one that fits."""
+        """Return for each number the first expression that fits."""
         fits = [self._groups[group].fits for group in self._group_of]
         places = [each.places[:, 0] for each in fits if each is not None]
         weights = [each.weights[:, 0] for each in fits if each is not None]

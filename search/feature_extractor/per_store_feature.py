@@ -130,7 +130,7 @@ class PerStoreFeature(FeatureExtractor):
     * size and position of the allocation;
     * iterations, number of loops, unroll limit.
 
-    Stores of constants have no row. Of several stores to a buffer, the last one has the row. With
+    Stores of constants are left out. Of several stores to a buffer, the last one has the row. With
     `extract_workload`, eight flags for block names of the unscheduled program follow.
     """
 
@@ -156,7 +156,7 @@ class PerStoreFeature(FeatureExtractor):
     def extract_from(
         self, context: Task, candidates: Sequence[MeasureCandidate]
     ) -> list[NDArray[np.float64]]:
-        """Return an array [rows, columns] for each candidate; it may have no rows."""
+        """Return an array [rows, columns] for each candidate, perhaps without rows."""
         suffix: list[float] = []
         if self.extract_workload and context.mod is not None:
             suffix = _workload_embedding(context.mod)
