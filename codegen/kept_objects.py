@@ -19,7 +19,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-import codegen
 import tensorir
 from codegen.cache_folder import cache_folder, check_private, private_folder
 from codegen.errors import CodegenError
@@ -130,8 +129,7 @@ def lowering_digest() -> str:
     It tells two states of the sources apart that have the same release number.
     """
     digest = hashlib.blake2b(version("llvmlite").encode(), digest_size=4)
-    for package in (tensorir, codegen):
-        folder = Path(package.__path__[0])
+    for folder in (Path(tensorir.__path__[0]), Path(__file__).parent):
         for path in sorted(folder.rglob("*.py")):
             digest.update(f"\n{path.relative_to(folder)}\n".encode())
             digest.update(path.read_bytes())

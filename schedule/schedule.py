@@ -28,7 +28,7 @@ from schedule.random_state import RandomState, normalize_seed
 from schedule.sref import INLINE_MARK, ROOT_MARK, StmtSRef
 from schedule.state import DEBUG_VERIFY_FLAGS, DEBUG_VERIFY_TREE, ScheduleState
 from schedule.trace import Trace
-from schedule.trace.names import handle_text
+from schedule.trace.python_text import handle_text
 from tensorir.arith import Analyzer
 from tensorir.dialect import Dialect
 from tensorir.errors import IRTypeError, IRValueError, WellFormedError

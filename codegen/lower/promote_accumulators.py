@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from operator import is_
 from typing import Final
 
-from codegen.lower.aliasing import Aliasing
 from codegen.lower.hoist_allocations import STACK_TOTAL, stack_bytes
-from codegen.lower.loop_accesses import Accesses, Collector, Place
+from codegen.lower.loop_accesses import Accesses, Aliasing, Collector, Place
 from codegen.lower.remarks import done, missed
 from codegen.lower.rewriters import SharedRewriter, StatementRewriter
 from tensorir.function import PrimFunc

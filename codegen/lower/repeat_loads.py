@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from codegen.lower.aliasing import Aliasing
 from codegen.lower.forms import REPEATED_LOADS
-from codegen.lower.loop_accesses import FixedKeys
+from codegen.lower.loop_accesses import Aliasing, FixedKeys
 from codegen.lower.rewriters import StatementRewriter
 from codegen.target import as_target
 from tensorir.function import PrimFunc

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final
 
-from codegen.lower.aliasing import Aliasing, Reordering
 from codegen.lower.contiguous_accesses import instructions_to_load, lane_of, strided_ramp
 from codegen.lower.indices import plus, split_constant
+from codegen.lower.loop_accesses import Aliasing, Reordering
 from codegen.lower.rewriters import SharedRewriter, StatementRewriter
 from codegen.lower.transpose import columns_of, interleaved, rows_of
 from codegen.lower.widen import may_load

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from codegen.lower.aliasing import Aliasing
 from codegen.lower.forms import PIECES
+from codegen.lower.loop_accesses import Aliasing
 from codegen.lower.remarks import done, missed, stands_for
 from codegen.lower.rewriters import StatementRewriter
 from codegen.lower.widen import CannotWiden, Widener, may_load

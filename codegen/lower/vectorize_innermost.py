@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from codegen.lower.aliasing import Aliasing
+from codegen.lower.loop_accesses import Aliasing
 from codegen.lower.rewriters import StatementRewriter
 from tensorir.arith.coefficients import coefficients
 from tensorir.comparison.equal import structural_equal

@@ -112,7 +112,7 @@ def erf(w: Formula, x: Lane) -> Lane:
 
 
 _SQRT_HALF_BITS = {32: 0x3F3504F3, 64: 0x3FE6A09E667F3BCD}
-_LOG2_E = {
+_LOG2_E_PARTS = {
     32: (float.fromhex("0x1.714p+0"), float.fromhex("0x1.47652cp-12")),
     64: (float.fromhex("0x1.715476p+0"), float.fromhex("0x1.4ae0bf85ddf44p-26")),
 }
@@ -183,7 +183,7 @@ def _in_base(w: Formula, x: Lane, of_e: tuple[float, float], of_2: tuple[float, 
 
 def log2(w: Formula, x: Lane) -> Lane:
     """Return the logarithm to base 2."""
-    return _in_base(w, x, _LOG2_E[w.bits], (1.0, 0.0))
+    return _in_base(w, x, _LOG2_E_PARTS[w.bits], (1.0, 0.0))
 
 
 def log10(w: Formula, x: Lane) -> Lane:

@@ -100,7 +100,7 @@ def tan(w: Formula, x: Lane) -> Lane:
 # large. It is rare enough to be left out of optimisation, which would take long.
 
 
-_TWO_OVER_PI: Final = int(
+_TWO_OVER_PI_BITS: Final = int(
     "a2f9836e4e441529fc2757d1f534ddc0db6295993c439041fe5163abdebbc561b7246e3a424dd2e006492eea"
     "09d1921cfe1deb1cb129a73ee88235f52ebb4484e99c7026b45f7e413991d639835339f49c845f8bbdf9283b"
     "1ff897ffde05980fef2f118b5a0a6d1f6d367ecf27cb09b74f463f669e5fea2d7527bac7ebe5f17b3d0739f7"
@@ -143,7 +143,7 @@ def _function(w: Formula, limit: float) -> str:
     table = global_name(local_symbol("two_over_pi"))
     text.declare(
         table,
-        f"{table} = private unnamed_addr constant i{64 * _WORDS} {_TWO_OVER_PI}, align 64",
+        f"{table} = private unnamed_addr constant i{64 * _WORDS} {_TWO_OVER_PI_BITS}, align 64",
     )
     name = global_name(local_symbol(f"reduce_large.f{w.bits}"))
     for intrinsic, kind, operands in (

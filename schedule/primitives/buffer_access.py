@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
+from schedule.analysis.buffer_definition import checked_region
 from schedule.errors import Problem, check
 from schedule.instruction import (
     BlockArg,
@@ -16,7 +17,6 @@ from schedule.instruction import (
 from schedule.operands.handles import regions_of
 from schedule.operands.values import AnnotationOperand
 from schedule.sref import StmtSRef
-from schedule.staging.buffers import checked_region
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import BufferRegion, Range

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from schedule.analysis.buffer_definition import defining_block, replace_buffer
-from schedule.analysis.redirect import RedirectBuffers
+from schedule.analysis.buffer_definition import (
+    check_storage_scope,
+    checked_region,
+    defining_block,
+    replace_buffer,
+)
+from schedule.analysis.rebuild import RedirectBuffers
 from schedule.analysis.surroundings import check_only_name
 from schedule.errors import ArgumentError, Problem, check, fail
 from schedule.instruction import BlockArg, BufferArg, WriteIndex, primitive
 from schedule.primitives.annotate import set_annotation
 from schedule.sref import StmtSRef, path_up
-from schedule.staging.buffers import check_storage_scope, checked_region
 from schedule.state import ScheduleState
 from tensorir.nodes.buffer import Buffer, MatchBufferRegion
 from tensorir.nodes.dtype import DataType

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from schedule.analysis.block_kind import require_scope
+from schedule.analysis.buffer_definition import cache_buffer, checked_buffer
 from schedule.analysis.dependency import BlockScope
-from schedule.analysis.redirect import RedirectBuffers, RedirectToPart
+from schedule.analysis.rebuild import RedirectBuffers, RedirectToPart
 from schedule.analysis.region_cover import covers_reads
 from schedule.analysis.regions import Region, united
 from schedule.errors import Problem, check
@@ -20,7 +21,6 @@ from schedule.instruction import (
     primitive,
 )
 from schedule.sref import StmtSRef, loops_seen_through
-from schedule.staging.buffers import cache_buffer, checked_buffer
 from schedule.staging.nests import Staged, Sweep
 from schedule.staging.places import place_to_read, place_to_write
 from schedule.staging.plan import StagingPlan

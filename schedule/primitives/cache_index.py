@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import check_fixed_domains
-from schedule.analysis.redirect import RedirectBuffers
+from schedule.analysis.buffer_definition import check_storage_scope
+from schedule.analysis.rebuild import RedirectBuffers
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, NewBlocks, primitive
-from schedule.staging.buffers import check_storage_scope
 from schedule.staging.nests import Staged, Sweep
 from schedule.staging.plan import add_stages
 from schedule.state import ScheduleState

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from schedule.analysis.bindings import loop_range
 from schedule.analysis.layout_map import LayoutMap
 from schedule.analysis.loops import is_plain
-from schedule.analysis.redirect import RedirectToPoint
+from schedule.analysis.rebuild import RedirectToPoint
 from schedule.sref import StmtSRef, loops_above
 from schedule.staging.nests import Sweep
 from schedule.staging.old_values import loads, loads_only

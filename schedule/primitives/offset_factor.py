@@ -8,10 +8,10 @@ from typing import NoReturn
 
 from schedule.analysis.bindings import is_trivial_binding
 from schedule.analysis.block_kind import check_reduction, require_pipeline
+from schedule.analysis.buffer_definition import checked_buffer, stage_buffer
 from schedule.errors import ArgumentError, Problem, fail
 from schedule.instruction import BlockArg, NewBlocks, ReadIndex, primitive
 from schedule.sref import StmtSRef, loops_above
-from schedule.staging.buffers import checked_buffer, stage_buffer
 from schedule.staging.nests import Sweep
 from schedule.state import ScheduleState
 from tensorir.comparison.equal import structural_equal

@@ -8,6 +8,7 @@ from dataclasses import replace
 from schedule.analysis.accesses import check_no_effect
 from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import check_fixed_domains, require_pipeline
+from schedule.analysis.buffer_definition import stage_buffer
 from schedule.analysis.loops import dtype_holding
 from schedule.analysis.reducer import bound_values
 from schedule.errors import Problem, check, fail
@@ -15,7 +16,6 @@ from schedule.instruction import BlockArg, primitive
 from schedule.primitives.padded_nest import Enlarge, PaddedNest, touching_blocks
 from schedule.primitives.padded_steps import AddedSteps, keep_identity, keep_neutral
 from schedule.sref import StmtSRef, loops_above
-from schedule.staging.buffers import stage_buffer
 from schedule.staging.nests import Staged, Sweep
 from schedule.staging.old_values import values_taken
 from schedule.staging.plan import StagingPlan, add_stages

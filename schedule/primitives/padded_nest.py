@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from schedule.analysis.accesses import accessing, is_opaque
-from schedule.analysis.redirect import RedirectBuffers
+from schedule.analysis.rebuild import RedirectBuffers
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState

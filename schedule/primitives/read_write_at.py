@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from schedule.analysis.bindings import loop_range
 from schedule.analysis.block_kind import require_pipeline
+from schedule.analysis.buffer_definition import cache_buffer, checked_buffer
 from schedule.analysis.empty_reductions import check_copied
 from schedule.analysis.loops import nest_of_loops
-from schedule.analysis.redirect import RedirectBuffers
+from schedule.analysis.rebuild import RedirectBuffers
 from schedule.analysis.regions import Region, united
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, LoopArg, NewBlock, ReadIndex, WriteIndex, primitive
 from schedule.sref import StmtSRef, is_ancestor, loops_above, loops_seen_through, scope_root
-from schedule.staging.buffers import cache_buffer, checked_buffer
 from schedule.staging.nests import Staged, Sweep
 from schedule.staging.plan import StagingPlan
 from schedule.state import ScheduleState

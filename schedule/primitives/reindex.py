@@ -7,10 +7,16 @@ from collections.abc import Collection, Mapping, Sequence
 from schedule.analysis.accesses import check_no_opaque, is_opaque
 from schedule.analysis.bindings import axis_domain, axis_values, knowing, without_variables
 from schedule.analysis.block_kind import check_fixed_domains, require_pipeline
+from schedule.analysis.buffer_definition import (
+    cache_buffer,
+    checked_buffer,
+    checked_region,
+    stage_buffer,
+)
 from schedule.analysis.empty_reductions import own_loops
 from schedule.analysis.layout_map import check_injective
 from schedule.analysis.loops import check_starts_at_zero
-from schedule.analysis.redirect import RedirectToPoint
+from schedule.analysis.rebuild import RedirectToPoint
 from schedule.analysis.reduction_steps import instances_of, loops_around
 from schedule.errors import Problem, check, fail
 from schedule.instruction import (
@@ -23,7 +29,6 @@ from schedule.instruction import (
     primitive,
 )
 from schedule.sref import StmtSRef, is_ancestor, loops_above
-from schedule.staging.buffers import cache_buffer, checked_buffer, checked_region, stage_buffer
 from schedule.staging.nests import Staged, Sweep
 from schedule.staging.old_values import loads_only, stores_surely, values_taken
 from schedule.staging.places import place_to_read, place_to_write

@@ -8,6 +8,7 @@ from typing import Any
 
 from schedule.analysis.bindings import at_first_step, knowing, loop_domain
 from schedule.analysis.block_kind import check_reduction, require_pipeline
+from schedule.analysis.buffer_definition import stage_buffer
 from schedule.analysis.loops import copied_nest
 from schedule.analysis.reducer import Reduction, find_reduction
 from schedule.analysis.reduction_steps import (
@@ -19,7 +20,6 @@ from schedule.analysis.reduction_steps import (
 from schedule.errors import Problem, check
 from schedule.instruction import LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
-from schedule.staging.buffers import stage_buffer
 from schedule.state import ScheduleState
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, Var

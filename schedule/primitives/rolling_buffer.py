@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from schedule.analysis.accesses import check_no_opaque
 from schedule.analysis.bindings import axis_domain, knowing, loop_domain
 from schedule.analysis.block_kind import check_not_output, require_pipeline
+from schedule.analysis.buffer_definition import checked_region
 from schedule.analysis.dependency import BlockScope, DepKind
-from schedule.analysis.redirect import RedirectEverywhere
+from schedule.analysis.rebuild import RedirectEverywhere
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, WriteIndex, primitive
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
-from schedule.staging.buffers import checked_region
 from schedule.staging.old_values import reads_old_values
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map

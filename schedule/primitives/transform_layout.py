@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from schedule.analysis.accesses import OPAQUE, check_no_opaque
 from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import blocks_in
-from schedule.analysis.buffer_definition import defining_block, replace_buffer
+from schedule.analysis.buffer_definition import checked_region, defining_block, replace_buffer
 from schedule.analysis.dependency import is_table
 from schedule.analysis.layout_map import analyze_layout
-from schedule.analysis.redirect import InlineViews, RedirectEverywhere
+from schedule.analysis.rebuild import InlineViews, RedirectEverywhere
 from schedule.analysis.surroundings import check_touched_in_blocks
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, BufferArg, IndexMapArg, PadValueAttr, primitive
 from schedule.primitives.layout_padding import LayoutPadding
 from schedule.sref import StmtSRef
-from schedule.staging.buffers import checked_region
 from schedule.state import ScheduleState
 from tensorir.errors import IRValueError
 from tensorir.indices.index_map import IndexMap

@@ -18,7 +18,7 @@ from schedule.instruction import Instruction, InstructionKind
 from schedule.operands.index_maps import index_map_of
 from schedule.operands.operand import mapped, python_number
 from schedule.operands.values import is_whole
-from schedule.trace.names import Names
+from schedule.trace.python_text import Names
 from tensorir.errors import TensorIRError
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.expr import FloatImm, IntImm

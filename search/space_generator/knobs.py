@@ -11,7 +11,7 @@ from schedule.decisions.domain import ChoiceDomain, Decision, DecisionDomain, pl
 from schedule.decisions.tiles import InferredTileDomain, TileDomain
 from schedule.primitives.sample_compute_location import LocationDomain
 from schedule.random_state import RandomState
-from schedule.trace.names import Names
+from schedule.trace.python_text import Names
 from search.errors import TuningError
 from search.kinds import nearest
 from search.space_generator.annotations import PACKED, PARALLEL
@@ -21,6 +21,7 @@ from tensorir.text_table import aligned, html_table
 
 if TYPE_CHECKING:
     from search.database.records import TuningRecord
+
 
 TILE: Final = "tile"
 LOCATION: Final = "location"
