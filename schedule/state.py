@@ -68,8 +68,6 @@ class ScheduleState:
         """By block: if its reads are written before it, after the nodes that this depends on."""
         self.has_definitions = False
         """True if statements other than loops and blocks define names for blocks in them."""
-        self.plain: set[Stmt] = set()
-        """Statements that touch nothing outside of the blocks in them, bindings included."""
         self._facts: dict[Hashable, Any] = {}
         """The results of `remembered` functions for the current program."""
         self.rolling: set[Buffer] = set()
@@ -424,7 +422,6 @@ class ScheduleState:
         twin.__dict__.update(self.__dict__)
         twin.running = ""
         twin.covered = dict(self.covered)
-        twin.plain = set(self.plain)
         twin._facts = {}
         twin.rolling = set(self.rolling)
         twin.stmt2ref = {stmt: twins[sref] for stmt, sref in self.stmt2ref.items()}

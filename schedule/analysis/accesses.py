@@ -109,6 +109,16 @@ class Accesses:
                     found.has_effect = True
         return found
 
+    @staticmethod
+    def union(parts: Sequence[Accesses]) -> Accesses:
+        """Return the accesses of several statements."""
+        found = Accesses(has_effect=any(part.has_effect for part in parts))
+        for part in parts:
+            found.read.update(part.read)
+            found.written.update(part.written)
+            found.pointers.update(part.pointers)
+        return found
+
 
 NO_ACCESSES: Final = Accesses()
 

@@ -103,35 +103,31 @@ def guard_text(guard: Stmt) -> str:
 
 # --------------------------------------------------------------------------------- bare accesses
 
-_LIMIT = 128
-"""The number of statements that a schedule remembers; they keep old programs in memory."""
+
+@lru_cache(maxsize=1024)
+def _accesses_of(part: Node) -> Accesses:
+    found = Accesses.of(part)
+    return NO_ACCESSES if found == NO_ACCESSES else found
 
 
-def _bare_accesses(state: ScheduleState, body: Stmt) -> Accesses:
+def _bare_accesses(body: Stmt) -> Accesses:
     """Return the accesses of a body outside of the blocks in it, `NO_ACCESSES` if none.
 
-    Bindings and loops that do so are rare, and are looked at once: they are immutable.
+    Bindings and loops that access memory are rare, and each is read once.
     """
-    if body in state.plain:
-        return NO_ACCESSES
-    unknown: list[Node] = []
+    found: list[Accesses] = []
     pending = [body]
     while pending:
         stmt = pending.pop()
         if type(stmt) is SeqStmt:
             pending.extend(stmt.seq)
-        elif type(stmt) is For:
+            continue
+        parts: list[Node] = [stmt]
+        if type(stmt) is For:
             pending.append(stmt.body)
-            unknown += [e for e in (stmt.min, stmt.extent) if type(e) is not IntImm]
-        elif stmt not in state.plain:
-            unknown.append(stmt)
-    found = Accesses.of(*unknown) if unknown else NO_ACCESSES
-    if found != NO_ACCESSES:
-        return found
-    if len(state.plain) >= _LIMIT:
-        state.plain.clear()
-    state.plain.update((body, *(stmt for stmt in unknown if isinstance(stmt, Stmt))))
-    return NO_ACCESSES
+            parts = [end for end in (stmt.min, stmt.extent) if type(end) is not IntImm]
+        found += [own for own in map(_accesses_of, parts) if own is not NO_ACCESSES]
+    return Accesses.union(found[::-1]) if found else NO_ACCESSES
 
 
 def check_touched_in_blocks(
@@ -148,7 +144,7 @@ def check_touched_in_blocks(
     Buffers that it reads must not be written there, and buffers that it writes must not be touched;
     with `read_after` they may be read after its loops.
     """
-    bare = _bare_accesses(state, scope.block.body)
+    bare = _bare_accesses(scope.block.body)
     if bare is NO_ACCESSES:
         return
     memory = Memory(scope)
@@ -159,22 +155,22 @@ def check_touched_in_blocks(
         unchanged = memory.of(buffer) not in changed
         check(unchanged, BARE, block, scope, buffer=buffer.name, how="written")
     if read_after and used:
-        early = _bare_until(state, scope, block)
+        early = _bare_until(scope, block)
         used = set(map(memory.of, early))
     for buffer in written:
         check(memory.of(buffer) not in used, BARE, block, scope, buffer=buffer.name, how="read")
 
 
-def _bare_until(state: ScheduleState, scope: StmtSRef, block: StmtSRef) -> list[Buffer]:
+def _bare_until(scope: StmtSRef, block: StmtSRef) -> list[Buffer]:
     """Return the buffers read outside of blocks until the outermost loop of a block has ended."""
     around = [*loops_above(block), block][0]
     nest: Stmt = block.block_realize if around is block else around.loop
     body = scope.block.body
     parts = body.seq if isinstance(body, SeqStmt) else (body,)
     if nest not in parts:
-        return list(_bare_accesses(state, body).read)
+        return list(_bare_accesses(body).read)
     early = parts[: parts.index(nest) + 1]
-    return [buffer for part in early for buffer in _bare_accesses(state, part).read]
+    return [buffer for part in early for buffer in _bare_accesses(part).read]
 
 
 def check_dependencies_show(
@@ -188,11 +184,8 @@ def check_dependencies_show(
     read, written = ([r.buffer for r in side] for side in (block.block.reads, block.block.writes))
     scope = state.scope_root(block)
     check_touched_in_blocks(state, scope, block, read=read, written=written, read_after=read_after)
-    realize = block.block_realize
-    if realize in state.plain:
-        return
     # What decides where it runs must not have another value there.
-    for buffer in Accesses.of(realize).read:
+    for buffer in _accesses_of(block.block_realize).read:
         for other, writers in graph.buffer_writers.items():
             if graph.memory.of(other) is graph.memory.of(buffer):
                 fail(BARE, writers[-1], scope, buffer=buffer.name, how="read")
@@ -217,7 +210,7 @@ def variables_in(block: Block) -> frozenset[Var]:
 
 def check_order_is_free(state: ScheduleState, loop: StmtSRef) -> None:
     """Raise if the order of a loop's iterations matters to what is below it besides blocks."""
-    bare = _bare_accesses(state, loop.loop.body)
+    bare = _bare_accesses(loop.loop.body)
     if bare.has_effect:
         fail(ORDERED, loop, what="a function is called for its effect")
     places: list[Buffer | Var] = [*bare.written, *bare.pointers]

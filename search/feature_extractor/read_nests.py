@@ -29,7 +29,7 @@ from search.space_generator.annotations import (
     UNROLL_IMPLICIT,
     VECTORIZE,
 )
-from search.space_generator.moves import update_stores
+from search.space_generator.vector_lanes import update_stores
 from tensorir.comparison.equal import structural_equal
 from tensorir.function import IRModule
 from tensorir.indices.accesses import common_prefix, placed_statements

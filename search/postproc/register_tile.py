@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from search.space_generator.moves import SHORTEST_VECTOR
+from search.space_generator.vector_lanes import SHORTEST_VECTOR
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -15,7 +15,7 @@ from schedule.sref import StmtSRef, loops_above
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.postproc.register_tile import Nests, Operand, Tiles, choose_tiles, tiled_lanes
 from search.space_generator.annotations import AUTO_TENSORIZE, REGISTER_TILE
-from search.space_generator.moves import update_stores
+from search.space_generator.vector_lanes import update_stores
 from tensorir.indices.accesses import loads_in, strides
 from tensorir.nodes.buffer import BufferRegion
 from tensorir.nodes.expr import IntImm, IterVar, Var

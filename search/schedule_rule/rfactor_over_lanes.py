@@ -14,8 +14,8 @@ from schedule.state import ScheduleState
 from search.schedule_rule.multi_level_tiling import move_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.space_generator.annotations import TILING_STRUCTURE
-from search.space_generator.moves import Lanes, update_stores, vector_lanes
 from search.space_generator.tiling_needs import is_reduction_to_design
+from search.space_generator.vector_lanes import Lanes, update_stores, vector_lanes
 from tensorir.indices.accesses import strides
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar
 from tensorir.rewriting.visit import walk

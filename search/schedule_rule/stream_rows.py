@@ -15,8 +15,8 @@ from search.feature_extractor.machine import Machine
 from search.schedule_rule.multi_level_tiling import move_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.space_generator.annotations import REGISTER_TILE, TILING_STRUCTURE
-from search.space_generator.moves import vector_lanes
 from search.space_generator.tiling_needs import is_reduction_to_design
+from search.space_generator.vector_lanes import vector_lanes
 from tensorir.indices.accesses import loads_in, strides
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import IntImm, IterVar

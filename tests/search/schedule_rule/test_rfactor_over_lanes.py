@@ -10,7 +10,7 @@ import search as ms
 from schedule import Schedule
 from search.schedule_rule import AddRFactor, RFactorOverLanes, ScheduleRule
 from search.search_strategy.trace_application import TraceApplication
-from search.space_generator.moves import Lanes, vector_lanes
+from search.space_generator.vector_lanes import Lanes, vector_lanes
 from tensorir import assert_structural_equal, parse, simplify, workloads
 from tensorir.function import PrimFunc
 from tensorir.interp import interpret, random_arguments
