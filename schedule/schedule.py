@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any, Final, NoReturn, overload
-from weakref import WeakSet, ref
+from weakref import ReferenceType, WeakSet, ref
 
 from schedule.decisions.domain import DecisionDomain, NoDecision
 from schedule.errors import (
@@ -17,7 +17,7 @@ from schedule.errors import (
     ScheduleError,
     fail,
 )
-from schedule.handles import BlockRV, Handle, LoopRV
+from schedule.handles import BlockRV, Handle, HandleTable, LoopRV
 from schedule.instruction import Instruction, InstructionKind, Sampled
 from schedule.methods import PrimitiveMethods
 from schedule.operands.operand import Call, substituted, variables_of
@@ -394,7 +394,8 @@ class Schedule(PrimitiveMethods):
     def _outputs(self, kind: InstructionKind, result: Any) -> list[Any]:
         if not kind.result:
             return []
-        table, maker, handle = self._table, ref(self), kind.handle
+        table, handle = self._table, kind.handle
+        maker: ReferenceType[HandleTable] = ref(self)
         outputs: list[Any] = []
         for value in result if kind.several else [result]:
             if value is None:

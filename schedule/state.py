@@ -469,7 +469,7 @@ def remembered(
     """
 
     @wraps(find)
-    def cached(state: ScheduleState, *args: _Given.args, **options: _Given.kwargs) -> _Fact:
+    def cached(state: ScheduleState, /, *args: _Given.args, **options: _Given.kwargs) -> _Fact:
         facts, key = state._facts, (find, args, *options.items())
         if key not in facts:
             facts[key] = find(state, *args, **options)
