@@ -14,12 +14,12 @@ import hashlib
 import logging
 import os
 import secrets
+import sys
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-import tensorir
 from codegen.cache_folder import cache_folder, check_private, private_folder
 from codegen.errors import CodegenError
 
@@ -129,7 +129,8 @@ def lowering_digest() -> str:
     It tells two states of the sources apart that have the same release number.
     """
     digest = hashlib.blake2b(version("llvmlite").encode(), digest_size=4)
-    for folder in (Path(tensorir.__path__[0]), Path(__file__).parent):
+    for package in ("tensorir", "codegen"):
+        folder = Path(sys.modules[package].__path__[0])
         for path in sorted(folder.rglob("*.py")):
             digest.update(f"\n{path.relative_to(folder)}\n".encode())
             digest.update(path.read_bytes())

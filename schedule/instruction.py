@@ -93,9 +93,6 @@ Numbers: TypeAlias = Annotated[Sampled[Sequence[int | None]], "exprs"]
 SampledLoop: TypeAlias = Annotated[Sampled[StmtSRef], "loop"]
 
 
-_DOMAIN_PARAMS: Final = ("domain", "find_domain")
-
-
 _HANDLES: Final[dict[str, type[BlockRV | LoopRV]]] = {"block": BlockRV, "loop": LoopRV}
 
 
@@ -130,9 +127,9 @@ class InstructionKind:
         """The annotation of the decision of a sampling primitive, None for the others."""
         self.domain = function if self.returns_domain else domain
         """Gives the alternatives of a sampling primitive for its operands; None: not declared."""
-        self.domain_param = next((n for n in _DOMAIN_PARAMS if domain and n in names), None)
-        """The parameter that takes the alternatives, or the function that finds them."""
-        self.injected = frozenset({"rng", self.domain_param or "rng"})
+        self.takes_domain = domain is not None and "domain" in names
+        """True if the function has a parameter for the alternatives."""
+        self.injected = frozenset({"rng", "domain"} if self.takes_domain else {"rng"})
         """The parameters of the function that a caller does not give."""
         self.params: tuple[Parameter, ...] = tuple(
             _parameter(p, hints[p.name])
@@ -333,8 +330,8 @@ def primitive(
 
     `domain(state, *operands)` gives the alternatives of a sampling primitive, so that the search
     can step from one to another; without it they are drawn anew. A primitive with a keyword
-    parameter `domain` gets the domain; a function with `find_domain` gets a function that returns
-    it, for domains that are slow to compute while a given decision is fast to check.
+    parameter `domain` gets the domain. Otherwise the domain may not be computed for a decision that
+    is given, which may be faster to check.
 
     Raises ValueError for a name that is taken, and for a domain of what decides nothing.
     """

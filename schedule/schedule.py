@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from functools import cache, partial
 from typing import Any, Final, NoReturn, overload
 from weakref import ReferenceType, WeakSet, ref
 
@@ -328,7 +327,7 @@ class Schedule(PrimitiveMethods):
         """
         state = self.state
         state.running = kind.method
-        find_domain: Any = None
+        domain: DecisionDomain | None = None
         try:
             operands: list[Any] = []
             options: dict[str, Any] = {}
@@ -347,25 +346,19 @@ class Schedule(PrimitiveMethods):
                     expected = type_text(kind.decision_type)
                     raise ArgumentTypeError(kind.method, "decision", expected, decision)
                 if kind.domain is not None and not kind.returns_domain:
-                    find_domain = cache(partial(kind.domain, state, *operands, **options))
-                    if kind.domain_param == "find_domain":
-                        options["find_domain"] = find_domain
-                    elif kind.domain_param == "domain":
-                        options["domain"] = find_domain()
-                    if self.keeps_domains:
-                        find_domain()
+                    if decision is None or self.keeps_domains or kind.takes_domain:
+                        domain = kind.domain(state, *operands, **options)
+                    if kind.takes_domain:
+                        options["domain"] = domain
                 if not kind.returns_domain:
                     options.update(rng=self._rng, decision=decision)
             result = kind.function(state, *operands, **options)
-            domain = None
             if kind.returns_domain:
                 domain = result
-                result, decision = self._chosen(domain, decision)
+                result, decision = self._chosen(result, decision)
             elif kind.has_decision:
                 assert isinstance(result, Sampled)
                 result, decision = result.value, result.decision
-                if find_domain is not None and find_domain.cache_info().currsize:
-                    domain = find_domain()
             if state.has_definitions and not kind.is_pure:
                 _check_names_defined(state.mod)
             if state.debug_mask & DEBUG_VERIFY_TREE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -177,7 +177,6 @@ def sample_compute_location(
     state: ScheduleState,
     block: BlockArg,
     *,
-    find_domain: Callable[[], LocationDomain],
     rng: RandomState,
     decision: int | None = None,
 ) -> SampledLoop:
@@ -190,7 +189,7 @@ def sample_compute_location(
     Raises ScheduleError: RootBlockError.
     """
     if decision is None:
-        place = find_domain().decide(rng, None)
+        place = location_domain(state, block).decide(rng, None)
     else:
         place = nearest_place(state, block, decision)
     assert isinstance(place, int)
