@@ -16,7 +16,7 @@ from codegen.lower.rewriters import IF_THEN_ELSE, ScopedRewriter, condition_of, 
 from tensorir.arith import Analyzer, estimate_region_strict_bound
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
-from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import (
     And,
     BufferLoad,
@@ -28,6 +28,7 @@ from tensorir.nodes.expr import (
 )
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import add, all_of, conjuncts, const, logical_not, sub
+from tensorir.rewriting.element_rewriter import indices_in_source
 from tensorir.rewriting.visit import collect_vars, substitute, uses_var
 from tensorir.semantics.purity import is_pure
 
@@ -71,8 +72,8 @@ class _Walker(ScopedRewriter):
         self.carrying: dict[Buffer, set[s.For]] = {buffer: set() for buffer in buffers}
         self._at = Nest(func.body)
         self._lives: dict[Var, _Life] = {}
-        self._views: dict[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]] = {}
-        """The buffer that each view is a view of, and the indices at which it begins there."""
+        self._views: dict[Buffer, BufferRegion] = {}
+        """The region of which each view is a view."""
 
     @contextmanager
     def within(self, node: Node, field: str) -> Iterator[None]:
@@ -95,9 +96,8 @@ class _Walker(ScopedRewriter):
             if buffer in self.carrying:
                 self._lives[buffer.data] = _Life(buffer, self._at)
         for match in node.match_buffers:
-            starts = tuple(dim.min for dim in match.source.region)
-            self.each(starts)
-            self._views[match.buffer] = match.source.buffer, starts
+            self.each(tuple(dim.min for dim in match.source.region))
+            self._views[match.buffer] = match.source
         self(node.body)
         return node
 
@@ -128,11 +128,8 @@ class _Walker(ScopedRewriter):
         self, buffer: Buffer, indices: tuple[PrimExpr, ...]
     ) -> tuple[_Life | None, tuple[PrimExpr, ...]]:
         """Return the tracked buffer behind a buffer or view, and the indices into it."""
-        while (view := self._views.get(buffer)) is not None:
-            buffer, starts = view
-            surplus = len(starts) - len(indices)
-            inner = [a + i for a, i in zip(starts[surplus:], indices, strict=True)]
-            indices = (*starts[:surplus], *inner)
+        while (source := self._views.get(buffer)) is not None:
+            buffer, indices = source.buffer, tuple(indices_in_source(source, indices))
         return self._lives.get(buffer.data), indices
 
     def _read(self, node: BufferLoad) -> None:

@@ -44,7 +44,7 @@ ALWAYS: Final = Guard()
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """Elements `base + first`, ... of a buffer: `lanes` of them, and where they go meanwhile.
+    """Elements `base + first`, ... of a buffer, `lanes` of them.
 
     All accesses have the same predicate and stand under the same guard.
     """
@@ -55,7 +55,6 @@ class Place:
     index: PrimExpr
     predicate: PrimExpr | None
     guard: Guard
-    slot: int = 0
     is_always_stored: bool = False
     """True if each iteration stores to it."""
 

@@ -20,7 +20,7 @@ from codegen.lower.rewriters import SharedRewriter, StatementRewriter
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import decl_buffer
-from tensorir.nodes.dtype import INT32, DataType
+from tensorir.nodes.dtype import INT32
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
 from tensorir.nodes.ops import TRUE, const
 from tensorir.nodes.stmt import ForKind
@@ -128,9 +128,9 @@ class _Promote(StatementRewriter):
         tiles = {accesses.buffer.data: _Tile(accesses) for accesses in promoted}
         result: s.Stmt = s.sequence(
             [
-                *(load for tile in tiles.values() for load in tile.loads()),
+                *(load for tile in tiles.values() for load in tile.copies(back=False)),
                 self.generic(_Redirect(tiles)(node)),
-                *(store for tile in tiles.values() for store in tile.stores()),
+                *(store for tile in tiles.values() for store in tile.copies(back=True)),
             ]
         )
         for tile in tiles.values():
@@ -208,51 +208,32 @@ class _Tile:
     """The local memory that replaces places of a buffer."""
 
     def __init__(self, accesses: Accesses) -> None:
-        self.buffer = accesses.buffer
-        self.places = sorted(accesses.distinct.values(), key=lambda p: p.first)
+        self._buffer = accesses.buffer
+        self._slots: dict[Place, PrimExpr] = {}
         self.size = 0
-        for place in self.places:
-            place.slot = self.size
+        for place in sorted(accesses.distinct.values(), key=lambda p: p.first):
+            start = const(self.size, INT32)
+            one = place.lanes == 1
+            self._slots[place] = start if one else Ramp(start, const(1, INT32), place.lanes)
             self.size += place.lanes
-        dtype: DataType = self.buffer.dtype
-        self.local = decl_buffer((self.size,), dtype, self.buffer.name + "_reg", scope="local")
-        own: dict[int, PrimExpr] = {id(place): _slot_index(place) for place in self.places}
+        name, dtype = f"{self._buffer.name}_reg", self._buffer.dtype
+        self.local = decl_buffer((self.size,), dtype, name, scope="local")
         self.indices: Mapping[PrimExpr, PrimExpr] = {
-            index: own[id(place)] for index, place in accesses.places.items()
+            index: self._slots[place] for index, place in accesses.places.items()
         }
-        self._own = own
 
-    def loads(self) -> list[s.Stmt]:
-        """Return the statements that fill it."""
-        return [
-            place.guard.around(
-                s.BufferStore(
-                    self.local,
-                    BufferLoad(self.buffer, (place.index,), place.predicate),
-                    (self._own[id(place)],),
-                )
-            )
-            for place in self.places
-        ]
-
-    def stores(self) -> list[s.Stmt]:
-        """Return the statements that write it back."""
-        return [
-            place.guard.around(
-                s.BufferStore(
-                    self.buffer,
-                    BufferLoad(self.local, (self._own[id(place)],)),
-                    (place.index,),
-                    place.predicate,
-                )
-            )
-            for place in self.places
-        ]
-
-
-def _slot_index(place: Place) -> PrimExpr:
-    start = const(place.slot, INT32)
-    return start if place.lanes == 1 else Ramp(start, const(1, INT32), place.lanes)
+    def copies(self, *, back: bool) -> list[s.Stmt]:
+        """Return the statements that fill it, or those that write it `back`."""
+        found = []
+        for place, slot in self._slots.items():
+            if back:
+                value = BufferLoad(self.local, (slot,))
+                store = s.BufferStore(self._buffer, value, (place.index,), place.predicate)
+            else:
+                value = BufferLoad(self._buffer, (place.index,), place.predicate)
+                store = s.BufferStore(self.local, value, (slot,))
+            found.append(place.guard.around(store))
+        return found
 
 
 class _Redirect(SharedRewriter):
