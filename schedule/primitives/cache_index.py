@@ -33,8 +33,8 @@ from tensorir.nodes.expr import (
 )
 from tensorir.nodes.intrin import Effect, Op
 from tensorir.nodes.node import Node
-from tensorir.nodes.stmt import Block, BufferStore, For, LetStmt, Stmt
-from tensorir.rewriting.visit import children, collect_vars, substitute, walk
+from tensorir.nodes.stmt import Block, BufferStore, Stmt
+from tensorir.rewriting.visit import children, collect_vars, defined, substitute, walk
 
 NEGATIVE = Problem(
     "NegativeThresholdError",
@@ -110,7 +110,7 @@ class _Expressions:
             if isinstance(node, BufferStore)
         ]
         # Variables that the body defines are undefined before the body.
-        self._local = {var for node in walk(block) for var in _defined(node) if node is not block}
+        self._local = {var for node in walk(block) for var in defined(node)} - self._axes
 
     def equal(self, a: PrimExpr, b: PrimExpr) -> bool:
         """Say whether two expressions have one type, and one value whatever their axes are."""
@@ -194,16 +194,6 @@ def _is_harmless(node: Node) -> bool:
     if isinstance(node, Call):
         return isinstance(node.op, Op) and node.op.effect is Effect.PURE
     return True
-
-
-def _defined(node: Node) -> list[Var]:
-    if isinstance(node, For):
-        return [node.loop_var]
-    if isinstance(node, (LetStmt, Let)):
-        return [node.var]
-    if isinstance(node, Block):
-        return [axis.var for axis in node.iter_vars]
-    return []
 
 
 class _LookUp(RedirectBuffers):
