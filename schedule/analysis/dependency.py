@@ -11,8 +11,9 @@ from typing import Final
 from schedule.analysis.accesses import Accesses, Memory
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState, remembered
+from tensorir.indices.accesses import loads_in
 from tensorir.nodes.buffer import Buffer
-from tensorir.nodes.expr import BufferLoad, Var
+from tensorir.nodes.expr import Var
 from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import Block
 from tensorir.rewriting.visit import walk
@@ -180,9 +181,5 @@ def _seen_through(block: Block) -> tuple[list[Buffer], list[Buffer]]:
 def _with_tables(block: Block, tables: list[Buffer]) -> tuple[list[Buffer], list[Buffer]]:
     """Return the buffers that a block reads and writes, with the tables that it looks up."""
     read, written = _seen_through(block)
-    loaded = dict.fromkeys(
-        node.buffer
-        for node in walk(block)
-        if type(node) is BufferLoad and node.buffer in tables and node.buffer not in read
-    )
-    return [*read, *loaded], written
+    loaded = dict.fromkeys(load.buffer for load in loads_in(block) if load.buffer in tables)
+    return [*read, *(b for b in loaded if b not in read)], written
