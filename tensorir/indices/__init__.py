@@ -1,1 +1,1 @@
-"""Maps of indices, and index arithmetic on arrays and in the place of values."""
+"""Maps of indices, accesses in terms of loops, and arithmetic on arrays of indices."""
