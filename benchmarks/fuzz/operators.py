@@ -35,8 +35,7 @@ from benchmarks.fuzz.operator_steps import (
     random_motif,
     random_step,
 )
-from codegen.history import can_be_scheduled
-from codegen.history import default_schedules
+from codegen.history import can_be_scheduled, default_schedules
 from codegen.target import as_target
 from tensorir import verify_well_formed
 from tensorir.function import BaseFunc, IRModule
