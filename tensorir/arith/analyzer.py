@@ -382,4 +382,4 @@ def _lasting(facts: Iterable[Linear]) -> tuple[Linear, ...]:
     return tuple([f for f in facts if not any(reads_memory(term) for term in f.terms)])
 
 
-Buffer.simplifier = staticmethod(lambda expr: Analyzer().simplify(expr))
+Buffer._simplifier = staticmethod(lambda expr: Analyzer().simplify(expr))

@@ -89,7 +89,7 @@ class Buffer(Node):
         label("offset_factor"),
     )
     __slots__ = (*fields, "has_constant_layout", "layout")
-    simplifier: ClassVar[Callable[[PrimExpr], PrimExpr]]
+    _simplifier: ClassVar[Callable[[PrimExpr], PrimExpr]]
     """The function that simplifies offsets; `tensorir.arith`, which builds on buffers, sets it."""
 
     def __init__(
@@ -446,4 +446,4 @@ def _range_of(index: Any, extent: PrimExpr) -> Range:
 
 
 def _simplified(exprs: Sequence[PrimExpr]) -> list[PrimExpr]:
-    return [Buffer.simplifier(expr) for expr in exprs]
+    return [Buffer._simplifier(expr) for expr in exprs]
