@@ -36,7 +36,7 @@ from tensorir.arith.terms import choice_of, reads_memory
 from tensorir.arith.writing import NotRepresentableError
 from tensorir.errors import IRValueError
 from tensorir.nodes import expr as e
-from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import ExprLike, IntImm, PrimExpr, Var
 from tensorir.nodes.index_arithmetic import is_scalar_integer
 from tensorir.nodes.ops import FALSE, TRUE, as_expr, conjuncts, logical_not
@@ -380,6 +380,3 @@ def _parts(condition: PrimExpr) -> Iterator[PrimExpr]:
 def _lasting(facts: Iterable[Linear]) -> tuple[Linear, ...]:
     """Return the facts that are not about memory, which a store inside the scope may change."""
     return tuple([f for f in facts if not any(reads_memory(term) for term in f.terms)])
-
-
-Buffer._simplifier = staticmethod(lambda expr: Analyzer().simplify(expr))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import INT32, INT64, DataType
@@ -89,8 +89,6 @@ class Buffer(Node):
         label("offset_factor"),
     )
     __slots__ = (*fields, "has_constant_layout", "layout")
-    _simplifier: ClassVar[Callable[[PrimExpr], PrimExpr]]
-    """The function that simplifies offsets; `tensorir.arith`, which builds on buffers, sets it."""
 
     def __init__(
         self,
@@ -446,4 +444,7 @@ def _range_of(index: Any, extent: PrimExpr) -> Range:
 
 
 def _simplified(exprs: Sequence[PrimExpr]) -> list[PrimExpr]:
-    return [Buffer._simplifier(expr) for expr in exprs]
+    from tensorir.arith import Analyzer  # noqa: PLC0415  it is made of nodes
+
+    analyzer = Analyzer()
+    return [analyzer.simplify(expr) for expr in exprs]
