@@ -36,6 +36,10 @@ settings.register_profile("deep", max_examples=5000, deadline=None)
 settings.load_profile("ci")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update", action="store_true", help="rewrite the results of text cases")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _no_llvm_processes() -> Iterator[None]:
     """Compile in this process only: `make test` occupies all cores anyway.

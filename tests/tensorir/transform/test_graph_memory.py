@@ -1,4 +1,4 @@
-"""One arena a function: who shares memory, who does not, and the check of it."""
+"""Memory of graphs: arenas, the check of plans, and arguments that outputs overwrite."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from graph_modules import assert_graph, is_same, module_of
+from graph_modules import module_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.random_graphs import LIBRARY, random_graph
 from tensorir import WellFormedError, relax
 from tensorir.interp.graphs import interpret_graph
+from tensorir.memory.overwritten_arguments import overwritable_arguments
 from tensorir.nodes.expr import Var
-from tensorir.relax.calls import ALLOC_STORAGE, PLACE_TENSOR
-from tensorir.relax.expr import GraphCall, PrimValue, VarBinding
+from tensorir.relax.calls import PLACE_TENSOR
+from tensorir.relax.expr import GraphCall, PrimValue
 from tensorir.relax.function import graph_functions
 from tensorir.relax.visit import GraphRewriter
-from tensorir.rewriting.visit import walk
+from tensorir.script.parser import parse
 from tensorir.transform import (
     CallTIRRewrite,
     LegalizeOps,
@@ -32,6 +33,8 @@ from tensorir.transform import (
 from tensorir.transform.pack_intervals import pack
 from tensorir.transform.static_plan_block_memory import plan_memory
 from tensorir.transform.value_memory import handed_on
+
+# ---------------------------------------------------------------------------- StaticPlanBlockMemory
 
 FRESH = 'R.builtin.alloc_tensor(R.shape([4]), R.dtype("float32"), R.prim_value(0), R.str("global"))'
 
@@ -51,166 +54,6 @@ def placed(offset):
 
 def planned(graph):
     return Sequential([CallTIRRewrite(), StaticPlanBlockMemory()])(module_of(graph))
-
-
-CHAIN = """
-        @R.function
-        def main(x: F4):
-            cls = Module
-            with R.dataflow():
-                a = R.call_tir(cls.double, (x,), out_sinfo=F4)
-                b = R.call_tir(cls.double, (a,), out_sinfo=F4)
-                c = R.call_tir(cls.double, (b,), out_sinfo=F4)
-                d = R.call_tir(cls.double, (c,), out_sinfo=F4)
-                R.output(d)
-            return d
-"""
-
-
-def test_a_chain_alternates_between_two_places_and_its_result_is_fresh():
-    mod = planned(CHAIN)
-    assert_graph(
-        mod,
-        f"""
-        @R.function
-        def main(x: F4):
-            cls = Module
-            {arena(128)}
-            a = {placed(0)}
-            cls.double(x, a)
-            b = {placed(64)}
-            cls.double(a, b)
-            c = {placed(0)}
-            cls.double(b, c)
-            d = {FRESH}
-            cls.double(c, d)
-            return d
-        """,
-    )
-
-
-def test_branches_share_memory():
-    mod = planned("""
-        @R.function
-        def main(x: F4, flag: R.Tensor((), "bool")):
-            cls = Module
-            if flag:
-                a = R.call_tir(cls.double, (x,), out_sinfo=F4)
-                y = R.call_tir(cls.double, (a,), out_sinfo=F4)
-            else:
-                b = R.call_tir(cls.double, (x,), out_sinfo=F4)
-                c = R.call_tir(cls.double, (b,), out_sinfo=F4)
-                y = R.call_tir(cls.double, (c,), out_sinfo=F4)
-            z = R.call_tir(cls.double, (y,), out_sinfo=F4)
-            return z
-    """)
-    text = mod["main"].script()
-    # a and b share memory with one another, c with a; y is what both branches compute into.
-    assert "alloc_storage(R.shape([128])" in text
-    assert text.count("R.memory.alloc_tensor") == 4
-    assert "copy_into" not in text
-
-
-def test_a_tuple_and_an_alias_keep_a_tensor():
-    mod = planned("""
-        @R.function
-        def main(x: F4):
-            cls = Module
-            a = R.call_tir(cls.double, (x,), out_sinfo=F4)
-            t = (a, x)
-            b = R.call_tir(cls.double, (x,), out_sinfo=F4)
-            c = R.call_tir(cls.double, (b,), out_sinfo=F4)
-            d = t[0]
-            e = R.call_tir(cls.add, (c, d), out_sinfo=F4)
-            return e
-    """)
-    assert "alloc_storage(R.shape([192])" in mod["main"].script()
-
-
-def test_what_a_library_function_may_keep_is_fresh_and_what_it_writes_to_is_not():
-    mod = planned("""
-        @R.function(pure=False)
-        def main(x: F4):
-            cls = Module
-            a = R.call_tir(cls.double, (x,), out_sinfo=F4)
-            b = R.call_dps_packed("f", (a,), out_sinfo=F4)
-            y: F4 = R.call_packed("g", b, sinfo_args=(F4,))
-            return y
-    """)
-    text = mod["main"].script()
-    assert f'b: R.Tensor((4,), dtype="float32") = {FRESH}' in text
-    assert text.count("R.memory.alloc_tensor") == 1
-
-
-def test_a_graph_function_that_hands_its_argument_on_gets_fresh_memory():
-    mod = module_of("""
-        @R.function(private=True, pure=False)
-        def stash(x: F4) -> F4:
-            y: F4 = R.call_packed("keep", x, sinfo_args=(F4,))
-            return y
-
-        @R.function(pure=False)
-        def main(x: F4):
-            cls = Module
-            a = R.call_tir(cls.double, (x,), out_sinfo=F4)
-            b: F4 = cls.stash(a)
-            return b
-    """)
-    after = Sequential([CallTIRRewrite(), StaticPlanBlockMemory()])(mod)
-    assert "alloc_storage" not in after["main"].script()
-
-
-DYNAMIC = """
-        @R.function
-        def main(x: R.Tensor(("n", "m"), "float32")):
-            n = T.int64()
-            m = T.int64()
-            cls = Module
-            a = R.call_dps_packed("f", (x,), out_sinfo=R.Tensor((n, 16), "float32"))
-            b = R.call_dps_packed("f", (a,), out_sinfo=R.Tensor((n, 64), "float32"))
-            c = R.call_dps_packed("f", (b,), out_sinfo=R.Tensor((n * 4, 4), "float32"))
-            d = R.call_dps_packed("f", (c,), out_sinfo=R.Tensor((n, m), "float32"))
-            e = R.call_dps_packed("f", (d,), out_sinfo=R.Tensor((m, n, 3), "int8"))
-            f = R.call_dps_packed("f", (e,), out_sinfo=R.Tensor((8,), "float32"))
-            y = R.call_dps_packed("f", (f,), out_sinfo=R.Tensor((n,), "float32"))
-            return y
-"""
-
-
-def places(mod):
-    """Return arena and offset of each tensor in memory that it shares, and the arenas' bytes."""
-    bindings = [b for b in walk(mod["main"].body) if isinstance(b, VarBinding)]
-    calls = [(b.var.name, b.value) for b in bindings if isinstance(b.value, GraphCall)]
-    arenas = [call.args[0].values[0] for _, call in calls if call.op is ALLOC_STORAGE]
-    storages = [b.var for b in bindings if getattr(b.value, "op", None) is ALLOC_STORAGE]
-    found = {
-        name: (storages.index(call.args[0]), text_of(call.args[1].value))
-        for name, call in calls
-        if call.op is PLACE_TENSOR
-    }
-    return [text_of(nbytes) for nbytes in arenas], found
-
-
-def text_of(number):
-    return str(number).replace("T.int64(", "").replace(")", "").replace("(", "")
-
-
-def test_tensors_of_symbolic_shape_share_memory_with_those_of_the_same_unit():
-    arenas, found = places(planned(DYNAMIC))
-    assert arenas == ["64", "n * 320", "m * n * 7 + 63 // 64 + 2 * 64"]
-    assert found == {
-        "a": (1, "n * 256"),
-        "b": (1, "0"),
-        "c": (1, "n * 256"),
-        "d": (2, "0"),
-        "e": (2, "m * n * 4 + 63 // 64 + 1 * 64"),
-        "f": (0, "0"),
-    }
-
-
-def test_a_planned_function_is_left_as_it_is():
-    once = planned(CHAIN)
-    assert is_same(StaticPlanBlockMemory()(once), once)
 
 
 def by_hand(nbytes, second, result="c"):
@@ -382,3 +225,119 @@ def test_extents_that_are_differences_are_not_negative():
         builder.emit_func_output(last)
     mod = lower_graph(LegalizeOps()(builder.get()))
     check_memory_plan(mod)
+
+
+# -------------------------------------------------------------------------- DataflowUseInplaceCalls
+
+
+def kernel(body, shapes=("(8, 4)",) * 3):
+    parameters = ", ".join(
+        f'{name}: T.Buffer({shape}, "float32")' for name, shape in zip("ABC", shapes, strict=True)
+    )
+    lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
+    return parse(f"@T.prim_func\ndef kernel({parameters}):\n{lines}")
+
+
+SAFE = {
+    "at the same place": """
+for i, j in T.grid(8, 4):
+    with T.block("c"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = A[vi, vj] * B[vj, vi % 4]
+""",
+    "fused, split and padded loops": """
+for f in T.parallel(2):
+    for g in T.vectorized(20):
+        with T.block("c"):
+            T.where(f * 20 + g < 32)
+            vi = T.axis.spatial(8, (f * 20 + g) // 4)
+            vj = T.axis.spatial(4, (f * 20 + g) % 4)
+            C[vi, vj] = T.if_then_else(vi < 3, A[vi, vj], T.float32(0)) + B[0, 0]
+""",
+    "after a reduction": """
+S = T.alloc_buffer((8, 4))
+for i, j, k in T.grid(8, 4, 4):
+    with T.block("s"):
+        vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+        with T.init():
+            S[vi, vj] = T.float32(0)
+        S[vi, vj] += B[vi, vk]
+for i, j in T.grid(8, 4):
+    with T.block("c"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = S[vi, vj] + A[vi, vj]
+""",
+}
+UNIT = """
+for i, j in T.grid(1, 4):
+    with T.block("c"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = A[0, vj] + B[0, 0]
+"""
+UNSAFE = {
+    "another place": """
+for i, j in T.grid(8, 4):
+    with T.block("c"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = A[7 - vi, vj] + B[vi, vj % 2]
+""",
+    "read again": """
+for i, j in T.grid(8, 4):
+    with T.block("c"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = A[vi, vj] + A[0, vj] + B[vi, vj % 2]
+""",
+    "written twice": """
+for i, j, k in T.grid(8, 4, 2):
+    with T.block("c"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = A[vi, vj] + B[vi, vj % 2]
+""",
+    "overlapping tiles": """
+for i, j in T.grid(2, 5):
+    for k in range(4):
+        with T.block("c"):
+            vi = T.axis.spatial(8, i * 3 + j)
+            vj = T.axis.spatial(4, k)
+            C[vi, vj] = A[vi, vj] + B[vi, vj % 2]
+""",
+    "a sum": """
+for i, j, k in T.grid(8, 4, 4):
+    with T.block("c"):
+        vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+        with T.init():
+            C[vi, vj] = T.float32(0)
+        C[vi, vj] += A[vi, vj] * B[vi, vk % 2]
+""",
+    "through a pointer": """
+for i, j in T.grid(8, 4):
+    with T.block("c"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        T.reads(A[vi, vj], B[vi, vj % 2])
+        T.writes(C[vi, vj])
+        T.evaluate(T.call_extern("int32", "f", A.data))
+        C[vi, vj] = A[vi, vj] + B[vi, vj % 2]
+""",
+}
+
+
+@pytest.mark.parametrize("name", SAFE)
+def test_elements_that_are_read_only_where_they_are_overwritten(name):
+    assert overwritable_arguments(kernel(SAFE[name])) == {2: (0,)}
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+def test_elements_that_may_be_read_after_they_are_overwritten(name):
+    assert overwritable_arguments(kernel(UNSAFE[name])) == {}
+
+
+def test_all_indices_of_one_element_are_the_same():
+    assert overwritable_arguments(kernel(UNIT, ("(1, 4)", "(1, 1)", "(1, 4)"))) == {2: (0,)}
+
+
+def test_tensors_of_other_shapes_are_not_overwritten():
+    broadcast = kernel(
+        SAFE["at the same place"].replace("A[vi, vj]", "A[vi]").replace("B[vj, vi % 4]", "B[vj]"),
+        ("(8,)", "(4,)", "(8, 4)"),
+    )
+    assert overwritable_arguments(broadcast) == {}
