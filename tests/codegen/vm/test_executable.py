@@ -1,20 +1,32 @@
-"""Executables: what they say of themselves, libraries on the disk, other processes."""
+"""Executables: saved, profiled, with constants and weights."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import multiprocessing
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import codegen
-from codegen.errors import CodegenError, LinkError
+from benchmarks.weight_memory import convolutions, in_a_process
+from codegen.errors import CodegenError, ExecutionError, LinkError
+from codegen.vm import profile
+from codegen.vm.constants import LARGE
 from codegen.vm.program import Description
+from tensorir import IRModule, parse
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.script.display import preformatted
 from tests.codegen.vm.models import module
+
+# ----------------- Executables: what they say of themselves, libraries on the disk, other processes
 
 X = np.arange(6, dtype="float32").reshape(2, 3)
 W = X * 0.5
@@ -112,3 +124,310 @@ def test_executables_travel_to_worker_processes(executable: codegen.Executable) 
     np.testing.assert_array_equal(_run(pickle.loads(pickle.dumps(executable)), X), 2 * X)
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         np.testing.assert_array_equal(pool.apply(_run, (executable, X)), 2 * X)
+
+
+# ----------------------------------------------- Reports of where the time goes, and calls in parts
+
+
+@pytest.fixture(scope="module")
+def vm() -> codegen.VirtualMachine:
+    codegen.register_func("tests.profile", lambda x, out: np.negative(x, out=out), override=True)
+    mod = module("""
+@R.function
+def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
+    cls = Module
+    a = R.call_tir(cls.add, (x, y), R.Tensor((2, 3), "float32"))
+    b = R.call_tir(cls.add, (a, y), R.Tensor((2, 3), "float32"))
+    return b
+
+@R.function
+def mixed(x: R.Tensor((2, 3), "float32")):
+    cls = Module
+    a = cls.main(x, x)
+    b = R.call_dps_packed("tests.profile", (a,), R.Tensor((2, 3), "float32"))
+    return b
+""")
+    return codegen.VirtualMachine(codegen.vm_build(mod, "llvm"), codegen.cpu(), profile=True)
+
+
+def test_every_kernel_of_machine_code_has_a_row(vm: codegen.VirtualMachine) -> None:
+    report = vm.profile("main", X, X)
+    shapes = "float32[2, 3], float32[2, 3], float32[2, 3]"
+    assert [(r.name, r.kind, r.arguments, r.count) for r in report.rows] == [
+        ("add", "kernel", shapes, 1),
+        ("add", "kernel", shapes, 1),
+    ]
+    assert all(r.binding.startswith("main: ") for r in report.rows)
+    assert len({r.binding for r in report.rows}) == 2
+    assert all(r.us > 0 for r in report.rows)
+    assert sum(r.percent for r in report.rows) <= 100
+
+
+def test_library_calls_and_graph_functions_have_rows(vm: codegen.VirtualMachine) -> None:
+    report = vm.profile("mixed", X)
+    rows = [(r.name, r.kind) for r in report.rows]
+    assert ("tests.profile", "library") in rows
+    assert rows.count(("add", "kernel")) == 2
+    np.testing.assert_array_equal(vm["mixed"](X), -3 * X)
+
+
+def test_the_time_of_recording_is_in_no_row_and_not_in_the_total(
+    vm: codegen.VirtualMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(profile, "time", clock)
+    monkeypatch.setattr(profile, "_value_text", clock.spend)
+    report = vm.profile("mixed", X)
+    assert {row.arguments for row in report.rows if row.kind == "library"} == {"slow, slow"}
+    assert sum(row.us for row in report.rows) <= report.total_us < 1e6 * Clock.LONG
+
+
+class Clock:
+    """Counts a second for each look at it; describing a value takes long."""
+
+    LONG = 1000
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def perf_counter(self) -> int:
+        self.now += 1
+        return self.now
+
+    def spend(self, _: object) -> str:
+        self.now += self.LONG
+        return "slow"
+
+
+def test_reports_are_tables_csv_and_json(vm: codegen.VirtualMachine) -> None:
+    report = vm.profile("main", X, X)
+    assert report.table().splitlines()[0].split() == [
+        "name", "kind", "binding", "arguments", "operators", "count", "us", "percent"
+    ]  # fmt: skip
+    assert str(report) == report.table()
+    *_, between, total = report.table().splitlines()
+    assert between.startswith("between calls")
+    assert total.startswith("main: ")
+    shares = [float(line.split()[-1]) for line in report.table().splitlines()[1:-1]]
+    assert sum(shares) == pytest.approx(100, abs=0.2)
+    assert len(list(csv.DictReader(io.StringIO(report.csv())))) == 2
+    assert [row["name"] for row in json.loads(report.json())["calls"]] == ["add", "add"]
+    assert report._repr_html_() == preformatted(report.table())
+    assert "monospace; white-space: pre;" in report._repr_html_()
+
+
+def test_a_kernel_is_shown_with_the_operators_that_were_fused_into_it() -> None:
+    mod = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((8, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+        with R.dataflow():
+            a = R.matmul(x, w)
+            b = R.add(a, a)
+            y = R.nn.relu(b)
+            R.output(y)
+        return y
+""")
+    assert isinstance(mod, IRModule)
+    vm = codegen.VirtualMachine(codegen.vm_build(mod, "llvm"))
+    x, w = np.ones((8, 4), "float32"), np.eye(4, dtype="float32")
+    np.testing.assert_array_equal(vm["main"](x, w), 2 * x)
+    (row,) = vm.profile("main", x, w).rows
+    assert row.operators == "matmul + add + relu"
+    assert "matmul + add + relu" in vm.profile("main", x, w).table()
+
+
+def test_long_names_are_shortened_in_tables_only(vm: codegen.VirtualMachine) -> None:
+    report = vm.profile("main", X, X)
+    (row, *_) = report.rows
+    long = "first " + "add + " * 40 + "last"
+    report = replace(report, rows=(replace(row, operators=long),))
+    _, line, *_ = report.table().splitlines()
+    assert len(line) < 200
+    assert "first add" in line
+    assert "add + last" in line
+    assert long in report.csv()
+    assert json.loads(report.json())["calls"][0]["operators"] == long
+
+
+def test_calls_in_parts(vm: codegen.VirtualMachine) -> None:
+    with pytest.raises(ExecutionError, match="main has no arguments yet; call set_input first"):
+        vm.invoke_stateful("main")
+    vm.set_input("main", X, y=X + 1)
+    with pytest.raises(ExecutionError, match="main has no result yet"):
+        vm.get_outputs("main")
+    vm.invoke_stateful("main")
+    np.testing.assert_array_equal(vm.get_outputs("main"), X + 2 * (X + 1))
+
+
+def test_calls_can_be_saved(vm: codegen.VirtualMachine) -> None:
+    vm.save_function("main", "saved", X, y=X)
+    np.testing.assert_array_equal(vm["saved"](), 3 * X)
+    np.testing.assert_array_equal(vm.invoke_closure(vm["main"], X, X), 3 * X)
+    vm.save_function("main", "silent", X, X, include_return=False)
+    assert vm["silent"]() is None
+    with pytest.raises(IRValueError, match="'mixed' is a function of the module"):
+        vm.save_function("main", "mixed", X, X)
+    with pytest.raises(
+        IRTypeError, match=r"takes 2 argument\(s\) \(x, y\), got 1 by position.*; missing: y"
+    ):
+        vm.save_function("main", "short", X)
+    with pytest.warns(UserWarning, match="main has no parameter z: ignored"):
+        vm.save_function("main", "more", X, X, z=X)
+
+
+# -------------------------------------- Constants: small ones in a block, large ones where they are
+
+SHAPE = (64, 64)
+WEIGHTS = np.random.default_rng(0).integers(0, 9, SHAPE).astype("float32")
+assert WEIGHTS.nbytes >= LARGE
+
+
+def model(rows: int = 64, weights: int = 2) -> IRModule:
+    """Return a model that adds weights of (rows, 64), then a row, to its argument."""
+    info = f"R.Tensor(({rows}, 64), 'float32')"
+    names = [f"w{k}" for k in range(weights)]
+    lines = [
+        f"        v{k + 1} = R.call_tir(cls.add, (v{k}, w{k}), {info})" for k in range(weights)
+    ]
+    text = f"""
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def add(A: T.Buffer(({rows}, 64), "float32"), B: T.Buffer(({rows}, 64), "float32"),
+            C: T.Buffer(({rows}, 64), "float32")):
+        for i, j in T.grid({rows}, 64):
+            with T.block("add"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = A[vi, vj] + B[vi, vj]
+
+    @T.prim_func(private=True)
+    def add_row(A: T.Buffer(({rows}, 64), "float32"), B: T.Buffer((64,), "float32"),
+                C: T.Buffer(({rows}, 64), "float32")):
+        for i, j in T.grid({rows}, 64):
+            with T.block("add_row"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = A[vi, vj] + B[vj]
+
+    @R.function
+    def main(v0: {info}, row: R.Tensor((64,), 'float32'), {", ".join(f"{n}: {info}" for n in names)}):
+        cls = Module
+{chr(10).join(lines)}
+        y = R.call_tir(cls.add_row, (v{weights}, row), {info})
+        return y
+"""
+    mod = parse(text)
+    assert isinstance(mod, IRModule)
+    return mod
+
+
+ROW = np.arange(64, dtype="float32")
+CONSTANTS_X = np.ones(SHAPE, "float32")
+PARAMS = {"w0": WEIGHTS, "w1": 2 * WEIGHTS, "row": ROW}
+EXPECTED = CONSTANTS_X + 3 * WEIGHTS + ROW
+
+
+@pytest.fixture(scope="module")
+def constants_executable() -> codegen.Executable:
+    return codegen.vm_build(model(), "llvm", params=PARAMS)
+
+
+def test_large_constants_are_not_copied_and_small_ones_are_in_a_block(
+    constants_executable: codegen.Executable,
+) -> None:
+    constants = constants_executable.constants
+    assert len(constants.arrays) == 2
+    assert any(np.shares_memory(array, WEIGHTS) for array in constants.arrays)
+    assert constants.block.nbytes == 64 + ROW.nbytes  # distances, and the row
+    np.testing.assert_array_equal(
+        codegen.VirtualMachine(constants_executable)["main"](CONSTANTS_X), EXPECTED
+    )
+
+
+def test_they_go_with_a_pickled_executable(constants_executable: codegen.Executable) -> None:
+    again = pickle.loads(pickle.dumps(constants_executable))
+    np.testing.assert_array_equal(codegen.VirtualMachine(again)["main"](CONSTANTS_X), EXPECTED)
+
+
+def test_they_go_with_a_library(constants_executable: codegen.Executable, tmp_path: Path) -> None:
+    path = tmp_path / "model.so"
+    constants_executable.export_library(path)
+    loaded = codegen.VirtualMachine(codegen.load_module(path))
+    np.testing.assert_array_equal(loaded["main"](CONSTANTS_X), EXPECTED)
+
+
+def test_a_library_function_gets_a_large_constant() -> None:
+    seen = []
+
+    def record(w: codegen.NDArray, out: codegen.NDArray) -> None:
+        seen.append(np.shares_memory(w, WEIGHTS))
+        out[...] = w
+
+    codegen.register_func("tests.constants.record", record, override=True)
+    mod = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(w: R.Tensor((64, 64), "float32")):
+        y = R.call_dps_packed("tests.constants.record", (w,), R.Tensor((64, 64), "float32"))
+        z = R.call_dps_packed("tests.constants.record", (w,), R.Tensor((64, 64), "float32"))
+        return (y, z)
+""")
+    assert isinstance(mod, IRModule)
+    main = codegen.VirtualMachine(codegen.vm_build(mod, "llvm", params={"w": WEIGHTS}))["main"]
+    for result in main():
+        np.testing.assert_array_equal(result, WEIGHTS)
+    assert seen == [True, True]
+
+
+PEAK = """
+import resource, sys
+import numpy as np
+import codegen
+from tensorir.transform import BindParams
+from tests.codegen.vm.test_constants import model
+folder = sys.argv[1]
+rows, count = 1 << 16, {count}
+codegen.vm_build(model(rows, 1), "llvm", params={{"row": np.ones(64, "float32")}})
+weights = {{f"w{{k}}": np.full((rows, 64), k, "float32") for k in range(count)}}
+mod = BindParams("main", weights)(model(rows, count))
+executable = codegen.vm_build(mod, "llvm", params={{"row": np.ones(64, "float32")}})
+executable.export_library(folder + "/model.so")
+codegen.VirtualMachine(codegen.load_module(folder + "/model.so"))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def test_building_and_exporting_a_model_takes_little_more_than_its_weights(tmp_path: Path) -> None:
+    def peak(count: int) -> int:
+        found = subprocess.run(
+            [sys.executable, "-c", PEAK.format(count=count), str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parents[3],
+        )
+        return int(found.stdout) * (1 if sys.platform == "darwin" else 1024)
+
+    weights = 6 * (1 << 16) * 64 * 4  # 100 MB
+    assert (peak(7) - peak(1)) < 1.3 * weights
+
+
+# ------------------------------ A model is in memory once, in whatever layouts its weights are read
+
+onnx = pytest.importorskip("onnx")
+if sys.platform != "linux":
+    pytest.skip("/proc tells how much memory a process has", allow_module_level=True)
+
+
+def test_weights_that_are_scaled_transposed_and_packed_are_in_memory_once(tmp_path: Path) -> None:
+    small, path = tmp_path / "small.onnx", tmp_path / "model.onnx"
+    onnx.save(convolutions(1, 256), small)
+    onnx.save(convolutions(12, 256), path)
+    found = in_a_process(path, small, "llvm -num-cores=1", tmp_path)
+    weights = found["constants"]
+    assert weights > 25 << 20
+    assert [row[0] for row in found["rows"]] == ["read", "build", "export", "load"]
+    for stage, peak, *_ in found["rows"]:
+        assert peak < 1.3 * weights, stage
