@@ -184,37 +184,37 @@ def masks(depth):
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(numbers("int32", 3))
 def test_words(expr):
     keeps_its_value(expr)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(numbers("uint8", 3))
 def test_unsigned_bytes(expr):
     keeps_its_value(expr)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(numbers("int8", 3))
 def test_signed_bytes(expr):
     keeps_its_value(expr)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(conditions(3))
 def test_conditions(expr):
     keeps_its_value(expr)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(vectors(2))
 def test_vectors(expr):
     keeps_its_value(expr)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(masks(1))
 def test_masks(expr):
     keeps_its_value(expr)
