@@ -22,7 +22,6 @@ from codegen.target import Target
 from tensorir import parse, structural_equal
 from tensorir.function import PrimFunc
 from tensorir.interp import interpret
-from tensorir.nodes.dtype import DataType
 
 HERE = Path(__file__).parent
 AVX2, AVX512 = "llvm -mcpu=znver3 -num-cores=1", "llvm -mcpu=znver4 -num-cores=1"
