@@ -200,55 +200,6 @@ def f(A: T.Buffer((40,), "int32"), low: T.{dtype}, high: T.{dtype}):
         assert a.tolist() == expected.tolist()
 
 
-def test_loop_variables_below_zero() -> None:
-    f = stmt_build(
-        """
-@T.prim_func
-def f(A: T.Buffer((8,), "int32")):
-    for i in range(-4, 4):
-        A[i + 4] = T.floordiv(i, 3) * 10 + T.floormod(i, 3)
-"""
-    )["f"]
-    a = np.zeros(8, np.int32)
-    f(a)
-    assert a.tolist() == [i // 3 * 10 + i % 3 for i in range(-4, 4)]
-
-
-def test_while_runs_until_its_condition_fails() -> None:
-    f = stmt_build(
-        """
-@T.prim_func
-def f(A: T.Buffer((2,), "int32")):
-    while A[0] > 1:
-        A[0] = T.if_then_else(T.truncmod(A[0], 2) == 0, T.truncdiv(A[0], 2), A[0] * 3 + 1)
-        A[1] = A[1] + 1
-"""
-    )["f"]
-    a = np.array([27, 0], np.int32)
-    f(a)
-    assert a.tolist() == [1, 111]
-
-
-def test_branches() -> None:
-    f = stmt_build(
-        """
-@T.prim_func
-def f(A: T.Buffer((6,), "int32")):
-    for i in range(6):
-        if i < 2:
-            A[i] = 1
-        else:
-            if i == 3:
-                A[i] = 2
-            else:
-                A[i] = 3
-"""
-    )["f"]
-    a = np.zeros(6, np.int32)
-    f(a)
-    assert a.tolist() == [1, 1, 3, 2, 3, 3]
-
-
 def test_failed_assertion_raises_with_its_message_and_frees_memory() -> None:
     module = stmt_build(
         """
@@ -292,29 +243,6 @@ def f(A: T.Buffer((1,), "int32")) -> T.{dtype}:
 """
     )["f"]
     assert f(np.array([21], np.int32)) == expected
-
-
-def test_functions_call_one_another() -> None:
-    module = stmt_build(
-        """
-@I.ir_module
-class M:
-    @T.prim_func(private=True)
-    def scale(A: T.Buffer((4,), "float32"), factor: T.float32):
-        for i in range(4):
-            A[i] = A[i] * factor
-
-    @T.prim_func
-    def main(A: T.Buffer((4,), "float32")):
-        T.func_attr({"global_symbol": "main"})
-        M.scale(A.data, T.float32(3))
-        A[0] = A[0] + T.float32(1)
-"""
-    )
-    assert list(module) == ["main"]
-    a = np.arange(4, dtype=np.float32)
-    module["main"](a)
-    assert a.tolist() == [1.0, 3.0, 6.0, 9.0]
 
 
 def test_an_assertion_in_a_called_function_stops_the_caller() -> None:
