@@ -6,11 +6,11 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from forked_programs import ProgramServer
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -31,54 +31,16 @@ def of_docs(name: str) -> ModuleType:
 pages = of_docs("pages")
 
 
-SERVER = """
-import atexit, os, sys
-import codegen, schedule, search, tensorir
-import pages
-
-for line in sys.stdin:
-    name, folder = line.split()
-    child = os.fork()
-    if not child:
-        os.chdir(folder)
-        output = os.open("output", os.O_CREAT | os.O_WRONLY)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        code = 1
-        try:
-            code = pages.main([name])
-        finally:
-            sys.stdout.flush()
-            atexit._run_exitfuncs()
-            os._exit(code)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-
-@pytest.fixture(scope="module")
-def page_server() -> Iterator[subprocess.Popen[str]]:
-    """A process that has imported the packages, and runs each page in a copy of itself."""
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVER],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{DOCS}"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        yield process
-        process.communicate()
-
-
 @pytest.mark.parametrize("name", [name for name, text in PAGES.items() if "```python" in text])
 def test_a_page_prints_what_it_says(
-    name: str, tmp_path: Path, page_server: subprocess.Popen[str]
+    name: str, tmp_path: Path, program_server: ProgramServer
 ) -> None:
     """In a separate process: pages register primitives and passes."""
-    assert page_server.stdin is not None
-    assert page_server.stdout is not None
-    page_server.stdin.write(f"{name} {tmp_path}\n")
-    page_server.stdin.flush()
-    assert page_server.stdout.readline() == "0\n", (tmp_path / "output").read_text()
+    program_server.run(
+        f"import sys\nsys.path.insert(0, {str(DOCS)!r})\nimport pages\n"
+        f"assert pages.main([{name!r}]) == 0\n",
+        tmp_path,
+    )
 
 
 @pytest.mark.parametrize("name", PAGES)
