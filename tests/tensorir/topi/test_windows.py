@@ -39,7 +39,7 @@ def test_windows(rank: int) -> None:
         (3, 2, 1, 1, True),
         (2, 1, 0, 2, False),
         (2, 3, 1, 1, True),
-    ]:
+    ][: 3 if rank == 3 else None]:
         options = {"strides": stride, "padding": padding, "dilation": dilation, "ceil_mode": ceil}
         own = (size, stride, padding, dilation, ceil)
 
@@ -117,7 +117,7 @@ def test_places_of_the_largest() -> None:
 def test_windows_that_share_axes_out(rank: int) -> None:
     x = floats(2, 3, *SIZES[rank])
     cases = []
-    for n in (1, 3, 4):
+    for n in (1, 3, 4)[: 2 if rank == 3 else None]:
 
         def named(name: str, n: int = n) -> Callable[..., Any]:
             return lambda x: getattr(op.nn, f"adaptive_{name}_pool{rank}d")(x, n)
