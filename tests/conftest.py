@@ -25,8 +25,6 @@ gc.set_threshold(50_000, 20, 50)
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from forked_programs import ProgramServer  # noqa: E402 - found through the path
-
 settings.register_profile(
     "ci",
     max_examples=30,
@@ -53,11 +51,3 @@ def _no_llvm_processes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compile_units, "_WORTH_A_PROCESS", sys.maxsize)
         yield
-
-
-@pytest.fixture(scope="session")
-def program_server() -> Iterator[ProgramServer]:
-    """A process that runs programs of pages and READMEs."""
-    server = ProgramServer()
-    yield server
-    server.close()

@@ -121,40 +121,10 @@ GROUPS: dict[str, tuple[tuple[torch.Tensor, ...], Cases]] = {
             *(
                 of_second(getattr(torch, name))
                 for name in (
-                    "acos",
-                    "asin",
-                    "atan",
-                    "cos",
-                    "cosh",
-                    "erf",
-                    "exp",
-                    "log",
-                    "log2",
-                    "log10",
-                    "log1p",
-                    "expm1",
-                    "rsqrt",
-                    "sigmoid",
-                    "sin",
-                    "sinh",
-                    "sqrt",
-                    "tan",
-                    "tanh",
-                    "asinh",
-                    "atanh",
-                    "abs",
-                    "sign",
-                    "square",
-                    "ceil",
-                    "floor",
-                    "round",
-                    "trunc",
-                    "isnan",
-                    "isinf",
-                    "isfinite",
-                    "neg",
-                    "reciprocal",
-                )
+                    "acos asin atan cos cosh erf exp log log2 log10 log1p expm1 rsqrt sigmoid "
+                    "sin sinh sqrt tan tanh asinh atanh abs sign square ceil floor round "
+                    "trunc isnan isinf isfinite neg reciprocal"
+                ).split()
             ),
             lambda x, p, i: torch.acosh(p + 1),
             lambda x, p, i: torch.exp(i),
@@ -183,25 +153,9 @@ GROUPS: dict[str, tuple[tuple[torch.Tensor, ...], Cases]] = {
             *(
                 of_first(getattr(F, name))
                 for name in (
-                    "relu",
-                    "relu6",
-                    "silu",
-                    "mish",
-                    "hardswish",
-                    "hardsigmoid",
-                    "selu",
-                    "elu",
-                    "celu",
-                    "gelu",
-                    "softplus",
-                    "softsign",
-                    "hardshrink",
-                    "softshrink",
-                    "logsigmoid",
-                    "leaky_relu",
-                    "hardtanh",
-                    "tanhshrink",
-                )
+                    "relu relu6 silu mish hardswish hardsigmoid selu elu celu gelu softplus "
+                    "softsign hardshrink softshrink logsigmoid leaky_relu hardtanh tanhshrink"
+                ).split()
             ),
             lambda x, r: F.gelu(x, approximate="tanh"),
             lambda x, r: F.elu(x, 0.5),
