@@ -131,7 +131,7 @@ def test_three_ways_to_register() -> None:
 
 def test_a_taken_name_needs_override() -> None:
     codegen.register_func("test.taken", double)
-    message = r"'test.taken' exists already: double at .*test_library_functions.py:\d+; .*override"
+    message = r"'test.taken' exists already: double at .*test_library.py:\d+; .*override"
     with pytest.raises(IRValueError, match=message):
         codegen.register_func("test.taken", print)
     assert codegen.get_global_func("test.taken") is double

@@ -1,4 +1,4 @@
-"""Constants and weights of models, and the memory that they take."""
+"""Constants: small ones in a block, large ones where they are."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ import numpy as np
 import pytest
 
 import codegen
-from benchmarks.weight_memory import convolutions, in_a_process
 from codegen.vm.constants import LARGE
 from tensorir import IRModule, parse
-
-# -------------------------------------- Constants: small ones in a block, large ones where they are
 
 SHAPE = (64, 64)
 WEIGHTS = np.random.default_rng(0).integers(0, 9, SHAPE).astype("float32")
@@ -148,22 +145,3 @@ def test_building_and_exporting_a_model_takes_little_more_than_its_weights(tmp_p
 
     weights = 6 * (1 << 16) * 64 * 4  # 100 MB
     assert (peak(7) - peak(1)) < 1.3 * weights
-
-
-# ------------------------------ A model is in memory once, in whatever layouts its weights are read
-
-onnx = pytest.importorskip("onnx")
-if sys.platform != "linux":
-    pytest.skip("/proc tells how much memory a process has", allow_module_level=True)
-
-
-def test_weights_that_are_scaled_transposed_and_packed_are_in_memory_once(tmp_path: Path) -> None:
-    small, path = tmp_path / "small.onnx", tmp_path / "model.onnx"
-    onnx.save(convolutions(1, 256), small)
-    onnx.save(convolutions(12, 256), path)
-    found = in_a_process(path, small, "llvm -num-cores=1", tmp_path)
-    weights = found["constants"]
-    assert weights > 25 << 20
-    assert [row[0] for row in found["rows"]] == ["read", "build", "export", "load"]
-    for stage, peak, *_ in found["rows"]:
-        assert peak < 1.3 * weights, stage

