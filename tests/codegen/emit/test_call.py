@@ -41,6 +41,20 @@ def f(A: T.Buffer((4,), "float64"), B: T.Buffer((4,), "float64"), n: T.Buffer((1
     assert n[0] == 12
 
 
+@pytest.mark.parametrize(("dtype", "value", "expected"), [("int8", -5, 5), ("uint8", 251, 251)])
+def test_narrow_integers_are_extended_for_c(dtype: str, value: int, expected: int) -> None:
+    f = build(
+        f"""
+@T.prim_func
+def f(A: T.Buffer((1,), "{dtype}"), B: T.Buffer((1,), "int32")):
+    B[0] = T.call_extern("int32", "abs", A[0])
+"""
+    )["f"]
+    b = np.zeros(1, np.int32)
+    f(np.array([value], dtype), b)
+    assert b[0] == expected
+
+
 def test_registered_functions_and_addresses_of_elements() -> None:
     @ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_int32), ctypes.c_int8)
     def sum_and_offset(pointer: ctypes._Pointer[ctypes.c_int32], offset: int) -> int:

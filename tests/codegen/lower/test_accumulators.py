@@ -212,6 +212,14 @@ def test_guarded_accumulators(n: int) -> None:
 """,
             "the condition is loaded, and the loop may store it",
         ),
+        (
+            """
+    for k in range(64):
+        C[8] = C[8] + A[k]
+        T.evaluate(T.call_extern("int32", "abs", T.reinterpret("int64", T.address_of(C[8]))))
+""",
+            "a function gets its address",
+        ),
     ],
 )
 def test_other_conditions_leave_it_in_memory(body: str, why: str) -> None:

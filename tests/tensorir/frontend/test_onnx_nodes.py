@@ -91,6 +91,15 @@ def softmax(x: Any, axes: tuple[int, ...]) -> Any:
     return e / e.sum(axes, keepdims=True)
 
 
+@pytest.mark.parametrize(("extent", "lengths"), [(6, [2, 2, 2]), (7, [3, 3, 1])])
+def test_parts_of_one_length(extent: int, lengths: list[int]) -> None:
+    x = np.arange(extent, dtype="float32")
+    step = helper.make_node("Split", ["x"], ["a", "b", "c"], num_outputs=3)
+    results, _ = outputs(18, [step], x, {})
+    assert [len(y) for y in results] == lengths
+    np.testing.assert_array_equal(np.concatenate(results), x)
+
+
 def test_forms_of_opset_9() -> None:
     """Limits, axes, scales, pads and bounds are attributes; softmax is along all axes behind one."""
     x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
