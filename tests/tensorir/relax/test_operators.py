@@ -277,7 +277,7 @@ def test_random_numbers() -> None:
         whole = op.astype(x, "float32")
         return op.stack([op.mean(whole), op.std(whole)])
 
-    shape = (50, 200)
+    shape = (100, 400)
     biased = np.full(shape, 0.3, "float32")
     odds = np.log(np.array([[1, 1, 2, 0]] * 50, "float32") + 1e-20)
     with np.errstate(divide="ignore"):
