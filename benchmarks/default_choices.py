@@ -23,7 +23,7 @@ from benchmarks.forked_runs import Report, Run
 from benchmarks.onnx_node_tests import load_cases
 from codegen.history import can_be_scheduled, is_small
 from codegen.target import as_target
-from codegen.vm.kernel_schedules import as_looked_up
+from codegen.vm.build import as_looked_up
 from search.database.module_equality import ModuleIndex, StructuralEquality, unnamed
 from search.history.default_schedules import scheduled_by_default
 from search.task import normalize_mod, with_num_cores

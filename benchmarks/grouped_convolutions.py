@@ -30,7 +30,7 @@ from schedule import Schedule
 from search.runner.measure_candidate import without_layout_rewrite
 from tensorir import te
 from tensorir.function import PrimFunc
-from tensorir.topi.nn.convolution import conv2d
+from tensorir.topi.nn import conv2d
 
 _CHANNELS: Final = 256
 _SIZE: Final = 28

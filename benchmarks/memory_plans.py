@@ -25,7 +25,7 @@ from tensorir.relax.function import graph_functions
 from tensorir.transform import CallTIRRewrite, lower_graph
 from tensorir.transform.pack_intervals import Packing, pack
 from tensorir.transform.static_plan_block_memory import plan_memory
-from tensorir.transform.value_memory import handed_on
+from tensorir.transform.value_memory import find_escapes
 
 SIZES = (64, 128, 192, 448, 1024, 3136, 6400, 51200)
 ROWS = 4096
@@ -44,9 +44,9 @@ def graphs(steps: int, *, symbolic: bool) -> Iterator[tuple[Packing[Any], int]]:
     for seed in range(150):
         options = {"library": False, "symbolic": symbolic, "nested": False}
         lowered = CallTIRRewrite()(random_graph(seed, steps, **options).mod)
-        hands_on = handed_on(lowered)
+        escapes = find_escapes(lowered)
         for func in graph_functions(lowered).values():
-            for arena in plan_memory(func, hands_on):
+            for arena in plan_memory(func, escapes):
                 if arena.packing.lower_bound and bool(arena.factors) == symbolic:
                     yield arena.packing, 0
 

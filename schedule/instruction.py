@@ -125,7 +125,7 @@ class InstructionKind:
         parameters = list(signature.parameters.values())[1:]
         names = {p.name for p in parameters}
         result = get_args(hints.get("return")) if "return" in hints else ()
-        self.returns_domain = len(result) == 3
+        self.returns_domain = result[:1] == (DecisionDomain,)
         """True if the function returns the alternatives, and nothing else is to be done."""
         self.has_decision = "decision" in names or self.returns_domain
         self.decision_type: Any = result[2] if self.returns_domain else hints.get("decision")

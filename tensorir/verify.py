@@ -12,7 +12,6 @@ from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import IntImm, IterVar, Let, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.recursion import any_depth
-from tensorir.relax.call_graph import endless_chain
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.verify import verify_graph_function
 from tensorir.rewriting.visit import defined, inside, outside, used_buffers
@@ -53,12 +52,6 @@ def _verify_module(mod: IRModule) -> None:
     owners: dict[Node, str] = dict.fromkeys(defined, "a tensor function") if graphs else {}
     for name, graph in graphs.items():
         verify_graph_function(graph, mod, name, owners)
-    chain = endless_chain(mod) if graphs else []
-    if chain:
-        raise WellFormedError(
-            f'function "{chain[0]}" never returns, as it always calls {" -> ".join(chain)}; make '
-            "one of the calls depend on a condition (If)"
-        )
 
 
 class _Verifier:

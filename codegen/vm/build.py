@@ -1,4 +1,4 @@
-"""From modules with graph functions to executables: `vm_build`."""
+"""From modules with graph functions to executables: kernels, their schedules, machine code."""
 
 from __future__ import annotations
 
@@ -7,21 +7,114 @@ from typing import Any
 
 from codegen.compile import compile_functions
 from codegen.errors import CodegenError
+from codegen.history import can_be_scheduled, is_small, with_history
 from codegen.runtime.module import Module
-from codegen.schedules import Schedules
+from codegen.schedules import Schedules, default_schedules
 from codegen.target import Target, as_target
 from codegen.vm import program as p
 from codegen.vm.constants import ConstantPool
 from codegen.vm.executable import Executable
-from codegen.vm.kernel_schedules import as_kernels, with_schedules
 from codegen.vm.translate import Translation
 from tensorir import transform
-from tensorir.function import IRModule
+from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes.stmt import For, ForKind
 from tensorir.recursion import any_depth
-from tensorir.relax.call_graph import callees_first
+from tensorir.relax.call_graph import callees_first, reached
 from tensorir.relax.expr import GraphVar
 from tensorir.relax.function import Function, graph_functions
+from tensorir.rewriting.visit import statements
+from tensorir.transform.legalize_ops import has_operators
 from tensorir.verify import verify_well_formed
+
+
+def as_looked_up(mod: IRModule) -> IRModule:
+    """Return a module with its tensor functions as `vm_build` looks up their schedules.
+
+    Graph functions are in the form of `as_kernels`, so it is known which arguments are constants;
+    the called functions are marked accordingly (`layout_free_buffers`). A search tunes the
+    functions of this module, so that a later build finds its records. A module without graph
+    functions is returned unchanged.
+    """
+    return _marked(as_kernels(mod)) if mod.graph_funcs() else mod
+
+
+def as_kernels(mod: IRModule) -> IRModule:
+    """Return a module with graph functions and the tensor functions that they call.
+
+    A module with operators goes through `transform.default_pipeline`, another one is simplified.
+    Functions that no graph function reaches are dropped.
+    """
+    reached = _only_reached(mod)
+    if any(map(has_operators, graph_functions(reached).values())):
+        return transform.default_pipeline()(reached)
+    return transform.simplify_graph(reached)
+
+
+def _only_reached(mod: IRModule) -> IRModule:
+    """Return a module with its graph functions and the functions that they reach, all private."""
+    functions = {
+        name: func.without_attr("global_symbol")
+        if isinstance(func, PrimFunc) and "global_symbol" in func.attrs
+        else func
+        for name, func in mod.functions.items()
+    }
+    found = set(reached(functions, mod.graph_funcs()))
+    return IRModule({name: f for name, f in functions.items() if name in found}, mod.attrs)
+
+
+def with_schedules(
+    mod: IRModule,
+    target: Target,
+    database: Schedules | None = None,
+    *,
+    make_missing: bool = True,
+) -> IRModule:
+    """Return a module of `as_kernels` with schedules of its tensor functions.
+
+    The schedules come from `database`, or else from the current history. With `make_missing`, other
+    functions get default schedules if they run for more than a few microseconds and are not
+    scheduled by hand. Functions are looked up with their constants marked (`layout_free_buffers`).
+    Functions without a schedule are unchanged.
+
+    Raises CodegenError for a database of another type.
+    """
+    if database is not None and not isinstance(database, Schedules):
+        raise CodegenError(
+            f"database has schedules of kernels, got {type(database).__name__}; open the directory "
+            "of a search by search.database.JSONDatabase(work_dir=...)"
+        )
+    asked = _marked(mod)
+    scheduled = asked
+    if database is not None:
+        functions = {n: f for n, f in asked.prim_funcs().items() if can_be_scheduled(f)}
+        scheduled = _with(asked, database.schedules_of(functions, target))
+    else:
+        known = with_history(asked, target)
+        assert isinstance(known, IRModule)
+        scheduled = known
+    if make_missing:
+        missing = {n: f for n, f in scheduled.prim_funcs().items() if _needs_default_schedule(f)}
+        if missing:
+            scheduled = _with(scheduled, default_schedules().schedules_of(missing, target))
+    return mod if scheduled is asked else scheduled
+
+
+def _marked(mod: IRModule) -> IRModule:
+    return transform.AttachAttrLayoutFreeBuffers(constants_only=True)(mod)
+
+
+def _with(mod: IRModule, found: Mapping[str, PrimFunc]) -> IRModule:
+    return IRModule({**mod.functions, **found}, mod.attrs) if found else mod
+
+
+def _needs_default_schedule(func: PrimFunc) -> bool:
+    """Return True if a function is unscheduled, and runs long enough to matter."""
+    if not can_be_scheduled(func):
+        return False
+    loops = [node for node in statements(func.body) if isinstance(node, For)]
+    if any(loop.kind != ForKind.SERIAL or loop.annotations for loop in loops):
+        return False
+    return not is_small(func)
 
 
 @any_depth
@@ -39,15 +132,14 @@ def vm_build(
     A module with operators goes through `transform.default_pipeline`. `params` are bound to
     parameters of `main` first; contiguous arrays are not copied, and must not be changed. A graph
     function that calls only kernels, over tensors of fixed shapes, becomes one function of machine
-    code; others become steps. Tensor functions that no graph function calls are left out. Those of
-    which `database`, or else the current one, knows a schedule are built with it; others get a
-    default schedule, unless `default_schedules` is False, they are small, or somebody has scheduled
-    them. A schedule may read constants in a layout of its own: they are brought there now, not in
-    each call. With `guard_pages` arguments, results and temporaries of every call end where memory
-    without access begins.
+    code; others become steps. Tensor functions without callers are dropped. A tensor function gets
+    the schedule that `database`, or else the current one, has for it, otherwise a default schedule,
+    unless `default_schedules` is False, the function is small, or it is scheduled by hand.
+    Constants are converted to the layouts of schedules now, not in each call. With `guard_pages`,
+    arguments, results and temporaries of every call end at inaccessible memory.
 
-    Raises CodegenError for a module without graph functions, for one without a compiled form, and
-    what verification, binding and lowering raise.
+    Raises CodegenError for a module without graph functions and for a value without a compiled
+    form, and the errors of verification, binding and lowering.
     """
     if isinstance(mod, Function):
         mod = IRModule.from_expr(mod)
@@ -69,7 +161,7 @@ def vm_build(
 
 
 def _with_packed_constants(mod: IRModule) -> IRModule:
-    """Return a module with the constants in the layouts that schedules ask for."""
+    """Return a module with constants in the layouts of the schedules."""
     split = transform.SplitLayoutRewritePreproc()(mod)
     if all(mod.functions.get(name) is func for name, func in split.functions.items()):
         return mod

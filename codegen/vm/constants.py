@@ -1,10 +1,9 @@
-"""The constants of an executable: one block of memory for small ones, and arrays that stay put.
+"""The constants of an executable: one block of memory for small ones, and separate arrays.
 
-Machine code reaches constants from one address, that of the block. A small constant is copied into
-it, at a multiple of 64 bytes. A large one is not copied, unless it is the memory of another
-library, whose users may write to it: in the block are eight bytes with the distance from the block
-to its array. In a library on the disk arrays follow the block, and the distances say so, so that
-machine code is the same for both.
+Machine code gets the address of the block. A small constant is copied into the block, at a multiple
+of 64 bytes. A large constant is not copied, unless it is the memory of another library, whose users
+may write to it; the block has eight bytes with the distance from the block to its array. In a
+library on the disk the arrays follow the block, at such distances, so the machine code is the same.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
 class ConstantPlace(NamedTuple):
-    """A constant at so many bytes in the block, or so far from it as the bytes there say."""
+    """The offset of a constant in the block, or of the distance to a separate array."""
 
     offset: int
     is_far: bool
@@ -40,13 +39,13 @@ class Constants:
 
     block: NDArray
     arrays: tuple[Array, ...] = ()
-    """The large ones, which this keeps alive."""
+    """The large constants."""
     distances: tuple[int, ...] = ()
-    """For each of them where in the block its distance is."""
+    """For each array the offset of its distance in the block."""
 
     @staticmethod
     def of(block: Array, arrays: tuple[Array, ...], distances: tuple[int, ...]) -> Constants:
-        """Return constants in a copy of a block that tells where arrays are now."""
+        """Return constants in a copy of a block with the current distances to arrays."""
         copy = array(block)
         start = address_of(copy)
         for at, data in zip(distances, arrays, strict=True):
@@ -59,7 +58,7 @@ class Constants:
         return self.block.nbytes + sum(data.nbytes for data in self.arrays)
 
     def content(self) -> list[memoryview]:
-        """Return the block and the arrays as they follow it in a library."""
+        """Return the block and the arrays in the layout of a library."""
         block: Any = np.array(self.block, subok=False)
         parts = [memoryview(block)]
         end = block.nbytes
@@ -80,7 +79,7 @@ class ConstantPool:
         self._small: list[tuple[int, Array]] = []
         self._large: list[tuple[int, Array]] = []
         self._free: list[int] = []
-        """Room for distances."""
+        """Free offsets for distances."""
         self.nbytes = 0
         """The bytes of the block."""
 
@@ -97,7 +96,7 @@ class ConstantPool:
                 held = self._places[key] = self._added(own), own
             found = held[0]
             if isinstance(source, DeferredArray):
-                # The executable has the elements from here on: what they are made from may go.
+                # The executable keeps the elements now, so their source may be freed.
                 source.keep(np.ravel(held[1]).view(data.dtype).reshape(data.shape))
             self._known[id(source)] = found
         return found
@@ -130,7 +129,7 @@ class ConstantPool:
 
 
 def _is_lent(data: Array) -> bool:
-    """Say whether an array is a view of another library's, such as a weight of a torch module."""
+    """Return True if an array is a view of another library's, such as a weight of torch."""
     while isinstance(data.base, np.ndarray):
         data = data.base
     return hasattr(data.base, "__dlpack__")

@@ -1,4 +1,4 @@
-"""Executables: what `vm_build` makes, libraries hold, and virtual machines run."""
+"""Executables: `vm_build` makes them, libraries contain them, virtual machines run them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Executable:
         guard_pages: bool = False,
     ) -> None:
         self.module = module
-        """The machine code, with one function a run."""
+        """The machine code, with one function for each run."""
         self.description = description
         self.constants = constants
         self.guard_pages = guard_pages
@@ -43,10 +43,7 @@ class Executable:
 
     @property
     def mod(self) -> IRModule:
-        """The module after lowering, which was compiled.
-
-        Raises CodegenError where only the machine code is left.
-        """
+        """The lowered module; CodegenError if only the machine code is left."""
         if self._mod is None:
             raise CodegenError(
                 "the executable was loaded from machine code, its module is gone; "

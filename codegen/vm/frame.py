@@ -1,12 +1,17 @@
-"""Frames: the memory of one call of a graph function, kept for the next one."""
+"""Frames: the memory of one call of a graph function, kept for the next one.
+
+Calls of graph functions from graph functions, and branches, have an explicit stack: Python's own
+would end a function that calls itself after some hundred rounds.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import math
 import sys
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -20,13 +25,17 @@ from tensorir.errors import IRValueError
 from tensorir.memory.alignment import ALIGNMENT
 from tensorir.nodes.dtype import DataType
 
+if TYPE_CHECKING:
+    from codegen.vm.graph_function import GraphFunction
+
+
 Allocator: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], NDArray]
 
 
 def allocated(
     allocate: Allocator, shape: tuple[int, ...], dtype: np.dtype[Any], what: str
 ) -> NDArray:
-    """Return new memory; ExecutionError that calls it `what` where there is none."""
+    """Return new memory for `what`; ExecutionError if the allocation fails."""
     try:
         return allocate(shape, dtype)
     except (MemoryError, ValueError, OverflowError, OSError) as problem:
@@ -36,7 +45,7 @@ def allocated(
 
 
 def guarded_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
-    """Return an array that ends where memory without access begins."""
+    """Return an array that ends at inaccessible memory."""
     pages, start = guarded_pages(math.prod(shape) * dtype.itemsize, "end")
     return NDArray.at(start, shape, dtype, pages)
 
@@ -68,13 +77,13 @@ class Frame:
         self.address = ctypes.addressof(self.slots)
         self.registers: list[Any] = [None] * program.registers
         self.sizes: dict[str, int] = {}
-        """The sizes of this call that are known by now."""
+        """The known sizes of this call."""
         self.prepared_for: dict[str, int] | None = None
-        """The sizes of parameters that temporaries and prepared registers are made for."""
+        """The sizes of parameters that temporaries and prepared registers belong to."""
         self.is_quick = False
-        """True if the arguments are used as they came, so that no register holds them."""
+        """True if the arguments are used without conversion, so that no register holds them."""
         self.copies: list[NDArray] = []
-        """Arrays that were made of values of other layouts for this call."""
+        """Converted arguments of this call."""
         self.depth = 0
         self.caller: Frame | None = None
         self.temporaries: list[NDArray] = []
@@ -84,9 +93,9 @@ class Frame:
         self.slots[program.arena_slot] = address_of(self.arena)
         self.slots[program.constants_slot] = address_of(constants.block)
         self._shared = (self.arena, constants)
-        """The memory that views keep alive, should a library function keep them."""
+        """The memory that views keep alive if a library function keeps them."""
         self.lent: list[NDArray | np.ndarray[Any, Any]] = []
-        """Arrays over memory of the frame, which library functions may be given."""
+        """Arrays over memory of the frame that library functions may receive."""
         self._references: list[int] = []
         """The number of references to each array that the frame itself holds."""
 
@@ -98,7 +107,7 @@ class Frame:
         self.prepared_for = dict(sizes)
         self.lent = [self.registers[r] for r, x in program.prepared if isinstance(x, p.View)]
         self.lent += self.temporaries
-        # What NumPy makes of an array refers to the plain array that its memory comes from.
+        # NumPy's views of an array refer to the plain array that owns the memory.
         self.lent += [x.base for x in self.temporaries if isinstance(x.base, np.ndarray)]
         self._references = [*map(sys.getrefcount, self.lent)]
 
@@ -108,7 +117,7 @@ class Frame:
         return self.arena.nbytes + sum(array.nbytes for array in self.temporaries)
 
     def is_held(self) -> bool:
-        """Say whether somebody keeps an array over memory of the frame, or a view of one."""
+        """Return True if a library function kept an array over memory of the frame, or a view."""
         return [*map(sys.getrefcount, self.lent)] != self._references
 
     def shape_of(self, array: p.Fresh, sizes: dict[str, int]) -> tuple[int, ...]:
@@ -116,9 +125,9 @@ class Frame:
         return self._numbers(array.shape, sizes)
 
     def place(self, array: p.Fresh, sizes: dict[str, int], allocate: Allocator) -> NDArray:
-        """Return new memory for an array and enter it.
+        """Allocate an array and put it into its slot and register.
 
-        Raises IRValueError for a negative extent, ExecutionError where memory runs out.
+        Raises IRValueError for a negative extent, ExecutionError if memory runs out.
         """
         shape = self._numbers(array.shape, sizes)
         if min(shape, default=0) < 0:
@@ -134,7 +143,7 @@ class Frame:
         return made
 
     def evaluate(self, operand: p.Operand, sizes: dict[str, int]) -> Any:
-        """Return the value that an operand has now."""
+        """Return the current value of an operand."""
         if isinstance(operand, p.Register):
             return self.registers[operand.number]
         if isinstance(operand, p.View):
@@ -174,3 +183,106 @@ def copied(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return array(value)
     return value
+
+
+MAX_DEPTH: Final = 1000
+"""Calls of graph functions by way of Python, one inside the other; each has a frame."""
+
+Runner: TypeAlias = Callable[[Frame], object]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameCall:
+    """A call of a graph function with a separate frame."""
+
+    functions: Mapping[str, GraphFunction]
+    name: str
+    arguments: Sequence[int]
+    enter: Callable[[Frame, Any], None] | None
+    """Checks the result and puts it into the caller's frame; None if it is in `outputs`."""
+    outputs: Sequence[int] = ()
+
+    @property
+    def callee(self) -> GraphFunction:
+        """The function, which may be linked later than this call."""
+        return self.functions[self.name]
+
+    def begin(self, frame: Frame) -> Frame:
+        """Return the frame of the callee with its arguments; ExecutionError beyond `MAX_DEPTH`."""
+        if frame.depth >= MAX_DEPTH:
+            _too_deep(frame, self.name)
+        registers = frame.registers
+        return self.callee.entered(
+            [registers[k] for k in self.arguments], frame, [registers[k] for k in self.outputs]
+        )
+
+    def end(self, frame: Frame, inner: Frame) -> None:
+        """Move the result from the frame of the callee to the caller."""
+        if self.enter is not None:
+            self.enter(frame, self.callee.finished(inner))
+        else:
+            self.callee.finished_into(inner, [frame.registers[k] for k in self.outputs])
+
+    def __call__(self, frame: Frame) -> None:
+        """Run the call on Python's stack."""
+        self.end(frame, self.callee.run(self.begin(frame)))
+
+
+@dataclass(frozen=True, slots=True)
+class BranchChoice:
+    """A branch: one of two lists of steps."""
+
+    condition: int
+    then: Sequence[Runner]
+    otherwise: Sequence[Runner]
+
+    def chosen(self, frame: Frame) -> Sequence[Runner]:
+        """Return the steps to run."""
+        return self.then if frame.registers[self.condition] else self.otherwise
+
+    def __call__(self, frame: Frame) -> None:
+        """Run the chosen steps."""
+        run_steps(self.chosen(frame), frame)
+
+
+def needs_stack(steps: Sequence[Runner]) -> bool:
+    """Return True if `run_steps` is needed to run these steps."""
+    return any(isinstance(step, (FrameCall, BranchChoice)) for step in steps)
+
+
+def run_steps(steps: Sequence[Runner], frame: Frame) -> None:
+    """Run steps on a frame, with an explicit stack for the functions that they call."""
+    stack: list[tuple[Frame, Iterator[Runner], FrameCall | None]] = []
+    rest = iter(steps)
+    while True:
+        for step in rest:
+            if type(step) is FrameCall:
+                stack.append((frame, rest, step))
+                frame = step.begin(frame)
+                rest = iter(step.callee.steps)
+                break
+            if type(step) is BranchChoice:
+                stack.append((frame, rest, None))
+                rest = iter(step.chosen(frame))
+                break
+            step(frame)
+        else:
+            if not stack:
+                return
+            inner = frame
+            frame, rest, call = stack.pop()
+            if call is not None:
+                call.end(frame, inner)
+
+
+def _too_deep(caller: Frame, name: str) -> NoReturn:
+    chain = [name]
+    frame: Frame | None = caller
+    while frame is not None:
+        chain.append(frame.name)
+        frame = frame.caller
+    shown = " <- ".join([*chain[:4], "...", chain[-1]])
+    raise ExecutionError(
+        f"{name} was called at depth {MAX_DEPTH}: {shown}; end the recursion by an `if` at a "
+        f"smaller depth, or write it as a loop of the calling program"
+    )

@@ -1,4 +1,4 @@
-"""A graph function that can be called: arguments into a frame, steps, the result out of it."""
+"""Callable graph functions: arguments are put into a frame, steps run, the result is taken out."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from codegen.runtime.bfloat16_array import BFloat16Array
 from codegen.runtime.ndarray import NDArray, address_of, aligned_array
 from codegen.runtime.timed_loop import Batch, flush_views, time_calls
 from codegen.vm import program as p
-from codegen.vm.call_stack import Runner, needs_stack, run_steps
 from codegen.vm.constants import Constants
-from codegen.vm.frame import Allocator, Frame, copied, guarded_array
+from codegen.vm.frame import Allocator, Frame, Runner, copied, guarded_array, needs_stack, run_steps
 from codegen.vm.matching import Matcher, as_array
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.memory.alignment import ALIGNMENT
@@ -30,10 +29,10 @@ class GraphFunction:
     Arguments are arrays (NumPy's, or anything with `__dlpack__` or `__array_interface__`), tuples
     of them, shapes and numbers, as the parameters say; nested lists of numbers and single ones
     become arrays of the parameter's dtype. An array that is not contiguous, or whose negation torch
-    has put off, is copied, unless the function writes to it: that is an error. The result is fresh
-    memory: an `NDArray`, a `BFloat16Array` for bfloat16, or nested tuples of them. Any number of
-    threads may call it, and library functions that it calls may call it again: each call has a
-    separate frame, which later calls reuse.
+    defers, is copied; it is an error if the function writes to it. The result has new memory: an
+    `NDArray`, a `BFloat16Array` for bfloat16, or nested tuples of them. Several threads may call
+    it, and library functions that it calls may call it again: each call has a separate frame, which
+    later calls reuse.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class GraphFunction:
             arrays.get(part.number) if isinstance(part, p.Register) else None
             for part in p.parts_of(program.result)
         ]
-        """The memory of each part of the result, None for what is not computed in one."""
+        """The memory of each part of the result, None for a part without separate memory."""
         self.link = link
         self.steps = [link(step, self) for step in program.steps]
         self._needs_stack = needs_stack(self.steps)
@@ -75,7 +74,7 @@ class GraphFunction:
         """Check the arguments, given by position or by name, run, return the result.
 
         Raises IRTypeError or IRValueError for arguments that do not fit, before anything runs;
-        LibraryFunctionError for what a library function raises; ExecutionError where memory runs
+        LibraryFunctionError for an error in a library function; ExecutionError if memory runs
         out or calls are nested too deeply; AssertionFailedError for an assertion of a kernel.
         """
         if kwargs:
@@ -85,7 +84,7 @@ class GraphFunction:
     def positional(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return all arguments in the order of the parameters.
 
-        Raises IRTypeError for arguments that are missing, given twice, or of no parameter.
+        Raises IRTypeError for missing, repeated and unknown arguments.
         """
         names = [pattern.name for pattern in self.program.parameters]
         problems = [
@@ -123,7 +122,7 @@ class GraphFunction:
     ) -> Frame:
         """Return a frame with the arguments and with memory for the results.
 
-        `outputs` are arrays of the caller for the tensors of the result, if it wants them there.
+        `outputs` are arrays of the caller that receive the tensors of the result.
         """
         try:
             frame = self._free.pop()
@@ -155,25 +154,22 @@ class GraphFunction:
                 registers[register] = _new(NDArray, shape, dtype, raw, start)
         except (MemoryError, ValueError):
             for array in self.program.results:
-                frame.place(array, frame.sizes, self.allocate)  # says for which there is none
+                frame.place(
+                    array, frame.sizes, self.allocate
+                )  # raises an error that names the array
         return frame
 
     def _enter_outputs(self, frame: Frame, outputs: Sequence[NDArray]) -> None:
-        """Let results that are placed in given memory be computed in given arrays."""
+        """Use given arrays as the memory of results."""
         for array, output in zip(self._leaves, outputs, strict=True):
             if array is None:
                 continue
-            shape = frame.shape_of(array, frame.sizes)
-            if shape != output.shape:
-                raise IRValueError(
-                    f"{self.name}: its result is of shape {shape}, and where it is wanted of shape "
-                    f"{output.shape}"
-                )
+            self._check_output(frame.shape_of(array, frame.sizes), output)
             frame.slots[array.slot] = address_of(output)
             frame.registers[array.register] = output
 
     def _enter_quickly(self, frame: Frame, args: Sequence[Any]) -> bool:
-        """Enter NumPy arrays of just the shape, dtype and layout expected; say whether all are."""
+        """Enter arrays of exactly the expected shape, dtype and layout; return False for others."""
         quick = self._quick
         if quick is None or len(args) != len(quick):
             return False
@@ -228,8 +224,8 @@ class GraphFunction:
     def finished(self, frame: Frame) -> Any:
         """Take the result out of a frame, and keep the frame for another call.
 
-        A frame of whose memory a library function has kept an array is used no more, so that what
-        it kept stays as it is.
+        If a library function kept an array over memory of the frame, the frame is not used again,
+        so that the array does not change.
         """
         registers = frame.registers
         result = self.program.result
@@ -241,19 +237,21 @@ class GraphFunction:
         return value
 
     def finished_into(self, frame: Frame, outputs: Sequence[NDArray]) -> None:
-        """Have the result in arrays that were given to `entered`, and keep the frame."""
+        """Copy the parts of the result that are not yet in the arrays given to `entered`."""
         parts = p.parts_of(self.program.result)
         for array, part, output in zip(self._leaves, parts, outputs, strict=True):
             if array is None:
                 held = part.number if isinstance(part, p.CopyOf) else None
                 source = frame.evaluate(part if held is None else p.Register(held), frame.sizes)
-                if source.shape != output.shape:
-                    raise IRValueError(
-                        f"{self.name}: its result is of shape {source.shape}, and where it is "
-                        f"wanted of shape {output.shape}"
-                    )
+                self._check_output(source.shape, output)
                 np.copyto(output, source)
         self._leave(frame)
+
+    def _check_output(self, shape: tuple[int, ...], output: NDArray) -> None:
+        if shape != output.shape:
+            raise IRValueError(
+                f"{self.name}: the result has shape {shape}, the output array {output.shape}"
+            )
 
     def _leave(self, frame: Frame) -> None:
         registers = frame.registers
@@ -266,11 +264,11 @@ class GraphFunction:
             self._free.append(frame)
 
     def result_of(self, frame: Frame) -> Any:
-        """Return a copy of the result that a frame holds."""
+        """Return a copy of the result in a frame."""
         return self._for_reader(copied(frame.evaluate(self.program.result, frame.sizes)))
 
     def _for_reader(self, value: Any) -> Any:
-        """Return the result of a call from outside, with bits of bfloat16 as bfloat16 arrays."""
+        """Return the result for the user, with bits of bfloat16 as bfloat16 arrays."""
         kinds = self.program.bfloat16
         return value if kinds is False else _as_bfloat16(value, kinds)
 
@@ -333,7 +331,7 @@ _ALIGN_MASK: Final = ALIGNMENT - 1
 _empty: Final = np.empty
 _new: Final[Callable[..., NDArray]] = np.ndarray.__new__
 Link: TypeAlias = Callable[[p.Step, GraphFunction], Runner]
-"""Turns a step of a function into a callable; `codegen.vm.steps` has that of every machine."""
+"""Turns a step of a function into a callable; see `codegen.vm.steps.linked_functions`."""
 _Quick = tuple[tuple[int, ...], "np.dtype[Any]", int, int]
 _Fresh = tuple[int, int, int, tuple[int, ...], "np.dtype[Any]"]
 

@@ -82,11 +82,10 @@ class VirtualMachine:
         self.module[func_name]  # raises for an unknown name
         return profile(self.executable, func_name, args)
 
-    # Calls in parts, and calls that are saved: the protocol of programs written for TVM, where a
-    # connection lies between caller and machine.
+    # Calls in parts and saved calls, for programs written for TVM, whose machine may be remote.
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Keep arguments for `invoke_stateful`; those by name are put at their positions."""
+        """Keep arguments for `invoke_stateful`, given by position or by name."""
         self._inputs[func_name] = self._positional(func_name, args, kwargs)
         self._outputs.pop(func_name, None)
 
@@ -112,7 +111,7 @@ class VirtualMachine:
         include_return: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Keep a call with its arguments as `vm[saved_name]()`, which takes none.
+        """Keep a call with its arguments as `vm[saved_name]()`.
 
         Without `include_return` it returns None. Raises IRValueError for the name of a function.
         """
@@ -146,7 +145,7 @@ class VirtualMachine:
         return function.positional(args, {n: v for n, v in kwargs.items() if n in names})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle as the executable; calls and arguments that were kept stay behind."""
+        """Copy and pickle as the executable, without saved calls and arguments."""
         return VirtualMachine, (self.executable,)
 
     def __repr__(self) -> str:

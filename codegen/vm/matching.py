@@ -1,7 +1,7 @@
 """Checking values against the types that a program expects, before or between its steps.
 
 Raises IRTypeError for a wrong kind or dtype, IRValueError for a wrong shape or layout; both name
-the value, what was expected and what came.
+the value, the expectation and the actual value.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from tensorir.semantics.storage import stored
 
 @dataclass(slots=True)
 class Matcher:
-    """Moves values into slots and registers; sizes that shapes define are added to `sizes`."""
+    """Puts values into slots and registers; shapes define sizes, which are added to `sizes`."""
 
     place: str
     slots: Any
     registers: list[Any]
     sizes: dict[str, int]
     copies: list[NDArray]
-    """Gets the arrays that are made of other values, and of arrays with another layout."""
+    """Receives converted values: arrays of lists and numbers, and contiguous copies."""
     _waiting: list[tuple[str, str, Dim, int, str]] = field(default_factory=list)
 
     def match(self, pattern: p.Pattern, value: Any) -> None:
-        """Check a value and put it where the pattern says."""
+        """Check a value and put it into the slot and register of the pattern."""
         if isinstance(pattern, p.TensorPattern):
             self._tensor(pattern, value)
         elif isinstance(pattern, p.TuplePattern):
@@ -61,7 +61,7 @@ class Matcher:
             self._keep(pattern.register, as_value(value))
 
     def finish(self, slots: Iterable[tuple[str, int]]) -> None:
-        """Check the extents that had to wait for sizes; put the sizes into their slots."""
+        """Check the extents that depend on later sizes; put the sizes into their slots."""
         for name, place, dim, actual, whole in self._waiting:
             expected = evaluate_dim(dim, self.sizes)
             if expected is None:
@@ -103,7 +103,7 @@ class Matcher:
         self._keep(pattern.register, array)
 
     def _array(self, pattern: p.TensorPattern, value: Any) -> NDArray:
-        """Return an argument as an array of the dtype that is expected, if one is."""
+        """Return an argument as an array, of the expected dtype if there is one."""
         expected = None if pattern.dtype is None else DataType(pattern.dtype)
         if is_negated(value) and not pattern.written:
             value = value.resolve_neg()
@@ -209,7 +209,7 @@ def _how_to_make(value: Any, dtype: str | None) -> str:
 def as_array(value: Any) -> NDArray | None:
     """Return an array-like as an NDArray over the same memory; None for other values.
 
-    What NumPy lacks is held as its bits.
+    Dtypes that NumPy lacks are held as bits.
     """
     found = _typed_array(value)
     return None if found is None else found[0]

@@ -1,4 +1,4 @@
-"""The time that each part of a graph function takes: one row a call."""
+"""The time of each call in a graph function."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from codegen.vm.graph_function import GraphFunction, Link
 from codegen.vm.steps import linked_functions
 from tensorir.script.display import preformatted
 from tensorir.text_table import aligned
-from tensorir.transform.fused_operators import FUSED_OPERATORS
+from tensorir.transform.fuse_ops import FUSED_OPERATORS
 
 _RUNS: Final = 3
 _LONGEST: Final = 48
@@ -33,11 +33,11 @@ class Row:
 
     name: str
     kind: str
-    """`kernel`, `library` or `graph function`; of the latter, without its own calls."""
+    """`kernel`, `library` or `graph function`; the time of the last excludes its own calls."""
     binding: str
     arguments: str
     operators: str
-    """The operators that a kernel computes, where fusion has noted them: `matmul + add`."""
+    """The operators of a fused kernel: `matmul + add`."""
     count: int
     us: float
     percent: float
@@ -56,7 +56,7 @@ class Report:
     """From the first call to the end of the last."""
 
     def table(self, *, sort: bool = False) -> str:
-        """Return the rows as text, the slowest first if `sort`.
+        """Return the rows as text, with `sort` the slowest first.
 
         Long texts are shortened in their middle; `csv` and `json` have all of them.
         """
@@ -103,7 +103,7 @@ class Report:
 
 
 class _Recorder:
-    """Wraps steps so that they record how long they take."""
+    """Wraps steps so that they record their times."""
 
     def __init__(self) -> None:
         self.active = False

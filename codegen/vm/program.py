@@ -2,7 +2,7 @@
 
 A call works on a *frame*: slots (64-bit integers that machine code reads: addresses of arrays, then
 sizes) and registers (Python values: arrays that library functions are given, tuples, shapes). Steps
-are runs of machine code and, between them, what Python has to do.
+are runs of machine code, and operations of Python between them.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class CopyOf:
 class View:
     """The array of this shape at `offset` bytes behind the address in a slot.
 
-    The memory is that of the array in a register, or that of the frame. Of a constant that is far,
-    the eight bytes there say how far behind the address in the slot it is.
+    The memory belongs to the array in a register, or to the frame. For a far constant, the eight
+    bytes at `offset` are its distance from the address in the slot.
     """
 
     slot: int
@@ -82,7 +82,7 @@ class Pack:
 
 
 Kinds: TypeAlias = "bool | tuple[Kinds, ...]"
-"""An answer for a value: one for each element of a tuple, one for anything else or all of it."""
+"""A property of a value; for a tuple one of each element, or one of all elements."""
 Operand: TypeAlias = Register | CopyOf | View | Literal | Shape | Size | Pack
 
 
@@ -116,7 +116,7 @@ class TuplePattern:
 
 @dataclass(frozen=True, slots=True)
 class ShapePattern:
-    """A tuple of integers, -1 dimensions meaning any number."""
+    """A tuple of integers; `ndim` is -1 for any number of them."""
 
     name: str
     extents: tuple[Dim, ...] | None
@@ -126,7 +126,7 @@ class ShapePattern:
 
 @dataclass(frozen=True, slots=True)
 class ScalarPattern:
-    """A Python number; `value` is the size that it gives or has to equal."""
+    """A Python number; `value` is the size that it defines or must equal."""
 
     name: str
     dtype: str
@@ -226,14 +226,14 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Allocate:
-    """Memory whose size becomes known in the middle of a call."""
+    """An allocation whose size becomes known during a call."""
 
     array: Fresh
 
 
 @dataclass(frozen=True, slots=True)
 class Assemble:
-    """A value made of others."""
+    """A value that consists of other values."""
 
     register: int
     value: Operand
@@ -333,7 +333,7 @@ class Description:
 _CLASSES: Final[dict[str, Any]] = {
     name: kind for name, kind in dict(globals()).items() if is_dataclass(kind)
 }
-"""The classes of this module by name, which is how a description tells them apart."""
+"""The classes of this module by name, for JSON."""
 
 
 def _to_data(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """Runs of kernels as tensor functions, which are lowered and compiled like any other.
 
-A graph function keeps its arrays behind *roots*: pointers that its machine code is given. A tensor
-is at a number of bytes behind one. A graph function without Python in it is one tensor function
+The arrays of a graph function are at *roots*, pointers that its machine code receives. A tensor has
+an offset in bytes from a root. A graph function without steps in Python is one tensor function
 
     main(x, ..., result, ..., arena, constants)
 
@@ -24,6 +24,7 @@ from tensorir.nodes.dtype import HANDLE, INT64
 from tensorir.nodes.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr, StringImm, Var
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.stmt import Evaluate, IfThenElse, SeqStmt, Stmt
+from tensorir.relax.calls import product
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.rewriting.visit import substitute
 
@@ -33,9 +34,9 @@ _CALL_EXTERN: Final = Op.get("call_extern")
 
 @dataclass(eq=False, slots=True)
 class Root:
-    """A pointer; `info` is the struct info there, None for memory that tensors share.
+    """A pointer to a tensor of struct info `info`, or to memory that tensors share (None).
 
-    Of shared memory whose bytes depend on sizes, `nbytes` are the bytes.
+    `nbytes` are the bytes of shared memory if they depend on sizes.
     """
 
     name: str
@@ -47,7 +48,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Address:
-    """A number of bytes behind a root; of what is far, a number that is there in the memory."""
+    """An offset from a root in bytes; with `is_far` the offset is read from the memory there."""
 
     root: Root
     offset: PrimExpr = field(default_factory=lambda: ops.const(0, INT64))
@@ -55,11 +56,11 @@ class Address:
 
     @staticmethod
     def at(root: Root, offset: int) -> Address:
-        """Return the address so many bytes behind a root."""
+        """Return the address at an offset from a root."""
         return Address(root, ops.const(offset, INT64))
 
     def is_same(self, other: Address) -> bool:
-        """Say whether two addresses are surely the same."""
+        """Return True if two addresses are provably equal."""
         if self.root is not other.root or self.is_far != other.is_far:
             return False
         return self.offset is other.offset or str(self.offset) == str(other.offset)
@@ -67,7 +68,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class CalleeArena:
-    """The part of the arena that graph functions called from here work in."""
+    """The part of the arena for called graph functions."""
 
 
 Argument: TypeAlias = Address | CalleeArena | PrimExpr
@@ -131,19 +132,19 @@ def sizes_of(
 
 
 def expected_of(buffer: Buffer, sizes: Mapping[Var, PrimExpr]) -> TensorStructInfo:
-    """Return the struct info that a kernel expects for a buffer, its sizes being these."""
+    """Return the struct info that a kernel expects for a buffer, given its sizes."""
     shape = [ops.cast(INT64, substitute(dim, sizes)) for dim in buffer.shape]
     return TensorStructInfo(shape, buffer.dtype)
 
 
 @dataclass(slots=True)
 class SegmentWriter:
-    """Writes the segments of a graph function; all take the same slots."""
+    """Writes the segments of a graph function; all have the same parameters, the slots."""
 
     slots: Sequence[Root | Var]
     arena: Root
     arena_bytes: int
-    """The bytes of the function itself; the functions it calls use the arena behind them."""
+    """The bytes of the function itself; called functions use the rest of the arena."""
     total_bytes: int
     constants: Root
     constant_bytes: int
@@ -176,9 +177,9 @@ class SegmentWriter:
         params = [s if isinstance(s, Var) else self._buffers.get(s) or self._pointers[s]
                   for s in self.slots]  # fmt: skip
         attrs = {"global_symbol": symbol, "tir.is_scheduled": True}
-        return PrimFunc(params, self._suite(operations), attrs=attrs)
+        return PrimFunc(params, self._statements(operations), attrs=attrs)
 
-    def _suite(self, operations: Sequence[Operation]) -> Stmt:
+    def _statements(self, operations: Sequence[Operation]) -> Stmt:
         parts = [self._statement(part) for part in operations]
         if not parts:
             return Evaluate(ops.const(0))
@@ -196,8 +197,8 @@ class SegmentWriter:
                 operation.nbytes,
             ]
             return Evaluate(Call("handle", _CALL_EXTERN, arguments))
-        otherwise = self._suite(operation.otherwise) if operation.otherwise else None
-        return IfThenElse(self._truth(operation), self._suite(operation.then), otherwise)
+        otherwise = self._statements(operation.otherwise) if operation.otherwise else None
+        return IfThenElse(self._truth(operation), self._statements(operation.then), otherwise)
 
     def _argument(self, argument: Argument) -> PrimExpr:
         if isinstance(argument, PrimExpr):
@@ -214,7 +215,7 @@ class SegmentWriter:
         return Call("handle", _ADDRESS_OF, [BufferLoad(buffer, [offset])])
 
     def _truth(self, operation: NativeIf) -> PrimExpr:
-        """Return whether a scalar differs from 0: in shared memory, whether any byte does."""
+        """Return the condition that a scalar is not 0: in shared memory, that any byte is not."""
         root, offset = operation.condition.root, operation.condition.offset
         buffer = self._buffers[root]
         if root.info is not None:
@@ -231,7 +232,7 @@ class SegmentWriter:
 
 
 def _distance(buffer: Buffer, offset: PrimExpr) -> PrimExpr:
-    """Return the integer of 64 bits in a buffer of bytes, the lowest one first."""
+    """Return the 64-bit integer in a buffer of bytes, the lowest byte first."""
     total: PrimExpr = ops.const(0, INT64)
     for k in range(INT64.nbytes):
         byte = ops.cast(INT64, BufferLoad(buffer, [ops.add(offset, ops.const(k, INT64))]))
@@ -243,7 +244,4 @@ def tensor_bytes(info: TensorStructInfo) -> PrimExpr:
     """Return the bytes of a tensor of known shape and dtype."""
     assert info.shape is not None
     assert info.dtype is not None
-    total: PrimExpr = ops.const(info.dtype.nbytes, INT64)
-    for extent in info.shape:
-        total = ops.mul(total, extent)
-    return total
+    return ops.mul(product(info.shape), ops.const(info.dtype.nbytes, INT64))

@@ -1,4 +1,4 @@
-"""Steps as functions of a frame, made once when a machine is made, and what they look up."""
+"""Linking: each step of an executable becomes a function of a frame."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from codegen.errors import LinkError
 from codegen.library_functions import LibraryFunction, get_global_func, library_error, missing_text
 from codegen.runtime.function import ENTRY, Function
 from codegen.vm import program as p
-from codegen.vm.call_stack import BranchChoice, FrameCall, Runner
 from codegen.vm.executable import Executable
-from codegen.vm.frame import Frame, copied
+from codegen.vm.frame import BranchChoice, Frame, FrameCall, Runner, copied
 from codegen.vm.graph_function import GraphFunction, Link
 from codegen.vm.matching import Matcher, as_array, as_value
 from tensorir.errors import IRValueError
@@ -65,7 +64,7 @@ def _call_library(
 
 
 def _calling(functions: Mapping[str, GraphFunction], name: str) -> LibraryFunction:
-    """Return a function that calls one of the machine, which may be linked later."""
+    """Return a function that calls a graph function, which may be linked later."""
     return lambda *args: functions[name](*args)
 
 
@@ -92,12 +91,12 @@ def _entering(
 
 
 def _refuse_new_array(name: str, args: Sequence[Any], result: Any, binding: str) -> None:
-    """Raise LibraryFunctionError for an array that was returned where it had to be written."""
+    """Raise LibraryFunctionError if a function returned an array instead of writing its output."""
     array = None if isinstance(result, np.generic) else as_array(result)
     if array is not None and not _is_in_memory_of(args, array):
         problem = IRValueError(
-            "it returned a new array, which nothing takes; results are written to the last "
-            "argument(s): out[...] = result"
+            "it returned a new array, but results must be written to the last argument(s): "
+            "out[...] = result"
         )
         raise library_error(name, args, problem, binding)
 
@@ -111,7 +110,7 @@ def _independent(value: Any, args: Sequence[Any]) -> Any:
 
 
 def _is_in_memory_of(args: Sequence[Any], value: Any) -> bool:
-    """Say whether a value is an array that an argument may share memory with."""
+    """Return True if a value is an array that an argument may share memory with."""
     return isinstance(value, np.ndarray) and any(
         isinstance(arg, np.ndarray) and np.may_share_memory(value, arg) for arg in args
     )
@@ -120,7 +119,7 @@ def _is_in_memory_of(args: Sequence[Any], value: Any) -> bool:
 def linked_functions(
     executable: Executable, watch: Callable[[Link], Link] | None = None
 ) -> dict[str, GraphFunction]:
-    """Return the functions of an executable; `watch` may change how steps are run."""
+    """Return the functions of an executable; `watch` may wrap the linked steps."""
     library = {}
     missing: dict[str, list[str]] = {}
     for name, bindings in executable.library_calls().items():

@@ -12,21 +12,19 @@ from dataclasses import replace
 
 from codegen.vm import program as p
 from codegen.vm import segments as seg
-from codegen.vm.constants import ConstantPool
-from codegen.vm.layout import (
+from codegen.vm.body_writer import (
+    Body,
+    BodyWriter,
     Held,
     Known,
-    Path,
     Place,
     Storage,
     Value,
-    fields_of,
     places_of,
-    rebuilt,
     tensor_text,
 )
+from codegen.vm.constants import ConstantPool
 from codegen.vm.segments import Address, Root
-from codegen.vm.suites import Suite, SuiteWriter
 from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.alignment import aligned
 from tensorir.nodes import ops
@@ -35,14 +33,14 @@ from tensorir.nodes.expr import FloatImm, GlobalVar, IntImm, PrimExpr, StringImm
 from tensorir.relax import calls
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
+from tensorir.relax.call_graph import written_values
 from tensorir.relax.function import Function
 from tensorir.relax.relations import Fits, fits
-from tensorir.relax.written_values import written_values
 from tensorir.rewriting.visit import collect_vars
-from tensorir.transform.aliases import Aliases, HandedOn, memories
+from tensorir.transform.aliases import Aliases, Escapes, memories
 
 
-class Translation(SuiteWriter):
+class Translation(BodyWriter):
     """The translation of one graph function.
 
     `programs` has the graph functions that were translated already; any other function is called
@@ -65,7 +63,7 @@ class Translation(SuiteWriter):
         self._constants = constants
         self._values: dict[g.GraphVar, Value] = {}
         self._results: dict[g.GraphExpr, Root] = {}
-        """The memory of the result by what allocates it."""
+        """The memory of results by their allocations."""
         self._callee_bytes = 0
         self._written = written_values(func, mod)
 
@@ -86,18 +84,12 @@ class Translation(SuiteWriter):
         parts = p.parts_of(result)
         given = [x.number for x in parts if isinstance(x, p.Register)]
         fresh = tuple(
-            p.Fresh(
-                root.slot,
-                root.register,
-                self._layout.dims(root.info),
-                str(root.info.dtype),
-                root.name,
-            )
+            self._layout.fresh(root, root.name)
             for root in results.values()
-            if root.info is not None and root.register in given
+            if root.register in given
         )
-        runs = [step for step in self._suite.steps if isinstance(step, p.Run)]
-        single = len(runs) == len(self._suite.steps) <= 1
+        runs = [step for step in self._body.steps if isinstance(step, p.Run)]
+        single = len(runs) == len(self._body.steps) <= 1
         tensors = all(
             isinstance(x, p.TensorPattern) and x.slot != p.NONE for x in p.leaves(parameters)
         )
@@ -110,14 +102,14 @@ class Translation(SuiteWriter):
         )
         if single:
             self._segments = {self._name: next(iter(self._segments.values()), ())}
-            self._suite.steps = [replace(run, symbol=self._name) for run in runs or [p.Run("")]]
+            self._body.steps = [replace(run, symbol=self._name) for run in runs or [p.Run("")]]
         return p.Program(
             self._name,
             parameters,
             fresh,
             tuple(self._temporaries),
             tuple(self._prepared),
-            (*self._checks, *self._suite.steps),
+            (*self._checks, *self._body.steps),
             result,
             tuple(
                 (text, self._layout.slots.index(var)) for var, text in self._layout.sizes.items()
@@ -150,7 +142,7 @@ class Translation(SuiteWriter):
         self._values[param] = value
         return p.as_written(pattern) if param in self._written else pattern
 
-    def _returned(self, value: Value, path: Path, roots: Mapping[Path, Root]) -> p.Operand:
+    def _returned(self, value: Value, path: si.Path, roots: Mapping[si.Path, Root]) -> p.Operand:
         if isinstance(value, tuple):
             return p.Pack(tuple(self._returned(v, (*path, k), roots) for k, v in enumerate(value)))
         if isinstance(value, Place):
@@ -185,11 +177,10 @@ class Translation(SuiteWriter):
         if isinstance(expr, g.GraphVar):
             found = self._values.get(expr)
             if found is None:
-                self._fail(f"variable {expr.name} has no value here")
+                self._fail(f"variable {expr.name} is undefined here")
             return found
         if isinstance(expr, g.Constant):
-            info = expr.struct_info
-            assert isinstance(info, si.TensorStructInfo)
+            info = g.tensor_info(expr)
             offset, is_far = self._constants.place(expr)
             at = ops.const(offset, INT64)
             return Place(Address(self._layout.constants, at, is_far), info)
@@ -239,8 +230,7 @@ class Translation(SuiteWriter):
         if call.op is calls.PLACE_TENSOR:
             return self._placed(call)
         if call.op is calls.ALLOC_TENSOR:
-            info = call.struct_info
-            assert isinstance(info, si.TensorStructInfo)
+            info = g.tensor_info(call)
             root = self._results.get(call)
             return self._memory(var.name, info) if root is None else Place(Address(root), info)
         if call.op is calls.VIEW:
@@ -287,8 +277,7 @@ class Translation(SuiteWriter):
 
     def _placed(self, call: g.GraphCall) -> Value:
         storage, offset = self._value(call.args[0]), call.args[1]  # type: ignore[arg-type]
-        info = call.struct_info
-        assert isinstance(info, si.TensorStructInfo)
+        info = g.tensor_info(call)
         if not isinstance(storage, Storage) or not isinstance(offset, g.PrimValue):
             self._fail("a tensor is at a number of bytes, R.prim_value(...), in its storage")
         start = storage.start
@@ -420,15 +409,16 @@ class Translation(SuiteWriter):
 
     def _if(self, node: g.If) -> Value:
         condition = self._value(node.cond)
-        outer, name = self._suite, self._binding
+        outer, name = self._body, self._binding
         self._branches += 1
         branches = [self._branch(body) for body in (node.true_branch, node.false_branch)]
         parts = {
-            path: self._either(path, info, branches) for path, info in fields_of(node.struct_info)
+            path: self._either(path, info, branches)
+            for path, info in si.fields_of(node.struct_info)
         }
         self._branches -= 1
-        self._suite, self._binding = outer, name
-        then, otherwise = (suite for suite, _ in branches)
+        self._body, self._binding = outer, name
+        then, otherwise = (inner for inner, _ in branches)
         native = not then.steps and not otherwise.steps
         if native and isinstance(condition, Place):
             assert condition.info.dtype is not None
@@ -445,19 +435,20 @@ class Translation(SuiteWriter):
             register = self._hold(condition)
             self._close()
             for branch in (then, otherwise):
-                self._suite = branch
+                self._body = branch
                 self._close()
-            self._suite = outer
+            self._body = outer
             self._step(p.Branch(register, tuple(then.steps), tuple(otherwise.steps)))
-        return rebuilt(node.struct_info, parts)
+        value: Value = si.assembled(node.struct_info, parts)
+        return value
 
-    def _branch(self, body: g.SeqExpr) -> tuple[Suite, Value]:
-        self._suite = Suite()
+    def _branch(self, body: g.SeqExpr) -> tuple[Body, Value]:
+        self._body = Body()
         self._bindings(body)
-        return self._suite, self._value(body.body)
+        return self._body, self._value(body.body)
 
     def _either(
-        self, path: Path, info: si.StructInfo, branches: Sequence[tuple[Suite, Value]]
+        self, path: si.Path, info: si.StructInfo, branches: Sequence[tuple[Body, Value]]
     ) -> Value:
         """Return a part of the value of an `if`: a tensor in one place, else a register."""
         found = []
@@ -475,24 +466,24 @@ class Translation(SuiteWriter):
         ):
             return Place(first.address, info)
         register = self._layout.register()
-        for (suite, _), value in zip(branches, found, strict=True):
-            self._suite = suite
+        for (inner, _), value in zip(branches, found, strict=True):
+            self._body = inner
             self._step(p.Assemble(register, p.CopyOf(self._hold(value))))
         return Held(register, info)
 
 
 def _bfloat16(info: si.StructInfo) -> p.Kinds:
-    """Return which parts of a value are of bfloat16."""
+    """Return for each part of a value True if it is of bfloat16."""
     if isinstance(info, si.TupleStructInfo):
         parts = tuple(map(_bfloat16, info.elements))
         return parts if any(parts) else False
     return isinstance(info, si.TensorStructInfo) and info.dtype == "bfloat16"
 
 
-def _computed_results(func: Function, roots: Mapping[Path, Root]) -> dict[g.GraphExpr, Root]:
-    """Return the memory of results by the allocations that they are computed in."""
-    aliases = Aliases(func, lambda _: HandedOn(False, False))
-    aliases.go_through(func.body)
+def _computed_results(func: Function, roots: Mapping[si.Path, Root]) -> dict[g.GraphExpr, Root]:
+    """Return the memory of results by their allocations."""
+    aliases = Aliases(func, lambda _: Escapes(False, False))
+    aliases.add_sequence(func.body)
     found: dict[g.GraphExpr, Root] = {}
     for path, root in roots.items():
         places = aliases.of(func.body.body)
@@ -501,8 +492,7 @@ def _computed_results(func: Function, roots: Mapping[Path, Root]) -> dict[g.Grap
         made = [memory.call for memory in memories(places)]
         if len(made) == 1 and isinstance(made[0], g.GraphCall) and made[0].op is calls.ALLOC_TENSOR:
             assert root.info is not None
-            info = made[0].struct_info
-            assert isinstance(info, si.TensorStructInfo)
+            info = g.tensor_info(made[0])
             if calls.same_elements(root.info, info):
                 found.setdefault(made[0], root)
     return found
@@ -511,14 +501,11 @@ def _computed_results(func: Function, roots: Mapping[Path, Root]) -> dict[g.Grap
 def _elements(info: si.TensorStructInfo) -> si.TensorStructInfo:
     """Return a tensor of one dimension for the elements of a tensor."""
     assert info.shape is not None
-    count: PrimExpr = ops.const(1, INT64)
-    for extent in info.shape:
-        count = ops.mul(count, extent)
-    return si.TensorStructInfo([count], info.dtype)
+    return si.TensorStructInfo([calls.product(info.shape)], info.dtype)
 
 
 def _written(binding: g.Binding) -> g.GraphVar:
-    """Return the variable that a binding gives a value; an output where it is a bare call."""
+    """Return the variable of a binding; of a call without a result, its last output."""
     call = binding.value
     if isinstance(call, g.GraphCall) and si.is_void(call.struct_info):
         outputs = [arg for arg in call.args if isinstance(arg, g.GraphVar)]

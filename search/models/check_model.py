@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import codegen
 from codegen import Target
-from codegen.vm.kernel_schedules import as_looked_up
+from codegen.vm.build import as_looked_up
 from search.database import Database
 from search.database.records import FAILED
 from search.history.find_schedule import FoundSchedule, find_schedule

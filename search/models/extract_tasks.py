@@ -10,7 +10,7 @@ from typing import Any
 from codegen import Target
 from codegen.history import can_be_scheduled
 from codegen.target import as_target
-from codegen.vm.kernel_schedules import as_looked_up
+from codegen.vm.build import as_looked_up
 from search.database.module_equality import ModuleEquality, ModuleIndex, unnamed
 from search.database.program_lengths import compatible_factor
 from search.errors import TuningError

@@ -12,7 +12,7 @@ from tensorir.relax import expr as g
 from tensorir.relax.calls import destination_passing
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.operator import Operator
-from tensorir.transform.bindings import used_vars
+from tensorir.relax.visit import used_vars
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

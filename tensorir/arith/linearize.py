@@ -1,4 +1,23 @@
-"""Reading expressions as linear combinations, and writing them back."""
+"""Reading expressions as linear combinations, and writing them back.
+
+For example, `8 * i + j` is a sum of two terms. A division divides the terms whose coefficients are
+multiples of the divisor; the rest stays a quotient, unless its range shows that it is constant.
+
+>>> i, j = Var("i", "int32"), Var("j", "int32")
+>>> read = Linearizer(simplify_part=lambda part: part)
+>>> index = read(i * 8 + j)
+>>> index.terms, index.const
+({i: 8, j: 1}, 0)
+>>> print(read.write(read.quotient(index, 8), i.dtype))
+i + j // 8
+
+If `j` is in 0 .. 7, then `j // 8` is 0. A remainder is what the quotient leaves.
+
+>>> read.context = Context(ranges={j: (0, 7)})
+>>> whole = read.quotient(index, 8)
+>>> whole.terms, index.plus(whole, -8).terms
+({i: 1}, {j: 1})
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 The classes here are *raw*: they build exactly what is asked and check only that operand dtypes
 agree. The *smart* constructors in `tensorir.nodes.ops` match dtypes and fold constants; Python
-operators on expressions (`tensorir.nodes.operators`) are smart.
+operators on expressions (`tensorir.nodes.operators`) are smart. The base class `PrimExpr`, the
+variables and the constants are defined in `tensorir.nodes.leaves`, and may be imported from here.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ Identity is meaningful for `Var` and `Buffer` only; `==` never compares structur
 from __future__ import annotations
 
 import inspect
+import linecache
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from operator import is_
@@ -225,9 +226,14 @@ class ByKind(dict[type, V]):
 
 
 def compiled(lines: Sequence[str], known: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return the function `made` that lines of source define; they see what is `known`."""
-    names = dict(known)
-    exec("\n".join(lines), names)  # the lines are ours, but for names of fields
+    """Return the function `made` that lines of source define; they see what is `known`.
+
+    `inspect.getsource` and tracebacks have the source.
+    """
+    source, names = "\n".join(lines) + "\n", dict(known)
+    place = f"<generated {len(linecache.cache)}>"
+    linecache.cache[place] = (len(source), None, source.splitlines(True), place)
+    exec(compile(source, place, "exec"), names)  # the lines are ours, but for names of fields
     return names["made"]  # type: ignore[no-any-return]
 
 

@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import is_
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 from tensorir.comparison.equal import structural_equal
 from tensorir.comparison.structural_hash import structural_hash
@@ -25,7 +26,7 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import BaseFunc, IRModule
 from tensorir.nodes.expr import GlobalVar
 from tensorir.relax.building import Frame, Scope, UniqueNames
-from tensorir.relax.call_te import kernel_of
+from tensorir.relax.call_te import formula_of
 from tensorir.relax.callee import is_pure_call, result_of
 from tensorir.relax.calls import call_tir
 from tensorir.relax.expr import (
@@ -62,9 +63,8 @@ class BlockBuilder:
         self._mod = IRModule() if mod is None else mod.clone()
         self._frame: Frame | None = None
         self._global_names = UniqueNames(self._mod)
-        self._by_hash: dict[int, list[str]] = {}
-        for name, func in self._mod.functions.items():
-            self._by_hash.setdefault(_key(func), []).append(name)
+        self._by_hash: dict[type[BaseFunc], dict[int, list[str]]] = {}
+        """The names of functions by their hash, for the kinds of functions that were added."""
 
     # --------------------------------------------------------------------------------------- scopes
 
@@ -252,13 +252,14 @@ class BlockBuilder:
     ) -> GraphCall:
         """Return the call of a new tensor function that computes `fn(*args, **kwargs)`.
 
-        `fn` receives a te tensor for each tensor; see `tensorir.relax.call_te.kernel_of`.
+        `fn` receives a te tensor for each tensor; see `tensorir.relax.call_te.formula_of`.
         The function is added to the module under the name of `fn`, unless an equal one is there.
         """
-        kernel = kernel_of(fn, args, kwargs, primfunc_attrs, self._argument)
+        formula = formula_of(fn, args, kwargs, self._argument)
         name = primfunc_name_hint or str(getattr(fn, "__name__", ""))
-        gvar = self.add_func(kernel.func, name if name.isidentifier() else "te_func")
-        return call_tir(gvar, kernel.args, list(kernel.outputs), kernel.sizes or None)
+        func = formula.func.with_attrs(primfunc_attrs or {})
+        gvar = self.add_func(func, name if name.isidentifier() else "te_func")
+        return call_tir(gvar, formula.args, list(formula.infos), formula.sizes or None)
 
     def normalize(self, expr: Value) -> GraphExpr:
         """Return an expression whose parts are leaves or tuples of leaves.
@@ -294,11 +295,14 @@ class BlockBuilder:
         if isinstance(op, GraphVar):
             self._use(op)
         args = tuple(a if isinstance(a, GlobalVar) else self._argument(a) for a in call.args)
-        place = "" if self._frame is None else f'a call in function "{self._frame.name}"'
+        place = "" if self._frame is None else f'a call in function "{self._frame.name}": '
         new = call if all(map(is_, args, call.args)) else call.with_(args=args)
         if isinstance(op, GlobalVar) and self._is_building(op):
             return new
-        info = result_of(new, self._mod, place)
+        try:
+            info = result_of(new, self._mod)
+        except (IRTypeError, IRValueError) as error:
+            raise type(error)(f"{place}{error}") from None
         self._check_effects(new, place)
         if isinstance(op, Operator) or info is new.struct_info:
             return new
@@ -311,8 +315,8 @@ class BlockBuilder:
     def _check_effects(self, call: GraphCall, place: str) -> None:
         if self.current_block_is_dataflow() and not is_pure_call(call, self._mod):
             raise IRValueError(
-                f"{place} may have effects, which a dataflow block must not have; emit it outside "
-                "of it, or declare the function pure (call_pure_packed)"
+                f"{place}it may have effects, which a dataflow block must not have; emit it "
+                "outside of it, or declare the function pure (call_pure_packed)"
             )
 
     def _field(self, item: TupleGetItem) -> GraphExpr:
@@ -391,18 +395,26 @@ class BlockBuilder:
 
         If the module has a structurally equal function already, return its name.
         """
-        key = _key(func)
-        for name in self._by_hash.get(key, ()):
+        kind = type(func)
+        if kind not in self._by_hash:
+            self._by_hash[kind] = {}
+            for name, other in self._mod.functions.items():
+                if type(other) is kind:
+                    self._by_hash[kind].setdefault(_key(other), []).append(name)
+        for name in self._by_hash[kind].get(_key(func), ()):
             if structural_equal(self._mod[name], func):
                 return GlobalVar(name)
         name = self._global_names.unique(func_name)
-        self._enter(name, func, key)
+        self._enter(name, func)
         return GlobalVar(name)
 
     def update_func(self, name: str | GlobalVar, func: BaseFunc) -> None:
         """Replace a function of the module."""
         key = name.name if isinstance(name, GlobalVar) else name
-        self._by_hash[_key(self._mod[key])].remove(key)
+        replaced = self._mod[key]
+        names = self._by_hash.get(type(replaced), {})
+        if names:
+            names[_key(replaced)].remove(key)
         self._enter(key, func)
 
     def get(self) -> IRModule:
@@ -415,9 +427,10 @@ class BlockBuilder:
             raise IRValueError(f'function "{self._frame.name}" is not complete; end it first')
         return self.get()
 
-    def _enter(self, name: str, func: BaseFunc, key: int | None = None) -> None:
+    def _enter(self, name: str, func: BaseFunc) -> None:
         self._mod[name] = func
-        self._by_hash.setdefault(_key(func) if key is None else key, []).append(name)
+        if type(func) in self._by_hash:
+            self._by_hash[type(func)].setdefault(_key(func), []).append(name)
 
     def _open(self, step: str) -> Frame:
         if self._frame is None:
@@ -433,9 +446,18 @@ class BlockBuilder:
         return frame.scopes[-1]
 
 
+_KEYS: Final[WeakKeyDictionary[BaseFunc, int]] = WeakKeyDictionary()
+
+
 def _key(func: BaseFunc) -> int:
-    """Return the hash of a function, without its weights because they are large."""
-    return structural_hash(func, ignore_ndarray=True)
+    """Return the hash of a function, without its weights because they are large.
+
+    It is kept: the passes of a pipeline each build from a module with mostly the same functions.
+    """
+    key = _KEYS.get(func)
+    if key is None:
+        key = _KEYS[func] = structural_hash(func, ignore_ndarray=True)
+    return key
 
 
 def _params(params: Sequence[GraphVar] | GraphVar | None) -> Sequence[GraphVar] | None:

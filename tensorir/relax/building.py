@@ -20,10 +20,14 @@ from tensorir.relax.function import Function
 
 
 class UniqueNames:
-    """Generates unique names: `lv`, `lv1`, `lv2`; a dot becomes an underscore."""
+    """Generates unique names: `lv`, `lv1`, `lv2`; a dot becomes an underscore.
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
+    `separator` is put between the name and the number.
+    """
+
+    def __init__(self, taken: Iterable[str] = (), separator: str = "") -> None:
         self._taken = set(taken)
+        self._separator = separator
         self._next: dict[str, int] = {}
 
     def unique(self, prefix: str) -> str:
@@ -31,7 +35,7 @@ class UniqueNames:
         base = name = prefix.replace(".", "_")
         while name in self._taken:
             number = self._next[base] = self._next.get(base, 0) + 1
-            name = f"{base}{number}"
+            name = f"{base}{self._separator}{number}"
         self._taken.add(name)
         return name
 

@@ -5,65 +5,109 @@
 
 While the formula is built, a placeholder represents each value of the graph function. The new
 tensor function has these values as parameters, in the order of their first use.
+
+A model has many calls of an operator that differ only in their values: `FormulaCache` keeps the
+formula, and the function made of it, for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from functools import cached_property
+from typing import Any, Final
 
 from tensorir import te
 from tensorir.arith import Analyzer
+from tensorir.arith.opaque import expr_key
 from tensorir.errors import IRTypeError
 from tensorir.function import PrimFunc
-from tensorir.nodes.dtype import INT64, DataType
-from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr, Var
 from tensorir.nodes.ops import cast
 from tensorir.relax import expr as g
-from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.relax.struct_info import (
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 from tensorir.rewriting.visit import collect_vars
 from tensorir.te.tensor import Tensor
 
 _PLAIN: Final = (int, float, str, bool, type(None), PrimExpr)
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """A tensor function with its arguments and results.
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """The tensors that a formula returns, for arguments of known shapes.
 
-    `args` are its arguments, `outputs` the struct infos of its results. `sizes` are further integer
-    arguments that the shapes of the arguments do not determine.
+    `args` are the graph values that it was built for, `inputs` their tensors. `sizes` are further
+    integer arguments of the function, which the shapes of the inputs do not determine. `is_list` is
+    True if the formula returned a list.
     """
 
-    func: PrimFunc
     args: tuple[g.GraphExpr, ...]
-    outputs: tuple[TensorStructInfo, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
     sizes: tuple[Var, ...]
+    is_list: bool
+
+    @cached_property
+    def infos(self) -> tuple[TensorStructInfo, ...]:
+        """The struct infos of the outputs."""
+        analyzer = Analyzer()
+        return tuple(
+            TensorStructInfo([analyzer.simplify(cast(INT64, n)) for n in out.shape], out.dtype)
+            for out in self.outputs
+        )
+
+    @cached_property
+    def func(self) -> PrimFunc:
+        """The tensor function, with int64 indices and without `global_symbol`.
+
+        Inputs and tensors that are returned twice are copied.
+        """
+        own: list[Tensor] = []
+        for tensor in self.outputs:
+            is_taken = any(tensor is other for other in (*self.inputs, *own))
+            own.append(_copied(tensor) if is_taken else tensor)
+        func = te.create_prim_func([*self.inputs, *own, *self.sizes], index_dtype_override="int64")
+        return func.without_attr("global_symbol")
 
 
-def kernel_of(
+def formula_of(
     fn: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    attrs: Mapping[str, Any] | None = None,
     leaf: Callable[[g.GraphExpr], g.GraphExpr] = lambda value: value,
-) -> Kernel:
-    """Return the tensor function that computes `fn(*args, **kwargs)`.
+    named_by_parameter: bool = False,
+) -> Formula:
+    """Return the formula `fn(*args, **kwargs)`.
 
     Tensors become placeholders, shapes become lists of integers, scalar values become expressions;
     lists, tuples and dicts are converted item by item, plain values stay. `fn` returns one or
-    several tensors. Extents, loops and indices of the function are int64. It has no
-    `global_symbol`; `attrs` are added to its attributes, `leaf` returns the value to use in the
-    call. Raises IRTypeError for another kind of argument or result.
+    several tensors. `leaf` returns the value that the call uses for an argument. Placeholders are
+    named after the variables that they represent, or after the parameters of `fn`. Raises
+    IRTypeError for another kind of argument or result.
     """
-    inputs = _Inputs(leaf)
-    outputs = _own(_tensors(inputs.applied(fn, args, kwargs)), inputs.tensors)
-    sizes = tuple(inputs.undefined())
-    func = te.create_prim_func([*inputs.tensors, *outputs, *sizes], index_dtype_override="int64")
-    func = func.without_attr("global_symbol").with_attrs(attrs or {})
-    infos = tuple(TensorStructInfo(*info) for info in _infos(outputs))
-    return Kernel(func, tuple(inputs.values), infos, sizes)
+    inputs = _Inputs(leaf, named_by_parameter)
+    positional = [inputs.converted(arg, str(k)) for k, arg in enumerate(args)]
+    named = {key: inputs.converted(arg, key) for key, arg in kwargs.items()}
+    result = fn(*positional, **named)
+    is_list = isinstance(result, (list, tuple))
+    outputs = tuple(result) if is_list else (result,)
+    for tensor in outputs:
+        if not isinstance(tensor, Tensor):
+            raise IRTypeError(
+                f"the function of call_te must return a te tensor or a list of them, got "
+                f"{type(tensor).__name__}"
+            )
+    return Formula(
+        tuple(inputs.values), tuple(inputs.tensors), outputs, tuple(inputs.undefined()), is_list
+    )
 
 
 def tensors_in(value: Any) -> list[g.GraphExpr]:
@@ -78,46 +122,16 @@ def tensors_in(value: Any) -> list[g.GraphExpr]:
     return [value] if is_tensor else []
 
 
-class Outputs(NamedTuple):
-    """The tensors that a formula returns, their shapes and dtypes, and whether it is a list."""
-
-    tensors: list[Tensor]
-    infos: list[tuple[list[PrimExpr], DataType]]
-    is_list: bool
-
-
-def outputs_of(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> Outputs:
-    """Return the outputs of `fn(**kwargs)`, for arguments as in `kernel_of`."""
-    result = _Inputs(lambda value: value).applied(fn, (), kwargs)
-    tensors = _tensors(result)
-    return Outputs(tensors, _infos(tensors), isinstance(result, (list, tuple)))
-
-
-def _infos(outputs: Sequence[Tensor]) -> list[tuple[list[PrimExpr], DataType]]:
-    analyzer = Analyzer()
-    return [
-        ([analyzer.simplify(cast(INT64, n)) for n in tensor.shape], tensor.dtype)
-        for tensor in outputs
-    ]
-
-
 @dataclass
 class _Inputs:
     """The inputs of a formula: graph values, their tensors, and integer variables."""
 
     leaf: Callable[[g.GraphExpr], g.GraphExpr]
+    named_by_parameter: bool
     values: list[g.GraphExpr] = field(default_factory=list)
     tensors: list[Tensor] = field(default_factory=list)
     variables: dict[Var, None] = field(default_factory=dict)
     """The integers in shapes and scalar arguments, in order of appearance."""
-
-    def applied(
-        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Any:
-        """Return the result of a formula for these arguments."""
-        positional = [self.converted(arg, f"argument {k}") for k, arg in enumerate(args)]
-        named = {key: self.converted(arg, f"argument {key}") for key, arg in kwargs.items()}
-        return fn(*positional, **named)
 
     def converted(self, value: Any, name: str) -> Any:
         """Return an argument in the form that the formula receives; `name` is for messages."""
@@ -125,7 +139,9 @@ class _Inputs:
             return self._value(self.leaf(value), name)
         if isinstance(value, Mapping):
             if not all(isinstance(key, str) for key in value):
-                raise IRTypeError(f"{name} of call_te is a dict with keys other than strings")
+                raise IRTypeError(
+                    f"argument {name} of call_te is a dict with keys other than strings"
+                )
             return {key: self.converted(v, f"{name}[{key!r}]") for key, v in value.items()}
         if isinstance(value, (list, tuple)):
             items = [self.converted(v, f"{name}[{k}]") for k, v in enumerate(value)]
@@ -135,8 +151,8 @@ class _Inputs:
         if isinstance(value, _PLAIN):
             return value
         raise IRTypeError(
-            f"{name} of call_te is a {type(value).__name__}; a formula accepts values of the graph "
-            "function, numbers, strings, None, and lists, tuples and dicts of them"
+            f"argument {name} of call_te is a {type(value).__name__}; a formula accepts values of "
+            "the graph function, numbers, strings, None, and lists, tuples and dicts of them"
         )
 
     def _value(self, value: g.GraphExpr, name: str) -> Any:
@@ -155,16 +171,19 @@ class _Inputs:
         if not isinstance(info, TensorStructInfo) or info.shape is None or info.dtype is None:
             shown = f"{name}, {value.name}," if isinstance(value, g.GraphVar) else name
             raise IRTypeError(
-                f"{shown} of call_te is {info}; a formula needs a tensor whose shape and dtype are "
-                "known: match_cast states them"
+                f"argument {shown} of call_te is {info}; a formula needs a tensor whose shape and "
+                "dtype are known: match_cast states them"
             )
         for extent in info.shape:
             self._needs(extent)
         position = len(self.tensors)
-        letter = chr(ord("A") + position) if position < 26 else f"A{position}"
-        tensor = te.placeholder(
-            info.shape, info.dtype, value.name if isinstance(value, g.GraphVar) else letter
-        )
+        if self.named_by_parameter:
+            label = re.sub(r"\W+", "_", name).strip("_")
+        elif isinstance(value, g.GraphVar):
+            label = value.name
+        else:
+            label = chr(ord("A") + position) if position < 26 else f"A{position}"
+        tensor = te.placeholder(info.shape, info.dtype, label)
         self.values.append(value)
         self.tensors.append(tensor)
         return tensor
@@ -178,25 +197,78 @@ class _Inputs:
         return [var for var in self.variables if var not in defined]
 
 
-def _own(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Return the outputs of a formula as distinct tensors; copy inputs and repeated tensors."""
-    own: list[Tensor] = []
-    for tensor in outputs:
-        is_taken = any(tensor is other for other in (*inputs, *own))
-        own.append(_copied(tensor) if is_taken else tensor)
-    return own
-
-
 def _copied(tensor: Tensor) -> Tensor:
     return te.compute(tensor.shape, lambda *i: tensor[i], name="T_identity")
 
 
-def _tensors(result: Any) -> list[Tensor]:
-    tensors = list(result) if isinstance(result, (list, tuple)) else [result]
-    for tensor in tensors:
-        if not isinstance(tensor, Tensor):
-            raise IRTypeError(
-                f"the function of call_te must return a te tensor or a list of them, got "
-                f"{type(tensor).__name__}"
-            )
-    return tensors
+# ------------------------------------------------------------------------- formulas of equal calls
+
+
+class FormulaCache:
+    """The formulas of an operator by the struct infos and attributes of its calls."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, tuple[Any, Sequence[StructInfo]]] = {}
+        """The cached results, and the operands' struct infos: the key compares their symbolic sizes
+        by identity."""
+
+    def of(
+        self,
+        args: Sequence[g.GraphExpr | GlobalVar],
+        attrs: Mapping[str, Any],
+        make: Callable[[], Any],
+    ) -> Any:
+        """Return what `make` returned for an equal call; call it if there is none."""
+        parts = tuple(map(_argument_key, args))
+        if _NONE in parts:
+            return make()
+        key = parts, repr(attrs)
+        known = self._known.get(key)
+        if known is None:
+            infos = [arg.struct_info for arg in args if isinstance(arg, g.GraphExpr)]
+            known = make(), infos
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = known
+        return known[0]
+
+
+_MOST_KNOWN: Final = 1 << 10
+"""The number of calls of an operator that are cached."""
+_NONE: Final = object()
+
+
+def _argument_key(arg: g.GraphExpr | GlobalVar) -> Hashable:
+    if isinstance(arg, GlobalVar):
+        return _NONE
+    if isinstance(arg, g.Constant) and arg.source.shape == ():
+        # Its value may be a number in the formula.
+        return arg.data.tobytes(), _info_key(arg.struct_info)
+    if isinstance(arg, g.Tuple):
+        keys = tuple(map(_argument_key, arg.elements))
+        return _NONE if _NONE in keys else keys
+    return arg.value if isinstance(arg, g.StringValue) else _info_key(arg.struct_info)
+
+
+def _info_key(info: StructInfo) -> Hashable:
+    if isinstance(info, TensorStructInfo):
+        return _extents_key(info.shape), info.ndim, info.dtype
+    if isinstance(info, ShapeStructInfo):
+        return "shape", _extents_key(info.values), info.ndim
+    if isinstance(info, PrimStructInfo) and info.value is not None:
+        return "number", info.dtype, _extent_key(info.value)
+    if isinstance(info, TupleStructInfo):
+        keys = tuple(map(_info_key, info.elements))
+        return _NONE if _NONE in keys else keys
+    return _NONE
+
+
+def _extents_key(extents: Sequence[PrimExpr] | None) -> Hashable:
+    return None if extents is None else tuple(map(_extent_key, extents))
+
+
+def _extent_key(extent: PrimExpr) -> Hashable:
+    key: Hashable = extent.value if isinstance(extent, IntImm) else expr_key(extent)
+    return key

@@ -39,36 +39,35 @@ Functions: TypeAlias = "IRModule | Mapping[str, BaseFunc | si.FuncStructInfo]"
 """Functions by name; struct infos are enough for functions that are not complete."""
 
 
-def result_of(call: GraphCall, functions: Functions, place: str = "") -> si.StructInfo:
+def result_of(call: GraphCall, functions: Functions) -> si.StructInfo:
     """Return the struct info of a call's result; check that the arguments fit the function.
 
-    `place` is the location of the call for messages: `'binding "lv" of function "main"'`. Raises
-    IRValueError for an unknown name and a wrong number of arguments, IRTypeError for a function of
-    the wrong kind and arguments that do not fit. Arguments that only a check at run time can decide
-    are accepted.
+    Raises IRValueError for an unknown name and a wrong number of arguments, IRTypeError for a
+    function of the wrong kind and arguments that do not fit. Arguments that only a check at run
+    time can decide are accepted.
     """
     op = call.op
     if isinstance(op, Operator):
         if op is CALL_TIR or op is CALL_TIR_INPLACE:
-            check_call_tir(call, _tensor_function(call, functions, place), place)
+            check_call_tir(call, _tensor_function(call, functions))
         elif op is CALL_GRAPH_INTO:
-            _check_call_into(call, functions, place)
+            _check_call_into(call, functions)
         else:
-            _check_function_arguments(call, functions, place)
+            _check_function_arguments(call, functions)
         return op.infer(call.args, call.attrs, call.sinfo_args)  # type: ignore[arg-type]
     if isinstance(op, GlobalVar):
-        return _result_of_named(call, op.name, _named(op, functions, place), place)
+        return _result_of_named(call, op.name, _named(op, functions))
     if isinstance(op, GraphVar):
         known = op.struct_info
         if isinstance(known, si.FuncStructInfo):
-            result = _result_of_named(call, op.name, known, place)
+            result = _result_of_named(call, op.name, known)
             return call.sinfo_args[0] if call.sinfo_args else result
     written_last(call)  # raises for a call that cannot be
-    _check_function_arguments(call, functions, place)
+    _check_function_arguments(call, functions)
     return call.sinfo_args[0] if call.sinfo_args else call.struct_info
 
 
-def check_call_tir(call: GraphCall, callee: PrimFunc, place: str = "") -> None:
+def check_call_tir(call: GraphCall, callee: PrimFunc) -> None:
     """Check that a `call_tir` or `call_tir_inplace` fits its tensor function.
 
     The parameters of the function are, in order: the arguments, the outputs that do not overwrite
@@ -79,14 +78,11 @@ def check_call_tir(call: GraphCall, callee: PrimFunc, place: str = "") -> None:
     assert isinstance(name, GlobalVar)
     if not rest or not isinstance(rest[0], Tuple):
         raise IRTypeError(
-            _at(place)
-            + f'the arguments of "{name.name}" are one tuple, written out: R.call_tir({name.name}, '
+            f'the arguments of "{name.name}" are one tuple, written out: R.call_tir({name.name}, '
             "(x, y), out_sinfo=...)"
         )
     if len(rest) > 1 and not isinstance(rest[1], ShapeExpr):
-        raise IRTypeError(
-            _at(place) + f'tir_vars of "{name.name}" are integers: tir_vars=R.shape([n, m])'
-        )
+        raise IRTypeError(f'tir_vars of "{name.name}" are integers: tir_vars=R.shape([n, m])')
     parts = destination_passing(call)
     assert parts is not None
     inputs, outputs, inplace, extra = parts.args, parts.outputs, parts.inplace, parts.scalars
@@ -102,44 +98,39 @@ def check_call_tir(call: GraphCall, callee: PrimFunc, place: str = "") -> None:
     if len(expected) != len(given):
         names = ", ".join(p.name for p in expected)
         raise IRValueError(
-            _at(place)
-            + f'"{name.name}" takes {len(expected)} parameter(s) ({names}), the call passes '
+            f'"{name.name}" takes {len(expected)} parameter(s) ({names}), the call passes '
             f"{len(given)}: {len(inputs)} argument(s), {passed_outputs} output(s) and {len(extra)} "
             "of tir_vars; parameters are matched in this order"
         )
-    _fit(name.name, expected, given, place)
+    fit(name.name, expected, given)
     for k, j in enumerate(inplace):
         if j == FRESH:
             continue
         if fits(inputs[j].struct_info, outputs[k]) is Fits.NO:
             raise IRTypeError(
-                _at(place)
-                + f'output {k} of "{name.name}" overwrites argument {j}, but is {outputs[k]} and '
+                f'output {k} of "{name.name}" overwrites argument {j}, but is {outputs[k]} and '
                 f"not {inputs[j].struct_info}; state the struct info of the argument in out_sinfo, "
                 "or -1 in inplace_indices for new memory"
             )
 
 
-def _check_call_into(call: GraphCall, functions: Functions, place: str) -> None:
+def _check_call_into(call: GraphCall, functions: Functions) -> None:
     """Check the call of a graph function into memory: its arguments and its output tensors."""
     parts = called_graph(call)
     assert parts is not None
     assert parts.outputs is not None
-    name, callee = parts.callee.name, _named(parts.callee, functions, place)
+    name, callee = parts.callee.name, _named(parts.callee, functions)
     if isinstance(callee, PrimFunc):
-        raise IRTypeError(_at(place) + f'"{name}" is a tensor function, not a graph function')
+        raise IRTypeError(f'"{name}" is a tensor function, not a graph function')
     as_value = GraphCall(parts.callee, parts.args)
-    results = si.leaves(_result_of_named(as_value, name, callee, place))
+    results = si.leaves(_result_of_named(as_value, name, callee))
     if len(results) != len(parts.outputs):
         raise IRValueError(
-            _at(place)
-            + f'"{name}" returns {len(results)} tensor(s), the call has {len(parts.outputs)}'
+            f'"{name}" returns {len(results)} tensor(s), the call has {len(parts.outputs)}'
         )
     for k, (info, output) in enumerate(zip(results, parts.outputs, strict=True)):
         if fits(output.struct_info, info) is Fits.NO:
-            raise IRTypeError(
-                _at(place) + f'result {k} of "{name}" is {info}, its output {output.struct_info}'
-            )
+            raise IRTypeError(f'result {k} of "{name}" is {info}, its output {output.struct_info}')
 
 
 def is_pure_call(call: GraphCall, functions: Functions, entered: set[str] | None = None) -> bool:
@@ -202,52 +193,48 @@ def signature(func: BaseFunc) -> list[Parameter]:
 # ------------------------------------------------------------------------------------- the callee
 
 
-def _named(gvar: GlobalVar, functions: Functions, place: str) -> BaseFunc | si.FuncStructInfo:
+def _named(gvar: GlobalVar, functions: Functions) -> BaseFunc | si.FuncStructInfo:
     if gvar.name not in functions:
         close = difflib.get_close_matches(gvar.name, list(functions), 1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise IRValueError(
-            _at(place)
-            + f'the module has no function "{gvar.name}"; it has {sorted(functions)}'
-            + hint
+            f'the module has no function "{gvar.name}"; it has {sorted(functions)}' + hint
         )
     return functions[gvar.name]
 
 
-def _tensor_function(call: GraphCall, functions: Functions, place: str) -> PrimFunc:
+def _tensor_function(call: GraphCall, functions: Functions) -> PrimFunc:
     assert isinstance(call.op, Operator)
     gvar = call.args[0]
     if not isinstance(gvar, GlobalVar):
         raise IRTypeError(
-            _at(place) + f"{call.op.short_name} calls a tensor function of the module by its name; "
+            f"{call.op.short_name} calls a tensor function of the module by its name; "
             "a library function is called by call_dps_packed"
         )
-    func = _named(gvar, functions, place)
+    func = _named(gvar, functions)
     if not isinstance(func, PrimFunc):
         raise IRTypeError(
-            _at(place)
-            + f'{call.op.short_name} calls a tensor function, "{gvar.name}" is a graph function; '
+            f'{call.op.short_name} calls a tensor function, "{gvar.name}" is a graph function; '
             f"call it directly: {gvar.name}(...)"
         )
     return func
 
 
-def _check_function_arguments(call: GraphCall, functions: Functions, place: str) -> None:
+def _check_function_arguments(call: GraphCall, functions: Functions) -> None:
     """Raise IRTypeError if a function argument of a library function is not a graph function."""
     for arg in call.args:
         if not isinstance(arg, GlobalVar):
             continue
-        func = _named(arg, functions, place)
+        func = _named(arg, functions)
         if not isinstance(func, (Function, si.FuncStructInfo)):
             raise IRTypeError(
-                _at(place)
-                + f'"{arg.name}" is a tensor function, and a library function takes graph '
+                f'"{arg.name}" is a tensor function, and a library function takes graph '
                 "functions; write a graph function that calls it by R.call_tir"
             )
 
 
 def _result_of_named(
-    call: GraphCall, name: str, callee: BaseFunc | si.FuncStructInfo, place: str
+    call: GraphCall, name: str, callee: BaseFunc | si.FuncStructInfo
 ) -> si.StructInfo:
     """Return the struct info of the result of a direct call."""
     if isinstance(callee, si.FuncStructInfo):
@@ -262,12 +249,11 @@ def _result_of_named(
     if len(values) != len(expected):
         names = ", ".join(p.name for p in expected)
         raise IRValueError(
-            _at(place)
-            + f'"{name}" takes {len(expected)} argument(s) ({names}), the call passes {len(values)}'
+            f'"{name}" takes {len(expected)} argument(s) ({names}), the call passes {len(values)}'
             + _wants_call_tir(callee, name)
         )
     given = _arguments(values)
-    return _fit(name, expected, given, place).known(ret)
+    return fit(name, expected, given).known(ret)
 
 
 def _wants_call_tir(callee: BaseFunc | si.FuncStructInfo, name: str) -> str:
@@ -287,17 +273,16 @@ def _arguments(values: Sequence[GraphExpr]) -> list[Parameter]:
 # ----------------------------------------------------------------------------------- symbolic sizes
 
 
-def _fit(name: str, expected: list[Parameter], given: list[Parameter], place: str) -> _Sizes:
+def fit(name: str, expected: Sequence[Parameter], given: Sequence[Parameter]) -> Sizes:
     """Return the symbolic sizes of a call; IRTypeError for an argument that does not fit."""
-    sizes = _Sizes()
+    sizes = Sizes()
     values = [_converted(p.info, v.info) for p, v in zip(expected, given, strict=True)]
     for parameter, value in zip(expected, values, strict=True):
         sizes.define(parameter.info, value, parameter.name)
     for parameter, value, source in zip(expected, values, given, strict=True):
         if fits(sizes.filled(parameter.info), value, sizes.analyzer) is Fits.NO:
             raise IRTypeError(
-                _at(place)
-                + f'parameter {parameter.name} of "{name}" is {parameter.info}'
+                f'parameter {parameter.name} of "{name}" is {parameter.info}'
                 + sizes.notes_on(parameter.info, parameter.name)
                 + f", but {source.name} is {value}; {_remedy(parameter.info, value)}"
             )
@@ -325,12 +310,12 @@ def _remedy(parameter: si.StructInfo, value: si.StructInfo) -> str:
     return "pass what the function is declared for"
 
 
-class _Sizes:
+class Sizes:
     """The values of the variables in the parameters of a function in one call."""
 
     def __init__(self) -> None:
         self.analyzer = Analyzer()
-        self._values: dict[Var, PrimExpr] = {}
+        self.values: dict[Var, PrimExpr] = {}
         self._source: dict[Var, str] = {}
 
     def define(self, pattern: si.StructInfo, value: si.StructInfo, source: str) -> None:
@@ -342,27 +327,23 @@ class _Sizes:
         extents = zip(si.defining_extents(pattern), si.defining_extents(value), strict=False)
         for extent, actual in extents:
             var = extent.value if isinstance(extent, Cast) else extent
-            if isinstance(var, Var) and var not in self._values:
-                self._values[var] = cast(var.dtype, actual)
+            if isinstance(var, Var) and var not in self.values:
+                self.values[var] = cast(var.dtype, actual)
                 self._source[var] = source
 
     def filled(self, info: si.StructInfo) -> si.StructInfo:
         """Return a struct info of the function with the determined variables replaced."""
-        return SizeSubstitution(self._values)(info)
+        return SizeSubstitution(self.values)(info)
 
     def known(self, info: si.StructInfo) -> si.StructInfo:
         """Return a result's struct info for the caller, without variables of the callee."""
-        return self.filled(known_by(info, self._values))
+        return self.filled(known_by(info, self.values))
 
     def notes_on(self, info: si.StructInfo, parameter: str) -> str:
         """Return a note on the sizes that other parameters determined."""
         notes = [
-            f"{var.name} = {self._values[var]} by {self._source[var]}"
+            f"{var.name} = {self.values[var]} by {self._source[var]}"
             for var in collect_vars(info)
             if self._source.get(var, parameter) != parameter
         ]
         return f" (with {', '.join(notes)})" if notes else ""
-
-
-def _at(place: str) -> str:
-    return f"{place}: " if place else ""

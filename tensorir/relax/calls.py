@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import INT64
-from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr
+from tensorir.nodes.expr import GlobalVar, PrimExpr
 from tensorir.nodes.ops import const
 from tensorir.relax.expr import (
     DataTypeValue,
@@ -68,7 +68,7 @@ def _view(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
             f"a view needs a tensor whose shape and dtype are known, got {info}; match_cast "
             "states them"
         )
-    if Analyzer().can_prove(_product(info.shape) != _product(shape)):
+    if Analyzer().can_prove(product(info.shape) != product(shape)):
         raise IRValueError(
             f"a view must have as many elements as its tensor, but {info} has another number than "
             f"{args[1]}"
@@ -76,7 +76,8 @@ def _view(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
     return TensorStructInfo(shape, info.dtype)
 
 
-def _product(shape: Iterable[PrimExpr]) -> PrimExpr:
+def product(shape: Iterable[PrimExpr]) -> PrimExpr:
+    """Return the number of elements of a tensor of a shape."""
     return prod(shape, start=const(1, INT64))
 
 
@@ -257,12 +258,7 @@ def same_elements(a: TensorStructInfo, b: TensorStructInfo) -> bool:
     """Return True if tensors provably have equal dtypes and numbers of elements."""
     if a.dtype is None or a.dtype != b.dtype or a.shape is None or b.shape is None:
         return False
-    return Analyzer().can_prove_equal(_product(a.shape), _product(b.shape))
-
-
-def is_static_int(value: GraphExpr) -> bool:
-    """Return True if a value is a known integer."""
-    return isinstance(value, PrimValue) and isinstance(value.value, IntImm)
+    return Analyzer().can_prove_equal(product(a.shape), product(b.shape))
 
 
 # ------------------------------------------------------------------------------- calls, taken apart

@@ -22,17 +22,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 import numpy as np
 
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.nodes.expr import PrimExpr, Var
-from tensorir.relax.call_key import KnownCalls
-from tensorir.relax.call_te import outputs_of
-from tensorir.relax.calls import call_pure_packed
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import GlobalVar, PrimExpr, Var
+from tensorir.relax.call_te import Formula, FormulaCache, formula_of, tensors_in
+from tensorir.relax.calls import call_pure_packed, call_tir
 from tensorir.relax.dimension_order import DimensionOrder
-from tensorir.relax.expr import GraphCall, GraphExpr, GraphVar, StringValue, Tuple
+from tensorir.relax.expr import GraphCall, GraphExpr, GraphVar, StringValue, Tuple, tensor_info
 from tensorir.relax.operator import LIBRARY_PREFIX, Operator
 from tensorir.relax.relations import known_by
 from tensorir.relax.signature import Kind, Signature, immediate
@@ -79,6 +80,10 @@ class DeclaredOperator(Operator):
         operands, attrs = self.signature.bind(prepared)
         return GraphCall(self, operands, attrs)
 
+    def arguments(self, call: GraphCall) -> dict[str, Any]:
+        """Return the arguments of the function for a call."""
+        return self.signature.arguments(call.args, call.attrs)  # type: ignore[arg-type]
+
     def shown_attrs(self, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the attributes that a script has to print: values other than the defaults."""
         return self.signature.shown_attrs(attrs)
@@ -111,7 +116,7 @@ class FormulaOperator(DeclaredOperator):
     elementwise.
     """
 
-    __slots__ = ("_elementwise", "_known", "dimension_order")
+    __slots__ = ("_cache", "dimension_order")
 
     def __init__(
         self,
@@ -122,17 +127,48 @@ class FormulaOperator(DeclaredOperator):
     ) -> None:
         super().__init__(name, function, prepare)
         self.dimension_order = dimension_order
-        self._known: KnownCalls[StructInfo] = KnownCalls()
-        self._elementwise: KnownCalls[bool] = KnownCalls()
+        self._cache = FormulaCache()
 
     def _infer(
         self, args: Sequence[GraphExpr], attrs: Mapping[str, Any], sinfo_args: Sequence[StructInfo]
     ) -> StructInfo:
-        infer = super()._infer
-        return self._known.of(args, attrs, lambda: infer(args, attrs, sinfo_args))
+        return self._built(args, attrs)[0]
 
-    def result(self, arguments: dict[str, Any]) -> StructInfo:
-        """Return the shapes and dtypes of the tensors that the formula returns.
+    def formula(self, call: GraphCall) -> Formula | None:
+        """Return the formula of a call, with parameters named as those of the function.
+
+        None if a shape or dtype of an operand is unknown.
+        """
+        return self._built(call.args, call.attrs)[1]
+
+    def kernel_call(self, call: GraphCall, formula: Formula, name: GlobalVar) -> GraphCall:
+        """Return the call of the tensor function `name` of a formula that replaces a call."""
+        tensors = tensors_in(self.formula_arguments(self.arguments(call)))
+        return call_tir(name, tensors, list(formula.infos), formula.sizes or None)
+
+    def is_elementwise(self, call: GraphCall) -> bool:
+        """Return True if each result element depends only on the operands' elements at its
+        position.
+
+        Operands may be broadcast. The formula decides it.
+        """
+        formula = self.formula(call)
+        return formula is not None and maps_elements(formula.outputs)
+
+    def _built(
+        self, args: Sequence[Any], attrs: Mapping[str, Any]
+    ) -> tuple[StructInfo, Formula | None]:
+        """Return the result of a call and its formula, which is built once for equal calls."""
+
+        def build() -> tuple[StructInfo, Formula | None]:
+            with self._errors_named():
+                return self._build(self.signature.arguments(args, attrs))
+
+        built: tuple[StructInfo, Formula | None] = self._cache.of(args, attrs, build)
+        return built
+
+    def _build(self, arguments: Mapping[str, Any]) -> tuple[StructInfo, Formula | None]:
+        """Return the struct info of the result, and the formula if all shapes are known.
 
         Unknown dimensions are variables while the formula is evaluated; dimensions of the result
         that depend on them are unknown.
@@ -142,33 +178,19 @@ class FormulaOperator(DeclaredOperator):
         for name, value in arguments.items():
             known[name] = _filled(value, unknown)
             if known[name] is _UNKNOWN:
-                return TensorStructInfo(None, None)
+                return TensorStructInfo(None, None), None
         try:
-            outputs = outputs_of(self.function, self.formula_arguments(known))
+            formula = formula_of(
+                self.function, (), self.formula_arguments(known), named_by_parameter=True
+            )
         except IRValueError:
             if unknown:
-                return TensorStructInfo(None, None)
+                return TensorStructInfo(None, None), None
             raise
-        infos = [TensorStructInfo(shape, dtype) for shape, dtype in outputs.infos]
-        result = TupleStructInfo(infos) if outputs.is_list else infos[0]
+        result = TupleStructInfo(formula.infos) if formula.is_list else formula.infos[0]
         if not unknown:
-            return result
-        sizes = [v for v in collect_vars(result) if v not in unknown]
-        return known_by(result, sizes)
-
-    def is_elementwise(self, call: GraphCall) -> bool:
-        """Return True if each result element depends only on the operands' elements at its
-        position.
-
-        Operands may be broadcast. The formula decides it.
-        """
-
-        def read() -> bool:
-            arguments = self.signature.arguments(call.args, call.attrs)  # type: ignore[arg-type]
-            made = outputs_of(self.function, self.formula_arguments(arguments))
-            return maps_elements(made.tensors)
-
-        return self._elementwise.of(call.args, call.attrs, read)
+            return result, replace(formula, args=())  # weights among them must not be kept
+        return known_by(result, [v for v in collect_vars(result) if v not in unknown]), None
 
     def formula_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of the formula; constants for `Tensor | PrimExpr` become numbers."""
@@ -279,12 +301,7 @@ def operator(
     name dimensions. `prepare` converts the given arguments before they are checked; for example, it
     computes sizes that follow from other arguments.
     """
-
-    def declare(function: F) -> F:
-        FormulaOperator(name, function, dimension_order, prepare).added()
-        return function
-
-    return declare
+    return _declaring(FormulaOperator, name, dimension_order, prepare)
 
 
 def composite(
@@ -297,12 +314,7 @@ def composite(
     `result(**arguments)` returns its struct info, for expressions that are slow to build; see
     `operator` for `prepare`.
     """
-
-    def declare(function: F) -> F:
-        CompositeOperator(name, function, result, prepare).added()
-        return function
-
-    return declare
+    return _declaring(CompositeOperator, name, result, prepare)
 
 
 def library(name: str, result: Callable[..., StructInfo]) -> Callable[[F], F]:
@@ -310,9 +322,12 @@ def library(name: str, result: Callable[..., StructInfo]) -> Callable[[F], F]:
 
     The function gets operands as read-only arrays, None for absent ones.
     """
+    return _declaring(LibraryOperator, name, result)
 
+
+def _declaring(kind: Callable[..., DeclaredOperator], name: str, *options: Any) -> Callable[[F], F]:
     def declare(function: F) -> F:
-        LibraryOperator(name, function, result).added()
+        kind(name, function, *options).added()
         return function
 
     return declare
@@ -363,3 +378,30 @@ def _array(value: Any) -> Any:
         array = array.view()
         array.flags.writeable = False
     return array
+
+
+# ------------------------------------------------------------------ facts that declarations ask for
+
+
+def rank_of(x: GraphExpr) -> int:
+    """Return the rank of a tensor; IRTypeError if it is unknown."""
+    info = tensor_info(x)
+    if info.ndim == UNKNOWN_NDIM:
+        raise IRTypeError(f"the rank of a tensor must be known, got {info}; match_cast states it")
+    return info.ndim
+
+
+def shape_of(x: GraphExpr) -> tuple[PrimExpr, ...]:
+    """Return the shape of a tensor; IRTypeError if it is unknown."""
+    info = tensor_info(x)
+    if info.shape is None:
+        raise IRTypeError(f"the shape of a tensor must be known, got {info}; match_cast states it")
+    return info.shape
+
+
+def dtype_of(x: GraphExpr) -> DataType:
+    """Return the dtype of a tensor; IRTypeError if it is unknown."""
+    info = tensor_info(x)
+    if info.dtype is None:
+        raise IRTypeError(f"the dtype of a tensor must be known, got {info}; match_cast states it")
+    return info.dtype

@@ -38,6 +38,20 @@ from tensorir.relax.struct_info import (
 from tensorir.semantics.storage import stored
 
 
+def _operation(name: str, *operands: Any) -> GraphExpr:
+    """Return the call of an operator; imported late, because operators depend on this module."""
+    call: GraphExpr = Operator.get(name)(*operands)  # type: ignore[operator]
+    return call
+
+
+def _binary(name: str) -> tuple[Callable[[Any, Any], GraphExpr], Callable[[Any, Any], GraphExpr]]:
+    """Return the methods of a Python operator, for a graph value on the left and on the right."""
+    return (
+        lambda self, other: _operation(name, self, other),
+        lambda self, other: _operation(name, other, self),
+    )
+
+
 class GraphExpr(Node):
     """A value of a graph function; `struct_info` is its type."""
 
@@ -54,62 +68,16 @@ class GraphExpr(Node):
     def __getitem__(self, index: int) -> TupleGetItem:
         return TupleGetItem(self, index)
 
-    def __add__(self, other: Any) -> GraphExpr:
-        return _operation("add", self, other)
-
-    def __radd__(self, other: Any) -> GraphExpr:
-        return _operation("add", other, self)
-
-    def __sub__(self, other: Any) -> GraphExpr:
-        return _operation("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> GraphExpr:
-        return _operation("subtract", other, self)
-
-    def __mul__(self, other: Any) -> GraphExpr:
-        return _operation("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> GraphExpr:
-        return _operation("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> GraphExpr:
-        return _operation("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> GraphExpr:
-        return _operation("divide", other, self)
-
-    def __floordiv__(self, other: Any) -> GraphExpr:
-        return _operation("floor_divide", self, other)
-
-    def __rfloordiv__(self, other: Any) -> GraphExpr:
-        return _operation("floor_divide", other, self)
-
-    def __mod__(self, other: Any) -> GraphExpr:
-        return _operation("floor_mod", self, other)
-
-    def __rmod__(self, other: Any) -> GraphExpr:
-        return _operation("floor_mod", other, self)
-
-    def __pow__(self, other: Any) -> GraphExpr:
-        return _operation("power", self, other)
-
-    def __rpow__(self, other: Any) -> GraphExpr:
-        return _operation("power", other, self)
-
-    def __matmul__(self, other: Any) -> GraphExpr:
-        return _operation("matmul", self, other)
-
-    def __lt__(self, other: Any) -> GraphExpr:
-        return _operation("less", self, other)
-
-    def __le__(self, other: Any) -> GraphExpr:
-        return _operation("less_equal", self, other)
-
-    def __gt__(self, other: Any) -> GraphExpr:
-        return _operation("greater", self, other)
-
-    def __ge__(self, other: Any) -> GraphExpr:
-        return _operation("greater_equal", self, other)
+    __add__, __radd__ = _binary("add")
+    __sub__, __rsub__ = _binary("subtract")
+    __mul__, __rmul__ = _binary("multiply")
+    __truediv__, __rtruediv__ = _binary("divide")
+    __floordiv__, __rfloordiv__ = _binary("floor_divide")
+    __mod__, __rmod__ = _binary("floor_mod")
+    __pow__, __rpow__ = _binary("power")
+    __matmul__ = _binary("matmul")[0]
+    __lt__, __gt__ = _binary("less")[0], _binary("greater")[0]
+    __le__, __ge__ = _binary("less_equal")[0], _binary("greater_equal")[0]
 
     def __neg__(self) -> GraphExpr:
         return _operation("negative", self)
@@ -124,10 +92,12 @@ class GraphExpr(Node):
         return iter([TupleGetItem(self, k) for k in range(len(self.struct_info))])
 
 
-def _operation(name: str, *operands: Any) -> GraphExpr:
-    """Return the call of an operator; imported late, because operators depend on this module."""
-    call: GraphExpr = Operator.get(name)(*operands)  # type: ignore[operator]
-    return call
+def tensor_info(x: GraphExpr) -> TensorStructInfo:
+    """Return the struct info of a tensor; IRTypeError for other values."""
+    info = x.struct_info
+    if not isinstance(info, TensorStructInfo):
+        raise IRTypeError(f"expected a tensor, got {info}")
+    return info
 
 
 class GraphVar(GraphExpr):

@@ -50,6 +50,7 @@ from tensorir.relax.expr import (
     StringValue,
     Tuple,
     const_of,
+    tensor_info,
 )
 from tensorir.relax.struct_info import (
     PrimStructInfo,
@@ -355,14 +356,12 @@ def immediate(value: GraphExpr) -> PrimExpr | None:
     """Return the number in a constant of rank 0, None for any other value."""
     if not isinstance(value, Constant) or value.source.shape != ():
         return None
-    info = value.struct_info
-    assert isinstance(info, TensorStructInfo)
+    info = tensor_info(value)
     return None if str(value.data.dtype) != info.dtype else _immediate(value)
 
 
 def _immediate(value: Constant) -> PrimExpr:
-    info = value.struct_info
-    assert isinstance(info, TensorStructInfo)
+    info = tensor_info(value)
     assert info.dtype is not None
     number = value.data.item()
     if info.dtype.is_floating:

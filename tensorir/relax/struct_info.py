@@ -7,8 +7,8 @@ these sets is in `tensorir.relax.relations`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import INT64, DataType
@@ -17,6 +17,8 @@ from tensorir.nodes.node import Node, part, parts
 from tensorir.nodes.ops import as_expr, const
 
 UNKNOWN_NDIM: Final = -1
+Path: TypeAlias = tuple[int, ...]
+"""The fields, from the outermost tuple inwards, that lead to a part of a value."""
 
 
 class StructInfo(Node):
@@ -133,11 +135,25 @@ def is_void(info: StructInfo) -> bool:
     return isinstance(info, TupleStructInfo) and not info.elements
 
 
+def fields_of(info: StructInfo, path: Path = ()) -> Iterator[tuple[Path, StructInfo]]:
+    """Yield the struct infos of the leaves of a value, with their paths."""
+    if isinstance(info, TupleStructInfo):
+        for k, part in enumerate(info.elements):
+            yield from fields_of(part, (*path, k))
+    else:
+        yield path, info
+
+
 def leaves(info: StructInfo) -> list[StructInfo]:
     """Return the struct infos of a value's parts, in order, with nested tuples flattened."""
+    return [leaf for _, leaf in fields_of(info)]
+
+
+def assembled(info: StructInfo, parts: Mapping[Path, Any], path: Path = ()) -> Any:
+    """Return the value, as nested tuples, whose leaves are given by their paths."""
     if isinstance(info, TupleStructInfo):
-        return [leaf for element in info.elements for leaf in leaves(element)]
-    return [info]
+        return tuple(assembled(x, parts, (*path, k)) for k, x in enumerate(info.elements))
+    return parts[path]
 
 
 def defining_extents(info: StructInfo) -> Sequence[PrimExpr]:

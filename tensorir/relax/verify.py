@@ -21,6 +21,7 @@ from tensorir.memory.written_parameters import written_parameters
 from tensorir.nodes.expr import GlobalVar, Var
 from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
+from tensorir.relax.call_graph import written_values
 from tensorir.relax.callee import is_pure_call, result_of
 from tensorir.relax.calls import destination_passing
 from tensorir.relax.function import Function
@@ -32,7 +33,6 @@ from tensorir.relax.struct_info import (
     TupleStructInfo,
     defining_extents,
 )
-from tensorir.relax.written_values import written_values
 from tensorir.rewriting.visit import collect_vars
 
 
@@ -93,7 +93,7 @@ class _Verifier:
         """Verify the body of a function or branch."""
         for block in node.blocks:
             self._block(block)
-        self._argument(node.body, "the value that the suite leads to")
+        self._argument(node.body, "the result of the body")
 
     def _block(self, block: g.BindingBlock) -> None:
         self._in_dataflow = isinstance(block, g.DataflowBlock)

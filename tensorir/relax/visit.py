@@ -1,4 +1,4 @@
-"""Rewriting graph functions: the rules for bindings, besides the field tables of the nodes.
+"""Walking and rewriting graph functions: the rules for bindings, besides the nodes' field tables.
 
 A variable is replaced if its value changes its struct info, and a binding may become several
 bindings or none.
@@ -6,17 +6,17 @@ bindings or none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tensorir.arith import Analyzer
 from tensorir.nodes.expr import PrimExpr, Var
-from tensorir.nodes.node import same_or_new
+from tensorir.nodes.node import Node, same_or_new
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
-from tensorir.rewriting.visit import Rewriter
+from tensorir.rewriting.visit import Rewriter, walk
 
 
 class GraphRewriter(Rewriter):
@@ -53,6 +53,17 @@ class GraphRewriter(Rewriter):
         new = var.with_struct_info(info)
         self.replaced[var] = new
         return new
+
+    def alias(self, node: g.VarBinding, value: g.GraphExpr) -> Sequence[g.Binding]:
+        """Return the bindings of another name for a variable or constant: usually none.
+
+        Uses of the name are replaced from here on. An output of a dataflow block for a variable
+        that is local to it stays.
+        """
+        if isinstance(value, g.DataflowVar) and not isinstance(node.var, g.DataflowVar):
+            return (node.changed(value=value),)
+        self.replaced[node.var] = value
+        return ()
 
     def rewrite_GraphVar(self, node: g.GraphVar) -> g.GraphExpr:  # noqa: N802
         """Return the expression that replaces a variable."""
@@ -104,3 +115,39 @@ class SizeSubstitution(GraphRewriter):
 
 def _value_info(node: g.Binding) -> si.StructInfo:
     return node.struct_info if isinstance(node, g.MatchCast) else node.value.struct_info
+
+
+def used_vars(node: Node) -> Iterator[g.GraphVar]:
+    """Yield the variables that an expression uses, those of an `if`'s branches included."""
+    return (part for part in walk(node) if isinstance(part, g.GraphVar))
+
+
+def leaves_of(value: Node) -> list[Node]:
+    """Return the leaves of a value, in order."""
+    if isinstance(value, g.Tuple):
+        return [leaf for part in value.elements for leaf in leaves_of(part)]
+    return [value]
+
+
+class BuiltTuples:
+    """The tuples that variables are bound to, as the bindings are gone through in order."""
+
+    def __init__(self) -> None:
+        self._tuples: dict[g.GraphVar, g.Tuple] = {}
+
+    def bind(self, var: g.GraphVar, value: g.GraphExpr) -> None:
+        """Note what a variable is bound to; only tuples and other names of them matter."""
+        built = self.of(value)
+        if built is not None:
+            self._tuples[var] = built
+
+    def of(self, value: g.GraphExpr) -> g.Tuple | None:
+        """Return the tuple that a value is, None where its fields are not known."""
+        if isinstance(value, g.GraphVar):
+            return self._tuples.get(value)
+        return value if isinstance(value, g.Tuple) else None
+
+    def field(self, item: g.TupleGetItem) -> g.GraphExpr | None:
+        """Return the value of a field of a tuple, None if it is not known."""
+        built = self.of(item.tuple_value)
+        return None if built is None else built.elements[item.index]

@@ -281,7 +281,7 @@ class GraphBuilder(StatementReader):
                 "R.emit_te adds a function to the module: write the function in a class under "
                 "@I.ir_module"
             )
-        return record.call(self._add(record.kernel.func, record.name))
+        return record.call(self._add(record.formula.func.with_attrs(record.attrs), record.name))
 
     # ------------------------------------------------------------------------------------ compounds
 

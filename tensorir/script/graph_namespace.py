@@ -41,7 +41,7 @@ from tensorir.script.macro import MacroCall
 from tensorir.script.namespace import Namespace
 
 if TYPE_CHECKING:
-    from tensorir.relax.call_te import Kernel
+    from tensorir.relax.call_te import Formula
 
 
 class Callee:
@@ -80,13 +80,14 @@ class MatchCastRecord:
 class FormulaRecord:
     """`y = R.emit_te(fn, x)`: a tensor function that is not in the module yet."""
 
-    kernel: Kernel
+    formula: Formula
+    attrs: dict[str, Any]
     name: str
 
     def call(self, gvar: GlobalVar) -> GraphCall:
         """Return the call of the tensor function, whose name in the module is `gvar`."""
-        kernel = self.kernel
-        return calls.call_tir(gvar, kernel.args, list(kernel.outputs), kernel.sizes or None)
+        formula = self.formula
+        return calls.call_tir(gvar, formula.args, list(formula.infos), formula.sizes or None)
 
 
 @dataclass(slots=True)
@@ -322,8 +323,8 @@ def emit_te(
     name = primfunc_name_hint or str(getattr(fn, "__name__", ""))
     # Imported late: tensor expressions import scripts.
     call_te = import_module("tensorir.relax.call_te")
-    kernel = call_te.kernel_of(fn, args, kwargs, primfunc_attrs)
-    return FormulaRecord(kernel, name if name.isidentifier() else "te_func")
+    formula = call_te.formula_of(fn, args, kwargs)
+    return FormulaRecord(formula, primfunc_attrs or {}, name if name.isidentifier() else "te_func")
 
 
 def _either(older: Any, newer: Any, otherwise: Any = None) -> Any:

@@ -1,72 +1,29 @@
-"""Arithmetic of two operands, which broadcast and have one dtype."""
+"""Operators of two operands, which broadcast and have one dtype: one row each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from tensorir import te
 from tensorir.errors import IRTypeError
-from tensorir.nodes.expr import EQ, FloatImm, IntImm, Let, PrimExpr, Var
+from tensorir.nodes.expr import EQ, GE, GT, LE, LT, NE, CmpOp, FloatImm, IntImm, Let, PrimExpr, Var
 from tensorir.nodes.ops import compare, const, logical_and, logical_or, select
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import Value, elementwise, same_dtype
 
-
-def binary(
-    name: str, function: Callable[[PrimExpr, PrimExpr], PrimExpr], x1: Value, x2: Value
-) -> Tensor:
-    """Return `function` of the elements of two operands; IRTypeError if their dtypes differ."""
-    same_dtype(x1, x2)
-    return elementwise(f"T_{name}", function, x1, x2)
+_Binary: TypeAlias = Callable[[PrimExpr, PrimExpr], PrimExpr]
 
 
-def _numbers(name: str, x1: Value, x2: Value) -> None:
-    if same_dtype(x1, x2) == "bool":
-        raise IRTypeError(f"{name} needs numbers, got bool; convert by astype")
-
-
-@operator("add")
-def add(x1: Value, x2: Value) -> Tensor:
-    """Return `x1 + x2`."""
-    return binary("add", te.add, x1, x2)
-
-
-@operator("subtract")
-def subtract(x1: Value, x2: Value) -> Tensor:
-    """Return `x1 - x2`."""
-    return binary("subtract", te.subtract, x1, x2)
-
-
-@operator("multiply")
-def multiply(x1: Value, x2: Value) -> Tensor:
-    """Return `x1 * x2`."""
-    return binary("multiply", te.multiply, x1, x2)
-
-
-@operator("divide")
-def divide(x1: Value, x2: Value) -> Tensor:
-    """Return `x1 / x2`; integers round toward zero."""
-    _numbers("divide", x1, x2)
-    return binary("divide", te.div, x1, x2)
-
-
-@operator("floor_divide")
-def floor_divide(x1: Value, x2: Value) -> Tensor:
-    """Return `x1 / x2` rounded toward minus infinity; for floats, consistent with `floor_mod`."""
-    _numbers("floor_divide", x1, x2)
-
-    def quotient(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        if a.dtype.is_integral:
-            return te.floordiv(a, b)
-        # `floor(a / b)` is 1 too large if the quotient is rounded up to an integer.
-        rest = te.truncmod(a, b)
-        toward_zero = te.round((a - rest) / b)
-        below = select(_is_beside(rest, b), toward_zero - const(1, a.dtype), toward_zero)
-        return select(compare(EQ, b, const(0, a.dtype)), a / b, below)
-
-    return binary("floor_divide", quotient, x1, x2)
+def _floor_divide(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    if a.dtype.is_integral:
+        return te.floordiv(a, b)
+    # `floor(a / b)` is 1 too large if the quotient is rounded up to an integer.
+    rest = te.truncmod(a, b)
+    toward_zero = te.round((a - rest) / b)
+    below = select(_is_beside(rest, b), toward_zero - const(1, a.dtype), toward_zero)
+    return select(compare(EQ, b, const(0, a.dtype)), a / b, below)
 
 
 def _is_beside(rest: PrimExpr, divisor: PrimExpr) -> PrimExpr:
@@ -75,33 +32,12 @@ def _is_beside(rest: PrimExpr, divisor: PrimExpr) -> PrimExpr:
     return logical_and(rest != zero, (rest < zero) != (divisor < zero))
 
 
-@operator("mod")
-def mod(x1: Value, x2: Value) -> Tensor:
-    """Return the remainder of the division toward zero, which has the sign of `x1`."""
-    _numbers("mod", x1, x2)
-    return binary("mod", te.truncmod, x1, x2)
-
-
-@operator("floor_mod")
-def floor_mod(x1: Value, x2: Value) -> Tensor:
-    """Return the remainder of the division toward minus infinity, which has the sign of `x2`."""
-    _numbers("floor_mod", x1, x2)
-
-    def remainder(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        if a.dtype.is_integral:
-            return te.floormod(a, b)
-        # `a - floor(a / b) * b` would lose the rounding error of the quotient.
-        rest = te.truncmod(a, b)
-        return select(_is_beside(rest, b), rest + b, rest)
-
-    return binary("floor_mod", remainder, x1, x2)
-
-
-@operator("power")
-def power(x1: Value, x2: Value) -> Tensor:
-    """Return `x1 ** x2`; integers wrap, and are rounded toward zero for `x2 < 0`."""
-    _numbers("power", x1, x2)
-    return binary("power", _power, x1, x2)
+def _floor_mod(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    if a.dtype.is_integral:
+        return te.floormod(a, b)
+    # `a - floor(a / b) * b` would lose the rounding error of the quotient.
+    rest = te.truncmod(a, b)
+    return select(_is_beside(rest, b), rest + b, rest)
 
 
 _EXACT: Final[dict[float, Callable[[PrimExpr], PrimExpr]]] = {
@@ -119,76 +55,36 @@ For minus infinity and -0.0 the square root differs from the power, as in NumPy'
 
 def _power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     if a.dtype.is_integral:
-        return integer_power(a, b)
+        return _integer_power(a, b)
     exact = _EXACT.get(b.value) if isinstance(b, FloatImm) else None
     return te.power(a, b) if exact is None else exact(a)
 
 
-@operator("maximum")
-def maximum(x1: Value, x2: Value) -> Tensor:
-    """Return the larger operand; NaN if either is NaN."""
-    return binary("maximum", lambda a, b: _or_nan(te.max, a, b), x1, x2)
-
-
-@operator("minimum")
-def minimum(x1: Value, x2: Value) -> Tensor:
-    """Return the smaller operand; NaN if either is NaN."""
-    return binary("minimum", lambda a, b: _or_nan(te.min, a, b), x1, x2)
-
-
-def _or_nan(extremum: Callable[..., PrimExpr], a: PrimExpr, b: PrimExpr) -> PrimExpr:
+def _or_nan(extremum: _Binary) -> _Binary:
     """Return an extremum that is NaN if either operand is NaN.
 
     The plain extremum of scalars is its second operand if one is NaN.
     """
-    found = extremum(a, b)
-    return select(te.isnan(a), a, found) if a.dtype.is_floating else found
-
-
-@operator("atan2")
-def atan2(x1: Value, x2: Value) -> Tensor:
-    """Return the angle of the point (x2, x1), in radians from -pi to pi."""
-    return _of_floats("atan2", te.atan2, x1, x2)
-
-
-@operator("hypot")
-def hypot(x1: Value, x2: Value) -> Tensor:
-    """Return `sqrt(x1 * x1 + x2 * x2)`, without intermediate overflow."""
-    return _of_floats("hypot", te.hypot, x1, x2)
-
-
-@operator("copysign")
-def copysign(x1: Value, x2: Value) -> Tensor:
-    """Return `x1` with the sign of `x2`."""
-    return _of_floats("copysign", te.copysign, x1, x2)
-
-
-@operator("log_add_exp")
-def log_add_exp(x1: Value, x2: Value) -> Tensor:
-    """Return `log(exp(x1) + exp(x2))`, without intermediate overflow."""
 
     def function(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        large, small = te.max(a, b), te.min(a, b)
-        # The difference of equal infinities is NaN.
-        equal = select(a == b, large + te.log(const(2.0, a.dtype)), large)
-        return select(te.isfinite(small), large + te.log1p(te.exp(small - large)), equal)
+        found = extremum(a, b)
+        return select(te.isnan(a), a, found) if a.dtype.is_floating else found
 
-    return _of_floats("log_add_exp", function, x1, x2)
+    return function
 
 
-def _of_floats(
-    name: str, function: Callable[[PrimExpr, PrimExpr], PrimExpr], x1: Value, x2: Value
-) -> Tensor:
-    if not x1.dtype.is_floating:
-        raise IRTypeError(f"{name} needs floating-point numbers, got {x1.dtype}; convert by astype")
-    return binary(name, function, x1, x2)
+def _log_add_exp(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    large, small = te.max(a, b), te.min(a, b)
+    # The difference of equal infinities is NaN.
+    equal = select(a == b, large + te.log(const(2.0, a.dtype)), large)
+    return select(te.isfinite(small), large + te.log1p(te.exp(small - large)), equal)
 
 
 _BITS: Final = 8
 """The number of exponent bits that are used: larger exponents wrap for every base."""
 
 
-def integer_power(base: PrimExpr, exponent: PrimExpr) -> PrimExpr:
+def _integer_power(base: PrimExpr, exponent: PrimExpr) -> PrimExpr:
     """Return `base ** exponent` modulo 2**bits; rounded toward zero for a negative exponent.
 
     Knuth, The Art of Computer Programming 2, section 4.6.3: repeated squaring, with the product of
@@ -232,3 +128,112 @@ def _inverse(base: PrimExpr, exponent: PrimExpr | None = None) -> PrimExpr:
     odd = te.bitwise_and(exponent, one) != 0
     sign = select(odd, base, one)
     return select(logical_or(base == one, base == -one), sign, zero)
+
+
+def _compared(kind: type[CmpOp]) -> _Binary:
+    return lambda a, b: compare(kind, a, b)
+
+
+class _Operands(NamedTuple):
+    """The dtypes that operands may have, and the error for other ones."""
+
+    allow: Callable[[Value], bool]
+    error: str
+
+
+_ANY: Final = _Operands(lambda x: True, "")
+_NUMBERS: Final = _Operands(
+    lambda x: not x.dtype.is_bool, "{} needs numbers, got {}; convert by astype"
+)
+_FLOATS: Final = _Operands(
+    lambda x: x.dtype.is_floating, "{} needs floating-point numbers, got {}; convert by astype"
+)
+_INTEGERS: Final = _Operands(lambda x: x.dtype.is_integral, "{} needs integers or bools, got {}")
+_BOOLS: Final = _Operands(
+    lambda x: x.dtype.is_bool, '{} needs bools, got {}; astype(x, "bool") is x != 0'
+)
+
+_ROWS: Final[dict[str, tuple[_Operands, _Binary, str]]] = {
+    "add": (_ANY, te.add, "`x1 + x2`"),
+    "subtract": (_ANY, te.subtract, "`x1 - x2`"),
+    "multiply": (_ANY, te.multiply, "`x1 * x2`"),
+    "divide": (_NUMBERS, te.div, "`x1 / x2`; integers round toward zero"),
+    "floor_divide": (
+        _NUMBERS,
+        _floor_divide,
+        "`x1 / x2` rounded toward minus infinity; for floats, consistent with `floor_mod`",
+    ),
+    "mod": (
+        _NUMBERS,
+        te.truncmod,
+        "the remainder of the division toward zero, which has the sign of `x1`",
+    ),
+    "floor_mod": (
+        _NUMBERS,
+        _floor_mod,
+        "the remainder of the division toward minus infinity, which has the sign of `x2`",
+    ),
+    "power": (
+        _NUMBERS,
+        _power,
+        "`x1 ** x2`; integers wrap, and are rounded toward zero for `x2 < 0`",
+    ),
+    "maximum": (_ANY, _or_nan(te.max), "the larger operand; NaN if either is NaN"),
+    "minimum": (_ANY, _or_nan(te.min), "the smaller operand; NaN if either is NaN"),
+    "atan2": (_FLOATS, te.atan2, "the angle of the point (x2, x1), in radians from -pi to pi"),
+    "hypot": (_FLOATS, te.hypot, "`sqrt(x1 * x1 + x2 * x2)`, without intermediate overflow"),
+    "copysign": (_FLOATS, te.copysign, "`x1` with the sign of `x2`"),
+    "log_add_exp": (
+        _FLOATS,
+        _log_add_exp,
+        "`log(exp(x1) + exp(x2))`, without intermediate overflow",
+    ),
+    "equal": (_ANY, _compared(EQ), "whether elements are equal, as bool"),
+    "not_equal": (_ANY, _compared(NE), "whether elements differ, as bool"),
+    "less": (_ANY, _compared(LT), "whether `x1 < x2`, as bool"),
+    "less_equal": (_ANY, _compared(LE), "whether `x1 <= x2`, as bool"),
+    "greater": (_ANY, _compared(GT), "whether `x1 > x2`, as bool"),
+    "greater_equal": (_ANY, _compared(GE), "whether `x1 >= x2`, as bool"),
+    "logical_and": (_BOOLS, te.bitwise_and, "whether both operands are true"),
+    "logical_or": (_BOOLS, te.bitwise_or, "whether at least one operand is true"),
+    "logical_xor": (_BOOLS, te.bitwise_xor, "whether exactly one operand is true"),
+    "bitwise_and": (_INTEGERS, te.bitwise_and, "the bits that are set in both"),
+    "bitwise_or": (_INTEGERS, te.bitwise_or, "the bits that are set in one or both"),
+    "bitwise_xor": (_INTEGERS, te.bitwise_xor, "the bits in which the two differ"),
+    "left_shift": (
+        _INTEGERS,
+        te.shift_left,
+        "the bits of `x1` moved up by `x2`; 0 where that is the width or more",
+    ),
+    "right_shift": (
+        _INTEGERS,
+        te.shift_right,
+        "the bits of `x1` moved down by `x2`, filled with the sign",
+    ),
+}
+
+
+def _declare(name: str, operands: _Operands, function: _Binary, what: str) -> None:
+    def formula(x1: Value, x2: Value) -> Tensor:
+        same_dtype(x1, x2)
+        if not operands.allow(x1):
+            raise IRTypeError(operands.error.format(name, x1.dtype))
+        return elementwise(f"T_{name}", function, x1, x2)
+
+    formula.__name__, formula.__doc__ = name, f"Return {what}."
+    operator(name)(formula)
+
+
+for _name, _row in _ROWS.items():
+    _declare(_name, *_row)
+
+
+@operator("where")
+def where(condition: Tensor, x1: Value, x2: Value) -> Tensor:
+    """Return `x1` where the condition, a bool, is true, and `x2` elsewhere."""
+    if not condition.dtype.is_bool:
+        raise IRTypeError(
+            f'the condition of where is {condition.dtype}, not bool; astype(x, "bool") is x != 0'
+        )
+    same_dtype(x1, x2)
+    return elementwise("T_where", select, condition, x1, x2)

@@ -1,15 +1,16 @@
-"""Broadcasting: the common shape of operands, and their elements."""
+"""Elementwise formulas: the common shape and dtype of operands, and dtypes of accumulators."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tensorir import te
 from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.dtype import FLOAT32, DataType
 from tensorir.nodes.expr import IntImm, PrimExpr
-from tensorir.nodes.ops import const
+from tensorir.nodes.ops import cast, const
 from tensorir.te.tensor import Tensor
 from tensorir.topi.extents import extent_text, is_number
 
@@ -82,3 +83,23 @@ def same_dtype(*operands: Value) -> str:
 def shape_text(shape: Sequence[PrimExpr]) -> str:
     """Return a shape as text for messages."""
     return f"({', '.join(map(extent_text, shape))})"
+
+
+def map_elements(name: str, function: Callable[[PrimExpr], PrimExpr], x: Tensor) -> Tensor:
+    """Return `function` of each element."""
+    return te.compute(x.shape, lambda *i: function(x[i]), name=name)
+
+
+_NARROW: Final = 16
+
+
+def sum_dtype(dtype: DataType) -> DataType:
+    """Return the dtype for sums: float32 for floats of 16 and 8 bits, otherwise the same."""
+    return FLOAT32 if dtype.is_floating and dtype.bits <= _NARROW else dtype
+
+
+def rounded(tensor: Tensor, dtype: DataType) -> Tensor:
+    """Return a tensor converted to `dtype`; itself if it has this dtype."""
+    if tensor.dtype is dtype:
+        return tensor
+    return map_elements("T_cast", lambda v: cast(dtype, v), tensor)

@@ -11,8 +11,7 @@ from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.ops import cast, const
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
-from tensorir.topi.accumulation import rounded, sum_dtype
-from tensorir.topi.broadcast import same_dtype, shape_text
+from tensorir.topi.broadcast import rounded, same_dtype, shape_text, sum_dtype
 from tensorir.topi.extents import is_number, of_sizes
 
 

@@ -1,101 +1,112 @@
-"""Elementwise functions of one tensor: signs, rounding, conversions, limits, real functions."""
+"""Elementwise functions of one tensor: one row each, unless they have other arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from tensorir import te
 from tensorir.errors import IRTypeError
+from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import EQ, IntImm, PrimExpr, integer_limits
 from tensorir.nodes.ops import cast, compare, const, select
 from tensorir.relax.declaration import operator
 from tensorir.relax.signature import DTypeName
 from tensorir.te.tensor import Tensor
+from tensorir.topi.broadcast import map_elements
+
+_Unary: TypeAlias = Callable[[PrimExpr], PrimExpr]
 
 
-def map_elements(name: str, function: Callable[[PrimExpr], PrimExpr], x: Tensor) -> Tensor:
-    """Return `function` of each element."""
-    return te.compute(x.shape, lambda *i: function(x[i]), name=name)
+def _sign(v: PrimExpr) -> PrimExpr:
+    zero, one = const(0, v.dtype), const(1, v.dtype)
+    # Adding 0 turns -0.0 into 0, and leaves NaN.
+    neither = v + zero if v.dtype.is_floating else v
+    below = neither if v.dtype.is_uint else select(v < zero, const(-1, v.dtype), neither)
+    return select(v > zero, one, below)
 
 
-def map_floats(name: str, function: Callable[[PrimExpr], PrimExpr], x: Tensor) -> Tensor:
-    """Return `function` of each element; IRTypeError unless the elements are floats."""
-    if not x.dtype.is_floating:
-        raise IRTypeError(f"{name} needs floating-point numbers, got {x.dtype}; convert by astype")
-    return map_elements(f"T_{name}", function, x)
+def _rounding(function: _Unary) -> _Unary:
+    """Return a function of floats that leaves integers unchanged."""
+    return lambda v: function(v) if v.dtype.is_floating else v
 
 
-@operator("negative")
-def negative(x: Tensor) -> Tensor:
-    """Return `-x`."""
-    return map_elements("T_negative", lambda v: -v, x)
+def _expm1(v: PrimExpr) -> PrimExpr:
+    # If the exponential is near 1, subtracting 1 would cancel: 2 tanh(v/2) / (1 - tanh(v/2)).
+    half, one = te.tanh(v * const(0.5, v.dtype)), const(1.0, v.dtype)
+    return select(te.abs(v) < one, (half + half) / (one - half), te.exp(v) - one)
 
 
-@operator("abs")
-def abs(x: Tensor) -> Tensor:
-    """Return the magnitude; that of the smallest integer wraps to itself."""
-    return map_elements("T_abs", lambda v: v if v.dtype.is_uint else te.abs(v), x)
+_OF_ANY: Final[dict[str, tuple[_Unary, str]]] = {
+    "negative": (lambda v: -v, "`-x`"),
+    "abs": (
+        lambda v: v if v.dtype.is_uint else te.abs(v),
+        "the magnitude; that of the smallest integer wraps to itself",
+    ),
+    "sign": (_sign, "1, 0 or -1; NaN for NaN"),
+    "square": (lambda v: v * v, "`x * x`"),
+    "reciprocal": (lambda v: te.div(const(1, v.dtype), v), "`1 / x`"),
+    "ceil": (_rounding(te.ceil), "the next integer above"),
+    "floor": (_rounding(te.floor), "the next integer below"),
+    "round": (_rounding(te.round), "the nearest integer, ties to even"),
+    "trunc": (_rounding(te.trunc), "the next integer toward zero"),
+    "isnan": (te.isnan, "whether elements are NaN, as bool"),
+    "isfinite": (te.isfinite, "whether elements are neither infinite nor NaN, as bool"),
+}
+_OF_FLOATS: Final[dict[str, tuple[_Unary, str]]] = {
+    "exp": (te.exp, "the exponential"),
+    "exp2": (te.exp2, "`2 ** x`"),
+    "expm1": (_expm1, "`exp(x) - 1`, exact near 0 as well"),
+    "log": (te.log, "the natural logarithm"),
+    "log2": (te.log2, "the logarithm to the base 2"),
+    "log10": (te.log10, "the logarithm to the base 10"),
+    "log1p": (te.log1p, "`log(1 + x)`, exact near 0 as well"),
+    "sqrt": (te.sqrt, "the square root"),
+    "rsqrt": (te.rsqrt, "`1 / sqrt(x)`"),
+    "sigmoid": (te.sigmoid, "`1 / (1 + exp(-x))`"),
+    "erf": (te.erf, "the error function"),
+    "sin": (te.sin, "the sine of an angle in radians"),
+    "cos": (te.cos, "the cosine of an angle in radians"),
+    "tan": (te.tan, "the tangent of an angle in radians"),
+    "asin": (te.asin, "the inverse sine, in radians"),
+    "acos": (te.acos, "the inverse cosine, in radians"),
+    "atan": (te.atan, "the inverse tangent, in radians"),
+    "sinh": (te.sinh, "the hyperbolic sine"),
+    "cosh": (te.cosh, "the hyperbolic cosine"),
+    "tanh": (te.tanh, "the hyperbolic tangent"),
+    "asinh": (te.asinh, "the inverse hyperbolic sine"),
+    "acosh": (te.acosh, "the inverse hyperbolic cosine"),
+    "atanh": (te.atanh, "the inverse hyperbolic tangent"),
+}
+_OF_BOOLS: Final[dict[str, tuple[_Unary, str]]] = {
+    "logical_not": (te.bitwise_not, "whether the operand is false")
+}
+_OF_INTEGERS: Final[dict[str, tuple[_Unary, str]]] = {
+    "bitwise_not": (te.bitwise_not, "every bit flipped")
+}
 
 
-@operator("sign")
-def sign(x: Tensor) -> Tensor:
-    """Return 1, 0 or -1; NaN for NaN."""
+def _declare(name: str, function: _Unary, what: str, allow: _Allow, error: str) -> None:
+    def formula(x: Tensor) -> Tensor:
+        if not allow(x.dtype):
+            raise IRTypeError(f"{name} needs {error.format(x.dtype)}")
+        return map_elements(f"T_{name}", function, x)
 
-    def function(v: PrimExpr) -> PrimExpr:
-        zero, one = const(0, v.dtype), const(1, v.dtype)
-        # Adding 0 turns -0.0 into 0, and leaves NaN.
-        neither = v + zero if v.dtype.is_floating else v
-        below = neither if v.dtype.is_uint else select(v < zero, const(-1, v.dtype), neither)
-        return select(v > zero, one, below)
-
-    return map_elements("T_sign", function, x)
+    formula.__name__, formula.__doc__ = name, f"Return {what}."
+    operator(name)(formula)
 
 
-@operator("square")
-def square(x: Tensor) -> Tensor:
-    """Return `x * x`."""
-    return map_elements("T_square", lambda v: v * v, x)
-
-
-@operator("reciprocal")
-def reciprocal(x: Tensor) -> Tensor:
-    """Return `1 / x`."""
-    return map_elements("T_reciprocal", lambda v: te.div(const(1, v.dtype), v), x)
-
-
-def _rounded(name: str, function: Callable[[PrimExpr], PrimExpr], x: Tensor) -> Tensor:
-    """Return floats rounded; integers are unchanged."""
-    return map_elements(f"T_{name}", lambda v: function(v) if v.dtype.is_floating else v, x)
-
-
-@operator("ceil")
-def ceil(x: Tensor) -> Tensor:
-    """Return the next integer above."""
-    return _rounded("ceil", te.ceil, x)
-
-
-@operator("floor")
-def floor(x: Tensor) -> Tensor:
-    """Return the next integer below."""
-    return _rounded("floor", te.floor, x)
-
-
-@operator("round")
-def round(x: Tensor) -> Tensor:
-    """Return the nearest integer, ties to even."""
-    return _rounded("round", te.round, x)
-
-
-@operator("trunc")
-def trunc(x: Tensor) -> Tensor:
-    """Return the next integer toward zero."""
-    return _rounded("trunc", te.trunc, x)
-
-
-@operator("isnan")
-def isnan(x: Tensor) -> Tensor:
-    """Return whether elements are NaN, as bool."""
-    return map_elements("T_isnan", te.isnan, x)
+_Allow: TypeAlias = Callable[[DataType], bool]
+_Table: TypeAlias = tuple[dict[str, tuple[_Unary, str]], _Allow, str]
+_TABLES: Final[tuple[_Table, ...]] = (
+    (_OF_ANY, lambda t: True, ""),
+    (_OF_FLOATS, lambda t: t.is_floating, "floating-point numbers, got {}; convert by astype"),
+    (_OF_BOOLS, lambda t: t.is_bool, 'bools, got {}; astype(x, "bool") is x != 0'),
+    (_OF_INTEGERS, lambda t: t.is_integral, "integers or bools, got {}"),
+)
+for _rows, _allow, _error in _TABLES:
+    for _name, (_function, _what) in _rows.items():
+        _declare(_name, _function, _what, _allow, _error)
 
 
 @operator("isinf")
@@ -111,12 +122,6 @@ def isinf(x: Tensor, detect_positive: bool = True, detect_negative: bool = True)
         return compare(EQ, v, limit if detect_positive else -limit)
 
     return map_elements("T_isinf", function, x)
-
-
-@operator("isfinite")
-def isfinite(x: Tensor) -> Tensor:
-    """Return whether elements are neither infinite nor NaN, as bool."""
-    return map_elements("T_isfinite", te.isfinite, x)
 
 
 @operator("astype")
@@ -151,45 +156,9 @@ def _limit(value: PrimExpr, like: PrimExpr) -> PrimExpr:
     return cast(like.dtype, value)
 
 
-def _declared(
-    name: str, what: str, function: Callable[[PrimExpr], PrimExpr]
-) -> Callable[[Tensor], Tensor]:
-    """Declare an operator that is a function of floating-point numbers."""
-
-    def formula(x: Tensor) -> Tensor:
-        return map_floats(name, function, x)
-
-    formula.__name__, formula.__doc__ = name, f"Return {what}."
-    return operator(name)(formula)
-
-
-def _expm1(v: PrimExpr) -> PrimExpr:
-    # If the exponential is near 1, subtracting 1 would cancel: 2 tanh(v/2) / (1 - tanh(v/2)).
-    half, one = te.tanh(v * const(0.5, v.dtype)), const(1.0, v.dtype)
-    return select(te.abs(v) < one, (half + half) / (one - half), te.exp(v) - one)
-
-
-exp = _declared("exp", "the exponential", te.exp)
-exp2 = _declared("exp2", "`2 ** x`", te.exp2)
-expm1 = _declared("expm1", "`exp(x) - 1`, exact near 0 as well", _expm1)
-log = _declared("log", "the natural logarithm", te.log)
-log2 = _declared("log2", "the logarithm to the base 2", te.log2)
-log10 = _declared("log10", "the logarithm to the base 10", te.log10)
-log1p = _declared("log1p", "`log(1 + x)`, exact near 0 as well", te.log1p)
-sqrt = _declared("sqrt", "the square root", te.sqrt)
-rsqrt = _declared("rsqrt", "`1 / sqrt(x)`", te.rsqrt)
-sigmoid = _declared("sigmoid", "`1 / (1 + exp(-x))`", te.sigmoid)
-erf = _declared("erf", "the error function", te.erf)
-
-sin = _declared("sin", "the sine of an angle in radians", te.sin)
-cos = _declared("cos", "the cosine of an angle in radians", te.cos)
-tan = _declared("tan", "the tangent of an angle in radians", te.tan)
-asin = _declared("asin", "the inverse sine, in radians", te.asin)
-acos = _declared("acos", "the inverse cosine, in radians", te.acos)
-atan = _declared("atan", "the inverse tangent, in radians", te.atan)
-sinh = _declared("sinh", "the hyperbolic sine", te.sinh)
-cosh = _declared("cosh", "the hyperbolic cosine", te.cosh)
-tanh = _declared("tanh", "the hyperbolic tangent", te.tanh)
-asinh = _declared("asinh", "the inverse hyperbolic sine", te.asinh)
-acosh = _declared("acosh", "the inverse hyperbolic cosine", te.acosh)
-atanh = _declared("atanh", "the inverse hyperbolic tangent", te.atanh)
+@operator("reinterpret")
+def reinterpret(x: Tensor, dtype: DTypeName) -> Tensor:
+    """Return the bits of elements as elements of another dtype of equal width."""
+    if DataType(dtype).bits != x.dtype.bits:
+        raise IRTypeError(f"elements of {x.dtype} and {dtype} must have the same number of bits")
+    return map_elements("T_reinterpret", lambda v: te.reinterpret(dtype, v), x)

@@ -1,21 +1,168 @@
-"""Tensors joined along an axis, and split."""
+"""Parts of tensors: slices with Python's rules, splits, and tensors joined along an axis."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from tensorir import te
+from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import INT64
-from tensorir.nodes.expr import IntImm, PrimExpr
-from tensorir.nodes.ops import const
+from tensorir.nodes.expr import EQ, IntImm, PrimExpr
+from tensorir.nodes.ops import all_of, as_expr, cast, compare, const, select
 from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import axes
+from tensorir.relax.dimension_order import axes as axes_named
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import same_dtype, shape_text
-from tensorir.topi.extents import axis_of, is_number, of_sizes
+from tensorir.topi.extents import axis_of, each_axis_of, is_number, of_sizes
 from tensorir.topi.reshaping import expand_dims
+
+
+class Part(NamedTuple):
+    """The elements `begin, begin + step, ...` of an axis, `length` of them."""
+
+    begin: PrimExpr
+    step: int
+    length: PrimExpr
+
+
+def part_by_slice(
+    extent: PrimExpr,
+    begin: PrimExpr,
+    end: PrimExpr,
+    step: int,
+    analyzer: Analyzer,
+    assume_inbound: bool = False,
+) -> Part:
+    """Return the part that `[begin:end:step]` selects on an axis; negative indices count from the
+    end.
+
+    Indices out of range are clamped, unless `assume_inbound`; an index of unknown sign counts from
+    the front then.
+    """
+    zero = const(0, INT64)
+    if isinstance(extent, IntImm) and isinstance(begin, IntImm) and isinstance(end, IntImm):
+        found = range(*slice(begin.value, end.value, step).indices(extent.value))
+        return Part(const(found.start, INT64), step, const(len(found), INT64))
+    low, high = (zero, extent) if step > 0 else (const(-1, INT64), extent - 1)
+
+    def counted(index: PrimExpr) -> PrimExpr:
+        if isinstance(index, IntImm):
+            index = index + extent if index.value < 0 else index
+        elif not analyzer.can_prove(index >= 0):
+            if analyzer.can_prove(index < 0):
+                index = index + extent
+            elif not assume_inbound:
+                index = select(index < 0, index + extent, index)
+        inside = index if assume_inbound else te.max(low, te.min(high, index))
+        return analyzer.simplify(inside)
+
+    first, last = counted(begin), counted(end)
+    distance = last - first if step > 0 else first - last
+    length = te.floordiv(distance + (abs(step) - 1), const(abs(step), INT64))
+    # The bounds of a full slice are ordered; the order of other bounds is unknown.
+    length = analyzer.simplify(length)
+    if not assume_inbound and not analyzer.can_prove(length >= 0):
+        length = analyzer.simplify(te.max(length, zero))
+    return Part(first, step, length)
+
+
+def sliced(x: Tensor, parts: dict[int, Part], name: str) -> Tensor:
+    """Return a tensor with parts of some axes."""
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        return x[
+            tuple(
+                i[k] * parts[k].step + parts[k].begin if k in parts else i[k] for k in range(x.ndim)
+            )
+        ]
+
+    shape = [parts[k].length if k in parts else n for k, n in enumerate(x.shape)]
+    return te.compute(shape, element, name=name)
+
+
+def _parts(
+    x: Tensor,
+    axes: Sequence[int],
+    begin: Sequence[int | PrimExpr],
+    end: Sequence[int | PrimExpr],
+    strides: Sequence[int | PrimExpr] | None,
+    assume_inbound: bool,
+) -> dict[int, Part]:
+    own = each_axis_of(axes, x.ndim)
+    steps: Sequence[int | PrimExpr] = [1] * len(own) if strides is None else strides
+    if not len(own) == len(begin) == len(end) == len(steps):
+        raise IRValueError(
+            f"{len(own)} axes have {len(begin)} begin(s), {len(end)} end(s), {len(steps)} stride(s)"
+        )
+    bounds = [cast(INT64, as_expr(v)) for v in (*begin, *end)]
+    analyzer = of_sizes(x.shape, bounds)
+    parts = {}
+    for n, axis in enumerate(own):
+        step = as_expr(steps[n])
+        if not isinstance(step, IntImm) or step.value == 0:
+            raise IRValueError(f"a stride must be a nonzero constant, got {step}")
+        first, last = bounds[n], bounds[len(own) + n]
+        parts[axis] = part_by_slice(
+            x.shape[axis], first, last, step.value, analyzer, assume_inbound
+        )
+    return parts
+
+
+@operator("strided_slice", dimension_order=axes_named("axes"))
+def strided_slice(
+    x: Tensor,
+    axes: Sequence[int],
+    begin: Sequence[int | PrimExpr],
+    end: Sequence[int | PrimExpr],
+    strides: Sequence[int | PrimExpr] | None = None,
+    assume_inbound: bool = False,
+) -> Tensor:
+    """Return `x[begin:end:stride]` along axes, with Python's slicing rules, for any stride.
+
+    Bounds may be symbolic; `assume_inbound` promises that they are ordered and in range, which
+    gives simpler shapes.
+    """
+    parts = _parts(x, axes, begin, end, strides, assume_inbound)
+    return sliced(x, parts, "T_strided_slice_with_axes")
+
+
+@operator("slice_scatter")
+def slice_scatter(
+    input_tensor: Tensor,
+    src: Tensor,
+    start: PrimExpr,
+    end: PrimExpr,
+    step: PrimExpr,
+    axis: int = 0,
+) -> Tensor:
+    """Return a tensor in which `src` replaces `[start:end:step]` of an axis; the step is > 0."""
+    x = input_tensor
+    same_dtype(x, src)
+    k = axis_of(axis, x.ndim)
+    if not isinstance(step, IntImm) or step.value < 1:
+        raise IRValueError(f"the step must be a constant of at least 1, got {step}")
+    part = _parts(x, [k], [start], [end], [step], False)[k]
+    shape = [*x.shape[:k], part.length, *x.shape[k + 1 :]]
+    analyzer = of_sizes(x.shape, src.shape, shape)
+    fits = src.ndim == x.ndim and not any(
+        analyzer.can_prove(a != b) for a, b in zip(shape, src.shape, strict=True)
+    )
+    if not fits:
+        raise IRTypeError(f"src has shape {shape_text(src.shape)}, the slice {shape_text(shape)}")
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        place = te.floordiv(i[k] - part.begin, const(part.step, INT64))
+        beside = te.floormod(i[k] - part.begin, const(part.step, INT64))
+        is_in = all_of(
+            [i[k] >= part.begin, place < part.length, compare(EQ, beside, const(0, INT64))]
+        )
+        return te.if_then_else(is_in, src[(*i[:k], place, *i[k + 1 :])], x[i])
+
+    return te.compute(x.shape, element, name="T_slice_scatter")
 
 
 @operator("concat", dimension_order=axes("axis"))

@@ -11,8 +11,7 @@ from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import cast
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
-from tensorir.topi.accumulation import rounded, sum_dtype
-from tensorir.topi.broadcast import broadcast_shape, shape_text
+from tensorir.topi.broadcast import broadcast_shape, rounded, shape_text, sum_dtype
 from tensorir.topi.extents import check_equal, check_rank
 
 

@@ -15,8 +15,7 @@ from tensorir.relax.dimension_order import axes as order_of
 from tensorir.te.extrema import largest, place_of_best, smallest
 from tensorir.te.reduction import Reducer
 from tensorir.te.tensor import Tensor
-from tensorir.topi.accumulation import rounded, sum_dtype
-from tensorir.topi.elementwise import map_elements
+from tensorir.topi.broadcast import map_elements, rounded, sum_dtype
 from tensorir.topi.extents import axes_of, in_order, is_number, product
 
 Axes: TypeAlias = int | Sequence[int] | None

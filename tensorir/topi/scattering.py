@@ -23,7 +23,7 @@ from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import same_dtype, shape_text, stretched
 from tensorir.topi.extents import axis_of, of_sizes
 from tensorir.topi.indexing import check_indices, counted, stretched_indices, tuple_length
-from tensorir.topi.nests import block_nest
+from tensorir.topi.scan import block_nest
 
 _COMBINED: Final[dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
     "update": lambda _, new: new,

@@ -1,7 +1,5 @@
 """Transforms of modules with graph functions, and the contexts in which they run."""
 
-from tensorir.transform.annotate_tir_op_pattern import AnnotateTIROpPattern
-from tensorir.transform.attach_attr_layout_free_buffers import AttachAttrLayoutFreeBuffers
 from tensorir.transform.bind_params import BindParams, bind_params
 from tensorir.transform.call_tir_rewrite import CallTIRRewrite
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
@@ -11,20 +9,10 @@ from tensorir.transform.convert_layout import ConvertLayout
 from tensorir.transform.convert_to_dataflow import ConvertToDataflow
 from tensorir.transform.dataflow_use_inplace_calls import DataflowUseInplaceCalls
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
-from tensorir.transform.decompose_ops import DecomposeOps
-from tensorir.transform.default_pipeline import default_pipeline
-from tensorir.transform.define_pass import (
-    FunctionPass,
-    ModulePass,
-    PrimFuncPass,
-    function_pass,
-    module_pass,
-    prim_func_pass,
-)
 from tensorir.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from tensorir.transform.fold_batch_norm import FoldBatchNorm
 from tensorir.transform.fold_constant import FoldConstant
-from tensorir.transform.fuse_ops import FuseOps
+from tensorir.transform.fuse_ops import AnnotateTIROpPattern, FuseOps
 from tensorir.transform.fuse_tir import FuseTIR
 from tensorir.transform.instruments import (
     PassInstrument,
@@ -35,14 +23,28 @@ from tensorir.transform.instruments import (
     PrintBeforeAll,
     VerifyAfterEach,
 )
-from tensorir.transform.legalize_ops import LegalizeOps
+from tensorir.transform.layout_free_buffers import (
+    AttachAttrLayoutFreeBuffers,
+    SplitLayoutRewritePreproc,
+)
+from tensorir.transform.legalize_ops import DecomposeOps, LegalizeOps
 from tensorir.transform.lift_transform_params import LiftTransformParams
-from tensorir.transform.lower_graph import lower_graph, place_memory, simplify_graph
-from tensorir.transform.pass_context import Pass, PassContext, PassInfo, Sequential
+from tensorir.transform.pass_context import (
+    FunctionPass,
+    ModulePass,
+    Pass,
+    PassContext,
+    PassInfo,
+    PrimFuncPass,
+    Sequential,
+    function_pass,
+    module_pass,
+    prim_func_pass,
+)
+from tensorir.transform.pipelines import default_pipeline, lower_graph, place_memory, simplify_graph
 from tensorir.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
 from tensorir.transform.separate_outputs import SeparateOutputs
 from tensorir.transform.sink_views import SinkViews
-from tensorir.transform.split_layout_rewrite_preproc import SplitLayoutRewritePreproc
 from tensorir.transform.static_plan_block_memory import StaticPlanBlockMemory
 
 __all__ = [

@@ -47,7 +47,7 @@ class Owner(Enum):
 
 @dataclass(eq=False, slots=True)
 class Memory:
-    """Memory of one tensor; `call` is what allocates it, where the function does so itself."""
+    """Memory of one tensor; `call` allocates it, None if another function does."""
 
     owner: Owner
     call: g.GraphExpr | None = None
@@ -68,43 +68,43 @@ def memories(places: Places) -> Iterator[Memory]:
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOn:
+class Escapes:
     """The memories that a graph function passes to library functions, which may keep them."""
 
     arguments: bool
-    """Its arguments live on: in a result of unknown kind, or because they are kept."""
+    """True if its arguments outlive the call: in a result of unknown kind, or kept."""
     result: bool
-    """The memory that it computes its result in is kept."""
+    """True if the memory of its result is kept."""
 
-    def __or__(self, other: HandedOn) -> HandedOn:
-        return HandedOn(self.arguments or other.arguments, self.result or other.result)
+    def __or__(self, other: Escapes) -> Escapes:
+        return Escapes(self.arguments or other.arguments, self.result or other.result)
 
 
-HandsOn: TypeAlias = Callable[[GlobalVar], HandedOn]
+EscapesOf: TypeAlias = Callable[[GlobalVar], Escapes]
 
 
 class Aliases:
-    """The memory of the values of one function, as its bindings are gone through in order."""
+    """The memory of the values of one function; its bindings are added in order."""
 
-    def __init__(self, func: Function, hands_on: HandsOn) -> None:
-        """Begin with the parameters; `hands_on` is what `handed_on` gives."""
-        self._hands_on = hands_on
+    def __init__(self, func: Function, escapes: EscapesOf) -> None:
+        """Start with the parameters; `find_escapes` returns `escapes`."""
+        self._escapes = escapes
         self.places: dict[g.GraphVar, Places] = {}
         self.holders: dict[Memory, list[g.GraphVar]] = {}
         """Variables that may be in a memory."""
-        self.kept: set[Memory] = set()
+        self.escaped: set[Memory] = set()
         """Memory that a library function or an unknown function has seen and may keep."""
         for param in func.params:
             self.bind(param, _everywhere(param.struct_info, lambda _: {Memory(Owner.ARGUMENT)}))
 
     def bind(self, var: g.GraphVar, places: Places) -> None:
-        """Note where the value of a variable lies."""
+        """Record the memory of the value of a variable."""
         self.places[var] = places
         for memory in set(memories(places)):
             self.holders.setdefault(memory, []).append(var)
 
     def of(self, value: g.GraphExpr | GlobalVar) -> Places:
-        """Return the memory of a value; branches of an `if` have been gone through before."""
+        """Return the memory of a value; the branches of an `if` must have been added before."""
         if isinstance(value, g.GraphVar):
             return self.places[value]
         if isinstance(value, g.Constant):
@@ -135,27 +135,27 @@ class Aliases:
         if isinstance(call.op, g.ExternFunc):
             if written_last(call):
                 return NOWHERE
-            self.kept |= seen
+            self.escaped |= seen
         elif isinstance(call.op, g.GraphVar) or call.op is CALL_PURE_PACKED:
-            self.kept |= seen
+            self.escaped |= seen
         return _everywhere(info, lambda _: {Memory(Owner.LIBRARY), *seen})
 
     def _result_of_graph(self, graph: CalledGraph, info: StructInfo) -> Places:
-        hands_on = self._hands_on(graph.callee)
+        escapes = self._escapes(graph.callee)
         seen = self._seen(graph.args)
-        if hands_on.arguments:
-            self.kept |= seen
+        if escapes.arguments:
+            self.escaped |= seen
         if graph.outputs is not None:
-            if hands_on.result:
-                self.kept |= self._seen(graph.outputs)
+            if escapes.result:
+                self.escaped |= self._seen(graph.outputs)
             return NOWHERE
 
         def fresh(part: StructInfo) -> Iterable[Memory]:
             if not has_own_memory(part):
                 return {Memory(Owner.LIBRARY), *seen}
             memory = Memory(Owner.FUNCTION)
-            if hands_on.result:
-                self.kept.add(memory)
+            if escapes.result:
+                self.escaped.add(memory)
             return {memory}
 
         return _everywhere(info, fresh)
@@ -163,12 +163,12 @@ class Aliases:
     def _seen(self, values: Iterable[g.GraphExpr | GlobalVar]) -> frozenset[Memory]:
         return frozenset(memory for value in values for memory in memories(self.of(value)))
 
-    def go_through(self, node: g.SeqExpr) -> None:
-        """Bind the variables of a sequence, and of the branches in it."""
+    def add_sequence(self, node: g.SeqExpr) -> None:
+        """Bind the variables of a sequence and of the branches in it."""
         for binding in node.bindings:
             if isinstance(binding.value, g.If):
-                self.go_through(binding.value.true_branch)
-                self.go_through(binding.value.false_branch)
+                self.add_sequence(binding.value.true_branch)
+                self.add_sequence(binding.value.false_branch)
             self.bind(binding.var, self.of(binding.value))
 
 
@@ -185,7 +185,7 @@ def leaf_places(places: Places) -> list[frozenset[Memory]]:
 
 
 def _everywhere(info: StructInfo, fresh: Callable[[StructInfo], Iterable[Memory]]) -> Places:
-    """Return places for a value of this kind, `fresh` ones for each part that may be a tensor."""
+    """Return the places of a value: those of `fresh` for each part that may be a tensor."""
     if isinstance(info, TupleStructInfo):
         return tuple(_everywhere(field, fresh) for field in info.elements)
     if isinstance(info, (PrimStructInfo, ShapeStructInfo)):

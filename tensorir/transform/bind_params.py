@@ -1,4 +1,4 @@
-"""Arrays in the place of parameters: weights become a part of the program."""
+"""Binding of arrays to parameters: weights become a part of the program."""
 
 from __future__ import annotations
 
@@ -9,29 +9,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError, noting
 from tensorir.function import IRModule
-from tensorir.nodes.expr import IntImm, PrimExpr, Var
-from tensorir.nodes.ops import const
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.relax.callee import Parameter, fit
 from tensorir.relax.expr import Constant, GraphVar
 from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.relations import is_base_of
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter, SizeSubstitution
-from tensorir.rewriting.visit import collect_vars, substitute
-from tensorir.transform.define_pass import ModulePass
-from tensorir.transform.pass_context import PassContext
+from tensorir.rewriting.visit import collect_vars
+from tensorir.transform.pass_context import ModulePass, PassContext
 
 
 class BindParams(ModulePass):
-    """Puts arrays in the place of parameters of one graph function.
+    """Binds arrays to parameters of one graph function.
 
     Before: def main(x: R.Tensor((1, "n")), w: R.Tensor(("n", 4))):  lv = R.call_tir(f, (x, w), ...)
     After {"w": zeros((8, 4))}:  def main(x: R.Tensor((1, 8))):  lv = R.call_tir(f, (x, C), ...)
 
-    `params` maps names or variables of parameters to arrays: NumPy's, or of anything that has
-    `__dlpack__` on the CPU or `__array__`. An array that is contiguous is not copied, so it must
-    not be changed as long as the module is used. Other parameters stay. The errors are those of
+    `params` maps names or variables of parameters to arrays of NumPy, or to objects with
+    `__dlpack__` on the CPU or `__array__`. A contiguous array is not copied, so it must not be
+    changed as long as the module is used. Other parameters stay. Raises the errors of
     `bind_params`, and IRValueError if the module lacks the graph function.
     """
 
@@ -55,7 +54,7 @@ class BindParams(ModulePass):
         return result
 
     def _chosen(self, mod: IRModule) -> str:
-        """Return the key of the function: what is public under its name, else what has it."""
+        """Return the key of the function: its public name is preferred."""
         functions = graph_functions(mod)
         for name, func in functions.items():
             if func.attrs.get("global_symbol") == self.func_name:
@@ -70,12 +69,12 @@ class BindParams(ModulePass):
 
 
 def bind_params(func: Function, params: Mapping[str | GraphVar, Any]) -> Function:
-    """Return a function with arrays in the place of parameters; itself if there are none.
+    """Return a function with parameters replaced by arrays; itself if `params` is empty.
 
     Symbolic sizes that the arrays determine are replaced everywhere. Raises IRValueError for an
-    unknown or ambiguous name, a parameter that is named twice, and a shape that does not fit;
-    IRTypeError for a dtype that does not fit, a value that is not an array, and a parameter that is
-    not a tensor.
+    unknown or ambiguous name, a parameter that is named twice, and a size that stays unknown;
+    IRTypeError for a shape or dtype that does not fit (as at a call of the function), a value that
+    is not an array, and a parameter that is not a tensor.
     """
     bound: dict[GraphVar, Constant] = {}
     for key, value in params.items():
@@ -85,7 +84,7 @@ def bind_params(func: Function, params: Mapping[str | GraphVar, Any]) -> Functio
         bound[param] = _constant(param, value)
     if not bound:
         return func
-    sizes = _solved(bound)
+    sizes = _sizes(func, bound)
     if sizes:
         # First, so that an array and the other tensors of its shape agree where they meet.
         sized = SizeSubstitution(sizes)(func)
@@ -124,32 +123,13 @@ def _constant(param: GraphVar, value: Any) -> Constant:
     if not isinstance(info, TensorStructInfo):
         raise IRTypeError(f"the parameter {param.name} is {info}; but only a tensor can be bound")
     if isinstance(value, Constant):
-        result = value
-    else:
-        array = _array(param, value)
-        kind = array.dtype if info.dtype is None else info.dtype.to_numpy()
-        if array.dtype != kind and array.dtype.name == info.dtype:
-            array = array.view(kind)  # a dtype of another package
-        if array.dtype != kind:
-            raise _wrong_dtype(param, info, str(array.dtype))
-        result = Constant(array, info.dtype)
-    given = result.struct_info
-    assert isinstance(given, TensorStructInfo)
-    if info.dtype is not None and given.dtype != info.dtype:
-        raise _wrong_dtype(param, info, str(given.dtype))
-    if info.ndim not in (-1, given.ndim):
-        raise IRValueError(
-            f"the parameter {param.name} has {info.ndim} dimension(s), the array {given.ndim}: "
-            f"expected {_shown(info)}, got {given.static_shape}"
-        )
-    return result
-
-
-def _wrong_dtype(param: GraphVar, info: TensorStructInfo, got: str) -> IRTypeError:
-    return IRTypeError(
-        f"the parameter {param.name} is of {info.dtype}, the array of {got}; "
-        f'convert it by .astype("{info.dtype}")'
-    )
+        return value
+    array, dtype = _array(param, value), info.dtype
+    if dtype is None or array.dtype == dtype.to_numpy():
+        return Constant(array, dtype)
+    if array.dtype.name == dtype:  # a dtype of another package
+        return Constant(array.view(dtype.to_numpy()), dtype)
+    return Constant(array)
 
 
 def _array(param: GraphVar, value: Any) -> NDArray[Any]:
@@ -171,53 +151,22 @@ def _array(param: GraphVar, value: Any) -> NDArray[Any]:
     )
 
 
-def _solved(bound: Mapping[GraphVar, Constant]) -> dict[Var, PrimExpr]:
+def _sizes(func: Function, bound: Mapping[GraphVar, Constant]) -> dict[Var, PrimExpr]:
     """Return the values of symbolic sizes that follow from the shapes of arrays."""
-    sizes: dict[Var, PrimExpr] = {}
-    source: dict[Var, GraphVar] = {}
-    facts = [
-        (param, k, wanted, constant.source.shape[k])
-        for param, constant in bound.items()
-        if isinstance(param.struct_info, TensorStructInfo)
-        for k, wanted in enumerate(param.struct_info.shape or ())
-    ]
-    for param, _, wanted, actual in facts:
-        if isinstance(wanted, Var) and wanted not in sizes:
-            sizes[wanted] = const(actual, wanted.dtype)
-            source[wanted] = param
-    for param, k, wanted, actual in facts:
-        unknown = [var.name for var in collect_vars(wanted) if var not in sizes]
-        if unknown:
+    name = str(func.attrs.get("global_symbol", "the function"))
+    sizes = fit(
+        name,
+        [Parameter(param.name, param.struct_info) for param in bound],
+        [Parameter("the array", constant.struct_info) for constant in bound.values()],
+    )
+    for param, constant in bound.items():
+        if not is_base_of(sizes.filled(param.struct_info), constant.struct_info):
+            unknown = [v.name for v in collect_vars(param.struct_info) if v not in sizes.values]
             raise IRValueError(
-                f"dimension {k} of the parameter {param.name} is {wanted}, which leaves the value "
-                f"of {', '.join(unknown)} open; bind a parameter with {unknown[0]} as a dimension"
+                f"the parameter {param.name} is {param.struct_info}, which leaves the value of "
+                f"{', '.join(unknown)} open; bind a parameter with {unknown[0]} as a dimension"
             )
-        expected = Analyzer().simplify(substitute(wanted, sizes))
-        if isinstance(expected, IntImm) and expected.value == actual:
-            continue
-        known = [
-            f"{var.name} is {_number(sizes[var])} by the parameter {source[var].name}"
-            for var in collect_vars(wanted)
-        ]
-        reason = f" ({'; '.join(known)})" if known else ""
-        info = param.struct_info
-        assert isinstance(info, TensorStructInfo)
-        raise IRValueError(
-            f"the parameter {param.name} has the shape {_shown(info)}{reason}, the array "
-            f"{bound[param].source.shape}: dimension {k} must be {_number(expected)}"
-        )
-    return sizes
-
-
-def _shown(info: TensorStructInfo) -> str:
-    if info.shape is None:
-        return f"{info.ndim} dimension(s)"
-    sizes = [_number(n) for n in info.shape]
-    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
-
-
-def _number(size: PrimExpr) -> str:
-    return str(size.value) if isinstance(size, IntImm) else str(size)
+    return sizes.values
 
 
 def _counted(func: Function, bound: Mapping[GraphVar, Constant]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Rewriting of calls as values to explicit memory: outputs are allocated and passed."""
+"""Explicit memory: outputs of calls are allocated and passed to the functions that write them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,17 @@ from tensorir.relax.calls import (
 )
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
-from tensorir.relax.struct_info import VOID, StructInfo, TensorStructInfo, TupleStructInfo
+from tensorir.relax.struct_info import (
+    VOID,
+    Path,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 from tensorir.relax.visit import GraphRewriter
 from tensorir.transform.aliases import Memory, Owner, Places, memories
-from tensorir.transform.define_pass import ModulePass, map_functions
-from tensorir.transform.pass_context import PassContext
-from tensorir.transform.value_memory import Path, ValueMemory, handed_on, tensors_of
+from tensorir.transform.pass_context import ModulePass, PassContext, map_functions
+from tensorir.transform.value_memory import ValueMemory, find_escapes, tensors_of
 
 
 class CallTIRRewrite(ModulePass):
@@ -47,16 +52,16 @@ class CallTIRRewrite(ModulePass):
                 g(y, z)
                 z_1 = z
 
-    Blocks become plain ones. `call_tir_inplace` overwrites its argument if that is a dead tensor of
-    the function, else a copy. Results of a function are in separate memory: an argument, a
-    constant, or a tensor that is returned twice is copied. So is a value of an `if` that a branch
-    has not computed itself. `ValueMemory` decides.
+    Dataflow blocks become plain blocks. `call_tir_inplace` overwrites its argument if that is a
+    dead tensor of the function, otherwise a copy. Each result of a function is in separate memory:
+    an argument, a constant, or a tensor that is returned twice is copied, and so is a value of an
+    `if` that a branch did not compute. `ValueMemory` decides.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with explicit memory."""
-        hands_on = handed_on(mod)
-        return map_functions(mod, lambda func: _Lowering(ValueMemory(func, hands_on))(func))
+        escapes = find_escapes(mod)
+        return map_functions(mod, lambda func: _Lowering(ValueMemory(func, escapes))(func))
 
 
 class _Lowering(GraphRewriter):
@@ -64,7 +69,7 @@ class _Lowering(GraphRewriter):
         super().__init__()
         self._decided = decided
         self._tensors: dict[Memory, g.GraphVar] = {}
-        """The variables that memories are allocated for."""
+        """The variables of allocated memories."""
 
     def rewrite_Function(self, node: Function) -> Function:  # noqa: N802
         """Lower a function: its bindings, then its result."""
@@ -114,8 +119,7 @@ class _Lowering(GraphRewriter):
         """
         place = self._decided.place(memory)
         found = self._tensors.get(place)
-        info = var.struct_info
-        assert isinstance(info, TensorStructInfo)
+        info = g.tensor_info(var)
         if found is None:
             self._tensors[place] = var
             bindings.append(_allocation(var, info))
@@ -193,7 +197,7 @@ class _Lowering(GraphRewriter):
     # ------------------------------------------------------------------------------------- branches
 
     def rewrite_If(self, node: g.If) -> g.If:  # noqa: N802
-        """Lower branches; what they give is where it is wanted."""
+        """Lower branches, whose values are in the memory of the `if`."""
         wanted = self._decided.wanted[node]
         places = {path: self._tensors[self._decided.place(m)] for path, (m, _) in wanted.items()}
         branches = [self._branch(b, places) for b in (node.true_branch, node.false_branch)]
@@ -215,7 +219,7 @@ class _Lowering(GraphRewriter):
         places: dict[Path, g.GraphVar],
         extra: list[g.Binding],
     ) -> g.GraphExpr:
-        """Return the value of a branch, or of a part of it, where it is wanted."""
+        """Return the value of a branch, or of a part of it, in the memory of the `if`."""
         place = places.get(path)
         if place is not None:
             if (branch, path) in self._decided.copied:

@@ -1,4 +1,4 @@
-"""Uses of one value by one name."""
+"""One name for each value."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from tensorir.function import IRModule
 from tensorir.relax import expr as g
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
-from tensorir.relax.visit import GraphRewriter
-from tensorir.transform.bindings import BuiltTuples, used_vars
-from tensorir.transform.define_pass import FunctionPass
-from tensorir.transform.pass_context import PassContext
+from tensorir.relax.visit import BuiltTuples, GraphRewriter, used_vars
+from tensorir.transform.pass_context import FunctionPass, PassContext
 
 
 class CanonicalizeBindings(FunctionPass):
@@ -23,9 +21,9 @@ class CanonicalizeBindings(FunctionPass):
     Before: t = (a, b); return t
     After:  t = (a, b); return (a, b)
 
-    An alias, a field of a tuple that is built in the function, and a `match_cast` that says nothing
-    new are bindings no more. A value that a dataflow block computes for itself and gives out under
-    another name gets that name at once.
+    Removed are aliases, fields of tuples that the function builds, and a `match_cast` to what is
+    known already. A local value of a dataflow block that is an output under another name gets that
+    name directly.
     """
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
@@ -41,7 +39,7 @@ class _Canonical(GraphRewriter):
         """Dataflow variables of the current block."""
 
     def rewrite_Function(self, node: Function) -> Function:  # noqa: N802
-        """Rebuild a function; a tuple that is returned is named by its fields."""
+        """Rebuild a function; a returned tuple is written as its fields."""
         body = self(node.body)
         built = self._tuples.of(body.body)
         if built is not None and not any(isinstance(v, g.DataflowVar) for v in used_vars(built)):
@@ -49,12 +47,13 @@ class _Canonical(GraphRewriter):
         return node.changed(body=body)
 
     def rewrite_DataflowBlock(self, node: g.DataflowBlock) -> g.BindingBlock:  # noqa: N802
-        """Rebuild a block whose outputs are computed under their own names."""
+        """Rebuild a block whose outputs are computed under the names of the outputs."""
         renamed = _outputs_first(node)
         self._local = {b.var for b in renamed.bindings if isinstance(b.var, g.DataflowVar)}
         result = super().rewrite_BindingBlock(renamed)
         self._local = set()
-        return result
+        # Again: fields of tuples were replaced by local variables.
+        return _outputs_first(result)
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
         """Return a binding, nothing for another name of a value."""
@@ -81,7 +80,7 @@ class _Canonical(GraphRewriter):
         return value if isinstance(value, (g.GraphVar, g.Constant)) else None
 
 
-def _outputs_first(block: g.DataflowBlock) -> g.DataflowBlock:
+def _outputs_first(block: g.BindingBlock) -> g.BindingBlock:
     """Return a block without outputs that are aliases of its variables.
 
     Before: lv = f(x); gv = lv

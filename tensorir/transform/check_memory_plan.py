@@ -1,4 +1,4 @@
-"""Proof that tensors which share memory do not overwrite what is needed."""
+"""Proof that tensors in one arena do not overwrite tensors that are used later."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from tensorir.relax import expr as g
 from tensorir.relax.calls import ALLOC_STORAGE, PLACE_TENSOR
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.relax.visit import used_vars
 from tensorir.rewriting.visit import collect_vars, walk
 from tensorir.transform.aliases import Aliases, Memory, memories
-from tensorir.transform.bindings import used_vars
-from tensorir.transform.tensor_bytes import TensorBytes, scaled
-from tensorir.transform.value_memory import handed_on
+from tensorir.transform.lifetimes import TensorBytes, scaled
+from tensorir.transform.value_memory import find_escapes
 
 
 def check_memory_plan(mod: IRModule) -> None:
-    """Raise WellFormedError where a tensor in an arena is used after another one overwrote it.
+    """Raise WellFormedError if a tensor in an arena is used after another one overwrote it.
 
     The first use of a tensor writes it, and overwrites every tensor that it overlaps. The error
-    names function and tensors. An arena ends with its function, so that tensors which are returned,
-    or which a library function may keep, must not lie there.
+    names function and tensors. An arena ends with its function, so a tensor in it must not be
+    returned, and no library function may keep it.
     """
-    hands_on = handed_on(mod)
+    escapes = find_escapes(mod)
     for name, func in graph_functions(mod).items():
         with noting(f"in the function {name}"):
-            _Check(name, Aliases(func, hands_on)).function(func)
+            _Check(name, Aliases(func, escapes)).function(func)
 
 
 @dataclass
 class _State:
-    """The facts at a point, true on every path to it (allocated, written) or on some (the rest)."""
+    """The facts at a point: on all paths to it (allocated, written), or on some (the rest)."""
 
     allocated: set[Memory] = field(default_factory=set)
     written: set[Memory] = field(default_factory=set)
@@ -53,7 +53,7 @@ class _State:
         )
 
     def become_either(self, a: _State, b: _State) -> None:
-        """Become what is known after one of two branches."""
+        """Merge the states after two branches."""
         self.allocated = a.allocated & b.allocated
         self.written = a.written & b.written
         self.perhaps_written = a.perhaps_written | b.perhaps_written
@@ -68,7 +68,7 @@ class _Check:
         self._names: dict[Memory, str] = {}
         self._arenas: dict[g.GraphVar, PrimExpr] = {}
         self._extents: dict[tuple[str, tuple[Var, ...]], Var] = {}
-        """Variables in the place of extents that are expressions: no extent is negative."""
+        """Variables that replace extents, so that the analysis takes them as not negative."""
 
     def function(self, func: Function) -> None:
         for node in walk(func.body):
@@ -79,7 +79,7 @@ class _Check:
                     self._extents.setdefault(_key(extent), Var(str(extent), INT64))
         self._sequence(func.body, _State())
         aliases = self._aliases
-        for memory in {*memories(aliases.of(func.body.body)), *aliases.kept}:
+        for memory in {*memories(aliases.of(func.body.body)), *aliases.escaped}:
             if memory in self._spans:
                 self._fail(
                     f"{self._names[memory]} is in the arena, which ends with the function, but "
@@ -149,7 +149,7 @@ class _Check:
             state.allocated.add(memory)
 
     def _write(self, call: g.GraphCall, state: _State) -> None:
-        """Note which tensors a call uses first, and what they overwrite."""
+        """Record the tensors that a call uses first, and the tensors that they overwrite."""
         places = self._aliases.places
         used = {m for var in used_vars(call) for m in memories(places[var])} & self._spans.keys()
         # A tensor that only one branch allocates was written there.
@@ -174,19 +174,19 @@ class _Check:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Bytes of an arena: the first one, and at most that behind the last one."""
+    """Bytes of an arena, from `start` up to at most `end`."""
 
     storage: g.GraphVar
     start: PrimExpr
     end: PrimExpr
 
     def is_before(self, other: _Span) -> bool:
-        """Say whether it surely ends where the other one begins, or before."""
+        """Return True if it provably ends before the other one, or where that starts."""
         return _is_at_most(self.end, _bounds(other.start)[0])
 
 
 def _bounds(value: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """Return what a number of bytes is at least and at most, without its rounding.
+    """Return a lower and an upper bound of a number of bytes, without its rounding.
 
     `(x // 64 + k) * 64` is at least x - 63 + 64 * k, and at most x + 64 * k.
     """
@@ -204,12 +204,12 @@ def _bounds(value: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
 
 
 def _key(expr: PrimExpr) -> tuple[str, tuple[Var, ...]]:
-    """Return what equal expressions of a function have in common."""
+    """Return a key that is equal for equal expressions of a function."""
     return str(expr), tuple(collect_vars(expr))
 
 
 def _is_at_most(a: PrimExpr, b: PrimExpr) -> bool:
-    """Say whether one number of bytes is surely at most another one; sizes are at least 0."""
+    """Return True if one number of bytes is provably at most another; sizes are at least 0."""
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         return a.value <= b.value
     analyzer = Analyzer()
@@ -223,4 +223,4 @@ def _text(nbytes: PrimExpr) -> str:
 
 
 _LARGEST: Final = 1 << 31
-"""Sizes are taken to be smaller, so that products of two of them are integers that can be."""
+"""Sizes are assumed to be smaller, so that products of two of them do not overflow."""

@@ -1,4 +1,4 @@
-"""Transposes that undo one another are left out, also with element-wise calls between them."""
+"""Removal of transposes that undo one another, also with element-wise calls between them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
 from tensorir.relax.calls import CALL_TIR, DestinationPassing, call_tir, destination_passing
-from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.te.tensor import Tensor
-from tensorir.transform.define_pass import ModulePass
-from tensorir.transform.fuse_ops import PRIMITIVE
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import ModulePass, PassContext
+from tensorir.transform.rebuild_graph import rewritten_graphs
 
 
 class CombineTransposes(ModulePass):
@@ -30,8 +28,8 @@ class CombineTransposes(ModulePass):
             c = R.call_tir(transpose1, (b,), R.Tensor((4, 8), "float32"))
     After:  c = R.call_tir(exp1, (x,), R.Tensor((4, 8), "float32"))
 
-    An element-wise call of transposed tensors becomes the transpose of one of what they are
-    transposes of, if that is so for every tensor of its shape that is not constant.
+    An element-wise call of transposed tensors becomes the transpose of a call of the original
+    tensors, if every non-constant tensor of its shape is transposed in this way.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -39,14 +37,7 @@ class CombineTransposes(ModulePass):
         orders = {name: permutation(func) for name, func in mod.prim_funcs().items()}
         if all(axes is None for axes in orders.values()):
             return mod
-        builder = BlockBuilder(mod)
-        for name, func in graph_functions(mod).items():
-            if PRIMITIVE in func.attrs:
-                continue
-            combined: Function = _Combining(mod, builder, orders)(func)
-            if combined is not func:
-                builder.update_func(name, combined)
-        return builder.get()
+        return rewritten_graphs(mod, lambda builder: _Combining(mod, builder, orders))
 
 
 class _Transposed(NamedTuple):
@@ -91,7 +82,7 @@ class _Combining(GraphRewriter):
     def _transpose(
         self, node: g.VarBinding, source: g.GraphExpr, axes: tuple[int, ...]
     ) -> Sequence[g.Binding]:
-        """Return the binding of a transpose, one of the tensor behind transposes before it."""
+        """Return the binding of a transpose; its source is the tensor before earlier transposes."""
         known = self._known.get(source) if isinstance(source, g.GraphVar) else None
         if known is None:
             if isinstance(source, g.GraphVar):
@@ -103,7 +94,7 @@ class _Combining(GraphRewriter):
         self, node: g.VarBinding, source: g.GraphVar, axes: tuple[int, ...]
     ) -> Sequence[g.Binding]:
         if axes == tuple(range(len(axes))):
-            return (node.with_(value=source),)
+            return self.alias(node, source)
         self._known[node.var] = _Transposed(source, axes)
         call = self._builder.call_te(_formula(axes), source, primfunc_name_hint="transpose")
         return (node.with_(value=call),)
@@ -111,7 +102,7 @@ class _Combining(GraphRewriter):
     def _element_wise(
         self, node: g.VarBinding, call: DestinationPassing, name: str
     ) -> Sequence[g.Binding] | None:
-        """Return the bindings of an element-wise call in the order behind transposes."""
+        """Return the bindings of an element-wise call on the tensors before transposes."""
         found = [self._known.get(arg) for arg in call.args if isinstance(arg, g.GraphVar)]
         orders = {known.axes for known in found if known is not None}
         if len(orders) != 1 or call.scalars:
@@ -154,7 +145,7 @@ class _Combining(GraphRewriter):
 
 
 def _is_whole(func: PrimFunc, param: object) -> bool:
-    """Say whether a parameter has the shape of the result."""
+    """Return True if a parameter has the shape of the result."""
     buffer = func.buffer_map[param]  # type: ignore[index]
     result = func.buffer_map[func.params[-1]]
     return has_shape(buffer, result.shape)

@@ -1,4 +1,4 @@
-"""Convolutions, and what lies between them, with another order of dimensions."""
+"""Other orders of dimensions for convolutions and the operators between them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from tensorir.relax import op
 from tensorir.relax.declaration import FormulaOperator
 from tensorir.relax.function import graph_functions
 from tensorir.relax.struct_info import PrimStructInfo, TensorStructInfo, is_void
+from tensorir.relax.visit import leaves_of
 from tensorir.rewriting.visit import walk
-from tensorir.transform.bindings import leaves_of
-from tensorir.transform.define_pass import ModulePass
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import ModulePass, PassContext
 from tensorir.transform.rebuild_graph import GraphRebuilder
 
 Order: TypeAlias = "tuple[int, ...]"
@@ -30,18 +29,18 @@ CHANNELS_LAST: Final = {
 
 
 class ConvertLayout(ModulePass):
-    """Brings convolutions into other layouts, and lets what follows them follow.
+    """Converts convolutions, and the operators after them, to other layouts.
 
     Before: y = R.nn.conv2d(x, w)
             z = R.nn.relu(y)
     After:  x1 = R.permute_dims(x, axes=(0, 2, 3, 1))
             y = R.nn.conv2d(x1, w1, data_layout="NHWC", kernel_layout="HWIO")
             z = R.nn.relu(y)
-            z1 = R.permute_dims(z, axes=(0, 3, 1, 2))     # where it is needed
+            z1 = R.permute_dims(z, axes=(0, 3, 1, 2))     # where another operator needs it
 
     `desired_layouts` has the layouts of data and kernel by operator, `CHANNELS_LAST` by default.
-    Element-wise operators follow their operands, and so do operators that declare how; any other
-    operator gets its operands in their original order. Constants are permuted here.
+    Element-wise operators, and operators with a `dimension_order`, use the order of their operands;
+    any other operator gets its operands in their original order. Constants are permuted now.
     """
 
     def __init__(self, desired_layouts: Mapping[str, Sequence[str]] = CHANNELS_LAST) -> None:
@@ -91,7 +90,7 @@ class _Converting(GraphRebuilder):
         return known
 
     def value(self, value: g.GraphExpr) -> g.GraphExpr:
-        """Return what a variable is bound to in place of a value over variables in any order."""
+        """Return the replacement of a value whose variables may be in another order."""
         if isinstance(value, g.TupleGetItem) and value.tuple_value in self._held:
             held, order = self._held[value.tuple_value]
             return self._in(order, g.TupleGetItem(held, value.index))
@@ -151,8 +150,7 @@ class _Converting(GraphRebuilder):
         return self._permuted(self._of_rank(self.plain(value), len(order)), order)
 
     def _of_rank(self, value: g.GraphExpr, rank: int) -> g.GraphExpr:
-        info = value.struct_info
-        assert isinstance(info, TensorStructInfo)
+        info = g.tensor_info(value)
         missing = rank - info.ndim
         if missing == 0:
             return value
@@ -169,7 +167,7 @@ class _Converting(GraphRebuilder):
     # ------------------------------------------------------------------------------------ operators
 
     def _anchored(self, call: g.GraphCall, operator: FormulaOperator) -> g.GraphExpr:
-        """Return an operator in the layout that is wanted of it."""
+        """Return an operator in its desired layout."""
         data, kernel = self._desired[operator.short_name]
         attrs = dict(call.attrs)
         if attrs.get("out_layout") not in (None, attrs["data_layout"]):
@@ -225,7 +223,7 @@ def _with_first(
 
 
 def _order_between(source: str, destination: str) -> Order:
-    """Return where the dimensions of a layout come from in another one."""
+    """Return for each dimension of `destination` its position in `source`."""
     if sorted(source) != sorted(destination):
         raise IRValueError(f"layout {source} cannot become {destination}: it has other dimensions")
     return tuple(source.index(letter) for letter in destination)

@@ -11,8 +11,7 @@ from tensorir.relax.callee import is_pure_call
 from tensorir.relax.function import Function
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.visit import walk
-from tensorir.transform.define_pass import FunctionPass
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import FunctionPass, PassContext
 
 
 class ConvertToDataflow(FunctionPass):
@@ -24,8 +23,8 @@ class ConvertToDataflow(FunctionPass):
                                                   R.output(z)
                                               return z
 
-    Calls with effects and branches stay between the blocks; so does what is there already.
-    Variables that are not used after their block become DataflowVars.
+    Calls with effects and branches stay between the blocks; existing blocks stay. Variables that
+    are not used after their block become DataflowVars.
     """
 
     def __init__(self, min_size: int = 2) -> None:
@@ -43,7 +42,7 @@ class _Converting(GraphRewriter):
         self._min_size = min_size
 
     def rewrite_SeqExpr(self, node: g.SeqExpr) -> g.SeqExpr:  # noqa: N802
-        """Split the blocks of a suite."""
+        """Split the blocks of a sequence."""
         pieces = [piece for block in node.blocks for piece in self._pieces(block)]
         outputs = _used_outside(pieces, node.body)
         blocks = []

@@ -1,4 +1,4 @@
-"""Outputs are written over dead arguments."""
+"""Outputs overwrite dead arguments."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.overwritten_arguments import overwritable_arguments, overwriting
 from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
+from tensorir.relax.building import UniqueNames
 from tensorir.relax.call_graph import called
 from tensorir.relax.calls import (
     CALL_TIR,
@@ -18,23 +19,21 @@ from tensorir.relax.calls import (
 )
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
-from tensorir.transform.define_pass import ModulePass, map_functions
-from tensorir.transform.pass_context import PassContext
-from tensorir.transform.value_memory import ValueMemory, handed_on
+from tensorir.transform.pass_context import ModulePass, PassContext, map_functions
+from tensorir.transform.value_memory import ValueMemory, find_escapes
 
 
 class DataflowUseInplaceCalls(ModulePass):
-    """Lets calls write outputs over arguments that nothing needs afterwards.
+    """Lets calls overwrite arguments that are not used afterwards.
 
     Before: lv1 = R.call_tir(relu, (lv,), out_sinfo=...)  # the last use of lv
     After:  lv1 = R.call_tir_inplace(relu_inplace, (lv,), inplace_indices=[0], out_sinfo=...)
 
-    That is done where the tensor function reads each element of the argument only to compute the
-    element of the output at the same place (`overwritable_arguments`), and the argument is a tensor
-    that the graph function, or the same branch of it, has computed. Functions that nothing calls
-    any more are left out if they are private. Outputs of fewer than `smallest` bytes stay: they are
-    not worth another function. TVM's pass of that name looks at dataflow blocks only; this one at
-    whole functions.
+    The tensor function must read each element of the argument only to compute the output's element
+    at the same indices (`overwritable_arguments`), and the argument must be a tensor that the same
+    function or branch has computed. Private functions without callers are removed. Outputs of fewer
+    than `smallest` bytes keep new memory: they are not worth another function. TVM's pass of this
+    name is limited to dataflow blocks.
     """
 
     def __init__(self, smallest: int = 1 << 14) -> None:
@@ -43,11 +42,11 @@ class DataflowUseInplaceCalls(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with calls that overwrite arguments."""
-        hands_on = handed_on(mod)
+        escapes = find_escapes(mod)
         kernels = _Kernels(mod, self.smallest)
         result = map_functions(
             mod,
-            lambda func: _Rewriting(ValueMemory(func, hands_on, kernels.overwritable), kernels)(
+            lambda func: _Rewriting(ValueMemory(func, escapes, kernels.overwritable), kernels)(
                 func
             ),
         )
@@ -67,11 +66,12 @@ class _Kernels:
         self._smallest = smallest
         self._overwritable: dict[str, Mapping[int, tuple[int, ...]]] = {}
         self._names: dict[tuple[str, tuple[tuple[int, int], ...]], str] = {}
+        self._fresh = UniqueNames(mod)
         self.made: dict[str, PrimFunc] = {}
         self.replaced: set[str] = set()
 
     def overwritable(self, call: DestinationPassing) -> Mapping[int, Sequence[int]]:
-        """Return for outputs of a call the arguments that they may be written over."""
+        """Return for each output of a call the arguments that it may overwrite."""
         func = self._function(call)
         if func is None:
             return {}
@@ -99,8 +99,8 @@ class _Kernels:
         func = self._mod.functions.get(call.callee.name)
         return func if isinstance(func, PrimFunc) else None
 
-    def writing_over(self, call: DestinationPassing, over: Mapping[int, int]) -> GlobalVar:
-        """Return the function that writes outputs over arguments."""
+    def overwriting_function(self, call: DestinationPassing, over: Mapping[int, int]) -> GlobalVar:
+        """Return the function that overwrites arguments with outputs."""
         assert isinstance(call.callee, GlobalVar)
         name = call.callee.name
         self.replaced.add(name)
@@ -109,16 +109,9 @@ class _Kernels:
             func = self._mod.prim_func(name).without_attr("global_symbol")
             for output, argument in sorted(over.items(), reverse=True):
                 func = overwriting(func, len(call.args) + output, argument)
-            self._names[key] = fresh = self._fresh(f"{name}_inplace")
+            self._names[key] = fresh = self._fresh.unique(f"{name}_inplace")
             self.made[fresh] = func
         return GlobalVar(self._names[key])
-
-    def _fresh(self, name: str) -> str:
-        found, k = name, 0
-        while found in self._mod or found in self.made:
-            k += 1
-            found = f"{name}{k}"
-        return found
 
 
 class _Rewriting(GraphRewriter):
@@ -135,7 +128,7 @@ class _Rewriting(GraphRewriter):
         call = destination_passing(node)
         assert call is not None
         return call_tir_inplace(
-            self._kernels.writing_over(call, over),
+            self._kernels.overwriting_function(call, over),
             [self(arg) for arg in call.args],
             [over.get(k, FRESH) for k in range(len(call.outputs))],
             self(node.sinfo_args[0]),

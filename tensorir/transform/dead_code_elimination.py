@@ -12,21 +12,20 @@ from tensorir.relax.call_graph import reached
 from tensorir.relax.callee import is_pure_call
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
+from tensorir.relax.visit import used_vars
 from tensorir.rewriting.visit import walk
-from tensorir.transform.bindings import used_vars
-from tensorir.transform.define_pass import ModulePass, map_functions
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import ModulePass, PassContext, map_functions
 
 
 class DeadCodeElimination(ModulePass):
-    """Leaves out bindings that do not lead to a result or an effect.
+    """Removes bindings that no result or effect depends on.
 
     Before: lv = R.call_tir(f, (x,), ...); gv = R.call_tir(h, (x,), ...); return gv
     After:  gv = R.call_tir(h, (x,), ...); return gv      and f, if it is private
 
-    Entries are the functions with a `global_symbol` and those named by `entry_functions`; where
-    there are none, or where a function is called that the module lacks, every function stays. A
-    `match_cast` stays unless it is known to hold: it is a check.
+    Entries are the functions with a `global_symbol` and the `entry_functions`; every function stays
+    if there is no entry, or if a called function is not in the module. A `match_cast` stays unless
+    it is proved: it is a check.
     """
 
     opt_level = 1
@@ -38,7 +37,7 @@ class DeadCodeElimination(ModulePass):
         self.entry_functions = tuple(entry_functions or ())
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Return the module with what is needed."""
+        """Return the module without dead bindings and unreachable functions."""
         for name in self.entry_functions:
             mod.get_global_var(name)  # raises for an unknown name
         mod = self._reachable(mod)
@@ -54,12 +53,12 @@ class DeadCodeElimination(ModulePass):
 
 
 def without_dead_bindings(func: Function, mod: IRModule) -> Function:
-    """Return a function without bindings of unused values that have no effects."""
+    """Return a function without the bindings of unused values and without effects."""
     return func.changed(body=_Dead(mod).sequence(func.body))
 
 
 class _Dead:
-    """Goes through sequences from their end; `used` are the variables needed behind."""
+    """Walks sequences from their end; `_used` has the variables that are used later."""
 
     def __init__(self, mod: IRModule) -> None:
         self._mod = mod

@@ -1,4 +1,4 @@
-"""A value that is computed twice is computed once."""
+"""Equal values are computed once."""
 
 from __future__ import annotations
 
@@ -12,24 +12,22 @@ from tensorir.relax import expr as g
 from tensorir.relax.callee import is_pure_call
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
-from tensorir.relax.visit import GraphRewriter
-from tensorir.transform.bindings import leaves_of
-from tensorir.transform.define_pass import FunctionPass
-from tensorir.transform.pass_context import PassContext
+from tensorir.relax.visit import GraphRewriter, leaves_of
+from tensorir.transform.pass_context import FunctionPass, PassContext
 
 SAMPLE: Final = 16
-"""Elements of a constant that are looked at before all are compared."""
+"""The number of elements of a constant that its key contains."""
 
 
 class EliminateCommonSubexpr(FunctionPass):
-    """Uses the result of an earlier equal call where there is one.
+    """Uses the result of an earlier equal call.
 
     Before: a = R.call_tir(f, (x,), ...); b = R.call_tir(f, (x,), ...); c = g(a, b)
     After:  a = R.call_tir(f, (x,), ...); b = a; c = g(a, a)
 
     Calls are equal if they have the same callee, attributes, arguments and stated results; calls
-    that may have effects stay. A call in a branch of an `if` may reuse a value from before it,
-    one behind a dataflow block what the block gives out. A `match_cast` stays: it is a check.
+    that may have effects stay. A call in a branch of an `if` may reuse a value from before the
+    `if`, a call after a dataflow block the outputs of the block. A `match_cast` stays: it checks.
     """
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
@@ -43,12 +41,12 @@ class _Common(GraphRewriter):
         self._mod = mod
         self._known: dict[Hashable, list[tuple[g.GraphExpr, g.GraphVar]]] = {}
         self._added: list[Hashable] = []
-        """The keys of what is known, in order, so that it can be forgotten behind a suite."""
+        """The keys of known values, in order, so that they are dropped after a sequence."""
         self._outputs: list[tuple[g.GraphVar, g.GraphVar]] = []
         """Variables local to the current block, and the outputs with their values."""
 
     def rewrite_SeqExpr(self, node: g.SeqExpr) -> g.SeqExpr:  # noqa: N802
-        """Rebuild a suite; what it computes is known only inside of it."""
+        """Rebuild a sequence; its values are known only inside of it."""
         before = len(self._added)
         result: g.SeqExpr = self.generic(node)
         for key in self._added[before:]:
@@ -57,7 +55,7 @@ class _Common(GraphRewriter):
         return result
 
     def rewrite_DataflowBlock(self, node: g.DataflowBlock) -> g.BindingBlock:  # noqa: N802
-        """Rebuild a block; behind it only what it gives out is known."""
+        """Rebuild a block; after it only its outputs are known."""
         before = len(self._added)
         result = super().rewrite_BindingBlock(node)
         added = self._added[before:]
@@ -74,7 +72,7 @@ class _Common(GraphRewriter):
         return result
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return a binding; one to an earlier variable for a value that is known."""
+        """Return a binding; of a known value, a binding to the earlier variable."""
         rebuilt = super().binding(node)
         (new,) = rebuilt
         if not isinstance(new, g.VarBinding) or not self._may_be_shared(new.value):
@@ -102,13 +100,13 @@ class _Common(GraphRewriter):
 
 
 def _is_local(value: g.GraphExpr) -> bool:
-    """Say whether a value names a variable that only its block sees."""
+    """Return True if a value uses a variable that is local to its block."""
     parts = value.args if isinstance(value, g.GraphCall) else (value.tuple_value,)  # type: ignore[attr-defined]
     return any(isinstance(part, g.DataflowVar) for arg in parts for part in leaves_of(arg))
 
 
 def _key(value: Any) -> Hashable:
-    """Return something that equal values have in common, and few others."""
+    """Return a key that is equal for equal values."""
     if isinstance(value, g.GraphCall):
         return (_key(value.op), *map(_key, value.args))
     if isinstance(value, g.TupleGetItem):

@@ -1,4 +1,4 @@
-"""Batch normalisation with constant statistics becomes a part of the weights before it."""
+"""Batch normalisation with constant statistics is folded into the weights before it."""
 
 from __future__ import annotations
 
@@ -16,31 +16,29 @@ from tensorir.relax import op
 from tensorir.relax.declaration import DeclaredOperator
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import TensorStructInfo
-from tensorir.relax.visit import GraphRewriter
+from tensorir.relax.visit import GraphRewriter, used_vars
 from tensorir.rewriting.visit import walk
-from tensorir.transform.bindings import used_vars
 from tensorir.transform.dead_code_elimination import without_dead_bindings
-from tensorir.transform.define_pass import FunctionPass
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import FunctionPass, PassContext
 
 _CONVOLUTIONS: Final = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 
 
 class FoldBatchNorm(FunctionPass):
-    """Multiplies weights by what their results are multiplied by, channel by channel.
+    """Multiplies weights by constant factors of their results, channel by channel.
 
     Before: lv = R.nn.conv2d(x, W); lv1 = R.nn.batch_norm(lv, gamma, beta, mean, var); y = lv1[0]
     After:  lv = R.nn.conv2d(x, W scaled); y = R.add(lv, summand)
 
     With constant statistics a batch norm is one factor and one summand for each channel, computed
-    here in float64. The factor becomes a part of the weights of the convolution or matrix product
-    before it, also through a bias, where nothing else uses what that gives and its weights are
-    constant; else it is a multiplication. The same goes for any product with constants that
-    differ by channel only. Results differ by rounding.
+    here in float64. The factor is multiplied into the weights of the convolution or matrix product
+    before it, also through a bias, if the weights are constant and its result has no other use;
+    otherwise it stays a multiplication. The same holds for any product with constants that differ
+    by channel only. Results differ by rounding.
     """
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Return the function with factors in the weights, without what they came from."""
+        """Return the function with factors in the weights, and without dead bindings."""
         folded = _Folding(func)(func)
         return func if folded is func else without_dead_bindings(folded, mod)
 
@@ -63,11 +61,11 @@ class _Folding(GraphRewriter):
         self._items = Counter(item.tuple_value for item in items)
         self._affine: dict[g.GraphVar, _Affine] = {}
         self._normed: dict[g.GraphVar, Sequence[g.GraphExpr]] = {}
-        """The results of batch norms: what was normalised, mean, variance."""
+        """For each batch norm: its data, mean, variance, factor and summand."""
         self._bindings: list[g.Binding] = []
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
-        """Rebuild a block; only what it computes itself is folded in it."""
+        """Rebuild a block; only its own values are folded in it."""
         outer = self._affine, self._normed
         self._affine, self._normed = {}, {}
         result = super().rewrite_BindingBlock(node)
@@ -126,7 +124,7 @@ class _Folding(GraphRewriter):
         return call
 
     def _product(self, var: g.GraphVar, x: g.GraphExpr, factor: g.Constant) -> g.GraphExpr | None:
-        """Return the value of a product by constants with these in the weights, None if not."""
+        """Return a product by constants with these in the weights, None if that is impossible."""
         known = self._alone(x)
         weight = None if known is None else _weight_of(known.call)
         channels = None if weight is None else weight.channels(factor.data)
@@ -144,7 +142,7 @@ class _Folding(GraphRewriter):
         return op.add(result, g.Constant(summand))
 
     def _sum(self, var: g.GraphVar, x: g.GraphExpr, summand: g.Constant) -> g.GraphExpr | None:
-        """Return the value of a sum with constants, which may be one with earlier ones."""
+        """Return a sum with constants, to which earlier constants were added."""
         known = self._alone(x)
         if known is None or not _fits(summand.data.shape, known.result):
             return None
@@ -155,7 +153,7 @@ class _Folding(GraphRewriter):
         return op.add(known.result, g.Constant(total))
 
     def _alone(self, x: g.GraphExpr) -> _Affine | None:
-        """Return what is known of a variable that is used once."""
+        """Return the call behind a variable that is used once."""
         if not isinstance(x, g.GraphVar) or self._uses[x] != 1:
             return None
         return self._affine.get(x)
@@ -196,7 +194,7 @@ class _Weight:
     """Constant weights of a call."""
 
     position: int
-    """That of the weights among the arguments."""
+    """The index of the weights among the arguments."""
     axis: int
     """The axis of the weights along which each number belongs to one channel of the result."""
     channel: int
@@ -254,14 +252,13 @@ def _weight_of(call: g.GraphCall) -> _Weight | None:
 
 def _arguments(call: g.GraphCall) -> Mapping[str, Any]:
     assert isinstance(call.op, DeclaredOperator)
-    return call.op.signature.arguments(call.args, call.attrs)  # type: ignore[arg-type]
+    return call.op.arguments(call)
 
 
 def _scaled(weight: object, channels: NDArray[Any], axis: int) -> g.Constant:
     assert isinstance(weight, g.Constant)
     unscaled = weight
-    info = weight.struct_info
-    assert isinstance(info, TensorStructInfo)
+    info = g.tensor_info(weight)
     assert info.dtype is not None
     shape = [1] * len(weight.source.shape)
     shape[axis] = -1
@@ -279,7 +276,7 @@ def _scaled(weight: object, channels: NDArray[Any], axis: int) -> g.Constant:
 
 
 def _fits(shape: Sequence[int], result: g.GraphVar) -> bool:
-    """Say whether adding constants of a shape does not stretch a tensor."""
+    """Return True if adding constants of a shape does not stretch a tensor."""
     info = result.struct_info
     if not isinstance(info, TensorStructInfo) or len(shape) > info.ndim:
         return False

@@ -15,18 +15,16 @@ from tensorir.memory.reshaping import is_reshape
 from tensorir.nodes.expr import GlobalVar, IntImm
 from tensorir.relax import expr as g
 from tensorir.relax.calls import FRESH, VIEW, DestinationPassing, destination_passing
-from tensorir.relax.declaration import DeclaredOperator
+from tensorir.relax.declaration import CompositeOperator, DeclaredOperator, FormulaOperator
 from tensorir.relax.deferred_array import LARGE
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
-from tensorir.relax.visit import GraphRewriter
-from tensorir.transform.bindings import BuiltTuples, leaves_of
+from tensorir.relax.visit import BuiltTuples, GraphRewriter, leaves_of
 from tensorir.transform.dead_code_elimination import without_dead_bindings
-from tensorir.transform.define_pass import FunctionPass
 from tensorir.transform.kernel_runner import Run, runnable_kernel, steps
-from tensorir.transform.legalize_ops import LegalizeOps
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import FunctionPass, PassContext
 
+_FOLDED: Final = GlobalVar("folded")
 SMALL: Final = 1 << 20
 """Bytes that a folded call may give in any case."""
 QUICK: Final = 4
@@ -101,7 +99,7 @@ class _Folding(GraphRewriter):
         self._mod = mod
         self._small = small
         self._tuples = BuiltTuples()
-        self._runs: dict[str, Run | None] = {}
+        self._runs: dict[PrimFunc, Run | None] = {}
         self._made_of: dict[g.Constant, frozenset[g.Constant]] = {}
         """The constants of the program that constants were computed from."""
 
@@ -121,31 +119,41 @@ class _Folding(GraphRewriter):
 
     def _folded(self, value: g.GraphExpr) -> g.GraphExpr:
         """Return a constant, or a tuple of some, in place of a value; the value itself if none."""
-        new = self._computed(value)
-        if new is not value and isinstance(value, g.GraphCall):
-            given = [leaf for arg in value.args for leaf in leaves_of(arg)]
-            origins = self._origins(leaf for leaf in given if isinstance(leaf, g.Constant))
-            for leaf in leaves_of(new):
-                if isinstance(leaf, g.Constant):
-                    self._made_of[leaf] = origins
-        return new
+        if isinstance(value, g.TupleGetItem):
+            field = self._tuples.field(value)
+            return field if isinstance(field, g.Constant) else value
+        if not isinstance(value, g.GraphCall):
+            return value
+        if value.op is VIEW:
+            return self._viewed(value)
+        if isinstance(value.op, DeclaredOperator):
+            return self._operator(value) or value
+        call = destination_passing(value)
+        if call is None or not isinstance(call.callee, GlobalVar):
+            return value
+        name = call.callee.name
+        func = self._mod.functions.get(name)
+        if not isinstance(func, PrimFunc):
+            return value
+        return self._run(call, func, self._mod, name) or value
 
     def _origins(self, constants: Iterable[g.Constant]) -> frozenset[g.Constant]:
         """Return the constants of the program that constants are, or were computed from."""
         return frozenset().union(*(self._made_of.get(c, {c}) for c in constants))
 
-    def _computed(self, value: g.GraphExpr) -> g.GraphExpr:
-        if isinstance(value, g.TupleGetItem):
-            field = self._tuples.field(value)
-            return field if isinstance(field, g.Constant) else value
-        if isinstance(value, g.GraphCall) and value.op is VIEW:
-            return _viewed(value)
-        if isinstance(value, g.GraphCall) and isinstance(value.op, DeclaredOperator):
-            return self._operator(value) or value
-        call = destination_passing(value)
-        if call is None or not isinstance(call.callee, GlobalVar):
-            return value
-        return self._run(call.callee.name, call) or value
+    def _made(self, made: g.Constant, constants: Sequence[g.Constant]) -> g.Constant:
+        """Return a constant after noting the constants that it was computed from."""
+        self._made_of[made] = self._origins(constants)
+        return made
+
+    def _viewed(self, view: g.GraphCall) -> g.GraphExpr:
+        """Return the constant that a view of a constant is, which shares its data."""
+        tensor, info = view.args[0], view.struct_info
+        assert isinstance(info, TensorStructInfo)
+        shape = info.static_shape
+        if not isinstance(tensor, g.Constant) or shape is None:
+            return view
+        return self._made(tensor.reshaped(shape), [tensor])
 
     def _operator(self, call: g.GraphCall) -> g.GraphExpr | None:
         """Return the result of an operator on constants, None if it is to stay."""
@@ -156,28 +164,38 @@ class _Folding(GraphRewriter):
         outputs = _tensors(call.struct_info)
         if outputs is None or not self._is_small(constants, outputs):
             return None
-        var = g.GraphVar("value", call.struct_info)
-        body = g.SeqExpr([g.BindingBlock([g.VarBinding(var, call)])], var)
-        alone = IRModule({"main": Function([], body)})
-        alone = LegalizeOps().transform_module(alone, PassContext.current())
-        folding = _Folding(alone, self._small)
-        folded = folding(alone["main"])
-        assert isinstance(folded, Function)
-        return folding.constant(folded.body.body)
+        return self._evaluated(call)
 
-    def constant(self, value: g.GraphExpr) -> g.GraphExpr | None:
-        """Return a value as a constant or a tuple of constants, None if it is none."""
-        found = value if isinstance(value, g.Constant) else self._tuples.of(value)
-        if found is None:
+    def _evaluated(self, expr: g.GraphExpr) -> g.GraphExpr | None:
+        """Return an expression of operators on constants as constants, None if that fails."""
+        if isinstance(expr, g.Tuple):
+            fields = [self._evaluated(element) for element in expr.elements]
+            known = [field for field in fields if field is not None]
+            return g.Tuple(known) if len(known) == len(fields) else None
+        if isinstance(expr, g.TupleGetItem):
+            whole = self._evaluated(expr.tuple_value)
+            return whole.elements[expr.index] if isinstance(whole, g.Tuple) else None
+        if not isinstance(expr, g.GraphCall):
+            return None if isinstance(expr, g.GraphVar) else expr
+        args = [self._evaluated(arg) for arg in expr.args if isinstance(arg, g.GraphExpr)]
+        if None in args or not isinstance(expr.op, DeclaredOperator):
             return None
-        leaves = leaves_of(found)
-        return found if all(isinstance(leaf, g.Constant) for leaf in leaves) else None
+        call, op = expr.changed(args=tuple(args)), expr.op
+        if isinstance(op, CompositeOperator):
+            return self._evaluated(op.expression(op.arguments(call)))
+        formula = op.formula(call) if isinstance(op, FormulaOperator) else None
+        if formula is None or not isinstance(op, FormulaOperator):
+            return None
+        parts = destination_passing(op.kernel_call(call, formula, _FOLDED))
+        assert parts is not None
+        alone = IRModule({_FOLDED.name: formula.func})
+        result = self._run(parts, formula.func, alone, _FOLDED.name)
+        return g.Tuple([result]) if result and formula.is_list and not parts.gives_tuple else result
 
-    def _run(self, name: str, call: DestinationPassing) -> g.GraphExpr | None:
-        """Return the result of a call, None if it is to stay."""
-        func = self._mod.functions.get(name)
-        if not isinstance(func, PrimFunc):
-            return None
+    def _run(
+        self, call: DestinationPassing, func: PrimFunc, mod: IRModule, name: str
+    ) -> g.GraphExpr | None:
+        """Return the result of a call of `func`, which `mod` has, None if it is to stay."""
         scalars = [Analyzer().simplify(n) for n in call.scalars]
         numbers = [n.value for n in scalars if isinstance(n, IntImm)]
         constants = [arg for arg in call.args if isinstance(arg, g.Constant)]
@@ -188,10 +206,10 @@ class _Folding(GraphRewriter):
         if len(constants) == 1 and is_reshape(func):
             info = call.outputs[0]
             assert info.static_shape is not None
-            return constants[0].reshaped(info.static_shape)
-        if name not in self._runs:
-            self._runs[name] = runnable_kernel(self._mod, name)
-        run = self._runs[name]
+            return self._made(constants[0].reshaped(info.static_shape), constants)
+        if func not in self._runs:
+            self._runs[func] = runnable_kernel(mod, name)
+        run = self._runs[func]
         if run is None:
             return None
         computation = _Computation(run, call, tuple(constants), tuple(numbers))
@@ -199,16 +217,17 @@ class _Folding(GraphRewriter):
         if outputs is None:
             return None
         if len(outputs) == 1 and _is_worth_forgetting(func, outputs[0]):
-            return computation.deferred()
+            return self._made(computation.deferred(), constants)
         results = [
-            g.Constant(array, info.dtype) for array, info in zip(outputs, call.outputs, strict=True)
+            self._made(g.Constant(array, info.dtype), constants)
+            for array, info in zip(outputs, call.outputs, strict=True)
         ]
         return g.Tuple(results) if call.gives_tuple else results[0]
 
     def _is_small(
         self, constants: Sequence[g.Constant], outputs: Sequence[TensorStructInfo]
     ) -> bool:
-        """Say whether outputs are of known sizes that are not too large."""
+        """Return True if outputs are of known sizes that are not too large."""
         sizes = [info.static_bytes for info in outputs]
         known = [size for size in sizes if size is not None]
         origins = self._origins(constants)
@@ -217,7 +236,7 @@ class _Folding(GraphRewriter):
 
 
 def _is_worth_forgetting(func: PrimFunc, output: NDArray[Any]) -> bool:
-    """Say whether a result is large, and little more work than copying it."""
+    """Return True if a result is large, and little more work than copying it."""
     longest = max(output.shape, default=1)
     return output.nbytes >= LARGE and steps(func.body, longest) <= QUICK * output.size
 
@@ -231,13 +250,3 @@ def _tensors(info: StructInfo) -> list[TensorStructInfo] | None:
     fields = [_tensors(field) for field in info.elements]
     known = [field for field in fields if field is not None]
     return [t for field in known for t in field] if len(known) == len(fields) else None
-
-
-def _viewed(view: g.GraphCall) -> g.GraphExpr:
-    """Return the constant that a view of a constant is, which shares its data."""
-    tensor, info = view.args[0], view.struct_info
-    assert isinstance(info, TensorStructInfo)
-    shape = info.static_shape
-    if not isinstance(tensor, g.Constant) or shape is None:
-        return view
-    return tensor.reshaped(shape)

@@ -1,9 +1,10 @@
-"""Calls of tensor functions that can be one are grouped."""
+"""Groups of calls of tensor functions that can be one: their kinds, names, and functions."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 from tensorir.errors import IRTypeError, IRValueError
@@ -14,35 +15,78 @@ from tensorir.nodes.expr import BufferLoad, GlobalVar, IntImm, Var
 from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
 from tensorir.relax.calls import CALL_TIR, FRESH, VIEW, DestinationPassing, destination_passing
-from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.function import Function
+from tensorir.relax.operator import Operator
 from tensorir.relax.struct_info import ShapeStructInfo, TensorStructInfo
-from tensorir.relax.visit import GraphRewriter
+from tensorir.relax.visit import GraphRewriter, used_vars
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import collect_vars, walk
-from tensorir.transform.bindings import used_vars
-from tensorir.transform.define_pass import ModulePass
-from tensorir.transform.fused_operators import operators_of
 from tensorir.transform.fusion_groups import MAX_GROUP_SIZE, Node, fusion_groups
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import ModulePass, PassContext, PrimFuncPass
+from tensorir.transform.rebuild_graph import PRIMITIVE, rewritten_graphs
 
-PRIMITIVE: Final = "Primitive"
-"""Attribute of a graph function that is to become one tensor function."""
+
+class AnnotateTIROpPattern(PrimFuncPass):
+    """Adds the kind of each tensor function (`OpPattern`) as its attribute `op_pattern`.
+
+    Before: @T.prim_func(private=True)
+            def relu(...): ...
+    After:  the same, with T.func_attr({"op_pattern": 0})
+
+    A stated kind stays.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """Return the function with its kind."""
+        if OP_PATTERN in func.attrs:
+            return func
+        return func.with_attr(OP_PATTERN, int(op_pattern(func)))
+
+
+FUSED_OPERATORS: Final = "fused_operators"
+"""Attribute of a tensor function: the names of the operators that it computes, in order."""
+
+
+def operators_of(func: PrimFunc, name: str, mod: IRModule) -> Sequence[str]:
+    """Return the operators that a function computes: what it states, else its name.
+
+    A number that only makes a function's name unique is not part of an operator's name: `gelu1`
+    is `gelu`, but `log2` is an operator.
+    """
+    stated = func.attrs.get(FUSED_OPERATORS)
+    if stated is not None:
+        return [str(operator) for operator in stated]
+    plain = name.rstrip("0123456789")
+    if plain == name:
+        return [name]
+    for end in range(len(name), len(plain) - 1, -1):
+        if name[:end] in _operator_names():
+            return [name[:end]]
+    return [plain if plain in mod else name]
+
+
+@cache
+def _operator_names() -> frozenset[str]:
+    return frozenset(name.rpartition(".")[2] for name in Operator.names())
+
+
 NAMED: Final = 8
-"""Operators that the name of a group is made of."""
+"""The maximum number of operators in the name of a group."""
 
 
 class FuseOps(ModulePass):
-    """Makes graph functions of calls that are to be one tensor function, for `FuseTIR`.
+    """Groups calls into graph functions, each of which `FuseTIR` makes one tensor function.
 
     Before: lv = R.call_tir(matmul, (x, w), ...); lv1 = R.call_tir(relu, (lv,), ...)
     After:  lv1 = fused_matmul_relu(x, w)
             and fused_matmul_relu, which is private and has the attribute Primitive
 
-    A call is fused with those that use its result, where everything that is made of that comes
-    together again (`fusion_groups`). The kinds of tensor functions decide (`OpPattern`): they are
-    what `AnnotateTIROpPattern` notes, or are found here. Views between calls that are fused become
-    part of the function; those at its ends stay views. Constants stay outside, as arguments; equal
-    functions are one. With `fuse_opt_level=0` nothing is fused, nor in a `PassContext` of level 0.
+    A call is fused with the calls that use its result, up to the point where all uses meet again
+    (`fusion_groups`). The kinds of tensor functions decide (`OpPattern`): the stated one of
+    `AnnotateTIROpPattern`, or the one that is found now. Views between fused calls become part of
+    the function; views at its ends stay views. Constants stay outside, as arguments; equal
+    functions are merged. `fuse_opt_level=0` turns fusion off, by default the level of the
+    `PassContext`.
     """
 
     def __init__(self, fuse_opt_level: int = -1, max_group_size: int = MAX_GROUP_SIZE) -> None:
@@ -58,16 +102,11 @@ class FuseOps(ModulePass):
         level = ctx.opt_level if self.fuse_opt_level < 0 else self.fuse_opt_level
         if level == 0:
             return mod
-        kinds, builder = _Kinds(mod), BlockBuilder(mod)
-        fused = {}
-        for name, func in graph_functions(mod).items():
-            if PRIMITIVE not in func.attrs:
-                fusing = _Fusing(func, kinds, builder, self.max_group_size)
-                fused[name] = fusing(func)
-        for name, func in fused.items():
-            if func is not mod[name]:
-                builder.update_func(name, func)
-        return builder.get()
+        kinds = _Kinds(mod)
+        return rewritten_graphs(
+            mod,
+            lambda builder: lambda func: _Fusing(func, kinds, builder, self.max_group_size)(func),
+        )
 
 
 class _Kinds:
@@ -79,7 +118,7 @@ class _Kinds:
         self._counts: dict[str, Sequence[int]] = {}
 
     def of(self, call: DestinationPassing) -> OpPattern:
-        """Return the kind of the function that a call names."""
+        """Return the kind of the function of a call."""
         if not isinstance(call.callee, GlobalVar) or not all(map(_is_known_tensor, call.args)):
             return OpPattern.OPAQUE
         pattern, written = self._of_function(call.callee.name)
@@ -109,7 +148,7 @@ class _Kinds:
         return self._counts[name]
 
     def name(self, bindings: Sequence[g.VarBinding]) -> str:
-        """Return a name for the function of a group: what it computes."""
+        """Return a name for the function of a group: its operators."""
         names: list[str] = []
         for binding in bindings:
             call = destination_passing(binding.value)
@@ -160,9 +199,7 @@ class _Fusing(GraphRewriter):
         self._kinds = kinds
         self._builder = builder
         self._limit = limit
-        self._uses: dict[g.GraphVar, int] = {}
-        for var in used_vars(func.body):
-            self._uses[var] = self._uses.get(var, 0) + 1
+        self._uses = Counter(used_vars(func.body))
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
         """Rebuild a block: each run of bindings without effects and branches is a graph."""
@@ -182,7 +219,7 @@ class _Fusing(GraphRewriter):
         return node if same else node.with_(bindings=made)
 
     def _is_value(self, value: g.GraphExpr) -> bool:
-        """Say whether a value may be computed later than it is."""
+        """Return True if a value may be computed later."""
         if isinstance(value, g.GraphCall):
             return destination_passing(value) is not None or value.op is VIEW
         return isinstance(value, (g.GraphVar, g.Tuple, g.TupleGetItem, g.Constant))
@@ -194,15 +231,12 @@ class _Fusing(GraphRewriter):
         position = {binding.var: k for k, binding in enumerate(run)}
         used = [list(used_vars(binding.value)) for binding in run]
         read = [self._kinds.reads(binding.value) for binding in run]
-        inside: dict[g.GraphVar, int] = {}
-        for variables in used:
-            for var in variables:
-                inside[var] = inside.get(var, 0) + 1
+        inside = Counter(var for variables in used for var in variables)
         nodes = [
             Node(
                 self._pattern(binding.value),
                 [position[var] for var in variables if var in position],
-                self._uses.get(binding.var, 0) != inside.get(binding.var, 0),
+                self._uses[binding.var] != inside[binding.var],
             )
             for binding, variables in zip(run, read, strict=True)
         ]
@@ -234,15 +268,15 @@ class _Fusing(GraphRewriter):
 
     def _call(self, bindings: Sequence[g.VarBinding]) -> g.VarBinding:
         """Return the binding of the result of a group, a call of its function."""
-        group = _grouped(bindings)
-        gvar = self._builder.add_func(group.func, self._kinds.name(bindings))
+        func, args = _grouped(bindings)
+        gvar = self._builder.add_func(func, self._kinds.name(bindings))
         last = bindings[-1]
-        call = g.GraphCall(gvar, group.args, struct_info=last.value.struct_info)
+        call = g.GraphCall(gvar, args, struct_info=last.value.struct_info)
         return last.with_(value=call)
 
 
 def _is_free(value: g.GraphExpr) -> bool:
-    """Say whether a value takes no kernel: a view or a field of a tuple."""
+    """Return True if a value needs no kernel: a view or a field of a tuple."""
     return isinstance(value, g.TupleGetItem) or (
         isinstance(value, g.GraphCall) and value.op is VIEW
     )
@@ -265,14 +299,8 @@ def _without_ends(group: Sequence[int], nodes: Sequence[Node], free: Sequence[bo
 # --------------------------------------------------------------------------------- the new function
 
 
-class _Group:
-    def __init__(self, func: Function, args: Sequence[g.GraphExpr]) -> None:
-        self.func = func
-        self.args = args
-
-
-def _grouped(bindings: Sequence[g.VarBinding]) -> _Group:
-    """Return the function of bindings that lead to the last of them, and what it is called with."""
+def _grouped(bindings: Sequence[g.VarBinding]) -> tuple[Function, Sequence[g.GraphExpr]]:
+    """Return the function of bindings, whose result is the last one, and its arguments."""
     inside = _Inside({binding.var for binding in bindings})
     *before, last = [binding for old in bindings for binding in inside.binding(old)]
     result = g.GraphVar(last.var.name, last.value.struct_info)
@@ -284,16 +312,15 @@ def _grouped(bindings: Sequence[g.VarBinding]) -> _Group:
         params.append(g.GraphVar("sizes", ShapeStructInfo(missing)))
         args.append(g.ShapeExpr(missing))
     func = Function(params, g.SeqExpr([block], result), attrs={PRIMITIVE: True})
-    return _Group(renew_defs(func), args)
+    return renew_defs(func), args
 
 
 def _undefined_sizes(params: Sequence[g.GraphVar], block: g.DataflowBlock) -> list[Var]:
-    """Return the symbolic sizes in a block that no shape of a parameter says."""
+    """Return the symbolic sizes in a block that no parameter defines."""
     defined: set[Var] = set()
     for param in params:
-        info = param.struct_info
-        assert isinstance(info, TensorStructInfo)
-        defined.update(n for n in info.shape or () if isinstance(n, Var))
+        shape = g.tensor_info(param).shape
+        defined.update(n for n in shape or () if isinstance(n, Var))
     used: dict[Var, None] = {}
     for info in (
         *(param.struct_info for param in params),

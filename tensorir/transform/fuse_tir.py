@@ -34,10 +34,9 @@ from tensorir.rewriting.visit import collect_vars, walk
 from tensorir.script.parts import complete_block
 from tensorir.simplify import simplify
 from tensorir.te.index_dtype import with_index_dtype
-from tensorir.transform.define_pass import ModulePass, map_functions
-from tensorir.transform.fuse_ops import PRIMITIVE
-from tensorir.transform.fused_operators import FUSED_OPERATORS, operators_of
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.fuse_ops import FUSED_OPERATORS, operators_of
+from tensorir.transform.pass_context import ModulePass, PassContext, map_functions
+from tensorir.transform.rebuild_graph import PRIMITIVE
 
 _Place: TypeAlias = "Buffer | tuple[_Place, ...]"
 """The buffer of a value of a group; for a tuple, of each of its fields."""
@@ -50,9 +49,9 @@ class FuseTIR(ModulePass):
     After:  lv1 = R.call_tir(fused_matmul_relu, (x, w), out_sinfo=...)
 
     The function has the loops of all called functions, one after the other, with buffers for
-    intermediate values; a schedule brings them together. Views between them are loops,
-    too. Indices are int64. Its attribute `fused_operators` names what it computes. Private
-    functions that nothing calls any more are left out, and so is the attribute `op_pattern`.
+    intermediate values; a schedule merges them. Views between them become loops. Indices are int64.
+    The attribute `fused_operators` names the operators of the function. Private functions without
+    callers are removed, and so is the attribute `op_pattern`.
 
     Raises IRTypeError for a `Primitive` function that does more than call tensor functions.
     """
@@ -109,7 +108,7 @@ class _Fused:
         self._sizes: list[Var] = []
         self._places: dict[g.GraphVar, _Place] = {}
         self._buffer_names = UniqueNames()
-        self._block_names = _BlockNames()
+        self._block_names = UniqueNames(separator="_")
         self._allocated: list[Buffer] = []
         self._body: list[s.Stmt] = []
         self._operators: list[str] = []
@@ -194,7 +193,7 @@ class _Fused:
         return self._place(value)
 
     def _place(self, value: g.GraphExpr) -> _Place:
-        """Return where a value lies that has been computed."""
+        """Return the buffers of a computed value."""
         if isinstance(value, g.GraphVar) and value in self._places:
             return self._places[value]
         if isinstance(value, g.Tuple):
@@ -256,14 +255,14 @@ class _Fused:
 
 
 class _Inlining(FreshCopy):
-    """Copies the loops of a function to where its arguments are buffers."""
+    """Copies the loops of a called function, with its parameters replaced by buffers."""
 
     def __init__(
         self,
         values: Mapping[Var, PrimExpr],
         buffers: Mapping[Buffer, Buffer],
         buffer_names: UniqueNames,
-        block_names: _BlockNames,
+        block_names: UniqueNames,
     ) -> None:
         super().__init__(values, buffers)
         self._buffer_names = buffer_names
@@ -282,7 +281,7 @@ class _Inlining(FreshCopy):
         return new
 
     def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
-        """Copy a block; what it touches of one buffer under two names is united."""
+        """Copy a block; regions of two parameters that are one buffer are united."""
         new = super().rewrite_Block(node)
         return new if self._are_distinct else self.with_regions(new)
 
@@ -292,28 +291,12 @@ class _Inlining(FreshCopy):
         return complete_block(block, (True, True), visible)
 
 
-class _BlockNames:
-    """Gives names of blocks: `T_add`, `T_add_1`."""
-
-    def __init__(self) -> None:
-        self._count: dict[str, int] = {}
-
-    def unique(self, name: str) -> str:
-        """Return a name that was not given before."""
-        found = name
-        while found in self._count:
-            self._count[name] += 1
-            found = f"{name}_{self._count[name]}"
-        self._count.setdefault(found, 0)
-        return found
-
-
 def reshape_function(
     source: Sequence[PrimExpr], target: Sequence[PrimExpr], dtype: str
 ) -> tuple[PrimFunc, Sequence[Var]]:
     """Return the function that copies a tensor into one of another shape, in row-major order.
 
-    It takes the symbolic sizes behind it that neither shape has by themselves.
+    Symbolic sizes that are not a dimension of either shape are its last parameters.
     """
     tensor = te.placeholder(source, dtype, "A")
 
@@ -334,7 +317,7 @@ def reshape_function(
 def _sizes(
     buffers: Mapping[Buffer, Buffer], scalars: Mapping[Var, PrimExpr]
 ) -> dict[Var, PrimExpr]:
-    """Return what the symbolic sizes of a function are for its arguments."""
+    """Return the symbolic sizes of a function for its arguments."""
     values = dict(scalars)
     for old, new in buffers.items():
         for extent, actual in zip(old.shape, new.shape, strict=True):

@@ -15,44 +15,44 @@ from typing import Final
 from tensorir.memory.op_pattern import OpPattern
 
 MAX_GROUP_SIZE: Final = 64
-"""Calls that one function may be made of. The time to schedule a function grows faster than the
-number of its stages, since each stage that is inlined rewrites the others.
+"""The maximum number of calls of a group. The time to schedule a function grows faster than the
+number of its stages, since inlining one stage rewrites the others.
 """
 MAX_COPIES: Final = 128
-"""Times that calls of a group may be written once more when a schedule inlines each into all places
-that read its result. A chain of calls that each read the one before twice doubles at each step."""
+"""The maximum number of additional copies of calls when a schedule inlines each call into all
+its consumers. A chain of calls that each read the call before twice doubles at each step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A call in a graph: its kind, and the nodes before it whose results it takes.
+    """A call in a graph: its kind, and the nodes whose results it reads.
 
-    `inputs` has a node for each place in the program of the call where its result is read.
+    `inputs` has a node once for each load of its result in the called function.
     """
 
     pattern: OpPattern
     inputs: Sequence[int]
     escapes: bool
-    """True if something outside of the graph needs the result."""
+    """True if the result is used outside of the graph."""
 
 
 def fusion_groups(nodes: Sequence[Node], limit: int = MAX_GROUP_SIZE) -> list[int]:
-    """Return for each node the number of its group, that of nodes that stay alone included.
+    """Return for each node the number of its group; a node may be alone in its group.
 
-    Nodes are given in order, inputs first. The time is about that of sorting them; groups of more
-    than `limit` nodes are not made, nor such of which inlining writes much several times.
+    Nodes are in order, inputs first. A group has at most `limit` nodes, and at most `MAX_COPIES`
+    copies of calls after inlining. The run time is about that of sorting the nodes.
     """
     return _Grouping(nodes, limit).groups()
 
 
 @dataclass(slots=True)
 class _Dominator:
-    """The immediate post-dominator of a node, None where results do not come together."""
+    """The immediate post-dominator of a node; `parent` is None if the uses do not meet again."""
 
     parent: int | None
     depth: int
     pattern: OpPattern
-    """The highest kind of the calls that take the result on the way there."""
+    """The highest kind of the calls between the node and its post-dominator."""
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ class _Grouping:
     # --------------------------------------------------------------------------------------- fusing
 
     def _try(self, k: int, phase: int) -> None:
-        """Fuse a node into its post-dominator where that may be."""
+        """Fuse a node into its post-dominator if the rule allows it."""
         group = self._groups[k]
         dominator = self._dominators[k]
         sink = dominator.parent
@@ -163,7 +163,7 @@ class _Grouping:
             target.has_anchor = target.has_anchor or group.has_anchor
 
     def _copies(self, members: Sequence[int]) -> int:
-        """Return how often calls of a group are written again where each is inlined."""
+        """Return the number of additional copies of calls after inlining."""
         written = dict.fromkeys(members, 0)
         total = 0
         for k in sorted(members, reverse=True):

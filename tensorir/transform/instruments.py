@@ -12,27 +12,27 @@ from tensorir.transform.pass_context import PassInfo, verify_result
 
 
 class PassInstrument:
-    """Looks on while passes run; override what is of interest."""
+    """Observes passes; override the methods that are needed."""
 
     def enter_pass_ctx(self) -> None:
-        """Do something when the context is entered."""
+        """Called when the context is entered."""
 
     def exit_pass_ctx(self) -> None:
-        """Do something when the context is left."""
+        """Called when the context is left."""
 
     def should_run(self, mod: IRModule, info: PassInfo) -> bool:
-        """Say whether the pass is to run; False of one instrument is enough to skip it."""
+        """Return False to skip the pass."""
         return True
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Look at a module before a pass."""
+        """Called with the module before a pass."""
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Look at a module after a pass."""
+        """Called with the module after a pass."""
 
 
 class PrintBefore(PassInstrument):
-    """Prints modules before the passes of these names, before all without names."""
+    """Prints modules before passes: before those with these names, by default before all."""
 
     def __init__(self, *names: str, file: TextIO | None = None) -> None:
         self._names: Final = frozenset(names)
@@ -45,22 +45,22 @@ class PrintBefore(PassInstrument):
 
 
 class _Comparing(PassInstrument):
-    """Keeps the module from before the pass that ends; passes may be nested."""
+    """Keeps the module from before each running pass; passes may be nested."""
 
     def __init__(self) -> None:
         self._before: list[IRModule] = []
 
     def enter_pass_ctx(self) -> None:
-        """Forget passes that were left by an error."""
+        """Drop the modules of passes that raised an error."""
         self._before.clear()
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Note what the functions are."""
+        """Keep the module."""
         self._before.append(mod.clone())
 
 
 class PrintAfter(_Comparing):
-    """Prints the functions that passes of these names changed, those of all without names."""
+    """Prints the functions that passes changed: those with these names, by default all."""
 
     def __init__(self, *names: str, file: TextIO | None = None) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class PrintAfter(_Comparing):
         self._file = file
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Print what changed."""
+        """Print the changed functions."""
         before = self._before.pop()
         if self._names and info.name not in self._names:
             return
@@ -92,13 +92,13 @@ class VerifyAfterEach(_Comparing):
     """
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Check what the pass made."""
+        """Check the result of the pass."""
         with noting(f"in the pass {info.name}"):
             verify_result(self._before.pop(), mod)
 
 
 class PassTimingInstrument(PassInstrument):
-    """Measures how long passes take; `render` is to be called inside of the context or after it."""
+    """Measures the time of passes; call `render` inside of the context or after it."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[int, str, float]] = []
@@ -121,10 +121,7 @@ class PassTimingInstrument(PassInstrument):
         self._rows[row] = (depth, name, time.perf_counter() - start)
 
     def render(self) -> str:
-        """Return a table: passes in the order they ran, inner ones indented, milliseconds, share.
-
-        The share is that of all the time in passes.
-        """
+        """Return a table of passes in order, inner ones indented: milliseconds, percent of all."""
         total = sum(seconds for depth, _, seconds in self._rows if depth == 0)
         width = max((2 * depth + len(name) for depth, name, _ in self._rows), default=0)
         lines = [

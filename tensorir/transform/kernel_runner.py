@@ -1,4 +1,4 @@
-"""The runner of tensor functions while a module is transformed: compiled, or interpreted.
+"""Running tensor functions while a module is transformed: compiled, or interpreted.
 
 A package that compiles them is an extension (`tensorir.extensions`).
 """
@@ -24,10 +24,10 @@ from tensorir.rewriting.visit import children, walk
 Run: TypeAlias = Callable[[Sequence[Any]], bool]
 """Runs a tensor function on arrays and integers, which writes its outputs in place.
 
-False says that it cannot be run; arrays that it writes have any contents then.
+It returns False if the function cannot be run; the outputs are undefined then.
 """
 KernelRunner: TypeAlias = Callable[[IRModule, str], Run | None]
-"""Makes a tensor function ready to be run any number of times, None if it cannot be run.
+"""Prepares a tensor function to be run any number of times; None if it cannot be run.
 
 The module has only tensor functions: the function that is run, and its callees.
 """
@@ -44,10 +44,10 @@ _OUTSIDE: Final = frozenset(
 
 
 def runnable_kernel(mod: IRModule, name: str) -> Run | None:
-    """Return what runs a tensor function of a module, None if that is not possible.
+    """Return the runner of a tensor function of a module, None if it cannot be run.
 
-    One that calls a library function is not run. Arrays that are read may lie at any address, as
-    weights of a file that is mapped do.
+    A function that calls a library function is not run. Inputs may have any address, such as
+    weights in a mapped file.
     """
     functions = mod.prim_funcs()
     kernels = IRModule({n: functions[n] for n in reached(functions, [name]) if n in functions})
@@ -61,7 +61,7 @@ def runnable_kernel(mod: IRModule, name: str) -> Run | None:
 
 @cache
 def _runner() -> KernelRunner:
-    """Return what compiles tensor functions, or else the interpreter, and a warning says so."""
+    """Return the extension that compiles tensor functions, otherwise warn and interpret them."""
     found: KernelRunner | None = extension(KERNEL_RUNNER)
     if found is None:
         logger.warning(
@@ -72,12 +72,12 @@ def _runner() -> KernelRunner:
 
 
 def _aligned(arg: Any) -> Any:
-    """Return an array whose elements are aligned: itself if they are, as of arrays to write."""
+    """Return an array with aligned elements: itself if they are, as those of outputs are."""
     return np.require(arg, requirements="A") if isinstance(arg, np.ndarray) else arg
 
 
 def interpreted(mod: IRModule, name: str) -> Run:
-    """Return what runs a tensor function by the interpreter, if it takes about a second at most."""
+    """Return the runner that interprets a tensor function, if that takes about a second at most."""
     func = mod.prim_funcs()[name]
 
     def run(args: Sequence[Any]) -> bool:
@@ -94,11 +94,11 @@ def interpreted(mod: IRModule, name: str) -> Run:
 
 
 def steps(node: Node, longest: int) -> int:
-    """Return how often statements run at most, with `longest` for extents that are not known."""
+    """Return the maximum number of executed statements; `longest` replaces unknown extents."""
     if isinstance(node, s.For):
         count = node.extent.value if isinstance(node.extent, IntImm) else longest
         return count * steps(node.body, longest)
     if isinstance(node, s.While):
-        return MOST_STEPS + 1  # as often as it likes
+        return MOST_STEPS + 1  # unknown
     inner = [child for child in children(node) if isinstance(child, s.Stmt)]
     return max(1, sum(steps(child, longest) for child in inner))

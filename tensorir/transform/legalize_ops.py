@@ -1,35 +1,84 @@
-"""Operators become calls of tensor functions."""
+"""Composite operators become the operators that they consist of, the rest tensor functions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TypeAlias
 
 from tensorir.function import IRModule
+from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
-from tensorir.relax.call_key import call_key
-from tensorir.relax.call_te import tensors_in
-from tensorir.relax.declaration import DeclaredOperator, FormulaOperator, LibraryOperator
-from tensorir.relax.function import graph_functions
-from tensorir.relax.struct_info import TupleStructInfo
-from tensorir.transform.decompose_ops import Decomposing, has_operators
-from tensorir.transform.define_pass import ModulePass
-from tensorir.transform.pass_context import PassContext
+from tensorir.relax.call_te import Formula
+from tensorir.relax.declaration import (
+    CompositeOperator,
+    DeclaredOperator,
+    FormulaOperator,
+    LibraryOperator,
+)
+from tensorir.relax.function import Function, graph_functions
+from tensorir.rewriting.visit import walk
+from tensorir.transform.pass_context import ModulePass, PassContext
+from tensorir.transform.rebuild_graph import GraphRebuilder
+
+
+class DecomposeOps(ModulePass):
+    """Replaces composite operators by their expressions.
+
+    Before: y = R.nn.silu(x)
+    After:  lv = R.sigmoid(x)
+            y = R.multiply(x, lv)
+
+    Operators whose names are among `kept` (without `relax.`) stay.
+    """
+
+    def __init__(self, kept: Container[str] = ()) -> None:
+        self.kept = kept
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Return the module without such operators; `mod` itself if there are none."""
+        if not any(has_operators(f, CompositeOperator) for f in graph_functions(mod).values()):
+            return mod
+        return Decomposing(mod, self.kept).rebuilt()
+
+
+class Decomposing(GraphRebuilder):
+    """Emits functions again, with the expressions of composite operators."""
+
+    def __init__(self, mod: IRModule, kept: Container[str] = ()) -> None:
+        super().__init__(mod)
+        self._kept = kept
+
+    def value(self, value: g.GraphExpr) -> g.GraphExpr:
+        """Return the replacement of a value, part by part."""
+        if not isinstance(value, g.GraphCall) or not isinstance(value.op, CompositeOperator):
+            return value
+        op = value.op
+        if op.short_name in self._kept:
+            return value
+        return self.emitted(op.expression(op.arguments(value)))
+
+
+def has_operators(func: Function, kind: type[DeclaredOperator] = DeclaredOperator) -> bool:
+    """Return True if a graph function calls operators of a kind."""
+    return any(
+        isinstance(node, g.GraphCall) and isinstance(node.op, kind) for node in walk(func.body)
+    )
+
 
 Legalize: TypeAlias = "Callable[[BlockBuilder, g.GraphCall], g.GraphExpr]"
 """Return the replacement of the call of an operator: the call itself to keep it."""
 
 
 class LegalizeOps(ModulePass):
-    """Replaces operators by what computes them.
+    """Replaces operators by calls of functions that compute them.
 
     Before: lv = R.add(x, y)
     After:  lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((2, 3), "float32"))
 
     A formula becomes a tensor function, which equal calls share; a composite operator becomes its
-    expression; a library operator becomes the call of a library function. `custom` maps
-    names of operators (without `relax.`) to functions that come first. IRTypeError for operands of
+    expression; a library operator becomes the call of a library function. `custom` maps names of
+    operators (without `relax.`) to functions that are preferred. Raises IRTypeError for operands of
     unknown shape: `match_cast` states it.
     """
 
@@ -47,8 +96,8 @@ class _Legalizing(Decomposing):
     def __init__(self, mod: IRModule, custom: Mapping[str, Legalize]) -> None:
         super().__init__(mod)
         self._custom = custom
-        self._calls: dict[tuple[FormulaOperator, Hashable], tuple[g.GraphCall, g.GraphCall]] = {}
-        """Calls of kernels, and the calls of operators that they replace, by operators and keys."""
+        self._functions: dict[Formula, GlobalVar] = {}
+        """The functions of formulas, which equal calls share."""
 
     def value(self, value: g.GraphExpr) -> g.GraphExpr:
         """Return the replacement of a value; expressions are legalized part by part."""
@@ -68,18 +117,14 @@ class _Legalizing(Decomposing):
         )
 
     def _kernel_call(self, op: FormulaOperator, call: g.GraphCall) -> g.GraphExpr:
-        arguments = op.formula_arguments(op.signature.arguments(call.args, call.attrs))  # type: ignore[arg-type]
-        key = op, call_key(call.args, call.attrs)
-        same, _ = self._calls.get(key, (None, call))
-        if same is None:
-            name = op.short_name.rpartition(".")[2]
-            result = self.builder.call_te(op.function, primfunc_name_hint=name, **arguments)
-            if key[1] is not None:
-                self._calls[key] = result, call
-        else:
-            gvar, _, *sizes = same.args
-            args = [gvar, g.Tuple(tensors_in(arguments)), *sizes]
-            result = g.GraphCall(same.op, args, same.attrs, same.sinfo_args, same.struct_info)
-        info = call.struct_info
-        is_alone = isinstance(info, TupleStructInfo) and len(info) == 1
+        name = op.short_name.rpartition(".")[2]
+        formula = op.formula(call)
+        if formula is None:  # raises an error that names the operand of unknown shape
+            arguments = op.formula_arguments(op.arguments(call))
+            return self.builder.call_te(op.function, primfunc_name_hint=name, **arguments)
+        gvar = self._functions.get(formula)
+        if gvar is None:
+            gvar = self._functions[formula] = self.builder.add_func(formula.func, name)
+        result = op.kernel_call(call, formula, gvar)
+        is_alone = formula.is_list and len(formula.outputs) == 1
         return g.Tuple([result]) if is_alone else result

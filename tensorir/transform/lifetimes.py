@@ -1,38 +1,50 @@
-"""The spans in which the memories of a graph function hold a live value.
+"""The points at which variables of a graph function are used, and the bytes of its tensors.
 
 Bindings are points of time, in order. A memory is held from its first use to its last: of two
 branches of an `if`, in the branches that use it, and in the other branch if it is live after the
 `if` and was used before it.
+
+The bytes of a tensor of symbolic shape are a multiple of a unit: tensors of shapes (n, 64) and (n,
+256) have 256 and 1024 bytes for each n, so they are packed like tensors of so many bytes, in units
+of n.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from tensorir.nodes.node import Node
+from tensorir.memory.alignment import ALIGNMENT
+from tensorir.nodes import ops
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import IntImm, Mul, PrimExpr, Var
 from tensorir.relax import expr as g
-from tensorir.transform.aliases import Aliases, Memory, memories
-from tensorir.transform.bindings import used_vars
+from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.relax.visit import used_vars
+from tensorir.rewriting.visit import collect_vars
 from tensorir.transform.pack_intervals import Span
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Item:
     """A binding, or the value that a sequence leads to: its points, and the branches in it."""
 
     start: int
-    end: int = 0
-    branches: tuple[_Suite, ...] = ()
-    condition: set[Memory] = field(default_factory=set)
+    end: int
+    used: set[g.GraphVar]
+    """The variables that it uses; of an `if`, the variables of the condition."""
+    branches: tuple[_Sequence, ...] = ()
 
 
-@dataclass(slots=True)
-class _Suite:
-    """A sequence: its items, and the items that use a memory, in order."""
+@dataclass(eq=False, slots=True)
+class _Sequence:
+    """A sequence: its items, and the numbers of the items that use a variable, in order."""
 
-    items: list[_Item]
-    uses: dict[Memory, list[int]]
+    items: list[_Item] = field(default_factory=list)
+    uses: dict[g.GraphVar, list[int]] = field(default_factory=dict)
+    around: tuple[_Sequence, int] | None = None
+    """The sequence with the `if` that this is a branch of, and the number of the item there."""
 
     @property
     def start(self) -> int:
@@ -42,20 +54,34 @@ class _Suite:
     def end(self) -> int:
         return self.items[-1].end
 
+    def items_with(self, variables: Iterable[g.GraphVar]) -> list[int]:
+        """Return the numbers of the items that use one of the variables."""
+        return sorted({k for var in variables for k in self.uses.get(var, ())})
+
 
 class Lifetimes:
-    """The spans in which memories are held, for a function with known aliases."""
+    """The points of a function at which variables are used."""
 
-    def __init__(self, body: g.SeqExpr, aliases: Aliases) -> None:
-        self._aliases = aliases
+    def __init__(self, body: g.SeqExpr) -> None:
         self._next = 0
-        self._whole = self._suite(body)
+        self._items: dict[g.Binding, tuple[_Sequence, int]] = {}
+        self._whole = self._sequence(body, None)
 
-    def spans(self, memory: Memory) -> list[Span]:
-        """Return the first and last points of the times at which a memory is held, in order."""
+    def is_used_after(self, binding: g.Binding, variables: Collection[g.GraphVar]) -> bool:
+        """Return True if one of the variables is used on a path from a binding."""
+        place: tuple[_Sequence, int] | None = self._items[binding]
+        while place is not None:
+            sequence, number = place
+            if any(sequence.uses.get(var, (-1,))[-1] > number for var in variables):
+                return True
+            place = sequence.around
+        return False
+
+    def spans(self, variables: Collection[g.GraphVar]) -> list[Span]:
+        """Return when a memory is held that variables name: first and last points, in order."""
         found: list[Span] = []
-        if memory in self._whole.uses:
-            self._hold(memory, self._whole, False, False, found)
+        if self._whole.items_with(variables):
+            self._hold(variables, self._whole, False, False, found)
         merged: list[Span] = []
         for start, end in found:
             if merged and merged[-1][1] + 1 == start:
@@ -64,60 +90,107 @@ class Lifetimes:
                 merged.append((start, end))
         return merged
 
-    def _point(self, node: Node) -> tuple[_Item, set[Memory]]:
-        places = self._aliases.places
-        item = _Item(self._next, self._next)
-        self._next += 1
-        return item, {m for var in used_vars(node) if var in places for m in memories(places[var])}
-
-    def _suite(self, node: g.SeqExpr) -> _Suite:
-        items: list[_Item] = []
-        uses: dict[Memory, list[int]] = {}
-
-        def add(item: _Item, used: Iterable[Memory]) -> None:
-            for memory in used:
-                uses.setdefault(memory, []).append(len(items))
-            items.append(item)
-
+    def _sequence(self, node: g.SeqExpr, around: tuple[_Sequence, int] | None) -> _Sequence:
+        sequence = _Sequence(around=around)
         for binding in node.bindings:
-            value = binding.value
-            if isinstance(value, g.If):
-                item, condition = self._point(value.cond)
-                item.condition = condition
-                item.branches = self._suite(value.true_branch), self._suite(value.false_branch)
-                item.end = self._next - 1
-                used = condition.union(*(branch.uses for branch in item.branches))
-                add(item, used)
-            else:
-                add(*self._point(value))
-        add(*self._point(node.body))
-        return _Suite(items, uses)
+            self._items[binding] = sequence, len(sequence.items)
+            self._add(sequence, binding.value)
+        self._add(sequence, node.body)
+        return sequence
+
+    def _add(self, sequence: _Sequence, value: g.GraphExpr) -> None:
+        used = set(used_vars(value.cond if isinstance(value, g.If) else value))
+        item, number = _Item(self._next, self._next, used), len(sequence.items)
+        self._next += 1
+        if isinstance(value, g.If):
+            branches = value.true_branch, value.false_branch
+            item.branches = tuple(self._sequence(branch, (sequence, number)) for branch in branches)
+            item.end = self._next - 1
+        for var in used.union(*(branch.uses for branch in item.branches)):
+            sequence.uses.setdefault(var, []).append(number)
+        sequence.items.append(item)
 
     def _hold(
-        self, memory: Memory, suite: _Suite, before: bool, after: bool, found: list[Span]
+        self,
+        variables: Collection[g.GraphVar],
+        sequence: _Sequence,
+        before: bool,
+        after: bool,
+        found: list[Span],
     ) -> None:
         """Note when a memory is held in a sequence that uses it.
 
         `before` is True if it was used already, `after` if it is live afterwards.
         """
-        uses = suite.uses[memory]
-        start = suite.start if before else suite.items[uses[0]].start
+        uses = sequence.items_with(variables)
+        start = sequence.start if before else sequence.items[uses[0]].start
         for k in uses:
-            item = suite.items[k]
+            item = sequence.items[k]
             if not item.branches:
                 continue
             if start < item.start:
                 found.append((start, item.start - 1))
-            early = before or k > uses[0] or memory in item.condition
+            early = before or k > uses[0] or not item.used.isdisjoint(variables)
             late = after or k < uses[-1]
             if early:
                 found.append((item.start, item.start))
             for branch in item.branches:
-                if memory in branch.uses:
-                    self._hold(memory, branch, early, late, found)
+                if branch.items_with(variables):
+                    self._hold(variables, branch, early, late, found)
                 elif early and late:
                     found.append((branch.start, branch.end))
             start = item.end + 1
-        end = suite.end if after else suite.items[uses[-1]].end
+        end = sequence.end if after else sequence.items[uses[-1]].end
         if start <= end:
             found.append((start, end))
+
+
+Unit: TypeAlias = tuple[tuple[str, tuple[Var, ...]], ...]
+"""The identity of a unit: its factors as text, and their variables."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorBytes:
+    """`count` times the product of `factors`, the symbolic extents."""
+
+    count: int
+    factors: tuple[PrimExpr, ...]
+
+    @staticmethod
+    def of(info: TensorStructInfo) -> TensorBytes | None:
+        """Return the bytes of a tensor, None if its shape or dtype is unknown."""
+        if info.shape is None or info.dtype is None:
+            return None
+        count = info.dtype.nbytes
+        factors: list[PrimExpr] = []
+        waiting = list(info.shape)
+        while waiting:
+            extent = waiting.pop()
+            if isinstance(extent, IntImm):
+                count *= extent.value
+            elif isinstance(extent, Mul):
+                waiting += [extent.a, extent.b]
+            else:
+                factors.append(extent)
+        factors.sort(key=str)
+        return TensorBytes(count, tuple(factors))
+
+    @property
+    def unit(self) -> Unit:
+        """The unit; empty for a constant size."""
+        return tuple((str(n), tuple(collect_vars(n))) for n in self.factors)
+
+
+def scaled(count: int, factors: Sequence[PrimExpr]) -> PrimExpr:
+    """Return `count` times the product of some extents."""
+    total: PrimExpr = ops.const(1, INT64)
+    for factor in factors:
+        total = ops.mul(total, factor)
+    return ops.mul(total, ops.const(count, INT64))
+
+
+def rounded_up(value: PrimExpr, more: int) -> PrimExpr:
+    """Return a value rounded up to a multiple of the alignment, plus `more` multiples."""
+    unit = ops.const(ALIGNMENT, INT64)
+    units = ops.floordiv(ops.add(value, ops.const(ALIGNMENT - 1, INT64)), unit)
+    return ops.mul(ops.add(units, ops.const(more, INT64)), unit)

@@ -21,13 +21,11 @@ from tensorir.relax.struct_info import (
     TupleStructInfo,
     defining_extents,
 )
-from tensorir.relax.visit import GraphRewriter
+from tensorir.relax.visit import GraphRewriter, used_vars
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import collect_vars, walk
-from tensorir.transform.bindings import used_vars
 from tensorir.transform.dead_code_elimination import without_dead_bindings
-from tensorir.transform.define_pass import ModulePass
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import ModulePass, PassContext
 
 
 class LiftTransformParams(ModulePass):
@@ -41,11 +39,11 @@ class LiftTransformParams(ModulePass):
                 w = params[0]; packed = R.call_tir(pack, (w,), ...); return (packed,)
 
     Weights are the parameters from `num_input` on, an attribute of the function. The new function
-    takes them as one tuple and returns the parameters of the function from `num_input` on: weights
-    that are still needed there as they are, then what was computed. Tensors and tuples of them are
-    lifted, and what depends on constants only with them; effects, branches and checks
-    (`match_cast`) stay, with all that depends on them. Functions that others of the module call
-    keep their parameters. IRValueError if the module has a function of the new one's name.
+    takes them as one tuple and returns the new parameters of the function from `num_input` on:
+    first the weights that are still used directly, then the computed values. Lifted are tensors and
+    tuples of tensors, also those that depend on constants only; effects, branches and checks
+    (`match_cast`) stay, and so do the values that depend on them. Functions with callers in the
+    module keep their parameters. Raises IRValueError if the name of the new function is taken.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -70,7 +68,7 @@ class LiftTransformParams(ModulePass):
 
 
 class _Given(NamedTuple):
-    """The new parameters of the old function: weights as they are, and computed ones."""
+    """The new parameters of the old function: unchanged weights, and computed values."""
 
     weights: Sequence[g.GraphVar]
     computed: Sequence[g.GraphVar]
@@ -97,7 +95,7 @@ def _infos(variables: Iterable[g.GraphVar]) -> list[StructInfo]:
 
 
 def _defined_by(infos: Iterable[StructInfo]) -> set[Var]:
-    """Return the symbolic sizes that values decide, given what is known of them."""
+    """Return the symbolic sizes that values with these struct infos define."""
     return {n for info in infos for n in defining_extents(info) if isinstance(n, Var)}
 
 
@@ -123,7 +121,7 @@ def _used_sizes(func: Function) -> set[Var]:
 def _liftable(
     func: Function, weights: Sequence[g.GraphVar], sizes: set[Var], mod: IRModule
 ) -> list[g.VarBinding]:
-    """Return the bindings that weights, their sizes and constants decide, in their order."""
+    """Return the bindings that depend on weights, their sizes and constants only, in order."""
 
     def is_known(info: StructInfo) -> bool:
         return sizes.issuperset(_sizes([info]))
@@ -158,7 +156,7 @@ def _holds_tensors(info: StructInfo) -> bool:
 def _rest(
     func: Function, weights: Sequence[g.GraphVar], lifted: Sequence[g.VarBinding]
 ) -> tuple[Function, _Given]:
-    """Return a function without bindings that are lifted, and what it is given in their place."""
+    """Return a function without lifted bindings, and its new parameters."""
     body = _Without(lifted)(func.body)
     used = set(used_vars(body))
     computed = [binding.var for binding in lifted if binding.var in used]
@@ -193,7 +191,7 @@ def _transform(
     lifted: Sequence[g.VarBinding],
     given: _Given,
 ) -> Function:
-    """Return the function from all weights, as one tuple, to what another one is given."""
+    """Return the function from all weights, as one tuple, to the new parameters."""
     whole = g.GraphVar("params", TupleStructInfo(known_by(i, sizes) for i in _infos(weights)))
     rename = GraphRewriter()
     bindings: list[g.Binding] = []

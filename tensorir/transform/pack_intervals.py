@@ -1,13 +1,12 @@
-"""Offsets of tensors in one arena, such that those held at the same time do not overlap.
+"""Offsets of tensors in one arena; tensors that are held at the same time do not overlap.
 
 The method is greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
-Inference", 2020): the largest tensor first, each into the smallest gap between those it meets that
-is large enough. It is repeated with tensors in the order of their first use, which is better for
-some chains, and the smaller arena is taken. Offsets are aligned.
+Inference", 2020): the largest tensor first, each into the smallest sufficient gap between the
+tensors that it meets. A second attempt takes tensors in the order of their first use, which is
+better for some chains; the smaller arena wins. Offsets are aligned.
 
-Each tensor looks at the tensors that it meets. If nearly all meet nearly all, that would take time
-with the square of their number; there, memory is given and taken back in the order of time, as an
-allocator does that looks for the smallest gap.
+If nearly all tensors meet each other, this needs quadratic time. In that case memory is allocated
+and freed in the order of time, as by a best-fit allocator.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tensorir.memory.alignment import ALIGNMENT
 T = TypeVar("T", bound=Hashable)
 
 Span: TypeAlias = tuple[int, int]
-"""The first and the last point of time at which a tensor is held."""
+"""The first and the last point at which a tensor is held."""
 
 _MEETINGS: Final = 8
 """The maximum number of meetings that are inspected, for n tensors in units of n log n, plus:"""
@@ -32,7 +31,7 @@ _FEW: Final = 100_000
 
 @dataclass(frozen=True)
 class Packing(Generic[T]):
-    """Offsets in bytes; `size` is that of the arena, `lower_bound` the most bytes held at once."""
+    """Offsets in bytes, the size of the arena, and the maximum of bytes held at once."""
 
     offsets: Mapping[T, int]
     size: int
@@ -42,9 +41,9 @@ class Packing(Generic[T]):
 def pack(
     sizes: Mapping[T, int], held: Mapping[T, Sequence[Span]], alignment: int = ALIGNMENT
 ) -> Packing[T]:
-    """Place tensors of `sizes` bytes; `held` has for each the spans in which it is held.
+    """Place tensors of `sizes` bytes, each held during its spans in `held`.
 
-    The spans of a tensor are in order, and apart. A tensor that occupies no bytes is at 0.
+    The spans of a tensor are in order and do not touch. A tensor of 0 bytes is at 0.
     """
     rounded = {tensor: -(-size // alignment) * alignment for tensor, size in sizes.items()}
     placed = {tensor: size for tensor, size in rounded.items() if size and held.get(tensor)}
@@ -64,7 +63,7 @@ def pack(
 
 
 def _events(tensors: Iterable[T], held: Mapping[T, Sequence[Span]]) -> list[tuple[int, int, T]]:
-    """Return the beginnings (1) and ends (0) of spans in order; ends are at the point behind."""
+    """Return the starts (1) and ends (0) of spans in order; an end is one point after the last."""
     found = [(first, 1, tensor) for tensor in tensors for first, _ in held[tensor]]
     found += [(last + 1, 0, tensor) for tensor in tensors for _, last in held[tensor]]
     found.sort(key=lambda event: event[:2])
@@ -72,7 +71,7 @@ def _events(tensors: Iterable[T], held: Mapping[T, Sequence[Span]]) -> list[tupl
 
 
 def _most_at_once(sizes: Mapping[T, int], held: Mapping[T, Sequence[Span]]) -> tuple[int, int]:
-    """Return the most bytes that are held at a point, and how often two tensors meet, at most."""
+    """Return the maximum of bytes held at once, and an upper bound of pairs that meet."""
     most = together = meetings = count = 0
     for _, begins, tensor in _events(sizes, held):
         if begins:
@@ -105,7 +104,7 @@ def _meetings(tensors: Iterable[T], held: Mapping[T, Sequence[Span]]) -> dict[T,
 def _placed(
     order: Sequence[T], sizes: Mapping[T, int], met: Mapping[T, set[T]]
 ) -> tuple[dict[T, int], int]:
-    """Return offsets: each tensor is in the smallest gap that is left when it is its turn."""
+    """Return offsets: each tensor in order gets the smallest sufficient gap."""
     offsets: dict[T, int] = {}
     spans: dict[T, tuple[int, int]] = {}
     for tensor in order:
@@ -124,7 +123,7 @@ def _placed(
 def _allocated(
     order: Sequence[T], sizes: Mapping[T, int], held: Mapping[T, Sequence[Span]]
 ) -> tuple[dict[T, int], int]:
-    """Return offsets as an allocator gives them, from a tensor's first span to its last one."""
+    """Return the offsets of a best-fit allocator; tensors are held from first to last span."""
     whole = {tensor: [(held[tensor][0][0], held[tensor][-1][1])] for tensor in order}
     offsets: dict[T, int] = {}
     gaps = _Gaps()
@@ -147,7 +146,7 @@ class _Gaps:
         self._start_of_end: dict[int, int] = {}
 
     def take(self, size: int) -> int:
-        """Return the start of so many bytes: of the smallest gap that has them, else at the top."""
+        """Allocate bytes in the smallest sufficient gap, or else at the top; return their start."""
         k = bisect_left(self._by_size, (size, 0))
         if k < len(self._by_size):
             gap, start = self._by_size[k]

@@ -1,10 +1,14 @@
-"""Passes, and the context that runs them.
+"""Passes, the context that runs them, and passes from functions and classes.
 
     with PassContext(instruments=[PrintAfter("FoldConstant")]):
         mod = Sequential([BindParams("main", params), FoldConstant()])(mod)
 
 A pass takes a module and returns another one; it never changes the one it is given. Every pass is
-run by the context in force, which decides whether it runs and lets instruments look on.
+run by the current context, which may skip it and calls instruments.
+
+    @module_pass(opt_level=1)
+    def drop_tests(mod, ctx):
+        return IRModule({name: f for name, f in mod.functions.items() if name != "test"})
 """
 
 from __future__ import annotations
@@ -23,6 +27,10 @@ from tensorir.verify import verify_well_formed
 
 if TYPE_CHECKING:
     from tensorir.transform.instruments import PassInstrument
+from collections.abc import Callable
+
+from tensorir.function import BaseFunc, PrimFunc
+from tensorir.relax.function import Function
 
 VERIFY: Final = os.environ.get("TENSORIR_VERIFY") == "1"
 """True if modules are verified after each pass, as they are in the tests."""
@@ -63,11 +71,11 @@ class Pass:
         return PassContext.current().run(self, mod)
 
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Return the transformed module; `mod` may be returned where nothing changes."""
+        """Return the transformed module; it may be `mod` if nothing changes."""
         raise NotImplementedError
 
     def verify(self, before: IRModule, after: IRModule) -> None:
-        """Check what the pass made of a module; WellFormedError."""
+        """Check the result of the pass; WellFormedError."""
         verify_result(before, after)
 
     def __repr__(self) -> str:
@@ -82,7 +90,7 @@ class PassContext:
     """
 
     _entered: ClassVar[ContextVar[tuple[PassContext, ...]]] = ContextVar("entered", default=())
-    """The contexts in force in this thread, the outermost first."""
+    """The entered contexts of this thread, the outermost first."""
 
     def __init__(
         self,
@@ -106,7 +114,7 @@ class PassContext:
 
     @staticmethod
     def current() -> PassContext:
-        """Return the innermost context, one of the defaults outside of any."""
+        """Return the innermost context, by default a new one."""
         entered = PassContext._entered.get()
         return entered[-1] if entered else PassContext()
 
@@ -134,15 +142,15 @@ class PassContext:
         return bool(self.instruments or self.disabled_pass)
 
     def pass_enabled(self, info: PassInfo) -> bool:
-        """Say whether a `Sequential` runs a pass in this context."""
+        """Return True if a `Sequential` runs a pass in this context."""
         if info.name in self.disabled_pass:
             return False
         return info.name in self.required_pass or info.opt_level <= self.opt_level
 
     def run(self, step: Pass, mod: IRModule) -> IRModule:
-        """Return the module that a pass makes of `mod`, never `mod` itself.
+        """Return the result of a pass, never `mod` itself.
 
-        Errors are those of the pass, with a note that names it.
+        Errors of the pass get a note with its name.
         """
         if not isinstance(mod, IRModule):
             raise IRTypeError(
@@ -169,9 +177,9 @@ class PassContext:
 
 
 def verify_result(before: IRModule, after: IRModule) -> None:
-    """Check what a pass made: scopes, names, and that tensors in an arena do not overlap.
+    """Check the result of a pass: scopes, names, and that tensors in an arena do not overlap.
 
-    Raises WellFormedError. A pass answers only for what it makes of a well-formed module.
+    Raises WellFormedError, but not if the module was malformed before.
     """
     changed = any(before.functions.get(name) is not func for name, func in after.functions.items())
     if changed and verify_well_formed(before, assert_mode=False):
@@ -182,8 +190,8 @@ def verify_result(before: IRModule, after: IRModule) -> None:
 class Sequential(Pass):
     """Passes one after another, as one pass.
 
-    `required` names passes that must be among those before it in a `Sequential` that holds it;
-    IRValueError if one is not. `traceable` is accepted because TVM has it.
+    `required` names passes that must come before it in an enclosing `Sequential`; otherwise
+    IRValueError. `traceable` is accepted because TVM has it.
     """
 
     def __init__(
@@ -222,3 +230,90 @@ class Sequential(Pass):
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(map(repr, self.passes))})"
+
+
+class ModulePass(Pass):
+    """A pass over whole modules; subclasses define `transform_module`."""
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Return the transformed module."""
+        raise NotImplementedError
+
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Return the transformed module."""
+        return self.transform_module(mod, ctx)
+
+
+class FunctionPass(Pass):
+    """A pass over graph functions, one at a time; subclasses define `transform_function`."""
+
+    kind: ClassVar[type[BaseFunc]] = Function
+    """The class of the functions that are transformed."""
+
+    def transform_function(self, func: Any, mod: IRModule, ctx: PassContext) -> BaseFunc:
+        """Return the transformed function, `func` itself if nothing changes."""
+        raise NotImplementedError
+
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Transform every function of the kind."""
+        return map_functions(mod, lambda f: self.transform_function(f, mod, ctx), self.kind)
+
+
+class PrimFuncPass(FunctionPass):
+    """A pass over tensor functions, one at a time; it can run between passes of lowering."""
+
+    kind = PrimFunc
+
+
+def map_functions(
+    mod: IRModule, transform: Callable[[Any], BaseFunc], kind: type[BaseFunc] = Function
+) -> IRModule:
+    """Return a module with every function of a kind transformed; errors name the function."""
+    result = mod.clone()
+    for name, func in mod.functions.items():
+        if isinstance(func, kind):
+            with noting(f"in the function {name}"):
+                result[name] = transform(func)
+    return result
+
+
+def _maker(base: type[Pass], method: str) -> Callable[..., Any]:
+    def make(
+        pass_func: Any = None,
+        opt_level: int = 0,
+        name: str | None = None,
+        required: Sequence[str] = (),
+        traceable: bool = False,
+    ) -> Any:
+        """Return a pass from a function, or a pass class from a class with the method.
+
+        Used as a decorator, with or without arguments, or as a call with the function.
+        """
+        if pass_func is None:
+            return lambda defined: make(defined, opt_level, name, required)
+        if not callable(pass_func):
+            raise IRTypeError(f"a pass must be made of a function or a class, got {pass_func!r}")
+        members: dict[str, Any] = {
+            "opt_level": opt_level,
+            "required": tuple(required),
+            "__doc__": pass_func.__doc__,
+            "__module__": pass_func.__module__,
+        }
+        if isinstance(pass_func, type):
+            if not callable(getattr(pass_func, method, None)):
+                raise IRTypeError(
+                    f"a pass class must have a method {method}, which {pass_func.__name__} lacks"
+                )
+            return type(name or pass_func.__name__, (pass_func, base), members)
+        members[method] = lambda self, *args: pass_func(*args)
+        return type(name or pass_func.__name__, (base,), members)()
+
+    return make
+
+
+module_pass = _maker(ModulePass, "transform_module")
+"""Makes a pass of `f(mod, ctx)`, or passes of a class with `transform_module(mod, ctx)`."""
+function_pass = _maker(FunctionPass, "transform_function")
+"""Makes a pass over graph functions of `f(func, mod, ctx)`, or of a class with such a method."""
+prim_func_pass = _maker(PrimFuncPass, "transform_function")
+"""Makes a pass over tensor functions, in the same ways."""

@@ -1,4 +1,4 @@
-"""Building the graph functions of a module anew, with a builder.
+"""Rewriting the graph functions of a module with a builder, which adds functions and bindings.
 
 A `GraphRewriter` replaces nodes by nodes. If the new value needs new bindings or tensor functions,
 a `GraphRebuilder` emits the whole function again through a `BlockBuilder`.
@@ -6,12 +6,18 @@ a `GraphRebuilder` emits the whole function again through a `BlockBuilder`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Final
+
 from tensorir.function import IRModule
 from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
 from tensorir.relax.call_graph import callees_first
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.visit import GraphRewriter
+
+PRIMITIVE: Final = "Primitive"
+"""Attribute of a graph function that is to become one tensor function."""
 
 
 class GraphRebuilder:
@@ -24,7 +30,8 @@ class GraphRebuilder:
         self._mod = mod
         others = {n: f for n, f in mod.functions.items() if not isinstance(f, Function)}
         self.builder = BlockBuilder(IRModule(others, mod.attrs))
-        self._variables = _Variables()
+        self._variables = GraphRewriter()
+        """Replaces the variables of the old functions."""
 
     def rebuilt(self) -> IRModule:
         """Return the module of the functions that were built, in their order."""
@@ -36,7 +43,7 @@ class GraphRebuilder:
         return IRModule({name: made.functions[name] for name in order}, self._mod.attrs)
 
     def value(self, value: g.GraphExpr) -> g.GraphExpr:
-        """Return what a variable is bound to in place of a value, whose parts are new already."""
+        """Return the replacement of a value, whose parts are replaced already."""
         return value
 
     def plain(self, value: g.GraphExpr) -> g.GraphExpr:
@@ -44,7 +51,7 @@ class GraphRebuilder:
         return value
 
     def emitted(self, expr: g.GraphExpr) -> g.GraphExpr:
-        """Return an expression whose nested parts are emitted, each by way of `value`."""
+        """Return an expression whose nested parts are emitted, each after `value` replaced it."""
         memo: dict[g.GraphExpr, g.GraphExpr] = {}
         return self._of_parts(expr, memo)
 
@@ -75,16 +82,16 @@ class GraphRebuilder:
     def _function(self, name: str, func: Function) -> None:
         private = "global_symbol" not in func.attrs
         with self.builder.function(name, func.params, func.attrs, func.is_pure, private):
-            self.builder.emit_func_output(self._suite(func.body))
+            self.builder.emit_func_output(self._sequence(func.body))
 
-    def _suite(self, suite: g.SeqExpr) -> g.GraphExpr:
-        for block in suite.blocks:
+    def _sequence(self, sequence: g.SeqExpr) -> g.GraphExpr:
+        for block in sequence.blocks:
             if isinstance(block, g.DataflowBlock):
                 with self.builder.dataflow():
                     self._bindings(block)
             else:
                 self._bindings(block)
-        return self.plain(self._variables(suite.body))
+        return self.plain(self._variables(sequence.body))
 
     def _bindings(self, block: g.BindingBlock) -> None:
         for binding in block.bindings:
@@ -106,13 +113,36 @@ class GraphRebuilder:
         if isinstance(value, g.If):
             return self.builder.emit_if(
                 self.plain(self._variables(value.cond)),
-                lambda: self._suite(value.true_branch),
-                lambda: self._suite(value.false_branch),
+                lambda: self._sequence(value.true_branch),
+                lambda: self._sequence(value.false_branch),
                 name,
             )
         new = self.value(self._variables(value))
+        if isinstance(new, g.GraphVar) and (inner or not isinstance(new, g.DataflowVar)):
+            return new  # another name
         return self.builder.emit(new, name) if inner else self.builder.emit_output(new, name)
 
 
-class _Variables(GraphRewriter):
-    """Puts new variables in the place of old ones."""
+def rewritten_graphs(
+    mod: IRModule,
+    rewriting: Callable[[BlockBuilder], Callable[[Any], Function]],
+    may_change: Callable[[Function], bool] = lambda _: True,
+) -> IRModule:
+    """Return a module with its graph functions rewritten, except future tensor functions.
+
+    `rewriting` gets a builder of the module, to which the rewriter may add functions.
+    """
+    graphs = {
+        name: func
+        for name, func in graph_functions(mod).items()
+        if PRIMITIVE not in func.attrs and may_change(func)
+    }
+    if not graphs:
+        return mod
+    builder = BlockBuilder(mod)
+    rewrite = rewriting(builder)
+    for name, func in graphs.items():
+        new = rewrite(func)
+        if new is not func:
+            builder.update_func(name, new)
+    return builder.get()

@@ -1,4 +1,4 @@
-"""Calls that only give a tensor another shape become views."""
+"""Calls that only change the shape of a tensor become views."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from tensorir.memory.reshaping import is_reshape
 from tensorir.nodes.expr import GlobalVar, PrimExpr
 from tensorir.relax import expr as g
 from tensorir.relax.calls import CALL_TIR, VIEW, destination_passing, view
-from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.relax.struct_info import StructInfo, TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
-from tensorir.transform.define_pass import ModulePass, map_functions
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import ModulePass, PassContext, map_functions
 
 
 class RewriteDataflowReshape(ModulePass):
@@ -22,10 +21,9 @@ class RewriteDataflowReshape(ModulePass):
     Before: lv = R.call_tir(reshape, (x,), out_sinfo=R.Tensor((2, 3), "float32"))
     After:  lv = R.memory.view(x, R.shape([2, 3]))
 
-    These are calls of tensor functions that copy their one argument in row-major order, which is
-    proved by the indices they read and write: reshapes, squeezes, new dimensions, transposes that
-    move dimensions of extent 1. A view of a view is one of the tensor behind it; a view in the
-    shape that its tensor has is that tensor.
+    Such a tensor function copies its only argument in row-major order, which is proved from its
+    indices: reshapes, squeezes, new dimensions, transposes of dimensions of extent 1. A view of a
+    view becomes a view of the original tensor; a view in the tensor's own shape becomes the tensor.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -49,7 +47,7 @@ class _Views(GraphRewriter):
         """The tensors that variables view."""
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
-        """Rebuild a block; a view of a variable that is seen there only is one there only."""
+        """Rebuild a block; views of its local variables are dropped after it."""
         result = super().rewrite_BindingBlock(node)
         for binding in node.bindings:
             if isinstance(self._sources.get(binding.var), g.DataflowVar):
@@ -57,7 +55,7 @@ class _Views(GraphRewriter):
         return result
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return a binding, one to a view for a call that reshapes."""
+        """Return a binding; a call that reshapes becomes a view."""
         (new,) = super().binding(node)
         if not isinstance(new, g.VarBinding):
             return (new,)
@@ -65,10 +63,8 @@ class _Views(GraphRewriter):
         if made is None:
             return (new,)
         source, shape = made
-        info = source.struct_info
-        assert isinstance(info, TensorStructInfo)
-        if _same_shape(info, shape):
-            return (new.changed(value=source),)
+        if same_shape(source.struct_info, new.value.struct_info):
+            return self.alias(new, source)
         self._sources[new.var] = source
         value = new.value
         if isinstance(value, g.GraphCall) and value.op is VIEW and value.args[0] is source:
@@ -76,7 +72,7 @@ class _Views(GraphRewriter):
         return (new.with_(value=view(source, shape)),)
 
     def _view(self, value: g.GraphExpr) -> tuple[g.GraphExpr, Sequence[PrimExpr]] | None:
-        """Return the tensor and the shape that a value is a view of, None if it is none."""
+        """Return the tensor of a view and its shape, None for other values."""
         if not isinstance(value, g.GraphCall):
             return None
         if value.op is VIEW:
@@ -98,10 +94,10 @@ class _Views(GraphRewriter):
         return source, info.shape
 
 
-def _same_shape(info: TensorStructInfo, shape: Sequence[PrimExpr]) -> bool:
-    analyzer = Analyzer()
-    return (
-        info.shape is not None
-        and len(info.shape) == len(shape)
-        and all(analyzer.can_prove_equal(a, b) for a, b in zip(info.shape, shape, strict=True))
-    )
+def same_shape(a: StructInfo, b: StructInfo) -> bool:
+    """Return True if two tensors provably have one shape."""
+    if not isinstance(a, TensorStructInfo) or not isinstance(b, TensorStructInfo):
+        return False
+    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+        return False
+    return all(map(Analyzer().can_prove_equal, a.shape, b.shape))

@@ -1,4 +1,4 @@
-"""Calls that give several tensors become one for each."""
+"""A call with several results becomes one call for each."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from tensorir.nodes.ops import TRUE
 from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
 from tensorir.relax.calls import CALL_TIR, call_tir, destination_passing
-from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.function import Function
 from tensorir.relax.struct_info import TupleStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import collect_vars, walk
-from tensorir.transform.define_pass import ModulePass
-from tensorir.transform.fuse_ops import PRIMITIVE
-from tensorir.transform.fused_operators import FUSED_OPERATORS, operators_of
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.fuse_ops import FUSED_OPERATORS, operators_of
+from tensorir.transform.pass_context import ModulePass, PassContext
+from tensorir.transform.rebuild_graph import rewritten_graphs
 
 
 class SeparateOutputs(ModulePass):
@@ -31,26 +30,15 @@ class SeparateOutputs(ModulePass):
     After:  a = R.call_tir(split_0, (x,), R.Tensor((2,), "float32"))
             b = R.call_tir(split_1, (x,), R.Tensor((2,), "float32"))
 
-    These are calls of functions that move elements or work on each (`OpPattern.INJECTIVE` at most),
-    and whose outputs do not need one another.
+    The function must move or transform single elements (`OpPattern.INJECTIVE` at most), and no
+    output may depend on another one.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with a call for each output."""
-        graphs = {
-            name: func
-            for name, func in graph_functions(mod).items()
-            if PRIMITIVE not in func.attrs and _has_several_results(func)
-        }
-        if not graphs:
-            return mod
-        builder = BlockBuilder(mod)
-        parts: dict[str, Sequence[_Part] | None] = {}
-        for name, func in graphs.items():
-            separated: Function = _Separating(mod, builder, parts)(func)
-            if separated is not func:
-                builder.update_func(name, separated)
-        return builder.get()
+        return rewritten_graphs(
+            mod, lambda builder: _Separating(mod, builder), _has_several_results
+        )
 
 
 def _has_several_results(func: Function) -> bool:
@@ -70,16 +58,14 @@ class _Part:
 
 
 class _Separating(GraphRewriter):
-    def __init__(
-        self, mod: IRModule, builder: BlockBuilder, parts: dict[str, Sequence[_Part] | None]
-    ) -> None:
+    def __init__(self, mod: IRModule, builder: BlockBuilder) -> None:
         super().__init__()
         self._mod = mod
         self._builder = builder
-        self._parts = parts
+        self._parts: dict[str, Sequence[_Part] | None] = {}
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return a binding, those of calls for each output and of their tuple."""
+        """Return the calls for each output and their tuple, or the binding itself."""
         rebuilt = super().binding(node)
         (new,) = rebuilt
         call = destination_passing(new.value)
@@ -101,7 +87,7 @@ class _Separating(GraphRewriter):
         return [*bindings, new.with_(value=g.Tuple(binding.var for binding in bindings))]
 
     def _parts_of(self, name: str, inputs: int, outputs: int) -> Sequence[_Part] | None:
-        """Return the functions of the outputs of a function, None if they belong together."""
+        """Return the functions of the outputs of a function, None if it cannot be separated."""
         if name not in self._parts:
             func = self._mod.functions.get(name)
             self._parts[name] = (
@@ -136,7 +122,7 @@ class _Separating(GraphRewriter):
         ]
 
     def _part(self, name: str, number: int, func: PrimFunc, nest: s.Stmt, inputs: int) -> _Part:
-        """Return the function of an output, which some loops of a function fill."""
+        """Return the function of an output, which one loop nest computes."""
         result = func.params[inputs + number]
         operators = operators_of(func, name, self._mod)
         loaded = {n.buffer for n in walk(nest) if isinstance(n, BufferLoad)}

@@ -1,4 +1,4 @@
-"""Views are moved behind element-wise calls, which any shape suits."""
+"""Views are moved after element-wise calls, which do not depend on the shape."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tensorir.nodes.expr import GlobalVar, PrimExpr
 from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
 from tensorir.relax.calls import CALL_TIR, VIEW, call_tir, destination_passing, view
-from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.function import Function
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.visit import walk
-from tensorir.transform.define_pass import ModulePass
-from tensorir.transform.fuse_ops import PRIMITIVE
-from tensorir.transform.pass_context import PassContext
+from tensorir.transform.pass_context import ModulePass, PassContext
+from tensorir.transform.rebuild_graph import rewritten_graphs
+from tensorir.transform.rewrite_dataflow_reshape import same_shape
 
 
 class SinkViews(ModulePass):
-    """Moves views behind element-wise calls, so that these can be fused with what is before.
+    """Moves views after element-wise calls, so that these are fused with earlier calls.
 
     Before: a = R.call_tir(matmul, (x, w), R.Tensor((6, 8), "float32"))
             b = R.memory.view(a, R.shape([2, 3, 8]))
@@ -30,25 +30,13 @@ class SinkViews(ModulePass):
             c = R.memory.view(b, R.shape([2, 3, 8]))
 
     Models have such views where a layer takes matrices and the next function more dimensions.
-    Views are moved that are of what a tensor function gives; other arguments of the shape are
-    viewed in the other one. Shapes are constant.
+    Only views of results of tensor functions are moved. Other arguments of the call get a view of
+    the new shape. Shapes must be constant.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Return the module with views behind element-wise calls."""
-        graphs = {
-            name: func
-            for name, func in graph_functions(mod).items()
-            if PRIMITIVE not in func.attrs and _has_views(func)
-        }
-        if not graphs:
-            return mod
-        builder = BlockBuilder(mod)
-        for name, func in graphs.items():
-            sunk: Function = _Sinking(mod, builder)(func)
-            if sunk is not func:
-                builder.update_func(name, sunk)
-        return builder.get()
+        """Return the module with views after element-wise calls."""
+        return rewritten_graphs(mod, lambda builder: _Sinking(mod, builder), _has_views)
 
 
 def _has_views(func: Function) -> bool:
@@ -85,9 +73,14 @@ class _Sinking(GraphRewriter):
         if call.op is VIEW:
             source = call.args[0]
             source = self._sources.get(source, source) if isinstance(source, g.GraphVar) else source
-            if source in self._made:
-                self._sources[new.var] = source  # type: ignore[assignment]
-            return rebuilt
+            if not isinstance(source, g.GraphVar) or source not in self._made:
+                return rebuilt
+            if same_shape(source.struct_info, call.struct_info):
+                return self.alias(new, source)
+            self._sources[new.var] = source
+            if source is call.args[0]:
+                return rebuilt
+            return (new.with_(value=g.GraphCall(VIEW, [source, call.args[1]])),)
         if call.op is not CALL_TIR:
             return rebuilt
         sunk = self._sunk(new.var, call)
@@ -97,7 +90,7 @@ class _Sinking(GraphRewriter):
         return rebuilt
 
     def _sunk(self, var: g.GraphVar, call: g.GraphCall) -> Sequence[g.Binding] | None:
-        """Return the bindings of an element-wise call in the shape behind a view, None if not."""
+        """Return the bindings of an element-wise call before a view, None if impossible."""
         parts = destination_passing(call)
         assert parts is not None
         shape = parts.outputs[0].static_shape
@@ -106,8 +99,7 @@ class _Sinking(GraphRewriter):
         sources = [self._sources[a] for a in parts.args if a in self._sources]
         if not sources or not isinstance(parts.callee, GlobalVar):
             return None
-        info = sources[0].struct_info
-        assert isinstance(info, TensorStructInfo)
+        info = g.tensor_info(sources[0])
         other = info.static_shape
         found = None if other is None else self._function(parts.callee.name, other)
         if found is None or info.shape is None:

@@ -1,4 +1,4 @@
-"""One arena for the tensors of a function that nothing outside of it sees."""
+"""Arenas: memory that the internal tensors of a graph function share."""
 
 from __future__ import annotations
 
@@ -13,20 +13,18 @@ from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.relax import expr as g
 from tensorir.relax.calls import ALLOC_STORAGE, ALLOC_TENSOR, alloc_storage, place_tensor
 from tensorir.relax.function import Function
-from tensorir.relax.struct_info import OBJECT, StructInfo, TensorStructInfo, defining_extents
+from tensorir.relax.struct_info import OBJECT, StructInfo, defining_extents
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.visit import collect_vars, walk
-from tensorir.transform.aliases import Aliases, HandsOn, Memory, memories
-from tensorir.transform.define_pass import ModulePass, map_functions
-from tensorir.transform.lifetimes import Lifetimes
+from tensorir.transform.aliases import Aliases, EscapesOf, Memory, memories
+from tensorir.transform.lifetimes import Lifetimes, TensorBytes, Unit, rounded_up, scaled
 from tensorir.transform.pack_intervals import Packing, pack
-from tensorir.transform.pass_context import PassContext
-from tensorir.transform.tensor_bytes import TensorBytes, Unit, rounded_up, scaled
-from tensorir.transform.value_memory import handed_on
+from tensorir.transform.pass_context import ModulePass, PassContext, map_functions
+from tensorir.transform.value_memory import find_escapes
 
 
 class StaticPlanBlockMemory(ModulePass):
-    """Lets tensors whose contents are not needed at the same time share memory.
+    """Lets tensors share memory if their contents are needed at different times.
 
     Before: a = R.builtin.alloc_tensor(R.shape([16]), R.dtype("float32"), ...)
             b = R.builtin.alloc_tensor(R.shape([n, 16]), R.dtype("float32"), ...)
@@ -35,20 +33,20 @@ class StaticPlanBlockMemory(ModulePass):
             a = R.memory.alloc_tensor(storage, 64, R.shape([16]), R.dtype("float32"))
             b = R.memory.alloc_tensor(storage_1, n * 64, R.shape([n, 16]), R.dtype("float32"))
 
-    A function has one arena for tensors whose bytes are known, and one for each unit of the bytes
-    of the others: tensors of (n, 16) and (n, 4) share memory, those of (n, m) have another arena.
-    An arena is allocated where its sizes are known. A tensor is held from its first use to its last
-    one, over the whole function; those of two branches of an `if` share memory. Results, and
-    tensors that a library function gets that does not only write to its outputs, keep memory of
-    their own. A function with an arena is left unchanged.
+    A function has one arena for tensors of constant size, and one for each unit of symbolic sizes:
+    tensors of (n, 16) and (n, 4) share memory, tensors of (n, m) have another arena. An arena is
+    allocated where its sizes become known. A tensor is held from its first use to its last in the
+    whole function; tensors of two branches of an `if` share memory. Results keep separate memory,
+    and so do tensors that are passed to a library function that may keep them. A function with an
+    arena is left unchanged.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with the tensors of its functions in arenas."""
-        hands_on = handed_on(mod)
+        escapes = find_escapes(mod)
 
         def planned(func: Function) -> Function:
-            arenas = plan_memory(func, hands_on)
+            arenas = plan_memory(func, escapes)
             return _Placing(arenas)(func) if arenas else func
 
         return map_functions(mod, planned)
@@ -65,7 +63,7 @@ class Arena:
 
     @property
     def sizes(self) -> set[Var]:
-        """The symbolic sizes that it depends on."""
+        """The symbolic sizes of the arena."""
         return {var for factor in self.factors for var in collect_vars(factor)}
 
     @property
@@ -79,9 +77,9 @@ class Arena:
     def offsets(self) -> dict[g.GraphVar, PrimExpr]:
         """Return the offset of each tensor in bytes.
 
-        Where a unit is no multiple of the alignment, offsets are rounded up. A tensor that begins
-        in the packing where another one ends, or behind, has more distinct offsets below it, and is
-        moved up by as many multiples: that is more than rounding moved the end of the other one.
+        If a unit is not a multiple of the alignment, offsets are rounded up, and then moved up by
+        one multiple for each smaller offset in the packing. So a tensor that starts where another
+        one ends, or later, is moved by more than rounding moved the end of the other one.
         """
         levels = self._levels
         at = {start: self._offset(start, levels[start]) for start in levels}
@@ -98,26 +96,24 @@ class Arena:
         return rounded_up(scaled(start, self.factors), level) if start else ops.const(0, INT64)
 
 
-def plan_memory(func: Function, hands_on: HandsOn) -> list[Arena]:
-    """Return the arenas of a function, with places for variables that tensors are bound to.
+def plan_memory(func: Function, escapes: EscapesOf) -> list[Arena]:
+    """Return the arenas of a function; the packing has the variables of its tensors.
 
-    `hands_on` is what `handed_on` gives for its module.
-
-    The first one is that of tensors whose bytes are known, if there are such. Returns none for a
-    function that has an arena.
+    `find_escapes` returns `escapes` for the module. The arena of tensors of constant size comes
+    first. A function that has an arena gets no others.
     """
     if any(isinstance(n, g.GraphCall) and n.op is ALLOC_STORAGE for n in walk(func.body)):
         return []
-    aliases = Aliases(func, hands_on)
-    aliases.go_through(func.body)
-    # Results, and what library functions may keep, are seen by others.
-    given_away = {*aliases.kept, *memories(aliases.of(func.body.body))}
+    aliases = Aliases(func, escapes)
+    aliases.add_sequence(func.body)
+    # Results, and memory that library functions may keep, outlive the function.
+    given_away = {*aliases.escaped, *memories(aliases.of(func.body.body))}
     classes: dict[Unit, list[tuple[Memory, TensorBytes]]] = {}
     for memory in aliases.holders:
         nbytes = None if memory in given_away else _nbytes(memory)
         if nbytes is not None:
             classes.setdefault(nbytes.unit, []).append((memory, nbytes))
-    lifetimes = Lifetimes(func.body, aliases)
+    lifetimes = Lifetimes(func.body)
     return [
         _packed(classes[unit], lifetimes, aliases)
         for unit in sorted(classes, key=lambda u: bool(u))
@@ -129,8 +125,7 @@ def _nbytes(memory: Memory) -> TensorBytes | None:
     call = memory.call
     if not isinstance(call, g.GraphCall) or call.op is not ALLOC_TENSOR:
         return None
-    info = call.struct_info
-    assert isinstance(info, TensorStructInfo)
+    info = g.tensor_info(call)
     return TensorBytes.of(info)
 
 
@@ -140,7 +135,7 @@ def _packed(
     factors = tensors[0][1].factors
     counts = {memory: nbytes.count for memory, nbytes in tensors}
     is_aligned = not factors or all(count % ALIGNMENT == 0 for count in counts.values())
-    held = {memory: lifetimes.spans(memory) for memory in counts}
+    held = {memory: lifetimes.spans(aliases.holders[memory]) for memory in counts}
     packing = pack(counts, held, ALIGNMENT if is_aligned else 1)
     offsets = {aliases.holders[memory][0]: at for memory, at in packing.offsets.items()}
     return Arena(factors, Packing(offsets, packing.size, packing.lower_bound), is_aligned)
@@ -159,13 +154,13 @@ class _Placing(GraphRewriter):
         }
 
     def rewrite_Function(self, node: Function) -> Function:  # noqa: N802
-        """Allocate in front of everything what can be."""
+        """Allocate the arenas whose sizes the parameters define, then rebuild the body."""
         arenas = self._allocated(param.struct_info for param in node.params)
         body = self(node.body)
         return node.with_(body=g.SeqExpr.rebuilt([g.BindingBlock(arenas), *body.blocks], body.body))
 
     def _allocated(self, defining: Iterable[StructInfo]) -> list[g.Binding]:
-        """Return the allocations of the arenas whose sizes are known with those of some values."""
+        """Return the allocations of arenas whose sizes are known after these values."""
         for info in defining:
             self._known.update(n for n in defining_extents(info) if isinstance(n, Var))
         ready = [(storage, arena) for storage, arena in self._waiting if arena.sizes <= self._known]
@@ -173,7 +168,7 @@ class _Placing(GraphRewriter):
         return [g.VarBinding(storage, alloc_storage(arena.nbytes)) for storage, arena in ready]
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return the placing of a tensor in an arena for its allocation."""
+        """Replace the allocation of a tensor by its place in an arena."""
         place = self._places.get(node.var)
         if isinstance(node, g.MatchCast):
             bound = super().binding(node)
@@ -181,8 +176,7 @@ class _Placing(GraphRewriter):
         if place is None:
             return super().binding(node)
         storage, offset = place
-        info = node.value.struct_info
-        assert isinstance(info, TensorStructInfo)
+        info = g.tensor_info(node.value)
         assert info.shape is not None
         assert info.dtype is not None
         return (g.VarBinding(node.var, place_tensor(storage, offset, info.shape, info.dtype)),)

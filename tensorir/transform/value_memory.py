@@ -24,11 +24,19 @@ from tensorir.relax.calls import (
     same_elements,
 )
 from tensorir.relax.function import Function, graph_functions
-from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo, leaves
+from tensorir.relax.struct_info import (
+    Path,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    assembled,
+    fields_of,
+    leaves,
+)
 from tensorir.transform.aliases import (
     Aliases,
-    HandedOn,
-    HandsOn,
+    Escapes,
+    EscapesOf,
     Memory,
     Owner,
     Places,
@@ -36,28 +44,24 @@ from tensorir.transform.aliases import (
     leaf_places,
     memories,
 )
-from tensorir.transform.bindings import Uses
-
-Path: TypeAlias = tuple[int, ...]
-"""The fields, from the outermost tuple inwards, that lead to a part of a value."""
-
+from tensorir.transform.lifetimes import Lifetimes
 
 Overwritable: TypeAlias = Callable[[DestinationPassing], Mapping[int, Sequence[int]]]
-"""Gives for outputs of a call the arguments that they may be written over."""
+"""Returns for each output of a call the arguments that it may overwrite."""
 
 
 class ValueMemory:
     """The decisions for one function.
 
-    `outputs` are the memories of what a call writes, one for each of its tensors, None for one that
-    overwrites an argument. `wanted` are those of an `if`, by the paths of its value; the other
-    parts are values. `copied` are the parts of a branch that are copied there at its end.
+    `outputs` has for each call the memories of its tensors, None for a tensor that overwrites an
+    argument. `wanted` has for each `if` the memories of its value, by paths; the other parts stay
+    values. `copied` has the parts of branches that are copied to these memories at the end.
     """
 
     def __init__(
-        self, func: Function, hands_on: HandsOn, overwritable: Overwritable | None = None
+        self, func: Function, escapes: EscapesOf, overwritable: Overwritable | None = None
     ) -> None:
-        """Decide; `overwritable` are arguments that outputs may be written over without a copy."""
+        """Decide; `overwritable` returns arguments that outputs may overwrite without a copy."""
         self._overwritable = overwritable
         self.overwritten: dict[g.GraphCall, dict[int, int]] = {}
         """For calls with separate outputs, the outputs that may overwrite arguments, with these
@@ -66,16 +70,16 @@ class ValueMemory:
         self.wanted: dict[g.If, dict[Path, tuple[Memory, TensorStructInfo]]] = {}
         self.copied: set[tuple[g.SeqExpr, Path]] = set()
         self._place: dict[Memory, Memory] = {}
-        """Memories of branches that are those of their `if`."""
+        """Memories of branches, and the memory of the `if` that replaces each."""
         self._made: dict[Memory, tuple[g.SeqExpr, TensorStructInfo]] = {}
         """The sequence that a memory belongs to, and the tensor in it."""
-        self._uses = Uses(func)
-        self._hands_on = hands_on
-        self.aliases = Aliases(func, self._hands_on)
+        self._lifetimes = Lifetimes(func.body)
+        self._escapes = escapes
+        self.aliases = Aliases(func, self._escapes)
         self._sequence(func.body)
 
     def place(self, memory: Memory) -> Memory:
-        """Return the memory that a memory is a name of."""
+        """Return the memory that replaces a memory, itself by default."""
         while memory in self._place:
             memory = self._place[memory]
         return memory
@@ -84,31 +88,33 @@ class ValueMemory:
         for binding in node.bindings:
             self.aliases.bind(binding.var, self._value(binding, node))
 
-    def _value(self, binding: g.Binding, suite: g.SeqExpr) -> Places:
+    def _value(self, binding: g.Binding, sequence: g.SeqExpr) -> Places:
         value = binding.value
         if isinstance(value, g.If):
-            return self._branches(value, suite)
+            return self._branches(value, sequence)
         if isinstance(value, g.GraphCall):
             call = destination_passing(value)
             if call is not None:
-                return self._call(value, call, binding, suite)
+                return self._call(value, call, binding, sequence)
             if self._is_into_memory(value):
                 self.aliases.of(value)  # notes what is kept
                 outputs = {
-                    path: self._own(info, suite) for path, info in tensors_of(value.struct_info)
+                    path: self._own(info, sequence) for path, info in tensors_of(value.struct_info)
                 }
                 self.outputs[value] = tuple(outputs.values())
-                return places_of(value.struct_info, outputs)
+                places = {path: frozenset({memory}) for path, memory in outputs.items()}
+                found: Places = assembled(value.struct_info, places)
+                return found
         return self.aliases.of(value)
 
-    def _own(self, info: TensorStructInfo, suite: g.SeqExpr) -> Memory:
+    def _own(self, info: TensorStructInfo, sequence: g.SeqExpr) -> Memory:
         memory = Memory(Owner.FUNCTION)
-        self._made[memory] = suite, info
+        self._made[memory] = sequence, info
         return memory
 
     # ------------------------------------------------------------------------------------- branches
 
-    def _branches(self, value: g.If, suite: g.SeqExpr) -> Places:
+    def _branches(self, value: g.If, sequence: g.SeqExpr) -> Places:
         branches = value.true_branch, value.false_branch
         given = []
         for branch in branches:
@@ -120,7 +126,7 @@ class ValueMemory:
             parts = [_part(places, path) for places in given]
             if parts[0] == parts[1] or info.shape is None or info.dtype is None:
                 continue
-            memory = self._own(info, suite)
+            memory = self._own(info, sequence)
             wanted[path] = memory, info
             for branch, places in zip(branches, parts, strict=True):
                 if not self._compute_at(memory, info, places, branch):
@@ -132,13 +138,13 @@ class ValueMemory:
     def _compute_at(
         self, memory: Memory, info: TensorStructInfo, places: Places, branch: g.SeqExpr
     ) -> bool:
-        """Have the tensor that a branch gives computed in a memory; say whether it can be."""
+        """Compute the result of a branch in a memory; return False if that is impossible."""
         found = [*memories(places)]
         if len(found) != 1:
             return False
         source = self.place(found[0])
         made, tensor = self._made.get(source, (None, None))
-        if made is not branch or tensor is None or source in self.aliases.kept:
+        if made is not branch or tensor is None or source in self.aliases.escaped:
             return False
         if not same_elements(info, tensor):
             return False
@@ -148,18 +154,18 @@ class ValueMemory:
     # ---------------------------------------------------------------------------------------- calls
 
     def _call(
-        self, value: g.GraphCall, call: DestinationPassing, binding: g.Binding, suite: g.SeqExpr
+        self, value: g.GraphCall, call: DestinationPassing, binding: g.Binding, sequence: g.SeqExpr
     ) -> Places:
         outputs: list[Memory | None] = []
         places: list[Places] = []
         for info, index in zip(call.outputs, call.inplace, strict=True):
             if index == FRESH:
-                index = self._overwritten(value, call, len(outputs), binding, suite)
+                index = self._overwritten(value, call, len(outputs), binding, sequence)
             if index != FRESH and self._may_overwrite(call, index, binding):
                 outputs.append(None)
                 places.append(self.aliases.of(call.args[index]))
             else:
-                outputs.append(self._own(info, suite))
+                outputs.append(self._own(info, sequence))
                 places.append(frozenset({outputs[-1]}))  # type: ignore[arg-type]
         self.outputs[value] = tuple(outputs)
         return tuple(places) if call.gives_tuple else places[0]
@@ -170,12 +176,12 @@ class ValueMemory:
         call: DestinationPassing,
         output: int,
         binding: g.Binding,
-        suite: g.SeqExpr,
+        sequence: g.SeqExpr,
     ) -> int:
-        """Return the argument that an output without one is to be written over, `FRESH` for none.
+        """Return the argument that an output of new memory overwrites instead, `FRESH` for none.
 
-        The argument is a tensor of the same suite: what a branch computes in one of outside would
-        have to be copied to where the branch wants it.
+        The argument is a tensor of the same sequence: a result in the memory of an outer sequence
+        would have to be copied at the end of the branch.
         """
         if self._overwritable is None:
             return FRESH
@@ -185,7 +191,7 @@ class ValueMemory:
             if (
                 index not in taken.values()
                 and len(found) == 1
-                and self._made.get(found[0], (None,))[0] is suite
+                and self._made.get(found[0], (None,))[0] is sequence
                 and self._may_overwrite(call, index, binding)
             ):
                 taken[output] = index
@@ -193,96 +199,81 @@ class ValueMemory:
         return FRESH
 
     def _may_overwrite(self, call: DestinationPassing, index: int, binding: g.Binding) -> bool:
-        """Say whether nothing needs an argument of a call afterwards, or in another place of it."""
+        """Return True if an argument has no later use, and no other use in the call."""
         aliases = self.aliases
         target = set(memories(aliases.of(call.args[index])))
         others = (arg for k, arg in enumerate(call.args) if k != index)
         return (
             bool(target)
             and all(memory.owner is Owner.FUNCTION for memory in target)
-            and target.isdisjoint(aliases.kept)
+            and target.isdisjoint(aliases.escaped)
             and target.isdisjoint(memory for arg in others for memory in memories(aliases.of(arg)))
-            and not any(self._uses.are_behind(binding, aliases.holders[m]) for m in target)
+            and not any(self._lifetimes.is_used_after(binding, aliases.holders[m]) for m in target)
         )
 
     def _is_into_memory(self, value: g.GraphCall) -> bool:
-        """Say whether the result of a graph function can be written to memory of the caller."""
+        """Return True if the result of a graph function can be written to memory of the caller."""
         called = called_graph(value)
-        if called is None or called.outputs is not None or self._hands_on(called.callee).result:
+        if called is None or called.outputs is not None or self._escapes(called.callee).result:
             return False
-        infos = [*_leaves(value.struct_info)]
+        infos = leaves(value.struct_info)
         return bool(infos) and all(
             isinstance(info, TensorStructInfo) and info.shape is not None and info.dtype is not None
-            for _, info in infos
+            for info in infos
         )
 
 
-def handed_on(mod: IRModule) -> HandsOn:
-    """Return a function that gives the memories that a function passes to library functions.
+def find_escapes(mod: IRModule) -> EscapesOf:
+    """Return a function that returns the memories that a function passes to library functions.
 
     A tensor that a graph function returns is always in separate memory.
     """
     functions = graph_functions(mod)
     known = dict.fromkeys(functions, _NOTHING)
 
-    def hands_on(name: GlobalVar) -> HandedOn:
+    def escapes(name: GlobalVar) -> Escapes:
         found = known.get(name.name)
-        # A tensor function keeps nothing; of a function that is not there anything may be true.
+        # A tensor function keeps nothing; an unknown function may keep everything.
         return (_NOTHING if name.name in mod.functions else _ALL) if found is None else found
 
     order = callees_first(functions)
     changed = True
-    while changed:  # more than once for functions that call themselves
+    while changed:  # several rounds for recursive functions
         changed = False
         for name in order:
-            before, found = known[name], _handed_on_by(functions[name], hands_on)
+            before, found = known[name], _escapes_of(functions[name], escapes)
             known[name] = before | found
             changed |= known[name] != before
-    return hands_on
+    return escapes
 
 
-_NOTHING = HandedOn(False, False)
-_ALL = HandedOn(True, True)
+_NOTHING = Escapes(False, False)
+_ALL = Escapes(True, True)
 
 
-def _handed_on_by(func: Function, hands_on: HandsOn) -> HandedOn:
-    aliases = ValueMemory(func, hands_on).aliases
+def _escapes_of(func: Function, escapes: EscapesOf) -> Escapes:
+    aliases = ValueMemory(func, escapes).aliases
     results = aliases.of(func.body.body)
-    arguments = set(aliases.kept)
+    arguments = set(aliases.escaped)
     infos, places = leaves(func.ret_struct_info), leaf_places(results)
     for k, info in enumerate(infos):
         if not has_own_memory(info) or len(infos) != len(places):
             arguments.update(memories(results) if len(infos) != len(places) else places[k])
-    return HandedOn(
+    return Escapes(
         any(memory.owner is Owner.ARGUMENT for memory in arguments),
-        any(m.owner is Owner.FUNCTION and m in aliases.kept for m in memories(results)),
+        any(m.owner is Owner.FUNCTION and m in aliases.escaped for m in memories(results)),
     )
 
 
 def tensors_of(info: StructInfo) -> Iterator[tuple[Path, TensorStructInfo]]:
     """Yield the tensors of a value with their paths."""
-    for path, leaf in _leaves(info):
+    for path, leaf in fields_of(info):
         if isinstance(leaf, TensorStructInfo):
             yield path, leaf
 
 
-def _leaves(info: StructInfo, path: Path = ()) -> Iterator[tuple[Path, StructInfo]]:
-    if isinstance(info, TupleStructInfo):
-        for k, part in enumerate(info.elements):
-            yield from _leaves(part, (*path, k))
-    else:
-        yield path, info
-
-
-def places_of(info: StructInfo, parts: dict[Path, Memory], path: Path = ()) -> Places:
-    """Return the places of a value with its tensors in these memories."""
-    if isinstance(info, TupleStructInfo):
-        return tuple(places_of(x, parts, (*path, k)) for k, x in enumerate(info.elements))
-    return frozenset({parts[path]})
-
-
 def _part(places: Places, path: Path) -> Places:
-    """Return the places of a part of a value; those of all of it where they are not told apart."""
+    """Return the places of a part of a value; of the whole value if its parts are unknown."""
     for k in path:
         if not isinstance(places, tuple):
             return places
@@ -293,7 +284,7 @@ def _part(places: Places, path: Path) -> Places:
 def _replaced(
     info: StructInfo, places: Places, parts: dict[Path, Memory], path: Path = ()
 ) -> Places:
-    """Return the places of a value, with other ones at some paths."""
+    """Return the places of a value with `parts` at some paths."""
     if path in parts:
         return frozenset({parts[path]})
     if isinstance(info, TupleStructInfo):

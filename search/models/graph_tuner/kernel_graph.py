@@ -11,8 +11,8 @@ from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax.calls import CALL_TIR, destination_passing
 from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.visit import used_vars
 from tensorir.transform import AttachAttrLayoutFreeBuffers, DeadCodeElimination, simplify_graph
-from tensorir.transform.bindings import used_vars
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tensorir.errors import IRValueError
@@ -42,31 +42,23 @@ def present_attributes(
 
 
 def _value(attribute: Any, model: Model) -> Any:
-    kinds = onnx_package().AttributeProto
-    kind = attribute.type
-    if kind == kinds.FLOAT:
-        return attribute.f
-    if kind == kinds.INT:
-        return attribute.i
-    if kind == kinds.STRING:
-        return _text(attribute.s)
-    if kind == kinds.TENSOR:
-        return model.tensor(attribute.t)
-    if kind == kinds.FLOATS:
-        return tuple(attribute.floats)
-    if kind == kinds.INTS:
-        return tuple(attribute.ints)
-    if kind == kinds.STRINGS:
-        return tuple(map(_text, attribute.strings))
-    if kind == kinds.TENSORS:
-        return tuple(model.tensor(tensor) for tensor in attribute.tensors)
-    for name, field in (
-        ("GRAPH", "g"), ("GRAPHS", "graphs"), ("TYPE_PROTO", "tp"), ("TYPE_PROTOS", "type_protos"),
-        ("SPARSE_TENSOR", "sparse_tensor"), ("SPARSE_TENSORS", "sparse_tensors"),
-    ):  # fmt: skip
-        if kind == getattr(kinds, name):
-            return getattr(attribute, field)
-    raise IRValueError(f"attribute {attribute.name!r} has the unknown type {attribute.type}")
+    try:
+        value = onnx_package().helper.get_attribute_value(attribute)
+    except ValueError as error:
+        raise IRValueError(
+            f"attribute {attribute.name!r} has the unknown type {attribute.type}"
+        ) from error
+    return tuple(_plain(v, model) for v in value) if _is_list(value) else _plain(value, model)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+
+
+def _plain(value: Any, model: Model) -> Any:
+    if isinstance(value, bytes):
+        return _text(value)
+    return model.tensor(value) if isinstance(value, onnx_package().TensorProto) else value
 
 
 def _text(value: bytes) -> str:

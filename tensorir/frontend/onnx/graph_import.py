@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from numpy.typing import NDArray
@@ -248,9 +249,6 @@ class GraphImport:
         self, node: OnnxNode, inputs: Sequence[GraphExpr | None]
     ) -> tuple[GraphExpr | None, ...]:
         """Return the outputs of a node that has a converter."""
-        known = self.known.folded(node, inputs)
-        if known is not None:
-            return known
         converter = converter_of(node.op_type, node.domain)
         if converter is None:
             raise IRValueError(f"there is no converter of {shown_name(node.op_type, node.domain)}")
@@ -297,8 +295,15 @@ class GraphImport:
             for k, name in enumerate(function.output)
         )
 
-    def _deeper(self) -> _Depth:
-        return _Depth(self)
+    @contextmanager
+    def _deeper(self) -> Iterator[None]:
+        """Count the nesting depth of functions and graphs."""
+        self._depth += 1
+        self.limits.check("max_depth", self._depth, "functions or graphs are nested too deeply")
+        try:
+            yield
+        finally:
+            self._depth -= 1
 
     # ------------------------------------------------------------------------------------ values
 
@@ -306,8 +311,6 @@ class GraphImport:
         """Return the value of an output, bound to a variable of its name."""
         if value is None:
             raise IRValueError(f"the output {name!r} is not computed by the converter")
-        if isinstance(value, (Constant, GraphVar)) or self.known.has_contents(value):
-            return value
         return self.emitted(value, name, scope.ranks.get(name, UNKNOWN_NDIM))
 
     def emitted(self, expr: GraphExpr, name: str = "", rank: int = UNKNOWN_NDIM) -> GraphExpr:
@@ -320,6 +323,7 @@ class GraphImport:
         self.limits.check_tensor(expr.struct_info, f"the value {name!r}" if name else "a value")
         hint = identifier(name) if name else ""
         var = self.builder.emit(expr, hint)
+        self.known.bind(var, expr)
         info = var.struct_info
         if not isinstance(info, TensorStructInfo):
             return var
@@ -335,23 +339,9 @@ class GraphImport:
             n if isinstance(n, IntImm) else self.known.fresh_size(f"{hint or 'n'}_{k}")
             for k, n in enumerate(shape)
         ]
-        return self.builder.match_cast(var, TensorStructInfo(sizes, info.dtype), hint)
-
-
-class _Depth:
-    """Counts the nesting depth of functions and graphs."""
-
-    def __init__(self, importing: GraphImport) -> None:
-        self._importing = importing
-
-    def __enter__(self) -> None:
-        self._importing._depth += 1
-        self._importing.limits.check(
-            "max_depth", self._importing._depth, "functions or graphs are nested too deeply"
-        )
-
-    def __exit__(self, *_: object) -> None:
-        self._importing._depth -= 1
+        cast = self.builder.match_cast(var, TensorStructInfo(sizes, info.dtype), hint)
+        self.known.bind(cast, var)
+        return cast
 
 
 def _stated_extent(dim: Any, otherwise: str) -> int | str:

@@ -11,26 +11,23 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.frontend.onnx.contents import Fold, as_array, fold
-from tensorir.frontend.onnx.dtypes import dtype_of, held_dtype, narrow_integer
+from tensorir.frontend.onnx.contents import as_array, contents_of_call
+from tensorir.frontend.onnx.dtypes import narrow_integer
 from tensorir.frontend.onnx.limits import ImportLimits
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.relax import op
 from tensorir.relax.block_builder import BlockBuilder
-from tensorir.relax.expr import Constant, GraphExpr, ShapeExpr
+from tensorir.relax.expr import Constant, GraphCall, GraphExpr, ShapeExpr
 from tensorir.relax.relations import common_base
 from tensorir.relax.struct_info import PrimStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
-
-if TYPE_CHECKING:
-    from tensorir.frontend.onnx.node import OnnxNode
 
 _MOST_SIZE: Final = 1 << 40
 """An upper bound that is assumed for symbolic sizes when integers are compared."""
@@ -45,7 +42,9 @@ class KnownValues:
         self._sizes: dict[str, Var] = {}
         self._taken: set[str] = set()
         self._analyzer = Analyzer()
-        self._contents: dict[GraphExpr, NDArray[Any]] = {}
+        self._contents: dict[GraphExpr, NDArray[Any] | None] = {}
+        """Contents are computed when a converter first needs them."""
+        self._bound: dict[GraphExpr, GraphExpr] = {}
         self._elements: dict[GraphExpr, TensorStructInfo] = {}
         """The struct info of the elements of sequences, and of optional tensors."""
         self._optional_tensors: set[GraphExpr] = set()
@@ -99,13 +98,22 @@ class KnownValues:
 
     def contents(self, value: GraphExpr) -> NDArray[Any] | None:
         """Return the known elements of a tensor, None if they are unknown."""
-        if value in self._contents:
-            return self._contents[value]
-        return constant_contents(value) if isinstance(value, Constant) else None
+        if isinstance(value, Constant):
+            return constant_contents(value)
+        if value not in self._contents:
+            self._contents[value] = self._computed(value)
+        return self._contents[value]
 
-    def has_contents(self, value: GraphExpr) -> bool:
-        """Return True if the contents of a non-constant value are known."""
-        return value in self._contents
+    def _computed(self, value: GraphExpr) -> NDArray[Any] | None:
+        if value in self._bound:
+            return self.contents(self._bound[value])
+        if not isinstance(value, GraphCall):
+            return None
+        return contents_of_call(value, self.contents, self._analyzer, self._limits)
+
+    def bind(self, var: GraphExpr, value: GraphExpr) -> None:
+        """Record the value of a variable, from which its contents follow."""
+        self._bound[var] = value
 
     def remember(self, value: GraphExpr, array: NDArray[Any] | None) -> None:
         """Record the elements of a tensor; None records nothing."""
@@ -114,7 +122,7 @@ class KnownValues:
 
     def remember_like(self, value: GraphExpr, source: GraphExpr) -> None:
         """Record for a value all that is known about another one."""
-        self.remember(value, self.contents(source))
+        self.bind(value, source)
         self.remember_elements(value, self.known_elements(source))
         if source in self._optional_tensors:
             self._optional_tensors.add(value)
@@ -140,56 +148,6 @@ class KnownValues:
     def is_optional_tensor(self, value: GraphExpr) -> bool:
         """Return True if an object is a tensor or absent."""
         return value in self._optional_tensors
-
-    def folded(
-        self, node: OnnxNode, inputs: Sequence[GraphExpr | None]
-    ) -> tuple[GraphExpr, ...] | None:
-        """Return the outputs of a node whose contents follow from the contents of its inputs."""
-        if node.domain:
-            return None
-        if node.op_type in ("Shape", "Size"):
-            return self._shape_of(node, inputs)
-        if not inputs:
-            return None
-        arrays = [self.contents(value) for value in inputs if value is not None]
-        if any(array is None for array in arrays):
-            return None
-        known = iter(arrays)
-        aligned = [None if value is None else next(known) for value in inputs]
-        attributes = {key: _plain_attribute(key, v) for key, v in node.attributes.items()}
-        results = fold(
-            node.op_type, Fold(node.opset, attributes, self._analyzer, self._limits), aligned
-        )
-        if results is None:
-            return None
-        dtype = _folded_dtype(node, inputs)
-        return tuple(self._of_contents(array, dtype) for array in results)
-
-    def _shape_of(
-        self, node: OnnxNode, inputs: Sequence[GraphExpr | None]
-    ) -> tuple[GraphExpr, ...] | None:
-        info = inputs[0].struct_info if inputs and inputs[0] is not None else None
-        if not isinstance(info, TensorStructInfo) or info.shape is None:
-            return None
-        if node.op_type == "Size":
-            attributes = {"keepdims": 0}
-            state = Fold(node.opset, attributes, self._analyzer, self._limits)
-            total = fold("ReduceProd", state, [as_array(info.shape)])
-            return None if total is None else (self._of_contents(total[0], None),)
-        part = slice(node.attributes.get("start", 0), node.attributes.get("end"))
-        return (self._of_contents(as_array(info.shape[part]), None),)
-
-    def _of_contents(self, array: NDArray[Any], dtype: str | None) -> GraphExpr:
-        """Return a tensor with known contents: a constant, or an expression over sizes."""
-        if array.dtype != object:
-            converted = dtype is not None and array.dtype.kind in "iu"
-            return Constant(array.astype(dtype) if converted else array)
-        flat = self.integer_tensor(list(array.reshape(-1)), dtype or "int64")
-        if array.ndim == 1:
-            return flat
-        shaped: GraphExpr = op.reshape(flat, array.shape)
-        self._contents[shaped] = array
-        return shaped
 
     def integer_tensor(self, values: Sequence[int | PrimExpr], dtype: str = "int64") -> GraphExpr:
         """Return a tensor of integers with recorded contents; it is emitted where it is used."""
@@ -230,7 +188,10 @@ class KnownValues:
     def equal_sizes(
         self, operands: Sequence[GraphExpr], places: Sequence[Sequence[tuple[int, int]]]
     ) -> list[GraphExpr]:
-        """Return operands whose sizes are assumed to be equal; see `OnnxNode.equal_sizes`."""
+        """Return operands whose sizes are assumed to be equal; see `OnnxNode.broadcast_operands`.
+
+        Each of `places` is a list of sizes that must be equal: (operand number, axis).
+        """
         shapes = []
         for value in operands:
             info = value.struct_info
@@ -269,25 +230,6 @@ def identifier(name: str) -> str:
     """Return a valid variable name."""
     word = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
     return f"_{word}" if word[0].isdigit() else word
-
-
-def _plain_attribute(name: str, value: Any) -> Any:
-    """Return an attribute in the form that `contents` computes with."""
-    if name == "to":  # the contents of narrow integers are not computed
-        return None if narrow_integer(value) else str(dtype_of(value))
-    return value.data if isinstance(value, Constant) else value
-
-
-def _folded_dtype(node: OnnxNode, inputs: Sequence[GraphExpr | None]) -> str | None:
-    """Return the dtype of integer results, None if the computed array has it."""
-    if node.op_type == "Cast":
-        return str(held_dtype(node.attributes["to"])) if "to" in node.attributes else None
-    values = inputs[1:] if node.op_type == "Where" else inputs[:1]
-    for value in values:
-        info = value.struct_info if value is not None else None
-        if isinstance(info, TensorStructInfo) and info.dtype in ("int32", "int64"):
-            return str(info.dtype)
-    return None
 
 
 def common_element(infos: Sequence[StructInfo]) -> TensorStructInfo:

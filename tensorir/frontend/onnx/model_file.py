@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.frontend.onnx.dtypes import array_of, dtype_of, held_dtype, narrow_integer
+from tensorir.frontend.onnx.dtypes import array_of, held_dtype, narrow_integer
 from tensorir.frontend.onnx.schemas import onnx_package
 from tensorir.frontend.onnx.stored_weights import MappedFile, without_weights
 from tensorir.nodes.dtype import DataType
@@ -45,46 +45,43 @@ class Model:
             if tensor.name in names:
                 raise IRValueError(f"there are two weights {tensor.name!r}")
             names.add(tensor.name)
-            if k not in self.places:
-                yield tensor, self.tensor(tensor)
-                continue
-            assert self.path is not None
-            if narrow_integer(tensor.data_type) is not None:
-                yield tensor, Constant(*array_of(self._complete(tensor, self.path, self.places[k])))
-                continue
-            dtype, shape = dtype_of(tensor.data_type), tuple(tensor.dims)
-            place = self.places[k]
-            _check_bytes(f"the tensor {tensor.name!r}", shape, dtype, place[1])
-            yield tensor, self._stored(self.path, place, shape, dtype)
+            yield tensor, self.tensor(tensor, self.places.get(k))
 
-    def tensor(self, tensor: Any) -> Constant:
-        """Return a tensor of the model.
+    def tensor(self, tensor: Any, stored: tuple[int, int] | None = None) -> Constant:
+        """Return a tensor of the model; `stored` is the position of its elements in the file.
 
         External data are mapped, not read. Raises IRValueError for data that are missing, too
         short, or outside of the model's folder.
         """
-        if tensor.data_location != onnx_package().TensorProto.EXTERNAL:
+        if stored is None and tensor.data_location != onnx_package().TensorProto.EXTERNAL:
             return Constant(*array_of(tensor))
-        place = f"the tensor {tensor.name!r}"
-        entries = {entry.key: entry.value for entry in tensor.external_data}
+        name, path = f"the tensor {tensor.name!r}", self.path
         dtype, shape = held_dtype(tensor.data_type), tuple(tensor.dims)
         is_packed = narrow_integer(tensor.data_type) is not None
-        path = self._data_file(entries.get("location", ""), place)
-        offset = _number(entries.get("offset", "0"), place)
-        needed = path.stat().st_size - offset if is_packed else math.prod(shape) * dtype.nbytes
-        length = _number(entries.get("length", str(max(0, needed))), place)
-        if not is_packed:
-            _check_bytes(place, shape, dtype, length)
-        if offset + length > path.stat().st_size:
-            raise IRValueError(
-                f"{place} ends at byte {offset + length} of {path.name}, which has "
-                f"{path.stat().st_size} bytes"
-            )
+        if stored is None:
+            needed = None if is_packed else math.prod(shape) * dtype.nbytes
+            path, stored = self._external(tensor, name, needed)
+        assert path is not None
         if is_packed:
-            return Constant(*array_of(self._complete(tensor, path, (offset, length))))
-        if not length:
+            return Constant(*array_of(self._complete(tensor, path, stored)))
+        _check_bytes(name, shape, dtype, stored[1])
+        if not stored[1]:
             return Constant(np.empty(shape, dtype.to_numpy()), dtype)
-        return self._stored(path, (offset, length), shape, dtype)
+        return self._stored(path, stored, shape, dtype)
+
+    def _external(self, tensor: Any, name: str, needed: int | None) -> tuple[Path, tuple[int, int]]:
+        """Return the file and position of external data; by default they reach to its end."""
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        path = self._data_file(entries.get("location", ""), name)
+        size = path.stat().st_size
+        offset = _number(entries.get("offset", "0"), name)
+        rest = size - offset if needed is None else needed
+        length = _number(entries.get("length", str(max(0, rest))), name)
+        if offset + length > size:
+            raise IRValueError(
+                f"{name} ends at byte {offset + length} of {path.name}, which has {size} bytes"
+            )
+        return path, (offset, length)
 
     def _stored(
         self, path: Path, place: tuple[int, int], shape: Sequence[int], dtype: DataType

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,9 +13,9 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.frontend.onnx.known_values import common_element
 from tensorir.frontend.onnx.step_function import Body, StepFunction, step_function
 from tensorir.nodes.dtype import DataType
-from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.relax.expr import GraphExpr, GraphVar
-from tensorir.relax.struct_info import UNKNOWN_NDIM, StructInfo, TensorStructInfo
+from tensorir.relax.struct_info import UNKNOWN_NDIM, TensorStructInfo
 from tensorir.topi.extents import is_number
 
 if TYPE_CHECKING:
@@ -46,7 +45,9 @@ class OnnxNode:
         outputs: Sequence[str],
         attributes: Mapping[str, Any],
     ) -> None:
-        self._importing = importing
+        self.importing = importing
+        self.known = importing.known
+        """The known facts about values."""
         self._scope = scope
         self.op_type = op_type
         self.domain = domain
@@ -60,14 +61,14 @@ class OnnxNode:
     @property
     def builder(self) -> BlockBuilder:
         """The builder of the function; it is not in a dataflow block."""
-        return self._importing.builder
+        return self.importing.builder
 
     def emit(self, expr: GraphExpr) -> GraphExpr:
         """Bind an expression to a variable, with a known shape if possible; return the variable.
 
         Sizes that depend on data become symbolic sizes.
         """
-        return self._importing.emitted(expr, self.outputs[0] if self.outputs else "")
+        return self.importing.emitted(expr, self.outputs[0] if self.outputs else "")
 
     # --------------------------------------------------------------------------------- struct infos
 
@@ -107,14 +108,10 @@ class OnnxNode:
             raise IRTypeError(f"the dtype of an input is not known: {info}")
         return info.dtype
 
-    def narrow(self, value: GraphExpr) -> int | None:
-        """Return the ONNX number of a narrow integer dtype, None for other dtypes."""
-        return self._importing.known.narrow(value)
-
     def narrowed(self, value: GraphExpr, number: int) -> GraphExpr:
         """Return a tensor, marked as integers of fewer than 8 bits."""
         var = self.emit(value)
-        self._importing.known.remember_kind(var, number)
+        self.known.remember_kind(var, number)
         return var
 
     def tensor(self, value: GraphExpr) -> TensorStructInfo:
@@ -137,7 +134,7 @@ class OnnxNode:
 
         None if they are unknown, or if NumPy lacks their dtype.
         """
-        return None if value is None else self._importing.known.contents(value)
+        return None if value is None else self.known.contents(value)
 
     def numbers(self, value: GraphExpr, what: str) -> NDArray[Any]:
         """Return the elements of a tensor, which must be known while the model is read.
@@ -161,7 +158,7 @@ class OnnxNode:
         known = self.contents(value)
         if known is not None:
             return [_plain(n) for n in known.reshape(-1)]
-        return list(self._importing.known.runtime_scalars(value, what))
+        return list(self.known.runtime_scalars(value, what))
 
     def known_integers(self, value: GraphExpr, what: str) -> list[int]:
         """Return integers that must be known while the model is read; see `numbers`."""
@@ -190,14 +187,14 @@ class OnnxNode:
 
     def check_parts(self, count: int, what: str) -> None:
         """Raise ImportLimitError for more parts of a value than may be listed one by one."""
-        self._importing.limits.check("max_parts", count, what)
+        self.importing.limits.check("max_parts", count, what)
 
     def check_shape(self, shape: Sequence[int | PrimExpr], like: GraphExpr) -> None:
         """Raise ImportLimitError if a result of a shape and of the dtype of `like` is too large.
 
         Operators compute extents with 64 bits, but numbers here are unbounded.
         """
-        self._importing.limits.check_shape(shape, self.dtype(like), "the result")
+        self.importing.limits.check_shape(shape, self.dtype(like), "the result")
 
     def check_narrow(self, what: str, values: Sequence[int | PrimExpr]) -> None:
         """Raise IRValueError for numbers whose product with an extent may exceed 64 bits."""
@@ -206,44 +203,17 @@ class OnnxNode:
                 f"{what} must be numbers between {-_WIDEST:,} and {_WIDEST:,}, got {list(values)}"
             )
 
-    def integer_tensor(self, values: Sequence[int | PrimExpr], dtype: str = "int64") -> GraphExpr:
-        """Return a tensor of rank 1 of integers, with recorded contents."""
-        return self._importing.known.integer_tensor(values, dtype)
-
     def elements(self, sequence: GraphExpr) -> TensorStructInfo:
         """Return the struct info of the elements of a sequence; IRTypeError for other values."""
-        known = self.known_elements(sequence)
+        known = self.known.known_elements(sequence)
         if known is None:
             raise IRTypeError(f"a sequence of tensors is needed, got {sequence.struct_info}")
         return known
 
-    def known_elements(self, value: GraphExpr) -> TensorStructInfo | None:
-        """Return the struct info of the elements of a sequence or optional tensor, if known."""
-        return self._importing.known.known_elements(value)
-
     def common_elements(self, values: Sequence[GraphExpr]) -> TensorStructInfo | None:
         """Return the struct info that the elements of all sequences share, if known."""
-        known = [info for v in values if (info := self.known_elements(v)) is not None]
+        known = [info for v in values if (info := self.known.known_elements(v)) is not None]
         return common_element(known) if known else None
-
-    def remember_elements(self, value: GraphExpr, info: TensorStructInfo | None) -> None:
-        """Record the struct info of a sequence's elements; None records nothing."""
-        self._importing.known.remember_elements(value, info)
-
-    def is_optional_tensor(self, value: GraphExpr) -> bool:
-        """Return True if an object is a tensor or absent."""
-        return self._importing.known.is_optional_tensor(value)
-
-    def fresh_size(self, name: str) -> Var:
-        """Return a symbolic size that `matched` may define."""
-        return self._importing.known.fresh_size(name)
-
-    def matched(self, value: GraphExpr, info: StructInfo) -> GraphVar:
-        """Return a value whose struct info is checked when the model runs.
-
-        This defines new sizes in the struct info.
-        """
-        return self.builder.match_cast(value, info)
 
     def broadcast_operands(self, *operands: GraphExpr) -> list[GraphExpr]:
         """Return operands whose shapes broadcast together.
@@ -252,7 +222,7 @@ class OnnxNode:
         it when it runs.
         """
         rank = max(map(self.rank, operands), default=0)
-        return self.equal_sizes(
+        return self.known.equal_sizes(
             operands,
             [
                 [
@@ -276,16 +246,9 @@ class OnnxNode:
         own = self.axis(axis, rank)
         same = [value for value in operands if self.rank(value) == rank]
         places = [[(k, d) for k in range(len(same))] for d in range(rank) if d != own]
-        return self.equal_sizes(operands, places) if len(same) == len(operands) else [*operands]
-
-    def equal_sizes(
-        self, operands: Sequence[GraphExpr], places: Sequence[Sequence[tuple[int, int]]]
-    ) -> list[GraphExpr]:
-        """Return operands whose sizes are assumed to be equal; see `broadcast_operands`.
-
-        Each of `places` is a list of sizes that must be equal: (operand number, axis).
-        """
-        return self._importing.known.equal_sizes(operands, places)
+        return (
+            self.known.equal_sizes(operands, places) if len(same) == len(operands) else [*operands]
+        )
 
     # ----------------------------------------------------------------------------------- graphs
 
@@ -294,40 +257,12 @@ class OnnxNode:
 
         It sees the same values as the node.
         """
-        return self._importing.subgraph(graph, inputs, self._scope)
-
-    def rounds(self, graph: Any) -> int:
-        """Return the maximum number of rounds of a graph that may be unrolled."""
-        return self._importing.repeats.rounds(graph)
-
-    def reading_rounds(self, count: int) -> AbstractContextManager[None]:
-        """Unroll a number of rounds of a graph, in a `with` statement."""
-        return self._importing.repeats.reading_rounds(count)
-
-    def branch(self, graph: Any) -> list[GraphExpr]:
-        """Emit a graph without inputs in a separate body; return its outputs."""
-        with self._importing.known.branch():
-            return self.graph(graph)
+        return self.importing.subgraph(graph, inputs, self._scope)
 
     def step_function(self, carried: Sequence[GraphExpr], body: Body) -> StepFunction:
         """Return a function of the module that is one step of a loop; see `step_function.py`."""
         hint = self.name if self.name.isidentifier() else f"{self.op_type.lower()}_step"
-        return step_function(self._importing, self._scope, hint, carried, body)
-
-    def results(self, function: StepFunction, fields: Sequence[GraphExpr]) -> list[GraphExpr]:
-        """Return variables for the final values of a loop."""
-        return function.named(self._importing, fields)
-
-    def converted(
-        self, op_type: str, *inputs: GraphExpr | None, domain: str = "", **attributes: Any
-    ) -> tuple[GraphExpr | None, ...]:
-        """Return the outputs of another node on these values, which this node is converted to."""
-        return self._importing.convert(
-            OnnxNode(
-                self._importing, self._scope, op_type, domain, self.name, self.outputs, attributes
-            ),
-            inputs,
-        )
+        return step_function(self.importing, self._scope, hint, carried, body)
 
 
 def _plain(value: Any) -> int | PrimExpr:

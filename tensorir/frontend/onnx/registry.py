@@ -7,7 +7,13 @@
     ) -> GraphExpr:
 
 Inputs are positional, None for an absent input; attributes are keywords with ONNX's names. A
-converter accepts only the attributes in its signature.
+converter accepts only the attributes in its signature; attributes that several operators share are
+a `TypedDict`: `**windows: Unpack[Windows]`. A converter that is one expression is a row:
+
+    onnx_operators({
+        "Relu": lambda node, x: op.nn.relu(x),
+        "LeakyRelu": lambda node, x, *, alpha=0.01: op.nn.leakyrelu(x, alpha),
+    })
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, get_args, get_type_hints
 
 from tensorir.errors import IRValueError
 from tensorir.relax.expr import GraphExpr
@@ -77,6 +83,12 @@ def onnx_operator(*names: str, domain: str = "") -> Callable[[F], F]:
     return register
 
 
+def onnx_operators(converters: Mapping[str, Callable[..., Result]], domain: str = "") -> None:
+    """Register converters by the names of their operators."""
+    for name, function in converters.items():
+        onnx_operator(name, domain=domain)(function)
+
+
 def converter_of(name: str, domain: str) -> Converter | None:
     """Return the converter of an operator, None if there is none."""
     _load()
@@ -103,12 +115,15 @@ def _converter(function: Callable[..., Any]) -> Converter:
     parameters = list(inspect.signature(function).parameters.values())[1:]
     positional = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     named = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+    shared = [p.name for p in parameters if p.kind is p.VAR_KEYWORD]
+    hints = get_type_hints(function) if shared else {}
+    attributes = {name for p in shared for name in get_type_hints(get_args(hints[p])[0])}
     has_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     return Converter(
         function,
         sum(p.default is p.empty for p in positional),
         None if has_any else len(positional),
-        frozenset(p.name for p in named),
+        frozenset(attributes.union(p.name for p in named)),
         frozenset(p.name for p in named if p.default is p.empty),
         len(positional),
     )

@@ -1,7 +1,8 @@
-"""Dtypes of torch, and type promotion of tensors and numbers."""
+"""Values of torch: dtypes, type promotion of tensors and numbers, axes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from tensorir.errors import IRTypeError
 from tensorir.nodes.expr import PrimExpr
 from tensorir.relax import op
-from tensorir.relax.expr import GraphExpr, const_of
+from tensorir.relax.expr import GraphExpr, ShapeExpr, const_of
 from tensorir.relax.struct_info import TensorStructInfo
 
 _NAMES: Final = {
@@ -80,3 +81,29 @@ def as_tensor(value: Any, dtype: str) -> GraphExpr:
         size = op.reshape(op.shape_to_tensor([value]), ())
         return size if dtype == "int64" else op.astype(size, dtype)
     return const_of(value, dtype)
+
+
+def is_float(dtype: Any) -> bool:
+    """Return True for the name of a dtype of floating-point numbers."""
+    return str(dtype).startswith(("float", "bfloat"))
+
+
+def in_dtype_of(result: TensorStructInfo, *values: Any) -> list[GraphExpr]:
+    """Return tensors and numbers as tensors of the dtype of a result."""
+    return [as_tensor(value, str(result.dtype)) for value in values]
+
+
+def axis_of(axis: int, x: GraphExpr) -> int:
+    """Return an axis of a tensor, counted from the front."""
+    return axis + max(tensor_info(x).ndim, 1) if axis < 0 else axis
+
+
+def listed(value: Any) -> list[Any]:
+    """Return a number, or numbers, as a list."""
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def in_shape(x: Any, extents: Sequence[Any] | None) -> Any:
+    """Return the elements in another known shape, whose extents may be 0."""
+    assert extents is not None
+    return op.reshape(x, ShapeExpr(extents))

@@ -102,6 +102,12 @@ def aten(*names: str) -> Callable[[F], F]:
     return converter(*(f"aten.{name}" for name in names))
 
 
+def aten_rows(converters: Mapping[str, Callable[..., Any]]) -> None:
+    """Register functions for operators of ATen; spaces separate the names of each."""
+    for names, function in converters.items():
+        aten(*names.split())(function)
+
+
 def unsupported(names: Iterable[tuple[str, str]]) -> IRValueError | None:
     """Return the error for operators without a converter, None if all have one.
 

@@ -1,25 +1,12 @@
 """Operators that are expressions of other operators.
 
-The modules: `arithmetic`, `attention`, `normalization`, `operand_shapes`, `products`, `quantized`,
-`recurrent`, `statistics`.
+Importing this package imports every module in it, so a module of new operators is a new file.
 """
 
-from tensorir.relax.composites import (
-    arithmetic,
-    attention,
-    normalization,
-    products,
-    quantized,
-    recurrent,
-    statistics,
-)
+from __future__ import annotations
 
-__all__ = [
-    "arithmetic",
-    "attention",
-    "normalization",
-    "products",
-    "quantized",
-    "recurrent",
-    "statistics",
-]
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from tensorir.errors import IRValueError
 from tensorir.nodes.dtype import DataType
 from tensorir.relax import op
-from tensorir.relax.composites.operand_shapes import dtype_of, rank_of
-from tensorir.relax.declaration import composite
+from tensorir.relax.declaration import composite, dtype_of, rank_of
 from tensorir.relax.expr import GraphExpr, Tuple, const_of
-from tensorir.topi.accumulation import sum_dtype
+from tensorir.topi.broadcast import sum_dtype
 
 
 @composite("nn.batch_norm")

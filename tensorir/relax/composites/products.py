@@ -1,19 +1,20 @@
-"""Sums of products: linear layers, outer products, and Einstein's equations (`bij,bjk->bik`)."""
+"""Products: linear layers, outer products, Einstein's equations (`bij,bjk->bik`), and attention
+(Vaswani et al., "Attention Is All You Need", 2017)."""
 
 from __future__ import annotations
 
+import math
 import re
 import string
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
-from tensorir.errors import IRTypeError, IRValueError
+from tensorir.errors import IRValueError
+from tensorir.nodes.expr import IntImm
 from tensorir.relax import op
-from tensorir.relax.composites.operand_shapes import rank_of
-from tensorir.relax.declaration import composite
-from tensorir.relax.expr import GraphExpr
-from tensorir.relax.struct_info import UNKNOWN_NDIM, TensorStructInfo
+from tensorir.relax.declaration import composite, dtype_of, rank_of, shape_of
+from tensorir.relax.expr import GraphExpr, const_of
 
 _TERM: Final = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*\Z")
 
@@ -46,7 +47,7 @@ def einsum(operands: Sequence[GraphExpr], subscripts: str) -> GraphExpr:
     combined pairwise from left to right, and a letter that no later operand needs is summed at
     once.
     """
-    inputs, output = _explicit([_rank(value) for value in operands], subscripts)
+    inputs, output = _explicit([rank_of(value) for value in operands], subscripts)
     values = list(operands)
     while len(values) > 2:
         later = set("".join(inputs[2:]) + output)
@@ -54,13 +55,6 @@ def einsum(operands: Sequence[GraphExpr], subscripts: str) -> GraphExpr:
         values[:2] = [op.contract(values[:2], f"{inputs[0]},{inputs[1]}->{kept}")]
         inputs[:2] = [kept]
     return op.contract(values, f"{','.join(inputs)}->{output}")
-
-
-def _rank(value: GraphExpr) -> int:
-    info = value.struct_info
-    if not isinstance(info, TensorStructInfo) or info.ndim == UNKNOWN_NDIM:
-        raise IRTypeError(f"the rank of an operand is not known, it is {info}")
-    return info.ndim
 
 
 def _explicit(ranks: Sequence[int], subscripts: str) -> tuple[list[str], str]:
@@ -92,3 +86,49 @@ def _explicit(ranks: Sequence[int], subscripts: str) -> tuple[list[str], str]:
         if letter not in "".join(inputs) or output.count(letter) > 1:
             raise IRValueError(f"the result of {subscripts!r} cannot have {letter!r}")
     return inputs, output
+
+
+@composite("nn.attention")
+def attention(
+    query: GraphExpr,
+    key: GraphExpr,
+    value: GraphExpr,
+    bias: GraphExpr | None = None,
+    scale: float | None = None,
+    causal_mask: Literal["TopLeft", "BottomRight"] | None = None,
+    window_size: int | None = None,
+    softcap: float = 0.0,
+) -> GraphExpr:
+    """Return `softmax(query @ key.T * scale + bias) @ value` for each head.
+
+    `query[b, i, h, d]`, `key[b, j, h, d]` and `value[b, j, h, e]` give `[b, i, h, e]`. Keys and
+    values may have fewer heads, each for several heads of the query (grouped heads). `bias`
+    broadcasts to `[b, h, i, j]`; a `bias` of bools is a mask. `scale` is `1 / sqrt(d)` by default.
+    `causal_mask` masks later positions, counted from the beginning or from the end, and
+    `window_size` masks positions that are at least that far before. `softcap` bounds the products
+    by a tanh.
+    """
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if rank_of(x) != 4:
+            raise IRValueError(f"{name} must have 4 dimensions, got {rank_of(x)}")
+    if window_size is not None and causal_mask is None:
+        raise IRValueError("window_size needs a causal_mask: it counts backwards from a position")
+    if scale is None:
+        depth = shape_of(query)[-1]
+        if not isinstance(depth, IntImm) or depth.value == 0:
+            raise IRValueError(f"scale must be given where the depth of heads is {depth}")
+        scale = 1 / math.sqrt(depth.value)
+    dtype = dtype_of(query)
+    scores = op.nn.attention_scores(query, op.permute_dims(key, axes=[0, 2, 3, 1]))
+    scores = op.multiply(scores, const_of(scale, dtype))
+    if softcap:
+        cap = const_of(softcap, dtype)
+        scores = op.multiply(op.tanh(op.divide(scores, cap)), cap)
+    if bias is not None:
+        if dtype_of(bias).is_bool:
+            scores = op.where(bias, scores, const_of(-math.inf, dtype))
+        else:
+            scores = op.add(scores, bias)
+    if causal_mask is not None:
+        scores = op.nn.attention_mask(scores, alignment=causal_mask, window_size=window_size)
+    return op.nn.attention_output(op.nn.softmax(scores, axis=-1), value)

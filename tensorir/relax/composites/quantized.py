@@ -15,9 +15,8 @@ import numpy as np
 
 from tensorir.errors import IRTypeError
 from tensorir.relax import op
-from tensorir.relax.declaration import composite
+from tensorir.relax.declaration import composite, dtype_of, rank_of, shape_of
 from tensorir.relax.expr import Constant, GraphExpr
-from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.topi.extents import known_extent
 from tensorir.topi.nn.spatial import margins
 
@@ -61,9 +60,9 @@ def conv(
     Padding has the value of the zero point. `weight_zero_point` is one number, or one for each
     output channel.
     """
-    rank = _info(data).ndim - 2
+    rank = rank_of(data) - 2
     if rank not in (1, 2, 3):
-        raise IRTypeError(f"data must have 3 to 5 dimensions, got {_info(data)}")
+        raise IRTypeError(f"data must have 3 to 5 dimensions, got {data.struct_info}")
     convolution = (op.nn.conv1d, op.nn.conv2d, op.nn.conv3d)[rank - 1]
     options = {
         "strides": tuple(strides),
@@ -88,7 +87,7 @@ def conv(
     if not _is_zero(weight_zero_point):
         sums = convolution(data, _ones(weight, groups), padding=sides, **options)
         if groups > 1:
-            outputs = _info(weight).shape[0]  # type: ignore[index]
+            outputs = shape_of(weight)[0]
             sums = op.repeat(sums, repeats=known_extent(outputs, "outputs") // groups, axis=1)
         result = result - sums * _per_channel(weight_zero_point, rank)
     if not _is_zero(data_zero_point):
@@ -100,26 +99,17 @@ def conv(
 
 def _ones(weight: GraphExpr, groups: int) -> Constant:
     """Return a kernel of ones with one output channel for each group, which sums windows."""
-    info = _info(weight)
-    assert info.shape is not None
-    extents = [known_extent(n, "an extent of the weight") for n in info.shape[1:]]
-    return Constant(np.ones((groups, *extents), str(info.dtype)))
+    extents = [known_extent(n, "an extent of the weight") for n in shape_of(weight)[1:]]
+    return Constant(np.ones((groups, *extents), str(dtype_of(weight))))
 
 
 def _per_channel(value: GraphExpr | None, trailing: int) -> GraphExpr:
     """Return numbers for channels, before `trailing` dimensions, as int32."""
     assert value is not None
     wide: GraphExpr = op.astype(value, "int32")
-    if _info(value).ndim == 1 and trailing:
+    if rank_of(value) == 1 and trailing:
         wide = op.expand_dims(wide, axis=list(range(1, trailing + 1)))
     return wide
-
-
-def _info(value: GraphExpr) -> TensorStructInfo:
-    info = value.struct_info
-    if not isinstance(info, TensorStructInfo) or info.shape is None:
-        raise IRTypeError(f"operands must be tensors of known shape, got {info}")
-    return info
 
 
 def _is_zero(value: GraphExpr | None) -> bool:
@@ -132,7 +122,7 @@ def _zero_point(value: GraphExpr | None, rows: bool) -> GraphExpr | None:
         return None
     assert value is not None
     wide: GraphExpr = op.astype(value, "int32")
-    per_row = rows and _info(value).ndim == 1
+    per_row = rows and rank_of(value) == 1
     return op.expand_dims(wide, axis=[-1]) if per_row else wide
 
 
@@ -150,6 +140,6 @@ def _less(value: GraphExpr, zero_point: GraphExpr | None, trailing: int | None) 
         return value
     assert zero_point is not None
     wide: GraphExpr = op.astype(zero_point, "int16")
-    if trailing is not None and _info(zero_point).ndim == 1:
+    if trailing is not None and rank_of(zero_point) == 1:
         wide = op.expand_dims(wide, axis=[k + 1 for k in range(trailing)])
     return op.subtract(op.astype(value, "int16"), wide)

@@ -16,9 +16,8 @@ from typing import Any, Final, Literal, TypeAlias
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.relax import op
-from tensorir.relax.declaration import composite
+from tensorir.relax.declaration import composite, dtype_of, rank_of, shape_of
 from tensorir.relax.expr import GraphExpr
-from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.topi.nn.recurrent import CONSTANTS
 
 Direction: TypeAlias = Literal["forward", "reverse", "bidirectional"]
@@ -182,23 +181,17 @@ class _Layer:
         direction: Direction,
     ) -> _Layer:
         """Return a layer; IRTypeError or IRValueError for operands of wrong ranks and sizes."""
-        infos = [_known(value, name) for value, name in ((x, "x"), (w, "w"), (r, "r"))]
+        batch, units = _extents(x, "x")[1], _extents(r, "r")[2]
         directions = _TWO if direction == "bidirectional" else 1
-        for info, name in zip(infos[1:], ("w", "r"), strict=True):
-            assert info.shape is not None
-            first, rows = info.shape[:2]
+        for value, name in ((w, "w"), (r, "r")):
+            first, rows, _ = _extents(value, name)
             if isinstance(first, IntImm) and first.value != directions:
                 raise IRValueError(
                     f"{name} is of {first.value} direction(s), but the direction is {direction}"
                 )
             if isinstance(rows, IntImm) and rows.value % gates:
                 raise IRValueError(f"{name} has {rows.value} rows, which are not {gates} gates")
-        assert infos[0].shape is not None
-        assert infos[2].shape is not None
-        return _Layer(
-            x, w, r, b, direction, directions, infos[0].shape[1], infos[2].shape[2],
-            str(infos[0].dtype),
-        )  # fmt: skip
+        return _Layer(x, w, r, b, direction, directions, batch, units, str(dtype_of(x)))
 
     def part(self, value: GraphExpr, d: int) -> GraphExpr:
         """Return the part of an operand for a direction, without the direction's dimension."""
@@ -245,11 +238,10 @@ class _Layer:
         return [op.stack([done[0] for done in runs], axis=1), *last]
 
 
-def _known(value: GraphExpr, name: str) -> TensorStructInfo:
-    info = value.struct_info
-    if not isinstance(info, TensorStructInfo) or info.shape is None or len(info.shape) != 3:
-        raise IRTypeError(f"{name} must be a tensor of known shape of rank 3, got {info}")
-    return info
+def _extents(value: GraphExpr, name: str) -> tuple[PrimExpr, ...]:
+    if rank_of(value) != 3:
+        raise IRTypeError(f"{name} must be a tensor of rank 3, got {value.struct_info}")
+    return shape_of(value)
 
 
 class _Activations:

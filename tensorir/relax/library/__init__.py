@@ -1,27 +1,12 @@
 """Operators that NumPy computes at run time.
 
-The modules: `data_dependent`, `detection`, `loop`, `random`, `run_time_axes`, `sequences`, `sizes`,
-`sorting`.
+Importing this package imports every module in it, so a module of new operators is a new file.
 """
 
-from tensorir.relax.library import (
-    data_dependent,
-    detection,
-    loop,
-    random,
-    run_time_axes,
-    sequences,
-    sizes,
-    sorting,
-)
+from __future__ import annotations
 
-__all__ = [
-    "data_dependent",
-    "detection",
-    "loop",
-    "random",
-    "run_time_axes",
-    "sequences",
-    "sizes",
-    "sorting",
-]
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

@@ -33,8 +33,6 @@ from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStruct
 
 LOOP: Final = LIBRARY_PREFIX + "loop"
 """The library function: `(step, dtypes as JSON, shapes, trips, go_on, carried, captured)`."""
-_FIRST_ROUNDS: Final = 16
-"""The number of rounds for which memory for parts is allocated first."""
 
 
 def call_loop(
@@ -96,55 +94,30 @@ def run_loop(
 ) -> tuple[Any, ...]:
     """Run a loop: the library function that `call_loop` names."""
     limit = None if isinstance(trips, tuple) else int(np.reshape(trips, ()))
-    kinds = zip(json.loads(dtypes), shapes, strict=True)
-    stacks = [_Stack(dtype, shape, limit) for dtype, shape in kinds]
+    parts: list[list[Any]] = [[] for _ in shapes]
     k = 0
     while go_on and (limit is None or k < limit):
         go_on, *values = step(np.array(k, np.int64), *carried, *captured)
         carried = tuple(values[: len(carried)])
-        for stack, part in zip(stacks, values[len(carried) :], strict=True):
-            stack.add(part)
+        for found, part in zip(parts, values[len(carried) :], strict=True):
+            found.append(part)
         k += 1
-    return (*carried, *(stack.array() for stack in stacks))
+    return (*carried, *map(_stacked, json.loads(dtypes), shapes, parts))
 
 
-class _Stack:
-    """Arrays of one shape, stacked in one array that grows by half."""
+def _stacked(dtype: str, shape: Sequence[int], parts: Sequence[Any]) -> NDArray[Any]:
+    """Return arrays stacked along a new axis; IRValueError if their shapes differ.
 
-    def __init__(self, dtype: str, shape: Sequence[int], limit: int | None) -> None:
-        self._dtype = DataType(dtype).to_numpy()
-        self._shape = tuple(shape)
-        self._limit = limit
-        self._rounds = 0
-        self._memory: NDArray[Any] | None = None
-
-    def add(self, part: Any) -> None:
-        """Add an array; IRValueError if its shape differs from that of the first."""
-        if self._memory is None:
-            self._shape = tuple(part.shape)
-            self._grow(_FIRST_ROUNDS)
-        elif part.shape != self._shape:
+    `shape` is the shape of an array if there is none.
+    """
+    first = parts[0].shape if parts else tuple(shape)
+    for k, part in enumerate(parts):
+        if part.shape != first:
             raise IRValueError(
-                f"round {self._rounds} of a loop returns an array of shape {part.shape}, but "
-                f"earlier rounds returned the shape {self._shape}"
+                f"round {k} of a loop returns an array of shape {part.shape}, but earlier rounds "
+                f"returned the shape {first}"
             )
-        assert self._memory is not None
-        if self._rounds == len(self._memory):
-            self._grow(self._rounds + self._rounds // 2)
-        self._memory[self._rounds] = part
-        self._rounds += 1
-
-    def _grow(self, rounds: int) -> None:
-        if self._limit is not None:
-            rounds = self._limit if self._limit <= 2 * rounds else rounds
-        larger = np.empty((rounds, *self._shape), self._dtype)
-        if self._memory is not None:
-            larger[: self._rounds] = self._memory
-        self._memory = larger
-
-    def array(self) -> NDArray[Any]:
-        """Return the array of all added parts."""
-        if self._memory is None:
-            return np.empty((0, *self._shape), self._dtype)
-        whole = self._memory[: self._rounds]
-        return whole if self._rounds == len(self._memory) else whole.copy()
+    stacked = np.empty((len(parts), *first), DataType(dtype).to_numpy())
+    for k, part in enumerate(parts):
+        stacked[k] = part
+    return stacked

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tensorir.errors import IRTypeError
 from tensorir.nodes.expr import PrimExpr
 from tensorir.relax.declaration import library
-from tensorir.relax.expr import GraphExpr
-from tensorir.relax.library.sorting import like, tensor_info
+from tensorir.relax.expr import GraphExpr, tensor_info
+from tensorir.relax.library.sorting import like
 from tensorir.relax.signature import DTypeName
 from tensorir.relax.struct_info import UNKNOWN_NDIM, StructInfo, TensorStructInfo
 

@@ -1,17 +1,23 @@
-"""Operators along axes that are tensors of integers, known only at run time."""
+"""Operators along axes that are tensors of integers, and sizes that depend on data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorir.errors import IRTypeError
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.expr import PrimExpr
 from tensorir.relax.declaration import library
-from tensorir.relax.expr import GraphExpr
-from tensorir.relax.struct_info import UNKNOWN_NDIM, TensorStructInfo
+from tensorir.relax.expr import GraphExpr, tensor_info
+from tensorir.relax.struct_info import (
+    UNKNOWN_NDIM,
+    PrimStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 
 _Array: TypeAlias = NDArray[Any]
 _Kind = Literal["sum", "mean", "prod", "max", "min", "log_sum_exp"]
@@ -34,8 +40,7 @@ def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
 
 def _numbers(x: GraphExpr) -> TensorStructInfo:
     """Return the struct info of a tensor with a dtype of NumPy; IRTypeError for others."""
-    info = x.struct_info
-    assert isinstance(info, TensorStructInfo)
+    info = tensor_info(x)
     if info.dtype is None or not (info.dtype.is_integral or info.dtype.is_float):
         raise IRTypeError(f"axes that are known when the model runs need other numbers than {info}")
     return info
@@ -43,9 +48,7 @@ def _numbers(x: GraphExpr) -> TensorStructInfo:
 
 def _count(axes: GraphExpr) -> int | None:
     """Return the number of axes, None if it is unknown."""
-    info = axes.struct_info
-    assert isinstance(info, TensorStructInfo)
-    shape = info.static_shape
+    shape = tensor_info(axes).static_shape
     return None if shape is None else int(np.prod(shape))
 
 
@@ -143,3 +146,54 @@ def pad_width_at(pads: _Array, axes: _Array, count: int) -> _Array:
     result = np.zeros((2, count), pads.dtype)
     result[:, axes] = pads.reshape(2, -1)
     return result.reshape(-1)
+
+
+def _scalars(x: GraphExpr, count: int) -> TupleStructInfo:
+    return TupleStructInfo(PrimStructInfo("int64") for _ in range(count))
+
+
+@library("tensor_to_scalars", _scalars)
+def tensor_to_scalars(x: NDArray[Any], count: int) -> tuple[int, ...]:
+    """Return the elements of a tensor of `count` integers, as a tuple of numbers.
+
+    `match_cast` defines symbolic sizes by them.
+    """
+    return tuple(int(n) for n in np.reshape(x, count))
+
+
+def _target(
+    target: GraphExpr, shape: Sequence[PrimExpr], allowzero: bool = False
+) -> TensorStructInfo:
+    return tensor_info(target)
+
+
+@library("reshape_target", _target)
+def reshape_target(
+    target: NDArray[Any], shape: Sequence[PrimExpr], allowzero: bool = False
+) -> NDArray[Any]:
+    """Return the shape that a tensor of `shape` is reshaped to.
+
+    In `target`, 0 keeps a size unless `allowzero` is set, and one -1 means the remaining size.
+    """
+    sizes: list[int] = [int(n) for n in shape]  # type: ignore[call-overload]
+    result = [int(n) for n in target]
+    if not allowzero:
+        result = [sizes[k] if n == 0 else n for k, n in enumerate(result)]
+    if -1 in result:
+        rest = int(np.prod([n for n in result if n != -1]))
+        if result.count(-1) > 1 or rest == 0 or int(np.prod(sizes)) % rest:
+            raise IRValueError(f"a tensor of {sizes} cannot be reshaped to {target.tolist()}")
+        result[result.index(-1)] = int(np.prod(sizes)) // rest
+    return np.array(result, target.dtype)
+
+
+def _between(start: GraphExpr, limit: GraphExpr, step: GraphExpr) -> TensorStructInfo:
+    return TensorStructInfo(None, tensor_info(start).dtype, 1)
+
+
+@library("arange_between", _between)
+def arange_between(start: NDArray[Any], limit: NDArray[Any], step: NDArray[Any]) -> NDArray[Any]:
+    """Return `start, start + step, ...` up to `limit`, which is excluded."""
+    count = max(0, int(np.ceil((limit - start) / step)))
+    values: NDArray[Any] = start + np.arange(count, dtype=start.dtype) * step
+    return values.astype(start.dtype).reshape(count)

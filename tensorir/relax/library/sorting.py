@@ -13,17 +13,11 @@ from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import cast
 from tensorir.relax.declaration import library
-from tensorir.relax.expr import GraphExpr
+from tensorir.relax.expr import GraphExpr, tensor_info
 from tensorir.relax.signature import DTypeName
 from tensorir.relax.struct_info import UNKNOWN_NDIM, StructInfo, TensorStructInfo, TupleStructInfo
 
 Array = NDArray[Any]
-
-
-def tensor_info(x: GraphExpr) -> TensorStructInfo:
-    """Return the struct info of a tensor operand."""
-    assert isinstance(x.struct_info, TensorStructInfo)
-    return x.struct_info
 
 
 def like(x: GraphExpr, dtype: str | None = None) -> TensorStructInfo:

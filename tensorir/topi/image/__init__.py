@@ -1,14 +1,17 @@
 """Operators of images; the modules: `coordinates`, `grid_sample`, `resize`."""
 
-from tensorir.topi.image.grid_sample import affine_grid, grid_sample
-from tensorir.topi.image.resize import dynamic_resize, resize, resize1d, resize2d, resize3d
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "affine_grid",
-    "dynamic_resize",
-    "grid_sample",
-    "resize",
-    "resize1d",
-    "resize2d",
-    "resize3d",
-]
+from tensorir.topi.names import formulas
+
+_FORMULAS = formulas(__name__, "image.")
+
+__all__ = sorted(_FORMULAS)
+
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+
+globals().update(_FORMULAS)

@@ -13,8 +13,9 @@ from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.ops import add, as_expr, cast, const, div, mul
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
-from tensorir.topi.accumulation import rounded, sum_dtype
+from tensorir.topi.broadcast import rounded, sum_dtype
 from tensorir.topi.extents import check_equal, check_floats
+from tensorir.topi.image.resize import clamped, cubic_weight
 from tensorir.topi.nn.spatial import SPATIAL, Layout
 
 _CUBIC_ALPHA = -0.75
@@ -72,7 +73,7 @@ def grid_sample(
                 else:
                     if cubic and padding_mode == "reflection":
                         place = _whole(_reflected(cast(dtype, place), n, dtype, align_corners))
-                    place = _clamped(place, n)
+                    place = clamped(place, cast("int64", n))
                 inner[letter] = cast(n.dtype, place)
             value: PrimExpr = data[places.ordered({**at, **inner})]
             if inside:
@@ -87,7 +88,8 @@ def grid_sample(
         whole = [_whole(f) for f in first]
         if cubic:
             offsets = [axis.var - 1 for axis in taps]
-            weight = reduce(mul, map(_cubic_weight, rest, offsets))
+            distances = [te.abs(r - cast(dtype, o)) for r, o in zip(rest, offsets, strict=True)]
+            weight = reduce(mul, (cubic_weight(d, _CUBIC_ALPHA) for d in distances))
             value = load([w + cast("int64", o) for w, o in zip(whole, offsets, strict=True)])
             total: PrimExpr = te.sum(weight * value, axis=taps)
             return total
@@ -148,25 +150,6 @@ def _reflected(place: PrimExpr, n: PrimExpr, dtype: str, align_corners: bool) ->
 
 def _whole(place: PrimExpr) -> PrimExpr:
     return cast("int64", place)
-
-
-def _clamped(place: PrimExpr, n: PrimExpr) -> PrimExpr:
-    inside: PrimExpr = te.min(te.max(place, const(0, "int64")), cast("int64", n) - 1)
-    return inside
-
-
-def _cubic_weight(rest: PrimExpr, offset: PrimExpr) -> PrimExpr:
-    """Return the weight of the element `offset` away from the whole part (Keys, 1981)."""
-    a = _CUBIC_ALPHA
-
-    def c(value: float) -> PrimExpr:
-        return const(value, rest.dtype)
-
-    d: PrimExpr = te.abs(rest - cast(rest.dtype, offset))
-    near = (c(a + 2) * d - c(a + 3)) * d * d + c(1)
-    far = ((c(a) * d - c(5 * a)) * d + c(8 * a)) * d - c(4 * a)
-    weight: PrimExpr = te.Select(d <= 1, near, far)
-    return weight
 
 
 @operator("image.affine_grid")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
 from math import floor
@@ -16,12 +16,12 @@ from tensorir.nodes.ops import add, as_expr, cast, const
 from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import layout as order_of_layout
 from tensorir.te.tensor import Tensor
-from tensorir.topi.accumulation import sum_dtype
+from tensorir.topi.broadcast import sum_dtype
 from tensorir.topi.extents import (
-    axis_of,
     check_equal,
     check_floats,
     check_rank,
+    each_axis_of,
     extent_text,
 )
 from tensorir.topi.image.coordinates import (
@@ -31,7 +31,7 @@ from tensorir.topi.image.coordinates import (
     Rounding,
     Transformation,
 )
-from tensorir.topi.nn.spatial import SPATIAL, Layout
+from tensorir.topi.nn.spatial import SPATIAL, Layout, each_rank
 
 
 @operator("image.resize")
@@ -58,7 +58,7 @@ def resize(
     or have no weight if `exclude_outside`. With `antialias`, elements are weighted over a wider
     range if an axis gets shorter.
     """
-    places = [axis_of(axis, data.ndim) for axis in axes]
+    places = each_axis_of(axes, data.ndim)
     for name, values in (("size", size), ("scales", scales)):
         if values is not None and len(values) != len(places):
             raise IRValueError(f"{name} must have {len(places)} numbers, got {len(values)}")
@@ -74,13 +74,11 @@ def resize(
         )
         for k, axis in enumerate(places)
     }
-    counts = {axis: as_expr(n) for axis, n in zip(places, size, strict=True)}
     kind = _Kind(method, rounding_method or "round", cubic_alpha, exclude_outside, antialias)
-    result = DataType(out_dtype) if out_dtype else data.dtype
-    resized = _resized(data, coordinates, counts, kind, result)
-    if coordinate_transformation_mode == "tf_crop_and_resize":
-        resized = _extrapolated(resized, coordinates, extrapolation_value)
-    return resized
+    outside = (
+        extrapolation_value if coordinate_transformation_mode == "tf_crop_and_resize" else None
+    )
+    return _resized(data, coordinates, size, kind, outside, out_dtype)
 
 
 @operator("image.dynamic_resize")
@@ -99,7 +97,7 @@ def dynamic_resize(
     out_dtype: str | None = None,
 ) -> Tensor:
     """Return `image.resize` with scales and roi that are tensors, known at run time."""
-    places = [axis_of(axis, data.ndim) for axis in axes]
+    places = each_axis_of(axes, data.ndim)
     for name, tensor, count in (("scales", scales, 1), ("roi", roi, 2)):
         if tensor is not None:
             check_rank(name, tensor, 1)
@@ -123,13 +121,11 @@ def dynamic_resize(
         )
         for k, axis in enumerate(places)
     }
-    counts = {axis: as_expr(n) for axis, n in zip(places, size, strict=True)}
     kind = _Kind(method, rounding_method or "round", cubic_alpha, exclude_outside, False)
-    result = DataType(out_dtype) if out_dtype else data.dtype
-    resized = _resized(data, coordinates, counts, kind, result)
-    if coordinate_transformation_mode == "tf_crop_and_resize":
-        resized = _extrapolated(resized, coordinates, extrapolation_value)
-    return resized
+    outside = (
+        extrapolation_value if coordinate_transformation_mode == "tf_crop_and_resize" else None
+    )
+    return _resized(data, coordinates, size, kind, outside, out_dtype)
 
 
 class _Kind(NamedTuple):
@@ -145,62 +141,62 @@ class _Kind(NamedTuple):
 def _resized(
     data: Tensor,
     coordinates: Mapping[int, Places],
-    counts: Mapping[int, PrimExpr],
+    size: Sequence[PrimExpr],
     kind: _Kind,
-    dtype: DataType,
+    outside: float | None,
+    out_dtype: str | None,
 ) -> Tensor:
+    """Return the resized tensor, with the number `outside` at positions beyond the original."""
+    dtype = DataType(out_dtype) if out_dtype else data.dtype
+    counts = {axis: as_expr(n) for axis, n in zip(coordinates, size, strict=True)}
     if kind.method == "nearest_neighbor":
-        return _nearest(data, coordinates, counts, kind.rounding, dtype)
-    wide = sum_dtype(data.dtype) if data.dtype.is_floating else FLOAT32
-    resized = data
-    for axis, at in coordinates.items():
-        if at.is_identity:
-            continue
-        filtered = _Filtered(resized, axis, at, counts[axis], wide)
-        if kind.method == "linear" and not kind.antialias and not kind.exclude_outside:
-            resized = filtered.interpolated()
-        else:
-            alpha = kind.cubic_alpha if kind.method == "cubic" else None
-            resized = filtered.weighted(alpha, kind.antialias, kind.exclude_outside)
-    return _converted(resized, dtype)
+        resized = _nearest(data, coordinates, counts, kind.rounding, dtype)
+    else:
+        wide = sum_dtype(data.dtype) if data.dtype.is_floating else FLOAT32
+        resized = data
+        for axis, at in coordinates.items():
+            if at.is_identity:
+                continue
+            filtered = _Filtered(resized, axis, at, counts[axis], wide)
+            if kind.method == "linear" and not kind.antialias and not kind.exclude_outside:
+                resized = filtered.interpolated()
+            else:
+                alpha = kind.cubic_alpha if kind.method == "cubic" else None
+                resized = filtered.weighted(alpha, kind.antialias, kind.exclude_outside)
+        resized = _converted(resized, dtype)
+    return resized if outside is None else _extrapolated(resized, coordinates, outside)
 
 
-def _declare(rank: int) -> Callable[..., Tensor]:
-    letters = SPATIAL[rank]
-
-    def function(
-        data: Tensor,
-        size: Sequence[PrimExpr],
-        roi: Sequence[float] | None = None,
-        layout: str = f"NC{letters}",
-        method: Literal["nearest_neighbor", "linear", "cubic"] = "linear",
-        coordinate_transformation_mode: Transformation = "half_pixel",
-        rounding_method: Rounding = "round",
-        cubic_alpha: float = -0.75,
-        cubic_exclude: bool = False,
-        extrapolation_value: float = 0.0,
-        out_dtype: str | None = None,
-        scales: Sequence[float] | None = None,
-        antialias: bool = False,
-    ) -> Tensor:
-        places = Layout(layout, f"NC{letters}", "layout")
-        places.sizes(data, "data")
-        sizes = list(size) * (rank if len(size) == 1 else 1)
-        axes = [places.text.index(letter) for letter in letters]
-        return resize(
-            data, sizes, axes, roi, scales, method, coordinate_transformation_mode,
-            rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, antialias, out_dtype,
-        )  # fmt: skip
-
-    function.__name__ = f"resize{rank}d"
-    function.__doc__ = f"Return `data` with its spatial axes {letters} resized; see `image.resize`."
-    return operator(f"image.resize{rank}d", dimension_order=order_of_layout("layout"))(function)
+@each_rank("image.resize#d", order_of_layout("layout"))
+def _resize_spatial(
+    rank: int,
+    data: Tensor,
+    size: Sequence[PrimExpr],
+    roi: Sequence[float] | None = None,
+    layout: str = "NC#",
+    method: Literal["nearest_neighbor", "linear", "cubic"] = "linear",
+    coordinate_transformation_mode: Transformation = "half_pixel",
+    rounding_method: Rounding = "round",
+    cubic_alpha: float = -0.75,
+    cubic_exclude: bool = False,
+    extrapolation_value: float = 0.0,
+    out_dtype: str | None = None,
+    scales: Sequence[float] | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """Return `data` resized along #; see `image.resize`."""
+    places = Layout(layout, f"NC{SPATIAL[rank]}", "layout")
+    places.sizes(data, "data")
+    sizes = list(size) * (rank if len(size) == 1 else 1)
+    axes = [places.text.index(letter) for letter in SPATIAL[rank]]
+    return resize(
+        data, sizes, axes, roi, scales, method, coordinate_transformation_mode,
+        rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, antialias, out_dtype,
+    )  # fmt: skip
 
 
-resize1d, resize2d, resize3d = (_declare(rank) for rank in SPATIAL)
-
-
-def _clamped(place: PrimExpr, size: PrimExpr) -> PrimExpr:
+def clamped(place: PrimExpr, size: PrimExpr) -> PrimExpr:
+    """Return a position moved to the nearest end of an axis if it is outside."""
     inside: PrimExpr = te.min(te.max(place, const(0, place.dtype)), size - 1)
     return inside
 
@@ -218,7 +214,7 @@ def _nearest(
         at = list(indices)
         for axis, place in coordinates.items():
             if not place.is_identity:
-                at[axis] = _clamped(place.rounded(indices[axis], rounding), place.size)
+                at[axis] = clamped(place.rounded(indices[axis], rounding), place.size)
         return cast(dtype, data[tuple(at)])
 
     return te.compute(shape, element, name="resize")
@@ -256,7 +252,7 @@ class _Filtered:
         self.shape = [*x.shape[:axis], count, *x.shape[axis + 1 :]]
 
     def _load(self, indices: Sequence[PrimExpr], place: PrimExpr) -> PrimExpr:
-        inside = _clamped(place, self.at.size)
+        inside = clamped(place, self.at.size)
         at = (*indices[: self.axis], inside, *indices[self.axis + 1 :])
         return cast(self.dtype, self.x[at])
 
@@ -294,7 +290,7 @@ class _Filtered:
             whole, rest = self._fraction(x)
             offset = t + first
             distance = te.abs(cast(dtype, offset) - rest) * const(scale, dtype)
-            weight = _linear(distance) if alpha is None else _cubic(distance, alpha)
+            weight = _linear(distance) if alpha is None else cubic_weight(distance, alpha)
             if not exclude_outside:
                 return weight
             inside = te.all(whole + offset >= 0, whole + offset < self.at.size)
@@ -325,7 +321,7 @@ def _linear(distance: PrimExpr) -> PrimExpr:
     return weight
 
 
-def _cubic(distance: PrimExpr, a: float) -> PrimExpr:
+def cubic_weight(distance: PrimExpr, a: float) -> PrimExpr:
     """Return the weight of an element at a distance (Keys, 1981)."""
     near = _polynomial(distance, [a + 2, -(a + 3), 0.0, 1.0])
     far = _polynomial(distance, [a, -5 * a, 8 * a, -4 * a])

@@ -1,156 +1,21 @@
 """Operators of neural networks.
 
-The modules: `activation`, `adaptive_pooling`, `attention`, `columns`, `convolution`,
-`convolution_transposed`, `losses`, `normalization`, `pad`, `pooling`, `rearrange`,
-`recurrent`, `rotary`, `softmax`, `spatial`.
+The modules: `activation`, `attention`, `columns`, `convolution`, `normalization`, `pad`, `pooling`,
+`rearrange`, `recurrent`, `softmax`, `spatial`.
 """
 
-from tensorir.topi.nn.activation import (
-    bias_add,
-    celu,
-    elu,
-    gelu,
-    gelu_tanh,
-    glu,
-    hardshrink,
-    hardsigmoid,
-    hardswish,
-    hardtanh,
-    leakyrelu,
-    log_sigmoid,
-    mish,
-    prelu,
-    relu,
-    relu6,
-    selu,
-    shrink,
-    silu,
-    softplus,
-    softsign,
-    swish,
-    tanhshrink,
-    threshold,
-    thresholded_relu,
-)
-from tensorir.topi.nn.adaptive_pooling import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
-    adaptive_max_pool3d,
-)
-from tensorir.topi.nn.attention import attention_mask, attention_output, attention_scores
-from tensorir.topi.nn.columns import col2im, im2col
-from tensorir.topi.nn.convolution import conv1d, conv2d, conv3d
-from tensorir.topi.nn.convolution_transposed import (
-    conv1d_transpose,
-    conv2d_transpose,
-    conv3d_transpose,
-)
-from tensorir.topi.nn.losses import cross_entropy, cross_entropy_with_logits, nll_loss
-from tensorir.topi.nn.normalization import group_norm, instance_norm, layer_norm, lrn, rms_norm
-from tensorir.topi.nn.pad import dynamic_pad, pad
-from tensorir.topi.nn.pooling import (
-    avg_pool1d,
-    avg_pool2d,
-    avg_pool3d,
-    lp_pool1d,
-    lp_pool2d,
-    lp_pool3d,
-    max_pool1d,
-    max_pool1d_with_argmax,
-    max_pool2d,
-    max_pool2d_with_argmax,
-    max_pool3d,
-    max_pool3d_with_argmax,
-)
-from tensorir.topi.nn.rearrange import (
-    channel_shuffle,
-    depth_to_space,
-    pixel_shuffle,
-    pixel_unshuffle,
-    space_to_depth,
-)
-from tensorir.topi.nn.recurrent import gru_steps, lstm_steps, rnn_steps
-from tensorir.topi.nn.rotary import rotary_embedding
-from tensorir.topi.nn.softmax import hardmax, log_softmax, softmax
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d",
-    "adaptive_avg_pool3d",
-    "adaptive_max_pool1d",
-    "adaptive_max_pool2d",
-    "adaptive_max_pool3d",
-    "attention_mask",
-    "attention_output",
-    "attention_scores",
-    "avg_pool1d",
-    "avg_pool2d",
-    "avg_pool3d",
-    "bias_add",
-    "celu",
-    "channel_shuffle",
-    "col2im",
-    "conv1d",
-    "conv1d_transpose",
-    "conv2d",
-    "conv2d_transpose",
-    "conv3d",
-    "conv3d_transpose",
-    "cross_entropy",
-    "cross_entropy_with_logits",
-    "depth_to_space",
-    "dynamic_pad",
-    "elu",
-    "gelu",
-    "gelu_tanh",
-    "glu",
-    "group_norm",
-    "gru_steps",
-    "hardmax",
-    "hardshrink",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "im2col",
-    "instance_norm",
-    "layer_norm",
-    "leakyrelu",
-    "log_sigmoid",
-    "log_softmax",
-    "lp_pool1d",
-    "lp_pool2d",
-    "lp_pool3d",
-    "lrn",
-    "lstm_steps",
-    "max_pool1d",
-    "max_pool1d_with_argmax",
-    "max_pool2d",
-    "max_pool2d_with_argmax",
-    "max_pool3d",
-    "max_pool3d_with_argmax",
-    "mish",
-    "nll_loss",
-    "pad",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "prelu",
-    "relu",
-    "relu6",
-    "rms_norm",
-    "rnn_steps",
-    "rotary_embedding",
-    "selu",
-    "shrink",
-    "silu",
-    "softmax",
-    "softplus",
-    "softsign",
-    "space_to_depth",
-    "swish",
-    "tanhshrink",
-    "threshold",
-    "thresholded_relu",
-]
+from tensorir.topi.names import formulas
+
+_FORMULAS = formulas(__name__, "nn.")
+
+__all__ = sorted(_FORMULAS)
+
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+
+globals().update(_FORMULAS)

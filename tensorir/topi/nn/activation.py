@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
+from typing import Any, Final
 
 from tensorir import te
 from tensorir.errors import IRValueError
@@ -12,56 +14,160 @@ from tensorir.nodes.ops import cast, const, floordiv
 from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import axes as order_of
 from tensorir.te.tensor import Tensor
-from tensorir.topi.accumulation import map_widened, sum_dtype
-from tensorir.topi.broadcast import broadcast_shape, element, same_dtype
-from tensorir.topi.elementwise import map_elements
+from tensorir.topi.broadcast import broadcast_shape, element, same_dtype, sum_dtype
 from tensorir.topi.extents import axis_of, check_equal, check_floats, check_rank, simplified
 
 
-def _of_floats(name: str, function: Callable[[PrimExpr], PrimExpr], x: Tensor) -> Tensor:
-    check_floats("x", x)
-    return map_widened(name, function, x)
+def _like(v: PrimExpr, number: float) -> PrimExpr:
+    return const(number, v.dtype)
 
 
-def _clipped(v: PrimExpr, low: float, high: float) -> PrimExpr:
+def _clipped(v: PrimExpr, low: float, high: float) -> Any:
     # A comparison with NaN is false, which selects the second operand: NaN stays.
-    return te.min(const(high, v.dtype), te.max(const(low, v.dtype), v))
+    return te.min(_like(v, high), te.max(_like(v, low), v))
 
 
 def _expm1(v: PrimExpr) -> PrimExpr:
     """Return `exp(v) - 1`; near 0, where the difference would cancel, it is computed with tanh."""
-    half = v * const(0.5, v.dtype)
-    result: PrimExpr = te.tanh(half) * (te.exp(v) + const(1, v.dtype))
+    result: PrimExpr = te.tanh(v * _like(v, 0.5)) * (te.exp(v) + _like(v, 1))
     return result
 
 
-def _softplus(v: PrimExpr) -> PrimExpr:
+def _softplus(v: PrimExpr, beta: float = 1.0, threshold: float = 20.0) -> Any:
+    scaled = v * _like(v, beta)
+    return te.Select(scaled > _like(v, threshold), v, _log_1_exp(scaled) / _like(v, beta))
+
+
+def _log_1_exp(v: PrimExpr) -> PrimExpr:
     """Return `log(1 + exp(v))`, which does not overflow in this form."""
-    zero = const(0, v.dtype)
-    result: PrimExpr = te.max(v, zero) + te.log1p(te.exp(-te.abs(v)))
+    result: PrimExpr = te.max(v, _like(v, 0)) + te.log1p(te.exp(-te.abs(v)))
     return result
 
 
-@operator("nn.relu")
-def relu(x: Tensor) -> Tensor:
-    """Return `max(x, 0)`; NaN stays."""
-    return map_elements("relu", lambda v: te.max(const(0, x.dtype), v), x)
+def _elu(v: PrimExpr, alpha: float = 1.0) -> Any:
+    zero = _like(v, 0)
+    return te.Select(v > zero, v, _like(v, alpha) * _expm1(te.min(zero, v)))
 
 
-@operator("nn.relu6")
-def relu6(x: Tensor) -> Tensor:
-    """Return `min(max(x, 0), 6)`; NaN stays."""
-    return map_elements("relu6", lambda v: _clipped(v, 0, 6), x)
+def _celu(v: PrimExpr, alpha: float = 1.0) -> Any:
+    zero = _like(v, 0)
+    inner = _expm1(te.min(zero, v) / _like(v, alpha))
+    return te.Select(v > zero, v, _like(v, alpha) * inner)
 
 
-@operator("nn.leakyrelu")
-def leakyrelu(x: Tensor, alpha: float = 0.01) -> Tensor:
-    """Return `x` where it is positive, elsewhere `alpha * x`."""
-    return _of_floats(
-        "leaky_relu",
-        lambda v: te.Select(v > 0, v, v * const(alpha, v.dtype)),
-        x,
-    )
+def _gelu(v: PrimExpr) -> Any:
+    half = _like(v, 0.5)
+    return v * (half + half * te.erf(v * _like(v, math.sqrt(0.5))))
+
+
+def _gelu_tanh(v: PrimExpr) -> Any:
+    one = _like(v, 1)
+    inner = _like(v, math.sqrt(2 / math.pi)) * v
+    inner = inner * (one + _like(v, 0.044715) * v * v)
+    return _like(v, 0.5) * v * (one + te.tanh(inner))
+
+
+def _shrink(v: PrimExpr, lambd: float = 0.5, bias: float = 0.0) -> Any:
+    by = _like(v, bias)
+    inner = te.Select(v > _like(v, lambd), v - by, _like(v, 0))
+    return te.Select(v < _like(v, -lambd), v + by, inner)
+
+
+_FUNCTIONS: Final[dict[str, tuple[Callable[..., PrimExpr], str]]] = {
+    "relu": (lambda v: te.max(_like(v, 0), v), "`max(x, 0)`; NaN stays"),
+    "relu6": (lambda v: _clipped(v, 0, 6), "`min(max(x, 0), 6)`; NaN stays"),
+    "hardtanh": (
+        lambda v, min_val=-1.0, max_val=1.0: _clipped(v, min_val, max_val),
+        "`x`, limited to the range from `min_val` to `max_val`",
+    ),
+    "shrink": (_shrink, "`x + bias` below `-lambd`, `x - bias` above `lambd`, and 0 between"),
+    "leakyrelu": (
+        lambda v, alpha=0.01: te.Select(v > 0, v, v * _like(v, alpha)),
+        "`x` where it is positive, elsewhere `alpha * x`",
+    ),
+    "elu": (
+        _elu,
+        "`x` where it is positive, elsewhere `alpha * (exp(x) - 1)` (Clevert et al., 2015)",
+    ),
+    "selu": (
+        lambda v, alpha=1.6732632423543772, gamma=1.0507009873554805: (
+            _like(v, gamma) * _elu(v, alpha)
+        ),
+        "`gamma * elu(x, alpha)` (Klambauer et al., 2017)",
+    ),
+    "celu": (
+        _celu,
+        "`x` where it is positive, elsewhere `alpha * (exp(x / alpha) - 1)` (Barron, 2017)",
+    ),
+    "gelu": (_gelu, "`x * (0.5 + 0.5 * erf(x / sqrt(2)))` (Hendrycks and Gimpel, 2016)"),
+    "gelu_tanh": (
+        _gelu_tanh,
+        "`0.5 * x * (1 + tanh(sqrt(2 / pi) * x * (1 + 0.044715 * x * x)))`, close to `gelu`",
+    ),
+    "silu": (lambda v: v * te.sigmoid(v), "`x * sigmoid(x)` (Elfwing et al., 2018)"),
+    "swish": (
+        lambda v, alpha=1.0: v * te.sigmoid(_like(v, alpha) * v),
+        "`x * sigmoid(alpha * x)` (Ramachandran et al., 2017)",
+    ),
+    "mish": (lambda v: v * te.tanh(_log_1_exp(v)), "`x * tanh(softplus(x))` (Misra, 2019)"),
+    "softplus": (
+        _softplus,
+        "`log(1 + exp(beta * x)) / beta`; where `beta * x` is above a threshold, `x`",
+    ),
+    "log_sigmoid": (
+        lambda v: te.min(_like(v, 0), v) - te.log1p(te.exp(-te.abs(v))),
+        "the logarithm of `sigmoid(x)`",
+    ),
+    "softsign": (lambda v: v / (_like(v, 1) + te.abs(v)), "`x / (1 + abs(x))`"),
+    "hardsigmoid": (
+        lambda v, alpha=1 / 6, beta=0.5: _clipped(_like(v, alpha) * v + _like(v, beta), 0, 1),
+        "`alpha * x + beta`, limited to the range 0 to 1",
+    ),
+    "hardswish": (
+        lambda v: v * _clipped(v + _like(v, 3), 0, 6) * _like(v, 1 / 6),
+        "`x * min(max(x + 3, 0), 6) / 6` (Howard et al., 2019)",
+    ),
+    "thresholded_relu": (
+        lambda v, alpha=1.0: te.Select(v > _like(v, alpha), v, _like(v, 0)),
+        "`x` where it is above `alpha`, elsewhere 0 (Konda et al., 2014)",
+    ),
+    "threshold": (
+        lambda v, bound, value: te.Select(v <= _like(v, bound), _like(v, value), v),
+        "`value` where `x` is at most a bound, elsewhere `x`; NaN stays",
+    ),
+    "hardshrink": (
+        lambda v, lambd=0.5: te.Select(te.abs(v) <= _like(v, lambd), _like(v, 0), v),
+        "0 where the absolute value of `x` is at most `lambd`, elsewhere `x`; NaN stays",
+    ),
+    "tanhshrink": (lambda v: v - te.tanh(v), "`x - tanh(x)`"),
+}
+_IN_OWN_DTYPE: Final = ("relu", "relu6", "hardtanh")
+"""Functions that only compare; others compute narrow floats in the dtype of `sum_dtype`."""
+_OF_INTEGERS: Final = (*_IN_OWN_DTYPE, "shrink")
+"""Functions of any numbers; others need floats."""
+
+
+def _declare(name: str, function: Callable[..., PrimExpr], what: str) -> None:
+    def formula(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if name not in _OF_INTEGERS:
+            check_floats("x", x)
+        wide = x.dtype if name in _IN_OWN_DTYPE else sum_dtype(x.dtype)
+
+        def value(*i: PrimExpr) -> PrimExpr:
+            return cast(x.dtype, function(cast(wide, x[i]), *args, **kwargs))
+
+        return te.compute(x.shape, value, name=name)
+
+    _, *numbers = inspect.signature(function).parameters.values()
+    x = inspect.Parameter("x", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    formula.__signature__ = inspect.Signature([x, *numbers])  # type: ignore[attr-defined]
+    formula.__annotations__ = {"x": Tensor, **dict.fromkeys((p.name for p in numbers), float)}
+    formula.__name__, formula.__doc__ = name, f"Return {what}."
+    operator(f"nn.{name}")(formula)
+
+
+for _name, _row in _FUNCTIONS.items():
+    _declare(_name, *_row)
 
 
 @operator("nn.prelu", dimension_order=order_of("axis"))
@@ -90,188 +196,6 @@ def prelu(x: Tensor, alpha: Tensor, axis: int | None = 1) -> Tensor:
         x.shape, lambda *i: te.Select(x[i] > zero, x[i], x[i] * slope(*i)), name="prelu"
     )
     return result
-
-
-@operator("nn.elu")
-def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
-    """Return `x` where it is positive, elsewhere `alpha * (exp(x) - 1)` (Clevert et al., 2015)."""
-    return _of_floats("elu", lambda v: _elu(v, alpha), x)
-
-
-def _elu(v: PrimExpr, alpha: float) -> PrimExpr:
-    zero = const(0, v.dtype)
-    result: PrimExpr = te.Select(v > zero, v, const(alpha, v.dtype) * _expm1(te.min(zero, v)))
-    return result
-
-
-@operator("nn.selu")
-def selu(x: Tensor, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805) -> Tensor:
-    """Return `gamma * elu(x, alpha)` (Klambauer et al., 2017)."""
-    return _of_floats("selu", lambda v: const(gamma, v.dtype) * _elu(v, alpha), x)
-
-
-@operator("nn.celu")
-def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
-    """Return `x` where it is positive, elsewhere `alpha * (exp(x / alpha) - 1)` (Barron, 2017)."""
-
-    def formula(v: PrimExpr) -> PrimExpr:
-        zero = const(0, v.dtype)
-        inner = _expm1(te.min(zero, v) / const(alpha, v.dtype))
-        result: PrimExpr = te.Select(v > zero, v, const(alpha, v.dtype) * inner)
-        return result
-
-    return _of_floats("celu", formula, x)
-
-
-@operator("nn.gelu")
-def gelu(x: Tensor) -> Tensor:
-    """Return `x * (0.5 + 0.5 * erf(x / sqrt(2)))` (Hendrycks and Gimpel, 2016)."""
-
-    def formula(v: PrimExpr) -> PrimExpr:
-        half = const(0.5, v.dtype)
-        result: PrimExpr = v * (half + half * te.erf(v * const(math.sqrt(0.5), v.dtype)))
-        return result
-
-    return _of_floats("gelu", formula, x)
-
-
-@operator("nn.gelu_tanh")
-def gelu_tanh(x: Tensor) -> Tensor:
-    """Return `0.5 * x * (1 + tanh(sqrt(2 / pi) * x * (1 + 0.044715 * x * x)))`, close to `gelu`."""
-
-    def formula(v: PrimExpr) -> PrimExpr:
-        one = const(1, v.dtype)
-        inner = const(math.sqrt(2 / math.pi), v.dtype) * v
-        inner = inner * (one + const(0.044715, v.dtype) * v * v)
-        result: PrimExpr = const(0.5, v.dtype) * v * (one + te.tanh(inner))
-        return result
-
-    return _of_floats("gelu_tanh", formula, x)
-
-
-@operator("nn.silu")
-def silu(x: Tensor) -> Tensor:
-    """Return `x * sigmoid(x)` (Elfwing et al., 2018)."""
-    return _of_floats("silu", lambda v: v * te.sigmoid(v), x)
-
-
-@operator("nn.swish")
-def swish(x: Tensor, alpha: float = 1.0) -> Tensor:
-    """Return `x * sigmoid(alpha * x)` (Ramachandran et al., 2017)."""
-    return _of_floats("swish", lambda v: v * te.sigmoid(const(alpha, v.dtype) * v), x)
-
-
-@operator("nn.mish")
-def mish(x: Tensor) -> Tensor:
-    """Return `x * tanh(softplus(x))` (Misra, 2019)."""
-    return _of_floats("mish", lambda v: v * te.tanh(_softplus(v)), x)
-
-
-@operator("nn.softplus")
-def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """Return `log(1 + exp(beta * x)) / beta`; where `beta * x` is above a threshold, `x`."""
-
-    def formula(v: PrimExpr) -> PrimExpr:
-        scaled = v * const(beta, v.dtype)
-        soft = _softplus(scaled) / const(beta, v.dtype)
-        result: PrimExpr = te.Select(scaled > const(threshold, v.dtype), v, soft)
-        return result
-
-    return _of_floats("softplus", formula, x)
-
-
-@operator("nn.log_sigmoid")
-def log_sigmoid(x: Tensor) -> Tensor:
-    """Return the logarithm of `sigmoid(x)`."""
-
-    def formula(v: PrimExpr) -> PrimExpr:
-        result: PrimExpr = te.min(const(0, v.dtype), v) - te.log1p(te.exp(-te.abs(v)))
-        return result
-
-    return _of_floats("log_sigmoid", formula, x)
-
-
-@operator("nn.softsign")
-def softsign(x: Tensor) -> Tensor:
-    """Return `x / (1 + abs(x))`."""
-    return _of_floats("softsign", lambda v: v / (const(1, v.dtype) + te.abs(v)), x)
-
-
-@operator("nn.hardsigmoid")
-def hardsigmoid(x: Tensor, alpha: float = 1 / 6, beta: float = 0.5) -> Tensor:
-    """Return `alpha * x + beta`, limited to the range 0 to 1."""
-    return _of_floats(
-        "hardsigmoid",
-        lambda v: _clipped(const(alpha, v.dtype) * v + const(beta, v.dtype), 0, 1),
-        x,
-    )
-
-
-@operator("nn.hardswish")
-def hardswish(x: Tensor) -> Tensor:
-    """Return `x * min(max(x + 3, 0), 6) / 6` (Howard et al., 2019)."""
-    return _of_floats(
-        "hardswish",
-        lambda v: v * _clipped(v + const(3, v.dtype), 0, 6) * const(1 / 6, v.dtype),
-        x,
-    )
-
-
-@operator("nn.hardtanh")
-def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """Return `x`, limited to the range from `min_val` to `max_val`."""
-    return map_elements("hardtanh", lambda v: _clipped(v, min_val, max_val), x)
-
-
-@operator("nn.thresholded_relu")
-def thresholded_relu(x: Tensor, alpha: float = 1.0) -> Tensor:
-    """Return `x` where it is above `alpha`, elsewhere 0 (Konda et al., 2014)."""
-    return _of_floats(
-        "thresholded_relu",
-        lambda v: te.Select(v > const(alpha, v.dtype), v, const(0, v.dtype)),
-        x,
-    )
-
-
-@operator("nn.threshold")
-def threshold(x: Tensor, bound: float, value: float) -> Tensor:
-    """Return `value` where `x` is at most a bound, elsewhere `x`; NaN stays."""
-    return _of_floats(
-        "threshold",
-        lambda v: te.Select(v <= const(bound, v.dtype), const(value, v.dtype), v),
-        x,
-    )
-
-
-@operator("nn.shrink")
-def shrink(x: Tensor, lambd: float = 0.5, bias: float = 0.0) -> Tensor:
-    """Return `x + bias` below `-lambd`, `x - bias` above `lambd`, and 0 between."""
-
-    def formula(v: PrimExpr) -> PrimExpr:
-        low, high = const(-lambd, v.dtype), const(lambd, v.dtype)
-        by = const(bias, v.dtype)
-        inner = te.Select(v > high, v - by, const(0, v.dtype))
-        result: PrimExpr = te.Select(v < low, v + by, inner)
-        return result
-
-    return map_widened("shrink", formula, x)
-
-
-@operator("nn.hardshrink")
-def hardshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
-    """Return 0 where the absolute value of `x` is at most `lambd`, elsewhere `x`; NaN stays."""
-
-    def formula(v: PrimExpr) -> PrimExpr:
-        result: PrimExpr = te.Select(te.abs(v) <= const(lambd, v.dtype), const(0, v.dtype), v)
-        return result
-
-    return _of_floats("hardshrink", formula, x)
-
-
-@operator("nn.tanhshrink")
-def tanhshrink(x: Tensor) -> Tensor:
-    """Return `x - tanh(x)`."""
-    return _of_floats("tanhshrink", lambda v: v - te.tanh(v), x)
 
 
 @operator("nn.bias_add", dimension_order=order_of("axis"))

@@ -16,7 +16,7 @@ from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import axes as order_of
 from tensorir.relax.expr import GraphCall
 from tensorir.te.tensor import Tensor
-from tensorir.topi.accumulation import rounded, sum_dtype
+from tensorir.topi.broadcast import rounded, sum_dtype
 from tensorir.topi.extents import (
     as_divisor,
     axes_of,
@@ -94,17 +94,8 @@ def instance_norm(
 
     `gamma` and `beta` have a number for each channel.
     """
-    check_floats("data", data)
-    channel = axis_of(channel_axis, data.ndim)
-    over = _behind(data.ndim, channel) if axes is None else axes_of(axes, data.ndim)
-    for name, tensor in (("gamma", gamma), ("beta", beta)):
-        _check_weights(name, tensor, [data.shape[channel]])
-    return _Statistics(data, over).normalized(
-        "T_instance_norm",
-        epsilon,
-        gamma if scale else None,
-        beta if center else None,
-        lambda i: (i[channel],),
+    return _by_channel(
+        "T_instance_norm", data, gamma, beta, channel_axis, axes, epsilon, center, scale
     )
 
 
@@ -124,16 +115,37 @@ def group_norm(
 
     `gamma` and `beta` have a number for each channel.
     """
+    return _by_channel(
+        "T_group_norm", data, gamma, beta, channel_axis, axes, epsilon, center, scale, num_groups
+    )
+
+
+def _by_channel(
+    name: str,
+    data: Tensor,
+    gamma: Tensor | None,
+    beta: Tensor | None,
+    channel_axis: int,
+    axes: int | Sequence[int] | None,
+    epsilon: float,
+    center: bool,
+    scale: bool,
+    groups: int | None = None,
+) -> Tensor:
+    """Return a norm with weights for channels; with `groups`, its statistics include channels."""
     check_floats("data", data)
     channel = axis_of(channel_axis, data.ndim)
     over = _behind(data.ndim, channel) if axes is None else axes_of(axes, data.ndim)
-    channels = known_extent(data.shape[channel], "the number of channels")
-    if num_groups < 1 or channels % num_groups:
-        raise IRValueError(f"{channels} channels cannot be divided into {num_groups} groups")
-    for name, tensor in (("gamma", gamma), ("beta", beta)):
-        _check_weights(name, tensor, [data.shape[channel]])
-    return _Statistics(data, over, channel, num_groups).normalized(
-        "T_group_norm",
+    statistics = _Statistics(data, over)
+    if groups is not None:
+        channels = known_extent(data.shape[channel], "the number of channels")
+        if groups < 1 or channels % groups:
+            raise IRValueError(f"{channels} channels cannot be divided into {groups} groups")
+        statistics = _Statistics(data, over, channel, groups)
+    for weights, tensor in (("gamma", gamma), ("beta", beta)):
+        _check_weights(weights, tensor, [data.shape[channel]])
+    return statistics.normalized(
+        name,
         epsilon,
         gamma if scale else None,
         beta if center else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from tensorir import te
 from tensorir.errors import IRValueError
@@ -15,13 +15,16 @@ from tensorir.te.tensor import Tensor
 from tensorir.topi.extents import simplified
 from tensorir.topi.nn.spatial import padded
 
+Mode: TypeAlias = Literal[
+    "constant", "reflect", "symmetric", "edge", "replicate", "wrap", "circular"
+]
+
 
 @operator("nn.pad", dimension_order=per_dimension("pad_width"))
 def pad(
     data: Tensor,
     pad_width: Sequence[int],
-    pad_mode: Literal["constant", "reflect", "symmetric", "edge", "replicate", "wrap", "circular"]
-    | None = "constant",
+    pad_mode: Mode | None = "constant",
     pad_value: int | float | bool | None = 0,
 ) -> Tensor:
     """Return padded `data`: `pad_width` is `[before0, behind0, before1, ...]`.
@@ -30,28 +33,17 @@ def pad(
     element (`reflect`) or at their outer edges (`symmetric`), the nearest element (`edge`,
     `replicate`), or elements of the other end (`wrap`, `circular`). A negative width crops.
     """
-    return padded_as(data, pad_width, pad_mode, pad_value)
+    return dynamic_pad(data, pad_width, pad_mode, pad_value)
 
 
 @operator("nn.dynamic_pad")
 def dynamic_pad(
     data: Tensor,
     pad_width: Sequence[int | PrimExpr],
-    pad_mode: Literal["constant", "reflect", "symmetric", "edge", "replicate", "wrap", "circular"]
-    | None = "constant",
+    pad_mode: Mode | None = "constant",
     pad_value: int | float | bool | None = 0,
 ) -> Tensor:
     """Return padded `data` like `nn.pad`; the widths may be symbolic."""
-    return padded_as(data, pad_width, pad_mode, pad_value)
-
-
-def padded_as(
-    data: Tensor,
-    pad_width: Sequence[int | PrimExpr],
-    pad_mode: str | None,
-    pad_value: int | float | bool | None,
-) -> Tensor:
-    """Return a tensor with elements before and after each axis; see `pad`."""
     widths = [_plain(width) for width in pad_width]
     if len(widths) != 2 * data.ndim:
         raise IRValueError(

@@ -1,28 +1,29 @@
-"""Pooling: the maximum or the mean of windows, along one to three axes."""
+"""Pooling of windows of a given size, or of windows that partition an axis (adaptive)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from tensorir import te
 from tensorir.errors import IRValueError
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import NE, IntImm, IterVar, PrimExpr
-from tensorir.nodes.ops import cast, compare, const, div, select
-from tensorir.relax.declaration import operator
+from tensorir.nodes.ops import as_expr, cast, ceildiv, compare, const, div, floordiv, select
 from tensorir.relax.expr import GraphCall
 from tensorir.te.extrema import largest, lowest, place_of_best
 from tensorir.te.tensor import Tensor
-from tensorir.topi.accumulation import rounded, sum_dtype
-from tensorir.topi.extents import check_floats, simplified
-from tensorir.topi.nn.spatial import SPATIAL, Layout, Window, margins, padded, per_axis
-
-LAYOUTS: Final = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
-"""The default layouts, by the number of spatial axes."""
-
-AXES: Final = {1: "one axis", 2: "two axes", 3: "three axes"}
-_Result = TypeVar("_Result")
+from tensorir.topi.broadcast import rounded, sum_dtype
+from tensorir.topi.extents import check_floats, product, simplified
+from tensorir.topi.nn.spatial import (
+    SPATIAL,
+    Layout,
+    Window,
+    each_rank,
+    margins,
+    padded,
+    per_axis,
+)
 
 
 class _Pooled:
@@ -95,15 +96,83 @@ class _Pooled:
         return te.compute(self.shape, element, name=name, varargs_names=self.names)
 
 
-def _max_pool(pooled: _Pooled) -> Tensor:
-    source = pooled.padded(lowest(pooled.data.dtype))
-    return largest_of(pooled.reduced("pool_max", source, reduced_to_largest))
+_LARGEST_AND_SQUARES: Final = te.comm_reducer(
+    lambda x, y: (te.max(x[0], y[0]), x[1] + y[1]),
+    lambda value, squares: (lowest(value), const(0, squares)),
+    "largest_and_squares",
+)
 
 
-def _avg_pool(pooled: _Pooled, count_include_pad: bool) -> Tensor:
-    check_floats("data", pooled.data)
-    dtype = sum_dtype(pooled.data.dtype)
-    source = pooled.padded(const(0, pooled.data.dtype))
+def _reduced_to_largest(value: PrimExpr, axis: Any, where: PrimExpr | None = None) -> Any:
+    """Return the reductions that `_largest_of` reads: one, or two for floats."""
+    if not value.dtype.is_floating:
+        return largest(value, axis=axis, where=where)
+    wide = cast(sum_dtype(value.dtype), value)
+    return _LARGEST_AND_SQUARES((value, wide * wide), axis=axis, where=where)
+
+
+def _largest_of(reduced: Tensor | tuple[Tensor, Tensor]) -> Tensor:
+    """Return the maxima from the tensors of `_reduced_to_largest`."""
+    if isinstance(reduced, Tensor):
+        return reduced
+    numbers, squares = reduced
+    dtype: DataType = numbers.dtype
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        has_nan = compare(NE, squares[i], squares[i])
+        return select(has_nan, cast(dtype, squares[i]), numbers[i])
+
+    return te.compute(numbers.shape, element, name="largest")
+
+
+def _order(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any] | None:
+    """Return the attributes of a pooling of data with dimensions in another order."""
+    given = call.attrs["layout"]
+    return {"layout": "".join(given[k] for k in order), "out_layout": None}
+
+
+@each_rank("nn.max_pool#d", _order)
+def max_pool(
+    rank: int,
+    data: Tensor,
+    pool_size: int | Sequence[int] = 1,
+    strides: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+    layout: str = "NC#",
+    out_layout: str | None = None,
+) -> Tensor:
+    """Return the maximum of each window along #, NaN if it contains NaN; padding is ignored."""
+    del count_include_pad  # only means use it; poolings have one signature
+    pooled = _Pooled(
+        rank, data, pool_size, strides, padding, dilation, ceil_mode, layout, out_layout
+    )
+    source = pooled.padded(lowest(data.dtype))
+    return _largest_of(pooled.reduced("pool_max", source, _reduced_to_largest))
+
+
+@each_rank("nn.avg_pool#d", _order)
+def avg_pool(
+    rank: int,
+    data: Tensor,
+    pool_size: int | Sequence[int] = 1,
+    strides: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+    layout: str = "NC#",
+    out_layout: str | None = None,
+) -> Tensor:
+    """Return the mean of each window along #, padding counted if `count_include_pad`."""
+    pooled = _Pooled(
+        rank, data, pool_size, strides, padding, dilation, ceil_mode, layout, out_layout
+    )
+    check_floats("data", data)
+    dtype = sum_dtype(data.dtype)
+    source = pooled.padded(const(0, data.dtype))
     total = pooled.reduced(
         "pool_sum", source, lambda v, axes: te.sum(cast(dtype, v), axis=axes)
     )  # fmt: skip
@@ -117,7 +186,7 @@ def _avg_pool(pooled: _Pooled, count_include_pad: bool) -> Tensor:
         return div(total[indices], cast(dtype, count))
 
     result = te.compute(pooled.shape, mean, name="pool_avg", varargs_names=pooled.names)
-    return rounded(result, pooled.data.dtype)
+    return rounded(result, data.dtype)
 
 
 def _taps_counted(window: Window, place: PrimExpr, with_padding: bool) -> PrimExpr:
@@ -129,12 +198,28 @@ def _taps_counted(window: Window, place: PrimExpr, with_padding: bool) -> PrimEx
     return window.taps_inside(place, with_padding)
 
 
-def _lp_pool(pooled: _Pooled, p: float) -> Tensor:
-    check_floats("data", pooled.data)
+@each_rank("nn.lp_pool#d", _order)
+def lp_pool(
+    rank: int,
+    data: Tensor,
+    pool_size: int | Sequence[int] = 1,
+    strides: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+    p: float = 2.0,
+    layout: str = "NC#",
+    out_layout: str | None = None,
+) -> Tensor:
+    """Return the p-norm of each window along #."""
+    pooled = _Pooled(
+        rank, data, pool_size, strides, padding, dilation, ceil_mode, layout, out_layout
+    )
+    check_floats("data", data)
     if p <= 0:
         raise IRValueError(f"p must be positive, got {p}")
-    dtype = sum_dtype(pooled.data.dtype)
-    source = pooled.padded(const(0, pooled.data.dtype))
+    dtype = sum_dtype(data.dtype)
+    source = pooled.padded(const(0, data.dtype))
 
     def term(value: PrimExpr) -> PrimExpr:
         x = cast(dtype, value)
@@ -152,11 +237,28 @@ def _lp_pool(pooled: _Pooled, p: float) -> Tensor:
         ),
         name="pool_root",
     )
-    return rounded(root, pooled.data.dtype)
+    return rounded(root, data.dtype)
 
 
-def _max_pool_with_argmax(pooled: _Pooled) -> tuple[Tensor, Tensor]:
-    data, windows = pooled.data, pooled.windows
+@each_rank("nn.max_pool#d_with_argmax", _order)
+def max_pool_with_argmax(
+    rank: int,
+    data: Tensor,
+    pool_size: int | Sequence[int] = 1,
+    strides: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+    layout: str = "NC#",
+    out_layout: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the maximum of each window along #, and the index of its first occurrence: the
+    row-major index (int64) among the spatial axes.
+    """
+    pooled = _Pooled(
+        rank, data, pool_size, strides, padding, dilation, ceil_mode, layout, out_layout
+    )
+    windows = pooled.windows
     axes = {x: te.reduce_axis((0, w.taps), f"r{x.lower()}") for x, w in windows.items()}
 
     def element(*indices: PrimExpr) -> tuple[PrimExpr, ...]:
@@ -177,142 +279,105 @@ def _max_pool_with_argmax(pooled: _Pooled) -> tuple[Tensor, Tensor]:
     return value, index
 
 
-# ------------------------------------------------------------------------------------ declarations
+def _adaptive(
+    rank: int,
+    data: Tensor,
+    output_size: int | Sequence[int] | None,
+    layout: str,
+    out_layout: str | None,
+    name: str,
+    reduce: Callable[..., Any],
+) -> tuple[Any, Callable[[Sequence[PrimExpr]], PrimExpr]]:
+    """Return the reductions of windows that partition an axis, and the size of a window.
+
+    Window `o` of `m` extends from `o * n // m` to `ceil((o + 1) * n / m)` of an axis of `n`.
+    """
+    letters = SPATIAL[rank]
+    places = Layout(layout, f"NC{letters}", "layout")
+    if out_layout not in (None, places.text):
+        raise IRValueError(f"out_layout must equal the layout {places.text}")
+    size = places.sizes(data, "data")
+    if output_size is None:
+        sizes: Sequence[PrimExpr | int] = [size[letter] for letter in letters]
+    else:
+        sizes = per_axis(output_size, rank, "output_size")
+    count = {x: as_expr(n) for x, n in zip(letters, sizes, strict=True)}
+
+    def bounds(x: str, place: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+        n, m = size[x], count[x]
+        if _divides(n, m):
+            return place * floordiv(n, m), floordiv(n, m)
+        start = floordiv(place * n, m)
+        return start, ceildiv((place + 1) * n, m) - start
+
+    axes = {x: te.reduce_axis((0, _longest(size[x], count[x])), f"r{x.lower()}") for x in letters}
+
+    def element(*indices: PrimExpr) -> Any:
+        at = places.named(indices)
+        inside = []
+        for x in letters:
+            start, length = bounds(x, at[x])
+            at[x] = start + axes[x].var
+            if not _divides(size[x], count[x]):
+                inside.append(axes[x].var < length)
+        where = te.all(*inside) if inside else None
+        return reduce(data[places.ordered(at)], axis=[axes[x] for x in letters], where=where)
+
+    def length(indices: Sequence[PrimExpr]) -> PrimExpr:
+        at = places.named(indices)
+        return as_expr(product([bounds(x, at[x])[1] for x in letters]))
+
+    shape = places.ordered({**size, **count})
+    names = [letter.lower() for letter in places.text]
+    return te.compute(shape, element, name=name, varargs_names=names), length
 
 
-def order_of_pooling(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any] | None:
-    """Return the attributes of a pooling of data with dimensions in another order."""
-    given = call.attrs["layout"]
-    return {"layout": "".join(given[k] for k in order), "out_layout": None}
+def _divides(n: PrimExpr, m: PrimExpr) -> bool:
+    if isinstance(m, IntImm) and m.value == 1:
+        return True
+    return isinstance(n, IntImm) and isinstance(m, IntImm) and n.value % m.value == 0
 
 
-def _named(
-    name: str, rank: int, doc: str, function: Callable[..., _Result]
-) -> Callable[..., _Result]:
-    """Declare an operator along `rank` axes; the number replaces `#` in its name and text."""
-    function.__name__ = name.replace("#", str(rank))
-    function.__doc__ = doc.replace("#", AXES[rank])
-    return operator(f"nn.{function.__name__}", dimension_order=order_of_pooling)(function)
+def _longest(n: PrimExpr, m: PrimExpr) -> PrimExpr:
+    """Return an upper bound for the size of the windows that partition `n` into `m`."""
+    if _divides(n, m):
+        return simplified(floordiv(n, m))
+    if isinstance(n, IntImm) and isinstance(m, IntImm):
+        a, b = n.value, m.value
+        return const(max(-(-(o + 1) * a // b) - o * a // b for o in range(b)), n.dtype)
+    return simplified(ceildiv(n, m) + 1)
 
 
-def _declare_max_pool(rank: int) -> Callable[..., Tensor]:
-    def function(
-        data: Tensor,
-        pool_size: int | Sequence[int] = 1,
-        strides: int | Sequence[int] = 1,
-        padding: int | Sequence[int] = 0,
-        dilation: int | Sequence[int] = 1,
-        ceil_mode: bool = False,
-        count_include_pad: bool = False,
-        layout: str = LAYOUTS[rank],
-        out_layout: str | None = None,
-    ) -> Tensor:
-        del count_include_pad  # only means use it; all poolings have one signature
-        pooled = _Pooled(
-            rank, data, pool_size, strides, padding, dilation, ceil_mode, layout, out_layout
-        )
-        return _max_pool(pooled)
-
-    text = "Return the maximum of each window along #, NaN if it contains NaN; padding is ignored."
-    return _named("max_pool#d", rank, text, function)
-
-
-def _declare_avg_pool(rank: int) -> Callable[..., Tensor]:
-    def function(
-        data: Tensor,
-        pool_size: int | Sequence[int] = 1,
-        strides: int | Sequence[int] = 1,
-        padding: int | Sequence[int] = 0,
-        dilation: int | Sequence[int] = 1,
-        ceil_mode: bool = False,
-        count_include_pad: bool = False,
-        layout: str = LAYOUTS[rank],
-        out_layout: str | None = None,
-    ) -> Tensor:
-        pooled = _Pooled(
-            rank, data, pool_size, strides, padding, dilation, ceil_mode, layout, out_layout
-        )
-        return _avg_pool(pooled, count_include_pad)
-
-    text = "Return the mean of each window along #, padding counted if `count_include_pad`."
-    return _named("avg_pool#d", rank, text, function)
-
-
-def _declare_lp_pool(rank: int) -> Callable[..., Tensor]:
-    def function(
-        data: Tensor,
-        pool_size: int | Sequence[int] = 1,
-        strides: int | Sequence[int] = 1,
-        padding: int | Sequence[int] = 0,
-        dilation: int | Sequence[int] = 1,
-        ceil_mode: bool = False,
-        p: float = 2.0,
-        layout: str = LAYOUTS[rank],
-        out_layout: str | None = None,
-    ) -> Tensor:
-        pooled = _Pooled(
-            rank, data, pool_size, strides, padding, dilation, ceil_mode, layout, out_layout
-        )
-        return _lp_pool(pooled, p)
-
-    return _named("lp_pool#d", rank, "Return the p-norm of each window along #.", function)
-
-
-def _declare_max_pool_with_argmax(rank: int) -> Callable[..., tuple[Tensor, Tensor]]:
-    def function(
-        data: Tensor,
-        pool_size: int | Sequence[int] = 1,
-        strides: int | Sequence[int] = 1,
-        padding: int | Sequence[int] = 0,
-        dilation: int | Sequence[int] = 1,
-        ceil_mode: bool = False,
-        layout: str = LAYOUTS[rank],
-        out_layout: str | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        pooled = _Pooled(
-            rank, data, pool_size, strides, padding, dilation, ceil_mode, layout, out_layout
-        )
-        return _max_pool_with_argmax(pooled)
-
-    text = (
-        "Return the maximum of each window along #, and the index of its first occurrence: the "
-        "row-major index (int64) among the spatial axes."
+@each_rank("nn.adaptive_avg_pool#d", _order)
+def adaptive_avg_pool(
+    rank: int,
+    data: Tensor,
+    output_size: int | Sequence[int] | None = None,
+    layout: str = "NC#",
+    out_layout: str | None = None,
+) -> Tensor:
+    """Return the means of `output_size` windows that partition #; by default one an element."""
+    check_floats("data", data)
+    dtype = sum_dtype(data.dtype)
+    total, length = _adaptive(
+        rank, data, output_size, layout, out_layout, "adaptive_pool_sum",
+        lambda v, axis, where: te.sum(cast(dtype, v), axis=axis, where=where),
+    )  # fmt: skip
+    mean = te.compute(
+        total.shape, lambda *i: div(total[i], cast(dtype, length(i))), name="adaptive_pool_avg"
     )
-    return _named("max_pool#d_with_argmax", rank, text, function)
+    return rounded(mean, data.dtype)
 
 
-max_pool1d, max_pool2d, max_pool3d = map(_declare_max_pool, SPATIAL)
-avg_pool1d, avg_pool2d, avg_pool3d = map(_declare_avg_pool, SPATIAL)
-lp_pool1d, lp_pool2d, lp_pool3d = map(_declare_lp_pool, SPATIAL)
-max_pool1d_with_argmax, max_pool2d_with_argmax, max_pool3d_with_argmax = map(
-    _declare_max_pool_with_argmax, SPATIAL
-)
-
-
-_LARGEST_AND_SQUARES: Final = te.comm_reducer(
-    lambda x, y: (te.max(x[0], y[0]), x[1] + y[1]),
-    lambda value, squares: (lowest(value), const(0, squares)),
-    "largest_and_squares",
-)
-
-
-def reduced_to_largest(value: PrimExpr, axis: Any, where: PrimExpr | None = None) -> Any:
-    """Return the reductions that `largest_of` reads: one, or two for floats."""
-    if not value.dtype.is_floating:
-        return largest(value, axis=axis, where=where)
-    wide = cast(sum_dtype(value.dtype), value)
-    return _LARGEST_AND_SQUARES((value, wide * wide), axis=axis, where=where)
-
-
-def largest_of(reduced: Tensor | tuple[Tensor, Tensor]) -> Tensor:
-    """Return the maxima from the tensors of `reduced_to_largest`."""
-    if isinstance(reduced, Tensor):
-        return reduced
-    numbers, squares = reduced
-    dtype: DataType = numbers.dtype
-
-    def element(*i: PrimExpr) -> PrimExpr:
-        has_nan = compare(NE, squares[i], squares[i])
-        return select(has_nan, cast(dtype, squares[i]), numbers[i])
-
-    return te.compute(numbers.shape, element, name="largest")
+@each_rank("nn.adaptive_max_pool#d", _order)
+def adaptive_max_pool(
+    rank: int,
+    data: Tensor,
+    output_size: int | Sequence[int] | None = None,
+    layout: str = "NC#",
+    out_layout: str | None = None,
+) -> Tensor:
+    """Return the maxima of `output_size` windows that partition #; by default one an element."""
+    name = "adaptive_pool_max"
+    reduced, _ = _adaptive(rank, data, output_size, layout, out_layout, name, _reduced_to_largest)
+    return _largest_of(reduced)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from tensorir import te
@@ -28,22 +29,8 @@ def depth_to_space(
     A channel number is `[block row, block column, channel]` (`DCR`), or `[channel, block row, block
     column]` (`CRD`).
     """
-    places = Layout(layout, "NCHW", "layout")
-    size = places.sizes(data, "data")
-    size["C"] = _quotient("the number of channels", size["C"], block_size * block_size)
-    size["H"], size["W"] = size["H"] * block_size, size["W"] * block_size
-
-    def element(*indices: PrimExpr) -> PrimExpr:
-        at = places.named(indices)
-        inner = floormod(at["H"], block_size) * block_size + floormod(at["W"], block_size)
-        if mode == "DCR":
-            channel = inner * size["C"] + at["C"]
-        else:
-            channel = at["C"] * (block_size * block_size) + inner
-        rows, columns = floordiv(at["H"], block_size), floordiv(at["W"], block_size)
-        return data[places.ordered({"N": at["N"], "C": channel, "H": rows, "W": columns})]
-
-    return te.compute(places.ordered(size), element, name="depth_to_space")
+    axes = _image_axes(data, layout)
+    return _blocks_spread("depth_to_space", data, axes, block_size, mode)
 
 
 @operator("nn.space_to_depth", dimension_order=order_of_layout("layout"))
@@ -54,26 +41,8 @@ def space_to_depth(
     mode: Literal["DCR", "CRD"] = "DCR",
 ) -> Tensor:
     """Return an image with blocks of pixels moved into channels; inverse of `depth_to_space`."""
-    places = Layout(layout, "NCHW", "layout")
-    size = places.sizes(data, "data")
-    channels = size["C"]
-    size["C"] = channels * (block_size * block_size)
-    for x in "HW":
-        size[x] = _quotient(f"the extent of {x}", size[x], block_size)
-
-    def element(*indices: PrimExpr) -> PrimExpr:
-        at = places.named(indices)
-        if mode == "DCR":
-            divisor = as_divisor(channels)
-            inner, channel = floordiv(at["C"], divisor), floormod(at["C"], divisor)
-        else:
-            area = block_size * block_size
-            inner, channel = floormod(at["C"], area), floordiv(at["C"], area)
-        row = at["H"] * block_size + floordiv(inner, block_size)
-        column = at["W"] * block_size + floormod(inner, block_size)
-        return data[places.ordered({"N": at["N"], "C": channel, "H": row, "W": column})]
-
-    return te.compute(places.ordered(size), element, name="space_to_depth")
+    axes = _image_axes(data, layout)
+    return _blocks_gathered("space_to_depth", data, axes, block_size, mode)
 
 
 @operator("nn.pixel_shuffle")
@@ -82,35 +51,13 @@ def pixel_shuffle(data: Tensor, upscale_factor: int) -> Tensor:
 
     Shi et al., "Real-Time Single Image and Video Super-Resolution" (2016).
     """
-    _check_image(data)
-    f = upscale_factor
-    *outer, channels, height, width = data.shape
-    channels = _quotient("the number of channels", channels, f * f)
-
-    def element(*indices: PrimExpr) -> PrimExpr:
-        *at, c, y, x = indices
-        channel = c * (f * f) + floormod(y, f) * f + floormod(x, f)
-        return data[(*at, channel, floordiv(y, f), floordiv(x, f))]
-
-    return te.compute([*outer, channels, height * f, width * f], element, name="pixel_shuffle")
+    return _blocks_spread("pixel_shuffle", data, _last_axes(data), upscale_factor, "CRD")
 
 
 @operator("nn.pixel_unshuffle")
 def pixel_unshuffle(data: Tensor, downscale_factor: int) -> Tensor:
     """Return the inverse of `pixel_shuffle`."""
-    _check_image(data)
-    f = downscale_factor
-    *outer, channels, height, width = data.shape
-    height = _quotient("the height", height, f)
-    width = _quotient("the width", width, f)
-
-    def element(*indices: PrimExpr) -> PrimExpr:
-        *at, c, y, x = indices
-        inner = floormod(c, f * f)
-        row, column = y * f + floordiv(inner, f), x * f + floormod(inner, f)
-        return data[(*at, floordiv(c, f * f), row, column)]
-
-    return te.compute([*outer, channels * (f * f), height, width], element, name="pixel_unshuffle")
+    return _blocks_gathered("pixel_unshuffle", data, _last_axes(data), downscale_factor, "CRD")
 
 
 @operator("nn.channel_shuffle", dimension_order=order_of("axis"))
@@ -128,9 +75,56 @@ def channel_shuffle(data: Tensor, groups: int, axis: int = 1) -> Tensor:
     return te.compute(data.shape, element, name="channel_shuffle")
 
 
-def _check_image(data: Tensor) -> None:
+def _image_axes(data: Tensor, layout: str) -> list[int]:
+    """Return the axes of channels, rows and columns in a layout."""
+    places = Layout(layout, "NCHW", "layout")
+    places.sizes(data, "data")
+    return [places.text.index(letter) for letter in "CHW"]
+
+
+def _last_axes(data: Tensor) -> list[int]:
     if data.ndim < 3:
         raise IRValueError(f"data must have at least 3 dimensions, got {data.ndim}")
+    return [data.ndim - 3, data.ndim - 2, data.ndim - 1]
+
+
+def _blocks_spread(name: str, data: Tensor, axes: Sequence[int], block: int, mode: str) -> Tensor:
+    """Return an image with channels moved into blocks of pixels."""
+    c, h, w = axes
+    shape = list(data.shape)
+    shape[c] = _quotient("the number of channels", shape[c], block * block)
+    shape[h], shape[w] = shape[h] * block, shape[w] * block
+
+    def element(*indices: PrimExpr) -> PrimExpr:
+        at = list(indices)
+        inner = floormod(at[h], block) * block + floormod(at[w], block)
+        at[c] = inner * shape[c] + at[c] if mode == "DCR" else at[c] * (block * block) + inner
+        at[h], at[w] = floordiv(at[h], block), floordiv(at[w], block)
+        return data[tuple(at)]
+
+    return te.compute(shape, element, name=name)
+
+
+def _blocks_gathered(name: str, data: Tensor, axes: Sequence[int], block: int, mode: str) -> Tensor:
+    """Return an image with blocks of pixels moved into channels."""
+    c, h, w = axes
+    area, channels, shape = block * block, data.shape[c], list(data.shape)
+    shape[c] = channels * area
+    for axis, letter in ((h, "H"), (w, "W")):
+        shape[axis] = _quotient(f"the extent of {letter}", shape[axis], block)
+
+    def element(*indices: PrimExpr) -> PrimExpr:
+        at = list(indices)
+        if mode == "DCR":
+            divisor = as_divisor(channels)
+            inner, at[c] = floordiv(at[c], divisor), floormod(at[c], divisor)
+        else:
+            inner, at[c] = floormod(at[c], area), floordiv(at[c], area)
+        at[h] = at[h] * block + floordiv(inner, block)
+        at[w] = at[w] * block + floormod(inner, block)
+        return data[tuple(at)]
+
+    return te.compute(shape, element, name=name)
 
 
 def _quotient(what: str, extent: PrimExpr, divisor: int) -> PrimExpr:

@@ -6,18 +6,62 @@ A layout such as `NCHW` names the axes of a tensor in their order: N is the batc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Final, TypeVar
 
 from tensorir import te
 from tensorir.errors import IRValueError
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import as_expr, ceildiv, floordiv, min_
+from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import DimensionOrder
 from tensorir.te.tensor import Tensor
 from tensorir.topi.extents import check_rank, extent_text, simplified
 
 SPATIAL: Final = {1: "W", 2: "HW", 3: "DHW"}
 """The letters of spatial axes, by their number."""
+
+_AXES: Final = {1: "one axis", 2: "two axes", 3: "three axes"}
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def each_rank(name: str, dimension_order: DimensionOrder | None = None) -> Callable[[F], F]:
+    """Declare an operator along one, two and three axes by a function of the number of axes.
+
+    `#` is the number in the operator's name, the letters of the axes in its layouts, and words such
+    as "two axes" in its docstring.
+    """
+
+    def declare(function: F) -> F:
+        for rank in SPATIAL:
+            made = _along(rank, function, name.rpartition(".")[2])
+            operator(name.replace("#", str(rank)), dimension_order)(made)
+        return function
+
+    return declare
+
+
+def _along(rank: int, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @wraps(function)
+    def formula(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return function(rank, *bound.args, **bound.kwargs)
+
+    parameters = [
+        p.replace(default=p.default.replace("#", SPATIAL[rank]))
+        if isinstance(p.default, str)
+        else p
+        for p in inspect.signature(function).parameters.values()
+    ]
+    signature = inspect.Signature(parameters[1:])
+    formula.__signature__ = signature  # type: ignore[attr-defined]
+    formula.__name__ = name.replace("#", str(rank))
+    formula.__doc__ = (function.__doc__ or "").replace("#", _AXES[rank])
+    return formula
 
 
 class Layout:

@@ -12,7 +12,7 @@ from tensorir.nodes.ops import as_expr, cast, const, div, floordiv
 from tensorir.relax.declaration import operator
 from tensorir.te.extrema import largest
 from tensorir.te.tensor import Tensor
-from tensorir.topi.accumulation import rounded, sum_dtype
+from tensorir.topi.broadcast import rounded, sum_dtype
 from tensorir.topi.extents import check_equal, check_floats, check_rank
 
 

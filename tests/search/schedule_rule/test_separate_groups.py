@@ -14,7 +14,7 @@ from search.schedule_rule import SeparateGroups
 from search.space_generator import PostOrderApply
 from tensorir import te
 from tensorir.function import PrimFunc
-from tensorir.topi.nn.convolution import conv2d
+from tensorir.topi.nn import conv2d
 
 AVX512 = "llvm -mcpu=x86-64-v4 -num-cores=1"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import operator
 import random
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from strategies import CONDITIONS, DOMAINS, INDEX_EXPRESSIONS, evaluate, points
 
 from tensorir import Range, Var, parse, simplify, te
-from tensorir.arith import Analyzer
+from tensorir.arith import Analyzer, linearize
 from tensorir.arith.linear import Linear
 from tensorir.errors import IRValueError
 from tensorir.interp.expressions import ExpressionCompiler
@@ -28,6 +29,10 @@ def analyzer_for(domain):
     for var, values in domain.items():
         analyzer.bind(var, Range(values.start, values.stop))
     return analyzer
+
+
+def test_the_example_of_linear_forms_runs():
+    assert doctest.testmod(linearize) == (0, 8)
 
 
 @given(INDEX_EXPRESSIONS, DOMAINS)

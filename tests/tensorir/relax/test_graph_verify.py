@@ -73,7 +73,7 @@ def test_what_is_no_leaf():
     field = relax.TupleGetItem(pair, 0)
     y = x_of(8, 4, name="y")
     assert "the tuple is a Tuple" in refusal(function([x], [VarBinding(y, field)], y))
-    assert "the value that the suite leads to is a field of a tuple" in refusal(
+    assert "the result of the body is a field of a tuple" in refusal(
         relax.Function([x], SeqExpr([], field))
     )
     choice = If(relax.call_tir(SCALE, [x], TENSOR), SeqExpr([], x), SeqExpr([], x))
@@ -288,62 +288,6 @@ def test_a_call_that_writes_outputs_has_as_many_and_gives_nothing(count, gives):
     call = GraphCall(ExternFunc("f"), [x, x], {"num_outputs": count}, [gives])
     message = refusal(function([x], [VarBinding(relax.Var("y", gives), call)], x))
     assert f"it is {count} for a call with 2 argument(s)" in message
-
-
-# ------------------------------------------------------------------------------------------ recursion
-
-
-def module(body, other=""):
-    return f"""
-@I.ir_module
-class Module:
-    @R.function
-    def f(c: R.Tensor((), "bool"), x: R.Tensor((4,))) -> R.Tensor((4,)):
-{body}
-        return y
-{other}
-"""
-
-
-OTHER = """
-    @R.function
-    def g(c: R.Tensor((), "bool"), x: R.Tensor((4,))) -> R.Tensor((4,)):
-        z = Module.f(c, x)
-        return z
-"""
-
-
-@pytest.mark.parametrize(
-    ("body", "other", "chain"),
-    [
-        ("        y = Module.f(c, x)", "", "f -> f"),
-        ("        y = Module.g(c, x)", OTHER, "f -> g -> f"),
-        (
-            "        if c:\n            y = Module.f(c, x)\n"
-            "        else:\n            y = Module.g(c, x)",
-            OTHER,
-            "f -> f",
-        ),
-    ],
-)
-def test_functions_that_never_return(body, other, chain):
-    with pytest.raises(
-        DiagnosticError, match=rf'function "f" never returns, as it always calls {chain}; make one'
-    ):
-        parse(module(body, other))
-
-
-def test_functions_that_may_return():
-    body = "        if c:\n            y = Module.g(c, x)\n        else:\n            y = x"
-    assert len(parse(module(body, OTHER))) == 2
-
-
-def test_a_function_that_leads_into_a_circle_is_not_part_of_it():
-    text = module("        y = Module.g(c, x)", OTHER.replace("Module.f(c", "Module.g(c"))
-    with pytest.raises(
-        DiagnosticError, match='function "g" never returns, as it always calls g -> g'
-    ):
-        parse(text)
 
 
 def test_the_place_in_a_script_is_pointed_out():

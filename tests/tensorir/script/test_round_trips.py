@@ -34,7 +34,7 @@ from tensorir.nodes.node import Node
 from tensorir.nodes.ops import const
 from tensorir.relax import Constant, Function, Operator, SeqExpr, TensorStructInfo
 from tensorir.rewriting.visit import walk
-from tensorir.transform.lower_graph import LOWERING
+from tensorir.transform.pipelines import LOWERING
 from tests.recorded import RECORDED, recorded
 
 # ----------------------------------------- Scripts parse, print and parse again to the same program

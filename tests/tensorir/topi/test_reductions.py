@@ -11,7 +11,7 @@ import pytest
 import schedule
 from tensorir import IRTypeError, IRValueError, relax, topi
 from tensorir.relax import op
-from tensorir.relax.call_te import kernel_of
+from tensorir.relax.call_te import formula_of
 from tests.operator_cases import Case, check
 
 RNG = np.random.default_rng(0)
@@ -114,7 +114,7 @@ def test_places_of_extrema(name: str) -> None:
 @pytest.mark.parametrize(("operator", "loops"), [(topi.max, 2), (topi.argmin, 2), (topi.sum, 2)])
 def test_reductions_can_be_factored(operator: Callable[..., Any], loops: int) -> None:
     x = relax.Var("x", relax.TensorStructInfo((64, 64), "float32"))
-    func = kernel_of(operator, (x,), {"axis": 1}).func
+    func = formula_of(operator, (x,), {"axis": 1}).func
     sch = schedule.Schedule(func)
     block = next(
         b for b in sch.get_child_blocks(sch.get_block("root")) if len(sch.get_loops(b)) == loops

@@ -32,7 +32,7 @@ from tensorir.transform import (
 )
 from tensorir.transform.pack_intervals import pack
 from tensorir.transform.static_plan_block_memory import plan_memory
-from tensorir.transform.value_memory import handed_on
+from tensorir.transform.value_memory import find_escapes
 
 # ---------------------------------------------------------------------------- StaticPlanBlockMemory
 
@@ -95,9 +95,9 @@ def test_plans_of_random_graphs_hold(seed, steps):
     lowered = CallTIRRewrite()(random_graph(seed, steps).mod)
     planned = StaticPlanBlockMemory()(lowered)
     check_memory_plan(planned)
-    hands_on = handed_on(lowered)
+    escapes = find_escapes(lowered)
     for func in graph_functions(lowered).values():
-        for arena in plan_memory(func, hands_on):
+        for arena in plan_memory(func, escapes):
             plan = arena.packing
             assert plan.lower_bound <= plan.size <= 2 * plan.lower_bound
 

@@ -1,51 +1,11 @@
-"""Converters of ONNX operators, one module each family.
+"""Converters of ONNX operators, by family; importing this package imports every module in it.
 
-The modules: `activations`, `contributed`, `control_flow`, `conversions`,
-`convolutions`, `creation`, `elementwise`, `fused_attention`, `images`, `indexing`,
-`linear_algebra`, `normalizations`, `pooling`, `quantization`, `random_numbers`, `recurrent`,
-`reductions`, `sequences`, `shapes`.
+The modules: `control_flow`, `convolutions`, `creation`, `elementwise`, `images`, `indexing`,
+`microsoft`, `products`, `quantization`, `recurrent`, `reductions`, `sequences`, `shapes`.
 """
 
-from tensorir.frontend.onnx.converters import (
-    activations,
-    contributed,
-    control_flow,
-    conversions,
-    convolutions,
-    creation,
-    elementwise,
-    fused_attention,
-    images,
-    indexing,
-    linear_algebra,
-    normalizations,
-    pooling,
-    quantization,
-    random_numbers,
-    recurrent,
-    reductions,
-    sequences,
-    shapes,
-)
+import importlib
+import pkgutil
 
-__all__ = [
-    "activations",
-    "contributed",
-    "control_flow",
-    "conversions",
-    "convolutions",
-    "creation",
-    "elementwise",
-    "fused_attention",
-    "images",
-    "indexing",
-    "linear_algebra",
-    "normalizations",
-    "pooling",
-    "quantization",
-    "random_numbers",
-    "recurrent",
-    "reductions",
-    "sequences",
-    "shapes",
-]
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

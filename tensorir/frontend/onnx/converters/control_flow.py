@@ -42,7 +42,8 @@ def if_(
     given: list[list[GraphExpr]] = []
 
     def branch(graph: Any) -> list[GraphExpr]:
-        given.append(node.branch(graph))
+        with node.known.branch():
+            given.append(node.graph(graph))
         return given[-1]
 
     value = node.builder.emit_if(
@@ -50,7 +51,7 @@ def if_(
     )
     fields = [node.emit(TupleGetItem(value, k)) for k in range(len(then_branch.output))]
     for field, outputs in zip(fields, zip(*given, strict=True), strict=True):
-        node.remember_elements(field, node.common_elements(outputs))
+        node.known.remember_elements(field, node.common_elements(outputs))
     return fields
 
 
@@ -83,7 +84,7 @@ def loop(
         return StepOutputs(go_on, outputs[:count], outputs[count:])
 
     if cond is None and (limit is None or isinstance(limit, int)):
-        done = _unrolled(node, node.rounds(body), limit, carried, emit)
+        done = _unrolled(node, node.importing.repeats.rounds(body), limit, carried, emit)
         if done is not None:
             return done
     function = node.step_function(carried, lambda step, k, values: emit(k, values, step.graph))
@@ -109,7 +110,7 @@ def _fields(node: OnnxNode, function: StepFunction, call: GraphExpr) -> list[Gra
     result = node.emit(call)
     assert isinstance(result.struct_info, TupleStructInfo)
     fields = [TupleGetItem(result, k) for k in range(len(result.struct_info))]
-    return [*node.results(function, fields), *fields[len(function.carried) :]]
+    return [*function.named(node.importing, fields), *fields[len(function.carried) :]]
 
 
 def _unrolled(
@@ -125,7 +126,7 @@ def _unrolled(
     values, parts = carried, []
     rounds = most if limit is None else limit
     for k in range(rounds):
-        with node.reading_rounds(rounds):
+        with node.importing.repeats.reading_rounds(rounds):
             outputs = emit(Constant(np.array(k, np.int64)), values, node.graph)
         go_on = node.contents(outputs.go_on)
         if go_on is None or go_on.dtype == object:
@@ -222,7 +223,7 @@ class _Scan:
 
         done = None
         if isinstance(length, IntImm):
-            most = node.rounds(self.body)
+            most = node.importing.repeats.rounds(self.body)
             done = _unrolled(
                 node, most, length.value, carried, lambda k, v, graph: emit(k, v, sliced, graph)
             )

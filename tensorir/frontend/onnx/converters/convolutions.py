@@ -1,17 +1,28 @@
-"""Convolutions."""
+"""Convolutions and poolings: windows along the spatial axes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import mul
+from typing import Any, TypedDict, Unpack
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.frontend.onnx.node import OnnxNode
-from tensorir.frontend.onnx.registry import onnx_operator
+from tensorir.frontend.onnx.registry import onnx_operator, onnx_operators
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.relax import op
 from tensorir.relax.expr import GraphExpr
 
-DATA_LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+
+class Windows(TypedDict, total=False):
+    """The attributes of windows, one number for each spatial axis (`pads`: two)."""
+
+    auto_pad: str
+    dilations: Sequence[int]
+    kernel_shape: Sequence[int]
+    pads: Sequence[int]
+    strides: Sequence[int]
 
 
 class Window:
@@ -22,19 +33,20 @@ class Window:
         node: OnnxNode,
         x: GraphExpr,
         taps: Sequence[int],
-        strides: Sequence[int] | None,
-        dilations: Sequence[int] | None,
+        windows: Windows,
     ) -> None:
         self._node = node
+        self._auto_pad = windows.get("auto_pad", "NOTSET")
+        self._pads = windows.get("pads")
         self.rank = node.rank(x) - 2
-        if self.rank not in DATA_LAYOUTS:
+        if not 1 <= self.rank <= 3:
             raise IRValueError(
                 f"1 to 3 spatial dimensions are supported, the input is {x.struct_info}"
             )
         self.extents = node.shape(x)[2:]
         self.taps = tuple(taps)
-        self.strides = tuple(strides or [1] * self.rank)
-        self.dilations = tuple(dilations or [1] * self.rank)
+        self.strides = tuple(windows.get("strides") or [1] * self.rank)
+        self.dilations = tuple(windows.get("dilations") or [1] * self.rank)
         for name, values in (
             ("kernel_shape", self.taps), ("strides", self.strides), ("dilations", self.dilations),
         ):  # fmt: skip
@@ -42,8 +54,10 @@ class Window:
                 raise IRValueError(f"{name} must be {self.rank} positive numbers, got {values}")
             node.check_narrow(name, values)
 
-    def padding(self, auto_pad: str, pads: Sequence[int] | None) -> list[int]:
-        """Return the padding before all axes, followed by the padding after them."""
+    @property
+    def padding(self) -> list[int]:
+        """The padding before all axes, followed by the padding after them."""
+        auto_pad, pads = self._auto_pad, self._pads
         if auto_pad == "NOTSET":
             given = list(pads or [0] * 2 * self.rank)
             if len(given) != 2 * self.rank:
@@ -79,28 +93,16 @@ def _total_padding(extent: PrimExpr, taps: int, stride: int, dilation: int) -> i
     raise IRValueError(f"auto_pad with strides depends on the size {extent}; give it by shape_dict")
 
 
-@onnx_operator("Conv")
-def conv(
-    node: OnnxNode, x: GraphExpr, w: GraphExpr, b: GraphExpr | None = None, *,
-    auto_pad: str = "NOTSET", dilations: Sequence[int] | None = None, group: int = 1,
-    kernel_shape: Sequence[int] | None = None, pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-) -> GraphExpr:  # fmt: skip
-    window = Window(node, x, kernel_taps(node, w, kernel_shape), strides, dilations)
-    operator = getattr(op.nn, f"conv{window.rank}d")
-    result = operator(x, w, window.strides, window.padding(auto_pad, pads), window.dilations, group)
-    return biased(node, result, b, window.rank)
-
-
-def kernel_taps(node: OnnxNode, w: GraphExpr, stated: Sequence[int] | None) -> list[int]:
-    """Return the spatial sizes of weights; IRValueError if unknown or different from `stated`."""
+def window_of_weights(node: OnnxNode, x: GraphExpr, w: GraphExpr, windows: Windows) -> Window:
+    """Return windows of the size of weights; IRValueError if unknown or not `kernel_shape`."""
+    stated = windows.get("kernel_shape")
     extents = node.shape(w)[2:]
     taps = [n.value for n in extents if isinstance(n, IntImm)]
     if len(taps) != len(extents):
         raise IRTypeError(f"the sizes of the kernel must be known, got {w.struct_info}")
     if stated is not None and list(stated) != taps:
         raise IRValueError(f"kernel_shape is {list(stated)}, but the weights are {w.struct_info}")
-    return taps
+    return Window(node, x, taps, windows)
 
 
 def biased(node: OnnxNode, x: GraphExpr, b: GraphExpr | None, rank: int) -> GraphExpr:
@@ -110,15 +112,36 @@ def biased(node: OnnxNode, x: GraphExpr, b: GraphExpr | None, rank: int) -> Grap
     return op.add(x, op.reshape(b, [1, node.extent(b, 0), *[1] * rank]))
 
 
+@onnx_operator("Conv")
+def conv(
+    node: OnnxNode,
+    x: GraphExpr,
+    w: GraphExpr,
+    b: GraphExpr | None = None,
+    *,
+    group: int = 1,
+    **windows: Unpack[Windows],
+) -> GraphExpr:
+    window = window_of_weights(node, x, w, windows)
+    operator = getattr(op.nn, f"conv{window.rank}d")
+    result = operator(x, w, window.strides, window.padding, window.dilations, group)
+    return biased(node, result, b, window.rank)
+
+
 @onnx_operator("ConvTranspose")
 def conv_transpose(
-    node: OnnxNode, x: GraphExpr, w: GraphExpr, b: GraphExpr | None = None, *,
-    auto_pad: str = "NOTSET", dilations: Sequence[int] | None = None, group: int = 1,
-    kernel_shape: Sequence[int] | None = None, output_padding: Sequence[int] | None = None,
-    output_shape: Sequence[int] | None = None, pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-) -> GraphExpr:  # fmt: skip
-    window = Window(node, x, kernel_taps(node, w, kernel_shape), strides, dilations)
+    node: OnnxNode,
+    x: GraphExpr,
+    w: GraphExpr,
+    b: GraphExpr | None = None,
+    *,
+    group: int = 1,
+    output_padding: Sequence[int] | None = None,
+    output_shape: Sequence[int] | None = None,
+    **windows: Unpack[Windows],
+) -> GraphExpr:
+    window = window_of_weights(node, x, w, windows)
+    auto_pad = windows.get("auto_pad", "NOTSET")
     extra = list(output_padding or [0] * window.rank)
     node.check_narrow("output_padding", extra)
     if output_shape is not None or auto_pad.startswith("SAME"):
@@ -137,7 +160,7 @@ def conv_transpose(
             totals.append(max(0, total))
         padding = split_padding(totals, "SAME_UPPER" if auto_pad == "SAME_UPPER" else "SAME_LOWER")
     else:
-        padding = window.padding(auto_pad, pads)
+        padding = window.padding
     operator = getattr(op.nn, f"conv{window.rank}d_transpose")
     result = operator(x, w, window.strides, padding, extra, window.dilations, group)
     return biased(node, result, b, window.rank)
@@ -164,3 +187,133 @@ def col2im(
     return op.nn.col2im(
         x, image, blocks, windows["strides"], windows["pads"], windows["dilations"]
     )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------ pooling
+
+
+def _pooled(
+    node: OnnxNode,
+    name: str,
+    x: GraphExpr,
+    windows: Windows,
+    *options: Any,
+) -> GraphExpr:
+    """Return a pooling; `#` in the operator's name is the number of spatial axes."""
+    window = Window(node, x, windows.get("kernel_shape", ()), windows)
+    operator = getattr(op.nn, name.replace("#", str(window.rank)))
+    result: GraphExpr = operator(
+        x, window.taps, window.strides, window.padding, window.dilations, *options
+    )
+    return result
+
+
+@onnx_operator("AveragePool")
+def average_pool(
+    node: OnnxNode,
+    x: GraphExpr,
+    *,
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    **windows: Unpack[Windows],
+) -> GraphExpr:
+    options = bool(ceil_mode), bool(count_include_pad)
+    return _pooled(node, "avg_pool#d", x, windows, *options)
+
+
+@onnx_operator("LpPool")
+def lp_pool(
+    node: OnnxNode,
+    x: GraphExpr,
+    *,
+    ceil_mode: int = 0,
+    p: int = 2,
+    **windows: Unpack[Windows],
+) -> GraphExpr:
+    return _pooled(node, "lp_pool#d", x, windows, bool(ceil_mode), float(p))
+
+
+@onnx_operator("MaxPool")
+def max_pool(
+    node: OnnxNode,
+    x: GraphExpr,
+    *,
+    ceil_mode: int = 0,
+    storage_order: int = 0,
+    **windows: Unpack[Windows],
+) -> list[GraphExpr]:
+    if not any(node.outputs[1:]):
+        return [_pooled(node, "max_pool#d", x, windows, bool(ceil_mode))]
+    name = "max_pool#d_with_argmax"
+    found = node.emit(_pooled(node, name, x, windows, bool(ceil_mode)))
+    return [found[0], _among_all(node, x, node.emit(found[1]), bool(storage_order))]
+
+
+def _among_all(node: OnnxNode, x: GraphExpr, places: GraphExpr, column_major: bool) -> GraphExpr:
+    """Return positions in the whole tensor, for positions in one channel."""
+    batch, channels, *extents = node.shape(x)
+    if column_major:
+        places = _in_column_major(node, places, extents)
+    first = op.multiply(op.arange(0, batch * channels, 1, "int64"), _number(node, extents))
+    return op.add(places, op.reshape(first, [batch, channels, *[1] * len(extents)]))
+
+
+def _in_column_major(node: OnnxNode, places: GraphExpr, extents: Sequence[PrimExpr]) -> GraphExpr:
+    result: GraphExpr | None = None
+    rest = places
+    for k in reversed(range(len(extents))):
+        length = _number(node, extents[k : k + 1])
+        index = op.floor_mod(rest, length)
+        rest = op.floor_divide(rest, length)
+        term = op.multiply(index, _number(node, extents[:k]))
+        result = term if result is None else op.add(result, term)
+    assert result is not None
+    return result
+
+
+def _number(node: OnnxNode, extents: Sequence[PrimExpr]) -> GraphExpr:
+    """Return the product of sizes as a tensor of rank 0."""
+    return op.reshape(node.known.integer_tensor([reduce(mul, extents, 1)]), ())
+
+
+def _over_image(node: OnnxNode, x: GraphExpr) -> list[int]:
+    return list(range(2, node.rank(x)))
+
+
+onnx_operators(
+    {
+        "GlobalAveragePool": lambda node, x: op.mean(x, _over_image(node, x), True),
+        "GlobalMaxPool": lambda node, x: op.max(x, _over_image(node, x), True),
+        "GlobalLpPool": lambda node, x, *, p=2: op.power(
+            op.sum(op.power(op.abs(x), float(p)), _over_image(node, x), True), 1.0 / p
+        ),
+    }
+)
+
+
+@onnx_operator("MaxUnpool")
+def max_unpool(
+    node: OnnxNode, x: GraphExpr, indices: GraphExpr, output_shape: GraphExpr | None = None,
+    **windows: Unpack[Windows],
+) -> GraphExpr:  # fmt: skip
+    window = Window(node, x, windows.get("kernel_shape", ()), windows)
+    padding = window.padding
+    shape: list[int | PrimExpr] = list(node.shape(x)[:2])
+    for k, extent in enumerate(window.extents):
+        cut = padding[k] + padding[k + window.rank]
+        shape.append((extent - 1) * window.strides[k] + window.taps[k] - cut)
+    count = reduce(mul, shape, 1)
+    flat = op.scatter_elements(
+        op.zeros([count], str(node.dtype(x))), op.flatten(indices), op.flatten(x), 0
+    )
+    result = op.reshape(flat, shape)
+    if output_shape is None:
+        return result
+    wanted = node.integers(output_shape, "the output shape")
+    if len(wanted) != len(shape):
+        raise IRValueError(
+            f"output_shape must have {len(shape)} numbers, one for each dimension of the input, "
+            f"got {len(wanted)}"
+        )
+    behind = [want - have for want, have in zip(wanted, shape, strict=True)]
+    return op.nn.dynamic_pad(result, [n for width in behind for n in (0, width)])

@@ -1,4 +1,7 @@
-"""Operators that create tensors from shapes and numbers."""
+"""Operators that create tensors from shapes and numbers; random numbers.
+
+A model computes the same random numbers in each run, from its seed (0 by default).
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,9 @@ from typing import Final
 import numpy as np
 
 from tensorir.errors import IRValueError
-from tensorir.frontend.onnx.contents import range_length
 from tensorir.frontend.onnx.dtypes import dtype_of
 from tensorir.frontend.onnx.node import OnnxNode
-from tensorir.frontend.onnx.registry import onnx_operator
+from tensorir.frontend.onnx.registry import onnx_operator, onnx_operators
 from tensorir.nodes.expr import PrimExpr
 from tensorir.relax import op
 from tensorir.relax.expr import Constant, GraphExpr
@@ -41,7 +43,8 @@ def range_(
     if all(array is not None and array.dtype != object for array in known):
         numbers = [array.item() for array in known if array is not None]
         if dtype.is_integral and numbers[2] != 0:
-            node.check_shape([range_length(*numbers)], start)
+            first, last, step = numbers
+            node.check_shape([max(0, -int((first - last) // step))], start)
         return op.arange(*numbers, dtype=str(dtype))
     if dtype.is_integral and known[2] is not None and known[2].dtype != object:
         values = [node.integer(v, "a limit") for v in (start, limit, delta)]
@@ -69,7 +72,7 @@ def one_hot(
     # Negative indices count from the end; an index out of range gives a row of zeros.
     kind = "int64" if node.dtype(indices) != "int32" else "int32"
     places = op.astype(indices, kind) if node.dtype(indices) != kind else indices
-    length = op.reshape(node.integer_tensor([count], kind), ())
+    length = op.reshape(node.known.integer_tensor([count], kind), ())
     zero = Constant(np.zeros((), kind))
     places = op.where(op.less(places, zero), op.add(places, length), places)
     rank = node.rank(indices)
@@ -84,7 +87,36 @@ def _diagonal(k: int | PrimExpr) -> int | PrimExpr:
     return max(-_OUTSIDE, min(k, _OUTSIDE)) if isinstance(k, int) else k
 
 
-@onnx_operator("Trilu")
-def trilu(node: OnnxNode, x: GraphExpr, k: GraphExpr | None = None, *, upper: int = 1) -> GraphExpr:
-    diagonal = _diagonal(0 if k is None else node.integer(k, "k"))
-    return op.triu(x, diagonal) if upper else op.tril(x, diagonal)
+def _triangle(x: GraphExpr, k: int | PrimExpr, upper: int) -> GraphExpr:
+    return op.triu(x, _diagonal(k)) if upper else op.tril(x, _diagonal(k))
+
+
+def _dtype(node: OnnxNode, number: int | None, like: GraphExpr) -> str:
+    return str(node.dtype(like) if number is None else dtype_of(number))
+
+
+onnx_operators(
+    {
+        "Trilu": lambda node, x, k=None, *, upper=1: _triangle(
+            x, 0 if k is None else node.integer(k, "k"), upper
+        ),
+        "RandomNormal": lambda node, *, shape, dtype=1, mean=0.0, scale=1.0, seed=0.0: (
+            op.random.normal(shape, mean, scale, int(seed), dtype=str(dtype_of(dtype)))
+        ),
+        "RandomNormalLike": lambda node, x, *, dtype=None, mean=0.0, scale=1.0, seed=0.0: (
+            op.random.normal(node.shape(x), mean, scale, int(seed), dtype=_dtype(node, dtype, x))
+        ),
+        "RandomUniform": lambda node, *, shape, dtype=1, high=1.0, low=0.0, seed=0.0: (
+            op.random.uniform(shape, low, high, int(seed), dtype=str(dtype_of(dtype)))
+        ),
+        "RandomUniformLike": lambda node, x, *, dtype=None, high=1.0, low=0.0, seed=0.0: (
+            op.random.uniform(node.shape(x), low, high, int(seed), dtype=_dtype(node, dtype, x))
+        ),
+        "Bernoulli": lambda node, x, *, dtype=None, seed=0.0: op.random.bernoulli(
+            x, int(seed), dtype=_dtype(node, dtype, x)
+        ),
+        "Multinomial": lambda node, x, *, dtype=6, sample_size=1, seed=0.0: op.random.multinomial(
+            x, sample_size, int(seed), dtype=str(dtype_of(dtype))
+        ),
+    }
+)

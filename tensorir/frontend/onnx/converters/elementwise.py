@@ -1,4 +1,4 @@
-"""Elementwise operators: arithmetic, comparisons, logic, bits, functions of numbers."""
+"""Elementwise operators: arithmetic, comparisons, logic, bits, functions, activations, dtypes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Final
 import numpy as np
 
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.frontend.onnx.converters.shapes import flatten
+from tensorir.frontend.onnx.dtypes import dtype_number, dtype_of, held_dtype, narrow_integer
 from tensorir.frontend.onnx.node import OnnxNode
-from tensorir.frontend.onnx.registry import onnx_operator
+from tensorir.frontend.onnx.registry import onnx_operator, onnx_operators
 from tensorir.relax import op
 from tensorir.relax.expr import Constant, GraphExpr
 
@@ -62,49 +64,93 @@ _UNARY: Final = {
     "IsNaN": op.isnan,
 }
 
-_VARIADIC: Final = {"Max": op.maximum, "Min": op.minimum, "Sum": op.add}
+
+def _binary(operator: Callable[..., GraphExpr]) -> Callable[..., GraphExpr]:
+    return lambda node, a, b: operator(*node.broadcast_operands(a, b))
 
 
-def _register_binary(name: str, operator: Callable[..., GraphExpr]) -> None:
-    def convert(node: OnnxNode, a: GraphExpr, b: GraphExpr) -> GraphExpr:
-        return operator(*node.broadcast_operands(a, b))
-
-    onnx_operator(name)(convert)
+def _unary(operator: Callable[..., GraphExpr]) -> Callable[..., GraphExpr]:
+    return lambda node, x: operator(x)
 
 
-def _register_unary(name: str, operator: Callable[..., GraphExpr]) -> None:
-    def convert(node: OnnxNode, x: GraphExpr) -> GraphExpr:
-        return operator(x)
-
-    onnx_operator(name)(convert)
-
-
-def _register_variadic(name: str, operator: Callable[..., GraphExpr]) -> None:
-    def convert(node: OnnxNode, first: GraphExpr, *others: GraphExpr) -> GraphExpr:
-        return reduce(operator, node.broadcast_operands(first, *others))
-
-    onnx_operator(name)(convert)
+def _chosen(
+    what: str, name: str, functions: dict[str, Callable[..., GraphExpr]]
+) -> Callable[..., GraphExpr]:
+    """Return the function that an attribute names; IRValueError for another name."""
+    if name not in functions:
+        raise IRValueError(f"{what} must be {' or '.join(functions)}, got {name!r}")
+    return functions[name]
 
 
-for _name, _operator in _BINARY.items():
-    _register_binary(_name, _operator)
-for _name, _operator in _UNARY.items():
-    _register_unary(_name, _operator)
-for _name, _operator in _VARIADIC.items():
-    _register_variadic(_name, _operator)
+def _sum(node: OnnxNode, *operands: GraphExpr) -> GraphExpr:
+    return reduce(op.add, node.broadcast_operands(*operands))
 
 
-@onnx_operator("Mean")
-def mean(node: OnnxNode, first: GraphExpr, *others: GraphExpr) -> GraphExpr:
-    return op.divide(
-        reduce(op.add, node.broadcast_operands(first, *others)), float(1 + len(others))
-    )
+onnx_operators({name: _binary(operator) for name, operator in _BINARY.items()})
+onnx_operators({name: _unary(operator) for name, operator in _UNARY.items()})
+onnx_operators(
+    {
+        "Max": lambda node, first, *others: reduce(
+            op.maximum, node.broadcast_operands(first, *others)
+        ),
+        "Min": lambda node, first, *others: reduce(
+            op.minimum, node.broadcast_operands(first, *others)
+        ),
+        "Sum": lambda node, first, *others: _sum(node, first, *others),
+        "Mean": lambda node, first, *others: op.divide(
+            _sum(node, first, *others), float(1 + len(others))
+        ),
+        "Mod": lambda node, a, b, *, fmod=0: (op.mod if fmod else op.floor_mod)(
+            *node.broadcast_operands(a, b)
+        ),
+        "BitShift": lambda node, x, y, *, direction: _chosen(
+            "direction", direction, {"LEFT": op.left_shift, "RIGHT": op.right_shift}
+        )(*node.broadcast_operands(x, y)),
+        "Where": lambda node, condition, x, y: op.where(*node.broadcast_operands(condition, x, y)),
+        "IsInf": lambda node, x, *, detect_negative=1, detect_positive=1: op.isinf(
+            x, bool(detect_positive), bool(detect_negative)
+        ),
+        "Identity": lambda node, x: x,
+        "Relu": lambda node, x: op.nn.relu(x),
+        "LeakyRelu": lambda node, x, *, alpha=0.01: op.nn.leakyrelu(x, alpha),
+        "Elu": lambda node, x, *, alpha=1.0: op.nn.elu(x, alpha),
+        "Selu": lambda node, x, *, alpha=1.6732632, gamma=1.050701: op.nn.selu(x, alpha, gamma),
+        "Celu": lambda node, x, *, alpha=1.0: op.nn.celu(x, alpha),
+        "Gelu": lambda node, x, *, approximate="none": _chosen(
+            "approximate", approximate, {"none": op.nn.gelu, "tanh": op.nn.gelu_tanh}
+        )(x),
+        "Swish": lambda node, x, *, alpha=1.0: op.nn.swish(x, alpha),
+        "Mish": lambda node, x: op.nn.mish(x),
+        "Softplus": lambda node, x: op.nn.softplus(x),
+        "Softsign": lambda node, x: op.nn.softsign(x),
+        "HardSigmoid": lambda node, x, *, alpha=0.2, beta=0.5: op.nn.hardsigmoid(x, alpha, beta),
+        "HardSwish": lambda node, x: op.nn.hardswish(x),
+        "ThresholdedRelu": lambda node, x, *, alpha=1.0: op.nn.thresholded_relu(x, alpha),
+        "Shrink": lambda node, x, *, bias=0.0, lambd=0.5: op.nn.shrink(x, lambd, bias),
+        "Softmax": lambda node, x, *, axis=None: _along(node, op.nn.softmax, x, axis),
+        "LogSoftmax": lambda node, x, *, axis=None: _along(node, op.nn.log_softmax, x, axis),
+        "Hardmax": lambda node, x, *, axis=None: _along(node, op.nn.hardmax, x, axis),
+        "Cast": lambda node, x, *, to, saturate=1, round_mode="up": _converted(
+            node, x, to, saturate
+        ),
+        "CastLike": lambda node, x, like, *, saturate=1, round_mode="up": _converted(
+            node, x, node.known.narrow(like) or dtype_number(node.dtype(like)), saturate
+        ),
+    }
+)
 
 
-@onnx_operator("Mod")
-def mod(node: OnnxNode, a: GraphExpr, b: GraphExpr, *, fmod: int = 0) -> GraphExpr:
-    operands = node.broadcast_operands(a, b)
-    return op.mod(*operands) if fmod else op.floor_mod(*operands)
+def _along(
+    node: OnnxNode, operator: Callable[..., GraphExpr], x: GraphExpr, axis: int | None
+) -> GraphExpr:
+    """Return a function along an axis; before opset 13 along that axis and all later ones."""
+    if node.opset >= 13:
+        return operator(x, -1 if axis is None else axis)
+    own = node.shape(x)
+    split = node.axis(1 if axis is None else axis, len(own) + 1) if own else 0
+    if split == len(own) - 1:
+        return operator(x, split)
+    return op.reshape(operator(flatten(node, x, axis=split), 1), own)
 
 
 @onnx_operator("Pow")
@@ -119,26 +165,6 @@ def pow_(node: OnnxNode, a: GraphExpr, b: GraphExpr) -> GraphExpr:
     if base.is_integral and exponent.is_floating:
         return op.astype(op.power(op.astype(a, exponent), b), base)
     return op.power(a, op.astype(b, base))
-
-
-@onnx_operator("BitShift")
-def bit_shift(node: OnnxNode, x: GraphExpr, y: GraphExpr, *, direction: str) -> GraphExpr:
-    operators = {"LEFT": op.left_shift, "RIGHT": op.right_shift}
-    if direction not in operators:
-        raise IRValueError(f"direction must be LEFT or RIGHT, got {direction!r}")
-    return operators[direction](*node.broadcast_operands(x, y))
-
-
-@onnx_operator("Where")
-def where(node: OnnxNode, condition: GraphExpr, x: GraphExpr, y: GraphExpr) -> GraphExpr:
-    return op.where(*node.broadcast_operands(condition, x, y))
-
-
-@onnx_operator("IsInf")
-def is_inf(
-    node: OnnxNode, x: GraphExpr, *, detect_negative: int = 1, detect_positive: int = 1
-) -> GraphExpr:
-    return op.isinf(x, bool(detect_positive), bool(detect_negative))
 
 
 @onnx_operator("Clip")
@@ -169,11 +195,6 @@ def _number(node: OnnxNode, value: GraphExpr) -> GraphExpr | float | int:
     if known is None or known.dtype == object or known.size != 1:
         return value
     return known.reshape(-1)[0].item()  # type: ignore[no-any-return]
-
-
-@onnx_operator("Identity")
-def identity(node: OnnxNode, x: GraphExpr) -> GraphExpr:
-    return x
 
 
 @onnx_operator("Dropout")
@@ -210,3 +231,28 @@ def constant(
         if given is not None:
             return Constant(np.array(given, dtype))
     raise IRTypeError("a constant has one value")
+
+
+def _converted(node: OnnxNode, x: GraphExpr, number: int, saturate: int) -> GraphExpr:
+    dtype, narrow = held_dtype(number), narrow_integer(number)
+    if "float8" in dtype and not saturate:
+        raise IRValueError(f"a conversion to {dtype} without saturation is not supported")
+    if narrow is None:
+        return x if dtype == node.dtype(x) else op.astype(x, dtype)
+    if node.known.narrow(x) == number:
+        return x
+    # A number that is out of range keeps its lowest bits.
+    wide = x if node.dtype(x) == "int32" else op.astype(x, "int32")
+    count = narrow.high - narrow.low + 1
+    wrapped = op.add(op.bitwise_and(op.subtract(wide, narrow.low), count - 1), narrow.low)
+    return node.narrowed(op.astype(wrapped, narrow.dtype), number)
+
+
+@onnx_operator("BitCast")
+def bit_cast(node: OnnxNode, x: GraphExpr, *, to: int) -> GraphExpr:
+    dtype = dtype_of(to)
+    if "bool" in (dtype, node.dtype(x)) and {dtype.nbytes, node.dtype(x).nbytes} == {1}:
+        return op.astype(x, dtype)  # a bool is a byte that is 0 or 1
+    if dtype.bits != node.dtype(x).bits:
+        raise IRTypeError(f"{node.dtype(x)} and {dtype} must have the same number of bits")
+    return op.reinterpret(x, dtype)

@@ -9,7 +9,7 @@ from typing import Any
 from tensorir.arith import Analyzer
 from tensorir.errors import IRValueError
 from tensorir.frontend.onnx.node import OnnxNode
-from tensorir.frontend.onnx.registry import onnx_operator
+from tensorir.frontend.onnx.registry import onnx_operator, onnx_operators
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import floordiv
 from tensorir.relax import op
@@ -60,12 +60,6 @@ def _fill(node: OnnxNode, x: GraphExpr, value: float) -> float | int:
 
 
 _METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
-_ROUNDINGS = {
-    "round_prefer_floor": "round_prefer_floor",
-    "round_prefer_ceil": "round_prefer_ceil",
-    "floor": "floor",
-    "ceil": "ceil",
-}
 
 
 @onnx_operator("Resize")
@@ -199,25 +193,6 @@ def upsample(
     )  # fmt: skip
 
 
-@onnx_operator("GridSample")
-def grid_sample(
-    node: OnnxNode, x: GraphExpr, grid: GraphExpr, *,
-    align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros",
-) -> GraphExpr:  # fmt: skip
-    method = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
-    return op.image.grid_sample(
-        x, grid, method, padding_mode=padding_mode, align_corners=bool(align_corners)
-    )
-
-
-@onnx_operator("AffineGrid")
-def affine_grid(
-    node: OnnxNode, theta: GraphExpr, size: GraphExpr, *, align_corners: int = 0
-) -> GraphExpr:
-    shape = node.integers(size, "the size")
-    return op.image.affine_grid(theta, shape[2:], bool(align_corners))
-
-
 @onnx_operator("RoiAlign")
 def roi_align(
     node: OnnxNode, x: GraphExpr, rois: GraphExpr, batch_indices: GraphExpr, *,
@@ -231,3 +206,19 @@ def roi_align(
         x, rois, batch_indices, (output_height, output_width), spatial_scale, sampling_ratio,
         aligned == "half_pixel", mode,
     )  # fmt: skip
+
+
+onnx_operators(
+    {
+        "GridSample": (
+            lambda node, x, grid, *, align_corners=0, mode="linear", padding_mode="zeros": (
+                op.image.grid_sample(
+                    x, grid, mode, padding_mode=padding_mode, align_corners=bool(align_corners)
+                )
+            )
+        ),
+        "AffineGrid": lambda node, theta, size, *, align_corners=0: op.image.affine_grid(
+            theta, node.integers(size, "the size")[2:], bool(align_corners)
+        ),
+    }
+)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.frontend.onnx.node import OnnxNode
-from tensorir.frontend.onnx.registry import onnx_operator
+from tensorir.frontend.onnx.registry import onnx_operator, onnx_operators
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.relax import op
 from tensorir.relax.expr import Constant, GraphExpr
@@ -34,34 +34,17 @@ def counted_from_the_first(
         if len(lengths) == len(sizes):
             ends = np.array(lengths, known.dtype)
             return Constant(np.where(known < 0, known + ends, known))
-    lasts = node.integer_tensor(sizes, str(dtype))
+    lasts = node.known.integer_tensor(sizes, str(dtype))
     if len(sizes) == 1:
         lasts = op.reshape(lasts, ())
     negative = op.less(indices, Constant(np.zeros((), dtype.to_numpy())))
     return op.where(negative, op.add(indices, lasts), indices)
 
 
-@onnx_operator("Gather")
-def gather(node: OnnxNode, x: GraphExpr, indices: GraphExpr, *, axis: int = 0) -> GraphExpr:
+def _along(node: OnnxNode, x: GraphExpr, indices: GraphExpr, axis: int) -> tuple[GraphExpr, int]:
+    """Return indices along an axis, and the axis, counted from the first."""
     place = node.axis(axis, node.rank(x))
-    places = counted_from_the_first(node, indices, [node.extent(x, place)])
-    return op.take(x, places, place)
-
-
-@onnx_operator("GatherElements")
-def gather_elements(
-    node: OnnxNode, x: GraphExpr, indices: GraphExpr, *, axis: int = 0
-) -> GraphExpr:
-    place = node.axis(axis, node.rank(x))
-    places = counted_from_the_first(node, indices, [node.extent(x, place)])
-    return op.gather_elements(x, places, place)
-
-
-@onnx_operator("GatherND")
-def gather_nd(
-    node: OnnxNode, x: GraphExpr, indices: GraphExpr, *, batch_dims: int = 0
-) -> GraphExpr:
-    return op.gather_nd(x, _tuples_from_the_first(node, x, indices, batch_dims), batch_dims)
+    return counted_from_the_first(node, indices, [node.extent(x, place)]), place
 
 
 def _tuples_from_the_first(
@@ -75,22 +58,11 @@ def _tuples_from_the_first(
     )
 
 
-@onnx_operator("ScatterElements", "Scatter")
-def scatter_elements(
-    node: OnnxNode, x: GraphExpr, indices: GraphExpr, updates: GraphExpr, *,
-    axis: int = 0, reduction: str = "none",
-) -> GraphExpr:  # fmt: skip
-    place = node.axis(axis, node.rank(x))
-    places = counted_from_the_first(node, indices, [node.extent(x, place)])
-    return op.scatter_elements(x, places, updates, place, _reduction(reduction))
-
-
-@onnx_operator("ScatterND")
-def scatter_nd(
-    node: OnnxNode, x: GraphExpr, indices: GraphExpr, updates: GraphExpr, *, reduction: str = "none"
+def _scattered(
+    node: OnnxNode, x: GraphExpr, indices: GraphExpr, updates: GraphExpr, axis: int, reduction: str
 ) -> GraphExpr:
-    places = _tuples_from_the_first(node, x, indices)
-    return op.scatter_nd(x, places, updates, _reduction(reduction))
+    places, place = _along(node, x, indices, axis)
+    return op.scatter_elements(x, places, updates, place, _reduction(reduction))
 
 
 def _reduction(name: str) -> str:
@@ -98,11 +70,6 @@ def _reduction(name: str) -> str:
     if name not in names:
         raise IRValueError(f"reduction must be one of {', '.join(names)}, got {name!r}")
     return names[name]
-
-
-@onnx_operator("NonZero")
-def nonzero(node: OnnxNode, x: GraphExpr) -> GraphExpr:
-    return op.nonzero(x)
 
 
 @onnx_operator("Compress")
@@ -141,12 +108,31 @@ def top_k(
     return [found[0], found[1]]
 
 
-@onnx_operator("NonMaxSuppression")
-def non_max_suppression(
-    node: OnnxNode, boxes: GraphExpr, scores: GraphExpr, most: GraphExpr | None = None,
-    iou_threshold: GraphExpr | None = None, score_threshold: GraphExpr | None = None, *,
-    center_point_box: int = 0,
-) -> GraphExpr:  # fmt: skip
-    return op.vision.non_max_suppression(
-        boxes, scores, most, iou_threshold, score_threshold, center_point_box=bool(center_point_box)
-    )
+onnx_operators(
+    {
+        "Gather": lambda node, x, indices, *, axis=0: op.take(x, *_along(node, x, indices, axis)),
+        "GatherElements": lambda node, x, indices, *, axis=0: op.gather_elements(
+            x, *_along(node, x, indices, axis)
+        ),
+        "GatherND": lambda node, x, indices, *, batch_dims=0: op.gather_nd(
+            x, _tuples_from_the_first(node, x, indices, batch_dims), batch_dims
+        ),
+        "ScatterElements": lambda node, x, indices, updates, *, axis=0, reduction="none": (
+            _scattered(node, x, indices, updates, axis, reduction)
+        ),
+        "Scatter": lambda node, x, indices, updates, *, axis=0: _scattered(
+            node, x, indices, updates, axis, "none"
+        ),
+        "ScatterND": lambda node, x, indices, updates, *, reduction="none": op.scatter_nd(
+            x, _tuples_from_the_first(node, x, indices), updates, _reduction(reduction)
+        ),
+        "NonZero": lambda node, x: op.nonzero(x),
+        "NonMaxSuppression": (
+            lambda node, boxes, scores, most=None, iou=None, least=None, *, center_point_box=0: (
+                op.vision.non_max_suppression(
+                    boxes, scores, most, iou, least, center_point_box=bool(center_point_box)
+                )
+            )
+        ),
+    }
+)

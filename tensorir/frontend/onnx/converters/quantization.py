@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Unpack
 
 import numpy as np
 
 from tensorir.errors import IRValueError
-from tensorir.frontend.onnx.converters.convolutions import Window, kernel_taps
+from tensorir.frontend.onnx.converters.convolutions import Windows, window_of_weights
 from tensorir.frontend.onnx.dtypes import dtype_of, held_dtype, narrow_integer
 from tensorir.frontend.onnx.node import OnnxNode
-from tensorir.frontend.onnx.registry import onnx_operator
+from tensorir.frontend.onnx.registry import onnx_operator, onnx_operators
 from tensorir.relax import op
 from tensorir.relax.expr import Constant, GraphExpr
 from tensorir.topi.extents import is_number
@@ -50,7 +51,7 @@ def quantize_linear(
     result = op.quantize(
         x, scale, zero_point, axis=axis, out_dtype=dtype, block_size=block_size or None
     )
-    number = output_dtype if zero_point is None else node.narrow(zero_point) or 0
+    number = output_dtype if zero_point is None else node.known.narrow(zero_point) or 0
     narrow = narrow_integer(number)
     if narrow is None:
         return result
@@ -91,18 +92,40 @@ def dynamic_quantize_linear(node: OnnxNode, x: GraphExpr) -> Sequence[GraphExpr]
 # ---------------------------------------------------------------------------------------- products
 
 
-@onnx_operator("MatMulInteger")
-def mat_mul_integer(
+def integer_product(
+    node: OnnxNode, a: GraphExpr, b: GraphExpr, a_zero: GraphExpr | None, b_zero: GraphExpr | None
+) -> GraphExpr:
+    """Return the product of matrices of bytes, in int32."""
+    return op.quantized.matmul(a, b, _one_number(node, a_zero), _one_number(node, b_zero))
+
+
+def real_product(
     node: OnnxNode,
     a: GraphExpr,
     b: GraphExpr,
-    a_zero_point: GraphExpr | None = None,
-    b_zero_point: GraphExpr | None = None,
+    a_scale: GraphExpr,
+    b_scale: GraphExpr,
+    a_zero: GraphExpr | None,
+    b_zero: GraphExpr | None,
+    bias: GraphExpr | None,
 ) -> GraphExpr:
-    """The product of matrices of bytes, in int32."""
-    return op.quantized.matmul(
-        a, b, _one_number(node, a_zero_point), _one_number(node, b_zero_point)
-    )
+    """Return the product of quantized matrices, as real numbers."""
+    total = op.astype(integer_product(node, a, b, a_zero, b_zero), "float32")
+    product = total * (_number(node, a_scale) * _number(node, b_scale))
+    return product if bias is None else product + bias
+
+
+def _dynamic_product(
+    node: OnnxNode,
+    a: GraphExpr,
+    b: GraphExpr,
+    b_scale: GraphExpr,
+    b_zero: GraphExpr | None,
+    bias: GraphExpr | None,
+) -> GraphExpr:
+    """Return the product of a matrix, quantized at run time, and a quantized matrix."""
+    rounded, scale, zero = dynamic_quantize_linear(node, a)
+    return real_product(node, node.emit(rounded), b, scale, b_scale, zero, b_zero, bias)
 
 
 @onnx_operator("ConvInteger")
@@ -113,25 +136,13 @@ def conv_integer(
     x_zero_point: GraphExpr | None = None,
     w_zero_point: GraphExpr | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Sequence[int] | None = None,
     group: int = 1,
-    kernel_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    **windows: Unpack[Windows],
 ) -> GraphExpr:
     """The convolution of bytes, in int32."""
-    window = Window(node, x, kernel_taps(node, w, kernel_shape), strides, dilations)
-    return op.quantized.conv(
-        x,
-        w,
-        _one_number(node, x_zero_point),
-        _one_number(node, w_zero_point),
-        window.strides,
-        window.padding(auto_pad, pads),
-        window.dilations,
-        group,
-    )
+    window = window_of_weights(node, x, w, windows)
+    zeros = _one_number(node, x_zero_point), _one_number(node, w_zero_point)
+    return op.quantized.conv(x, w, *zeros, window.strides, window.padding, window.dilations, group)
 
 
 def _requantized(
@@ -153,27 +164,20 @@ def _number(node: OnnxNode, value: GraphExpr) -> GraphExpr:
     return op.astype(made, "float32") if node.dtype(value) != "float32" else made
 
 
-@onnx_operator("QLinearMatMul")
-def q_linear_mat_mul(
+def _quantized_product(
     node: OnnxNode,
-    a: GraphExpr,
-    a_scale: GraphExpr,
-    a_zero_point: GraphExpr,
-    b: GraphExpr,
-    b_scale: GraphExpr,
-    b_zero_point: GraphExpr,
+    a: Sequence[GraphExpr],
+    b: Sequence[GraphExpr],
     y_scale: GraphExpr,
-    y_zero_point: GraphExpr,
+    y_zero: GraphExpr,
 ) -> GraphExpr:
-    """The product of quantized matrices, quantized."""
-    total = op.quantized.matmul(
-        a, b, _one_number(node, a_zero_point), _one_number(node, b_zero_point)
-    )
-    rows = _number(node, a_scale)
+    """Return the product of matrices that are given with their scales and zero points."""
+    total = integer_product(node, a[0], b[0], a[2], b[2])
+    rows = _number(node, a[1])
     if node.rank(rows) == 1:
         rows = op.expand_dims(rows, [-1])
-    factor = rows * _number(node, b_scale) / _number(node, y_scale)
-    return _requantized(node, total, factor, y_zero_point)
+    factor = rows * _number(node, b[1]) / _number(node, y_scale)
+    return _requantized(node, total, factor, y_zero)
 
 
 @onnx_operator("QLinearConv")
@@ -189,27 +193,11 @@ def q_linear_conv(
     y_zero_point: GraphExpr,
     b: GraphExpr | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Sequence[int] | None = None,
     group: int = 1,
-    kernel_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    **windows: Unpack[Windows],
 ) -> GraphExpr:
     """The convolution of quantized numbers, quantized."""
-    total = conv_integer(
-        node,
-        x,
-        w,
-        x_zero_point,
-        w_zero_point,
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        kernel_shape=kernel_shape,
-        pads=pads,
-        strides=strides,
-    )
+    total = conv_integer(node, x, w, x_zero_point, w_zero_point, group=group, **windows)
     trailing = list(range(1, node.rank(x) - 1))
     if b is not None:
         total = total + op.expand_dims(b, trailing)
@@ -220,110 +208,89 @@ def q_linear_conv(
     return _requantized(node, total, factor, y_zero_point)
 
 
-@onnx_operator("MatMulIntegerToFloat", domain=MICROSOFT)
-def mat_mul_integer_to_float(
-    node: OnnxNode,
-    a: GraphExpr,
-    b: GraphExpr,
-    a_scale: GraphExpr,
-    b_scale: GraphExpr,
-    a_zero_point: GraphExpr | None = None,
-    b_zero_point: GraphExpr | None = None,
-    bias: GraphExpr | None = None,
-) -> GraphExpr:
-    """The product of quantized matrices, as real numbers."""
-    total = mat_mul_integer(node, a, b, a_zero_point, b_zero_point)
-    product = op.astype(total, "float32") * (_number(node, a_scale) * _number(node, b_scale))
-    return product if bias is None else product + bias
-
-
-@onnx_operator("DynamicQuantizeMatMul", domain=MICROSOFT)
-def dynamic_quantize_mat_mul(
-    node: OnnxNode,
-    a: GraphExpr,
-    b: GraphExpr,
-    b_scale: GraphExpr,
-    b_zero_point: GraphExpr | None = None,
-    bias: GraphExpr | None = None,
-) -> GraphExpr:
-    """The product of a matrix, quantized at run time, and a quantized matrix."""
-    rounded, scale, zero_point = dynamic_quantize_linear(node, a)
-    return mat_mul_integer_to_float(
-        node, node.emit(rounded), b, scale, b_scale, zero_point, b_zero_point, bias
-    )
-
-
 # ------------------------------------------------------------------------------ in real numbers
 
 
-@onnx_operator("QLinearAdd", "QLinearMul", domain=MICROSOFT)
-def q_linear_elementwise(
-    node: OnnxNode,
-    a: GraphExpr,
-    a_scale: GraphExpr,
-    a_zero_point: GraphExpr | None,
-    b: GraphExpr,
-    b_scale: GraphExpr,
-    b_zero_point: GraphExpr | None,
-    y_scale: GraphExpr,
-    y_zero_point: GraphExpr | None = None,
+def _requantize(
+    node: OnnxNode, real: GraphExpr, like: GraphExpr, scale: GraphExpr, zero: GraphExpr | None
 ) -> GraphExpr:
-    """The sum or product of quantized numbers, quantized."""
-    operator = {"QLinearAdd": op.add, "QLinearMul": op.multiply}[node.op_type]
-    left = op.dequantize(a, a_scale, a_zero_point)
-    right = op.dequantize(b, b_scale, b_zero_point)
-    result = operator(*node.broadcast_operands(left, right))
-    return op.quantize(result, y_scale, y_zero_point, out_dtype=str(node.dtype(a)))
+    return op.quantize(real, scale, zero, out_dtype=str(node.dtype(like)))
 
 
-@onnx_operator("QLinearSigmoid", "QLinearLeakyRelu", domain=MICROSOFT)
-def q_linear_activation(
-    node: OnnxNode,
-    x: GraphExpr,
-    x_scale: GraphExpr,
-    x_zero_point: GraphExpr | None,
-    y_scale: GraphExpr,
-    y_zero_point: GraphExpr | None = None,
-    *,
-    alpha: float = 0.01,
-) -> GraphExpr:
-    """A function of quantized numbers, quantized."""
-    real = op.dequantize(x, x_scale, x_zero_point)
-    is_sigmoid = node.op_type == "QLinearSigmoid"
-    result = op.sigmoid(real) if is_sigmoid else op.nn.leakyrelu(real, alpha)
-    return op.quantize(result, y_scale, y_zero_point, out_dtype=str(node.dtype(x)))
+def _elementwise(operator: Callable[..., GraphExpr]) -> Callable[..., GraphExpr]:
+    def convert(
+        node: OnnxNode,
+        a: GraphExpr,
+        a_scale: GraphExpr,
+        a_zero_point: GraphExpr,
+        b: GraphExpr,
+        b_scale: GraphExpr,
+        b_zero_point: GraphExpr,
+        y_scale: GraphExpr,
+        y_zero_point: GraphExpr | None = None,
+    ) -> GraphExpr:
+        left = op.dequantize(a, a_scale, a_zero_point)
+        right = op.dequantize(b, b_scale, b_zero_point)
+        result = operator(*node.broadcast_operands(left, right))
+        return _requantize(node, result, a, y_scale, y_zero_point)
+
+    return convert
 
 
-@onnx_operator("QLinearGlobalAveragePool", domain=MICROSOFT)
-def q_linear_global_average_pool(
-    node: OnnxNode,
-    x: GraphExpr,
-    x_scale: GraphExpr,
-    x_zero_point: GraphExpr,
-    y_scale: GraphExpr,
-    y_zero_point: GraphExpr,
-    *,
-    channels_last: int = 0,
-) -> GraphExpr:
-    """The mean of quantized numbers of a channel, quantized."""
+def _mean(node: OnnxNode, x: GraphExpr, channels_last: int) -> GraphExpr:
     rank = node.rank(x)
     axes = range(1, rank - 1) if channels_last else range(2, rank)
-    real = op.mean(op.dequantize(x, x_scale, x_zero_point), axis=list(axes), keepdims=True)
-    return op.quantize(real, y_scale, y_zero_point, out_dtype=str(node.dtype(x)))
+    return op.mean(x, axis=list(axes), keepdims=True)
 
 
-@onnx_operator("QLinearConcat", domain=MICROSOFT)
-def q_linear_concat(
-    node: OnnxNode,
-    y_scale: GraphExpr,
-    y_zero_point: GraphExpr,
-    *triples: GraphExpr,
-    axis: int,
+def _concat(
+    node: OnnxNode, scale: GraphExpr, zero: GraphExpr, triples: Sequence[GraphExpr], axis: int
 ) -> GraphExpr:
-    """Quantized tensors concatenated, with one common scale."""
     parts = [op.dequantize(*triples[k : k + 3]) for k in range(0, len(triples), 3)]
-    dtype = str(node.dtype(triples[0]))
-    return op.quantize(op.concat(parts, axis=axis), y_scale, y_zero_point, out_dtype=dtype)
+    return _requantize(node, op.concat(parts, axis=axis), triples[0], scale, zero)
+
+
+onnx_operators(
+    {
+        "MatMulInteger": lambda node, a, b, a_zero=None, b_zero=None: integer_product(
+            node, a, b, a_zero, b_zero
+        ),
+        "QLinearMatMul": lambda node, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero: (
+            _quantized_product(node, (a, a_scale, a_zero), (b, b_scale, b_zero), y_scale, y_zero)
+        ),
+    }
+)
+onnx_operators(
+    {
+        "MatMulIntegerToFloat": (
+            lambda node, a, b, a_scale, b_scale, a_zero=None, b_zero=None, bias=None: real_product(
+                node, a, b, a_scale, b_scale, a_zero, b_zero, bias
+            )
+        ),
+        "DynamicQuantizeMatMul": lambda node, a, b, b_scale, b_zero=None, bias=None: (
+            _dynamic_product(node, a, b, b_scale, b_zero, bias)
+        ),
+        "QLinearConcat": lambda node, scale, zero, *triples, axis: _concat(
+            node, scale, zero, triples, axis
+        ),
+        "QLinearAdd": _elementwise(op.add),
+        "QLinearMul": _elementwise(op.multiply),
+        "QLinearSigmoid": lambda node, x, x_scale, x_zero, scale, zero=None: _requantize(
+            node, op.sigmoid(op.dequantize(x, x_scale, x_zero)), x, scale, zero
+        ),
+        "QLinearLeakyRelu": lambda node, x, x_scale, x_zero, scale, zero=None, *, alpha=0.01: (
+            _requantize(
+                node, op.nn.leakyrelu(op.dequantize(x, x_scale, x_zero), alpha), x, scale, zero
+            )
+        ),
+        "QLinearGlobalAveragePool": lambda node, x, s, z, y_scale, y_zero, *, channels_last=0: (
+            _requantize(
+                node, _mean(node, op.dequantize(x, s, z), channels_last), x, y_scale, y_zero
+            )
+        ),
+    },
+    domain=MICROSOFT,
+)
 
 
 @onnx_operator("QGemm", domain=MICROSOFT)
@@ -346,7 +313,7 @@ def q_gemm(
     """A product of quantized matrices with a bias in int32, quantized or not."""
     left = op.permute_dims(a) if transA else a
     right = op.permute_dims(b) if transB else b
-    total = mat_mul_integer(node, left, right, a_zero_point, b_zero_point)
+    total = integer_product(node, left, right, a_zero_point, b_zero_point)
     if c is not None:
         total = total + c
     factor = _number(node, a_scale) * _number(node, b_scale) * np.float32(alpha)

@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tensorir.frontend.onnx.node import OnnxNode
-from tensorir.frontend.onnx.registry import onnx_operator
+from tensorir.frontend.onnx.registry import onnx_operators
 from tensorir.relax import op
 from tensorir.relax.expr import GraphExpr
-
-_Reduce = Callable[[GraphExpr], GraphExpr]
 
 
 class _Reduction:
@@ -26,38 +24,32 @@ class _Reduction:
     ) -> None:
         self._node = node
         self._keep = bool(keepdims)
-        self._places = None
+        self.places = None
         if places is not None and node.contents(places) is None:
             info = node.tensor(places)
             if info.static_shape != (0,):
-                self._places = places  # known when the model runs
+                self.places = places  # known when the model runs
             axes = ()
         elif places is not None:
             axes = node.known_integers(places, "axes")
         self._axes = axes or None
-        self._is_noop = not axes and bool(noop) and self._places is None
-
-    @property
-    def is_known_at_run_time(self) -> bool:
-        """True if the axes are known when the model runs."""
-        return self._places is not None
+        self._is_noop = not axes and bool(noop) and self.places is None
 
     def __call__(self, kind: str, x: GraphExpr, keep: bool | None = None) -> GraphExpr:
         """Return a reduction: sum, mean, prod, max or min."""
         keepdims = self._keep if keep is None else keep
         if self._is_noop:
             return x
-        if self._places is not None:
-            return self._node.emit(op.reduce_at(x, self._places, kind=kind, keepdims=keepdims))
-        if self._axes is not None:
-            rank = self._node.rank(x)
-            axes = [self._node.axis(axis, rank) for axis in self._axes]
-            return getattr(op, kind)(x, axes, keepdims)  # type: ignore[no-any-return]
-        return getattr(op, kind)(x, None, keepdims)  # type: ignore[no-any-return]
+        if self.places is not None:
+            return self._node.emit(op.reduce_at(x, self.places, kind=kind, keepdims=keepdims))
+        axes = self._axes
+        if axes is not None:
+            axes = [self._node.axis(axis, self._node.rank(x)) for axis in axes]
+        return getattr(op, kind)(x, axes, keepdims)  # type: ignore[no-any-return]
 
 
 def _log_sum_exp(node: OnnxNode, x: GraphExpr, reduction: _Reduction) -> GraphExpr:
-    if reduction.is_known_at_run_time:
+    if reduction.places is not None:
         return reduction("log_sum_exp", x)
     largest = node.emit(reduction("max", x, keep=True))
     # If all elements are minus infinity, 0 is subtracted.
@@ -86,7 +78,9 @@ def _extremum(node: OnnxNode, x: GraphExpr, reduction: _Reduction, kind: str) ->
     return reduction(kind, x)
 
 
-def _register(name: str, function: Callable[[OnnxNode, GraphExpr, _Reduction], GraphExpr]) -> None:
+def _reduction(
+    function: Callable[[OnnxNode, GraphExpr, _Reduction], GraphExpr],
+) -> Callable[..., GraphExpr]:
     def convert(
         node: OnnxNode,
         x: GraphExpr,
@@ -98,28 +92,16 @@ def _register(name: str, function: Callable[[OnnxNode, GraphExpr, _Reduction], G
     ) -> GraphExpr:
         return function(node, x, _Reduction(node, places, axes, keepdims, noop_with_empty_axes))
 
-    onnx_operator(name)(convert)
+    return convert
 
 
-for _name, _function in _REDUCTIONS.items():
-    _register(_name, _function)
+def _place_of_best(operator: Callable[..., GraphExpr]) -> Callable[..., GraphExpr]:
+    return lambda node, x, *, axis=0, keepdims=1, select_last_index=0: operator(
+        x, axis, bool(keepdims), select_last_index=bool(select_last_index)
+    )
 
 
-@onnx_operator("ArgMax")
-def argmax(
-    node: OnnxNode, x: GraphExpr, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
-) -> GraphExpr:
-    return op.argmax(x, axis, bool(keepdims), select_last_index=bool(select_last_index))
-
-
-@onnx_operator("ArgMin")
-def argmin(
-    node: OnnxNode, x: GraphExpr, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
-) -> GraphExpr:
-    return op.argmin(x, axis, bool(keepdims), select_last_index=bool(select_last_index))
-
-
-def _register_running(name: str, operator: str) -> None:
+def _running(operator: str) -> Callable[..., GraphExpr]:
     def convert(
         node: OnnxNode, x: GraphExpr, axis: GraphExpr, *, exclusive: int = 0, reverse: int = 0
     ) -> GraphExpr:
@@ -133,8 +115,15 @@ def _register_running(name: str, operator: str) -> None:
         result = getattr(op, operator)(x, place, exclusive=bool(exclusive))
         return op.flip(result, place) if reverse else result
 
-    onnx_operator(name)(convert)
+    return convert
 
 
-_register_running("CumSum", "cumsum")
-_register_running("CumProd", "cumprod")
+onnx_operators({name: _reduction(function) for name, function in _REDUCTIONS.items()})
+onnx_operators(
+    {
+        "ArgMax": _place_of_best(op.argmax),
+        "ArgMin": _place_of_best(op.argmin),
+        "CumSum": _running("cumsum"),
+        "CumProd": _running("cumprod"),
+    }
+)

@@ -59,7 +59,7 @@ def _position(node: OnnxNode, value: GraphExpr | None, length: int | None) -> in
 def _of_unknown_length(node: OnnxNode, call: GraphExpr, element: TensorStructInfo) -> GraphExpr:
     """Return a sequence of unknown length, with the known facts about its elements."""
     value = node.emit(call)
-    node.remember_elements(value, element)
+    node.known.remember_elements(value, element)
     return value
 
 
@@ -67,7 +67,7 @@ def _joined(
     node: OnnxNode, sequences: Sequence[GraphExpr], tensors: Sequence[GraphExpr]
 ) -> TensorStructInfo:
     """Return the facts that hold for the elements of sequences and for other tensors alike."""
-    infos = [info for s in sequences if (info := node.known_elements(s)) is not None]
+    infos = [info for s in sequences if (info := node.known.known_elements(s)) is not None]
     return common_element([*infos, *(tensor.struct_info for tensor in tensors)])
 
 
@@ -75,7 +75,7 @@ def _joined(
 def sequence_empty(node: OnnxNode, *, dtype: int = 1) -> GraphExpr:
     """The sequence without elements."""
     empty = node.emit(Tuple(()))
-    node.remember_elements(empty, TensorStructInfo(None, dtype_of(dtype)))
+    node.known.remember_elements(empty, TensorStructInfo(None, dtype_of(dtype)))
     return empty
 
 
@@ -217,7 +217,7 @@ def sequence_map(
     function = node.step_function(empty, step)
     rounds = node.emit(sequence_length(node, sequence))
     result = node.emit(function.loop(empty, rounds))
-    return node.results(function, [TupleGetItem(result, k) for k in range(len(empty))])
+    return function.named(node.importing, [TupleGetItem(result, k) for k in range(len(empty))])
 
 
 def _is_sequence(value: GraphExpr) -> bool:
@@ -246,9 +246,9 @@ def optional_get_element(node: OnnxNode, value: GraphExpr) -> GraphExpr:
     """The content of an optional value that is present."""
     if not isinstance(value.struct_info, ObjectStructInfo):
         return value
-    known = node.known_elements(value)
+    known = node.known.known_elements(value)
     if known is None:
         raise IRTypeError("the type of the optional value is not known")
-    if node.is_optional_tensor(value):
+    if node.known.is_optional_tensor(value):
         return sequence_call("optional_get_element", value, result=known)
     return _of_unknown_length(node, sequence_call("optional_get_element", value), known)

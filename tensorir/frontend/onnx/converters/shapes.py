@@ -9,22 +9,12 @@ from operator import mul
 from tensorir.arith import Analyzer
 from tensorir.errors import IRValueError
 from tensorir.frontend.onnx.node import OnnxNode
-from tensorir.frontend.onnx.registry import onnx_operator
+from tensorir.frontend.onnx.registry import onnx_operator, onnx_operators
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import floordiv
 from tensorir.relax import op
 from tensorir.relax.expr import GraphExpr
 from tensorir.topi.extents import extent_text, is_number
-
-
-@onnx_operator("Shape")
-def shape(node: OnnxNode, x: GraphExpr, *, start: int = 0, end: int | None = None) -> GraphExpr:
-    return node.integer_tensor(node.shape(x)[start:end])
-
-
-@onnx_operator("Size")
-def size(node: OnnxNode, x: GraphExpr) -> GraphExpr:
-    return op.prod(node.integer_tensor(node.shape(x)))
 
 
 @onnx_operator("Reshape")
@@ -92,11 +82,6 @@ def flatten(node: OnnxNode, x: GraphExpr, *, axis: int = 1) -> GraphExpr:
     return op.reshape(x, [_product(own[:split]), _product(own[split:])])
 
 
-@onnx_operator("Transpose")
-def transpose(node: OnnxNode, x: GraphExpr, *, perm: Sequence[int] | None = None) -> GraphExpr:
-    return op.permute_dims(x, perm)
-
-
 @onnx_operator("Squeeze")
 def squeeze(
     node: OnnxNode, x: GraphExpr, places: GraphExpr | None = None, *,
@@ -136,11 +121,6 @@ def expand(node: OnnxNode, x: GraphExpr, shape: GraphExpr) -> GraphExpr:
         is_asked_for = isinstance(want, int) and want != 1 and not isinstance(have, IntImm)
         target.append(want if is_asked_for or is_number(have, 1) else have)
     return op.broadcast_to(node.broadcast_to(x, target[len(target) - node.rank(x) :]), target)
-
-
-@onnx_operator("Concat")
-def concat(node: OnnxNode, first: GraphExpr, *others: GraphExpr, axis: int = 1) -> GraphExpr:
-    return op.concat(node.equal_except([first, *others], axis), axis)
 
 
 @onnx_operator("Split")
@@ -233,18 +213,24 @@ def slice_(
     return op.strided_slice(x, chosen, first, last, stride)
 
 
-@onnx_operator("DepthToSpace")
-def depth_to_space(node: OnnxNode, x: GraphExpr, *, blocksize: int, mode: str = "DCR") -> GraphExpr:
-    return op.nn.depth_to_space(x, blocksize, mode=mode)
-
-
-@onnx_operator("SpaceToDepth")
-def space_to_depth(node: OnnxNode, x: GraphExpr, *, blocksize: int, mode: str = "DCR") -> GraphExpr:
-    return op.nn.space_to_depth(x, blocksize, mode=mode)
-
-
-@onnx_operator("ReverseSequence")
-def reverse_sequence(
-    node: OnnxNode, x: GraphExpr, lengths: GraphExpr, *, batch_axis: int = 1, time_axis: int = 0
-) -> GraphExpr:
-    return op.reverse_sequence(x, lengths, time_axis, batch_axis)
+onnx_operators(
+    {
+        "Shape": lambda node, x, *, start=0, end=None: node.known.integer_tensor(
+            node.shape(x)[start:end]
+        ),
+        "Size": lambda node, x: op.prod(node.known.integer_tensor(node.shape(x))),
+        "Transpose": lambda node, x, *, perm=None: op.permute_dims(x, perm),
+        "Concat": lambda node, first, *others, axis=1: op.concat(
+            node.equal_except([first, *others], axis), axis
+        ),
+        "DepthToSpace": lambda node, x, *, blocksize, mode="DCR": op.nn.depth_to_space(
+            x, blocksize, mode=mode
+        ),
+        "SpaceToDepth": lambda node, x, *, blocksize, mode="DCR": op.nn.space_to_depth(
+            x, blocksize, mode=mode
+        ),
+        "ReverseSequence": lambda node, x, lengths, *, batch_axis=1, time_axis=0: (
+            op.reverse_sequence(x, lengths, time_axis, batch_axis)
+        ),
+    }
+)

@@ -1,40 +1,10 @@
-"""Converters of ATen's operators; importing a module adds its converters to the table.
+"""Converters of ATen's operators; importing this package imports every module in it.
 
-The modules: `activations`, `arithmetic`, `attention`, `convolutions`, `creation`, `indexing`,
-`linear`, `normalizations`, `passing`, `pooling`, `reductions`, `resizing`, `shapes`,
-`sorting`.
+The modules: `creation`, `elementwise`, `indexing`, `products`, `reductions`, `shapes`, `windows`.
 """
 
-from tensorir.frontend.torch.operators import (
-    activations,
-    arithmetic,
-    attention,
-    convolutions,
-    creation,
-    indexing,
-    linear,
-    normalizations,
-    passing,
-    pooling,
-    reductions,
-    resizing,
-    shapes,
-    sorting,
-)
+import importlib
+import pkgutil
 
-__all__ = [
-    "activations",
-    "arithmetic",
-    "attention",
-    "convolutions",
-    "creation",
-    "indexing",
-    "linear",
-    "normalizations",
-    "passing",
-    "pooling",
-    "reductions",
-    "resizing",
-    "shapes",
-    "sorting",
-]
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

@@ -1,11 +1,16 @@
-"""Operators that create tensors."""
+"""Operators that create tensors or pass them on, and assertions.
+
+torch's assertions about sizes that depend on data are not checked; the shapes of results are.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tensorir.frontend.torch.dtypes import as_tensor
-from tensorir.frontend.torch.table import aten
+from tensorir.errors import IRTypeError
+from tensorir.frontend.torch.dtypes import as_tensor, dtype_of, is_float
+from tensorir.frontend.torch.table import aten, aten_rows
+from tensorir.nodes.expr import PrimExpr
 from tensorir.relax import op
 from tensorir.relax.struct_info import TensorStructInfo
 
@@ -20,35 +25,6 @@ def filled(value: Any, result: TensorStructInfo) -> Any:
 def full(result: TensorStructInfo, fill_value: Any = None, value: Any = None, **_: Any) -> Any:
     """A tensor of one number."""
     return filled(value if fill_value is None else fill_value, result)
-
-
-@aten("fill.Tensor")
-def fill_tensor(value: Any, result: TensorStructInfo, **_: Any) -> Any:
-    """A tensor filled with the element of another tensor."""
-    return op.broadcast_to(as_tensor(value, str(result.dtype)), result.shape)
-
-
-@aten(
-    "zeros.default",
-    "zeros_like.default",
-    "new_zeros.default",
-    "zero.default",
-    "empty.memory_format",
-    "empty_like.default",
-    "new_empty.default",
-    "empty_strided.default",
-    "new_empty_strided.default",
-    "empty_permuted.default",
-)
-def zeros(result: TensorStructInfo, **_: Any) -> Any:
-    """A tensor of zeros; also used for uninitialised memory."""
-    return filled(0, result)
-
-
-@aten("ones.default", "ones_like.default", "new_ones.default")
-def ones(result: TensorStructInfo, **_: Any) -> Any:
-    """A tensor of ones."""
-    return filled(1, result)
 
 
 @aten("arange.default", "arange.start", "arange.start_step")
@@ -68,15 +44,62 @@ def linspace(start: Any, end: Any, steps: int, result: TensorStructInfo) -> Any:
     return op.astype(values, dtype)
 
 
-@aten("eye.default", "eye.m")
-def eye(n: Any, result: TensorStructInfo, m: Any = None) -> Any:
-    """Ones on the diagonal of a matrix, else zeros."""
-    return op.eye(n, n if m is None else m, 0, str(result.dtype))
-
-
 @aten("one_hot.default")
 def one_hot(self: Any, num_classes: int, result: TensorStructInfo) -> Any:
     """1 at the index along a new last axis, 0 elsewhere."""
     assert result.shape is not None
     depth = op.arange(0, result.shape[-1], 1, "int64")
     return op.astype(op.equal(op.expand_dims(self, -1), depth), "int64")
+
+
+@aten("scalar_tensor.default")
+def scalar_tensor(s: Any, dtype: str | None) -> Any:
+    """A number as a tensor."""
+    if dtype is None:
+        kinds = {bool: "bool", int: "int64", float: "float32"}
+        dtype = "int64" if isinstance(s, PrimExpr) else kinds[type(s)]
+    return as_tensor(s, dtype)
+
+
+@aten("item.default", "_local_scalar_dense.default")
+def item(self: Any) -> Any:
+    """The integer in a tensor of one element, as a symbolic size."""
+    if is_float(dtype_of(self)):
+        raise IRTypeError("a float of a tensor as a number is not supported; keep it a tensor")
+    return op.tensor_to_scalars(as_tensor(self, "int64"), 1)[0]
+
+
+_ZEROS = (
+    "zeros.default zeros_like.default new_zeros.default zero.default empty.memory_format "
+    "empty_like.default new_empty.default empty_strided.default new_empty_strided.default "
+    "empty_permuted.default"
+)
+"""Zeros are also used for uninitialised memory."""
+_UNCHANGED = (
+    "clone.default contiguous.default alias.default detach.default lift_fresh_copy.default "
+    "lift_fresh.default lift.default positive.default resolve_neg.default resolve_conj.default"
+)
+_ASSERTIONS = (
+    "_assert_tensor_metadata.default _assert_scalar.default _assert_async.msg "
+    "_assert_async.default sym_constrain_range.default sym_constrain_range_for_size.default"
+)
+aten_rows(
+    {
+        _ZEROS: lambda result, **_: filled(0, result),
+        "ones.default ones_like.default new_ones.default": lambda result, **_: filled(1, result),
+        "fill.Tensor": lambda value, result, **_: op.broadcast_to(
+            as_tensor(value, str(result.dtype)), result.shape
+        ),
+        "copy.default": lambda self, src, result: op.broadcast_to(
+            as_tensor(src, dtype_of(self)), result.shape
+        ),
+        "eye.default eye.m": lambda n, result, m=None: op.eye(
+            n, n if m is None else m, 0, str(result.dtype)
+        ),
+        _UNCHANGED: lambda self: self,
+        "detach_.default requires_grad_.default": lambda self: self,
+        "dropout.default feature_dropout.default alpha_dropout.default": lambda input, **_: input,
+        "native_dropout.default": lambda input, **_: (input, op.ones_like(input, "bool")),
+        _ASSERTIONS: lambda **_: None,
+    }
+)

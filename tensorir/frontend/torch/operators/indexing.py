@@ -1,4 +1,4 @@
-"""Indexing: take, gather, scatter."""
+"""Indexing, scattering, sorting and searching."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tensorir.errors import IRTypeError
-from tensorir.frontend.torch.dtypes import as_tensor, dtype_of, tensor_info
-from tensorir.frontend.torch.operators.shapes import FAR, axis_of, in_shape
-from tensorir.frontend.torch.table import Match, aten
+from tensorir.frontend.torch.dtypes import as_tensor, axis_of, dtype_of, in_shape, tensor_info
+from tensorir.frontend.torch.operators.shapes import FAR
+from tensorir.frontend.torch.table import Match, aten, aten_rows
 from tensorir.nodes import ops
 from tensorir.nodes.expr import PrimExpr
 from tensorir.relax import op
@@ -16,22 +16,10 @@ from tensorir.relax.expr import GraphExpr
 from tensorir.relax.struct_info import TensorStructInfo
 
 
-@aten("embedding.default")
-def embedding(weight: Any, indices: Any, **_: Any) -> Any:
-    """Rows of a table."""
-    return op.take(weight, indices, 0)
-
-
-@aten("index_select.default")
-def index_select(self: Any, dim: int, index: Any) -> Any:
-    """Slices along an axis."""
-    return op.take(self, index, axis_of(dim, tensor_info(self).ndim))
-
-
 @aten("gather.default")
 def gather(self: Any, dim: int, index: Any, **_: Any) -> Any:
     """Elements at indices along an axis, at the same position along the other axes."""
-    return op.gather_elements(self, index, axis_of(dim, tensor_info(self).ndim))
+    return op.gather_elements(self, index, axis_of(dim, self))
 
 
 @aten("take_along_dim.default")
@@ -163,7 +151,7 @@ def _scattered(self: Any, dim: int, index: Any, src: Any, reduce: str | None) ->
     """Return a tensor with values at indices along an axis; `src` may be larger than `index`."""
     if reduce not in _REDUCTIONS:
         raise IRTypeError(f"a reduction by {reduce} is not supported")
-    axis = axis_of(dim, tensor_info(self).ndim)
+    axis = axis_of(dim, self)
     shape = list(tensor_info(index).shape or ())
     if isinstance(src, GraphExpr):
         axes = list(range(len(shape)))
@@ -171,24 +159,6 @@ def _scattered(self: Any, dim: int, index: Any, src: Any, reduce: str | None) ->
     else:
         updates = op.full(shape, as_tensor(src, dtype_of(self)), dtype_of(self))
     return op.scatter_elements(self, index, updates, axis, _REDUCTIONS[reduce])
-
-
-@aten("scatter.src", "scatter.reduce")
-def scatter(self: Any, dim: int, index: Any, src: Any, reduce: str | None = None) -> Any:
-    """Elements at indices along an axis replaced, or combined with others."""
-    return _scattered(self, dim, index, src, reduce)
-
-
-@aten("scatter.value", "scatter.value_reduce")
-def scatter_value(self: Any, dim: int, index: Any, value: Any, reduce: str | None = None) -> Any:
-    """Elements at indices along an axis replaced by a number, or combined with it."""
-    return _scattered(self, dim, index, value, reduce)
-
-
-@aten("scatter_add.default")
-def scatter_add(self: Any, dim: int, index: Any, src: Any) -> Any:
-    """Elements at indices along an axis with others added."""
-    return _scattered(self, dim, index, src, "add")
 
 
 @aten("scatter_reduce.two")
@@ -205,7 +175,7 @@ def scatter_reduce(
 def slice_scatter(self: Any, src: Any, dim: int, start: Any, end: Any, step: Any) -> Any:
     """A tensor in which `src` replaces every `step`-th slice from `start` to `end`."""
     info = tensor_info(self)
-    axis = axis_of(dim, info.ndim)
+    axis = axis_of(dim, self)
     is_whole = end is None or (isinstance(end, int) and end >= FAR)
     stop = (info.shape or ())[axis] if is_whole else end
     return op.slice_scatter(self, src, 0 if start is None else start, stop, step, axis)
@@ -215,8 +185,41 @@ def slice_scatter(self: Any, src: Any, dim: int, start: Any, end: Any, step: Any
 def select_scatter(self: Any, src: Any, dim: int, index: Any) -> Any:
     """A tensor in which `src` replaces one slice."""
     info = tensor_info(self)
-    axis = axis_of(dim, info.ndim)
+    axis = axis_of(dim, self)
     if isinstance(index, int) and index < 0:
         index = ops.add((info.shape or ())[axis], index)
     end = ops.add(index, 1)
     return op.slice_scatter(self, op.expand_dims(src, axis), index, end, 1, axis)
+
+
+aten_rows(
+    {
+        "embedding.default": lambda weight, indices, **_: op.take(weight, indices, 0),
+        "index_select.default": lambda self, dim, index: op.take(self, index, axis_of(dim, self)),
+        "scatter.src scatter.reduce": lambda self, dim, index, src, reduce=None: _scattered(
+            self, dim, index, src, reduce
+        ),
+        "scatter.value scatter.value_reduce": lambda self, dim, index, value, reduce=None: (
+            _scattered(self, dim, index, value, reduce)
+        ),
+        "scatter_add.default": lambda self, dim, index, src: _scattered(
+            self, dim, index, src, "add"
+        ),
+        "topk.default": lambda self, k, dim, largest, **_: op.topk(
+            self, k, axis_of(dim, self), "both", largest, "int64"
+        ),
+        "sort.default sort.stable": lambda self, dim, descending, **_: (
+            op.sort(self, axis_of(dim, self), descending),
+            op.argsort(self, axis_of(dim, self), descending, "int64"),
+        ),
+        "argsort.default argsort.stable": lambda self, dim, descending, **_: op.argsort(
+            self, axis_of(dim, self), descending, "int64"
+        ),
+        "bucketize.Tensor": lambda self, boundaries, out_int32, right: op.bucketize(
+            self, boundaries, out_int32, right
+        ),
+        "searchsorted.Tensor": lambda sorted_sequence, self, out_int32, right, side: (
+            op.searchsorted(sorted_sequence, self, out_int32, right or side == "right")
+        ),
+    }
+)

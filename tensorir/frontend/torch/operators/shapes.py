@@ -8,12 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tensorir.frontend.torch.dtypes import as_tensor, common_dtype, tensor_info
-from tensorir.frontend.torch.table import aten
+from tensorir.frontend.torch.dtypes import (
+    as_tensor,
+    axis_of,
+    common_dtype,
+    in_shape,
+    listed,
+    tensor_info,
+)
+from tensorir.frontend.torch.table import aten, aten_rows
 from tensorir.nodes import ops
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.relax import op
-from tensorir.relax.expr import ShapeExpr
 from tensorir.relax.relations import is_base_of
 from tensorir.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tensorir.topi.extents import of_sizes
@@ -22,55 +28,7 @@ FAR: Final = 2**62
 """A larger number means the end of an axis."""
 
 
-def axis_of(axis: int, ndim: int) -> int:
-    """Return an axis counted from the front."""
-    return axis + max(ndim, 1) if axis < 0 else axis
-
-
-def listed(value: Any) -> list[Any]:
-    """Return a number, or numbers, as a list."""
-    return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def in_shape(x: Any, extents: Sequence[Any] | None) -> Any:
-    """Return the elements in another known shape, whose extents may be 0."""
-    assert extents is not None
-    return op.reshape(x, ShapeExpr(extents))
-
-
-@aten(
-    "view.default",
-    "_unsafe_view.default",
-    "reshape.default",
-    "flatten.using_ints",
-    "unflatten.int",
-    "squeeze.default",
-    "squeeze.dim",
-    "squeeze.dims",
-    "unsqueeze.default",
-    "view_as.default",
-    "reshape_as.default",
-)
-def reshape(self: Any, result: TensorStructInfo, **_: Any) -> Any:
-    """The elements in the shape of the result."""
-    return in_shape(self, result.shape)
-
-
-@aten("expand.default", "expand_as.default", "broadcast_to.default")
-def expand(self: Any, result: TensorStructInfo, **_: Any) -> Any:
-    """The elements broadcast to the shape of the result."""
-    return op.broadcast_to(self, result.shape)
-
-
-@aten("permute.default")
-def permute(self: Any, dims: Sequence[int]) -> Any:
-    """Axes in another order."""
-    ndim = tensor_info(self).ndim
-    return op.permute_dims(self, [axis_of(d, ndim) for d in dims])
-
-
-@aten("transpose.int", "swapdims.default")
-def transpose(self: Any, dim0: int, dim1: int) -> Any:
+def _transposed(self: Any, dim0: int, dim1: int) -> Any:
     """Two axes swapped."""
     order = list(range(tensor_info(self).ndim))
     if not order:
@@ -79,25 +37,12 @@ def transpose(self: Any, dim0: int, dim1: int) -> Any:
     return op.permute_dims(self, order)
 
 
-@aten("swapaxes.default")
-def swapaxes(self: Any, axis0: int, axis1: int) -> Any:
-    """Two axes swapped."""
-    return transpose(self, axis0, axis1)
-
-
-@aten("t.default", "mT.default")
-def transposed(self: Any) -> Any:
-    """The last two axes swapped."""
-    ndim = tensor_info(self).ndim
-    return self if ndim < 2 else transpose(self, -1, -2)
-
-
 @aten("movedim.int", "moveaxis.int", "movedim.intlist", "moveaxis.intlist")
 def movedim(self: Any, source: Any, destination: Any) -> Any:
     """Axes moved to other positions; the other axes keep their order."""
     ndim = tensor_info(self).ndim
-    moved = [axis_of(d, ndim) for d in listed(source)]
-    places = dict(zip((axis_of(d, ndim) for d in listed(destination)), moved, strict=True))
+    moved = [axis_of(d, self) for d in listed(source)]
+    places = dict(zip((axis_of(d, self) for d in listed(destination)), moved, strict=True))
     rest = iter(d for d in range(ndim) if d not in moved)
     return op.permute_dims(self, [places[k] if k in places else next(rest) for k in range(ndim)])
 
@@ -119,25 +64,13 @@ def _is_legacy_empty(tensor: Any) -> bool:
 def stack(tensors: Sequence[Any], dim: int) -> Any:
     """Tensors stacked along a new axis."""
     dtype = common_dtype(*tensors)
-    ndim = tensor_info(tensors[0]).ndim + 1
-    return op.stack([as_tensor(x, dtype) for x in tensors], axis_of(dim, ndim))
+    axis = dim + tensor_info(tensors[0]).ndim + 1 if dim < 0 else dim
+    return op.stack([as_tensor(x, dtype) for x in tensors], axis)
 
 
-@aten(
-    "split.Tensor",
-    "split.sizes",
-    "split_with_sizes.default",
-    "split_with_sizes_copy.default",
-    "split_copy.Tensor",
-    "chunk.default",
-    "tensor_split.indices",
-    "tensor_split.sections",
-    "unsafe_split.Tensor",
-    "unsafe_chunk.default",
-)
-def split(self: Any, result: TupleStructInfo, dim: int = 0, **_: Any) -> Any:
+def _split(self: Any, result: TupleStructInfo, dim: int = 0, **_: Any) -> Any:
     """Parts along an axis, of the lengths of the results."""
-    axis = axis_of(dim, tensor_info(self).ndim)
+    axis = axis_of(dim, self)
     parts, begin = [], ops.as_expr(0)
     for info in result.elements:
         assert isinstance(info, TensorStructInfo)
@@ -146,12 +79,6 @@ def split(self: Any, result: TupleStructInfo, dim: int = 0, **_: Any) -> Any:
         parts.append(_between(self, axis, begin, end))
         begin = end
     return parts
-
-
-@aten("unbind.int")
-def unbind(self: Any, dim: int, result: TupleStructInfo) -> Any:
-    """The slices along an axis, without it."""
-    return [select(self, dim, k) for k in range(len(result))]
 
 
 def _between(self: Any, axis: int, begin: Any, end: Any) -> Any:
@@ -164,7 +91,7 @@ def slice_(self: Any, dim: int, start: Any, end: Any, step: Any, result: TensorS
     info = tensor_info(self)
     assert info.shape is not None
     assert result.shape is not None
-    axis = axis_of(dim, info.ndim)
+    axis = axis_of(dim, self)
     begin = 0 if start is None else start
     is_whole = end is None or (isinstance(end, int) and end >= FAR)
     stop = info.shape[axis] if is_whole else end
@@ -201,19 +128,12 @@ def _is(value: Any, number: int) -> bool:
 def select(self: Any, dim: int, index: Any) -> Any:
     """One slice along an axis, without the axis; a negative index counts from the end."""
     info = tensor_info(self)
-    axis = axis_of(dim, info.ndim)
+    axis = axis_of(dim, self)
     if isinstance(index, int) and index < 0:
         assert info.shape is not None
         index = ops.add(info.shape[axis], index)
     end = ops.add(index, 1) if isinstance(index, PrimExpr) else index + 1
     return op.squeeze(_between(self, axis, index, end), axis)
-
-
-@aten("narrow.default")
-def narrow(self: Any, dim: int, start: Any, length: Any) -> Any:
-    """`length` slices from `start` on."""
-    axis = axis_of(dim, tensor_info(self).ndim)
-    return _between(self, axis, start, ops.add(start, length))
 
 
 @aten("repeat.default", "tile.default")
@@ -229,7 +149,7 @@ def repeat_interleave(self: Any, repeats: Any, dim: int | None) -> Any:
     """Each slice repeated along an axis."""
     if dim is None:
         return op.repeat(op.flatten(self), repeats, 0)
-    return op.repeat(self, repeats, axis_of(dim, tensor_info(self).ndim))
+    return op.repeat(self, repeats, axis_of(dim, self))
 
 
 @aten("flip.default")
@@ -237,7 +157,7 @@ def flip(self: Any, dims: Sequence[int]) -> Any:
     """Axes reversed."""
     value = self
     for dim in dims:
-        value = op.flip(value, axis_of(dim, tensor_info(self).ndim))
+        value = op.flip(value, axis_of(dim, self))
     return value
 
 
@@ -247,44 +167,14 @@ def roll(self: Any, shifts: Any, dims: Any, result: TensorStructInfo) -> Any:
     if not listed(dims):
         flat = op.roll(op.flatten(self), listed(shifts), [0])
         return in_shape(flat, result.shape)
-    axes = [axis_of(d, tensor_info(self).ndim) for d in listed(dims)]
+    axes = [axis_of(d, self) for d in listed(dims)]
     return op.roll(self, listed(shifts), axes)
-
-
-@aten("tril.default")
-def tril(self: Any, diagonal: Any) -> Any:
-    """The lower triangle; the rest is 0."""
-    return op.tril(self, diagonal)
-
-
-@aten("triu.default")
-def triu(self: Any, diagonal: Any) -> Any:
-    """The upper triangle; the rest is 0."""
-    return op.triu(self, diagonal)
-
-
-@aten("pixel_shuffle.default")
-def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
-    """Channels become blocks of pixels: (..., C * r * r, H, W) to (..., C, H * r, W * r)."""
-    return op.nn.pixel_shuffle(self, upscale_factor)
-
-
-@aten("pixel_unshuffle.default")
-def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
-    """Blocks of pixels become channels: (..., C, H * r, W * r) to (..., C * r * r, H, W)."""
-    return op.nn.pixel_unshuffle(self, downscale_factor)
-
-
-@aten("channel_shuffle.default", "native_channel_shuffle.default")
-def channel_shuffle(self: Any, groups: int) -> Any:
-    """The channels of all groups, interleaved."""
-    return op.nn.channel_shuffle(self, groups)
 
 
 @aten("unfold.default", "unfold_copy.default")
 def unfold(self: Any, dimension: int, size: int, step: int, result: TensorStructInfo) -> Any:
     """Windows along an axis, as a last axis."""
-    axis = axis_of(dimension, tensor_info(self).ndim)
+    axis = axis_of(dimension, self)
     assert result.shape is not None
     starts = op.arange(0, ops.mul(result.shape[axis], step), step, "int64")
     offsets = op.arange(0, size, 1, "int64")
@@ -298,7 +188,7 @@ def unfold(self: Any, dimension: int, size: int, step: int, result: TensorStruct
 def diagonal(self: Any, offset: int, dim1: int, dim2: int, result: TensorStructInfo) -> Any:
     """A diagonal of two axes, as a last axis."""
     info = tensor_info(self)
-    first, second = axis_of(dim1, info.ndim), axis_of(dim2, info.ndim)
+    first, second = axis_of(dim1, self), axis_of(dim2, self)
     order = [k for k in range(info.ndim) if k not in (first, second)]
     last = op.permute_dims(self, [*order, first, second])
     assert result.shape is not None
@@ -309,3 +199,46 @@ def diagonal(self: Any, offset: int, dim1: int, dim2: int, result: TensorStructI
     flat = in_shape(last, [*result.shape[:-1], ops.mul(info.shape[first], info.shape[second])])
     width = as_tensor(info.shape[second], "int64")
     return op.take(flat, rows * width + columns, len(order))
+
+
+_RESHAPED: Final = (
+    "view.default _unsafe_view.default reshape.default flatten.using_ints unflatten.int "
+    "squeeze.default squeeze.dim squeeze.dims unsqueeze.default view_as.default reshape_as.default"
+)
+_SPLIT: Final = (
+    "split.Tensor split.sizes split_with_sizes.default split_with_sizes_copy.default "
+    "split_copy.Tensor chunk.default tensor_split.indices tensor_split.sections "
+    "unsafe_split.Tensor unsafe_chunk.default"
+)
+aten_rows(
+    {
+        _RESHAPED: lambda self, result, **_: in_shape(self, result.shape),
+        "expand.default expand_as.default broadcast_to.default": lambda self, result, **_: (
+            op.broadcast_to(self, result.shape)
+        ),
+        "permute.default": lambda self, dims: op.permute_dims(
+            self, [axis_of(d, self) for d in dims]
+        ),
+        "transpose.int swapdims.default": lambda self, dim0, dim1: _transposed(self, dim0, dim1),
+        "swapaxes.default": lambda self, axis0, axis1: _transposed(self, axis0, axis1),
+        "t.default mT.default": lambda self: (
+            self if tensor_info(self).ndim < 2 else _transposed(self, -1, -2)
+        ),
+        _SPLIT: _split,
+        "unbind.int": lambda self, dim, result: [select(self, dim, k) for k in range(len(result))],
+        "narrow.default": lambda self, dim, start, length: _between(
+            self, axis_of(dim, self), start, ops.add(start, length)
+        ),
+        "tril.default": lambda self, diagonal: op.tril(self, diagonal),
+        "triu.default": lambda self, diagonal: op.triu(self, diagonal),
+        "pixel_shuffle.default": lambda self, upscale_factor: op.nn.pixel_shuffle(
+            self, upscale_factor
+        ),
+        "pixel_unshuffle.default": lambda self, downscale_factor: op.nn.pixel_unshuffle(
+            self, downscale_factor
+        ),
+        "channel_shuffle.default native_channel_shuffle.default": lambda self, groups: (
+            op.nn.channel_shuffle(self, groups)
+        ),
+    }
+)

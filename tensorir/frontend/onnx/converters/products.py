@@ -1,4 +1,4 @@
-"""Normalizations."""
+"""Products of matrices, and normalizations."""
 
 from __future__ import annotations
 
@@ -6,9 +6,59 @@ from collections.abc import Sequence
 
 from tensorir.errors import IRValueError
 from tensorir.frontend.onnx.node import OnnxNode
-from tensorir.frontend.onnx.registry import onnx_operator
+from tensorir.frontend.onnx.registry import onnx_operator, onnx_operators
 from tensorir.relax import op
 from tensorir.relax.expr import GraphExpr
+
+
+def matching_matrices(node: OnnxNode, a: GraphExpr, b: GraphExpr) -> list[GraphExpr]:
+    """Return operands of a matrix product; unproved equal sizes are checked at run time."""
+    first, second = node.rank(a), node.rank(b)
+    places = [[(0, first - 1), (1, max(second - 2, 0))]]
+    for k in range(3, min(first, second) + 1):
+        places.append([(0, first - k), (1, second - k)])
+    return node.known.equal_sizes([a, b], places)
+
+
+@onnx_operator("Gemm")
+def gemm(
+    node: OnnxNode, a: GraphExpr, b: GraphExpr, c: GraphExpr | None = None, *,
+    alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0,
+) -> GraphExpr:  # fmt: skip
+    if node.rank(a) != 2 or node.rank(b) != 2:
+        raise IRValueError(f"A and B must be matrices, got {a.struct_info} and {b.struct_info}")
+    a, b = node.known.equal_sizes([a, b], [[(0, 0 if transA else 1), (1, 1 if transB else 0)]])
+    result = op.matmul(
+        op.permute_dims(a, [1, 0]) if transA else a, op.permute_dims(b, [1, 0]) if transB else b
+    )
+    if alpha != 1:
+        result = op.multiply(result, _scale(node, a, alpha))
+    if c is None or beta == 0:
+        return result
+    return op.add(
+        *node.broadcast_operands(result, c if beta == 1 else op.multiply(c, _scale(node, c, beta)))
+    )
+
+
+def _scale(node: OnnxNode, x: GraphExpr, factor: float) -> float | int:
+    if not node.dtype(x).is_integral:
+        return factor
+    if factor != int(factor):
+        raise IRValueError(f"the factor {factor} for integers must be an integer")
+    return int(factor)
+
+
+onnx_operators(
+    {
+        "MatMul": lambda node, a, b: op.matmul(*matching_matrices(node, a, b)),
+        "Einsum": lambda node, first, *others, equation: op.einsum(
+            [first, *others], equation.replace(" ", "")
+        ),
+        "InstanceNormalization": lambda node, x, scale, b, *, epsilon=1e-5: op.nn.instance_norm(
+            x, scale, b, 1, None, epsilon
+        ),
+    }
+)
 
 
 @onnx_operator("BatchNormalization")
@@ -31,11 +81,15 @@ def batch_normalization(
     return [node.emit(result)[0], *running]
 
 
-@onnx_operator("InstanceNormalization")
-def instance_normalization(
-    node: OnnxNode, x: GraphExpr, scale: GraphExpr, b: GraphExpr, *, epsilon: float = 1e-5
-) -> GraphExpr:
-    return op.nn.instance_norm(x, scale, b, 1, None, epsilon)
+def _last_axes(node: OnnxNode, x: GraphExpr, first: int) -> list[int]:
+    return list(range(node.axis(first, node.rank(x)), node.rank(x)))
+
+
+def _along(node: OnnxNode, weights: GraphExpr, x: GraphExpr, axes: Sequence[int]) -> GraphExpr:
+    """Return weights with an extent for each of the axes."""
+    if node.rank(weights) == len(axes):
+        return weights
+    return op.broadcast_to(weights, [node.extent(x, k) for k in axes])
 
 
 @onnx_operator("LayerNormalization")
@@ -43,12 +97,10 @@ def layer_normalization(
     node: OnnxNode, x: GraphExpr, scale: GraphExpr, b: GraphExpr | None = None, *,
     axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1,
 ) -> list[GraphExpr]:  # fmt: skip
-    rank = node.rank(x)
-    axes = list(range(node.axis(axis, rank), rank))
-    if node.shape(scale) and len(node.shape(scale)) != len(axes):
-        scale = op.broadcast_to(scale, [node.extent(x, k) for k in axes])
-    if b is not None and len(node.shape(b)) != len(axes):
-        b = op.broadcast_to(b, [node.extent(x, k) for k in axes])
+    axes = _last_axes(node, x, axis)
+    if node.shape(scale):
+        scale = _along(node, scale, x, axes)
+    b = None if b is None else _along(node, b, x, axes)
     result: list[GraphExpr] = [op.nn.layer_norm(x, scale, b, axes, epsilon, center=b is not None)]
     if len(node.outputs) > 1:
         wide = op.astype(x, "float32") if node.dtype(x).bits < 32 else x
@@ -63,11 +115,8 @@ def rms_normalization(
     node: OnnxNode, x: GraphExpr, scale: GraphExpr, *,
     axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1,
 ) -> GraphExpr:  # fmt: skip
-    rank = node.rank(x)
-    axes = list(range(node.axis(axis, rank), rank))
-    if len(node.shape(scale)) != len(axes):
-        scale = op.broadcast_to(scale, [node.extent(x, k) for k in axes])
-    return op.nn.rms_norm(x, scale, axes, epsilon)
+    axes = _last_axes(node, x, axis)
+    return op.nn.rms_norm(x, _along(node, scale, x, axes), axes, epsilon)
 
 
 @onnx_operator("GroupNormalization")
@@ -103,12 +152,3 @@ def lp_normalization(node: OnnxNode, x: GraphExpr, *, axis: int = -1, p: int = 2
     # A vector of zeros stays zero.
     zero = op.zeros_like(norm)
     return op.divide(x, op.where(op.equal(norm, zero), op.ones_like(norm), norm))
-
-
-@onnx_operator("MeanVarianceNormalization")
-def mean_variance_normalization(
-    node: OnnxNode, x: GraphExpr, *, axes: Sequence[int] = (0, 2, 3)
-) -> GraphExpr:
-    centred = node.emit(op.subtract(x, op.mean(x, list(axes), True)))
-    deviation = op.sqrt(op.mean(op.square(centred), list(axes), True))
-    return op.divide(centred, op.add(deviation, 1e-9))

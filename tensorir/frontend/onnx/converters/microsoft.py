@@ -1,4 +1,4 @@
-"""Attention as ONNX Runtime's optimizers fuse it, domain `com.microsoft`.
+"""Fused operators that ONNX Runtime's exporters and optimizers write, domain `com.microsoft`.
 
 The shapes of masks and their meaning follow the description of these operators (ContribOperators.md
 of ONNX Runtime).
@@ -7,18 +7,120 @@ of ONNX Runtime).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tensorir.arith import Analyzer
 from tensorir.errors import IRValueError
-from tensorir.frontend.onnx.converters.quantization import MICROSOFT, mat_mul_integer_to_float
+from tensorir.frontend.onnx.converters.quantization import MICROSOFT, real_product
 from tensorir.frontend.onnx.node import OnnxNode
-from tensorir.frontend.onnx.registry import onnx_operator
+from tensorir.frontend.onnx.registry import onnx_operator, onnx_operators
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.relax import op
 from tensorir.relax.expr import GraphExpr
 
+onnx_operators(
+    {
+        "Gelu": lambda node, x: op.nn.gelu(x),
+        "BiasGelu": lambda node, x, bias: op.nn.gelu(op.add(x, bias)),
+        "FastGelu": lambda node, x, bias=None: op.nn.gelu_tanh(
+            x if bias is None else op.add(x, bias)
+        ),
+        "QuickGelu": lambda node, x, *, alpha=1.702: x * op.sigmoid(x * alpha),
+    },
+    domain=MICROSOFT,
+)
+
+
+@onnx_operator("FusedMatMul", domain=MICROSOFT)
+def fused_mat_mul(
+    node: OnnxNode,
+    a: GraphExpr,
+    b: GraphExpr,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    transBatchA: int = 0,
+    transBatchB: int = 0,
+) -> GraphExpr:
+    """A product of matrices that may be transposed, times a number."""
+    if transBatchA or transBatchB:
+        raise IRValueError("transBatchA and transBatchB are not supported")
+    product = op.matmul(_transposed(node, a, transA), _transposed(node, b, transB))
+    return product if alpha == 1.0 else product * alpha
+
+
+def _transposed(node: OnnxNode, x: GraphExpr, is_transposed: int) -> GraphExpr:
+    if not is_transposed:
+        return x
+    rank = node.rank(x)
+    return op.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2])
+
+
+@onnx_operator("SkipLayerNormalization", domain=MICROSOFT)
+def skip_layer_normalization(
+    node: OnnxNode,
+    x: GraphExpr,
+    skip: GraphExpr,
+    gamma: GraphExpr,
+    beta: GraphExpr | None = None,
+    bias: GraphExpr | None = None,
+    *,
+    epsilon: float = 1e-12,
+) -> Sequence[GraphExpr | None]:
+    """The layer norm of a sum, and the sum."""
+    total: GraphExpr = op.add(*node.broadcast_operands(x, skip))
+    if bias is not None:
+        total = op.add(total, bias)
+    total = node.emit(total)
+    return [op.nn.layer_norm(total, gamma, beta, epsilon=epsilon), None, None, total]
+
+
+@onnx_operator("EmbedLayerNormalization", domain=MICROSOFT)
+def embed_layer_normalization(
+    node: OnnxNode,
+    words: GraphExpr,
+    segments: GraphExpr | None,
+    word_embedding: GraphExpr,
+    position_embedding: GraphExpr,
+    segment_embedding: GraphExpr | None = None,
+    gamma: GraphExpr | None = None,
+    beta: GraphExpr | None = None,
+    mask: GraphExpr | None = None,
+    positions: GraphExpr | None = None,
+    *,
+    epsilon: float = 1e-12,
+    mask_index_type: int = 0,
+) -> Sequence[GraphExpr | None]:
+    """The layer norm of the sum of embeddings, the length of each sequence, and the sum."""
+    batch, length = node.sizes(words, 2)
+    total: GraphExpr = op.take(word_embedding, words, axis=0)
+    if positions is None:
+        here = op.strided_slice(position_embedding, [0], [0], [length], assume_inbound=True)
+    else:
+        here = op.take(position_embedding, positions, axis=0)
+    total = op.add(total, here)
+    if segments is not None and segment_embedding is not None:
+        total = op.add(total, op.take(segment_embedding, segments, axis=0))
+    total = node.emit(total)
+    lengths: GraphExpr = op.zeros((batch,), "int32")
+    if mask is not None:
+        lengths = op.sum(op.astype(mask, "int32"), axis=[1])
+    return [op.nn.layer_norm(total, gamma, beta, epsilon=epsilon), lengths, total]
+
+
 _LEFT_OUT = -10000.0
 """The number that is added to the scores of masked positions, unless a node has another one."""
+
+
+class _Scores(NamedTuple):
+    """The options of attention scores: masks, a summand, a factor, and the causal order."""
+
+    mask: GraphExpr | None
+    bias: GraphExpr | None
+    left_out: float
+    scale: float
+    causal: int
 
 
 @onnx_operator("Attention", domain=MICROSOFT)
@@ -41,10 +143,8 @@ def attention(
     projected: GraphExpr = op.matmul(x, weights)
     if bias is not None:
         projected = op.add(projected, bias)
-    return _of_product(
-        node, projected, num_heads, qkv_hidden_sizes, mask, past, attention_bias,
-        mask_filter_value, scale, unidirectional,
-    )  # fmt: skip
+    scores = _Scores(mask, attention_bias, mask_filter_value, scale, unidirectional)
+    return _of_product(node, projected, num_heads, qkv_hidden_sizes, past, scores)
 
 
 @onnx_operator("QAttention", domain=MICROSOFT)
@@ -66,13 +166,11 @@ def quantized_attention(
     unidirectional: int = 0,
 ) -> Sequence[GraphExpr]:
     """Self-attention whose queries, keys and values are one product of quantized numbers."""
-    projected = mat_mul_integer_to_float(
+    projected = real_product(
         node, x, weights, x_scale, weights_scale, x_zero_point, weights_zero_point, bias
     )
-    return _of_product(
-        node, projected, num_heads, None, mask, past, None,
-        mask_filter_value, scale, unidirectional,
-    )  # fmt: skip
+    scores = _Scores(mask, None, mask_filter_value, scale, unidirectional)
+    return _of_product(node, projected, num_heads, None, past, scores)
 
 
 @onnx_operator("MultiHeadAttention", domain=MICROSOFT)
@@ -100,11 +198,9 @@ def multi_head_attention(
         widths = [node.extent(part, 2) for part in parts]
         biases = node.emit(op.split(bias, _cuts(widths[:2], "the width of queries and keys")))
         parts = [op.add(part, biases[k]) for k, part in enumerate(parts)]
-    pasts = (past_key, past_value)
-    return _of_heads(
-        node, [_headed(node, node.emit(part), num_heads) for part in parts], pasts, mask,
-        attention_bias, mask_filter_value, scale, unidirectional,
-    )  # fmt: skip
+    scores = _Scores(mask, attention_bias, mask_filter_value, scale, unidirectional)
+    heads = [_headed(node, node.emit(part), num_heads) for part in parts]
+    return _of_heads(node, heads, (past_key, past_value), scores)
 
 
 def _of_product(
@@ -112,12 +208,8 @@ def _of_product(
     projected: GraphExpr,
     heads: int,
     widths: Sequence[int] | None,
-    mask: GraphExpr | None,
     past: GraphExpr | None,
-    attention_bias: GraphExpr | None,
-    left_out: float,
-    scale: float,
-    unidirectional: int,
+    scores: _Scores,
 ) -> Sequence[GraphExpr]:
     """Return attention for concatenated queries, keys and values, and the keys and values kept."""
     projected = node.emit(projected)
@@ -131,10 +223,8 @@ def _of_product(
     if past is not None:
         both = node.emit(op.split(past, 2, axis=0))
         pasts = (node.emit(op.squeeze(both[0], [0])), node.emit(op.squeeze(both[1], [0])))
-    output, *present = _of_heads(
-        node, [_headed(node, node.emit(parts[k]), heads) for k in range(3)], pasts, mask,
-        attention_bias, left_out, scale, unidirectional,
-    )  # fmt: skip
+    headed = [_headed(node, node.emit(parts[k]), heads) for k in range(3)]
+    output, *present = _of_heads(node, headed, pasts, scores)
     return [output, op.stack(present, axis=0)] if any(node.outputs[1:]) else [output]
 
 
@@ -142,11 +232,7 @@ def _of_heads(
     node: OnnxNode,
     parts: Sequence[GraphExpr],
     pasts: Sequence[GraphExpr | None],
-    mask: GraphExpr | None,
-    attention_bias: GraphExpr | None,
-    left_out: float,
-    scale: float,
-    unidirectional: int,
+    scores: _Scores,
 ) -> Sequence[GraphExpr]:
     """Return attention `[b, s, h * d]` of parts `[b, s, h, d]`, and keys and values `[b, h, t, d]`.
 
@@ -159,17 +245,17 @@ def _of_heads(
             kept[k] = node.emit(op.concat([before, kept[k]], axis=1))
     key, value = kept
     batch, length = node.shape(query)[:2]
-    bias = attention_bias
-    if mask is not None:
-        summand = _masked(node, mask, batch, node.extent(key, 1), left_out)
+    bias = scores.bias
+    if scores.mask is not None:
+        summand = _masked(node, scores.mask, batch, node.extent(key, 1), scores.left_out)
         bias = summand if bias is None else op.add(bias, summand)
     result = op.nn.attention(
         query,
         key,
         value,
         bias,
-        scale=scale or None,
-        causal_mask="BottomRight" if unidirectional else None,
+        scale=scores.scale or None,
+        causal_mask="BottomRight" if scores.causal else None,
     )
     heads, depth = node.shape(value)[2:]
     whole = op.reshape(result, (batch, length, heads * depth))

@@ -1,0 +1,195 @@
+"""Products of matrices, attention, and normalisations.
+
+Models are imported for inference: normalisations use the stored statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tensorir.errors import IRTypeError
+from tensorir.frontend.torch.dtypes import as_tensor, dtype_of, in_shape, tensor_info
+from tensorir.frontend.torch.table import aten, aten_rows
+from tensorir.nodes.dtype import DataType
+from tensorir.relax import op
+from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.topi.broadcast import sum_dtype
+
+
+def _sum(addend: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    dtype = dtype_of(product)
+    scaled = product if alpha == 1 else product * as_tensor(alpha, dtype)
+    if beta == 0:
+        return scaled
+    return scaled + (addend if beta == 1 else addend * as_tensor(beta, dtype))
+
+
+def attended(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
+    """Return attention over (..., heads, length, width), or over (batch, length, width).
+
+    A mask of bools keeps true positions, any other mask is added. If a row keeps no position, the
+    result is 0. (`nn.attention` has the lengths before the heads, and one batch axis.)
+    """
+    ndim = tensor_info(query).ndim
+    if ndim == 3:
+        query, key, value = (op.expand_dims(x, 1) for x in (query, key, value))
+        if mask is not None and tensor_info(mask).ndim == 3:
+            mask = op.expand_dims(mask, 1)
+    elif ndim != 4:
+        raise IRTypeError(f"attention of {ndim} dimensions is not supported")
+    if mask is not None and dtype_of(mask) != "bool":
+        mask = as_tensor(mask, dtype_of(query))
+    turned = [op.permute_dims(x, [0, 2, 1, 3]) for x in (query, key, value)]
+    found = op.nn.attention(
+        *turned,
+        bias=mask,
+        scale=None if scale is None else float(scale),
+        causal_mask="TopLeft" if is_causal else None,
+    )
+    made = op.permute_dims(found, [0, 2, 1, 3])
+    if mask is not None:
+        made = op.where(_keeps_any(mask), made, as_tensor(0, dtype_of(made)))
+    return made if ndim == 4 else op.squeeze(made, 1)
+
+
+def _keeps_any(mask: Any) -> Any:
+    """Return, for each position of the query, whether a mask keeps any position."""
+    if dtype_of(mask) != "bool":
+        mask = op.not_equal(mask, as_tensor(float("-inf"), dtype_of(mask)))
+    return op.any(mask, -1, keepdims=True)
+
+
+def _batch_norm(input: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+    return op.nn.batch_norm(input, weight, bias, mean, var, 1, eps)[0]
+
+
+def _by_own_statistics(input: Any, weight: Any, bias: Any, eps: float) -> Any:
+    """Return elements normalised by the mean and variance of their channel."""
+    axes = [k for k in range(tensor_info(input).ndim) if k != 1]
+    mean = op.mean(input, axes, keepdims=True)
+    variance = op.variance(input, axes, keepdims=True)
+    value = (input - mean) * op.rsqrt(variance + as_tensor(eps, dtype_of(input)))
+    shape = [1, (tensor_info(input).shape or ())[1], *[1] * (tensor_info(input).ndim - 2)]
+    if weight is not None:
+        value = value * in_shape(weight, shape)
+    return value if bias is None else value + in_shape(bias, shape)
+
+
+@aten("batch_norm.default", "_batch_norm_no_update.default")
+def batch_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    eps: float,
+    result: Any,
+    training: bool = False,
+    **_: Any,
+) -> Any:
+    """Elements normalised by the statistics of each channel, stored or of the batch."""
+    if running_mean is None or training:
+        value = _by_own_statistics(input, weight, bias, eps)
+    else:
+        value = _batch_norm(input, weight, bias, running_mean, running_var, eps)
+    return value if isinstance(result, TensorStructInfo) else (value, None, None, None)
+
+
+@aten("instance_norm.default")
+def instance_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    eps: float,
+    use_input_stats: bool,
+    **_: Any,
+) -> Any:
+    """Elements normalised by the statistics of each channel of each item."""
+    if not use_input_stats:
+        return _batch_norm(input, weight, bias, running_mean, running_var, eps)
+    return op.nn.instance_norm(input, weight, bias, epsilon=eps)
+
+
+def _last_axes(input: Any, shape: Sequence[Any]) -> list[int]:
+    ndim = tensor_info(input).ndim
+    return list(range(ndim - len(shape), ndim))
+
+
+@aten("native_layer_norm.default")
+def native_layer_norm(
+    input: Any, normalized_shape: Sequence[Any], weight: Any, bias: Any, eps: float
+) -> Any:
+    """A tuple: elements normalised along the last axes; the means; the inverse deviations."""
+    axes = _last_axes(input, normalized_shape)
+    variance = op.variance(input, axes, keepdims=True)
+    deviation = op.rsqrt(variance + as_tensor(eps, dtype_of(input)))
+    value = op.nn.layer_norm(input, weight, bias, axes, eps)
+    return value, op.mean(input, axes, keepdims=True), deviation
+
+
+@aten("rms_norm.default")
+def rms_norm(input: Any, normalized_shape: Sequence[Any], weight: Any, eps: float | None) -> Any:
+    """Elements divided by the root of their mean square along the last axes."""
+    if eps is None:
+        # The epsilon of the dtype in which torch adds up squares.
+        eps = float(np.finfo(str(sum_dtype(DataType(dtype_of(input))))).eps)
+    return op.nn.rms_norm(input, weight, _last_axes(input, normalized_shape), eps)
+
+
+aten_rows(
+    {
+        "linear.default": lambda input, weight, bias: op.linear(input, weight, bias),
+        "mm.default bmm.default": lambda self, mat2: op.matmul(self, mat2),
+        "matmul.default": lambda self, other: op.matmul(self, other),
+        "mv.default": lambda self, vec: op.matmul(self, vec),
+        "dot.default vdot.default": lambda self, tensor, result: in_shape(
+            op.matmul(self, tensor), result.shape
+        ),
+        "inner.default": lambda self, other, result: in_shape(op.matmul(self, other), result.shape),
+        "outer.default": lambda self, vec2: op.expand_dims(self, 1) * op.expand_dims(vec2, 0),
+        "addmm.default": lambda self, mat1, mat2, beta, alpha: _sum(
+            self, op.matmul(mat1, mat2), beta, alpha
+        ),
+        "baddbmm.default": lambda self, batch1, batch2, beta, alpha: _sum(
+            self, op.matmul(batch1, batch2), beta, alpha
+        ),
+        "addmv.default": lambda self, mat, vec, beta, alpha: _sum(
+            self, op.matmul(mat, vec), beta, alpha
+        ),
+        "einsum.default": lambda equation, tensors: op.einsum(
+            list(tensors), equation.replace(" ", "")
+        ),
+        "scaled_dot_product_attention.default": (
+            lambda query, key, value, attn_mask, is_causal, scale, **_: attended(
+                query, key, value, attn_mask, is_causal, scale
+            )
+        ),
+        "_scaled_dot_product_flash_attention_for_cpu.default": (
+            lambda query, key, value, is_causal, attn_mask, scale, **_: (
+                (attended(query, key, value, attn_mask, is_causal, scale), None)
+            )
+        ),
+        "_native_batch_norm_legit_no_training.default": (
+            lambda input, weight, bias, running_mean, running_var, eps, **_: (
+                (_batch_norm(input, weight, bias, running_mean, running_var, eps), None, None)
+            )
+        ),
+        "_native_batch_norm_legit.no_stats": lambda input, weight, bias, eps, **_: (
+            (_by_own_statistics(input, weight, bias, eps), None, None)
+        ),
+        "layer_norm.default": lambda input, normalized_shape, weight, bias, eps, **_: (
+            op.nn.layer_norm(input, weight, bias, _last_axes(input, normalized_shape), eps)
+        ),
+        "group_norm.default": lambda input, num_groups, weight, bias, eps, **_: op.nn.group_norm(
+            input, weight, bias, num_groups, epsilon=eps
+        ),
+        "native_group_norm.default": lambda input, weight, bias, group, eps, **_: (
+            (op.nn.group_norm(input, weight, bias, group, epsilon=eps), None, None)
+        ),
+    }
+)

@@ -1,0 +1,95 @@
+"""The lists of passes: from a model to tensor functions, and from there to explicit memory."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tensorir.function import IRModule
+from tensorir.transform.call_tir_rewrite import CallTIRRewrite
+from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
+from tensorir.transform.combine_transposes import CombineTransposes
+from tensorir.transform.convert_layout import ConvertLayout
+from tensorir.transform.dataflow_use_inplace_calls import DataflowUseInplaceCalls
+from tensorir.transform.dead_code_elimination import DeadCodeElimination
+from tensorir.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from tensorir.transform.fold_batch_norm import FoldBatchNorm
+from tensorir.transform.fold_constant import FoldConstant
+from tensorir.transform.fuse_ops import FuseOps
+from tensorir.transform.fuse_tir import FuseTIR
+from tensorir.transform.legalize_ops import DecomposeOps, LegalizeOps
+from tensorir.transform.pass_context import Pass, Sequential
+from tensorir.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
+from tensorir.transform.separate_outputs import SeparateOutputs
+from tensorir.transform.sink_views import SinkViews
+from tensorir.transform.static_plan_block_memory import StaticPlanBlockMemory
+
+
+def default_pipeline() -> Sequential:
+    """Return the passes from operators to tensor functions that each are worth a call.
+
+    Convolutions and the operators between them get their channels last. Operators become tensor
+    functions, values that depend on constants only are computed, equal values are computed once,
+    reshapes become views, and calls are fused. Bind the parameters of a model first (`BindParams`);
+    values of unbound parameters cannot be computed. To look at the steps:
+
+        with PassContext(instruments=[PrintAfterAll()]):
+            mod = default_pipeline()(mod)
+    """
+    return Sequential(
+        [
+            # Later passes count the uses of a value, and expect one name for it.
+            CanonicalizeBindings(),
+            DeadCodeElimination(),
+            FoldConstant(),  # computes weights that FoldBatchNorm scales
+            FoldBatchNorm(),
+            DecomposeOps(),
+            ConvertLayout(),
+            LegalizeOps(),
+            SeparateOutputs(),
+            FoldConstant(),  # again: composite operators have expressions of their weights
+            EliminateCommonSubexpr(),
+            RewriteDataflowReshape(),
+            CombineTransposes(),
+            SinkViews(),
+            # Again: the passes above replaced values, and FuseOps counts their uses.
+            CanonicalizeBindings(),
+            DeadCodeElimination(),
+            FuseOps(),
+            FuseTIR(),
+        ],
+        name="default_pipeline",
+    )
+
+
+SIMPLIFICATION: Final[tuple[Pass, ...]] = (
+    CanonicalizeBindings(),
+    FoldConstant(),
+    DeadCodeElimination(),
+)
+MEMORY: Final[tuple[Pass, ...]] = (
+    DataflowUseInplaceCalls(),
+    CallTIRRewrite(),
+    StaticPlanBlockMemory(),
+)
+LOWERING: Final[tuple[Pass, ...]] = (*SIMPLIFICATION, *MEMORY)
+
+
+def simplify_graph(mod: IRModule) -> IRModule:
+    """Return a module without needless bindings in its graph functions, still of values."""
+    return Sequential(SIMPLIFICATION, name="simplify_graph")(mod)
+
+
+def place_memory(mod: IRModule) -> IRModule:
+    """Return a module whose graph functions have explicit memory: the end of `lower_graph`."""
+    return Sequential(MEMORY, name="place_memory")(mod)
+
+
+def lower_graph(mod: IRModule) -> IRModule:
+    """Return a module whose graph functions have explicit memory and no needless bindings.
+
+    To look at what lies between:
+
+        with PassContext(instruments=[PrintAfterAll()]):
+            lower_graph(mod)
+    """
+    return Sequential(LOWERING, name="lower_graph")(mod)
