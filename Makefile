@@ -24,7 +24,7 @@ $(VENV)/.installed-%: $(VENV)/.installed
 	touch $@
 
 tune: $(VENV)/.installed  ## tune the README's matmul: 64 trials
-	$(BIN)/python -m benchmarks.tune_matmul
+	$(BIN)/python -m benchmarks.matmul
 
 # Tests of what extras are for are skipped where the extra is not installed.
 TEST_EXTRAS := $(addprefix $(VENV)/.installed-,test browser distributed sql)

@@ -1,7 +1,7 @@
 """Measure every budget of the project and print the table: `make bench`.
 
 Times are those of this machine at this moment. Ratios between things measured side by side hold
-better than times do, so budgets of Python code are in calls of a loop that is timed beside it; see
+better than times do, so budgets of Python code are in calls of a loop that is timed next to it; see
 `benchmarks.reference_loop`.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -26,11 +27,13 @@ import numpy as np
 import codegen
 import search as ms
 import tensorir
-from benchmarks import graph_calls, primitives, shares
-from benchmarks.matmul import FLOP, TARGET, MyModule, N, hand_schedule, speed
+from benchmarks import graph_calls, primitives
+from benchmarks.matmul import FLOP, TARGET, MyModule, N, hand_schedule, seconds_of
+from benchmarks.peers.serve import inputs
 from benchmarks.reference_loop import Timed, just_timed, timed, timed_by
+from benchmarks.side_by_side import markdown, tuned
 from benchmarks.suite_programs import program
-from benchmarks.suite_results import markdown
+from codegen.machine import machine_speed, read_bandwidth
 from schedule import Schedule, Trace
 from search.feature_extractor import PerStoreFeature
 from search.search_strategy.trace_application import TraceApplication
@@ -123,18 +126,19 @@ def bench_replay() -> list[Row]:
 
 
 def bench_primitives() -> list[Row]:
-    timed = primitives.time_primitives()
+    medians = {k: statistics.median(t) for k, t in primitives.time_primitives().items()}
     rows = []
     for budget, what in (
         (primitives.LOOP_BUDGET_US, "slowest of split, fuse, reorder and the loop kinds"),
         (primitives.BUDGET_US, "slowest of the other primitives"),
     ):
-        slowest = max((t for t in timed if t.budget == budget), key=lambda t: t.median)
-        took = just_timed(slowest.median / 1e6)
-        rows.append(loops_below(f"{what} ({slowest.name})", took, budget / 1e3))
+        methods = [name for name in medians if primitives.budget_us(name) == budget]
+        slowest = max(methods, key=lambda name: medians[name])
+        took = just_timed(medians[slowest] / 1e6)
+        rows.append(loops_below(f"{what} ({slowest})", took, budget / 1e3))
     replays, _ = primitives.time_replays()
     if replays:
-        median = statistics.median(replay.median for replay in replays)
+        median = statistics.median(replays.values())
         what = f"replay of {len(replays)} recorded traces, median"
         rows.append((what, "", f"{median:.2f} ms", True))
     return rows
@@ -155,8 +159,8 @@ def bench_build() -> list[Row]:
 
 
 def bench_hand_schedules() -> list[Row]:
-    plain = speed(MyModule).seconds
-    four, sixteen = (speed(hand_schedule(factor)).seconds for factor in (4, 16))
+    plain = seconds_of(MyModule)
+    four, sixteen = (seconds_of(hand_schedule(factor)) for factor in (4, 16))
     return [
         at_least("matmul, hand schedule with factor 4, over plain", plain / four, 2, "x"),
         at_least("matmul, hand schedule with factor 16, over plain", plain / sixteen, 5, "x"),
@@ -178,7 +182,7 @@ def numpy_seconds() -> float:
 
 
 def bench_tune() -> list[Row]:
-    plain = speed(MyModule).seconds
+    plain = seconds_of(MyModule)
     with tempfile.TemporaryDirectory() as folder, MemoryWatch() as memory:
         start = time.monotonic()
         best = ms.tune_tir(
@@ -189,7 +193,7 @@ def bench_tune() -> list[Row]:
         )
         took = time.monotonic() - start
     assert best is not None
-    tuned = min(speed(best.mod).seconds for _ in range(3))
+    tuned = min(seconds_of(best.mod) for _ in range(3))
     blas = numpy_seconds()
     print(f"tuned {FLOP / tuned / 1e9:.1f} GFLOPS, NumPy {FLOP / blas / 1e9:.1f} GFLOPS")
     return [
@@ -314,17 +318,50 @@ SHARES = {
     "T2D[1]": ("no zeros", 0.8),
     "MM1x1024x1024": ("rows side by side", 0.7),
 }
-"""What the best design of a program shows, and the share that it reaches of the machine's most."""
+"""The mechanism that each program needs, and the fraction of the peak that it must reach."""
+AVX2 = "llvm -mcpu=znver3 -num-cores=1"
 
 
-def bench_shares() -> list[Row]:
+def share_of_peak(name: str, target: str, trials: int, turns: int = 8) -> float:
+    """Tune a program; return the share of the peak that its kernel reaches.
+
+    Products and convolutions are compared with the multiply-adds of a core, products of a matrix
+    and a vector with its reads of memory of that size; both are interleaved with the kernel.
+    Zeros that a transposed convolution leaves out count as no operations.
+    """
+    prog = program(name)
+    module = codegen.build(tuned(prog.mod, target, trials).mod, target)
+    arguments = [codegen.array(array) for array in inputs(prog.shapes)]
+    evaluator = module.time_evaluator("main", number=1, repeat=1, min_repeat_ms=10)
+    p, size = prog.parameters, 4 * max(math.prod(shape) for shape in prog.shapes)
+    is_vector = prog.operator == "MM" and 1 in (p["n"], p["m"])
+    if is_vector:
+        work = float(size)
+    elif prog.operator == "MM":
+        work = 2.0 * p["n"] * p["m"] * p["k"]
+    else:
+        taps = p["kernel"] ** 2 * p["ci"] // (p["stride"] ** 2 if prog.operator == "T2D" else 1)
+        work = 2.0 * math.prod(prog.shapes[-1]) * taps
+    seconds, peak = math.inf, 0.0
+    for _ in range(turns):
+        seconds = min(seconds, float(evaluator(*arguments).results[0]))
+        here = (
+            read_bandwidth(size, target)
+            if is_vector
+            else machine_speed(target, again=True).peak_flops
+        )
+        peak = max(peak, here)
+    return work / seconds / peak
+
+
+def bench_shares(trials: int = 16) -> list[Row]:
     rows = []
-    for target in shares.targets():
+    for target in [TARGET, AVX2] if codegen.Target(TARGET).vector_bits > 256 else [TARGET]:
         for name, (what, goal) in SHARES.items():
-            found = shares.measure(program(name), target, 16)
             bits = codegen.Target(target).vector_bits
-            label = f"{name}, {bits} bits, 16 trials: {what}"
-            rows.append(at_least(label, found.share, goal, "of the most"))
+            label = f"{name}, {bits} bits, {trials} trials: {what}"
+            share = share_of_peak(name, target, trials)
+            rows.append(at_least(label, share, goal, "of the peak"))
     return rows
 
 

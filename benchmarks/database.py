@@ -1,4 +1,4 @@
-"""How fast databases open and take records, and what they cost in memory.
+"""The speed of databases that open and store records, and their memory.
 
     python -m benchmarks.database [--records 100000]
 
@@ -36,7 +36,7 @@ KINDS: Final[dict[str, Callable[..., JSONDatabase | SQLDatabase]]] = {
 WORKLOADS: Final = 16
 WRITERS: Final = 4
 COMMITS: Final = 250
-"""What each writer commits."""
+"""The records that each writer commits."""
 
 
 def matmul(size: int) -> IRModule:

@@ -1,7 +1,7 @@
 """The default schedules of kernels: how long it takes to choose them, and which kernels have none.
 
     python -m benchmarks.default_choices            # of the node tests of ONNX and operator cases
-    python -m benchmarks.default_choices --small    # and those that a build leaves as they are
+    python -m benchmarks.default_choices --small    # small kernels, too
     python -m benchmarks.default_choices --rows 30  # the slowest 30
 
 Each choice is made in a process of its own, for at most a minute; its CPU seconds count. Takes the
@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=1.0, help="seconds for one choice")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    # What is imported and cached once a process is no part of a choice.
+    # Import and fill the caches first: a choice does not include them.
     scheduled_by_default(normalize_mod(workloads.create("GMM", n=16, m=16, k=16)), TARGET)
     rows = []
     for kernels in (node_test_kernels(), operator_case_kernels()):

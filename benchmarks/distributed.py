@@ -1,4 +1,4 @@
-"""What Dask costs a search for each trial, and how many machines it keeps busy.
+"""The overhead of Dask for each trial of a search, and how many machines it keeps busy.
 
     python -m benchmarks.distributed
     python -m benchmarks.distributed --machines 100 300 1000 --seconds 5 --trials-each 4

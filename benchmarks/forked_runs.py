@@ -1,4 +1,4 @@
-"""Running a task in a process of its own: a crash or a hang is an outcome like any other."""
+"""Running tasks in separate processes: a crash or a hang is an outcome like any other."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 import multiprocessing
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from typing import Any
 
 FORK = multiprocessing.get_context("fork")
@@ -16,30 +16,28 @@ FORK = multiprocessing.get_context("fork")
 Report = Callable[..., None]
 """Sends a message, given as keywords, to the parent process.
 
-A message with a `line` tells what is about to be tried; any other is the outcome.
+A message with a `line` names the next step of the task; any other message is the outcome.
 """
+Task = Callable[[Report], None]
 
 
 @dataclass
 class Outcome:
-    """What became of a task in its process."""
+    """The result of a task."""
 
     what: str = ""
-    """The failure; empty where all held."""
+    """The failure; empty after a success."""
     detail: str = ""
-    counts: dict[str, int] = field(default_factory=dict)
-    """How often what happened."""
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 class Run:
-    """A task running in a process of its own, for at most `time_limit` seconds."""
+    """A task running in a separate process, for at most `time_limit` seconds."""
 
-    def __init__(
-        self, task: Callable[[Report], None], key: Any = None, time_limit: float = 120.0
-    ) -> None:
+    def __init__(self, task: Task, key: Any = None, time_limit: float = 120.0) -> None:
         self.key = key
         self.lines: list[str] = []
-        """The lines that were tried so far."""
+        """The lines reported so far."""
         self.outcome: Outcome | None = None
         self.connection, child = FORK.Pipe(duplex=False)
         self._time_limit = time_limit
@@ -49,7 +47,7 @@ class Run:
         child.close()
 
     def poll(self) -> bool:
-        """Take the messages that are there; return whether the run has ended."""
+        """Read the messages that have arrived; return True if the run has ended."""
         try:
             while self.connection.poll():
                 message = json.loads(self.connection.recv_bytes())
@@ -79,8 +77,24 @@ class Run:
         return self.outcome
 
 
-def _in_child(task: Callable[[Report], None], connection: Connection) -> None:
-    # What libraries print about a crash is no part of the report.
+def run_all(tasks: Iterable[tuple[Any, Task]], processes: int, time_limit: float) -> Iterator[Run]:
+    """Run tasks side by side, each with its key, and yield each run that has ended."""
+    waiting = iter(tasks)
+    running: list[Run] = []
+    while True:
+        while len(running) < processes and (entry := next(waiting, None)) is not None:
+            key, task = entry
+            running.append(Run(task, key, time_limit))
+        if not running:
+            return
+        wait([run.connection for run in running], timeout=0.5)
+        for run in [run for run in running if run.poll()]:
+            running.remove(run)
+            yield run
+
+
+def _in_child(task: Task, connection: Any) -> None:
+    # Messages of libraries about a crash are not part of the report.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     task(lambda **message: connection.send_bytes(json.dumps(message).encode()))
     connection.close()

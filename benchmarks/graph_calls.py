@@ -1,8 +1,8 @@
-"""What calls of models cost beside their kernels: a call, a kernel, a library function, new sizes.
+"""The overhead of calls of models: a call, a kernel, a library function, new sizes.
 
     python -m benchmarks.graph_calls
 
-Models of tiny kernels are timed; the difference of two lengths, by their number, is what one costs.
+Models of tiny kernels are timed: the difference between two lengths is the cost of the kernels.
 """
 
 from __future__ import annotations
@@ -17,34 +17,37 @@ import codegen
 from tensorir import IRModule, parse
 
 LENGTH = 100
-CALLS = "\n".join(
-    f"        v{k + 1} = R.call_tir(cls.next, (v{k},), R.Tensor((n, 8), 'float32'))"
-    for k in range(LENGTH)
-)
+MODEL = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def next(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 8), "float32")
+        B = T.match_buffer(b, (n, 8), "float32")
+        for i, j in T.grid(n, 8):
+            with T.block("next"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, 7 - vj]
+    @R.function
+    def main(v0: R.Tensor(({n!r}, 8), "float32")):
+        n = T.int64()
+        cls = Module
+        {calls}
+        return v{count}
+"""
 
 
-def chain(kernels: int, library_calls: int = 0) -> IRModule:
-    """Return a model of so many kernels over 8 floats, then so many library calls."""
-    lines = [
-        "@I.ir_module",
-        "class Module:",
-        "    @T.prim_func",
-        "    def next(A: T.Buffer((1, 8), 'float32'), B: T.Buffer((1, 8), 'float32')):",
-        "        for i, j in T.grid(1, 8):",
-        "            with T.block('next'):",
-        "                vi, vj = T.axis.remap('SS', [i, j])",
-        "                B[vi, vj] = A[vi, vj] + T.float32(1)",
-        "    @R.function",
-        "    def main(v0: R.Tensor((1, 8), 'float32')):",
-        "        cls = Module",
+def chain(kernels: int, library_calls: int = 0, n: int | str = 1) -> IRModule:
+    """Return a model of so many kernels over n x 8 floats, then so many library calls."""
+    info = f"R.Tensor(({n}, 8), 'float32')"
+    calls = [f"R.call_tir(cls.next, (v{k},), {info})" for k in range(kernels)]
+    calls += [
+        f"R.call_dps_packed('graph_calls.no', (v{k},), {info})"
+        for k in range(kernels, kernels + library_calls)
     ]
-    info = "R.Tensor((1, 8), 'float32')"
-    for k in range(kernels):
-        lines.append(f"        v{k + 1} = R.call_tir(cls.next, (v{k},), {info})")
-    for k in range(kernels, kernels + library_calls):
-        lines.append(f"        v{k + 1} = R.call_dps_packed('graph_calls.no', (v{k},), {info})")
-    lines.append(f"        return v{kernels + library_calls}")
-    mod = parse("\n".join(lines))
+    lines = "\n        ".join(f"v{k + 1} = {call}" for k, call in enumerate(calls))
+    mod = parse(MODEL.format(n=n, calls=lines, count=len(calls)))
     assert isinstance(mod, IRModule)
     return mod
 
@@ -92,27 +95,9 @@ def measure() -> Overheads:
 
 
 def _new_sizes() -> float:
-    mod = parse(f"""
-@I.ir_module
-class Module:
-    @T.prim_func
-    def next(a: T.handle, b: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n, 8), "float32")
-        B = T.match_buffer(b, (n, 8), "float32")
-        for i, j in T.grid(n, 8):
-            with T.block("next"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, 7 - vj]
-    @R.function
-    def main(v0: R.Tensor(("n", 8), "float32")):
-        n = T.int64()
-        cls = Module
-{CALLS}
-        return v{LENGTH}
-""")
-    assert isinstance(mod, IRModule)
-    executable = codegen.vm_build(mod, "llvm -num-cores=1", default_schedules=False)
+    executable = codegen.vm_build(
+        chain(LENGTH, n="n"), "llvm -num-cores=1", default_schedules=False
+    )
     call = codegen.VirtualMachine(executable)["main"]
     one, two = (codegen.array(np.zeros((n, 8), np.float32)) for n in (1, 2))
     same = _microseconds(lambda: (call(one), call(one))) + _microseconds(

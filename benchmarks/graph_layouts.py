@@ -34,17 +34,17 @@ import numpy as np
 
 import codegen
 import search as ms
-from benchmarks.linear_layers import Side, in_turns, print_table
 from benchmarks.peers.serve import seconds_of
+from benchmarks.side_by_side import Side, in_turns, markdown
 from search.database import Database
 from search.models.graph_tuner import blocked_kernels, tune_layouts
 from tensorir import te
 from tensorir.function import IRModule, PrimFunc
-from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.ops import max_
 from tensorir.relax import BlockBuilder, TensorStructInfo, Var
 from tensorir.relax.calls import call_tir
 from tensorir.relax.expr import GraphExpr
+from tensorir.topi.nn import conv2d
 from tensorir.transform import AttachAttrLayoutFreeBuffers, BindParams, simplify_graph
 
 TARGET: Final = "llvm --num-cores=1"
@@ -57,7 +57,7 @@ ROWS: Final = 128
 FEATURES: Final = 1024
 SIDE: Final = 512
 SHORTEST: Final = 1e-3
-"""How many seconds a measurement lasts at least: short, so that some are not interrupted."""
+"""The least seconds of a measurement: short, so that some are not interrupted."""
 TITLES: Final = (
     "chain",
     "us of kernels before",
@@ -80,40 +80,17 @@ def convolutions() -> IRModule:
     return chain(kernels, shapes, weights)
 
 
-def convolution(side: int, window: int) -> PrimFunc:
-    """Return a convolution without padding of a square image, and its ReLU."""
-    image = te.placeholder((1, CHANNELS, side, side), "float32", "X")
-    weight = te.placeholder((CHANNELS, CHANNELS, window, window), "float32", "W")
-    channel = te.reduce_axis((0, CHANNELS), "c")
-    row, column = te.reduce_axis((0, window), "r"), te.reduce_axis((0, window), "s")
-
-    def element(n: te.Var, o: te.Var, y: te.Var, x: te.Var) -> PrimExpr:
-        product = image[n, channel, y + row, x + column] * weight[o, channel, row, column]
-        return te.sum(product, [channel, row, column])
-
-    rest = side - window + 1
-    return with_relu(image, weight, te.compute((1, CHANNELS, rest, rest), element, "Y"))
+def convolution(side: int, window: int, padding: int = 0, channels: int = CHANNELS) -> PrimFunc:
+    """Return a convolution of a square image, and its ReLU."""
+    image = te.placeholder((1, channels, side, side), "float32", "X")
+    weight = te.placeholder((channels, channels, window, window), "float32", "W")
+    return with_relu(image, weight, conv2d(image, weight, 1, padding, 1, 1, "NCHW", "OIHW"))
 
 
 def short_rows() -> IRModule:
     """Return the graph of padded convolutions of a small image, its weights parameters."""
     shape, weight = (1, SHORT_CHANNELS, SHORT, SHORT), (SHORT_CHANNELS, SHORT_CHANNELS, 3, 3)
-    image, window = te.placeholder(shape, "float32", "X"), te.placeholder(weight, "float32", "W")
-    padded = te.compute(
-        (1, SHORT_CHANNELS, SHORT + 2, SHORT + 2),
-        lambda n, c, y, x: te.if_then_else(
-            te.all(y >= 1, y <= SHORT, x >= 1, x <= SHORT), image[n, c, y - 1, x - 1], 0.0
-        ),
-        "P",
-    )
-    channel = te.reduce_axis((0, SHORT_CHANNELS), "c")
-    row, column = te.reduce_axis((0, 3), "r"), te.reduce_axis((0, 3), "s")
-
-    def element(n: te.Var, o: te.Var, y: te.Var, x: te.Var) -> PrimExpr:
-        product = padded[n, channel, y + row, x + column] * window[o, channel, row, column]
-        return te.sum(product, [channel, row, column])
-
-    kernel = with_relu(image, window, te.compute(shape, element, "Y"))
+    kernel = convolution(SHORT, 3, 1, SHORT_CHANNELS)
     return chain([("convolution", kernel)] * 3, [shape] * 4, [weight] * 3)
 
 
@@ -190,7 +167,7 @@ def side(name: str, mod: IRModule, database: Database, x: np.ndarray) -> tuple[S
     return Side(name, lambda: seconds_of(bound, SHORTEST)), result
 
 
-def compare(name: str, options: argparse.Namespace, folder: Path) -> str:
+def compare(name: str, options: argparse.Namespace, folder: Path) -> list[str]:
     """Tune a chain, its kernels first; return its row of the table."""
     mod = CHAINS[name]()
     for kernels in (mod, blocked_kernels(mod, TARGET)):
@@ -216,7 +193,7 @@ def compare(name: str, options: argparse.Namespace, folder: Path) -> str:
     in_turns([before, after] if changed else [before], options.turns)
     predicted = ratio(tuning.before, tuning.after)
     measured = ratio(before.seconds, after.seconds if changed else before.seconds)
-    return " | ".join([f"| {name}", *predicted, *measured]) + " |"
+    return [name, *predicted, *measured]
 
 
 def ratio(before: float, after: float) -> tuple[str, str, str]:
@@ -235,7 +212,7 @@ def main() -> None:
     with ExitStack() as stack:
         folder = options.work_dir or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         rows = [compare(name, options, folder) for name in options.chain]
-    print_table(TITLES, rows)
+    print(f"\n{markdown([TITLES, *rows])}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Grouped convolutions beside plain ones, ONNX Runtime and torch.
+"""Grouped convolutions, compared with plain ones, ONNX Runtime and torch.
 
     python -m benchmarks.grouped_convolutions [--cores 1] [--trials 0] [--layout NHWC]
         [--target-mcpu znver3] [--window 1 3] [--stride 1 2] [--channels 4 8 16 24 32 48]
@@ -15,17 +15,15 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Final
 
 import numpy as np
 
-import codegen
 import search as ms
-from benchmarks.linear_layers import print_table
+from benchmarks.side_by_side import kernel, markdown, tuned
 from schedule import Schedule
 from search.runner.measure_candidate import without_layout_rewrite
 from tensorir import te
@@ -64,9 +62,7 @@ class Convolution:
 
     def plain(self) -> Convolution:
         """Return the one without groups that does as much for each element."""
-        return Convolution(
-            self.layout, self.window, self.stride, self.per_group, 1, self.groups * self.pictures
-        )
+        return replace(self, groups=1, pictures=self.groups * self.pictures)
 
     def function(self) -> PrimFunc:
         """Return the program."""
@@ -84,26 +80,10 @@ class Convolution:
 
 
 def gflops(convolution: Convolution, sch: Schedule, target: str) -> float:
-    """Return the speed of a scheduled convolution."""
-    library = codegen.build(without_layout_rewrite(sch.mod), target)
-    rng = np.random.default_rng(0)
-    arrays = []
-    for parameter in library["main"].signature.parameters:
-        array = codegen.empty([n for n in parameter.shape if isinstance(n, int)], parameter.dtype)
-        array.numpy()[...] = rng.standard_normal(array.numpy().shape)
-        arrays.append(array)
-    timer = library.time_evaluator("main", number=1, repeat=_ROUNDS, min_repeat_ms=_LEAST_MS)
-    return convolution.operations / float(timer(*arrays).min) / 1e9
-
-
-def searched(convolution: Convolution, target: str, trials: int) -> float:
-    """Return the speed after a search of so many trials."""
-    with tempfile.TemporaryDirectory() as folder:
-        config = ms.TuneConfig(max_trials_global=trials, num_trials_per_iter=min(trials, 32))
-        best = ms.tune_tir(convolution.function(), target, config, folder, seed=1)
-    if best is None:
-        raise SystemExit("no trial succeeded")
-    return gflops(convolution, best, target)
+    """Return the speed of a scheduled convolution, whose weights are packed ahead."""
+    mod = without_layout_rewrite(sch.mod)
+    seconds = kernel("main", mod, target, _LEAST_MS, repeat=_ROUNDS).run()
+    return convolution.operations / seconds / 1e9
 
 
 def in_torch(convolution: Convolution, cores: int) -> Callable[[], Any]:
@@ -200,7 +180,8 @@ def main() -> None:
         for one in (grouped, grouped.plain()):
             speeds = [gflops(one, ms.default_schedule(one.function(), target), target)]
             if options.trials:
-                speeds.append(searched(one, target, options.trials))
+                best = tuned(one.function(), target, options.trials)
+                speeds.append(gflops(one, best, target))
             ours.append(speeds)
         cells = [
             *(f"{speed:.0f}" for speeds in ours for speed in speeds),
@@ -208,12 +189,13 @@ def main() -> None:
             *(peer_gflops(name, grouped, options.cores) for name in peers),
         ]
         row = [f"{window}x{window}", stride, f"{grouped.groups} x {each}", layout, *cells]
-        rows.append("| " + " | ".join(map(str, row)) + " |")
-        print(rows[-1], flush=True)
+        rows.append(row)
+        print(*row, sep=" | ", flush=True)
     forms = ["default", f"{options.trials} trials"][: 1 + bool(options.trials)]
     figures = [f"{what}, {form}" for what in ("grouped", "plain") for form in forms]
-    print(f"\nGFLOPS, {target}")
-    print_table(["window", "stride", "groups", "layout", *figures, "ratio", *peers], rows)
+    print(f"\nGFLOPS, {target}\n")
+    titles = ["window", "stride", "groups", "layout", *figures, "ratio", *peers]
+    print(markdown([titles, *rows]))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Trained models that ship in packages, each with inputs of its real use.
 
-    python -m benchmarks.model_zoo                # all that are installed, beside ONNX Runtime
+    python -m benchmarks.model_zoo                # all installed models, and ONNX Runtime
     python -m benchmarks.model_zoo magika minilm  # some of them
 
 A row says from which package a model comes, what it is given (files of this repository, a drawn
@@ -44,9 +44,9 @@ class ZooModel:
     is_small: bool = False
     """True if it is built and run in seconds, so that it is one of the tests."""
     answer: Callable[[list[Array]], Any] = field(default=lambda outputs: None)
-    """What the outputs say."""
+    """Reads the outputs."""
     expected: Any = None
-    """What they have to say."""
+    """The expected reading."""
 
     def path(self) -> Path | None:
         """Return the model's file, None if the package is not installed."""
@@ -285,7 +285,7 @@ _ROWS: Final = (
 MODELS: Final = {model.name: model for model in _ROWS}
 
 
-# ------------------------------------------------------------------------------ beside a reference
+# --------------------------------------------------------------------- compared with a reference
 
 
 def reference(model: ZooModel, inputs: Inputs) -> list[Array]:

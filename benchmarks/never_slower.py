@@ -1,4 +1,4 @@
-"""What small programs take after a short search, against the programs as they were given.
+"""Times of small programs after a short search, compared with the programs as they were given.
 
 Usage: python -m benchmarks.never_slower [--cores N] [--busy] [--part K/N] [PROGRAM ...]
 
@@ -23,6 +23,7 @@ import numpy as np
 
 import codegen
 import search as ms
+from benchmarks.script_texts import buffers, function, nest
 from search.builder import LocalBuilder
 from search.database import JSONDatabase
 from search.runner import LocalRunner
@@ -36,58 +37,37 @@ _ATTEMPTS: Final = 3
 disturb some."""
 _SIZES: Final = ((8, 12), (32, 32), (100, 100), (256, 400), (1000, 1000))
 
-_MAPPED: Final = """
-@T.prim_func
-def main({inputs}Y: T.Buffer(({n}, {m}))):
-    T.func_attr({{"global_symbol": "main", "tir.noalias": True}})
-    for i, j in T.grid({n}, {m}):
-        with T.block("Y"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            Y[vi, vj] = {value}
-"""
-_REDUCED: Final = """
-@T.prim_func
-def main(X: T.Buffer(({n}, {m})), Y: T.Buffer(({length},))):
-    T.func_attr({{"global_symbol": "main", "tir.noalias": True}})
-    for i, k in T.grid({length}, {steps}):
-        with T.block("Y"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                Y[vi] = T.float32(0)
-            Y[vi] = Y[vi] + {value}
-"""
-_BESIDE: Final = "X[vi + 1, vj + 1] + X[vi, vj + 1] + X[vi + 2, vj + 1]"
+_COLUMN: Final = "X[vi + 1, vj + 1] + X[vi, vj + 1] + X[vi + 2, vj + 1]"
+_MAPPED: Final = {
+    "double": "X[vi, vj] * T.float32(2)",
+    "bias_relu": "T.max(X[vi, vj] + B[vj], T.float32(0))",
+    "tanh": "T.tanh(X[vi, vj])",
+    "column": _COLUMN,
+    "cross": f"{_COLUMN} + X[vi + 1, vj] + X[vi + 1, vj + 2]",
+    "transpose": "X[vj, vi]",
+}
 
 
 def program(kind: str, n: int, m: int) -> PrimFunc:
     """Return a program over a matrix of n rows and m columns."""
-    plain, margin = f"X: T.Buffer(({n}, {m})), ", f"X: T.Buffer(({n + 2}, {m + 2})), "
-    mapped = {
-        "double": (plain, "X[vi, vj] * T.float32(2)"),
-        "bias_relu": (
-            f"{plain}B: T.Buffer(({m},)), ",
-            "T.max(X[vi, vj] + B[vj], T.float32(0))",
-        ),
-        "tanh": (plain, "T.tanh(X[vi, vj])"),
-        "column": (margin, _BESIDE),
-        "cross": (margin, f"{_BESIDE} + X[vi + 1, vj] + X[vi + 1, vj + 2]"),
-        "transpose": (f"X: T.Buffer(({m}, {n})), ", "X[vj, vi]"),
-    }
-    if kind in mapped:
-        inputs, value = mapped[kind]
-        text = _MAPPED.format(n=n, m=m, inputs=inputs, value=value)
-    elif kind == "row_sums":
-        text = _REDUCED.format(n=n, m=m, length=n, steps=m, value="X[vi, vk]")
+    if kind in _MAPPED:
+        shape = {"column": (n + 2, m + 2), "cross": (n + 2, m + 2), "transpose": (m, n)}
+        params = [buffers("X", *shape.get(kind, (n, m)))]
+        params += [buffers("B", m)] if kind == "bias_relu" else []
+        params += [buffers("Y", n, m)]
+        block = nest("Y", f"S i {n}, S j {m}", f"Y[vi, vj] = {_MAPPED[kind]}")
     else:
-        text = _REDUCED.format(n=n, m=m, length=m, steps=n, value="X[vk, vi]")
-    func = parse(text)
+        (length, steps), index = ((n, m), "vi, vk") if kind == "row_sums" else ((m, n), "vk, vi")
+        params = [buffers("X", n, m), buffers("Y", length)]
+        block = nest(
+            "Y", f"S i {length}, R k {steps}", f"Y[vi] += X[{index}]", init="Y[vi] = T.float32(0)"
+        )
+    func = parse(function(", ".join(params), block))
     assert isinstance(func, PrimFunc)
-    return func
+    return func.with_attr("tir.noalias", True)
 
 
-KINDS: Final = (
-    "double", "bias_relu", "tanh", "column", "cross", "transpose", "row_sums", "column_sums",
-)  # fmt: skip
+KINDS: Final = (*_MAPPED, "row_sums", "column_sums")
 PROGRAMS: Final[Mapping[str, tuple[str, int, int]]] = {
     f"{kind}_{n}x{m}": (kind, n, m) for n, m in _SIZES for kind in KINDS
 }

@@ -6,7 +6,7 @@
     python -m benchmarks.onnx_node_tests --check         # those of the list; fails if one does
 
 Each test is a model of one operator (or of the functions that define it) with inputs and outputs;
-it is imported, compiled and run in a process of its own. Takes the package onnx.
+it is imported, compiled and run in a separate process. Takes the package onnx.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ import re
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.forked_runs import Report, Run
+from benchmarks.forked_runs import Report, run_all
 from codegen.schedules import default_schedules
 from tensorir.relax.operator import Operator
 
@@ -40,7 +39,7 @@ class Case(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What became of a test: `reason` is empty where it passed."""
+    """The result of a test: `reason` is empty if it passed."""
 
     case: Case
     reason: str
@@ -121,17 +120,9 @@ def run_cases(cases: Sequence[Case], processes: int = 2, time_limit: float = 60.
     default_schedules()
     Operator.names()
     results: dict[str, Result] = {}
-    waiting, running = list(reversed(cases)), list[Run]()
-    while waiting or running:
-        while waiting and len(running) < processes:
-            case = waiting.pop()
-            running.append(Run(_task(case), case, time_limit))
-        wait([run.connection for run in running], timeout=0.2)
-        for run in list(running):
-            if run.poll():
-                running.remove(run)
-                assert run.outcome is not None
-                results[run.key.name] = Result(run.key, run.outcome.what, run.outcome.detail)
+    for run in run_all([(case, _task(case)) for case in cases], processes, time_limit):
+        assert run.outcome is not None
+        results[run.key.name] = Result(run.key, run.outcome.what, run.outcome.detail)
     return [results[case.name] for case in cases]
 
 
@@ -164,7 +155,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="operators or tests; all without any")
     parser.add_argument("--write", action="store_true", help="write docs/onnx.md and the list")
-    parser.add_argument("--check", action="store_true", help="run those that are listed")
+    parser.add_argument("--check", action="store_true", help="run the listed tests")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--details", action="store_true", help="print each failure")
     args = parser.parse_args()

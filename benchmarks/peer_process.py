@@ -20,14 +20,14 @@ _PATIENCE = 2.0
 
 
 class PeerError(Exception):
-    """What a peer could not do, in a sentence."""
+    """The failure of a peer, in a sentence."""
 
 
 class PeerProcess:
     """Runs a script of `benchmarks/peers` while it is needed; what dies is started anew.
 
-    `log` receives what the peer prints beside its answers. A request that takes longer than `limit`
-    seconds ends the process, with its children.
+    `log` receives the other output of the peer. A request that takes longer than `limit` seconds
+    ends the process, with its children.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ def started_peers(
     limit: float,
     env: Mapping[str, str] = MappingProxyType({}),
 ) -> list[PeerProcess]:
-    """Start the runtimes that the interpreters have; says which they have not.
+    """Start the runtimes that the interpreters have; print which are missing.
 
     `runtimes` are scripts of `benchmarks/peers`, and the packages that each needs; the stack closes
     them. `limit` and `env` are those of `PeerProcess`.

@@ -1,4 +1,4 @@
-"""The unit in which times of Python code are given, so that they mean the same on every machine.
+"""The unit of times of Python code, which means the same on every machine.
 
 A call of `reference_loop` does what the project's own code does most: it makes small objects with
 slots, rebuilds a tree of them by a table of functions, and looks things up in dictionaries. What
@@ -70,13 +70,13 @@ class Timed:
 
 
 def timed(function: Callable[[], object], repeat: int = 51) -> Timed:
-    """Return the best time of a call, and of the reference loop, timed in turns."""
+    """Return the best time of a call, and of the reference loop, interleaved."""
     function()
     return timed_by(lambda: _seconds(function), repeat)
 
 
 def timed_by(seconds: Callable[[], float], repeat: int) -> Timed:
-    """Return the least that `seconds` returns, in turns with calls of the reference loop."""
+    """Return the least that `seconds` returns, interleaved with calls of the reference loop."""
     ours, loops = [], [_seconds(reference_loop)]
     for _ in range(repeat):
         ours.append(seconds())

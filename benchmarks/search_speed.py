@@ -34,7 +34,7 @@ MOST_REPLAYED = 200
 
 @dataclass(frozen=True)
 class Speed:
-    """How many candidates came out, and what that took."""
+    """The number of candidates, and the seconds for them."""
 
     candidates: int
     seconds: float

@@ -8,12 +8,12 @@
     python -m benchmarks.suite --target "llvm -mcpu=znver3 -num-cores=1"     code for AVX2
 
 Everybody gets the same program, seed and number of trials and one core to run on. For each program
-all sides tune one after the other, another one first each time; then their kernels run in turns,
+all sides tune one after the other, another one first each time; their kernels run interleaved,
 because the speed of a shared machine drifts more between two runs than two versions differ. A ratio
 is the time here over the time there: below 1 this version is faster. `here` is this checkout with
 the first number of trials.
 
-A side that fails at a program says why and is left out there. The folder given by --out receives
+A side that fails at a program is left out there, with the cause. The folder given by --out receives
 results.json, kernels, traces and records of each side, logs, and a picture of the searches.
 """
 
@@ -54,7 +54,7 @@ from search.reports import RunTable, Trial
 from search.runner.flops import estimate_tir_flops
 
 ROUNDS = 15
-"""How often each kernel is timed, in turns with those of the other sides."""
+"""The measurements of each kernel, interleaved with those of the other sides."""
 
 
 def compare(
@@ -120,7 +120,7 @@ def _tune(
 
 
 def _run(sides: Sequence[Side], errors: dict[str, str]) -> dict[str, list[float]]:
-    """Time the sides' kernels in turns; a side that fails gets an error."""
+    """Time the sides' kernels, interleaved; a side that fails gets an error."""
     times: dict[str, list[float]] = {side.name: [] for side in sides}
     for _ in range(ROUNDS):
         for side in sides:
@@ -148,7 +148,7 @@ def _summary(result: Result) -> str:
 
 
 def machine(target: str = TARGET) -> dict[str, str]:
-    """Return where and when, and of which version and for which target, the figures are.
+    """Return the machine, the time, the version and the target of the figures.
 
     The speed of the machine is measured anew, since it varies with what else it does.
     """

@@ -1,17 +1,19 @@
-"""What the suite measured: how sides compare, how fast they got there; tables and a JSON file."""
+"""The measurements of the suite: ratios of sides, curves of searches, tables and a JSON file."""
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
+
+from benchmarks.side_by_side import markdown
 
 PEAK = "GFLOPS at most"
-"""What the description of a machine calls its peak."""
+"""The key of the peak in the description of a machine."""
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -24,13 +26,13 @@ class Result:
     seed: int
     trials: int
     tuning: float = 0.0
-    """How long tuning took; 0 for a side that does not tune, and after an error."""
+    """The seconds of tuning; 0 for a side that does not tune, and after an error."""
     kernel: float = 0.0
     """The median time of a call; 0 after an error."""
     trial_seconds: tuple[float, ...] = ()
     """The time of each trial, in the order of measurement."""
     error: str | None = None
-    """Why there are no times."""
+    """The cause of missing times."""
 
     @property
     def best_so_far(self) -> list[float]:
@@ -44,7 +46,7 @@ class Result:
 
 @dataclass
 class Results:
-    """All results of a run. The first of `sides` is the one that others are compared with."""
+    """All results of a run. Others are compared with the first of `sides`."""
 
     sides: list[str]
     machine: dict[str, str]
@@ -202,13 +204,3 @@ def sparkline(shares: Iterable[float]) -> str:
 
 def _with_ratio(text: str, ratio: float | None) -> str:
     return text if ratio is None else f"{text} ({ratio:.3f})".strip()
-
-
-def markdown(rows: Sequence[Sequence[Any]]) -> str:
-    widths = [max(3, *(len(row[k]) for row in rows)) for k in range(len(rows[0]))]
-    lines = [
-        "| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |"
-        for row in rows
-    ]
-    rule = "| " + " | ".join("-" * width for width in widths) + " |"
-    return "\n".join([lines[0], rule, *lines[1:]])

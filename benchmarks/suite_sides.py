@@ -1,4 +1,4 @@
-"""What the suite compares: versions of this project, kernels that were kept, and peers."""
+"""The sides of the suite: versions of this project, kernels of earlier runs, and peers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.suite_results import Results
 ROOT = Path(__file__).parents[1]
 PEERS = Path(__file__).parent / "peers"
 TARGET = "llvm -num-cores=1"
-"""What programs are tuned for: one core of this machine."""
+"""The target of the suite: one core of this machine."""
 KINDS = ("tvm", "torch", "numpy")
 AVX2_ONLY = {
     "ONEDNN_MAX_CPU_ISA": "AVX2",
@@ -27,14 +27,14 @@ AVX2_ONLY = {
     "OPENBLAS_CORETYPE": "Haswell",
     "NPY_DISABLE_CPU_FEATURES": "X86_V4,AVX512_SKX,AVX512_ICL,AVX512_SPR",
 }
-"""How libraries are told to leave out wider vectors than a target has."""
+"""Environment variables that restrict libraries to AVX2."""
 SHORTEST_MS = 10
-"""How long a measurement of a kernel lasts at least."""
+"""The least milliseconds of a measurement of a kernel."""
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What tuning gave. `digest` is the sum of the absolute values of the output."""
+    """The result of tuning. `digest` is the sum of the absolute values of the output."""
 
     seconds: float
     trial_seconds: tuple[float, ...]
@@ -47,7 +47,7 @@ class Side(ABC):
     name: str
     trials: int
     target: str = TARGET
-    """What it is tuned for."""
+    """The target of its tuning."""
 
     @abstractmethod
     def tune(self, program: Program, seed: int, folder: Path) -> Tuned:
@@ -96,7 +96,7 @@ class Kept(Side):
 
 
 class Peer(Side):
-    """A tuner or a library, which tunes and runs in a process of its own."""
+    """A tuner or a library, which tunes and runs in a separate process."""
 
     def __init__(self, name: str, process: PeerProcess, trials: int, target: str = TARGET) -> None:
         self.name, self.trials, self.target = name, trials, target

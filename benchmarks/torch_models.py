@@ -6,8 +6,10 @@ ones that are timed, by name: a function that gives the module and its inputs.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Final
 
 import torch
@@ -28,7 +30,7 @@ def conv_bn(
 
 
 class Basic(nn.Module):
-    """Two convolutions of 3x3 beside a shortcut (He et al., 2015)."""
+    """Two convolutions of 3x3 and a shortcut (He et al., 2015)."""
 
     expansion = 1
 
@@ -44,7 +46,7 @@ class Basic(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """Convolutions of 1x1, 3x3 and 1x1 beside a shortcut (He et al., 2015)."""
+    """Convolutions of 1x1, 3x3 and 1x1, and a shortcut (He et al., 2015)."""
 
     expansion = 4
 
@@ -91,7 +93,7 @@ class ResNet(nn.Module):
 
 
 class Inverted(nn.Module):
-    """Wider by 1x1, depthwise, narrower by 1x1, beside a shortcut (Sandler et al., 2018)."""
+    """Wider by 1x1, depthwise, narrower by 1x1, and a shortcut (Sandler et al., 2018)."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -338,3 +340,27 @@ MODELS: Final[dict[str, Callable[[], Made]]] = {
     "MLP": lambda: (seeded(mlp), (torch.rand(1, 784),)),
 }
 """The models that are timed, as their papers have them, at a batch of 1."""
+
+
+# ----------------------------------------------------------------------------------- ONNX files
+
+
+def onnx_file(name: str, folder: Path) -> Path:
+    """Return the ONNX file of a model of `MODELS`; torch's exporter writes it if it is missing."""
+    path = folder / f"{name}.onnx"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        module, inputs = MODELS[name]()
+        unfinished = path.with_suffix(".unfinished")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the exporter recommends another one
+            torch.onnx.export(
+                module,
+                inputs,
+                str(unfinished),
+                dynamo=False,
+                opset_version=17,
+                input_names=[f"x{k}" for k in range(len(inputs))],
+            )
+        unfinished.replace(path)
+    return path

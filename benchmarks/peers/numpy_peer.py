@@ -9,7 +9,7 @@ import numpy as np
 from serve import digest, inputs, seconds_of, serve
 
 _SECONDS = 0.01
-"""How long a measurement lasts at least."""
+"""The least seconds of a measurement."""
 
 _call: Callable[[], Any]
 
@@ -33,7 +33,27 @@ def _norm(a: np.ndarray, out: np.ndarray) -> Callable[[], Any]:
     return lambda: np.sqrt(np.einsum("bi,bi->b", flat, flat), out=out)
 
 
-_OPERATORS = {"MM": _matmul, "GMM": _matmul, "SFM": _softmax, "NRM": _norm}
+def _layer_norm(
+    a: np.ndarray, gamma: np.ndarray, beta: np.ndarray, out: np.ndarray
+) -> Callable[[], Any]:
+    def call() -> None:
+        np.subtract(a, a.mean(1, keepdims=True), out=out)
+        variance = np.einsum("ij,ij->i", out, out)[:, None] / np.float32(a.shape[1])
+        np.multiply(out, 1 / np.sqrt(variance + np.float32(1e-5)), out=out)
+        np.add(np.multiply(out, gamma, out=out), beta, out=out)
+
+    return call
+
+
+_OPERATORS: dict[str, Callable[..., Callable[[], Any]]] = {
+    "MM": _matmul,
+    "GMM": _matmul,
+    "SFM": _softmax,
+    "NRM": _norm,
+    "LNM": _layer_norm,
+    "SUM": lambda a, out: lambda: a.sum(1, out=out),
+    "MAX": lambda a, out: lambda: a.max(1, out=out),
+}
 
 
 def tune(operator: str, shapes: list[list[int]], **_: Any) -> dict[str, Any]:

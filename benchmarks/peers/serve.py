@@ -1,4 +1,4 @@
-"""What the suite's peers have in common: requests and answers, inputs, and what a run measured.
+"""The common parts of the peers: requests and answers, inputs, and measurements.
 
 A peer is a process of the suite. It reads requests and writes answers, one JSON object a line:
 first `{"name": ...}` unasked, then for `{"do": action, ...}` what the action returns, or

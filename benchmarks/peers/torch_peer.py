@@ -12,7 +12,7 @@ from torch.nn import functional
 torch.set_num_threads(1)
 
 _SECONDS = 0.01
-"""How long a measurement lasts at least."""
+"""The least seconds of a measurement."""
 
 _call: Callable[[], torch.Tensor]
 
@@ -106,7 +106,13 @@ def _convolution_bn_relu(
     ).movedim(1, -1)
 
 
-_OPERATORS = {
+def _layer_norm(
+    a: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, /, **_: int
+) -> Callable[[], torch.Tensor]:
+    return lambda: functional.layer_norm(a, a.shape[1:], gamma, beta, eps=1e-5)
+
+
+_OPERATORS: dict[str, Callable[..., Callable[[], torch.Tensor]]] = {
     "MM": _matmul,
     "GMM": _matmul,
     "TBG": _transpose_matmul,
@@ -120,6 +126,9 @@ _OPERATORS = {
     "DEP": _depthwise,
     "T2D": _transposed_convolution,
     "CBR": _convolution_bn_relu,
+    "LNM": _layer_norm,
+    "SUM": lambda a, /, **_: lambda: a.sum(1),
+    "MAX": lambda a, /, **_: lambda: a.amax(1),
 }
 
 

@@ -74,7 +74,7 @@ def _or_nan(extremum: _Binary) -> _Binary:
 
 
 def _log_add_exp(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    large, small = te.max(a, b), te.min(a, b)
+    large, small = _or_nan(te.max)(a, b), te.min(a, b)
     # The difference of equal infinities is NaN.
     equal = select(a == b, large + te.log(const(2.0, a.dtype)), large)
     return select(te.isfinite(small), large + te.log1p(te.exp(small - large)), equal)

@@ -15,7 +15,7 @@ import pytest
 from text_cases import TextCase, each_case
 
 import codegen
-from benchmarks.lowering_cases import Case
+from benchmarks.fuzz.lowering_steps import Case
 from codegen.lower.contiguous_accesses import contiguous_accesses
 from codegen.lower.transpose_tiles import transpose_tiles
 from codegen.target import Target

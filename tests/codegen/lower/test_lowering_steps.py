@@ -8,11 +8,16 @@ from recorded import recorded
 
 import codegen
 import search as ms
-from benchmarks import lowering_steps
-from benchmarks.fuzz_programs import SIZES, program, program_names
-from benchmarks.lowering_cases import Case, IllDefined
-from benchmarks.lowering_steps import LoweringFault, check_lowering, first_difference
-from benchmarks.random_schedules import instances
+from benchmarks.fuzz import lowering_steps
+from benchmarks.fuzz.lowering_steps import (
+    Case,
+    IllDefined,
+    LoweringFault,
+    check_lowering,
+    first_difference,
+)
+from benchmarks.fuzz.programs import SIZES, program, program_names
+from benchmarks.fuzz.schedules import instances
 from tensorir import IRModule, PrimFunc, parse
 from tensorir.nodes.ops import const
 from tensorir.nodes.stmt import BufferStore

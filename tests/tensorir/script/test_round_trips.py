@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.random_graphs import random_graph
+from benchmarks.fuzz.graphs import random_graph
 from tensorir import (
     DiagnosticError,
     I,

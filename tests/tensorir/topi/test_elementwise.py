@@ -376,6 +376,7 @@ def cases(dtype: str) -> list[Case]:
         of("sign", op.sign, np.sign, x),
         of("maximum", op.maximum, np.maximum, x, x[::-1]),
         of("minimum", op.minimum, np.minimum, x, x[::-1]),
+        of("log_add_exp", op.log_add_exp, np.logaddexp, x[:, :, None], x[:, None]),
         of("floor_divide", op.floor_divide, np.floor_divide, x[:, :, None], x[:, None]),
         of("floor_mod", op.floor_mod, np.remainder, x[:, :, None], x[:, None]),
         of("sum of none", lambda v: op.sum(v, 1), lambda v: v.sum(1), x[:, :0]),

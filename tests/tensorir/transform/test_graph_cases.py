@@ -14,7 +14,7 @@ import pytest
 from graph_modules import is_same, module_of
 from text_cases import TextCase, each_case
 
-from benchmarks.random_arguments import random_arguments
+from benchmarks.fuzz.graphs import random_arguments
 from tensorir import IRModule, transform, verify_well_formed
 from tensorir.interp.graphs import interpret_graph
 from tensorir.transform.kernel_runner import interpreted

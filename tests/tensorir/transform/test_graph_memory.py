@@ -11,7 +11,7 @@ from graph_modules import module_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.random_graphs import LIBRARY, random_graph
+from benchmarks.fuzz.graphs import LIBRARY, random_graph
 from tensorir import WellFormedError, relax
 from tensorir.interp.graphs import interpret_graph
 from tensorir.memory.overwritten_arguments import overwritable_arguments

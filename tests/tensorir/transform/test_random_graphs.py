@@ -1,6 +1,6 @@
 """Every transform keeps what random graphs give, and the graph it is given.
 
-`benchmarks.fuzz_graphs` tries many more.
+`benchmarks.fuzz graphs` tries many more.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from graph_modules import is_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.random_graphs import LIBRARY, random_graph
+from benchmarks.fuzz.graphs import LIBRARY, random_graph
 from tensorir import transform as t
 from tensorir import verify_well_formed
 from tensorir.interp.graphs import interpret_graph
