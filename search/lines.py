@@ -283,6 +283,11 @@ def refusals_named(path: PathLike) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        file = next((parent for parent in Path(path).parents if parent.is_file()), None)
+        if file is not None:
+            raise DatabaseError(
+                f"{path} cannot be read or written: {file} is a file; give a directory"
+            ) from error
         raise DatabaseError(
             f"{path} cannot be read or written: {error.strerror or error}. Nothing was changed; "
             "make room, or give a work_dir that can be written"

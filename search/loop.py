@@ -10,16 +10,15 @@ from functools import partial
 
 from search.database.best_records import with_traces
 from search.errors import TuningError, blamed_on
-from search.reports.interrupts import uninterrupted
+from search.options import uninterrupted
 from search.reports.profiler import Profiler
 from search.reports.report import NOT_BEGUN, TIME_OVER
 from search.run import Run
 from search.runner import RunnerResult
 from search.runner.measure_candidate import described
-from search.runs.learn_from_records import learn_from_records
 from search.runs.measuring import Batch
-from search.runs.name_winner import name_winners
-from search.runs.next_batch import next_batch
+from search.runs.name_winner import name_winners, report_of_run
+from search.runs.next_batch import learn_from_records, next_batch
 from search.runs.note_trial import (
     count_trial,
     enter_trial,
@@ -27,7 +26,6 @@ from search.runs.note_trial import (
     log_failed_tasks,
     show_statistics,
 )
-from search.runs.report_task import report_of_run
 from search.search_strategy.initial_schedules import initial_candidates
 from search.task_scheduler.task_state import DONE, FAILED_MS, TaskState
 

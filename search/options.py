@@ -1,23 +1,74 @@
-"""The options of a search: its budget, and its parts."""
+"""The options of a search: its budget, its parts, and the effect of Ctrl-C."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
 from search.builder import Builder
 from search.cost_model.cost_model import CostModel
 from search.database import Database
 from search.database.module_equality import ModuleEquality
-from search.errors import ArgumentError
-from search.reports.interrupts import OnInterrupt, checked_on_interrupt
+from search.errors import ArgumentError, TuningError
+from search.kinds import nearest
 from search.runner import Runner
 from search.search_strategy import SearchStrategy
 from search.task_scheduler import TaskScheduler
+from tensorir.errors import IRTypeError
 
 if TYPE_CHECKING:
     from search.measure_callback import MeasureCallback
+
+
+C = TypeVar("C")
+
+OnInterrupt = Literal["raise", "return"]
+"""After Ctrl-C a search keeps its measurements; then it raises KeyboardInterrupt or returns."""
+
+_CHOICES: Final = ("raise", "return")
+_PATIENCE: Final = 3
+"""The number of Ctrl-C that also interrupt an `uninterrupted` block."""
+
+
+def checked_on_interrupt(value: str) -> None:
+    """Raise TuningError for an unknown value of `on_interrupt`."""
+    if value not in _CHOICES:
+        raise TuningError(
+            f"on_interrupt is 'raise' or 'return', got {value!r}{nearest(str(value), _CHOICES)}"
+        )
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Delay Ctrl-C until the end of the `with`, so that its block is executed completely.
+
+    The third Ctrl-C is not delayed. Only the main thread receives Ctrl-C, so other threads are
+    never interrupted.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    came: list[tuple[int, Any]] = []
+
+    def note(number: int, frame: Any) -> None:
+        came.append((number, frame))
+        if len(came) >= _PATIENCE:
+            before(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        before(*came[0])
+
 
 UNLIMITED: Final = 1 << 40
 """A number of trials that no search reaches."""
@@ -25,6 +76,22 @@ _MOST_SECONDS: Final = 1e9
 """The longest search, some 30 years."""
 
 
+def _naming_unknown_options(cls: type[C]) -> type[C]:
+    """Return a data class whose constructor names the nearest field for an unknown one."""
+    init = cls.__init__
+
+    @wraps(init)
+    def checked(self: C, *args: Any, **options: Any) -> None:
+        known = cls.__dataclass_fields__  # type: ignore[attr-defined]
+        for name in options.keys() - known.keys():
+            raise IRTypeError(f"{cls.__name__} has no option {name!r}{nearest(name, known)}")
+        init(self, *args, **options)
+
+    cls.__init__ = checked  # type: ignore[assignment]
+    return cls
+
+
+@_naming_unknown_options
 @dataclass(frozen=True)
 class TuneConfig:
     """The options of a search; `tune_module`, `tune_tasks` and `tune_model` have them by name.

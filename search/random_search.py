@@ -12,8 +12,7 @@ from codegen.history import without_history
 from schedule import Schedule
 from search.arg_info import ArgInfo
 from search.errors import TuningError
-from search.runner.arguments import random_arrays
-from search.runner.program_facts import ProgramFacts
+from search.runner.arguments import ProgramFacts, random_arrays
 from search.task import normalize_mod
 from tensorir.function import IRModule, PrimFunc
 

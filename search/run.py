@@ -1,9 +1,10 @@
-"""The resources of a run of the search: its tasks, parts and files."""
+"""The resources of a run of the search: its tasks, parts, files and time."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import tempfile
 import time
@@ -30,7 +31,6 @@ from search.reports.run_directory import add_tasks
 from search.runner import EvaluatorConfig, Runner
 from search.runs.leases import Leases
 from search.runs.run_journal import RunJournal, plan_of
-from search.runs.time_budget import TimeBudget
 from search.task_scheduler.task_scheduler import TaskScheduler
 from search.task_scheduler.task_state import DONE, TaskState
 from tensorir.errors import TensorIRError
@@ -40,7 +40,7 @@ logger = logging.getLogger("tensorir.search")
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
 MODEL_FILE: Final = "cost_model.xgb"
-_IN_FILES: Final = ("json", "sql")
+IN_FILES: Final = ("json", "sql")
 """The databases whose files are in the working directory."""
 _PROBE_BYTES: Final = 1 << 16
 
@@ -178,17 +178,20 @@ class Run:
 
     def save_model(self) -> None:
         """Write the state of the cost model to `work_dir`, where the same run resumes with it."""
+        path = self.work_dir / MODEL_FILE
         if self.cost_model is not None:
             try:
-                self.cost_model.save(self.work_dir / MODEL_FILE)
+                self.cost_model.save(path)
+                self.journal.note_model(path)
             except OSError as error:
                 self.log.warning("The cost model cannot be saved: %s", error)
 
     def _load_model(self) -> None:
-        """Load the saved cost model; without one the model learns from the database."""
+        """Load the cost model that this run saved; without one it learns from the database."""
         path = self.work_dir / MODEL_FILE
         if self.cost_model is not None:
             try:
+                self.journal.check_model(path)
                 self.cost_model.load(path)
             except (TuningError, OSError) as error:
                 self.log.warning("The cost model is trained again: %s", error)
@@ -246,7 +249,7 @@ def open_database(
     """
     if not isinstance(database, str):
         return Database.create(database)
-    where = {"work_dir": work_dir} if database in _IN_FILES or "://" in database else {}
+    where = {"work_dir": work_dir} if database in IN_FILES or "://" in database else {}
     return Database.create(database, module_equality=module_equality, **where)
 
 
@@ -372,3 +375,72 @@ def _task_state(task: TuneContext, weight: float, index: int, keep_going: bool) 
 def _record_count(database: Database, task: TuneContext) -> int:
     """Return the number of records of a task in the database."""
     return database.count(database.commit_workload(task.program), task.target)
+
+
+_WINNERS_FRACTION: Final = 0.1
+"""The maximum fraction of a bounded time for re-measuring the best candidates."""
+_REPORTS_FRACTION: Final = 0.05
+"""The maximum fraction of it for measuring the unscheduled programs."""
+_SHARE: Final = 0.02
+_LEAST_SECONDS: Final = 0.5
+"""Re-measuring the best candidates of a task: a share of the search, and a minimum in seconds."""
+BASELINE_SECONDS: Final = 0.3
+"""The seconds that an unscheduled program may run for, at least."""
+
+
+@dataclass(frozen=True)
+class TimeBudget:
+    """The time budget of a run of so many tasks: `max_seconds` from `began`, None for no limit.
+
+    `began` is a time of the monotonic clock. The caller has `after` seconds of the budget for
+    itself. With `is_confirmed` the best candidates of each task are measured again at the end.
+    """
+
+    max_seconds: float | None
+    tasks: int
+    is_confirmed: bool
+    began: float
+    after: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The seconds since the run began."""
+        return time.monotonic() - self.began
+
+    @property
+    def left(self) -> float:
+        """The seconds until the run is over, at least 0; infinite without a limit."""
+        if self.max_seconds is None:
+            return math.inf
+        return max(0.0, self.max_seconds - self.after - self.seconds)
+
+    def has_time_for(self, seconds: float) -> bool:
+        """Return True if work of so many seconds ends before the winners are named."""
+        return self.left > seconds + self._for_winners + self._for_reports
+
+    @property
+    def _for_winners(self) -> float:
+        """The seconds at the end of a bounded run that are reserved for naming winners."""
+        if self.max_seconds is None or not self.is_confirmed:
+            return 0.0
+        return min(_WINNERS_FRACTION * self.max_seconds, self._confirmation(self.max_seconds))
+
+    @property
+    def _for_reports(self) -> float:
+        """The seconds after that, which are reserved for measuring unscheduled programs."""
+        if self.max_seconds is None or not self.is_confirmed:
+            return 0.0
+        return min(_REPORTS_FRACTION * self.max_seconds, BASELINE_SECONDS * self.tasks)
+
+    @property
+    def for_a_winner(self) -> float:
+        """The seconds for naming the winner of one task in a run that has lasted this long."""
+        return self._confirmation(self.seconds) / self.tasks
+
+    def for_winner_number(self, index: int) -> float:
+        """Return the maximum seconds for naming winner `index`."""
+        rest = 1 - index / self.tasks
+        return max(0.0, self.left - self._for_reports * rest) / (self.tasks - index)
+
+    def _confirmation(self, seconds: float) -> float:
+        return max(_LEAST_SECONDS * self.tasks, _SHARE * seconds)

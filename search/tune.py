@@ -17,14 +17,12 @@ from search.cost_model.cost_model import CostModel
 from search.database import Database
 from search.database.best_records import with_schedules
 from search.errors import TuningError
-from search.history.find_schedule import find_schedule
-from search.history.untuned import warn_if_untuned
+from search.history.find_schedule import find_schedule, warn_if_untuned
 from search.kinds import nearest
 from search.loop import tune_run
 from search.measure_callback import MeasureCallback
 from search.models.extract_tasks import tasks_of_functions
-from search.options import TuneConfig
-from search.reports.interrupts import OnInterrupt
+from search.options import OnInterrupt, TuneConfig
 from search.reports.report import TaskReport
 from search.run import PathLike, Run, open_database
 from search.runner import Runner

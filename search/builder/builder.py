@@ -1,12 +1,19 @@
-"""The base class of builders, its input and result, and the builder in local processes."""
+"""The base class of builders, the builder in local processes, and the files that it makes.
+
+A program of unknown origin, in a file or a database, could do anything by
+`T.call_extern("int32", "system", ...)`. So measured programs may call C functions of known names
+only (`check_externs`). This is not a sandbox: a program reads and writes memory as well.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import shutil
 import statistics
 import tempfile
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
@@ -17,13 +24,14 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import codegen
 from codegen import Target
+from codegen.cache_folder import check_private
+from codegen.object_code import read_object_code
 from codegen.target import host
-from search.builder.artifact_directory import ArtifactDirectory
 from search.builder.core_split import CoreSplit, core_split
-from search.builder.externs import check_externs, checked_names
 from search.builder.worker_pool import Ending, Outcome, WorkerPool
 from search.errors import TuningError
 from search.kinds import Registry
+from search.lines import take_lock
 from search.runner.measure_candidate import with_separate_layout_rewrite
 from tensorir.function import IRModule
 
@@ -119,7 +127,7 @@ class LocalBuilder(Builder):
     file that it wrote. Each worker calls `initializer` once. They may be functions of a notebook or
     a script.
 
-    A program may call only mathematical C functions (`search.builder.externs`) and the functions
+    A program may call only mathematical C functions (`MATHEMATICAL`) and the functions
     named in `allow_externs`; other programs with `T.call_extern` are not built.
     """
 
@@ -196,9 +204,7 @@ class LocalBuilder(Builder):
             self._seconds.append(found.seconds)
             future.set_result(BuilderResult(found.value, seconds=found.seconds))
             return
-        is_error = found.status == "error"
-        kind = "An exception occurred\n" if is_error else f"{found.status.capitalize()}, "
-        text = f"LocalBuilder: {kind}{found.value}"
+        text = found.failure("LocalBuilder", "the build")
         future.set_result(BuilderResult(None, text, found.seconds, found.status))
 
     def _limit(self) -> float:
@@ -254,3 +260,76 @@ def build_and_export(
     with os.fdopen(handle, "wb") as file:
         file.write(data)
     return path
+
+
+_OF_DOUBLES: Final = (  # those of float32 end with an f
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 "
+    "fabs fdim floor fma fmax fmin fmod hypot ldexp lgamma log log10 log1p log2 nearbyint "
+    "nextafter pow remainder rint round sin sinh sqrt tan tanh tgamma trunc"
+)
+MATHEMATICAL: Final = frozenset(
+    name + suffix for name in _OF_DOUBLES.split() for suffix in ("", "f")
+)
+"""The functions of C's math.h whose arguments are numbers."""
+
+
+def checked_names(names: Collection[str]) -> frozenset[str]:
+    """Return `allow_externs` as a set; TuningError if it is a single string."""
+    if isinstance(names, str):
+        raise TuningError(f"allow_externs is a collection of C function names, as in ({names!r},)")
+    return frozenset(names)
+
+
+def check_externs(object_code: bytes, allowed: frozenset[str]) -> None:
+    """Raise TuningError if compiled code calls a C function outside of math.h and `allowed`."""
+    info, _ = read_object_code(object_code)
+    for name in sorted({*info.externs} - MATHEMATICAL - allowed):
+        raise TuningError(
+            f"the program calls the C function {name!r}, but measured programs may call only "
+            "mathematical ones; if you trust it, allow it by LocalBuilder or DaskRunner(..., "
+            f"allow_externs=({name!r},)), or by --allow-extern {name} of `tensorir tune` and "
+            "`tensorir worker`"
+        )
+
+
+_PREFIX: Final = "tune_artifacts_"
+_LOCK: Final = "in_use"
+
+
+class ArtifactDirectory:
+    """A directory in the temporary directory that is removed with its owner.
+
+    It is removed by `remove`, or when the owner is collected or exits. An owner that is killed
+    leaves the directory without the lock that it held on a file in it. The next owner finds it in
+    this state and removes it.
+    """
+
+    def __init__(self) -> None:
+        _remove_abandoned(Path(tempfile.gettempdir()))
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        unlocked = self.path / f"{_LOCK}.new"
+        lock = os.open(unlocked, os.O_CREAT | os.O_RDWR, 0o600)
+        take_lock(lock)
+        unlocked.rename(self.path / _LOCK)  # the file is never visible without its lock
+        self.remove = weakref.finalize(self, _remove, self.path, lock)
+
+
+def _remove(path: Path, lock: int) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    os.close(lock)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the directories of owners that were killed."""
+    for lock_path in parent.glob(f"{_PREFIX}*/{_LOCK}"):
+        try:
+            check_private(lock_path.parent)
+            lock = os.open(lock_path, os.O_RDWR | os.O_NOFOLLOW)
+        except OSError:
+            continue  # its owner has just removed it, or it belongs to another user
+        try:
+            take_lock(lock, wait=False)
+        except BlockingIOError:
+            os.close(lock)
+        else:
+            _remove(lock_path.parent, lock)

@@ -16,6 +16,8 @@ time limit. In addition, here:
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import faulthandler
 import os
 import pickle
 import signal
@@ -24,14 +26,15 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing.connection import Pipe
-from typing import Any, Final, Literal
+from multiprocessing.connection import Connection, Pipe
+from typing import Any, Final, Literal, TypeAlias
 
 from search.errors import WorkerError
 
@@ -62,6 +65,12 @@ class Outcome:
     """The wall time for which the job had a worker."""
     ended_by: signal.Signals | None = None
     """The signal that ended the process, if a signal caused the crash."""
+
+    def failure(self, part: str, what: str) -> str:
+        """Return the text of a failure in a part of the search, such as a builder."""
+        if self.status == "error":
+            return f"{part}: An exception occurred in {what}\n{self.value}"
+        return f"{part}: {self.status.capitalize()} of {what}, {self.value}"
 
 
 class WorkerPool:
@@ -293,7 +302,7 @@ class Worker:
         self._connection, theirs = Pipe()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by `kill`
         command = (
-            "import sys; from search.builder.worker_process import serve; serve(int(sys.argv[1]))"
+            "import sys; from search.builder.worker_pool import serve; serve(int(sys.argv[1]))"
         )
         self._process = subprocess.Popen(
             [sys.executable, "-c", command, str(theirs.fileno())],
@@ -389,3 +398,65 @@ def _pickled(job: Any) -> bytes:
         raise WorkerError(
             f"this function or argument cannot be sent to a worker process: {error}"
         ) from error
+
+
+Answer: TypeAlias = tuple[Literal["ready", "began", "value", "error"], Any]
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def serve(file_descriptor: int) -> None:
+    """Serve jobs that arrive on a socket as pickled `(function, args)`.
+
+    The first message is a function that the jobs will call, so that unpickling imports its module,
+    and the initializer; each may be None. The process confirms the arrival of each job, which
+    tells a crash of the job from a death before it. The answer to a job that raises is a text.
+    """
+    _die_with_parent()
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection = Connection(file_descriptor)
+    try:
+        message = connection.recv_bytes()
+    except (EOFError, ConnectionResetError):
+        return
+    _, initializer = pickle.loads(message)  # an error here, even EOFError, ends the process
+    if initializer is not None:
+        initializer()
+    try:
+        _answer(connection, ("ready", os.getpid()))
+        while True:
+            message = connection.recv_bytes()
+            _answer(connection, ("began", None))
+            _answer(connection, _do(message))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
+
+
+def _do(message: bytes) -> Answer:
+    try:
+        function, args = pickle.loads(message)
+    except Exception as error:  # noqa: BLE001  whatever importing the user's module raises
+        return "error", (
+            f"a worker process cannot import a function given to the search: {error!r}; "
+            "define it in a notebook, a script or a module that can be imported"
+        )
+    try:
+        return "value", function(*args)
+    except Exception as error:  # noqa: BLE001  whatever a candidate does is its own failure
+        return "error", "".join(traceback.format_exception(error, limit=-6))
+
+
+def _answer(connection: Connection, answer: Answer) -> None:
+    try:
+        message = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+    except Exception as error:  # noqa: BLE001  an object of the user may raise anything
+        text = f"the return value of a function cannot leave its worker process: {error}"
+        message = pickle.dumps(("error", text))
+    connection.send_bytes(message)
+
+
+def _die_with_parent() -> None:
+    """Have the system end this process with its parent, even when it hangs in native code."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -28,7 +28,7 @@ from search.compat.autotvm.log_format import TemplateLog
 from search.compat.autotvm.record import pick_best
 from search.database import Database, KeyedDatabase, MemoryDatabase, merge_into, programs_in
 from search.errors import ArgumentError, TuningError
-from search.runner.time_text import time_text
+from search.runner.time_call import time_text
 from search.task import normalize_mod
 
 _PLACE: Final = "A directory of a search, a file (.sqlite, .json), or a URL."

@@ -46,8 +46,10 @@ COMMANDS: Final = {
     "worker": "Measure on this machine for searches elsewhere.",
     "scheduler": "Connect searches to the machines that measure for them.",
 }
-"""The commands and their summaries. Each is a module, which is imported when it is called: it has a
-function of that name, or `COMMANDS`, the functions of a group of commands."""
+"""The commands and their summaries. Each has a module, which is imported when it is called: it has
+a function of that name, or `COMMANDS`, the functions of a group of commands."""
+MODULES: Final = {"replay": "run", "scheduler": "worker"}
+"""The modules of commands that share one with another command."""
 
 HELP: Final = """\
 Tune, run, show and explain tensor programs and trained models.
@@ -153,7 +155,7 @@ def _typer(**settings: Any) -> typer.Typer:
 
 def _loaded(name: str) -> Any:
     """Return the command, or the group of commands, in a module of this package."""
-    module = import_module(f"{__package__}.{name}")
+    module = import_module(f"{__package__}.{MODULES.get(name, name)}")
     commands = getattr(module, "COMMANDS", None)
     if commands is None:
         app = _typer()

@@ -1,4 +1,4 @@
-"""`tensorir run`: build a program or a model and call it."""
+"""`tensorir run` builds a program or a model and calls it; `tensorir replay` applies a trace."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ import typer
 from numpy.typing import NDArray
 
 import codegen
+from schedule import Schedule
 from search.arg_info import ArgInfo, entry_name
 from search.command_line.files import (
     is_model,
     read_arrays,
     read_program,
+    read_trace,
     save_arrays,
     summary,
     summary_line,
@@ -32,14 +34,15 @@ from search.command_line.options import (
     output_file,
     target_of,
 )
-from search.command_line.result import Result, say
+from search.command_line.result import Code, Part, Result, say
 from search.database import Database
 from search.errors import ArgumentError, NoDatabaseError, TuningError
 from search.history.find_schedule import find_schedule
 from search.models.model_arrays import arrays_in, random_inputs
-from search.runner.arguments import random_arrays
-from search.runner.program_facts import ProgramFacts
-from search.runner.time_text import time_text
+from search.runner.arguments import ProgramFacts, random_arrays
+from search.runner.time_call import speed_text, time_text
+from search.task import normalize_mod
+from tensorir.errors import noting
 from tensorir.function import IRModule
 from tensorir.memory.written_parameters import written_parameters
 from tensorir.relax.function import Function
@@ -240,3 +243,65 @@ def _call_model(
     shown = str(machine.profile("main", *arguments.values())) if profile else ""
     random = [name for name in arguments if name not in given]
     return Call(named, random, built, seconds, shown)
+
+
+TracePath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="TRACE",
+        help="A trace, as Trace.save or `tensorir db best --save` wrote it, or as it is printed.",
+        exists=True,
+        dir_okay=False,
+    ),
+]
+Scheduled = Annotated[Path | None, output_file("FILE.py", "The file for the scheduled program.")]
+Build = Annotated[
+    bool, typer.Option("--build", help="Build and time the program, scheduled and unscheduled.")
+]
+
+
+def replay(
+    trace: TracePath,
+    program: Program,
+    build: Build = False,
+    target: Target = None,
+    output: Scheduled = None,
+) -> Result:
+    """Apply a saved trace to a program, and print the scheduled program.
+
+    With --build it is timed before and after, with the same random arguments.
+
+        tensorir replay trace.json matmul.py --build
+    """
+    chosen = target_of(target)
+    recorded = read_trace(trace)
+    mod = read_program(program)
+    if is_model(mod):
+        raise ArgumentError(f"{program} is a model; a trace is of one program")
+    functions = {
+        value
+        for inst in recorded.insts
+        for param, value in zip(inst.kind.params, inst.values, strict=True)
+        if param.name == "func_name"
+    }
+    if "main" in functions and "main" not in mod:
+        mod = normalize_mod(mod)  # the name that a search gives its program
+    sch = Schedule(mod)
+    with noting(f"It was replayed from {trace} on {program}."):
+        recorded.apply_to_schedule(sch, remove_postproc=False)
+    script = sch.mod.script()
+    report: dict[str, Any] = {"trace": str(trace), "program": program, "script": script}
+    parts: list[Part] = [Code(script)]
+    if output is not None:
+        output.write_text(script + "\n", encoding="utf-8")
+        parts = [f"the scheduled program is in {output}"]
+    if build:
+        say("building and timing the unscheduled and the scheduled program")
+        before = call_kernel(mod, mod, chosen, repeat=10).seconds or 0.0
+        after = call_kernel(mod, sch.mod, chosen, repeat=10).seconds or 0.0
+        report.update(seconds=after, unscheduled_seconds=before)
+        parts.append(
+            f"# {time_text(after)} per call, {time_text(before)} unscheduled: "
+            f"{speed_text(before, after)}"
+        )
+    return Result(report, parts)

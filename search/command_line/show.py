@@ -14,7 +14,7 @@ from search.context import design_spaces
 from search.database import programs_in
 from search.errors import ArgumentError
 from search.models.extract_tasks import extract_tasks
-from search.runner.time_text import time_text
+from search.runner.time_call import time_text
 from tensorir.dialect import Dialect
 from tensorir.function import IRModule
 

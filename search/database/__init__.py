@@ -2,9 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from search.database.at_place import database_at, database_in
 from search.database.database import Database, PyDatabase
-from search.database.keyed_database import JSONDatabase, KeyedDatabase, MemoryDatabase
+from search.database.keyed_database import (
+    JSONDatabase,
+    KeyedDatabase,
+    MemoryDatabase,
+    database_at,
+    database_in,
+)
 from search.database.module_equality import ModuleEquality
 from search.database.program_lengths import ProgramLengths, compatible_factor
 from search.database.programs import ProgramRecords, merge_into, programs_in

@@ -25,7 +25,7 @@ from search.database.target_key import for_other_cores, same_target
 from search.database.validate import Findings, validate
 from search.errors import DatabaseError
 from search.kinds import Registry
-from search.runner.time_text import time_text
+from search.runner.time_call import time_text
 from tensorir.errors import IRValueError
 from tensorir.text_table import html_table
 

@@ -11,15 +11,22 @@ import logging
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import lru_cache
 from itertools import groupby
-from typing import IO, Any, Final, Generic, TypeAlias, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from codegen import Target
 from search.errors import TuningError
 from search.lines import PathLike, append_lines, locked, replace_lines, warn_of_left_out
+
+if TYPE_CHECKING:
+    from search.builder import BuilderResult
+    from search.builder.worker_pool import Ending
+    from search.runner import RunnerResult
+
 
 R = TypeVar("R")
 
@@ -202,3 +209,55 @@ def target_of_line(text: Any) -> Target:
 def _target(text: str) -> Target:
     """Return a target; most lines of a log have the same one."""
     return Target(_OF_LINKING.sub("", text).replace(" -target=", " -mtriple="))
+
+
+class MeasureErrorNo(IntEnum):
+    """The outcome of a measurement, with its number in logs."""
+
+    NO_ERROR = 0
+    INSTANTIATION_ERROR = 1
+    """The template refused the configuration."""
+    COMPILE_HOST = 2
+    COMPILE_DEVICE = 3
+    RUNTIME_DEVICE = 4
+    """It failed while it ran, or the worker that built it died."""
+    WRONG_ANSWER = 5
+    BUILD_TIMEOUT = 6
+    RUN_TIMEOUT = 7
+    UNKNOWN_ERROR = 8
+
+    @staticmethod
+    def of_build(result: BuilderResult) -> MeasureErrorNo:
+        """Return the outcome of a build."""
+        if result.error_msg is None:
+            return MeasureErrorNo.NO_ERROR
+        return _OF_BUILD.get(result.ending, MeasureErrorNo.COMPILE_HOST)
+
+    @staticmethod
+    def of_run(result: RunnerResult) -> MeasureErrorNo:
+        """Return the outcome of a run; a run that was stopped early is a RUN_TIMEOUT."""
+        if result.stopped:
+            return MeasureErrorNo.RUN_TIMEOUT
+        if result.error_msg is None:
+            return MeasureErrorNo.NO_ERROR
+        if result.stage == "check":
+            return MeasureErrorNo.WRONG_ANSWER
+        if result.stage == "build":
+            return _OF_BUILD.get(result.ending, MeasureErrorNo.COMPILE_HOST)
+        return _OF_RUN.get(result.ending, MeasureErrorNo.UNKNOWN_ERROR)
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+
+_OF_BUILD: Final[Mapping[Ending, MeasureErrorNo]] = {
+    "timeout": MeasureErrorNo.BUILD_TIMEOUT,
+    "crash": MeasureErrorNo.RUNTIME_DEVICE,
+    "lost": MeasureErrorNo.RUNTIME_DEVICE,
+    "cancelled": MeasureErrorNo.RUNTIME_DEVICE,
+}
+_OF_RUN: Final[Mapping[Ending, MeasureErrorNo]] = {
+    "timeout": MeasureErrorNo.RUN_TIMEOUT,
+    "error": MeasureErrorNo.RUNTIME_DEVICE,
+    "crash": MeasureErrorNo.RUNTIME_DEVICE,
+}

@@ -18,7 +18,7 @@ from search.database.program_lengths import ProgramLengths
 from search.errors import DatabaseError
 from search.lines import is_number, json_line, json_of
 from search.runner.measure_candidate import MeasureCandidate
-from search.runner.time_text import time_text
+from search.runner.time_call import time_text
 from tensorir import parse
 from tensorir.comparison.structural_hash import structural_hash
 from tensorir.errors import TensorIRError

@@ -29,8 +29,6 @@ except ModuleNotFoundError as error:
 VERSION: Final = 1
 """Changes with the tables, and with the form of workload and target keys."""
 _APPLICATION: Final = "tensorir"
-_SQLITE_MARK: Final = 0x74_69_72_31
-"""The `application_id` of a file of SQLite: "tir1"."""
 _CONNECT_SECONDS: Final = 10
 _PATIENCE: Final = 60
 """Seconds to wait for another writer, and until a stopped writer is ended."""
@@ -110,8 +108,6 @@ class SQLConnection:
         self._engine: Any = None
         self._process = 0
         self._has_tables = self._is_read_only = False
-        self._lacks_tables = False
-        """True for tables of an earlier version, which did not have all of them."""
         self._made: str | None = None
         """Identifies these tables among others that a server has had at the same place."""
         self._lock = threading.RLock()
@@ -148,9 +144,6 @@ class SQLConnection:
                         f"{self.name}: its tables were made again by another process, and were not "
                         "changed; open the database again"
                     )
-            if writes and self._lacks_tables:
-                TABLES.create_all(connection)
-                self._lacks_tables = False
             yield connection
 
     def close(self) -> None:
@@ -215,14 +208,8 @@ class SQLConnection:
             if not writes:
                 return False
             self._make_tables()
-        else:
-            self._lacks_tables = not present.issuperset(TABLES.tables)
         with self._engine.connect() as connection:
             known = dict(map(tuple, connection.execute(sa.select(SETTING_TABLE))))
-            if self.path is not None:
-                mark = connection.exec_driver_sql("PRAGMA application_id").scalar()
-                known["application"] = _APPLICATION if mark == _SQLITE_MARK else ""
-                known["version"] = str(connection.exec_driver_sql("PRAGMA user_version").scalar())
         if known.get("application") != _APPLICATION:
             raise self._foreign_tables()
         if known.get("version") != str(VERSION):
@@ -257,9 +244,6 @@ class SQLConnection:
                     connection.exec_driver_sql("BEGIN IMMEDIATE")
                 TABLES.create_all(connection, checkfirst=False)
                 connection.execute(SETTING_TABLE.insert(), rows)
-                if self.path is not None:
-                    connection.exec_driver_sql(f"PRAGMA application_id = {_SQLITE_MARK}")
-                    connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")
         except (exc.ProgrammingError, exc.IntegrityError, exc.OperationalError):
             if "setting" not in sa.inspect(self._engine).get_table_names():
                 raise  # otherwise another process was faster

@@ -9,9 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from search.database.at_place import SQL_FILE
 from search.database.database import Database
-from search.database.keyed_database import JSONDatabase, KeyedDatabase
+from search.database.keyed_database import SQL_FILE, JSONDatabase, KeyedDatabase
 from search.database.module_equality import ModuleEquality
 from search.database.records import TuningRecord
 from search.database.sql_connection import ServerGoneError

@@ -13,9 +13,8 @@ from search.database.database import DatabaseScope
 from search.database.keyed_database import MemoryDatabase
 from search.database.module_equality import ModuleIndex, StructuralEquality, unnamed
 from search.database.target_key import target_key
-from search.history.find_schedule import FoundSchedule, find_schedule
+from search.history.find_schedule import FoundSchedule, find_schedule, warn_if_untuned
 from search.history.sample_on_miss import SampleOnMiss, Sampler
-from search.history.untuned import warn_if_untuned
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import IRModule, PrimFunc
 

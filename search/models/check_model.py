@@ -24,7 +24,7 @@ from search.database.records import FAILED
 from search.history.find_schedule import FoundSchedule, find_schedule
 from search.models.model_arrays import Array, arrays_in, random_inputs
 from search.runner.check_results import Expected, difference
-from search.runner.time_text import time_text
+from search.runner.time_call import time_text
 from tensorir.errors import TensorIRError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.dtype import DataType

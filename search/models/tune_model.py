@@ -21,14 +21,13 @@ from search.loop import tune_run
 from search.measure_callback import MeasureCallback
 from search.models.check_model import compare_call_with_kernels, refuse_wrong_schedules
 from search.models.extract_tasks import ExtractedTask, as_module, extract_tasks
-from search.options import TuneConfig
-from search.reports.interrupts import OnInterrupt, checked_on_interrupt
+from search.options import OnInterrupt, TuneConfig, checked_on_interrupt
 from search.run import PathLike, Run, open_database
 from search.runner import Runner
 from search.runner.arguments import InputData
 from search.runner.flops import estimate_tir_flops
 from search.runner.objective import ObjectiveArg
-from search.runs.report_task import report_of_run
+from search.runs.name_winner import report_of_run
 from search.runs.task_overrides import TaskOverrides
 from search.search_strategy import SearchStrategy
 from search.search_strategy.initial_schedules import InitialSchedules

@@ -20,7 +20,7 @@ from codegen.target import host
 from search.reports.report import TaskReport
 from search.reports.table import Trials
 from search.reports.tasks import failures_of
-from search.runner.time_text import time_text
+from search.runner.time_call import time_text
 
 _FEW: Final = 8
 """The minimum number of trials for conclusions from the course of a search."""

@@ -13,8 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
-from search.database.measure_error_no import MeasureErrorNo
-from search.database.record_files import LineError, json_object
+from search.database.record_files import LineError, MeasureErrorNo, json_object
 from search.reports.report import TaskReport
 from search.reports.trial import STOPPED, Stage, Trial
 

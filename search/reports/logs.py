@@ -21,7 +21,7 @@ _LEVELS: Final = {0: logging.WARNING, 2: logging.DEBUG}
 _MOST_BYTES: Final = 240
 """The maximum length of the name of a file, which systems limit to 255."""
 
-_runs: ContextVar[tuple[Logs, ...]] = ContextVar("runs that log", default=())
+_current: ContextVar[Logs | None] = ContextVar("the run that logs", default=None)
 _lock: Final = threading.Lock()
 _users: Final[dict[logging.Logger, tuple[int, int, bool]]] = {}
 """The number of runs that use a logger, and its level and propagation without them."""
@@ -36,8 +36,8 @@ class Logs:
     appended to `work_dir/logs/tvm.meta_schedule.logging.task_<i>_<name>.log`, all others to
     `tvm.meta_schedule.logging.task_scheduler.log`, as in TVM.
 
-    Several runs in threads have separate messages; messages of threads that serve all runs go to
-    each.
+    Runs in several threads have separate messages, and a run inside of another run has its own;
+    messages of threads that serve all runs go to each.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class Logs:
         self._verbose = verbose
         self.directory = Path(work_dir) / "logs"
         self._shown = _Shown(progress)
+        self._outer: Logs | None = None
         self._stack = contextlib.ExitStack()
         self.scheduler = logging.getLogger(f"{ROOT}.logging.task_scheduler")
         digits = len(str(len(task_names) - 1))
@@ -60,7 +61,8 @@ class Logs:
 
     def __enter__(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
-        _runs.set((*_runs.get(), self))
+        self._outer = _current.get()
+        _current.set(self)
         root = logging.getLogger(ROOT)
         with _lock:
             own_level = _users[root][1] if root in _users else root.level
@@ -81,7 +83,7 @@ class Logs:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-        _runs.set(tuple(run for run in _runs.get() if run is not self))
+        _current.set(self._outer)
 
     @contextlib.contextmanager
     def _handled(self, logger: logging.Logger, *handlers: logging.Handler) -> Iterator[None]:
@@ -111,7 +113,7 @@ class Logs:
 
     def _is_mine(self, record: logging.LogRecord) -> bool:
         """Return True unless the current thread works for another run."""
-        return not _runs.get() or self in _runs.get()
+        return _current.get() in (None, self)
 
     def _file(self, logger: logging.Logger) -> logging.Handler:
         plain = "".join(c if c.isprintable() and c != os.sep else "_" for c in logger.name)

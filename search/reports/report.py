@@ -9,7 +9,7 @@ from typing import Any, Final, overload
 
 from search.reports.roofline import Roofline
 from search.reports.trial import read_fields
-from search.runner.time_text import time_text
+from search.runner.time_call import time_text
 from tensorir.text_table import aligned, html_table
 
 NOT_BEGUN: Final = "not begun"

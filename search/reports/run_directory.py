@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from search.database.at_place import database_in
 from search.database.best_records import with_schedules, with_traces
+from search.database.keyed_database import database_in
 from search.database.line_store import LineStore
 from search.database.programs import programs_in
 from search.database.store import Kind

@@ -150,8 +150,8 @@ class Trials(Sequence[Any]):
         """Return the row of the winner of one task.
 
         That is the trial that a run named after measuring the best again; without such a run, the
-        trial with the lowest cost. None if nothing was measured, or if the winner is no trial (the
-        unscheduled program, for example).
+        trial with the lowest cost. None if nothing was measured, or if the winner is not a trial
+        (the unscheduled program, for example).
         """
         report = self.task.report
         if not report.rounds:

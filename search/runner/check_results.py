@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.arg_info import TensorInfo
-from search.runner.arguments import FLOATS, as_numbers, random_arrays
-from search.runner.program_facts import ProgramFacts
+from search.runner.arguments import FLOATS, ProgramFacts, as_numbers, random_arrays
 from tensorir.nodes.dtype import DataType
 
 _CHANCE: Final = 4

@@ -15,16 +15,14 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from codegen import Target, why_not_here
-from search.builder.artifact_directory import ArtifactDirectory
+from search.builder.builder import ArtifactDirectory
 from search.builder.core_split import CoreSplit, core_split
 from search.builder.worker_pool import Job, Outcome, WorkerPool
 from search.errors import TuningError
-from search.runner.arguments import write_given
-from search.runner.energy import EnergyMeter
+from search.runner.arguments import ProgramFacts, write_given
 from search.runner.measure import evaluate_reference, measure
-from search.runner.program_facts import ProgramFacts
 from search.runner.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
-from search.runner.time_call import EvaluatorConfig, first_call_limit
+from search.runner.time_call import EnergyMeter, EvaluatorConfig, first_call_limit
 
 logger = logging.getLogger("tensorir.search")
 
@@ -231,14 +229,8 @@ class LocalRunner(Runner):
 
 def _failure(what: str, outcome: Outcome) -> RunnerResult:
     """Return the result of a job that ended without a value."""
-    is_error = outcome.status == "error"
-    kind = (
-        f"An exception occurred in {what}\n"
-        if is_error
-        else f"{outcome.status.capitalize()} of {what}, "
-    )
     return RunnerResult(
-        error_msg=f"LocalRunner: {kind}{outcome.value}",
+        error_msg=outcome.failure("LocalRunner", what),
         seconds=outcome.seconds,
         ending=outcome.status,
     )

@@ -18,14 +18,18 @@ from codegen import AssertionFailedError, LinkError, Module, Target
 from codegen.target import host
 from search.arg_info import TensorInfo
 from search.builder.core_split import CoreSplit
-from search.runner.arguments import as_numbers, perturbed, random_arrays
+from search.runner.arguments import ProgramFacts, as_numbers, perturbed, random_arrays
 from search.runner.check_results import Expected, Reference, all_finite, difference
-from search.runner.energy import EnergyMeter, joules_per_call
 from search.runner.measure_candidate import rewritten_parameter
-from search.runner.program_facts import ProgramFacts
 from search.runner.reference_program import CHECKED, EXACT
 from search.runner.runner import RunnerInput, RunnerResult
-from search.runner.time_call import EvaluatorConfig, first_call_limit, times
+from search.runner.time_call import (
+    EnergyMeter,
+    EvaluatorConfig,
+    first_call_limit,
+    joules_per_call,
+    times,
+)
 from tensorir.nodes.dtype import FLOAT64, DataType
 
 _MOST_PERTURBED: Final = 0.25

@@ -18,7 +18,7 @@ from search.kinds import Registry
 if TYPE_CHECKING:
     from search.arg_info import ArgInfo
     from search.builder import Builder
-    from search.runner.program_facts import ProgramFacts
+    from search.runner.arguments import ProgramFacts
 
 
 @dataclass(frozen=True)

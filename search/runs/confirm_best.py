@@ -19,8 +19,8 @@ from search.context import TuneContext
 from search.database.best_records import usable
 from search.database.records import TuningRecord
 from search.runner import Runner, RunnerInput, RunnerResult
+from search.runner.arguments import ProgramFacts
 from search.runner.objective import SECONDS, Objective
-from search.runner.program_facts import ProgramFacts
 from search.runs.measuring import built_inputs, interleaved_rounds, runner_input
 
 _LEAST_ROUNDS: Final = 3

@@ -15,8 +15,8 @@ from search.context import TuneContext
 from search.errors import TuningError
 from search.reports.profiler import Profiler
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
+from search.runner.arguments import ProgramFacts
 from search.runner.measure_candidate import MeasureCandidate
-from search.runner.program_facts import ProgramFacts
 from search.runner.reference_program import reference_program
 from search.task_scheduler.task_state import TaskState
 from tensorir.function import IRModule

@@ -24,8 +24,8 @@ from schedule import Schedule
 from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
 from search.database import Database, MemoryDatabase, TuningRecord, database_at
-from search.database.at_place import database_in
 from search.database.best_records import latest_records, usable
+from search.database.keyed_database import database_in
 from search.database.target_key import target_key
 from search.errors import TuningError, blamed_on
 from search.kinds import nearest
@@ -35,7 +35,7 @@ from search.reports.table import RunTable
 from search.reports.trial import Trial
 from search.runner import RunnerResult
 from search.runner.measure_candidate import described
-from search.runs.learn_from_records import result_of
+from search.runs.next_batch import result_of
 from search.runs.note_trial import trial_of
 from search.search_strategy import SearchStrategy
 from search.search_strategy.individual import trace_key

@@ -18,6 +18,7 @@ from schedule import Schedule
 from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
 from search.database.target_key import target_key
+from search.errors import TuningError
 from search.lines import append, json_line, opened_locked
 from search.options import TuneConfig
 from search.runner.objective import SECONDS
@@ -25,6 +26,7 @@ from search.search_strategy.individual import trace_key
 from search.space_generator import SpaceGenerator
 
 _NAME: Final = "unfinished_run"
+_MODEL: Final = "model "
 
 
 def plan_of(
@@ -90,7 +92,8 @@ class RunJournal:
     """A file in the working directory that exists while a run is unfinished.
 
     Its name has a digest of the plan of the run. Its first line is the plan, and each line after
-    that is a trial, with the number of its task. A run with the same plan resumes: it makes the
+    that is a trial, with the number of its task, or the digest of the cost model that the run saved
+    (runs in one directory overwrite it). A run with the same plan resumes: it makes the
     trials that are left. A run with another plan has another file, so that several runs can be
     unfinished in one directory. A run that ends removes its file, and the next run with its plan
     makes all trials, except that it measures no candidate twice.
@@ -105,6 +108,8 @@ class RunJournal:
         self._file: int | None = None
         self.is_running_elsewhere = False
         """True if another process is in the middle of the same run."""
+        self._model = ""
+        """The digest of the file of the cost model that this run saved last."""
 
     def begin(self, plan: Mapping[str, Any], tasks: int) -> list[int]:
         """Open the journal of a plan, and return the number of trials of each task so far."""
@@ -121,12 +126,24 @@ class RunJournal:
             os.ftruncate(self._file, 0)  # the run was killed before its first line was complete
             append(self._file, f"{heading}\n".encode())
             lines = []
+        models = [line for line in lines if line.startswith(_MODEL)]
+        self._model = models[-1].removeprefix(_MODEL) if models else ""
         return [lines.count(_line_of(task)) for task in range(tasks)]
 
     def note_trial(self, task: int) -> None:
         """Append a trial of a task."""
         if self._file is not None:
             append(self._file, f"{_line_of(task)}\n".encode())
+
+    def note_model(self, path: Path) -> None:
+        """Append the digest of the file of the cost model, if the model was saved there."""
+        if self._file is not None and path.exists():
+            append(self._file, f"{_MODEL}{_digest(path.read_bytes())}\n".encode())
+
+    def check_model(self, path: Path) -> None:
+        """Raise TuningError unless a file is the cost model that this run saved last."""
+        if self._model != _digest(path.read_bytes()):
+            raise TuningError(f"{path} was changed, by another run for example")
 
     def others(self) -> list[dict[str, Any]]:
         """Return the plans of the other unfinished runs in the directory."""
@@ -159,5 +176,6 @@ def _line_of(task: int) -> str:
     return f"[{task}]"
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def _digest(content: str | bytes) -> str:
+    data = content.encode() if isinstance(content, str) else content
+    return hashlib.sha256(data).hexdigest()[:16]

@@ -14,11 +14,10 @@ from search.context import TuneContext
 from search.database.best_records import best_records, latest_records, with_schedules
 from search.database.records import TuningRecord
 from search.runner import RunnerResult
-from search.runner.arguments import check_values_exist
+from search.runner.arguments import ProgramFacts, check_values_exist
 from search.runner.flops import estimate_tir_flops
 from search.runner.measure_candidate import MeasureCandidate
-from search.runner.program_facts import ProgramFacts
-from search.runner.time_text import time_text
+from search.runner.time_call import time_text
 from tensorir.text_table import aligned
 
 if TYPE_CHECKING:

@@ -139,7 +139,7 @@ def slice_scatter(
     step: PrimExpr,
     axis: int = 0,
 ) -> Tensor:
-    """Return a tensor in which `src` replaces `[start:end:step]` of an axis; the step is > 0."""
+    """Return a tensor in which `src` replaces a slice of an axis, with a positive step."""
     x = input_tensor
     same_dtype(x, src)
     k = axis_of(axis, x.ndim)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,6 @@ import search as ms
 from schedule import Schedule
 from search.database import Database, MemoryDatabase
 from search.postproc import RewriteLayout
-from search.runner import LocalRunner
 from tensorir import IRModule, parse
 from tensorir.relax.expr import Constant
 from tensorir.rewriting.fresh_copy import renew_defs
@@ -187,7 +187,9 @@ def test_a_function_built_alone_takes_weights_as_they_are() -> None:
     np.testing.assert_allclose(out, X @ W.T + B, rtol=1e-4)
 
 
-def test_a_search_finds_layouts_for_the_weights_of_a_model(tmp_path: Path) -> None:
+def test_a_search_finds_layouts_for_the_weights_of_a_model(
+    tmp_path: Path, measured: dict[str, Any]
+) -> None:
     told = AttachAttrLayoutFreeBuffers()(BOUND)
     database = ms.tune_module(
         told,
@@ -195,8 +197,8 @@ def test_a_search_finds_layouts_for_the_weights_of_a_model(tmp_path: Path) -> No
         tmp_path,
         max_trials_global=1,
         num_trials_per_iter=1,
-        runner=LocalRunner(),
         seed=1,
+        **measured,
     )
     with database:
         executable = codegen.vm_build(BOUND, TARGET)

@@ -1,6 +1,5 @@
 """Tuning end to end, with small programs and few trials."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,36 +15,36 @@ from search.measure_callback import MeasureCallback
 from tensorir import assert_structural_equal
 from tests.search import programs
 from tests.search.programs import Matmul, split_all, split_j
+from tests.search.test_tune_calls import OF_TVM, PRETENDED, TARGET
 
-TARGET = "llvm -num-cores=1"
-
-
-Tune = Callable[..., Schedule | None]
+PARTS = {name: part for name, part in PRETENDED.items() if name != "seed"}
 
 
-@pytest.fixture(scope="module")
-def tune(measured: dict[str, object]) -> Tune:
-    def run(work_dir: Path, trials: int, space: object, **options: object) -> Schedule | None:
-        return ms.tune_tir(
-            mod=Matmul,
-            target=TARGET,
-            config=ms.TuneConfig(trials, num_trials_per_iter=8, num_confirmed=0),
-            work_dir=work_dir,
-            space=space,
-            seed=1,
-            **{**measured, **options},
-        )
-
-    return run
+def tune(work_dir: Path, trials: int, space: object, **options: object) -> Schedule | None:
+    """Tune a product of matrices; unless a runner is given, each candidate takes a millisecond."""
+    return ms.tune_tir(
+        mod=Matmul,
+        target=TARGET,
+        config=ms.TuneConfig(trials, num_trials_per_iter=8, num_confirmed=0),
+        work_dir=work_dir,
+        space=space,
+        **{**PRETENDED, **options},
+    )
 
 
-def test_a_space_of_five_points_is_measured_once_each(tmp_path: Path, tune: Tune) -> None:
-    best = tune(tmp_path, 64, split_j, cost_model="random")
+def test_a_space_of_five_points_is_measured_once_each(
+    tmp_path: Path, measured: dict[str, object]
+) -> None:
+    best = tune(tmp_path, 64, split_j, **measured)
     assert best is not None
     records = JSONDatabase(work_dir=tmp_path).get_all_tuning_records()
     decisions = sorted(str(r.trace.as_json()[1]) for r in records)
     assert len(decisions) == len(set(decisions)) == 5
     assert "enter_postproc" in str(best.trace)
+    best.trace.save(tmp_path / "trace.json")
+    again = Schedule(Matmul)
+    Trace.load(tmp_path / "trace.json").apply_to_schedule(again, remove_postproc=False)
+    assert_structural_equal(again.mod, best.mod)
 
     a, b = (np.random.default_rng(k).random((32, 32), np.float32) for k in (0, 1))
     c = np.zeros((32, 32), np.float32)
@@ -53,41 +52,25 @@ def test_a_space_of_five_points_is_measured_once_each(tmp_path: Path, tune: Tune
     np.testing.assert_allclose(c, a @ b, rtol=1e-5)
 
 
-def test_the_best_trace_replays_elsewhere(tmp_path: Path, tune: Tune) -> None:
-    best = tune(tmp_path, 4, split_j, cost_model="random")
-    assert best is not None
-    best.trace.save(tmp_path / "trace.json")
-    again = Schedule(Matmul)
-    Trace.load(tmp_path / "trace.json").apply_to_schedule(again, remove_postproc=False)
-    assert_structural_equal(again.mod, best.mod)
-
-
-def test_another_run_on_the_same_directory_measures_nothing_twice(
-    tmp_path: Path, tune: Tune
-) -> None:
-    tune(tmp_path, 8, split_all, cost_model="random")
-    tune(tmp_path, 8, split_all, cost_model="random")
+def test_another_run_on_the_same_directory_measures_nothing_twice(tmp_path: Path) -> None:
+    tune(tmp_path, 8, split_all)
+    tune(tmp_path, 8, split_all)
     records = JSONDatabase(work_dir=tmp_path).get_all_tuning_records()
     assert len(records) == 16
     assert len({str(r.trace.as_json()) for r in records}) == 16
 
 
 @pytest.mark.parametrize("strategy", ["replay-trace", "replay-func", "evolutionary"])
-def test_strategies_make_as_many_trials_as_asked(
-    tmp_path: Path, strategy: str, measured: dict[str, object]
-) -> None:
+def test_strategies_make_as_many_trials_as_asked(tmp_path: Path, strategy: str) -> None:
     database = ms.tune_module(
         Matmul,
         TARGET,
         tmp_path,
         10,
         num_trials_per_iter=4,
-        database="memory",
-        cost_model="random",
         space=split_all,
         strategy=strategy,
-        num_confirmed=0,
-        **measured,
+        **OF_TVM,
     )
     assert isinstance(database, MemoryDatabase)
     assert len(database) == 10
@@ -95,19 +78,17 @@ def test_strategies_make_as_many_trials_as_asked(
     assert sch is not None
 
 
-def test_verbose_0_shows_warnings_alone(
-    tmp_path: Path, tune: Tune, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tune(tmp_path, 4, split_j, cost_model="random", verbose=0)
+def test_verbose_0_shows_warnings_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tune(tmp_path, 4, split_j, verbose=0)
     assert capsys.readouterr() == ("", "")
-    tune(tmp_path / "more", 4, split_j, cost_model="random", verbose=2)
+    tune(tmp_path / "more", 4, split_j, verbose=2)
     assert "[DEBUG]" in capsys.readouterr().err
 
 
 def test_logs_tell_the_course_of_the_search(
-    tmp_path: Path, tune: Tune, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tune(tmp_path, 64, split_j, cost_model="random")
+    tune(tmp_path, 64, split_j)
     shown = capsys.readouterr().err
     assert f"Working directory: {tmp_path}" in shown
     assert 'Task #0 "main": 5 trials measured, 5 in all; the best so far takes ' in shown
@@ -133,13 +114,16 @@ def test_logs_tell_the_course_of_the_search(
 TABLE_HEAD = " ID | Name |  FLOP | Weight | Speed (GFLOPS) |"
 
 
-def test_what_a_candidate_does_wrong_costs_that_trial(tmp_path: Path, tune: Tune) -> None:
+def test_what_a_candidate_does_wrong_costs_that_trial(
+    tmp_path: Path, measured: dict[str, object]
+) -> None:
     def split_only(sch: Schedule) -> None:
         _, j, _ = sch.get_loops(sch.get_block("C", "main"))
         sch.split(j, sch.sample_perfect_tile(j, n=2, max_innermost_factor=16))
 
     database = MemoryDatabase()
-    tune(tmp_path, 8, split_only, cost_model="random", database=database, builder=_Sabotage())
+    parts = {**measured, "builder": _Sabotage()}
+    tune(tmp_path, 8, split_only, database=database, **parts)
     records = database.get_all_tuning_records()
     failed = [r for r in records if not r.is_valid]
     assert (len(records), len(failed)) == (5, 1)
@@ -171,17 +155,6 @@ def _idle() -> "programs.IRModule":
     return programs.IRModule({"main": func.with_body(programs.nothing())})
 
 
-def test_errors_of_the_set_up(tmp_path: Path) -> None:
-    with pytest.raises(ms.TuningError, match="max_trials_global is an int of at least 0"):
-        ms.TuneConfig(max_trials_global=-1)
-    with pytest.raises(ms.TuningError, match="either blocks"):
-        ms.tune_tir(Matmul, TARGET, ms.TuneConfig(1), tmp_path, space=split_j, blocks=["C"])
-    with pytest.raises(ms.TuningError, match="the list of tasks is empty"):
-        ms.tune_tasks(tasks=[], task_weights=[], work_dir=tmp_path, max_trials_global=1)
-    with pytest.raises(ValueError, match="unknown search strategy 'annealing'"):
-        ms.tune_tir(Matmul, TARGET, ms.TuneConfig(1, strategy="annealing"), tmp_path)
-
-
 def test_no_trials_means_what_the_database_knows(tmp_path: Path) -> None:
     assert ms.tune_tir(Matmul, TARGET, ms.TuneConfig(0), tmp_path, space=split_j) is None
 
@@ -209,10 +182,10 @@ def copied(workload: Workload) -> Workload:
     return Workload.from_json(workload.as_json())
 
 
-def test_records_are_found_by_the_value_of_their_workload(tmp_path: Path, tune: Tune) -> None:
+def test_records_are_found_by_the_value_of_their_workload(tmp_path: Path) -> None:
     database = Values()
     for _ in range(2):
-        tune(tmp_path, 64, split_j, cost_model="random", database=database)
+        tune(tmp_path, 64, split_j, database=database)
     assert len(database) == 5, "the second run finds all measured"
     assert len(database.get_top_k(database.commit_workload(Matmul), 9)) == 5
     pruned = MemoryDatabase()
@@ -220,9 +193,7 @@ def test_records_are_found_by_the_value_of_their_workload(tmp_path: Path, tune: 
     assert len(pruned) == 1
 
 
-def test_tasks_with_one_program_share_its_records_on_resume(
-    tmp_path: Path, measured: dict[str, object]
-) -> None:
+def test_tasks_with_one_program_share_its_records_on_resume(tmp_path: Path) -> None:
     def task(name: str) -> ms.TuneContext:
         return ms.TuneContext(
             Matmul,
@@ -246,11 +217,10 @@ def test_tasks_with_one_program_share_its_records_on_resume(
             max_trials_global=12,
             max_trials_per_task=6,
             num_trials_per_iter=2,
-            cost_model="random",
             measure_callbacks=[*MeasureCallback.create("default"), *callbacks],
             num_confirmed=0,
             on_interrupt="return",
-            **measured,
+            **PARTS,
         )
         return len(database)
 
@@ -258,8 +228,8 @@ def test_tasks_with_one_program_share_its_records_on_resume(
     assert run() == 12
 
 
-def test_a_cost_model_learns_what_the_database_knows_once(tmp_path: Path, tune: Tune) -> None:
-    tune(tmp_path, 12, split_all, cost_model="random")
+def test_a_cost_model_learns_what_the_database_knows_once(tmp_path: Path) -> None:
+    tune(tmp_path, 12, split_all)
     model = XGBModel(num_tuning_cores=1)
     tune(tmp_path, 2, split_all, cost_model=model)
     assert model.data_size == 14

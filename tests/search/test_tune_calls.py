@@ -1,4 +1,4 @@
-"""How the functions that tune are called, and what they say to calls that cannot be meant."""
+"""How the functions that tune are called; `test_refusals` has what cannot be meant."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from search.mutator import MutateTileSize
 from search.postproc import DisallowDynamicLoop
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.schedule_rule import ScheduleRule
+from search.search_strategy import SearchStrategy
 from tensorir import IRModule
 from tests.search.programs import Matmul, adds_one, split_j
 
@@ -113,37 +114,6 @@ def test_the_other_tune_tir_of_tvm_is_tune_module(
     assert len(database) == 2
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (
-            lambda: ms.tune_tir(Matmul, TARGET),
-            "tune_tir misses the argument config, which has the budget; use "
-            r"config=TuneConfig\(max_trials_global=64\)$",
-        ),
-        (
-            lambda: ms.tune_tir(Matmul, TARGET, "folder"),
-            "is a TuneConfig, got str; use config=.* is search.tir_integration.tune_tir",
-        ),
-        (
-            lambda: ms.tune_tir(Matmul, TARGET, work_dir="w", max_trials_global=64),
-            "tune_tir has no argument 'max_trials_global'; it is an option of TuneConfig; .* "
-            "is search.tir_integration.tune_tir",
-        ),
-        (
-            lambda: ms.tune_tir(Matmul, TARGET, FEW, strategy="replay-trace"),
-            r"tune_tir has no argument 'strategy'; it is an option of .*=64, strategy=\.\.\.\)$",
-        ),
-        (lambda: ms.tune_tir(None, TARGET, FEW), "mod is a PrimFunc or an IRModule, got NoneType"),
-    ],
-)
-def test_calls_that_are_neither_are_told_what_to_write(
-    call: Callable[[], object], said: str
-) -> None:
-    with pytest.raises(TypeError, match=said):
-        call()
-
-
 @pytest.mark.parametrize("form", [lambda parts: parts, lambda parts: lambda: parts])
 def test_rules_are_given_as_a_list_or_by_a_function(
     tmp_path: Path, form: Callable[[object], object]
@@ -162,25 +132,6 @@ def test_rules_are_given_as_a_list_or_by_a_function(
     assert [inst.kind.name for inst in best.trace.insts].count("SamplePerfectTile") == 1
 
 
-@pytest.mark.parametrize(
-    ("parts", "said"),
-    [
-        ({"sch_rules": SplitTheSecond()}, "sch_rules is a list of instances of ScheduleRule"),
-        (
-            {"sch_rules": [SplitTheSecond]},
-            r"sch_rules holds the class SplitTheSecond.*give an inst",
-        ),
-        ({"postprocs": lambda: [SplitTheSecond()]}, "postprocs holds .* which is not a Postproc"),
-        ({"mutator_probs": [MutateTileSize()]}, "mutator_probs maps mutators to weights"),
-    ],
-)
-def test_parts_of_another_kind_are_named(
-    tmp_path: Path, parts: dict[str, object], said: str
-) -> None:
-    with pytest.raises(ValueError, match=said):
-        ms.tune_tir(Matmul, TARGET, FEW, tmp_path, **parts, **PRETENDED)
-
-
 def test_the_winner_is_returned_though_the_time_to_measure_others_again_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,8 +139,8 @@ def test_the_winner_is_returned_though_the_time_to_measure_others_again_is_over(
 
     Between, the unscheduled program takes 9 ms.
     """
-    monkeypatch.setattr("search.runs.time_budget._LEAST_SECONDS", 0.0)
-    monkeypatch.setattr("search.runs.time_budget._SHARE", 0.0)
+    monkeypatch.setattr("search.run._LEAST_SECONDS", 0.0)
+    monkeypatch.setattr("search.run._SHARE", 0.0)
 
     class Slower(Runner):
         def __init__(self) -> None:
@@ -212,3 +163,57 @@ def test_the_winner_is_returned_though_the_time_to_measure_others_again_is_over(
     assert later is not None
     assert str(later.trace) == str(best.trace)
     assert str(best.trace) == str(records[1].trace)
+
+
+def test_blocks_are_named(tmp_path: Path) -> None:
+    best = ms.tune_tir(
+        Matmul,
+        TARGET,
+        FEW,
+        tmp_path,
+        blocks=["C"],
+        sch_rules=[SplitTheSecond()],
+        postprocs=[],
+        **PRETENDED,
+    )
+    assert best is not None
+    assert [inst.kind.name for inst in best.trace.insts].count("SamplePerfectTile") == 1
+
+
+class Empty(SearchStrategy):
+    """Has nothing to measure, and says so by an empty list."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def pre_tuning(self, *_: object, **__: object) -> None: ...
+
+    def post_tuning(self) -> None: ...
+
+    def generate_measure_candidates(self) -> list[ms.MeasureCandidate]:
+        self.asked += 1
+        return []
+
+    def notify_runner_results(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("scheduler", ["gradient", "round-robin"])
+def test_a_strategy_of_empty_batches_ends(
+    tmp_path: Path, scheduler: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strategy = Empty()
+    tir_integration.tune_tir(
+        Matmul, TARGET, tmp_path, 2, strategy=strategy, space=split_j, task_scheduler=scheduler,
+        **OF_TVM,
+    )  # fmt: skip
+    assert (
+        'Task #0 "main" ends: its search strategy gave 3 empty batches' in capsys.readouterr().err
+    )
+
+
+def test_a_search_without_a_good_trial_does_not_doubt_its_own_database(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = ms.TuneConfig(2, strategy=Empty())
+    assert ms.tune_tir(Matmul, TARGET, config, tmp_path, space=split_j) is None
+    assert not [record for record in caplog.records if record.name == "tensorir.search"]

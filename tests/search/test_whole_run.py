@@ -77,13 +77,15 @@ class WideTilesFirst(CostModel):
 
 
 class Lists(Database):
+    """What a user of TVM's `PyDatabase` writes."""
+
     def __init__(self) -> None:
         super().__init__()
         self.workloads: list[Workload] = []
-        self.records: list[TuningRecord] = []
+        self.kept: list[TuningRecord] = []
 
     def has_workload(self, mod: IRModule) -> bool:
-        return any(self.module_equality.equal(mod, w.mod) for w in self.workloads)
+        return any(self.module_equality.equal(mod, known.mod) for known in self.workloads)
 
     def commit_workload(self, mod: IRModule) -> Workload:
         if not self.has_workload(mod):
@@ -91,17 +93,18 @@ class Lists(Database):
         return next(w for w in self.workloads if self.module_equality.equal(mod, w.mod))
 
     def commit_tuning_record(self, record: TuningRecord) -> None:
-        self.records.append(replace(record))
+        self.kept.append(replace(record))
 
     def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
-        valid = [record for record in self.records if record.is_valid]
-        return sorted(valid, key=lambda record: record.mean_seconds)[:top_k]
+        same = self.module_equality.equal
+        own = [r for r in self.kept if r.is_valid and same(r.workload.mod, workload.mod)]
+        return sorted(own, key=lambda record: record.mean_seconds)[:top_k]
 
     def get_all_tuning_records(self) -> list[TuningRecord]:
-        return self.records
+        return list(self.kept)
 
     def __len__(self) -> int:
-        return len(self.records)
+        return len(self.kept)
 
 
 class BuildHere(Builder):
@@ -194,5 +197,5 @@ def test_every_part_may_be_the_users_own(tmp_path: Path) -> None:
     assert builder.built == 13, "with the unscheduled program"
     assert [path.name for path in artifacts.iterdir()] == ["1.o"]
     assert (tmp_path / "cost_model.xgb").read_text() == "12"
-    tiles = [list(record.trace.decisions.values())[1][1] for record in database.records]
+    tiles = [list(record.trace.decisions.values())[1][1] for record in database.kept]
     assert sum(tiles[:4]) > 4 * 8, "the model chose what to measure first"

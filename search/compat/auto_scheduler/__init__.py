@@ -63,7 +63,7 @@ from search.compat.auto_scheduler.workloads import (
     workload_of,
 )
 from search.cost_model import RandomModel
-from search.database.measure_error_no import MeasureErrorNo
+from search.database.record_files import MeasureErrorNo
 
 __all__ = [
     "ApplyHistoryBest",

@@ -16,7 +16,7 @@ from search.compat.auto_scheduler.records import (
 from search.compat.auto_scheduler.task import WorkloadTask
 from search.compat.auto_scheduler.workloads import register_program
 from search.context import TuneContext
-from search.database.measure_error_no import MeasureErrorNo
+from search.database.record_files import MeasureErrorNo
 from search.lines import append_lines, replace_lines
 from search.measure_callback import MeasureCallback
 from search.task_scheduler.task_state import statistics_table

@@ -13,7 +13,7 @@ from search.compat.auto_scheduler.records import LOGS, MeasureInput, MeasureReco
 from search.compat.auto_scheduler.steps import STEPS
 from search.errors import TuningError
 from search.lines import PathLike
-from search.reports.explanation import LogExplanation
+from search.reports.explain import LogExplanation
 from search.reports.log_format import (
     MOST_PROGRAMS,
     Field,

@@ -22,9 +22,8 @@ from search.compat.auto_scheduler.task import WorkloadTask
 from search.compat.auto_scheduler.workloads import register_program
 from search.database import Database, MemoryDatabase, TuningRecord, Workload
 from search.database.best_records import with_traces
-from search.database.measure_error_no import MeasureErrorNo
 from search.database.module_equality import anchor_block
-from search.database.record_files import Records
+from search.database.record_files import MeasureErrorNo, Records
 from search.database.records import FAILED
 from search.database.target_key import for_other_cores
 from search.errors import TuningError

@@ -11,8 +11,7 @@ from search.builder import Builder
 from search.compat.autotvm import measure
 from search.kinds import instances
 from search.measure_callback import MeasureCallback
-from search.options import TuneConfig, check_counts
-from search.reports.interrupts import OnInterrupt, checked_on_interrupt
+from search.options import OnInterrupt, TuneConfig, check_counts, checked_on_interrupt
 from search.runner import EvaluatorConfig, Runner
 from search.runner.distributed import DaskRunner
 

@@ -30,7 +30,7 @@ from search.kinds import instances
 from search.loop import tune_run
 from search.postproc import Postproc, RewriteLayout
 from search.run import Run
-from search.runs.learn_from_records import learn, learn_from_records
+from search.runs.next_batch import learn, learn_from_records
 from search.schedule_rule import RandomComputeLocation, ScheduleRule
 from search.search_strategy import EvolutionarySearch
 from search.space_generator import PostOrderApply, SpaceGenerator

@@ -21,8 +21,13 @@ from schedule import Schedule, Trace
 from search.compat.auto_scheduler.task import WorkloadTask
 from search.compat.auto_scheduler.workloads import compatible_factor
 from search.database.best_records import winner_first
-from search.database.measure_error_no import MeasureErrorNo
-from search.database.record_files import LineError, RecordFiles, costs_of_line, json_object
+from search.database.record_files import (
+    LineError,
+    MeasureErrorNo,
+    RecordFiles,
+    costs_of_line,
+    json_object,
+)
 from search.database.records import FAILED, digest
 from search.database.target_key import target_key
 from search.errors import TuningError

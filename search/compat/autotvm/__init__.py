@@ -72,7 +72,7 @@ from search.compat.autotvm.schedule_task import task_of_space
 from search.compat.autotvm.task import TASK_TABLE, Task, get_config, template
 from search.compat.autotvm.template_space import TemplateSpace
 from search.compat.autotvm.tuner.tuner import create_measure_batch
-from search.database.measure_error_no import MeasureErrorNo
+from search.database.record_files import MeasureErrorNo
 
 __all__ = [
     "GLOBAL_SCOPE",

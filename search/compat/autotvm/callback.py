@@ -16,7 +16,7 @@ from search.compat.autotvm.record import append_to_file, check_protocol, encode
 from search.compat.autotvm.tuner.model_tuners import store
 from search.compat.autotvm.tuner.tuner import Callback, Tuner, checked_si_prefix, in_si_unit
 from search.database import Database
-from search.database.measure_error_no import MeasureErrorNo
+from search.database.record_files import MeasureErrorNo
 from search.lines import PathLike
 
 if TYPE_CHECKING:

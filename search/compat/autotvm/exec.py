@@ -17,9 +17,8 @@ from functools import partial
 from typing import Final
 
 from search.errors import TuningError
-from search.runner.distributed.connection import Connection
+from search.runner.distributed.connection import Connection, Machine
 from search.runner.distributed.credentials import Credentials
-from search.runner.distributed.machine import Machine
 from search.runner.distributed.servers import LOOPBACK, schedule, serve
 from tensorir.text_table import aligned
 

@@ -12,7 +12,7 @@ from search.compat.autotvm.dispatch import DispatchContext
 from search.compat.autotvm.errors import TemplateError
 from search.compat.autotvm.measure import Record
 from search.compat.autotvm.record import LOGS, Records
-from search.database.measure_error_no import MeasureErrorNo
+from search.database.record_files import MeasureErrorNo
 
 logger = logging.getLogger("autotvm")
 

@@ -17,9 +17,9 @@ from search.compat.autotvm.measure import MeasureInput, Record
 from search.compat.autotvm.record import LOGS, load_from_file
 from search.compat.autotvm.task import Task
 from search.database import RECORDS, WORKLOADS
-from search.database.at_place import SQL_FILE
+from search.database.keyed_database import SQL_FILE
 from search.reports.comparison import LogComparison, compare_tables
-from search.reports.explanation import LogExplanation
+from search.reports.explain import LogExplanation
 from search.reports.log_format import (
     MOST_PROGRAMS,
     Field,

@@ -18,7 +18,7 @@ from search.builder import Builder, BuilderInput, BuilderResult
 from search.compat.autotvm.config import ConfigEntity
 from search.compat.autotvm.errors import TemplateError
 from search.compat.autotvm.task import Task
-from search.database.measure_error_no import MeasureErrorNo
+from search.database.record_files import MeasureErrorNo
 from search.runner import EvaluatorConfig, Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.runner.distributed import DaskBuilder, DaskRunner
 from tensorir.function import IRModule

@@ -19,7 +19,7 @@ from search.database.target_key import target_key
 from search.errors import DatabaseError, TuningError
 from search.lines import is_number
 from search.runner import EvaluatorConfig, Runner, RunnerInput, RunnerResult
-from search.runner.program_facts import ProgramFacts
+from search.runner.arguments import ProgramFacts
 from search.runs.measuring import built_inputs, interleaved_rounds
 from tensorir.function import IRModule, PrimFunc
 

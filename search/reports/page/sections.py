@@ -6,14 +6,23 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from search.options import UNLIMITED
-from search.reports.explanation import LogExplanation
+from search.reports.explain import LogExplanation
 from search.reports.log_format import ERROR_MEANINGS, Log, utc
-from search.reports.page.markup import Content, Markup, details, element, markup, table
-from search.reports.page.program_text import program, scrolled, side_by_side
+from search.reports.page.markup import (
+    Content,
+    Markup,
+    details,
+    element,
+    markup,
+    program,
+    scrolled,
+    side_by_side,
+    table,
+)
 from search.reports.page.watched_search import ShownTask, WatchedSearch, Winner
 from search.reports.report import RunReport, factor_text
 from search.reports.tasks import Failure, TaskTrials, failures_of, program_of
-from search.runner.time_text import time_text
+from search.runner.time_call import time_text
 
 _MOST_TASKS: Final = 1000
 _MOST_GROUPS: Final = 100
@@ -238,6 +247,6 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.1f} seconds"
 
 
-def _bar(share: float, is_labelled: bool = True) -> Markup:
+def _bar(share: float) -> Markup:
     bar = element("span", class_="bar", style=f"width:{100 * share:.1f}%")
-    return element("span", bar, f"{share:.1%}" if is_labelled else None, class_="share")
+    return element("span", bar, f"{share:.1%}", class_="share")

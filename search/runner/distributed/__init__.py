@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from tensorir.lazy_names import names_on_use
 
 if TYPE_CHECKING:
+    from search.runner.distributed.connection import Machine
     from search.runner.distributed.credentials import Credentials
     from search.runner.distributed.dask_runner import DaskBuilder, DaskRunner
-    from search.runner.distributed.machine import Machine
 
 __all__ = ["Credentials", "DaskBuilder", "DaskRunner", "Machine"]
 

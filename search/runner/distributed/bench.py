@@ -27,12 +27,11 @@ from search.arg_info import ArgInfo
 from search.builder import BuilderInput, BuilderResult, LocalBuilder
 from search.builder.core_split import core_splits
 from search.errors import TuningError
-from search.runner import energy
-from search.runner.distributed.machine import Machine
+from search.runner.distributed.connection import Machine
 from search.runner.distributed.messages import MeasureAnswer, MeasureRequest, Status
 from search.runner.local_runner import LocalRunner
 from search.runner.runner import RunnerInput, RunnerResult
-from search.runner.time_call import EvaluatorConfig
+from search.runner.time_call import EvaluatorConfig, energy_refusal
 from tensorir import parse, workloads
 from tensorir.errors import TensorIRError
 from tensorir.function import IRModule
@@ -138,7 +137,7 @@ class LocalBench:
     def _answer(self, request: MeasureRequest) -> tuple[Status, RunnerResult]:
         reason = why_not_here(request.target) or _why_no_space()
         if reason is None and request.evaluator.energy:
-            reason = energy.why_not()
+            reason = energy_refusal()
         if reason is not None:
             return "unable", RunnerResult(error_msg=reason)
         build = self._built(request, request.program)

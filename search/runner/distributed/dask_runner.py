@@ -11,17 +11,15 @@ from dataclasses import replace
 from typing import Final
 
 from codegen import Target
-from search.builder.builder import Builder, BuilderInput, BuilderResult
-from search.builder.externs import checked_names
+from search.builder.builder import Builder, BuilderInput, BuilderResult, checked_names
 from search.database.target_key import target_key
 from search.errors import TuningError
-from search.runner.distributed.connection import Connection
+from search.runner.arguments import ProgramFacts
+from search.runner.distributed.connection import Connection, Machine, described, this_release
 from search.runner.distributed.credentials import Credentials, PathLike
 from search.runner.distributed.dispatcher import Dispatcher, Pin, SentCandidate
-from search.runner.distributed.machine import Machine, described, this_release
 from search.runner.distributed.messages import MeasureRequest
 from search.runner.local_runner import LocalRunner
-from search.runner.program_facts import ProgramFacts
 from search.runner.runner import Runner, RunnerFuture, RunnerInput
 from search.runner.time_call import EvaluatorConfig
 
@@ -52,7 +50,7 @@ class DaskBuilder(Builder):
         return [BuilderResult(artifact_path=request.as_text()) for request in requests]
 
     def remove_artifact(self, path: str) -> None:
-        """Do nothing: the text is no file."""
+        """Do nothing: the artifact is a text, not a file."""
 
 
 @Runner.kinds.register(f"{_SCHEME}://")

@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from search.errors import TuningError
-from search.runner.distributed.connection import Connection
+from search.runner.distributed.connection import Connection, Machine, described
 from search.runner.distributed.credentials import package
-from search.runner.distributed.machine import Machine, described
 from search.runner.distributed.messages import Arrays, MeasureAnswer, MeasureRequest, packed_arrays
 from search.runner.distributed.servers import measure_here
 from search.runner.runner import RunnerFuture, RunnerResult
@@ -187,7 +186,7 @@ class Dispatcher:
         self._paces[address] = answer.pace
         others = self._fitting(job.resource) - {address}
         ratio = answer.pace / min(map(self._pace, {address, *others}))
-        if ratio <= _SLOW or not others:
+        if ratio <= _SLOW:
             return True
         del self._paces[address]
         reason = (

@@ -23,15 +23,14 @@ from typing import (
 )
 from zipfile import BadZipFile
 
-import numpy as np
 from numpy.typing import NDArray
 
 from codegen import Target
 from search.arg_info import ArgInfo
-from search.builder.externs import checked_names
+from search.builder.builder import checked_names
 from search.errors import TuningError
 from search.lines import is_number
-from search.runner.program_facts import ProgramFacts
+from search.runner.arguments import ProgramFacts, read_given, write_given
 from search.runner.runner import RunnerResult
 from search.runner.time_call import EvaluatorConfig
 from tensorir.errors import TensorIRError
@@ -178,7 +177,7 @@ def _plain(value: Any) -> Any:
 def packed_arrays(arrays: Arrays) -> bytes:
     """Return an archive of arrays, for `MeasureRequest.from_text`."""
     file = io.BytesIO()
-    np.savez(file, **{str(place): array for place, array in arrays.items()})  # type: ignore[arg-type]
+    write_given(file, arrays)
     return file.getvalue()
 
 
@@ -186,8 +185,7 @@ def packed_arrays(arrays: Arrays) -> bytes:
 def _unpacked_arrays(archive: bytes) -> Arrays:
     """Return arrays: the same mapping for the same archive, so a runner writes its file once."""
     try:
-        with np.load(io.BytesIO(archive), allow_pickle=False) as arrays:
-            return {int(place): arrays[place] for place in arrays.files}
+        return read_given(io.BytesIO(archive))
     except (ValueError, OSError, TypeError, AttributeError, BadZipFile) as error:
         raise TuningError(f"the input data of the request cannot be read: {error}") from error
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 
-from search.builder.artifact_directory import ArtifactDirectory
+from search.builder.builder import ArtifactDirectory
 from search.errors import TuningError
 from search.runner.distributed.bench import Bench, LocalBench
 from search.runner.distributed.connection import dask_address

@@ -121,7 +121,7 @@ class KnownValues:
             self._contents[value] = array
 
     def remember_like(self, value: GraphExpr, source: GraphExpr) -> None:
-        """Record for a value all that is known about another one."""
+        """Record that a value is the same as another one."""
         self.bind(value, source)
         self.remember_elements(value, self.known_elements(source))
         if source in self._optional_tensors:

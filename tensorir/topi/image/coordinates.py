@@ -115,7 +115,7 @@ class Coordinates:
         return div(cast(dtype, rest), cast(dtype, self.divisor))
 
     def outside(self, x: PrimExpr) -> list[PrimExpr]:
-        """Return conditions, at least one of which holds for an element beyond the ends."""
+        """Return conditions; at least one holds for an element beyond the ends."""
         number = self.numerator(x)
         return [number < 0, number > (self.size - 1) * self.divisor]
 
@@ -196,7 +196,7 @@ class MeasuredCoordinates:
         return cast(dtype, place - te.floor(place))
 
     def outside(self, x: PrimExpr) -> list[PrimExpr]:
-        """Return conditions, at least one of which holds for an element beyond the ends."""
+        """Return conditions; at least one holds for an element beyond the ends."""
         place = self.place(x)
         return [place < const(0.0, FLOAT32), place > cast(FLOAT32, self.size - 1)]
 

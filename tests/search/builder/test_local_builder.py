@@ -14,7 +14,7 @@ import codegen
 from codegen import Target
 from search.builder import BuilderInput, LocalBuilder
 from search.builder import builder as builders
-from search.builder.artifact_directory import ArtifactDirectory
+from search.builder.builder import ArtifactDirectory
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
 from tests.search import programs
@@ -52,6 +52,8 @@ def test_a_build_that_takes_far_longer_than_others_is_given_up(
     builder.close()
     assert result.error_msg is not None
     assert "Timeout" in result.error_msg
+    builder.timeout_sec = 0.25
+    assert builder._limit() == 0.25, "the limit of the user holds, however long builds take"
 
 
 def test_builds_go_on_while_nobody_waits(builder: LocalBuilder) -> None:
@@ -91,18 +93,19 @@ def test_artifacts_last_until_the_builder_cleans_up() -> None:
     assert not path.parent.exists()
 
 
-def test_artifacts_go_with_their_builder() -> None:
-    builder = LocalBuilder(max_workers=1)
-    path = Path(built(builder, programs.adds_one))
-    del builder
-    assert not path.parent.exists()
+def test_artifacts_go_with_their_owner() -> None:
+    directory = ArtifactDirectory()
+    path = directory.path
+    (path / "artifact").touch()
+    del directory
+    assert not path.exists()
 
 
 def test_the_artifacts_of_a_killed_builder_are_removed_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    killed = "import os; from search.builder.artifact_directory import ArtifactDirectory as A; a = A(); os.kill(os.getpid(), 9)"
+    killed = "import os; from search.builder.builder import ArtifactDirectory as A; a = A(); os.kill(os.getpid(), 9)"
     subprocess.run(
         [sys.executable, "-c", killed],
         env={"TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},

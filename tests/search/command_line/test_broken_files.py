@@ -56,7 +56,7 @@ def test_a_database_without_its_settings_is_named(
         connection.execute("DELETE FROM setting")
     connection.close()
     assert main(["db", "list", "tuned.sqlite"]) == 1
-    assert "tuned.sqlite: its module equality is None" in capsys.readouterr().err
+    assert "tuned.sqlite: it has tables of another application" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

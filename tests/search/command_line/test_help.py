@@ -13,13 +13,13 @@ import pytest
 
 import tensorir
 from search.command_line import db
-from search.command_line.main import COMMANDS, main
+from search.command_line.main import COMMANDS, MODULES, main
 
 ROOT = Path(__file__).parents[3]
 
 FUNCTIONS = {
     **{
-        name: getattr(import_module(f"search.command_line.{name}"), name)
+        name: getattr(import_module(f"search.command_line.{MODULES.get(name, name)}"), name)
         for name in COMMANDS
         if name != "db"
     },

@@ -96,28 +96,6 @@ def test_what_is_said_to_nobody_stays_out_of_the_result(
     assert json.loads(capsys.readouterr().out)["program"] == "matmul.py"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["replay", "trace.json", "matmul.py", "--output", "/proc/none/x.py"],
-        ["run", "matmul.py", "--repeat", "0", "--output", "/proc/none/x.npz"],
-        ["db", "best", "tuned", "--save", "/proc/none"],
-        ["db", "convert", "tuned", "/proc/none"],
-        ["db", "convert", "tuned", "/proc/none.sqlite"],
-        ["db", "convert", "tuned", "/proc/none.log", "--log"],
-        ["tune", "matmul.py", "--trials", "1", "--work-dir", "/proc/none"],
-    ],
-)
-def test_files_that_cannot_be_written_are_named(
-    arguments: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(arguments) in (1, 2)
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("tensorir: error: ")
-    assert "/proc/none" in error
-    assert "please report" not in error
-
-
 def test_a_traceback_is_shown_on_request(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "text.json").write_text("text")
     assert main(["show", "text.json", "--traceback"]) == 1

@@ -41,47 +41,6 @@ def test_a_report_is_opened(
     assert said == {"path": str(output), "trials": 1, "bytes": output.stat().st_size}
 
 
-@pytest.mark.parametrize(
-    ("code", "arguments", "message"),
-    [
-        (
-            2,
-            ["nowhere"],
-            "nowhere is not a directory: it does not exist; give the work_dir of a search",
-        ),
-        (1, ["{folder}"], "there are no trials in {folder}"),
-        (1, ["{folder}", "--task", "conv"], "there are no trials in {folder}"),
-        (
-            2,
-            ["{folder}", "--live", "--port", "-1"],
-            "'--port': Input should be greater than or equal to 0",
-        ),
-        (2, ["{folder}", "--live", "--task", "x"], "leave out --output and --task"),
-        (2, ["{folder}", "--port", "80"], "--port is for --live: give both or none"),
-        (2, ["{folder}", "--database", "{folder}/no"], "there is no database {folder}/no"),
-    ],
-)
-def test_what_does_not_work_is_said(
-    code: int,
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["report", *(text.format(folder=tmp_path) for text in arguments)]) == code
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert message.format(folder=tmp_path) in said.err
-
-
-def test_a_page_that_cannot_be_written_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(tmp_path, trials(1))
-    assert main(["report", str(tmp_path), "--output", str(tmp_path / "no" / "page.html")]) == 2
-    assert f"{tmp_path}/no/page.html" in capsys.readouterr().err
-
-
 def test_ctrl_c_ends_a_live_report(tmp_path: Path) -> None:
     write(tmp_path, trials(12))
     command = ["report", str(tmp_path), "--live", "--port", "0"]

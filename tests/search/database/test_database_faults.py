@@ -1,5 +1,6 @@
 """What was committed is there: after kills, on a full disk, under several writers."""
 
+import contextlib
 import os
 import re
 import resource
@@ -80,10 +81,8 @@ def test_a_directory_that_cannot_be_written_is_said(kind: Files, tmp_path: Path)
     (tmp_path / "file").touch()
     with pytest.raises(DatabaseError, match=re.escape(str(tmp_path / "file"))) as caught:
         commit(kind(work_dir=tmp_path / "file" / "below"), (8, 4), 1e-6)
-    assert "give a work_dir that can be written" in str(caught.value)
-    with pytest.raises(
-        DatabaseError, match=r"tuning_trials\.json cannot be read or written: File exists"
-    ):
+    assert "file is a file; give a directory" in str(caught.value)
+    with pytest.raises(DatabaseError, match=r"tuning_trials\.json .*file is a file; give a direc"):
         LineStore(tmp_path / "file").add(TRIALS, FIRST)
 
 
@@ -115,19 +114,24 @@ def changed(path: Path, statement: str) -> None:
 
 
 def test_an_sql_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    """A database of a server is read and checked by the same statements."""
     path = tmp_path / "database.sqlite"
     commit(SQLDatabase(path), (8, 4), 1e-6)
     with pytest.raises(
         DatabaseError, match="module equality is StructuralEquality, not AnchorBlock"
     ):
         SQLDatabase(path, module_equality="anchor-block")
-    changed(path, "PRAGMA user_version = 9")
+    changed(path, "UPDATE setting SET value = '9' WHERE name = 'version'")
     with pytest.raises(DatabaseError, match="a database of version 9; this package reads 1"):
         SQLDatabase(path)
-    other = tmp_path / "other.sqlite"
-    changed(other, "CREATE TABLE songs (name TEXT)")
-    with pytest.raises(DatabaseError, match="tables of another application"):
-        SQLDatabase(other)
+    others = ("songs (name TEXT)", "setting (name TEXT, value TEXT)", "record (artist TEXT)")
+    for number, table in enumerate(others):
+        other = tmp_path / f"{number}.sqlite"
+        changed(other, f"CREATE TABLE {table}")
+        with pytest.raises(DatabaseError, match=r"of another application.*their own database"):
+            SQLDatabase(other)
+        with contextlib.closing(sqlite3.connect(other)) as connection:
+            assert len(connection.execute("SELECT * FROM sqlite_master").fetchall()) == 1
     (tmp_path / "text").write_text("no database at all, but a text of some length" * 99)
     with pytest.raises(DatabaseError, match="file is not a database"):
         SQLDatabase(tmp_path / "text")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,7 +12,6 @@ import pytest
 
 import search as ms
 from schedule import Schedule
-from search import DatabaseError
 from search.arg_info import ArgInfo
 from search.database import (
     RECORDS,
@@ -37,6 +35,7 @@ from tensorir.function import IRModule
 from tests.search import programs
 from tests.search.database.made_records import AVX512, OTHER, TARGET, commit, times
 from tests.search.programs import Matmul
+from tests.search.test_whole_run import Lists
 
 
 def test_unions_ask_their_members() -> None:
@@ -72,12 +71,6 @@ def test_the_current_database_is_that_of_the_innermost_with() -> None:
     with outer, inner:
         assert Database.current() is inner
     assert Database.current() is None
-
-
-def test_both_files_have_names_for_create(tmp_path: Path) -> None:
-    assert isinstance(Database.create("sql", work_dir=tmp_path), SQLDatabase)
-    with pytest.raises(DatabaseError, match=re.escape("needs work_dir or the path of its file")):
-        Database.create("sql")
 
 
 # --------------------------------------------------------------------------------------- validation
@@ -148,34 +141,6 @@ def test_records_are_validated_by_measuring_them_again(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------- databases of users
 
 
-class Lists(Database):
-    """What a user of TVM's `PyDatabase` writes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mods: list[IRModule] = []
-        self.kept: list[TuningRecord] = []
-
-    def has_workload(self, mod: IRModule) -> bool:
-        return any(self.module_equality.equal(mod, known) for known in self.mods)
-
-    def commit_workload(self, mod: IRModule) -> Workload:
-        self.mods.append(mod)
-        return Workload(mod)
-
-    def commit_tuning_record(self, record: TuningRecord) -> None:
-        self.kept.append(record)
-
-    def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
-        return sorted(self.kept, key=lambda record: record.mean_seconds)[:top_k]
-
-    def get_all_tuning_records(self) -> list[TuningRecord]:
-        return list(self.kept)
-
-    def __len__(self) -> int:
-        return len(self.kept)
-
-
 def test_a_database_with_the_methods_of_tvm_answers_all_questions() -> None:
     database = Lists()
     commit(database, (8, 4), 2e-6)
@@ -224,7 +189,9 @@ class Dicts(Store):
         self.kept[RECORDS] = kept
 
 
-def test_a_database_of_keys_and_values_needs_a_store(tmp_path: Path) -> None:
+def test_a_database_of_keys_and_values_needs_a_store(
+    tmp_path: Path, measured: dict[str, Any]
+) -> None:
     database = KeyedDatabase(Dicts())
     best = ms.tune_tir(
         Matmul,
@@ -234,7 +201,7 @@ def test_a_database_of_keys_and_values_needs_a_store(tmp_path: Path) -> None:
         space=programs.split_j,
         cost_model="random",
         database=database,
-        runner=LocalRunner(evaluator_config=EvaluatorConfig(1, 1, 1)),
+        **measured,
     )
     assert best is not None
     assert database.count(Workload(Matmul), TARGET) >= 3

@@ -27,7 +27,7 @@ def test_lengths_are_multiples(longer: tuple[int, int, int], factor: float | Non
     assert compatible_factor(product(64, 64, 64), product(*longer)) == factor
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=3, max_size=3), st.permutations([1, 2, 5]))
 def test_the_factor_of_a_product_is_that_of_its_axes(sizes: list[int], times: list[int]) -> None:
     n, m, k = sizes

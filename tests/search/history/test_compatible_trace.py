@@ -12,11 +12,8 @@ from search.database import (
     Database,
     MemoryDatabase,
     OrderedUnionDatabase,
-    PyDatabase,
     SQLDatabase,
-    TuningRecord,
     UnionDatabase,
-    Workload,
 )
 from search.history.adapted_replay import ReplayError, schedule_by_compatible
 from search.run import open_database
@@ -26,6 +23,7 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.expr import IntImm
 from tests.search.anchored_programs import TARGET, assert_same_results, dense, matmul, tiled
 from tests.search.compatible_programs import commit, convolution, product, tiled_product
+from tests.search.test_whole_run import Lists
 
 SMALL, LARGE = product(16, 16, 16), product(32, 64, 16)
 
@@ -177,35 +175,8 @@ def test_all_databases_of_a_union_are_asked() -> None:
     assert ms.find_schedule(function, LARGE, TARGET, include_compatible=True) is None
 
 
-class Listed(PyDatabase):
-    """A database of a user, with the methods that it must have."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stored: list[TuningRecord] = []
-
-    def has_workload(self, mod: IRModule) -> bool:
-        return any(self.same_workload(record.workload.mod, mod) for record in self.stored)
-
-    def commit_workload(self, mod: IRModule) -> Workload:
-        return Workload(mod)
-
-    def commit_tuning_record(self, record: TuningRecord) -> None:
-        self.stored.append(record)
-
-    def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
-        own = [r for r in self.stored if self.same_workload(r.workload.mod, workload.mod)]
-        return sorted(own, key=lambda record: record.mean_seconds)[:top_k]
-
-    def get_all_tuning_records(self) -> list[TuningRecord]:
-        return self.stored
-
-    def __len__(self) -> int:
-        return len(self.stored)
-
-
 def test_databases_of_users_are_asked() -> None:
-    database = Listed()
+    database = Lists()
     commit(database, convolution(), Schedule(convolution()), 1e-7)
     commit(database, SMALL, tiled_product(SMALL))
     found = ms.find_schedule(database, LARGE, TARGET, include_compatible=True)

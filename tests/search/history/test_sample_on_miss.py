@@ -13,7 +13,6 @@ from search.cost_model import XGBModel
 from search.cost_model.cost_model import Scores
 from search.database import MemoryDatabase
 from search.errors import TuningError
-from search.runner import EvaluatorConfig, LocalRunner
 from tensorir import assert_structural_equal, parse
 from tests.search.anchored_programs import TARGET, assert_same_results
 from tests.search.compatible_programs import product
@@ -82,10 +81,8 @@ def test_a_model_orders_the_sample(tmp_path: Path) -> None:
         found_with(ms.SampleOnMiss(path, builder=BuildsHere()))
 
 
-def test_the_fastest_of_those_that_are_measured_is_taken() -> None:
-    runner = LocalRunner(evaluator_config=EvaluatorConfig(1, 1, 1))
-    found = found_with(ms.SampleOnMiss(num_measure=2, runner=runner))
-    runner.close()
+def test_the_fastest_of_those_that_are_measured_is_taken(measured: dict[str, Any]) -> None:
+    found = found_with(ms.SampleOnMiss(num_measure=2, **measured))
     assert found.record.run_secs
     assert found.expected_seconds == found.record.mean_seconds
     assert str(found).startswith("a sampled schedule, measured with ")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -34,9 +36,15 @@ def main(a: T.handle, B: T.Buffer((32, 64)), c: T.handle):
 )
 
 
+@cache
+def scheduled() -> Schedule:
+    """Return the schedule of the product, which tests only look at."""
+    return ms.default_schedule(PRODUCT, TARGET)
+
+
 @pytest.mark.parametrize("rows", [0, 1, 2, 7, 64])
 def test_any_number_of_rows_is_computed(rows: int) -> None:
-    sch = ms.default_schedule(PRODUCT, TARGET)
+    sch = scheduled()
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((rows, 32), np.float32), rng.standard_normal((32, 64), np.float32)
     c = np.zeros((rows, 64), np.float32)
@@ -45,7 +53,7 @@ def test_any_number_of_rows_is_computed(rows: int) -> None:
 
 
 def test_columns_are_vectors_and_the_trace_says_all() -> None:
-    sch = ms.default_schedule(PRODUCT, TARGET)
+    sch = scheduled()
     assert "T.vectorized" in sch.mod.script()
     again = Schedule(IRModule({"main": PRODUCT}))
     sch.trace.apply_to_schedule(again, remove_postproc=False)

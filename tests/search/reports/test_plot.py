@@ -60,17 +60,13 @@ def test_best_so_far_against_trials():
     expected = [(1, 40.0), (2, 40.0), (3, 20.0), (4, 20.0), (5, 20.0), (6, 10.0)]
     assert points(line) == [pytest.approx(point) for point in expected]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("trials", "best time so far (us)")
-
-
-def test_best_so_far_against_seconds_begins_with_the_first_trials_build():
-    (line,) = plot.best_so_far(RUN, against="seconds").lines
-    assert list(line.get_xdata()) == [1.5, 3.5, 5.5, 7.5, 9.5, 11.5]
-
-
-def test_best_so_far_begins_at_the_first_trial_that_was_measured():
+    _, ax = plt.subplots()
+    assert plot.best_so_far(RUN, against="seconds", ax=ax) is ax, "with what was drawn before"
+    assert list(ax.lines[0].get_xdata()) == [1.5, 3.5, 5.5, 7.5, 9.5, 11.5], "from the first build"
+    with pytest.raises(TuningError, match='against is "trials" or "seconds", got \'time\''):
+        plot.best_so_far(RUN, against="time")
     run = RunTable([trial(0, stage="run", error="crashed"), trial(1, 8.0)])
-    (line,) = plot.best_so_far(run).lines
-    assert points(line) == [(2.0, pytest.approx(8.0))]
+    assert points(plot.best_so_far(run).lines[0]) == [(2.0, pytest.approx(8.0))]
 
 
 @pytest.mark.parametrize(
@@ -108,23 +104,16 @@ def test_tasks_of_a_run_are_lines_of_their_own():
     }
 
 
-def test_axes_that_are_given_are_drawn_on():
-    _, ax = plt.subplots()
-    assert plot.best_so_far(RUN, ax=ax) is ax
-    assert len(ax.lines) == 1
-
-
-def test_best_so_far_against_something_else():
-    with pytest.raises(TuningError, match='against is "trials" or "seconds", got \'time\''):
-        plot.best_so_far(RUN, against="time")
-
-
 def test_predictions_against_speeds():
     ax = plot.predicted_against_measured(RUN)
     line = ax.lines[0]
     expected = [(0.25, 0.5), (0.5, 0.4), (0.4, 0.7), (1.0, 0.9)]
     assert points(line) == [pytest.approx(point) for point in expected]
     assert line.get_label() == "50% of pairs in order"
+    line = plot.predicted_against_measured(RunTable([trial(0, 9.0, predicted=0.5)])).lines[0]
+    assert line.get_label() == "no pairs"
+    ax = plot.predicted_against_measured(RunTable([trial(0, 8.0)]))
+    assert [text.get_text() for text in ax.texts] == ["no trial has a prediction"]
 
 
 def test_predictions_for_trials_that_have_no_time():
@@ -141,16 +130,6 @@ def test_predictions_for_trials_that_have_no_time():
     ]
 
 
-def test_predictions_without_two_trials_to_order():
-    line = plot.predicted_against_measured(RunTable([trial(0, 9.0, predicted=0.5)])).lines[0]
-    assert line.get_label() == "no pairs"
-
-
-def test_a_run_without_predictions_says_so():
-    ax = plot.predicted_against_measured(RunTable([trial(0, 8.0)]))
-    assert [text.get_text() for text in ax.texts] == ["no trial has a prediction"]
-
-
 @pytest.mark.parametrize(
     ("predicted", "share"),
     [([1, 2, 3], 1.0), ([3, 2, 1], 0.0), ([5, 5, 5], 0.5), ([1, 3, 2], 2 / 3)],
@@ -160,12 +139,9 @@ def test_pairs_in_the_right_order(predicted, share):
     assert plot.right_pairs(np.array(predicted), speed, batch) == pytest.approx(share)
 
 
-def test_only_pairs_of_one_batch_count():
+def test_pairs_of_one_batch_and_of_different_speeds_count():
     predicted, speed = np.array([1.0, 2.0, 0.1, 0.2]), np.array([0.1, 0.2, 0.3, 0.4])
     assert plot.right_pairs(predicted, speed, np.array([0, 0, 1, 1])) == 1.0
-
-
-def test_pairs_of_one_speed_say_nothing():
     assert math.isnan(plot.right_pairs(np.array([1.0, 2.0]), np.array([3.0, 3.0]), np.zeros(2)))
 
 

@@ -213,12 +213,12 @@ def test_a_search_without_a_trial_that_worked_is_shown(browser: Browser, tmp_pat
     browser.no_complaints()
 
 
-def test_ten_thousand_trials_are_shown_at_once(browser: Browser, tmp_path: Path) -> None:
+def test_thousands_of_trials_are_shown_at_once(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "tuning_trials.json").write_text(
-        "".join(f"{json_line(one.as_json())}\n" for one in trials(10_000))
+        "".join(f"{json_line(one.as_json())}\n" for one in trials(4_000))
     )
     written = ms.report(tmp_path)
-    assert written.path.stat().st_size < 3_000_000
+    assert written.path.stat().st_size < 1_200_000
     browser.open(written.path)
     browser.wait(DRAWN.format("#progress"))
     spent = "performance.timing.loadEventEnd - performance.timing.navigationStart"

@@ -14,9 +14,8 @@ import pytest
 import search as ms
 from search import DatabaseError, TuningError
 from search.database.line_store import LineStore
-from search.reports.page import chart_data
-from search.reports.page.markup import Markup, element, table
-from search.reports.page.program_text import side_by_side
+from search.reports.page import page
+from search.reports.page.markup import Markup, element, side_by_side, table
 from search.reports.report import TaskReport
 from search.reports.run_directory import REPORTS, TASKS, TRIALS, add_tasks
 from tests.search.reports.searches_for_pages import (
@@ -28,7 +27,7 @@ from tests.search.reports.searches_for_pages import (
     write_search,
 )
 
-ASSETS = Path(chart_data.__file__).parent / "assets"
+ASSETS = Path(page.__file__).parent / "assets"
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
 
@@ -141,17 +140,14 @@ def test_what_is_seen_can_be_heard(matmul: Parsed) -> None:
     assert all(a["tabindex"] == "0" and a["aria-label"] for a in scrolled)
 
 
-def test_failures_are_told_once_for_each_reason(tmp_path: Path) -> None:
+def test_failures_are_told_once_for_each_reason_and_what_to_try_next(tmp_path: Path) -> None:
     write(tmp_path, trials(40))
     failed = Parsed(ms.report(tmp_path).path.read_text()).text("failed")
     assert "4 trials, CHECK_ERROR: Wrong result, argument 1 (C)" in failed
     assert "Numbers of the trials in matmul: 7, 17, 27, 37" in failed
     assert "BUILD_ERROR" not in failed
-
-
-def test_what_to_try_next_stands_with_its_figures(tmp_path: Path) -> None:
-    write(tmp_path, (replace(one, stage="build", run_secs=()) for one in trials(9)))
-    steps = Parsed(ms.report(tmp_path).path.read_text()).text("steps")
+    write(tmp_path / "all", (replace(one, stage="build", run_secs=()) for one in trials(9)))
+    steps = Parsed(ms.report(tmp_path / "all").path.read_text()).text("steps")
     assert "matmul" in steps
     assert "9 of 9 trials failed" in steps
 
@@ -264,11 +260,6 @@ def test_a_directory_without_trials_has_no_report(
     with pytest.raises(DatabaseError, match=message):
         ms.report(tmp_path)
     assert not (tmp_path / "report.html").exists()
-
-
-def test_what_is_no_directory_is_said(tmp_path: Path) -> None:
-    with pytest.raises(DatabaseError, match="nowhere is not a directory: it does not exist; give"):
-        ms.report(tmp_path / "nowhere")
     (tmp_path / "file").touch()
     with pytest.raises(DatabaseError, match="file is not a directory: it is a file; give"):
         ms.report(tmp_path / "file")
@@ -296,7 +287,7 @@ def test_a_notebook_shows_a_report_that_may_do_nothing_there(
 def test_of_very_many_trials_those_that_were_the_best_are_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chart_data, "MOST_TRIALS", 20)
+    monkeypatch.setattr(page, "MOST_TRIALS", 20)
     write(tmp_path, trials(100))
     data = json.loads(Parsed(ms.report(tmp_path).path.read_text()).text("data"))
     times = [one.seconds for one in ms.load_run(tmp_path).trials]
@@ -320,10 +311,6 @@ def test_text_is_escaped_and_markup_is_not() -> None:
     assert element("select", disabled=True, hidden=False) == "<select disabled></select>"
     made = table(["<", "n"], [["&", "1"]], caption="<i>", numbers=[1])
     assert '<th scope="row">&amp;</th><td class="number">1</td>' in made
-
-
-def test_lines_of_one_program_only_are_marked() -> None:
     made = side_by_side("a = 1\nfor i:\n    b = 2\n", "    a = 1\nb = 2\nc = 3\n", ("one", "two"))
-    signs = re.findall(r"<(ins|del)>", made)
-    assert signs == ["del", "ins"]
+    assert re.findall(r"<(ins|del)>", made) == ["del", "ins"], "lines of one program only"
     assert Parsed(str(made)).attributes

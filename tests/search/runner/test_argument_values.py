@@ -11,8 +11,7 @@ import search as ms
 from search.arg_info import ArgInfo
 from search.errors import TuningError
 from search.runner.argument_values import Values, argument_values
-from search.runner.arguments import random_arrays
-from search.runner.program_facts import ProgramFacts
+from search.runner.arguments import ProgramFacts, random_arrays
 from search.runner.reference_program import with_checked_indices
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
@@ -126,10 +125,13 @@ def test_places_that_parallel_iterations_write_are_distinct() -> None:
         ),
     ],
 )
-def test_what_cannot_be_made_up_is_asked_for_by_name(tmp_path: Path, text: str, said: str) -> None:
-    config = ms.TuneConfig(2, num_confirmed=0)
+def test_what_cannot_be_made_up_is_asked_for_by_name(
+    tmp_path: Path, text: str, said: str, measured: dict[str, object]
+) -> None:
+    config = ms.TuneConfig(1, num_confirmed=0)
+    parts = {"cost_model": "random", **measured}
     with pytest.raises(TuningError) as refused:
-        ms.tune_tir(function(text), "llvm -num-cores=1", config, tmp_path, cost_model="random")
+        ms.tune_tir(function(text), "llvm -num-cores=1", config, tmp_path, **parts)
     assert said in str(refused.value)
     assert 'input_data={"I": ...}' in str(refused.value)
 

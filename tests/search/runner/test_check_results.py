@@ -11,11 +11,10 @@ from schedule import Schedule
 from search.arg_info import ArgInfo, TensorInfo
 from search.builder.builder import build_and_export
 from search.runner import RunnerInput
-from search.runner.arguments import random_arrays
+from search.runner.arguments import ProgramFacts, random_arrays
 from search.runner.check_results import Expected, difference
 from search.runner.measure import evaluate_reference, measure
 from search.runner.measure_candidate import rewritten_parameter, with_separate_layout_rewrite
-from search.runner.program_facts import ProgramFacts
 from search.runner.reference_program import reference_program
 from search.runner.time_call import EvaluatorConfig
 from search.task import normalize_mod
@@ -110,8 +109,13 @@ def verdict(
     return measure(RunnerInput(artifact, "llvm", args, expected), QUICK).error_msg
 
 
-@pytest.mark.parametrize("exact", [True, False])
-@pytest.mark.parametrize("text", [DENSE_RELU, INT8_DOT, VARIANCE, GATHER, HALF_SUM, SQUARES])
+@pytest.mark.parametrize(
+    ("text", "exact"),
+    [
+        *((text, True) for text in (DENSE_RELU, INT8_DOT, VARIANCE, GATHER, HALF_SUM, SQUARES)),
+        *((text, False) for text in (DENSE_RELU, VARIANCE, HALF_SUM)),
+    ],
+)
 def test_a_program_is_right_about_itself(tmp_path: Path, text: str, exact: bool) -> None:
     assert verdict(tmp_path, mod_of(text), mod_of(text), exact) is None
 
@@ -238,6 +242,8 @@ def test_arguments_of_every_dtype(dtype: str) -> None:
     (array,), (again,) = (random_arrays([info], 0, DATA, signed=True) for _ in range(2))
     expected = Expected.of(array, again, DataType(dtype), 1e-6, is_exact=False)
     assert difference(again, DataType(dtype), expected) is None
+    if dtype in ("float32", "float64"):
+        assert difference(again * (1 + 5e-7), DataType(dtype), expected) is None, "rounded"
     again[2, 1] = ~again[2, 1] if dtype == "bool" else again[2, 1] + 1
     assert "first at [2, 1]" in str(difference(again, DataType(dtype), expected))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def main(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
         T.writes(C[0:8, 0:8])
         T.evaluate(T.call_packed("test.search.negate", B, C))
 """
-CONFIG = ms.TuneConfig(max_trials_global=2, num_trials_per_iter=2)
+CONFIG = ms.TuneConfig(max_trials_global=1, num_confirmed=0, cost_model="random")
 
 
 def register() -> None:
@@ -37,23 +38,28 @@ def register() -> None:
     codegen.register_func("test.search.negate", negate, override=True)
 
 
-def test_a_function_that_the_measuring_process_lacks_is_named(tmp_path: Path) -> None:
+def test_a_function_that_the_measuring_process_lacks_is_named(
+    tmp_path: Path, measured: dict[str, Any]
+) -> None:
     message = (
         r"cannot be measured: .*library function is not registered: 'test\.search\.negate'"
         r"(?s:.*)LocalRunner\(initializer=\.\.\.\)"
     )
     with pytest.raises(TuningError, match=message):
-        ms.tune_tir(parse(PROGRAM), "llvm --num-cores=2", CONFIG, tmp_path)
+        ms.tune_tir(parse(PROGRAM), "llvm --num-cores=2", CONFIG, tmp_path, **measured)
 
 
-def test_the_measuring_process_may_register_it(tmp_path: Path) -> None:
+def test_the_measuring_process_may_register_it(tmp_path: Path, measured: dict[str, Any]) -> None:
+    runner = LocalRunner(initializer=register)
     best = ms.tune_tir(
         parse(PROGRAM),
         "llvm --num-cores=2",
         CONFIG,
         tmp_path,
-        runner=LocalRunner(initializer=register),
+        builder=measured["builder"],
+        runner=runner,
     )
+    runner.close()
     assert best is not None
     register()
     a, c = np.arange(64, dtype=np.float32).reshape(8, 8), np.zeros((8, 8), np.float32)

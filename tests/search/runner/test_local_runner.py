@@ -1,10 +1,6 @@
 """Measuring: the failure of a candidate is its result."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -108,33 +104,11 @@ def test_an_unscheduled_program_that_fails_is_said_to(
     assert str(result.error_msg).startswith("LocalRunner: Crash of the unscheduled program, ")
 
 
-def test_functions_of_a_script_build_and_run(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        """
-import codegen
-from codegen import Target
-from search.arg_info import ArgInfo
-from search.builder import BuilderInput, LocalBuilder
-from search.runner import LocalRunner, RunnerInput
-from tensorir.function import IRModule
-from tests.search.programs import adds_one
-
-def build(mod, target, params):
-    return codegen.build(mod, target)
-
-def evaluate(module, device, config, arguments):
-    return [0.25]
-
-builder, runner = LocalBuilder(max_workers=1, f_build=build), LocalRunner(f_run_evaluator=evaluate)
-(built,) = builder.build([BuilderInput(IRModule({"main": adds_one}), Target("llvm -num-cores=1"))])
-(run,) = runner.run([RunnerInput(built.artifact_path, "llvm", ArgInfo.from_prim_func(adds_one))])
-print(run.result().run_secs)
-"""
-    )
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True)
-    assert done.stdout == "(0.25,)\n", done.stderr
+def test_a_function_of_the_user_measures(builder: LocalBuilder) -> None:
+    path = built(builder, programs.adds_one)
+    runner = LocalRunner(f_run_evaluator=lambda module, device, config, arguments: [0.25])
+    assert run(runner, path, programs.adds_one, None).run_secs == (0.25,)
+    runner.close()
 
 
 def test_a_candidate_is_measured_when_its_result_is_asked_for(

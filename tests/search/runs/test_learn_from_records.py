@@ -12,7 +12,7 @@ from search.database import Database, MemoryDatabase, TuningRecord
 from search.database.records import FAILED
 from search.runner import RunnerResult
 from search.runner.measure_candidate import MeasureCandidate
-from search.runs.learn_from_records import learn_from_records
+from search.runs.next_batch import learn_from_records
 from search.task import normalize_mod
 from tensorir import workloads
 from tensorir.function import IRModule
@@ -89,7 +89,7 @@ def test_times_on_other_targets_do_not_teach() -> None:
 def test_other_workloads_share_a_bounded_number_of_replays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("search.runs.learn_from_records._MOST_OF_OTHERS", 4)
+    monkeypatch.setattr("search.runs.next_batch._MOST_OF_OTHERS", 4)
     database, model = MemoryDatabase(), Pupil()
     for mod in (LARGER, NORM):
         commit(database, mod, [1e-6, 2e-6, 3e-6, 4e-6, 5e-6])

@@ -46,6 +46,9 @@ def test_the_unscheduled_program_wins_where_no_schedule_is_faster(tmp_path: Path
     later = ms.compile_tir(database, Matmul, TARGET)
     assert later is not None
     assert_structural_equal(later.mod, Matmul)
+    with database:
+        scheduled = codegen.build(Matmul, TARGET)
+    assert scheduled.inspect_llvm() == codegen.build(Matmul, TARGET).inspect_llvm()
 
 
 def test_a_schedule_that_seemed_faster_on_a_busy_machine_is_not_used(tmp_path: Path) -> None:
@@ -113,8 +116,11 @@ def test_the_serial_form_of_a_parallel_schedule_is_measured_beside_it(tmp_path: 
     assert best.report.best == pytest.approx(100e-6)
 
 
-@pytest.mark.parametrize(("share", "wins"), [(1.0, True), (0.67, False)], ids=["quiet", "busy"])
-@pytest.mark.parametrize("gain", [0.05, 5.0], ids=["ms", "s"])
+@pytest.mark.parametrize(
+    ("share", "wins", "gain"),
+    [(1.0, True, 0.05), (0.67, False, 0.05), (0.67, True, 5.0)],
+    ids=["quiet", "busy", "busy and slow"],
+)
 def test_on_a_busy_machine_threads_have_to_save_a_time_slice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, wins: bool, gain: float
 ) -> None:
@@ -135,7 +141,7 @@ def test_on_a_busy_machine_threads_have_to_save_a_time_slice(
         in_parallel, postprocs=[RewriteParallelVectorizeUnroll(one_core=0)]
     )
     best = tuned(tmp_path, Threads(), space=space, target="llvm -num-cores=4")
-    assert ("T.parallel" in best.mod.script()) is (wins or gain > 4)
+    assert ("T.parallel" in best.mod.script()) is wins
 
 
 def test_nothing_is_measured_at_the_end_without_confirmation(tmp_path: Path) -> None:
@@ -150,11 +156,3 @@ def test_a_constraint_is_not_asked_about_a_program_without_decisions(tmp_path: P
     best = tuned(tmp_path, runner, constraint=lambda decided: next(iter(decided.values()))[0] > 0)
     assert best.trace.insts
     assert best.report.unscheduled == pytest.approx(100e-6)
-
-
-def test_a_build_takes_the_unscheduled_program_where_that_is_best(tmp_path: Path) -> None:
-    runner = TimesOfScripts(lambda k: microseconds(110 + k), unscheduled=microseconds(100))
-    tuned(tmp_path, runner)
-    with JSONDatabase(work_dir=tmp_path):
-        scheduled = codegen.build(Matmul, TARGET)
-    assert scheduled.inspect_llvm() == codegen.build(Matmul, TARGET).inspect_llvm()

@@ -53,7 +53,6 @@ def past(folder: Path) -> ms.Replayed:
 @pytest.mark.parametrize(
     ("strategy", "cost_model"),
     [
-        ("evolutionary", "random"),
         ("replay-trace", None),
         (EvolutionarySearch(), ms.cost_model.XGBModel),
     ],

@@ -2,11 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from search.runs.run_journal import RunJournal
+import pytest
+
+import search as ms
+from schedule import Schedule
+from search.runs.run_journal import RunJournal, plan_of
+from search.search_strategy import EvolutionarySearch
+from tests.search.compatible_programs import product
+from tests.search.made_up_runs import task as made_task
+from tests.search.programs import split_j
 
 PLAN = {"trials": 8}
+
+
+def tiles_of(size: int) -> Callable[[Schedule], None]:
+    def tiled(sch: Schedule) -> None:
+        i, *_ = sch.get_loops("C")
+        j, *_ = sch.split(i, [None, size])
+        sch.split(j, sch.sample_perfect_tile(j, n=2))
+
+    return tiled
+
+
+@pytest.mark.parametrize(
+    ("change", "before"),
+    [
+        ({"target": "llvm -num-cores=2"}, {}),
+        ({"space": split_j}, {}),
+        ({"space": tiles_of(4)}, {"space": tiles_of(2)}),
+        ({"seed": 2}, {}),
+        ({"strategy": "replay-trace"}, {}),
+        ({"strategy": EvolutionarySearch(eps_greedy=0.5)}, {}),
+        ({"program": product(32, 64, 32)}, {}),
+    ],
+)
+def test_other_tasks_have_another_plan(change: dict[str, Any], before: dict[str, Any]) -> None:
+    """Functions count by what they do, not by their names."""
+    config = ms.TuneConfig(8)
+
+    def plan(options: dict[str, Any]) -> dict[str, Any]:
+        made = made_task(**options)
+        return plan_of([made], [made.generate_design_space()], config, None)
+
+    assert plan(change) == plan(change)
+    assert plan(change) != plan(before)
 
 
 def test_a_journal_knows_what_an_interrupted_run_did(tmp_path: Path) -> None:

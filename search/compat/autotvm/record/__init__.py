@@ -14,9 +14,9 @@ from search.compat.autotvm.config import ConfigEntity
 from search.compat.autotvm.errors import TemplateError
 from search.compat.autotvm.measure import MeasureInput, MeasureResult, Record, SlowerThan
 from search.compat.autotvm.task import Task
-from search.database.measure_error_no import MeasureErrorNo
 from search.database.record_files import (
     LineError,
+    MeasureErrorNo,
     RecordFiles,
     Records,
     costs_of_line,

@@ -14,7 +14,7 @@ from search.compat.autotvm.errors import SpaceIndexError, TemplateError
 from search.compat.autotvm.measure import MeasureInput, MeasureResult
 from search.compat.autotvm.task import Task
 from search.compat.autotvm.tuner.tuner import Tuner
-from search.database.measure_error_no import MeasureErrorNo
+from search.database.record_files import MeasureErrorNo
 
 
 class _WalkingTuner(Tuner):

@@ -18,7 +18,7 @@ from search.compat.autotvm.template_space import TemplateSpace
 from search.compat.autotvm.tuner.tuner import Tuner
 from search.cost_model import CostModel, RandomModel, XGBConfig, XGBModel
 from search.database import Database, MemoryDatabase, TuningRecord
-from search.database.measure_error_no import MeasureErrorNo
+from search.database.record_files import MeasureErrorNo
 from search.database.records import FAILED
 from search.search_strategy import EvolutionarySearch, SearchStrategy
 from search.space_generator.space_generator import SpaceArg

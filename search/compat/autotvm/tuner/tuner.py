@@ -20,12 +20,11 @@ from search.compat.autotvm.task import Task
 from search.context import TuneContext
 from search.cost_model import CostModel
 from search.database import Database, MemoryDatabase
-from search.database.measure_error_no import MeasureErrorNo
+from search.database.record_files import MeasureErrorNo
 from search.errors import TuningError
 from search.loop import tune_run
 from search.measure_callback import MeasureCallback
-from search.options import TuneConfig
-from search.reports.interrupts import OnInterrupt
+from search.options import OnInterrupt, TuneConfig
 from search.run import Run
 from search.runner import Runner, RunnerResult
 from search.runner.distributed import DaskRunner

@@ -147,10 +147,10 @@ aten_rows(
         "mm.default bmm.default": lambda self, mat2: op.matmul(self, mat2),
         "matmul.default": lambda self, other: op.matmul(self, other),
         "mv.default": lambda self, vec: op.matmul(self, vec),
-        "dot.default vdot.default": lambda self, tensor, result: in_shape(
-            op.matmul(self, tensor), result.shape
+        "dot.default": lambda self, tensor, result: in_shape(op.matmul(self, tensor), result.shape),
+        "vdot.default inner.default": lambda self, other, result: in_shape(
+            op.matmul(self, other), result.shape
         ),
-        "inner.default": lambda self, other, result: in_shape(op.matmul(self, other), result.shape),
         "outer.default": lambda self, vec2: op.expand_dims(self, 1) * op.expand_dims(vec2, 0),
         "addmm.default": lambda self, mat1, mat2, beta, alpha: _sum(
             self, op.matmul(mat1, mat2), beta, alpha

@@ -74,7 +74,7 @@ def convolution(
 def conv_padded(
     input: Any, weight: Any, bias: Any, stride: Any, padding: str, dilation: Any, groups: int
 ) -> Any:
-    """A convolution without padding, or with one that keeps the size."""
+    """A convolution without padding, or with padding that keeps the size."""
     rank = tensor_info(weight).ndim - 2
     if padding == "valid":
         return convolution(input, weight, bias, stride, 0, dilation, groups=groups)

@@ -17,8 +17,8 @@ from search import auto_scheduler, autotvm
 from search.compat.autotvm import exec as commands
 from search.errors import TuningError
 from search.runner import RunnerResult
+from search.runner.distributed.connection import Machine
 from search.runner.distributed.credentials import Credentials
-from search.runner.distributed.machine import Machine
 from search.runner.distributed.messages import MeasureAnswer, MeasureRequest
 from tensorir import te
 from tests.search.compat.autotvm.templates import TUTORIAL

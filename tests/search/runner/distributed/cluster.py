@@ -21,8 +21,8 @@ from typing import Any
 from codegen.target.presets import ARCHITECTURES, CPU_FEATURES
 from search.runner import RunnerResult
 from search.runner.distributed.bench import Bench
+from search.runner.distributed.connection import Machine
 from search.runner.distributed.credentials import Credentials
-from search.runner.distributed.machine import Machine
 from search.runner.distributed.messages import Arrays, MeasureAnswer, MeasureRequest
 from search.runner.distributed.servers import LOOPBACK, new_scheduler, new_worker
 

@@ -13,10 +13,10 @@ import pytest
 from codegen import Target
 from search.arg_info import ArgInfo
 from search.runner import EvaluatorConfig, LocalRunner, RunnerInput, RunnerResult
+from search.runner.arguments import ProgramFacts
 from search.runner.distributed import bench as bench_module
 from search.runner.distributed.bench import LocalBench
 from search.runner.distributed.messages import MeasureAnswer, MeasureRequest
-from search.runner.program_facts import ProgramFacts
 from search.runner.reference_program import reference_program
 from tensorir import workloads
 from tensorir.function import IRModule
@@ -132,7 +132,7 @@ def test_what_a_machine_cannot_do_is_no_fault_of_the_candidate(
 
     assert MeasureAnswer.from_text(bench.answer("{", "")).result.error_msg is not None
 
-    monkeypatch.setattr(bench_module.energy, "why_not", lambda: "nothing counts it")
+    monkeypatch.setattr(bench_module, "energy_refusal", lambda: "nothing counts it")
     found = answer(bench, replace(REQUEST, evaluator=EvaluatorConfig(energy=True)))
     assert (found.status, found.result.error_msg) == ("unable", "nothing counts it")
 

@@ -17,7 +17,7 @@ from codegen import Target
 from search.errors import TuningError
 from search.runner import RunnerInput, RunnerResult
 from search.runner.distributed import dispatcher
-from search.runner.distributed.machine import Machine, this_release
+from search.runner.distributed.connection import Machine, this_release
 from search.runner.distributed.messages import MeasureAnswer, MeasureRequest
 from tensorir import workloads
 from tensorir.function import IRModule

@@ -17,8 +17,8 @@ from typing import Any, Final
 import psutil
 import pytest
 
+from search.runner.distributed.connection import Machine
 from search.runner.distributed.credentials import Credentials
-from search.runner.distributed.machine import Machine
 from tests.search.runner.distributed.cluster import scheduler_process, wait_until, worker_process
 
 distributed = pytest.importorskip("distributed")

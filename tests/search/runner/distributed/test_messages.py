@@ -14,9 +14,9 @@ from search.arg_info import ArgInfo
 from search.errors import TuningError
 from search.runner import EvaluatorConfig, RunnerResult
 from search.runner.argument_values import Values
-from search.runner.distributed.machine import Machine
+from search.runner.arguments import ProgramFacts
+from search.runner.distributed.connection import Machine
 from search.runner.distributed.messages import MeasureAnswer, MeasureRequest, packed_arrays
-from search.runner.program_facts import ProgramFacts
 
 REQUEST = MeasureRequest(
     program="a program",

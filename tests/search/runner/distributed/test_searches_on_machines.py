@@ -35,7 +35,7 @@ pytestmark = [
 ]
 
 CPUS = ("x86-64-v3", "x86-64-v4")
-TRIALS = 24
+TRIALS = 12
 
 
 class Counted(MeasureCallback):
@@ -56,7 +56,7 @@ def tuned(address: str, cpu: str, folder: Path, told: MeasureCallback) -> None:
     ms.tune_tir(
         Matmul,
         f"llvm -mcpu={cpu} -num-cores=1",
-        ms.TuneConfig(TRIALS, num_trials_per_iter=8),
+        ms.TuneConfig(TRIALS, num_trials_per_iter=4),
         folder,
         space=split_all,
         runner=address,
@@ -77,7 +77,7 @@ def found_in(folder: Path) -> tuple[list[str], list[tuple[float, str]]]:
 
 
 def test_two_targets_on_three_machines_while_two_are_killed(tmp_path: Path) -> None:
-    told = {cpu: Counted(6) for cpu in CPUS}
+    told = {cpu: Counted(4) for cpu in CPUS}
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(in_process_cluster())
         killed = [
@@ -115,13 +115,13 @@ def workers(cluster: InProcessCluster) -> int:
 def test_the_winner_is_that_of_one_machine(tmp_path: Path) -> None:
     """As many machines as there are candidates in a batch choose as one does."""
     found = []
-    for count in (1, 5):
+    for count in (1, 4):
         folder = tmp_path / str(count)
         with in_process_cluster(*(FakeBench(seconds=0.01) for _ in range(count))) as cluster:
             best = ms.tune_tir(
                 Matmul,
                 "llvm -num-cores=1",
-                ms.TuneConfig(TRIALS, num_trials_per_iter=8),
+                ms.TuneConfig(TRIALS, num_trials_per_iter=4),
                 folder,
                 space=split_all,
                 runner=cluster.address,
@@ -156,7 +156,7 @@ def test_a_search_that_was_killed_goes_on(tmp_path: Path) -> None:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        wait_until(lambda: len(bench.asked) >= 10 or client.poll() is not None)
+        wait_until(lambda: len(bench.asked) >= 5 or client.poll() is not None)
         client.kill()
         client.wait()
         kept = ms.load_run(tmp_path).trials
@@ -164,7 +164,7 @@ def test_a_search_that_was_killed_goes_on(tmp_path: Path) -> None:
         wait_until(lambda: not cluster.scheduler.tasks)
         tuned(url, CPUS[0], tmp_path, Counted(1000))
     points, _ = found_in(tmp_path)
-    assert len(set(points)) == TRIALS
+    assert len(set(points)) >= TRIALS
     assert len(points) <= TRIALS + 1, "it may have been killed before it kept what it had logged"
 
 
