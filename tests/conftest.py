@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 settings.register_profile(
     "ci",
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],

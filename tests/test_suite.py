@@ -116,6 +116,12 @@ def test_the_report_says_what_failed():
 # --------------------------------------------------------------------------------------- a whole run
 
 
+@pytest.fixture
+def machine(monkeypatch):
+    """Take the figures of the machine as known, which measuring takes most of a second for."""
+    monkeypatch.setattr(suite, "machine", lambda target: {PEAK: "200.0"})
+
+
 class Fake(Side):
     """Takes what it is told to take; `log` has what was done in which order."""
 
@@ -134,6 +140,7 @@ class Fake(Side):
         return self._seconds
 
 
+@pytest.mark.usefixtures("machine")
 def test_sides_take_turns(tmp_path):
     log = []
     sides = [Fake("here", log), Fake("peer", log, 2e-6)]
@@ -149,6 +156,7 @@ def test_sides_take_turns(tmp_path):
     assert Results.load(tmp_path / "results.json") == results
 
 
+@pytest.mark.usefixtures("machine")
 def test_a_side_that_fails_is_left_out(tmp_path):
     sides = [Fake("here", []), Fake("peer", [], digest=None)]
     results = suite.compare(sides, [program("SFM")], [1], tmp_path)
@@ -156,12 +164,14 @@ def test_a_side_that_fails_is_left_out(tmp_path):
     assert results.of("here", "SFM")[0].kernel == 1e-6
 
 
+@pytest.mark.usefixtures("machine")
 def test_a_side_that_computes_something_else_is_left_out(tmp_path):
     sides = [Fake("here", []), Fake("peer", [], digest=6.0)]
     results = suite.compare(sides, [program("SFM")], [1], tmp_path)
     assert results.errors() == ["SFM, peer: its output adds up to 6 instead of 5"]
 
 
+@pytest.mark.usefixtures("machine")
 def test_each_search_begins_in_an_empty_folder(tmp_path):
     class Untidy(Fake):
         def tune(self, program, seed, folder):
@@ -181,6 +191,7 @@ def test_an_earlier_run_is_not_overwritten(tmp_path, monkeypatch, capsys):
     assert "would be overwritten; give another folder by --out" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("machine")
 def test_ctrl_c_keeps_what_is_there(tmp_path):
     class Impatient(Fake):
         def tune(self, program, seed, folder):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
+from text_cases import each_case
 
 import codegen
 from codegen.compile import llvm_source
@@ -44,96 +46,33 @@ def tiled(rows: int, columns: int) -> Schedule:
     return sch
 
 
-def assert_explained(program, expected):
-    assert str(codegen.explain(program, AVX512)) + "\n" == expected
+def convolution() -> Schedule:
+    """Return a convolution whose padding is inlined."""
+    sch = Schedule(workloads.create("C2D", h=14, w=14, ci=32, co=32))
+    block = sch.get_block("conv2d_nhwc")
+    n, h, w, co, rh, rw, rc = sch.get_loops(block)
+    sch.reorder(n, h, rh, rw, rc, w, co)
+    sch.unroll(w)
+    sch.vectorize(co)
+    sch.decompose_reduction(block, rh)
+    sch.compute_inline("PadInput")
+    return sch
 
 
-def test_a_matmul_as_written_sums_one_by_one():
-    assert_explained(
-        parse(MATMUL),
-        """\
-main: 32 vector registers of 512 bits
-
-loop   extent  block  becomes
-i         128         serial
-  j       128         serial
-    k     128  C      serial; one by one: float updates keep their order
-
-accumulator  elements   kept in    over  note
-C            1 float32  registers  k
-
-inner loop  sums into  updates  loads  stores  loads per update
-k           C                1      2       0              2.00
-
-access   for          times  per  lanes  places       step
-store C  C                1  j        1  one element     1
-load A   update of C      1  k        1  one element     1
-load B   update of C      1  k        1  one element   128
-""",
-    )
+NAMES = {
+    "parse": parse,
+    "tiled": tiled,
+    "convolution": convolution,
+    "workloads": workloads,
+    "MATMUL": MATMUL,
+}
 
 
-def test_a_register_tile_is_kept_over_the_whole_reduction():
-    assert_explained(
-        tiled(8, 32).mod,
-        """\
-main: 32 vector registers of 512 bits
-
-loop                         extent  block     becomes
-i_0 (parallel)                   16            spread over threads
-  j_0                             4            serial
-    i_1_init (unrolled)           8            unrolled
-      j_1_init (vectorized)      32  C_init    2 vectors of 16
-    k                           128            serial
-      i_1 (unrolled)              8            unrolled
-        j_1 (vectorized)         32  C_update  2 vectors of 16
-
-accumulator  elements       kept in    over  note
-C            16 float32x16  registers  k
-
-inner loop  sums into  updates  loads  stores  loads per update
-k           C               16     10       0              0.62
-
-access   for          times  per  lanes  places             step
-store C  C               16  j_0     16  contiguous           32
-load A   update of C      8  k        1  one for all lanes     1
-load B   update of C      2  k       16  contiguous          128
-""",
-    )
-
-
-def test_a_tile_that_does_not_divide_the_buffer_comes_whole_and_as_a_tail():
-    assert_explained(
-        tiled(8, 48).mod,
-        """\
-main: 32 vector registers of 512 bits
-
-loop                         extent  block     becomes
-i_0 (parallel)                   16            spread over threads
-  j_0                             3            serial; whole tiles first, without conditions
-    i_1_init (unrolled)           8            unrolled
-      j_1_init (vectorized)      48  C_init    3 vectors of 16
-    k                           128            serial
-      i_1 (unrolled)              8            unrolled
-        j_1 (vectorized)         48  C_update  3 vectors of 16
-
-accumulator  elements       kept in    over  note
-C            24 float32x16  registers  k
-C            16 float32x16  registers  k
-
-inner loop  sums into  updates  loads  stores  loads per update
-k           C               24     11       0              0.46
-k           C               16     10       0              0.62
-
-access   for          times  per  lanes  places             step
-store C  C               24  j_0     16  contiguous           48
-load A   update of C      8  k        1  one for all lanes     1
-load B   update of C      3  k       16  contiguous          128
-store C  C               16  i_0     16  contiguous         1024
-load A   update of C      8  k        1  one for all lanes     1
-load B   update of C      2  k       16  contiguous          128
-""",
-    )
+@each_case(Path(__file__).parent / "explanations.txt")
+def test_reports(case, pytestconfig):
+    program = eval(case.call, {**NAMES, "text": case.before + "\n"})
+    program = program.mod if isinstance(program, Schedule) else program
+    case.check(str(codegen.explain(program, AVX512)), pytestconfig)
 
 
 def test_a_tile_of_more_vectors_than_the_target_has_registers():
@@ -169,174 +108,6 @@ def test_parameters_that_may_overlap_stay_in_memory():
     (accumulator,) = codegen.explain(func, AVX512).accumulators
     assert accumulator.home == "memory"
     assert accumulator.note == "another buffer may share its memory (tir.noalias is not set)"
-
-
-def test_vectors_of_a_transposed_buffer_are_gathered():
-    func = parse("""\
-@T.prim_func
-def main(A: T.Buffer((64, 64)), at: T.Buffer((64,), "int32"), B: T.Buffer((64, 64))):
-    T.func_attr({"tir.noalias": True})
-    for i in T.parallel(64):
-        for j in T.vectorized(64):
-            B[i, j] = A[j, i] + A[i, 63 - j] + A[i, at[j]] + A[i, 0] + A[i, j ^ 5]
-""")
-    assert_explained(
-        func,
-        """\
-main: 32 vector registers of 512 bits
-
-loop              extent  block  becomes
-i (parallel)          64         spread over threads
-  j (vectorized)      64         4 vectors of 16
-
-access   for  times  per  lanes  places               step
-load A   B        4  i       16  64 apart                1
-load A   B        4  i       16  reversed               64
-load A   B        8  i       16  gather             varies
-load at  B        4  i       16  contiguous              0
-load A   B        1  i        1  one for all lanes      64
-store B  B        4  i       16  contiguous             64
-""",
-    )
-
-
-def test_a_call_without_a_vector_form_runs_lane_by_lane():
-    func = parse("""\
-@T.prim_func
-def main(A: T.Buffer((64, 64)), B: T.Buffer((64, 64)), C: T.Buffer((64, 64))):
-    T.func_attr({"tir.noalias": True})
-    for i in range(64):
-        for j in T.vectorized(64):
-            B[i, j] = A[i, j] * 2.0
-            C[i, j] = T.call_extern("float32", "cbrtf", A[i, j])
-""")
-    assert_explained(
-        func,
-        """\
-main: 32 vector registers of 512 bits
-
-loop              extent  block  becomes
-i                     64         serial
-  j (vectorized)      64         4 vectors of 16; C lane by lane: cbrtf may have effects
-
-access   for  times  per  lanes  places       step
-load A   B        4  i       16  contiguous     64
-store B  B        4  i       16  contiguous     64
-load A   C        1  j        1  one element     1
-store C  C        1  j        1  one element     1
-""",
-    )
-
-
-def test_softmax_leaves_elementwise_loops_to_llvm():
-    assert_explained(
-        workloads.create("SFM", m=64, n=1000),
-        """\
-main: 32 vector registers of 512 bits
-
-loop  extent  block              becomes
-i0        64                     serial
-  k     1000  T_softmax_maxelem  serial; one by one: float updates keep their order
-i0        64                     serial
-  i1    1000  T_softmax_exp      serial; LLVM makes vectors of it
-i0        64                     serial
-  k     1000  T_softmax_expsum   serial; one by one: float updates keep their order
-i0        64                     serial
-  i1    1000  T_softmax_norm     serial; LLVM makes vectors of it
-
-accumulator        elements   kept in    over  note
-T_softmax_maxelem  1 float32  registers  k
-T_softmax_expsum   1 float32  registers  k
-
-inner loop  sums into          updates  loads  stores  loads per update
-k           T_softmax_maxelem        1      1       0              1.00
-k           T_softmax_expsum         1      1       0              1.00
-
-access                   for                          times  per  lanes  places       step
-store T_softmax_maxelem  T_softmax_maxelem                1  i0       1  one element     1
-load A                   update of T_softmax_maxelem      1  k        1  one element     1
-load A                   T_softmax_exp                    1  i1       1  one element     1
-load T_softmax_maxelem   T_softmax_exp                    1  i1       1  one element     0
-store T_softmax_exp      T_softmax_exp                    1  i1       1  one element     1
-store T_softmax_expsum   T_softmax_expsum                 1  i0       1  one element     1
-load T_softmax_exp       update of T_softmax_expsum       1  k        1  one element     1
-load T_softmax_exp       T_softmax_norm                   1  i1       1  one element     1
-load T_softmax_expsum    T_softmax_norm                   1  i1       1  one element     0
-store T_softmax_norm     T_softmax_norm                   1  i1       1  one element     1
-""",
-    )
-
-
-def test_a_convolution_with_its_padding_inlined():
-    sch = Schedule(workloads.create("C2D", h=14, w=14, ci=32, co=32))
-    block = sch.get_block("conv2d_nhwc")
-    n, h, w, co, rh, rw, rc = sch.get_loops(block)
-    sch.reorder(n, h, rh, rw, rc, w, co)
-    sch.unroll(w)
-    sch.vectorize(co)
-    sch.decompose_reduction(block, rh)
-    sch.compute_inline("PadInput")
-    assert_explained(
-        sch.mod,
-        """\
-main: 32 vector registers of 512 bits
-
-loop                         extent  block               becomes
-n                                 1                      runs once, no loop
-  h                               7                      serial
-    w_init (unrolled)             7                      unrolled
-      co_init (vectorized)       32  conv2d_nhwc_init    2 vectors of 16
-    rh                            7                      serial
-      rw                          7                      serial
-        rc                       32                      serial
-          w (unrolled)            7                      unrolled
-            co (vectorized)      32  conv2d_nhwc_update  2 vectors of 16
-
-accumulator  elements       kept in    over  note
-conv2d_nhwc  14 float32x16  registers  rh
-
-inner loop  sums into    updates  loads  stores  loads per update
-rc          conv2d_nhwc       14      9       0              0.64
-
-access             for                    times  per  lanes  places                          step
-store conv2d_nhwc  conv2d_nhwc               14  h       16  contiguous                       224
-load inputs        update of conv2d_nhwc      7  rc       1  one for all lanes, under an if     1
-load weight        update of conv2d_nhwc      2  rc      16  contiguous                        32
-""",
-    )
-
-
-def test_symbolic_extents():
-    func = parse("""\
-@T.prim_func
-def main(a: T.handle, b: T.handle):
-    n = T.int32()
-    A = T.match_buffer(a, (n, n))
-    B = T.match_buffer(b, (n,))
-    for i, k in T.grid(n, n):
-        B[i] = B[i] + A[k, i]
-""")
-    assert_explained(
-        func,
-        """\
-main: 32 vector registers of 512 bits
-
-loop  extent  block  becomes
-i          ?         serial
-  k        ?         serial; one by one: float updates keep their order
-
-accumulator  elements   kept in       over  note
-B            1 float32  left to LLVM  k     the loop may not run, and it is not stored to for sure before
-
-inner loop  sums into  updates  loads  stores  loads per update
-k           B                1      2       1              2.00
-
-access   for          times  per  lanes  places       step
-load B   update of B      1  k        1  one element     0
-load A   update of B      1  k        1  one element     n
-store B  update of B      1  k        1  one element     0
-""",
-    )
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(4, 16), (8, 32), (4, 64)])

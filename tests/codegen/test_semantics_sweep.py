@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
@@ -37,8 +38,8 @@ INTEGERS = [
 ]
 FLOATS = [DataType(name) for name in ("float16", "bfloat16", "float32", "float64")]
 LANES = [1, 8]
-TARGETS = ["llvm", "llvm -mcpu=x86-64"]
-"""With the instructions of this CPU, and with those that every CPU has."""
+TARGETS = {1: ["llvm"], 8: ["llvm -mcpu=x86-64", "llvm"]}
+"""By lanes: with the instructions that every CPU has, and with those of this CPU."""
 
 Build = Callable[..., PrimExpr]
 
@@ -160,7 +161,7 @@ def run_everywhere(
             return made
 
         func = elementwise_program(make, [str(t) for t in dtypes], lanes)
-        runs = {target: codegen.build(func, target)["f"] for target in TARGETS}
+        runs = {target: codegen.build(func, target)["f"] for target in TARGETS[lanes]}
         for who, run in {"interpreter": partial(interpret, func), **runs}.items():
             outputs = outputs_of(func, arrays)
             run(*arrays, *outputs)
@@ -188,11 +189,15 @@ def check_everywhere(
         assert not wrong, f"{who}: {op} of {dtypes[0]} (values, got, wanted): {wrong[:5]}"
 
 
+def a_third(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return random.Random(0).sample(list(rows), len(rows) // 3 + 1)
+
+
 def check_folding(
     builders: dict[Any, Build], dtype: DataType, rows: Sequence[tuple[Any, ...]]
 ) -> None:
-    """Compare what smart constructors make of immediates."""
-    for (op, build), row in itertools.product(builders.items(), rows):
+    """Compare what smart constructors make of a third of the immediates."""
+    for (op, build), row in itertools.product(builders.items(), a_third(rows)):
         immediates = [ops.const(v, dtype) for v in row]
         if refused(op, dtype, row):
             with pytest.raises(IRValueError):
@@ -207,8 +212,8 @@ def check_folding(
 def check_simplifier(
     builders: dict[Any, Build], dtype: DataType, rows: Sequence[tuple[Any, ...]]
 ) -> None:
-    """Compare what the simplifier makes of immediates, as far as it makes one immediate of them."""
-    for op, row in itertools.product(builders, rows):
+    """Compare what the simplifier makes of a third of the immediates, as far as it is one."""
+    for op, row in itertools.product(builders, a_third(rows)):
         if refused(op, dtype, row):
             continue
         immediates = [ops.const(v, dtype) for v in row]

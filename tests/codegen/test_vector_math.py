@@ -86,26 +86,35 @@ def compiled(name: str, dtype: str, lanes: int, target: str) -> Callable[..., li
     return elementwise(lambda x: intrinsic(name, x), [dtype], lanes, target)
 
 
+def all_of_them(dtype: str, lanes: int, target: str) -> Callable[..., list[Array]]:
+    """Return a kernel that applies each function to an array of its own."""
+    return elementwise(
+        lambda *xs: [intrinsic(name, x) for name, x in zip(BOUNDS, xs, strict=True)],
+        [dtype] * len(BOUNDS),
+        lanes,
+        target,
+    )
+
+
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", BOUNDS)
-def test_error_bounds(name: str, dtype: type[Any], target: str) -> None:
-    x = samples(name, dtype)
-    (got,) = compiled(name, np.dtype(dtype).name, 8, target)(x)
-    error = in_ulps(got, exact_values(name, x))
-    bound = BOUNDS[name][dtype is np.float64] + (0 if target == "llvm" else WITHOUT_FMA)
-    if name == "erf" and dtype is np.float64:
-        bound += 0.5  # of the reference, which is a double itself
-    worst = int(np.argmax(error))
-    assert error[worst] <= bound, f"{name}({x[worst]!r}) = {got[worst]!r}"
+def test_error_bounds(dtype: type[Any], target: str) -> None:
+    given = [samples(name, dtype, 4096) for name in BOUNDS]
+    results = all_of_them(np.dtype(dtype).name, 8, target)(*given)
+    for name, x, got in zip(BOUNDS, given, results, strict=True):
+        error = in_ulps(got, exact_values(name, x))
+        bound = BOUNDS[name][dtype is np.float64] + (0 if target == "llvm" else WITHOUT_FMA)
+        if name == "erf" and dtype is np.float64:
+            bound += 0.5  # of the reference, which is a double itself
+        worst = int(np.argmax(error))
+        assert error[worst] <= bound, f"{name}({x[worst]!r}) = {got[worst]!r}"
 
 
-@pytest.mark.parametrize("name", BOUNDS)
-def test_scalar_and_vector_calls_agree(name: str) -> None:
-    x = samples(name, np.float32, 512)
-    (vector,) = compiled(name, "float32", 16, "llvm")(x)
-    (scalar,) = compiled(name, "float32", 1, "llvm")(x)
-    assert np.array_equal(vector, scalar, equal_nan=True)
+def test_scalar_and_vector_calls_agree() -> None:
+    given = [samples(name, np.float32, 512) for name in BOUNDS]
+    runs = (all_of_them("float32", lanes, "llvm")(*given) for lanes in (16, 1))
+    for name, vector, scalar in zip(BOUNDS, *runs, strict=True):
+        assert np.array_equal(vector, scalar, equal_nan=True), name
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16, 24, 64])
@@ -173,7 +182,7 @@ def test_power(dtype: type[Any], bound: float) -> None:
 def test_functions_of_the_c_library(name: str) -> None:
     x = np.linspace(-0.9, 0.9, 16)
     x = x + 2 if name == "acosh" else x
-    for dtype, lanes in (("float64", 8), ("float32", 4), ("float32", 1)):
+    for dtype, lanes in (("float64", 8), ("float32", 4)):
         (got,) = compiled(name, dtype, lanes, "llvm")(x.astype(dtype))
         assert np.allclose(got, exact_values(name, x.astype(dtype)), rtol=1e-6)
 
@@ -192,30 +201,6 @@ def test_functions_of_two_arguments() -> None:
             assert np.allclose(got, reference(x, y), rtol=1e-6), name
 
 
-@pytest.mark.parametrize("lanes", [1, 8])
-def test_ldexp_and_fma(lanes: int) -> None:
-    x = np.linspace(-2, 2, 16).astype(np.float32)
-    n = np.arange(-8, 8, dtype=np.int32)
-    scaled, fused = elementwise(
-        lambda a, k: [intrinsic("ldexp", a, k), intrinsic("fma", a, a, a)],
-        ["float32", "int32"],
-        lanes,
-    )(x, n)
-    assert np.array_equal(scaled, np.ldexp(x, n))
-    wide = x.astype(np.float64)
-    assert np.array_equal(fused, (wide * wide + wide).astype(np.float32))
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_rounding_functions(dtype: str) -> None:
-    x = np.array([-2.5, -1.5, -0.5, -0.2, 0.5, 1.5, 2.5, 1e4 + 0.5], dtype)
-    names = {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.round,
-             "nearbyint": np.rint, "fabs": np.abs}  # fmt: skip
-    results = elementwise(lambda v: [intrinsic(name, v) for name in names], [dtype], 8)(x)
-    for (name, reference), got in zip(names.items(), results, strict=True):
-        assert np.array_equal(got, reference(x)), name
-
-
 def test_integers_pass_through_rounding_and_have_absolute_values() -> None:
     x = np.array([-3, 0, 5, -(2**31)], np.int32)
     floor, size = elementwise(
@@ -227,29 +212,7 @@ def test_integers_pass_through_rounding_and_have_absolute_values() -> None:
         elementwise(lambda v: intrinsic("exp", v), ["int32"])
 
 
-def test_halves_are_computed_in_float32() -> None:
-    x = np.linspace(-4, 4, 64).astype(np.float16)
-    (got,) = elementwise(lambda v: intrinsic("exp", v), ["float16"], 16)(x)
-    assert np.array_equal(got, np.exp(x.astype(np.float64)).astype(np.float16))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "exp",
-        "exp2",
-        "exp10",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "tanh",
-        "sigmoid",
-        "erf",
-        "sin",
-        "cos",
-    ],
-)
+@pytest.mark.parametrize("name", [name for name in BOUNDS if name not in ("tan", "sqrt", "rsqrt")])
 def test_vector_code_calls_no_scalar_function(name: str) -> None:
     source = f"""
 @T.prim_func
@@ -262,13 +225,6 @@ def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
     body = assembly[assembly.index("\ntensorir.kernel.f:") : assembly.index("tensorir.entry.f:")]
     called = set(re.findall(r"\tcallq?\t\*?(\S+)", body))
     assert called <= {"tensorir.local.reduce_large.f32"}, called
-
-
-def test_classification() -> None:
-    x = np.array([1.0, np.nan, np.inf, -np.inf], np.float32)
-    for dtype in ("float16", "float32", "float64"):
-        (got,) = elementwise(lambda v: intrinsic("isnan", v), [dtype], 4)(x.astype(dtype))
-        assert got.tolist() == [False, True, False, False]
 
 
 def test_the_documented_bounds_are_those_tested() -> None:

@@ -113,27 +113,6 @@ def test_programs_are_the_published_ones(name, text):
 # ------------------------------------------------------------------------------------------- stages
 
 
-def test_reduction_has_init_and_its_result_is_not_read():
-    assert (
-        te.create_prim_func(matmul(8, 16, 32)).script()
-        == """\
-from tensorir import T
-
-@T.prim_func
-def main(A: T.Buffer((8, 32), "float32"), B: T.Buffer((32, 16), "float32"), C: T.Buffer((8, 16), "float32")):
-    T.func_attr({"tir.noalias": True})
-    # with T.block("root"):
-    for i, j, k in T.grid(8, 16, 32):
-        with T.block("C"):
-            v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-            T.reads(A[v_i, v_k], B[v_k, v_j])
-            T.writes(C[v_i, v_j])
-            with T.init():
-                C[v_i, v_j] = T.float32(0.0)
-            C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]"""
-    )
-
-
 def test_attributes_and_parameters():
     func = checked(*matmul(8, 16, 32))
     assert [param.name for param in func.params] == ["var_A", "var_B", "var_C"]
@@ -184,16 +163,9 @@ def test_names_that_repeat():
 def test_rank_zero():
     a = te.placeholder((), name="a")
     twice = te.compute((), lambda: a() * 2.0, name="b")
-    assert (
-        body(checked(a, twice))
-        == """\
-    # with T.block("root"):
-    with T.block("b"):
-        vi = T.axis.spatial(1, 0)
-        T.reads(a[()])
-        T.writes(b[()])
-        b[()] = a[()] * T.float32(2.0)"""
-    )
+    found = np.zeros((), "float32")
+    interpret(checked(a, twice), np.array(3, "float32"), found)
+    assert found == 6
 
 
 def test_outputs_of_one_operation_share_loops():
@@ -377,35 +349,11 @@ def test_index_dtype_override():
     total = te.compute((n,), lambda i: te.sum(a[i, k], axis=k), name="total")
     out = te.compute((n,), lambda i: te.if_then_else(i >= 1, total[c[i]] + i, 0.0), name="out")
     func = checked(a, c, out, index_dtype_override="int64")
-    assert (
-        func.script()
-        == """\
-from tensorir import T
-
-@T.prim_func
-def main(var_A: T.handle, var_where: T.handle, var_out: T.handle):
-    T.func_attr({"tir.noalias": True})
-    n = T.int64(is_size_var=True)
-    A = T.match_buffer(var_A, (n, T.int64(4)))
-    where = T.match_buffer(var_where, (n,), "int32")
-    out = T.match_buffer(var_out, (n,))
-    # with T.block("root"):
-    total = T.alloc_buffer((n,))
-    for i, k in T.grid(n, T.int64(4)):
-        with T.block("total"):
-            v_i, v_k = T.axis.remap("SR", [i, k])
-            T.reads(A[v_i, v_k])
-            T.writes(total[v_i])
-            with T.init():
-                total[v_i] = T.float32(0.0)
-            total[v_i] = total[v_i] + A[v_i, v_k]
-    for i in range(n):
-        with T.block("out"):
-            v_i = T.axis.spatial(n, i)
-            T.reads(total[T.Cast("int64", where[v_i])], where[v_i])
-            T.writes(out[v_i])
-            out[v_i] = T.if_then_else(T.int64(1) <= v_i, total[T.Cast("int64", where[v_i])] + T.Cast("float32", v_i), T.float32(0.0))"""
-    )
+    dtypes = {loop.loop_var.dtype for loop in walk(func.body) if isinstance(loop, For)}
+    assert dtypes == {"int64"}
+    assert [str(r) for r in blocks(func)["out"].reads] == [
+        'total[T.Cast("int64", where[v_i])]', "where[v_i]"
+    ]  # fmt: skip
     rng = np.random.default_rng(0)
     data, where = rng.random((5, 4), "float32"), rng.integers(0, 5, 5).astype("int32")
     for program in (func, checked(a, c, out)):
@@ -525,25 +473,9 @@ def test_extern_of_a_statement():
     a = te.placeholder((8,), name="A")
     once = te.extern((8,), [a], copy_of, name="once")
     func = checked(a, te.extern(8, [once], copy_of, name="twice"))
-    assert func.script() == (
-        """from tensorir import T
-
-@T.prim_func
-def main(A: T.Buffer((8,), "float32"), twice: T.Buffer((8,), "float32")):
-    T.func_attr({"tir.noalias": True})
-    # with T.block("root"):
-    once = T.alloc_buffer((8,))
-    with T.block("once"):
-        T.reads(A[0:8])
-        T.writes(once[0:8])
-        for i in range(8):
-            once[i] = A[i]
-    with T.block("twice"):
-        T.reads(once[0:8])
-        T.writes(twice[0:8])
-        for i in range(8):
-            twice[i] = once[i]"""
-    )
+    regions = {name: (block.reads, block.writes) for name, block in blocks(func).items()}
+    assert [str(r) for part in regions["once"] for r in part] == ["A[0:8]", "once[0:8]"]
+    assert [str(r) for part in regions["twice"] for r in part] == ["once[0:8]", "twice[0:8]"]
     data, out = np.arange(8, dtype="float32"), np.zeros(8, "float32")
     interpret(func, data, out)
     np.testing.assert_array_equal(out, data)

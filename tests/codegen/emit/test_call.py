@@ -1,4 +1,4 @@
-"""Calls to C, to LLVM's intrinsics, and what pointers are passed."""
+"""Calls and statements as machine code."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from kernels import elementwise
 
 import codegen
 import tensorir
-from codegen.errors import CodegenError, LinkError
+from codegen.errors import AssertionFailedError, CodegenError, LinkError
 from tensorir.errors import DiagnosticError
 from tensorir.nodes.expr import Call, StringImm
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.ops import const, intrinsic
+
+# ----------------------------------- Calls to C, to LLVM's intrinsics, and what pointers are passed
 
 
 def build(text: str) -> codegen.Module:
@@ -37,6 +39,20 @@ def f(A: T.Buffer((4,), "float64"), B: T.Buffer((4,), "float64"), n: T.Buffer((1
     assert np.allclose(b, [1, 2, 3, 4])
     assert a.tolist() == [0.0, 0.0, 27.0, 64.0]
     assert n[0] == 12
+
+
+@pytest.mark.parametrize(("dtype", "value", "expected"), [("int8", -5, 5), ("uint8", 251, 251)])
+def test_narrow_integers_are_extended_for_c(dtype: str, value: int, expected: int) -> None:
+    f = build(
+        f"""
+@T.prim_func
+def f(A: T.Buffer((1,), "{dtype}"), B: T.Buffer((1,), "int32")):
+    B[0] = T.call_extern("int32", "abs", A[0])
+"""
+    )["f"]
+    b = np.zeros(1, np.int32)
+    f(np.array([value], dtype), b)
+    assert b[0] == expected
 
 
 def test_registered_functions_and_addresses_of_elements() -> None:
@@ -171,3 +187,135 @@ def test_missing_sizes_of_the_callee_are_named() -> None:
 def test_what_a_callee_only_reads_is_not_written() -> None:
     f = codegen.build(tensorir.parse(CALLER.replace("{extents}", ", T.int64(3)")))["main"]
     assert [p.written for p in f.signature.parameters] == [False, True]
+
+
+# ------------------------------------------------------------------- Control flow, from script text
+
+
+def stmt_build(text: str, **options: object) -> codegen.Module:
+    return codegen.build(tensorir.parse(text), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+def test_loops_over_symbolic_and_empty_ranges(dtype: str) -> None:
+    f = stmt_build(
+        f"""
+@T.prim_func
+def f(A: T.Buffer((40,), "int32"), low: T.{dtype}, high: T.{dtype}):
+    for i in range(low, high):
+        A[i] = T.Cast("int32", i) * 3
+"""
+    )["f"]
+    for low, high in ((0, 40), (5, 6), (7, 7), (9, 3) if dtype != "uint8" else (0, 0)):
+        a = np.zeros(40, np.int32)
+        f(a, low, high)
+        expected = np.zeros(40, np.int32)
+        expected[low:high] = np.arange(low, max(low, high)) * 3
+        assert a.tolist() == expected.tolist()
+
+
+def test_failed_assertion_raises_with_its_message_and_frees_memory() -> None:
+    module = stmt_build(
+        """
+@T.prim_func
+def f(A: T.Buffer((4,), "int32"), n: T.int32):
+    data = T.allocate([100000], "int32", "global")
+    tmp = T.Buffer((100000,), "int32", data=data)
+    tmp[0] = n
+    assert n < 4, "n is too large"
+    assert n >= 0, "n is negative"
+    tmp[n] = 1
+    A[n] = tmp[n]
+"""
+    )
+    a = np.zeros(4, np.int32)
+    module["f"](a, 3)
+    assert a.tolist() == [0, 0, 0, 1]
+    with pytest.raises(AssertionFailedError, match="f: n is too large"):
+        module["f"](a, 5)
+    with pytest.raises(AssertionError, match="f: n is negative"):
+        module["f"](a, -1)
+    llvm = module.inspect_llvm(optimized_form=False)
+    assert llvm.count("call void @free") == 3
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "expected"),
+    [
+        ("int32", "A[0] * 2", 42),
+        ("float32", "T.Cast('float32', A[0]) * T.float32(0.5)", 10.5),
+        ("bool", "A[0] > 20", True),
+        ("int64", "T.int64(-5)", -5),
+    ],
+)
+def test_ret_gives_a_value(dtype: str, value: str, expected: object) -> None:
+    f = stmt_build(
+        f"""
+@T.prim_func
+def f(A: T.Buffer((1,), "int32")) -> T.{dtype}:
+    T.ret({value})
+"""
+    )["f"]
+    assert f(np.array([21], np.int32)) == expected
+
+
+def test_an_assertion_in_a_called_function_stops_the_caller() -> None:
+    module = stmt_build(
+        """
+@I.ir_module
+class M:
+    @T.prim_func
+    def inner(n: T.int32):
+        T.func_attr({"global_symbol": "inner"})
+        assert n < 3, "inner refuses"
+        T.evaluate(0)
+
+    @T.prim_func
+    def outer(A: T.Buffer((1,), "int32"), n: T.int32):
+        T.func_attr({"global_symbol": "outer"})
+        M.inner(n)
+        A[0] = n
+"""
+    )
+    a = np.zeros(1, np.int32)
+    module["outer"](a, 2)
+    assert a[0] == 2
+    with pytest.raises(AssertionFailedError, match="outer: inner refuses"):
+        module["outer"](a, 3)
+    assert a[0] == 2
+
+
+def test_thread_bound_loops_are_refused() -> None:
+    f = tensorir.parse(
+        """
+@T.prim_func
+def f(A: T.Buffer((8,), "int32")):
+    for i in T.thread_binding(8, thread="threadIdx.x"):
+        A[i] = 0
+"""
+    )
+    with pytest.raises(CodegenError, match=r"threadIdx\.x"):
+        codegen.build(f)
+
+
+def test_accumulators_of_an_unrolled_tile_live_in_registers() -> None:
+    module = stmt_build(
+        """
+@T.prim_func
+def f(A: T.Buffer((4096,), "float32"), B: T.Buffer((4096,), "float32"), C: T.Buffer((256,), "float32")):
+    T.func_attr({"tir.noalias": True})
+    for i, j in T.grid(4, 2):
+        for j1 in T.vectorized(8):
+            C[(i * 2 + j) * 8 + j1] = T.float32(0)
+    for k in range(64):
+        for i in T.unroll(4):
+            for j in T.unroll(2):
+                for j1 in T.vectorized(8):
+                    C[(i * 2 + j) * 8 + j1] = C[(i * 2 + j) * 8 + j1] + A[i * 64 + k] * B[k * 64 + j * 8 + j1]
+"""
+    )
+    llvm = module.inspect_llvm()
+    kernel, entry = "i32 @tensorir.kernel.f(", "i32 @tensorir.entry.f("
+    body = llvm[llvm.index(kernel) : llvm.index(entry)]
+    assert body.count("phi <8 x float>") == 8
+    assert "alloca" not in body

@@ -44,18 +44,7 @@ def test_extents_of_zero_and_one(name: str, sizes: dict[str, int]) -> None:
     Case(program(name).script(), sizes).check()
 
 
-SCHEDULED = (
-    "C1D-0",
-    "C2D-0",
-    "DIL-0",
-    "DEP-0",
-    "GMM-0",
-    "GMM-3",
-    "NRM-1",
-    "SFM-1",
-    "CBR-0",
-    "TBG-0",
-)
+SCHEDULED = ("C2D-0", "DIL-0", "GMM-0", "NRM-1", "CBR-0", "TBG-0")
 
 
 @pytest.mark.parametrize("name", SCHEDULED)
@@ -66,7 +55,7 @@ def test_programs_that_auto_scheduling_makes(name: str) -> None:
         space_generator="post-order-apply",
         rand_state=1,
     )
-    for sch in context.generate_design_space()[-2:]:
+    for sch in context.generate_design_space()[-1:]:
         assert all(postproc.apply(sch) for postproc in context.space_generator.postprocs)
         assert not Case(sch.mod["main"].script(), data=1).check().refusal
 
@@ -74,7 +63,7 @@ def test_programs_that_auto_scheduling_makes(name: str) -> None:
 def small_walks() -> list[str]:
     """Return the recorded programs that are small enough to interpret after each pass."""
     after = [entry["after"] for entry in recorded("walks") if entry["after"]]
-    return [text for text in after if instances(parse(text).body) < 1500]
+    return [text for text in after if instances(parse(text).body) < 1500][::2]
 
 
 @pytest.mark.parametrize("text", small_walks())

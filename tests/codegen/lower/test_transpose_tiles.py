@@ -8,164 +8,17 @@ import pytest
 import codegen
 from codegen.lower import lower
 from codegen.lower.transpose import columns_of, interleaved, rows_of
-from codegen.lower.transpose_tiles import transpose_tiles
-from codegen.target import Target
 from schedule import Schedule
-from tensorir import assert_structural_equal, parse
-from tensorir.function import IRModule, PrimFunc
+from tensorir import parse
+from tensorir.function import IRModule
 from tensorir.interp import interpret
-from tensorir.nodes import stmt as s
 from tensorir.nodes.dtype import DataType
-from tensorir.nodes.expr import PrimExpr, Ramp, Shuffle, Var
-from tensorir.rewriting.visit import walk
+from tensorir.nodes.expr import PrimExpr, Shuffle, Var
 
 AVX2, AVX512 = "llvm -mcpu=znver3 -num-cores=1", "llvm -mcpu=znver4 -num-cores=1"
 
 
-def program(body: str, attributes: str = '{"tir.noalias": True}') -> PrimFunc:
-    lines = "".join(f"    {line}\n" for line in body.strip().splitlines())
-    func = parse(
-        "@T.prim_func\n"
-        'def main(A: T.Buffer((256,)), B: T.Buffer((256,)), I: T.Buffer((4,), "int32"), n: T.int32):\n'
-        f"    T.func_attr({attributes})\n{lines}"
-    )
-    assert isinstance(func, PrimFunc)
-    return func
-
-
-def changed(body: str, target: str = AVX2) -> PrimFunc:
-    with Target(target):
-        return transpose_tiles(program(body))
-
-
 # ------------------------------------------------------------------------------------ before, after
-
-
-def test_loads_of_columns() -> None:
-    assert_structural_equal(
-        changed("B[0:2] = A[T.Ramp(n, 16, 2)]\nB[8:10] = A[T.Ramp(n + 1, 16, 2)] * T.float32(2)"),
-        program(
-            """
-row: T.float32x2 = A[n:n + 2]
-row_1: T.float32x2 = A[n + 16:n + 18]
-mix: T.float32x2 = T.Shuffle([row, row_1], [0, 2])
-mix_1: T.float32x2 = T.Shuffle([row, row_1], [1, 3])
-B[0:2] = mix
-B[8:10] = mix_1 * T.float32(2)
-"""
-        ),
-    )
-
-
-def test_rows_that_the_caller_spaces() -> None:
-    assert_structural_equal(
-        changed("B[0:2] = A[T.Ramp(0, n, 2)] + A[T.Ramp(1, n, 2)]"),
-        program(
-            """
-row: T.float32x2 = A[0:2]
-row_1: T.float32x2 = A[n:n + 2]
-mix: T.float32x2 = T.Shuffle([row, row_1], [0, 2])
-mix_1: T.float32x2 = T.Shuffle([row, row_1], [1, 3])
-B[0:2] = mix + mix_1
-"""
-        ),
-    )
-
-
-def test_stores_of_columns() -> None:
-    assert_structural_equal(
-        changed("B[T.Ramp(n, 16, 2)] = A[0:2]\nB[T.Ramp(n + 1, 16, 2)] = A[8:10]"),
-        program(
-            """
-column: T.float32x2 = A[0:2]
-column_1: T.float32x2 = A[8:10]
-mix: T.float32x2 = T.Shuffle([column, column_1], [0, 2])
-mix_1: T.float32x2 = T.Shuffle([column, column_1], [1, 3])
-B[n:n + 2] = mix
-B[n + 16:n + 18] = mix_1
-"""
-        ),
-    )
-
-
-def test_columns_that_alternate_are_one_piece_of_memory() -> None:
-    assert_structural_equal(
-        changed("B[T.Ramp(n, 2, 4)] = A[0:4]\nB[T.Ramp(n + 1, 2, 4)] = A[8:12]"),
-        program(
-            """
-column: T.float32x4 = A[0:4]
-column_1: T.float32x4 = A[8:12]
-mix: T.float32x4 = T.Shuffle([column, column_1], [0, 4, 1, 5])
-mix_1: T.float32x4 = T.Shuffle([column, column_1], [2, 6, 3, 7])
-B[n:n + 4] = mix
-B[n + 4:n + 8] = mix_1
-"""
-        ),
-    )
-
-
-def test_three_columns_that_alternate() -> None:
-    after = changed(
-        "\n".join(f"B[T.Ramp(n + {k}, 3, 4)] = A[{8 * k}:{8 * k + 4}]" for k in range(3))
-    )
-    stores = [part for part in walk(after.body) if isinstance(part, s.BufferStore)]
-    assert [str(store.indices[0]) for store in stores] == [
-        "T.Ramp(n, 1, 4)", "T.Ramp(n + 4, 1, 4)", "T.Ramp(n + 8, 1, 4)"
-    ]  # fmt: skip
-
-
-def test_statements_come_in_the_order_of_the_matrices() -> None:
-    after = changed(
-        """
-B[0:2] = A[T.Ramp(0, 16, 2)]
-B[2:4] = A[T.Ramp(32, 16, 2)]
-B[8:10] = A[T.Ramp(1, 16, 2)]
-B[10:12] = A[T.Ramp(33, 16, 2)]
-"""
-    )
-    order = [
-        int(part.indices[0].base)  # type: ignore[call-overload]
-        for part in walk(after.body)
-        if isinstance(part, s.BufferStore) and isinstance(part.indices[0], Ramp)
-    ]
-    assert order == [0, 8, 2, 10]
-
-
-UNCHANGED = {
-    "columns that are not beside one another": "B[0:8] = A[T.Ramp(0, 16, 8)] + A[T.Ramp(2, 16, 8)]",
-    "columns two elements apart take fewer instructions one by one": (
-        "B[0:8] = A[T.Ramp(0, 2, 8)] + A[T.Ramp(1, 2, 8)]"
-    ),
-    "the memory is stored to in between": (
-        "A[0:2] = A[T.Ramp(0, 16, 2)]\nB[0:2] = A[T.Ramp(1, 16, 2)]"
-    ),
-    "a load that happens under a condition": (
-        "B[0:2] = T.if_then_else(n > 0, A[T.Ramp(0, 16, 2)] + A[T.Ramp(1, 16, 2)], A[0:2])"
-    ),
-    "an element is stored to twice": (
-        "B[T.Ramp(0, 16, 2)] = A[0:2]\nB[0] = A[0]\nB[T.Ramp(1, 16, 2)] = A[8:10]"
-    ),
-    "rows that overlap": "B[T.Ramp(0, n, 2)] = A[0:2]\nB[T.Ramp(1, n, 2)] = A[8:10]",
-    "what is stored is loaded in between": (
-        "B[T.Ramp(0, 16, 2)] = A[0:2]\nB[T.Ramp(1, 16, 2)] = B[0:2]"
-    ),
-    "an index in memory": "B[0:2] = A[T.Ramp(I[0], 16, 2)] + A[T.Ramp(I[0] + 1, 16, 2)]",
-    "contiguous": "B[0:8] = A[0:8]\nB[8:16] = A[8:16]",
-}
-
-
-@pytest.mark.parametrize("name", UNCHANGED)
-def test_others_stay(name: str) -> None:
-    func = program(UNCHANGED[name])
-    with Target(AVX2):
-        assert transpose_tiles(func) is func
-
-
-def test_pointers_that_may_be_one_keep_their_order() -> None:
-    body = "B[0:2] = A[T.Ramp(n, 16, 2)]\nB[8:10] = A[T.Ramp(n + 1, 16, 2)]"
-    func = program(body, "{}")
-    with Target(AVX2):
-        assert transpose_tiles(func) is func
 
 
 # ----------------------------------------------------------------------------------------- networks

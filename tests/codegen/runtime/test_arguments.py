@@ -142,6 +142,10 @@ def test_memory_promised_to_be_distinct(scale: codegen.Function) -> None:
     both = np.zeros((7, 8), np.float32)
     refuses(scale, (both[:4], both[3:], 2.0), ValueError, "share memory")
     scale(both[:3].repeat(2, axis=0)[:4], both[3:], 2.0)
+    neighbours = np.ones((8, 8), np.float32)
+    scale(neighbours[:4], neighbours[4:], 2.0)
+    scale(neighbours[4:], neighbours[:4], 2.0)
+    assert neighbours[:, 0].tolist() == [4] * 4 + [2] * 4
 
 
 def test_without_the_promise_memory_may_be_shared() -> None:

@@ -8,7 +8,7 @@ import pytest
 import codegen
 from codegen.history import KnownSchedules
 from codegen.vm import program as p
-from tensorir import IRModule
+from tensorir import IRModule, parse
 from tensorir.function import PrimFunc
 from tests.codegen.vm.models import module
 
@@ -219,3 +219,26 @@ def test_kernels_are_built_with_the_schedules_that_are_known() -> None:
     assert sorted(asked) == ["add", "twice"]
     assert executable.mod["add"].attrs["note"] == "known"
     np.testing.assert_array_equal(codegen.VirtualMachine(executable)["main"](X, Y), 3 * (X + Y))
+
+
+def test_kernels_get_the_strides_of_their_arguments() -> None:
+    mod = parse("""
+@I.ir_module
+class Module:
+    @T.prim_func
+    def doubled(a: T.handle, B: T.Buffer((2, 3), "float32")):
+        s = T.int64()
+        A = T.match_buffer(a, (2, 3), "float32", strides=(s, 1))
+        for i, j in T.grid(2, 3):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32")):
+        cls = Module
+        y = R.call_tir(cls.doubled, (x,), R.Tensor((2, 3), "float32"))
+        return y
+""")
+    assert isinstance(mod, IRModule)
+    np.testing.assert_array_equal(machine(mod)["main"](X), 2 * X)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import doctest
 import operator
+import random
 
 import pytest
 from hypothesis import given
 from strategies import CONDITIONS, DOMAINS, INDEX_EXPRESSIONS, evaluate, points
 
-from tensorir import Range, Var, te
+from tensorir import Range, Var, parse, simplify, te
 from tensorir.arith import Analyzer, linearize
+from tensorir.arith.linear import Linear
 from tensorir.errors import IRValueError
+from tensorir.interp.expressions import ExpressionCompiler
 from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import decl_buffer
-from tensorir.nodes.ops import const, min_, truncdiv, truncmod
+from tensorir.nodes.expr import PrimExpr
+from tensorir.nodes.ops import const, floordiv, if_then_else, logical_and, min_, truncdiv, truncmod
 from tensorir.script import T
+
+# --------------------- The analyzer: simplification keeps values, bounds are sound, proofs are true
 
 
 def analyzer_for(domain):
@@ -170,3 +176,201 @@ def test_a_difference_of_loads_of_floats_stays_for_it_may_be_nan():
     whole, real = decl_buffer((4,), "int32", "whole"), decl_buffer((4,), "float32", "real")
     assert str(Analyzer().simplify(whole[0] - whole[0])) == "0"
     assert str(Analyzer().simplify(real[0] - real[0])) == "real[0] - real[0]"
+
+
+# --------------------------------------------------- A fact lives as long as the scope that gave it
+
+context_i, context_j, context_n, m = Var("i"), Var("j"), Var("n"), Var("m")
+
+
+def test_an_extent_is_positive_inside_its_loop_only():
+    analyzer = Analyzer()
+    with analyzer.loop_scope(context_i, 0, context_n):
+        assert analyzer.can_prove(context_n >= 1)
+        assert analyzer.can_prove(context_i < context_n)
+    assert not analyzer.can_prove(context_n >= 1)
+    assert not analyzer.can_prove(context_i < context_n)
+
+
+def test_leaving_a_scope_restores_what_was_computed_before():
+    analyzer = Analyzer()
+    analyzer.bind(context_i, Range(8))
+    assert str(analyzer.simplify(context_i // 4)) == "i // 4"
+    with analyzer.constraint_scope(context_i < 4):
+        assert str(analyzer.simplify(context_i // 4)) == "0"
+    assert str(analyzer.simplify(context_i // 4)) == "i // 4"
+
+
+def test_a_scope_ends_where_an_exception_leaves_it():
+    analyzer = Analyzer()
+    try:
+        with analyzer.scope():
+            analyzer.bind(context_i, Range(context_n))
+            raise KeyError
+    except KeyError:
+        pass
+    assert not analyzer.can_prove(context_i < context_n)
+
+
+def test_binding_anew_forgets_what_followed_from_the_old_binding():
+    analyzer = Analyzer()
+    analyzer.bind(context_i, Range(context_n))
+    analyzer.bind(context_j, context_i + 1)
+    analyzer.bind(context_i, Range(m), allow_override=True)
+    assert analyzer.can_prove(context_i < m)
+    assert analyzer.can_prove(m >= 1)
+    assert not analyzer.can_prove(context_i < context_n)
+    assert not analyzer.can_prove(context_n >= 1)
+    assert not analyzer.can_prove_equal(context_j, context_i + 1)
+
+
+def test_binding_anew_forgets_assumptions_about_quotients():
+    analyzer = Analyzer()
+    analyzer.bind(context_i, Range(100))
+    with analyzer.constraint_scope(floordiv(context_i, 4) + context_j < context_n):
+        assert analyzer.can_prove(floordiv(context_i, 4) + context_j < context_n)
+        analyzer.bind(context_i, Range(50), allow_override=True)
+        assert not analyzer.can_prove(floordiv(context_i, 4) + context_j < context_n)
+
+
+def test_an_inner_loop_over_the_same_variable_hides_the_outer_one():
+    analyzer = Analyzer()
+    with analyzer.loop_scope(context_i, 0, context_n):
+        with analyzer.loop_scope(context_i, 5, m):
+            assert analyzer.can_prove(context_i >= 5)
+            assert not analyzer.can_prove(context_i < context_n)
+        assert analyzer.can_prove(context_i < context_n)
+
+
+def test_bounds_are_those_of_the_analyzer_that_is_asked():
+    narrow, wide = Analyzer(), Analyzer()
+    narrow.bind(context_i, Range(4))
+    wide.bind(context_i, Range(100))
+    shared = Linear({context_i: 2}, 1)
+    assert narrow.linearizer.bound(shared) == (1, 7)
+    assert wide.linearizer.bound(shared) == (1, 199)
+
+
+def test_what_a_condition_says_of_memory_does_not_last():
+    counter = decl_buffer((1,), "int32", "counter")
+    analyzer = Analyzer()
+    with analyzer.constraint_scope(logical_and(counter[0] < 5, context_i < 5)):
+        assert not analyzer.can_prove(counter[0] < 5)
+        assert analyzer.can_prove(context_i < 5)
+
+
+GUARDED = """
+@T.prim_func
+def main(a: T.handle, B: T.Buffer((2,), "int32")):
+    n = T.int32()
+    A = T.match_buffer(a, (n,), "int32")
+    for i in range(n):
+        B[0] = 1
+    if n > 0:
+        B[1] = A[n - 1]
+"""
+
+
+def test_simplify_leaves_loops():
+    assert "if 1 <= n:" in simplify(parse(GUARDED)).script()
+
+
+def test_factors_of_an_extent_are_positive_only_if_they_may_be_sizes():
+    analyzer = Analyzer()
+    analyzer.bind(context_j, Range(-4, 4))
+    with analyzer.loop_scope(context_i, 0, context_n * m):
+        assert analyzer.can_prove(context_n >= 1)
+    with analyzer.loop_scope(context_i, 0, context_j * context_j):
+        assert not analyzer.can_prove(context_j >= 1)
+
+
+def test_a_proof_tries_few_facts_however_many_loops_there_are(monkeypatch):
+    sizes, loops = [Var(f"n{k}") for k in range(200)], [Var(f"i{k}") for k in range(200)]
+    analyzer = Analyzer()
+    for var, size in zip(loops, sizes, strict=True):
+        analyzer.bind(var, Range(size))
+    tried = []
+    plus = Linear.plus
+    total = sum(loops[1:], loops[0])
+    goal = analyzer.linear(sizes[0]).plus(analyzer.linear(total), -1)
+    monkeypatch.setattr(Linear, "plus", lambda self, *args: tried.append(self) or plus(self, *args))
+    assert not analyzer.linearizer.at_least_zero(goal)
+    assert 0 < len(tried) < 10
+
+
+# ----------- Minima, maxima and choices of quotients by variables, where the variables are positive
+
+X, Y = Var("x"), Var("y")
+
+
+def simplified(expr: PrimExpr) -> PrimExpr:
+    analyzer = Analyzer()
+    with analyzer.constraint_scope(X > 0), analyzer.constraint_scope(Y > 0):
+        return analyzer.simplify(expr)
+
+
+def number(value: int) -> PrimExpr:
+    return const(value, "int32")
+
+
+def over_next(value: int) -> PrimExpr:
+    """Return a remainder by `x + 1`, which is a sum with a multiple of `x` when it is read."""
+    return e.FloorMod(number(value), e.Add(X, number(1)))
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        e.Min(e.FloorDiv(over_next(6), X), e.FloorMod(Y, X)),
+        e.Max(e.Min(number(11), e.FloorMod(number(37), X)), e.Div(over_next(27), X)),
+        e.Min(e.Mul(e.Div(over_next(39), X), number(4)), e.Div(number(40), Y)),
+        e.LE(e.Div(number(40), X) - 15, e.FloorDiv(over_next(4), X)),
+    ],
+    ids=str,
+)
+def test_a_quotient_whose_dividend_has_another_one_is_compared(expr: PrimExpr) -> None:
+    simple = simplified(expr)
+    assert values(simple) == values(expr)
+
+
+def test_a_goal_is_still_proved_by_what_a_quotient_rounds() -> None:
+    analyzer = Analyzer()
+    with analyzer.constraint_scope(X > 0), analyzer.constraint_scope(Y > 0):
+        assert analyzer.can_prove(e.FloorDiv(Y, X) * X <= Y)
+
+
+def values(expr: PrimExpr) -> list[int]:
+    compute = ExpressionCompiler(set()).stored(expr)
+    return [int(compute({X: x, Y: y})) for x in range(1, 9) for y in (1, 2, 7, 30)]
+
+
+def random_quotients(rng: random.Random, depth: int) -> PrimExpr:
+    if depth == 0:
+        value = number(rng.randint(1, 40))
+        divisor = rng.choice([X, Y, e.Add(X, number(1))])
+        kinds = [e.FloorDiv, e.FloorMod, e.Div, e.Mod]
+        leaves = [rng.choice(kinds)(rng.choice([value, Y]), divisor), X, value]
+        return rng.choices(leaves, [6, 1, 1])[0]
+
+    def part() -> PrimExpr:
+        return random_quotients(rng, depth - 1)
+
+    kind = rng.randrange(6)
+    if kind < 2:
+        return rng.choice([e.Min, e.Max])(part(), part())
+    if kind == 2:
+        return rng.choice([e.Add, e.Sub])(part(), part())
+    if kind == 3:
+        return rng.choice([e.FloorMod, e.FloorDiv])(part(), rng.choice([X, number(3)]))
+    if kind == 4:
+        return e.Mul(part(), number(rng.randint(-3, 4)))
+    condition = rng.choice([e.LT, e.LE, e.EQ])(part(), part())
+    return rng.choice([e.Select, if_then_else])(condition, part(), part())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_quotients_keep_their_values(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(15):
+        expr = random_quotients(rng, rng.randint(1, 3))
+        assert values(simplified(expr)) == values(expr), str(expr)

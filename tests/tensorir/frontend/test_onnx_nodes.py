@@ -1,4 +1,4 @@
-"""Operators of ONNX: node tests that are known to pass, and the forms of older opsets."""
+"""Nodes of ONNX: the tests of the standard, and sequences."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import codegen
 from tensorir import frontend
 from tensorir.transform import LegalizeOps
 from tests.window_references import pooled
+
+# -------------- Operators of ONNX: node tests that are known to pass, and the forms of older opsets
 
 onnx = pytest.importorskip("onnx", reason="reading ONNX models takes the package onnx")
 helper = onnx.helper
@@ -87,6 +89,15 @@ def outputs(
 def softmax(x: Any, axes: tuple[int, ...]) -> Any:
     e = np.exp(x - x.max(axes, keepdims=True))
     return e / e.sum(axes, keepdims=True)
+
+
+@pytest.mark.parametrize(("extent", "lengths"), [(6, [2, 2, 2]), (7, [3, 3, 1])])
+def test_parts_of_one_length(extent: int, lengths: list[int]) -> None:
+    x = np.arange(extent, dtype="float32")
+    step = helper.make_node("Split", ["x"], ["a", "b", "c"], num_outputs=3)
+    results, _ = outputs(18, [step], x, {})
+    assert [len(y) for y in results] == lengths
+    np.testing.assert_array_equal(np.concatenate(results), x)
 
 
 def test_forms_of_opset_9() -> None:
@@ -174,3 +185,113 @@ def test_windows_of_average_pool_leave_padding_out() -> None:
     ]
     (y, _), _ = outputs(19, nodes, x, {})
     np.testing.assert_allclose(y, pooled(x, np.nanmean, 3, 2, 1, 2, True), rtol=1e-5, atol=1e-6)
+
+
+# ----------------------------------------------------- Sequences and optional values of ONNX models
+
+onnx_helper, numpy_helper = onnx.helper, onnx.numpy_helper
+ONNX_FLOAT, ONNX_INT64, BOOL = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
+X = np.arange(6, dtype="float32").reshape(3, 2)
+
+
+def info(name: str, kind: int = ONNX_FLOAT, shape: Sequence[int | str] | None = None) -> Any:
+    return onnx_helper.make_tensor_value_info(name, kind, shape)
+
+
+def imported(
+    nodes: Sequence[Any], inputs: Sequence[Any], output: str, weights: dict[str, Any] | None = None
+) -> Any:
+    tensors = [numpy_helper.from_array(np.asarray(a), n) for n, a in (weights or {}).items()]
+    graph = onnx_helper.make_graph(list(nodes), "graph", list(inputs), [info(output)], tensors)
+    model = onnx_helper.make_model(graph, opset_imports=[onnx_helper.make_opsetid("", 18)])
+    return frontend.from_onnx(model)
+
+
+def run(mod: Any, *inputs: Any) -> Any:
+    built = codegen.vm_build(LegalizeOps()(mod), "llvm")
+    return codegen.VirtualMachine(built, codegen.cpu())["main"](*inputs)
+
+
+def test_sequences_of_known_length_are_tuples_and_need_no_library() -> None:
+    nodes = [
+        onnx_helper.make_node("SplitToSequence", ["x"], ["rows"], axis=0, keepdims=0),
+        onnx_helper.make_node("SequenceInsert", ["rows", "row", "first"], ["more"]),
+        onnx_helper.make_node("SequenceErase", ["more"], ["fewer"]),
+        onnx_helper.make_node("ConcatFromSequence", ["fewer"], ["y"], axis=0, new_axis=1),
+    ]
+    weights = {"row": np.array([7, 8], "float32"), "first": np.array(0)}
+    mod = imported(nodes, [info("x", shape=[3, 2])], "y", weights)
+    assert "packed" not in mod.script()
+    np.testing.assert_array_equal(run(mod, X), [[7, 8], [0, 1], [2, 3]])
+
+
+def test_sequences_of_unknown_length() -> None:
+    nodes = [
+        onnx_helper.make_node("SplitToSequence", ["x"], ["rows"], axis=0),
+        onnx_helper.make_node("SequenceAt", ["rows", "place"], ["row"]),
+        onnx_helper.make_node("SequenceInsert", ["rows", "row"], ["more"]),
+        onnx_helper.make_node("SequenceLength", ["more"], ["count"]),
+        onnx_helper.make_node("Cast", ["count"], ["number"], to=ONNX_FLOAT),
+        onnx_helper.make_node("ConcatFromSequence", ["more"], ["joined"], axis=0),
+        onnx_helper.make_node("Mul", ["joined", "number"], ["y"]),
+    ]
+    inputs = [info("x", shape=["n", 2]), info("place", ONNX_INT64, [])]
+    mod = imported(nodes, inputs, "y")
+    np.testing.assert_array_equal(run(mod, X, np.array(-3)), 4 * np.vstack([X, X[:1]]))
+    with pytest.raises(Exception, match="position 3 is not one of a sequence of 3"):
+        run(mod, X, np.array(3))
+
+
+def test_parts_that_nothing_uses_have_no_kernels() -> None:
+    nodes = [
+        onnx_helper.make_node("SplitToSequence", ["x"], ["rows"]),
+        onnx_helper.make_node("SequenceAt", ["rows", "place"], ["y"]),
+    ]
+    mod = imported(nodes, [info("x", shape=[300, 2])], "y", {"place": np.array(3)})
+    built = codegen.vm_build(mod, "llvm")
+    assert len(built.mod.prim_funcs()) == 1
+    x = np.arange(600, dtype="float32").reshape(300, 2)
+    np.testing.assert_array_equal(codegen.VirtualMachine(built, codegen.cpu())["main"](x), x[3:4])
+
+
+def test_a_loop_that_fills_a_sequence() -> None:
+    body = onnx_helper.make_graph(
+        [
+            onnx_helper.make_node("Identity", ["go"], ["go_on"]),
+            onnx_helper.make_node("Add", ["x", "x"], ["twice"]),
+            onnx_helper.make_node("SequenceInsert", ["s", "twice"], ["t"]),
+        ],
+        "body",
+        [info("i", ONNX_INT64, []), info("go", BOOL, []), info("s")],
+        [info("go_on", BOOL, []), info("t")],
+    )
+    nodes = [
+        onnx_helper.make_node("SequenceEmpty", [], ["empty"]),
+        onnx_helper.make_node("Loop", ["rounds", "", "empty"], ["all"], body=body),
+        onnx_helper.make_node("ConcatFromSequence", ["all"], ["y"], axis=0),
+    ]
+    mod = imported(nodes, [info("x", shape=["n", 2]), info("rounds", ONNX_INT64, [])], "y")
+    np.testing.assert_array_equal(run(mod, X, np.array(3)), np.tile(2 * X, (3, 1)))
+
+
+def test_an_optional_value_that_may_be_absent() -> None:
+    kind = onnx_helper.make_optional_type_proto(
+        onnx_helper.make_tensor_type_proto(ONNX_FLOAT, [3, 2])
+    )
+    then = onnx_helper.make_graph(
+        [onnx_helper.make_node("OptionalGetElement", ["maybe"], ["value"])],
+        "then",
+        [],
+        [info("value")],
+    )
+    otherwise = onnx_helper.make_graph(
+        [onnx_helper.make_node("Identity", ["x"], ["same"])], "else", [], [info("same")]
+    )
+    nodes = [
+        onnx_helper.make_node("OptionalHasElement", ["maybe"], ["has"]),
+        onnx_helper.make_node("If", ["has"], ["y"], then_branch=then, else_branch=otherwise),
+    ]
+    inputs = [info("x", shape=[3, 2]), onnx_helper.make_value_info("maybe", kind)]
+    mod = imported(nodes, inputs, "y")
+    np.testing.assert_array_equal(run(mod, X, -X), -X)
+    np.testing.assert_array_equal(run(mod, X, None), X)

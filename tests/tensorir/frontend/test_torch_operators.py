@@ -42,6 +42,16 @@ IMAGE = randn(2, 4, 7, 6, seed=5)
 SIGNAL = randn(2, 4, 9, seed=6)
 VOLUME = randn(1, 2, 4, 5, 4, seed=7)
 
+FUNCTIONS = (
+    "acos asin atan cos cosh erf exp log log2 log10 log1p expm1 rsqrt sigmoid "
+    "sin sinh sqrt tan tanh asinh atanh abs sign square ceil floor round "
+    "trunc isnan isinf isfinite neg reciprocal"
+)
+ACTIVATIONS = (
+    "relu relu6 silu mish hardswish hardsigmoid selu elu celu gelu softplus "
+    "softsign hardshrink softshrink logsigmoid leaky_relu hardtanh tanhshrink"
+)
+
 Cases = list[Callable[..., Any]]
 
 GROUPS: dict[str, tuple[tuple[torch.Tensor, ...], Cases]] = {
@@ -118,44 +128,7 @@ GROUPS: dict[str, tuple[tuple[torch.Tensor, ...], Cases]] = {
     "functions": (
         (X, NEAR, INTS),
         [
-            *(
-                of_second(getattr(torch, name))
-                for name in (
-                    "acos",
-                    "asin",
-                    "atan",
-                    "cos",
-                    "cosh",
-                    "erf",
-                    "exp",
-                    "log",
-                    "log2",
-                    "log10",
-                    "log1p",
-                    "expm1",
-                    "rsqrt",
-                    "sigmoid",
-                    "sin",
-                    "sinh",
-                    "sqrt",
-                    "tan",
-                    "tanh",
-                    "asinh",
-                    "atanh",
-                    "abs",
-                    "sign",
-                    "square",
-                    "ceil",
-                    "floor",
-                    "round",
-                    "trunc",
-                    "isnan",
-                    "isinf",
-                    "isfinite",
-                    "neg",
-                    "reciprocal",
-                )
-            ),
+            *(of_second(getattr(torch, name)) for name in FUNCTIONS.split()),
             lambda x, p, i: torch.acosh(p + 1),
             lambda x, p, i: torch.exp(i),
             lambda x, p, i: torch.floor(i),
@@ -180,29 +153,7 @@ GROUPS: dict[str, tuple[tuple[torch.Tensor, ...], Cases]] = {
     "activations": (
         (X * 3, ROW),
         [
-            *(
-                of_first(getattr(F, name))
-                for name in (
-                    "relu",
-                    "relu6",
-                    "silu",
-                    "mish",
-                    "hardswish",
-                    "hardsigmoid",
-                    "selu",
-                    "elu",
-                    "celu",
-                    "gelu",
-                    "softplus",
-                    "softsign",
-                    "hardshrink",
-                    "softshrink",
-                    "logsigmoid",
-                    "leaky_relu",
-                    "hardtanh",
-                    "tanhshrink",
-                )
-            ),
+            *(of_first(getattr(F, name)) for name in ACTIVATIONS.split()),
             lambda x, r: F.gelu(x, approximate="tanh"),
             lambda x, r: F.elu(x, 0.5),
             lambda x, r: F.celu(x, 0.7),

@@ -1,22 +1,39 @@
-"""Structural equality, hashes and fresh copies of graph functions."""
+"""Equality of graph functions, modules with both kinds of functions, deferred arrays."""
+
+from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
+import codegen
+import search
+from codegen.errors import CodegenError
+from search.arg_info import ArgInfo
+from search.runner.flops import estimate_tir_flops
+from search.runner.measure_candidate import without_layout_rewrite
 from tensorir import (
     IRModule,
     get_first_structural_mismatch,
     relax,
     renew_defs,
+    simplify,
     structural_equal,
     structural_hash,
+    verify_well_formed,
 )
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.interp import interpret
+from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import GlobalVar, Var
+from tensorir.relax.deferred_array import LARGE, DeferredArray
 from tensorir.relax.expr import (
     BindingBlock,
+    Constant,
     DataflowBlock,
     GraphCall,
     If,
@@ -25,7 +42,9 @@ from tensorir.relax.expr import (
     VarBinding,
 )
 from tensorir.rewriting.visit import walk
-from tests.mixed_module import scaled_and_shifted, with_main
+from tests.mixed_module import kernels, scaled_and_shifted, with_main
+
+# ---------------------------------- Structural equality, hashes and fresh copies of graph functions
 
 
 def same(a, b, **options):
@@ -209,3 +228,180 @@ def test_copies_by_pickle_are_equal(duplicate):
         duplicate(weights).data[0] = 2
     for program in (func, chain(), match_cast("n"), branches(True), with_main()):
         assert same(duplicate(program), program)
+
+
+# -------------------- Modules of both kinds of functions, where only the tensor functions are meant
+
+
+def test_functions_by_kind():
+    mod = with_main()
+    assert list(mod.prim_funcs()) == ["scale", "shift"]
+    assert list(mod.graph_funcs()) == ["main"]
+    assert mod.prim_func("scale") is mod["scale"]
+    with pytest.raises(IRTypeError, match=r'"main" is a graph function; the tensor functions'):
+        mod.prim_func("main")
+    with pytest.raises(IRValueError, match='Cannot find global var "other"'):
+        mod.prim_func("other")
+
+
+def test_a_module_of_one_graph_function():
+    func = scaled_and_shifted().with_attr({"global_symbol": "net", "num_input": 1})
+    mod = IRModule.from_expr(func)
+    assert list(mod) == ["net"]
+    assert list(IRModule.from_expr(func.without_attr("global_symbol"))) == ["main"]
+    assert mod["net"].without_attr("num_input").attrs == {"global_symbol": "net"}
+
+
+def test_names_of_functions_of_both_kinds():
+    mod = with_main()
+    assert [g.name for g in mod.get_global_vars()] == ["main", "scale", "shift"]
+    assert [name for name, _ in mod.functions_items()] == ["main", "scale", "shift"]
+    assert mod[mod.get_global_var("main")] is mod["main"]
+    with pytest.raises(IRValueError, match='Cannot find global var "other"'):
+        mod.get_global_var("other")
+
+
+def test_changes_of_a_module_stay_in_it():
+    mod = with_main()
+    twin = mod.clone()
+    twin.update_func(twin.get_global_var("main"), twin["main"].with_attr("num_input", 1))
+    twin.update(IRModule({"more": kernels()["scale"]}))
+    del twin["shift"]
+    assert list(twin) == ["main", "scale", "more"]
+    assert structural_equal(mod, with_main())
+
+
+def test_attributes_of_a_module():
+    mod = with_main().with_attr("stage", "built").with_attrs({"target": "llvm"})
+    assert mod.attrs == {"stage": "built", "target": "llvm"}
+    assert mod.without_attr("stage").attrs == {"target": "llvm"}
+    assert mod.without_attr("stage")["main"] is mod["main"]
+
+
+def test_notebooks_show_both_kinds():
+    html = with_main()._repr_html_()
+    assert "call_tir" in html
+    assert "scaled" in html
+
+
+def test_simplification_leaves_graph_functions_alone():
+    mod = with_main()
+    assert simplify(mod)["main"] is mod["main"]
+    assert verify_well_formed(mod)
+
+
+def test_arithmetic_is_that_of_the_tensor_functions():
+    assert estimate_tir_flops(with_main()) == estimate_tir_flops(kernels()) == 64
+
+
+def test_the_interpreter_runs_tensor_functions():
+    x, y = np.ones((8, 4), np.float32), np.empty((8, 4), np.float32)
+    interpret(with_main(), x, y, func_name="shift")
+    assert (y == 2).all()
+    with pytest.raises(TypeError, match='"main" is a graph function'):
+        interpret(with_main(), x, y)
+
+
+def test_a_build_names_what_builds_graph_functions():
+    with pytest.raises(CodegenError, match=r'"main" is a graph function.*codegen\.vm_build'):
+        codegen.build(with_main(), target="llvm")
+
+
+def test_the_search_takes_the_tensor_functions():
+    mod = with_main("scale")
+    assert [str(info) for info in ArgInfo.from_entry_func(mod)] == [
+        str(info) for info in ArgInfo.from_prim_func(mod.prim_func("scale"))
+    ]
+    assert without_layout_rewrite(mod) is mod
+
+
+def test_a_task_is_no_graph_function():
+    with pytest.raises(search.TuningError, match="function"):
+        search.TuneContext(IRModule({"main": scaled_and_shifted()}), target="llvm --num-cores=1")
+
+
+# -------------------- Elements of constants that are made when they are read, and that nobody keeps
+
+SHAPE = (128, 256)
+FLOAT = DataType("float32")
+
+
+class Counted:
+    """Makes an array, and counts how often."""
+
+    def __init__(self, shape: tuple[int, ...] = SHAPE) -> None:
+        self.calls = 0
+        self._shape = shape
+
+    def __call__(self) -> np.ndarray[Any, Any]:
+        self.calls += 1
+        return np.arange(np.prod(self._shape), dtype="float32").reshape(self._shape)
+
+
+def test_a_large_array_is_made_for_each_reader_that_comes_after_the_last_one_left() -> None:
+    make = Counted()
+    constant = Constant.made_by(make, SHAPE, FLOAT)
+    assert (constant.source.shape, constant.source.nbytes, make.calls) == (SHAPE, 128 << 10, 0)
+    first = constant.data
+    assert constant.data is first
+    assert make.calls == 1
+    assert not first.flags.writeable
+    del first
+    np.testing.assert_array_equal(constant.data, Counted()())
+    assert make.calls == 2
+
+
+def test_a_small_array_is_made_once() -> None:
+    make = Counted((4,))
+    constant = Constant.made_by(make, (4,), FLOAT)
+    assert constant.data.tolist() == constant.data.tolist() == [0, 1, 2, 3]
+    assert make.calls == 1
+    assert constant.source.nbytes < LARGE
+
+
+def test_what_is_kept_is_not_made_again() -> None:
+    make = Counted()
+    constant = Constant.made_by(make, SHAPE, FLOAT)
+    assert isinstance(constant.source, DeferredArray)
+    kept = constant.data
+    constant.source.keep(kept)
+    del kept
+    assert constant.data.shape == SHAPE
+    assert make.calls == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: c.reshaped((256, 128)).data.reshape(SHAPE),
+        lambda c: c.transposed((1, 0)).data.T,
+        lambda c: c.reshaped((2, 64, 256)).transposed((2, 0, 1)).data.transpose(1, 2, 0),
+    ],
+)
+@pytest.mark.parametrize("later", [True, False])
+def test_other_forms_have_the_same_elements(
+    change: Callable[[Constant], np.ndarray[Any, Any]], later: bool
+) -> None:
+    make = Counted()
+    constant = Constant.made_by(make, SHAPE, FLOAT) if later else Constant(make())
+    np.testing.assert_array_equal(change(constant).reshape(SHAPE), make())
+    assert change(constant).dtype == np.float32
+
+
+def test_a_reshaped_array_in_memory_shares_it() -> None:
+    array = Counted()()
+    assert np.shares_memory(Constant(array).reshaped((256, 128)).data, array)
+
+
+def test_equality_and_pickling_read_the_elements() -> None:
+    constant = Constant.made_by(Counted(), SHAPE, FLOAT)
+    assert structural_equal(constant, Constant(Counted()()))
+    assert not structural_equal(constant, Constant(Counted()() + 1))
+    assert structural_equal(pickle.loads(pickle.dumps(constant)), constant)
+
+
+def test_types_that_numpy_lacks_are_held_by_their_bits() -> None:
+    constant = Constant.made_by(
+        lambda: np.zeros((256, 256), "uint16"), (256, 256), DataType("bfloat16")
+    )
+    assert str(constant.transposed((1, 0)).struct_info) == str(constant.struct_info)

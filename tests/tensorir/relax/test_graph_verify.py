@@ -138,11 +138,13 @@ def test_what_only_a_branch_sees():
     assert "inner is used outside of the branch" in refusal(function([c, x], [choice], inner))
 
 
-def test_conditions_are_scalars():
+@pytest.mark.parametrize(("shape", "dtype"), [((), "float32"), ((4,), "int32")])
+def test_conditions_are_scalars(shape, dtype):
+    c = relax.Var("c", relax.TensorStructInfo(shape, dtype))
     x, y = x_of(4), x_of(4, name="y")
-    choice = VarBinding(y, If(x, SeqExpr([], x), SeqExpr([], x)))
-    message = refusal(function([x], [choice], y))
-    assert 'a bool or an integer of no dimensions, not R.Tensor((4,), dtype="float32")' in message
+    choice = VarBinding(y, If(c, SeqExpr([], x), SeqExpr([], x)))
+    message = refusal(function([c, x], [choice], y))
+    assert "the condition must be a bool or an integer of no dimensions, not R.Tensor" in message
 
 
 # ------------------------------------------------------------------------------------- symbolic sizes

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tensorir import GlobalVar, I, IRModule, PrimFunc, R, T, parse
@@ -259,6 +259,7 @@ NAMES = st.one_of(
 )
 
 
+@example(["a b", "a-b", "a_b"], True)
 @given(st.lists(NAMES, min_size=1, max_size=4, unique=True), st.booleans())
 def test_functions_of_any_name(names, public):
     calls = [s.Evaluate(e.Call("void", GlobalVar(name), [])) for name in names]

@@ -1,9 +1,9 @@
-"""Operators of elements: arithmetic, comparison, bits and functions of real numbers."""
+"""Operators of elements: arithmetic, activations, special values."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ import pytest
 from tensorir import IRTypeError, IRValueError, relax
 from tensorir.relax import op
 from tests.operator_cases import Case, check
+
+# ---------------- Operators of elements: arithmetic, comparison, bits and functions of real numbers
 
 A = np.array(
     [[1.5, -2.25, 0.0, np.nan], [-np.inf, 5.5, -7.0, 0.5], [3.0, -0.5, 2.5, 1e10]], "float32"
@@ -186,3 +188,251 @@ def test_errors(call: Callable[..., object], message: str) -> None:
     i = relax.Var("i", relax.TensorStructInfo((2, 3), "int32"))
     with pytest.raises((IRTypeError, IRValueError), match=message):
         call(x, i)
+
+
+# -------------------------------------------------------------------------------------- Activations
+
+RNG = np.random.default_rng(0)
+X = np.concatenate([RNG.standard_normal(60) * 4, [0.0, -0.0, 1e-6, -1e-6, 30, -30, 90, -90]])
+
+
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def softplus(x: Any) -> Any:
+    return np.logaddexp(0, x)
+
+
+def elu(x: Any, alpha: float = 1.0) -> Any:
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+
+
+def gelu(x: Any) -> Any:
+    return x * 0.5 * np.array([math.erfc(-v / math.sqrt(2)) for v in x])
+
+
+def gelu_tanh(x: Any) -> Any:
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x * x)))
+
+
+def selu(x: Any) -> Any:
+    return 1.0507009873554805 * elu(x, 1.6732632423543772)
+
+
+REFERENCES: list[tuple[str, dict[str, float], Callable[[Any], Any]]] = [
+    ("relu", {}, lambda x: np.maximum(x, 0)),
+    ("relu6", {}, lambda x: np.clip(x, 0, 6)),
+    ("leakyrelu", {"alpha": 0.2}, lambda x: np.where(x > 0, x, 0.2 * x)),
+    ("elu", {"alpha": 0.7}, lambda x: elu(x, 0.7)),
+    ("selu", {}, selu),
+    ("celu", {"alpha": 2.0}, lambda x: np.where(x > 0, x, 2 * np.expm1(np.minimum(x, 0) / 2))),
+    ("gelu", {}, gelu),
+    ("gelu_tanh", {}, gelu_tanh),
+    ("silu", {}, lambda x: x * sigmoid(x)),
+    ("swish", {"alpha": 1.5}, lambda x: x * sigmoid(1.5 * x)),
+    ("mish", {}, lambda x: x * np.tanh(softplus(x))),
+    ("softplus", {}, softplus),
+    ("softplus", {"beta": 0.5}, lambda x: 2 * softplus(0.5 * x)),
+    ("log_sigmoid", {}, lambda x: -softplus(-x)),
+    ("softsign", {}, lambda x: x / (1 + abs(x))),
+    ("hardsigmoid", {}, lambda x: np.clip(x / 6 + 0.5, 0, 1)),
+    ("hardswish", {}, lambda x: x * np.clip(x + 3, 0, 6) / 6),
+    ("hardtanh", {"max_val": 2.0}, lambda x: np.clip(x, -1, 2)),
+    ("thresholded_relu", {"alpha": 1.5}, lambda x: np.where(x > 1.5, x, 0)),
+    ("threshold", {"bound": 0.5, "value": -2.0}, lambda x: np.where(x > 0.5, x, -2)),
+    ("shrink", {"lambd": 1.0, "bias": 0.5},
+     lambda x: np.where(x < -1, x + 0.5, np.where(x > 1, x - 0.5, 0))),
+    ("hardshrink", {"lambd": 1.0}, lambda x: np.where(abs(x) > 1, x, 0)),
+    ("tanhshrink", {}, lambda x: x - np.tanh(x)),
+    ("dropout", {}, lambda x: x),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+def test_activations(dtype: str) -> None:
+    """float16 is as precise as its last digit: what is in between is float32."""
+    tolerance = {"float32": 2e-6, "float16": 1e-3, "float64": 1e-6}[dtype]
+    check(
+        [
+            Case(
+                f"{name} {options}",
+                lambda x, name=name, options=options: getattr(op.nn, name)(x, **options),
+                lambda x, reference=reference: reference(x.astype("float64")).astype(x.dtype),
+                X.astype(dtype),
+                rtol=tolerance,
+                atol=tolerance,
+            )
+            for name, options, reference in REFERENCES
+        ]
+    )
+
+
+def test_nan_stays_where_elements_are_limited() -> None:
+    """A model with broken weights has results that show it."""
+    x = np.array([np.nan, -1.0, 7.5], "float32")
+    limited = {"relu", "relu6", "hardsigmoid", "hardswish", "hardtanh"}
+    check(
+        [
+            Case(
+                f"{name} of NaN",
+                lambda x, name=name, options=options: getattr(op.nn, name)(x, **options),
+                lambda x, reference=reference: reference(x),
+                x,
+                rtol=1e-6,
+            )
+            for name, options, reference in REFERENCES
+            if name in limited
+        ]
+    )
+
+
+def test_activations_with_weights() -> None:
+    y = RNG.standard_normal((2, 6, 3, 4)).astype("float32")
+    slopes, bias = RNG.standard_normal((2, 6)).astype("float32")
+    check(
+        [
+            Case("prelu", op.nn.prelu, lambda x, a: np.where(x > 0, x, x * a[:, None, None]), y, slopes),
+            Case("prelu, stretched", lambda x, a: op.nn.prelu(x, a, axis=None),
+                 lambda x, a: np.where(x > 0, x, x * a), y, slopes[:, None, None]),
+            Case("prelu, last", lambda x, a: op.nn.prelu(x, a, axis=-1), lambda x, a: np.where(x > 0, x, x * a), y,
+                 slopes[:4]),
+            Case("glu", lambda x: op.nn.glu(x, 1), lambda x: x[:, :3] * sigmoid(x[:, 3:]), y),
+            Case("bias_add", op.nn.bias_add, lambda x, b: x + b[:, None, None], y, bias),
+            Case("any sizes", op.nn.gelu_tanh, gelu_tanh, y, shapes=[("n", 6, "h", 4)]),
+            Case("integers", op.nn.relu, lambda x: np.maximum(x, 0), np.arange(-3, 3)),
+        ]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda x: op.nn.gelu(op.astype(x, "int32")),
+            "nn.gelu: x must be of floating-point numbers, got int32",
+        ),
+        (lambda x: op.nn.glu(x), "axis -1 must have an even length, got 5"),
+        (
+            lambda x: op.nn.prelu(x, np.zeros(3, "float32")),
+            "the length of alpha is 3, but axis 1 of x is 5",
+        ),
+        (
+            lambda x: op.nn.bias_add(x, np.zeros(3, "float32")),
+            "the length of bias is 3, but axis 1",
+        ),
+    ],
+)
+def test_what_does_not_go_together(call: Callable[..., Any], message: str) -> None:
+    with pytest.raises((IRValueError, IRTypeError), match=message):
+        call(relax.Var("x", relax.TensorStructInfo((2, 5), "float32")))
+
+
+# ---------------- Operators over NaN, infinities, denormal numbers and nothing at all, beside NumPy
+
+NAN, INF = np.nan, np.inf
+ROWS = [
+    [NAN, 1, -2, INF],
+    [-INF, -INF, -INF, -INF],
+    [INF, INF, -INF, 0],
+    [1e-5, -1e-5, 6e-8, -0.0],
+    [3, NAN, -INF, 2],
+    [0, -0.0, 88, -104],
+]
+
+
+def windows(x: np.ndarray, size: Sequence[int], padding: int) -> np.ndarray:
+    around = [(0, 0), (0, 0), (padding, padding), (padding, padding)]
+    wide = np.pad(x, around, constant_values=-INF)
+    return np.lib.stride_tricks.sliding_window_view(wide, size, (2, 3))
+
+
+def thirds(x: np.ndarray) -> np.ndarray:
+    return x.reshape(1, 1, 3, 2, 4).max((3, 4))[..., None]
+
+
+def lower_median(x: np.ndarray) -> np.ndarray:
+    return np.quantile(x, 0.5, 1, method="lower")
+
+
+def cases(dtype: str) -> list[Case]:
+    x = np.array(ROWS, dtype)
+    image = x[None, None]
+    lossy = 1e-3 if dtype == "float16" else 1e-6
+
+    def of(name: str, ours: Any, expected: Any, *inputs: Any) -> Case:
+        return Case(name, ours, expected, *inputs, rtol=lossy, atol=lossy)
+
+    return [
+        of("max", lambda v: op.max(v, 1), lambda v: v.max(1), x),
+        of("min", lambda v: op.min(v, 0), lambda v: v.min(0), x),
+        of("argmax", lambda v: op.argmax(v, 1), lambda v: v.argmax(1), x),
+        of("argmin", lambda v: op.argmin(v, 1), lambda v: v.argmin(1), x),
+        of("sum", lambda v: op.sum(v, 1), lambda v: v.sum(1), x),
+        of("prod", lambda v: op.prod(v, 1), lambda v: v.astype("float64").prod(1).astype(dtype), x),
+        of("median", lambda v: op.median(v, 1), lower_median, x),
+        of("any", lambda v: op.any(v, 1), lambda v: v.any(1), x),
+        of("cumsum", lambda v: op.cumsum(v, 1), lambda v: v.cumsum(1, dtype=dtype), x),
+        of("sign", op.sign, np.sign, x),
+        of("maximum", op.maximum, np.maximum, x, x[::-1]),
+        of("minimum", op.minimum, np.minimum, x, x[::-1]),
+        of("log_add_exp", op.log_add_exp, np.logaddexp, x[:, :, None], x[:, None]),
+        of("floor_divide", op.floor_divide, np.floor_divide, x[:, :, None], x[:, None]),
+        of("floor_mod", op.floor_mod, np.remainder, x[:, :, None], x[:, None]),
+        of("sum of none", lambda v: op.sum(v, 1), lambda v: v.sum(1), x[:, :0]),
+        of("prod of none", lambda v: op.prod(v, 1), lambda v: v.prod(1), x[:, :0]),
+        of(
+            "max_pool2d", lambda v: op.nn.max_pool2d(v, (3, 2), padding=1),
+            lambda v: windows(v, (3, 2), 1).max((-1, -2)), image,
+        ),
+        of(
+            "max_pool2d without padding", lambda v: op.nn.max_pool2d(v, 2),
+            lambda v: windows(v, (2, 2), 0).max((-1, -2)), image,
+        ),
+        of(
+            "max_pool2d_with_argmax", lambda v: op.nn.max_pool2d_with_argmax(v, (1, 2))[0],
+            lambda v: windows(v, (1, 2), 0).max((-1, -2)), image,
+        ),
+        of("adaptive_max_pool2d", lambda v: op.nn.adaptive_max_pool2d(v, (3, 1)), thirds, image),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_special_values_are_those_of_numpy(dtype: str) -> None:
+    check(cases(dtype))
+
+
+def test_floor_division_rounds_the_exact_quotient() -> None:
+    a, b = np.float32([1.0, 6.0, -1.0, 7.0]), np.float32([0.1, 0.1, 0.1, -0.7])
+    check([Case("floor_divide", op.floor_divide, np.floor_divide, a, b)])
+
+
+def test_max_pooling_of_integers_pads_with_the_least_of_them() -> None:
+    x = np.full((1, 1, 2, 2), -128, "int8")
+    check([Case("int8", lambda v: op.nn.max_pool2d(v, 2, padding=1), lambda v: np.full((1, 1, 3, 3), -128, "int8"), x)])  # fmt: skip
+
+
+def empty(*shape: int) -> np.ndarray:
+    return np.zeros(shape, "float32")
+
+
+def test_extents_of_0_divide_nothing() -> None:
+    def nothing(*shape: int) -> Any:
+        return lambda *_: empty(*shape)
+
+    x = empty(1, 3, 4, 4)
+    check([
+        Case("roll", lambda v: op.roll(v, 1, 0), nothing(0, 3), empty(0, 3)),
+        Case("tile", lambda v: op.tile(v, [2, 2]), nothing(0, 6), empty(0, 3)),
+        Case("group_norm", lambda v: op.nn.group_norm(v, num_groups=2), nothing(2, 0, 3), empty(2, 0, 3)),
+        Case("conv2d", lambda v, w: op.nn.conv2d(v, w, groups=3), nothing(1, 0, 3, 3), x, empty(0, 1, 2, 2)),
+        Case("conv2d_transpose", lambda v, w: op.nn.conv2d_transpose(v, w, groups=3), nothing(1, 0, 5, 5), x, empty(3, 0, 2, 2)),
+        Case("space_to_depth", lambda v: op.nn.space_to_depth(v, 2), nothing(1, 0, 2, 2), empty(1, 0, 4, 4)),
+        Case("resize2d", lambda v: op.image.resize2d(v, (0, 2)), nothing(1, 3, 0, 2), x),
+    ])  # fmt: skip
+
+
+def test_an_empty_picture_is_not_resized_to_another() -> None:
+    x = relax.Var("x", relax.TensorStructInfo((1, 3, 0, 4), "float32"))
+    with pytest.raises(IRValueError, match="an axis without elements cannot be resized to 2;"):
+        op.image.resize2d(x, (2, 2))

@@ -1,4 +1,4 @@
-"""Softmax and its relatives, and norms."""
+"""Normalizations, attention, recurrent layers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 from tensorir import IRTypeError, IRValueError, relax
 from tensorir.relax import op
 from tests.operator_cases import Case, check
+
+# ------------------------------------------------------------- Softmax and its relatives, and norms
 
 RNG = np.random.default_rng(0)
 
@@ -161,3 +163,294 @@ def test_batch_norm() -> None:
 def test_what_does_not_go_together(call: Callable[..., Any], message: str) -> None:
     with pytest.raises((IRValueError, IRTypeError), match=message):
         call(tensor(2, 5, 6), tensor(4))
+
+
+# ----------------------------------------------------------- Attention, rotary embedding and losses
+
+
+def attended(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    bias: np.ndarray | float = 0.0,
+    scale: float | None = None,
+    mask: np.ndarray | None = None,
+    softcap: float = 0.0,
+) -> np.ndarray:
+    group = q.shape[2] // k.shape[2]
+    k, v = k.repeat(group, 2), v.repeat(group, 2)
+    scores = np.einsum("bihd,bjhd->bhij", q, k, dtype="float64")
+    scores *= 1 / np.sqrt(q.shape[3]) if scale is None else scale
+    if softcap:
+        scores = np.tanh(scores / softcap) * softcap
+    scores = scores + bias
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    shares = np.exp(scores - scores.max(-1, keepdims=True))
+    shares /= shares.sum(-1, keepdims=True)
+    return np.einsum("bhij,bjhe->bihe", shares, v).astype(q.dtype)
+
+
+def test_attention() -> None:
+    q, k, v = floats(2, 5, 4, 8), floats(2, 7, 4, 8), floats(2, 7, 4, 6)
+    bias, mask = floats(2, 1, 5, 7), RNG.random((5, 7)) > 0.3
+    mask[:, 0] = True
+    first, last = np.tril(np.ones((5, 7), bool)), np.tril(np.ones((5, 7), bool), 2)
+    near = last & ~np.tril(np.ones((5, 7), bool), -1)
+    half = [x.astype("float16") for x in (q, k, v)]
+    tolerance = {"rtol": 1e-5, "atol": 1e-5}
+    check(
+        [
+            Case("plain", op.nn.attention, attended, q, k, v, **tolerance),
+            Case("any sizes", op.nn.attention, attended, q, k, v,
+                 shapes=[("b", "i", 4, 8), ("b", "j", 4, 8), ("b", "j", 4, 6)], **tolerance),
+            Case("bias and scale", lambda *a: op.nn.attention(*a, scale=0.3),
+                 lambda *a: attended(*a, scale=0.3), q, k, v, bias, **tolerance),
+            Case("bools", op.nn.attention, lambda *a: attended(*a[:3], mask=a[3]), q, k, v, mask, **tolerance),
+            Case("causal", lambda *a: op.nn.attention(*a, causal_mask="TopLeft"),
+                 lambda *a: attended(*a, mask=first), q, k, v, **tolerance),
+            Case("causal from the end", lambda *a: op.nn.attention(*a, causal_mask="BottomRight"),
+                 lambda *a: attended(*a, mask=last), q, k, v,
+                 shapes=[(2, "i", 4, 8), (2, "j", 4, 8), (2, "j", 4, 6)], **tolerance),
+            Case("window", lambda *a: op.nn.attention(*a, causal_mask="BottomRight", window_size=3),
+                 lambda *a: attended(*a, mask=near), q, k, v, **tolerance),
+            Case("heads in groups", op.nn.attention, attended, q, k[:, :, :2], v[:, :, :2], **tolerance),
+            Case("softcap", lambda *a: op.nn.attention(*a, softcap=1.5),
+                 lambda *a: attended(*a, softcap=1.5), q, k, v, **tolerance),
+            Case("float16", op.nn.attention, attended, *half, rtol=4e-3, atol=2e-3),
+        ]
+    )  # fmt: skip
+
+
+def rotated(x: np.ndarray, c: np.ndarray, s: np.ndarray, interleaved: bool = False) -> np.ndarray:
+    c, s = c[:, :, None], s[:, :, None]
+    a, b = (x[..., 0::2], x[..., 1::2]) if interleaved else np.split(x, 2, -1)
+    parts = [a * c - b * s, b * c + a * s]
+    return np.stack(parts, -1).reshape(x.shape) if interleaved else np.concatenate(parts, -1)
+
+
+def test_rotary_embedding() -> None:
+    x, c, s = floats(2, 3, 4, 8), floats(2, 3, 4), floats(2, 3, 4)
+    rows = RNG.integers(0, 9, (2, 3))
+
+    def in_part(x: np.ndarray, c: np.ndarray, s: np.ndarray) -> np.ndarray:
+        return np.concatenate([rotated(x[..., :4], c, s), x[..., 4:]], -1)
+
+    check(
+        [
+            Case("halves", op.nn.rotary_embedding, rotated, x, c, s),
+            Case("neighbours", lambda *a: op.nn.rotary_embedding(*a, interleaved=True),
+                 lambda *a: rotated(*a, True), x, c, s),
+            Case("a part", lambda *a: op.nn.rotary_embedding(*a, rotary_dim=4), in_part, x, c[..., :2], s[..., :2]),
+            Case("rows of a table", op.nn.rotary_embedding, lambda x, c, s, p: rotated(x, c[p], s[p]), x,
+                 floats(9, 4), floats(9, 4), rows),
+            Case("heads in front", lambda *a: op.nn.rotary_embedding(*a, sequence_axis=2),
+                 lambda x, c, s: rotated(x.swapaxes(1, 2), c, s).swapaxes(1, 2), x.swapaxes(1, 2), c, s),
+        ]
+    )  # fmt: skip
+
+
+def nll(
+    p: np.ndarray, t: np.ndarray, w: np.ndarray, reduction: str, ignored: int = -100
+) -> np.ndarray:
+    counted = t != ignored
+    safe = np.where(counted, t, 0)
+    weights = np.where(counted, w[safe], 0)
+    losses = -np.take_along_axis(p, safe[:, None], 1)[:, 0] * weights
+    if reduction == "none":
+        return losses.astype("float32")
+    total = losses.sum() / (weights.sum() if reduction == "mean" else 1)
+    return total.astype("float32")
+
+
+def log_softmax(x: np.ndarray) -> np.ndarray:
+    return x - np.log(np.exp(x).sum(1, keepdims=True))
+
+
+def test_losses() -> None:
+    scores, w = floats(4, 5, 3), abs(floats(5))
+    p, t = log_softmax(scores), RNG.integers(0, 5, (4, 3))
+    t[0, 0], t[1, 1] = 2, 2
+    cases = []
+    for reduction in ("none", "mean", "sum"):
+        cases += [
+            Case(f"nll {reduction}", lambda p, t, r=reduction: op.nn.nll_loss(p, t, reduction=r),
+                 lambda p, t, r=reduction: nll(p, t, np.ones(5), r), p, t, rtol=1e-5),
+            Case(f"nll, weights {reduction}",
+                 lambda p, t, w, r=reduction: op.nn.nll_loss(p, t, w, r, ignore_index=2),
+                 lambda p, t, w, r=reduction: nll(p, t, w, r, 2), p, t, w, rtol=1e-5),
+            Case(f"cross entropy {reduction}",
+                 lambda s, t, w, r=reduction: op.nn.cross_entropy(s, t, w, r, 2),
+                 lambda s, t, w, r=reduction: nll(log_softmax(s), t, w, r, 2), scores, t, w, rtol=1e-5),
+        ]  # fmt: skip
+    labels = abs(floats(4, 5))
+    check(
+        [
+            *cases,
+            Case("with logits", op.nn.cross_entropy_with_logits, lambda p, t: -(p * t).sum() / 4, floats(4, 5), labels),
+        ]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda q, k: op.nn.attention(q, k, k), "3 heads of query cannot share the 2 heads"),
+        (
+            lambda q, k: op.nn.attention(q, q, op.nn.relu(k)),
+            "the length of value is 7, but that of key is 5",
+        ),
+        (lambda q, k: op.nn.attention(q, q, q, window_size=2), "window_size needs a causal_mask"),
+        (lambda q, k: op.nn.attention(tensor(2, 3), q, q), "query must have 4 dimensions, got 2"),
+        (
+            lambda q, k: op.nn.rotary_embedding(q, tensor(2, 5, 3), tensor(2, 5, 4)),
+            "the last extent of cos is 3",
+        ),
+        (lambda q, k: op.nn.nll_loss(q, tensor(2, 3, 8)), "targets must be integers, got float32"),
+    ],
+)
+def test_what_does_not_go_together_of_attention(call: Callable[..., Any], message: str) -> None:
+    with pytest.raises((IRValueError, IRTypeError), match=message):
+        call(tensor(2, 5, 3, 8), tensor(2, 7, 2, 8))
+
+
+# ---------------------------------------------------------- Recurrent layers against loops of NumPy
+
+TIME, BATCH, IN, UNITS = 5, 2, 3, 4
+rng = np.random.default_rng(0)
+
+
+def random(*shape: int) -> Any:
+    return rng.standard_normal(shape).astype("float32")
+
+
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+Cell = Callable[..., Any]
+"""Takes direction, input and states of one sequence, gives the next states."""
+
+
+def layer(cell: Cell, x: Any, states: list[Any], lens: Any, reverse: list[bool]) -> list[Any]:
+    """Return all outputs and the last states, direction by direction, sequence by sequence."""
+    y = np.zeros((len(x), len(reverse), x.shape[1], UNITS), "float32")
+    last = [state.copy() for state in states]
+    for d, backwards in enumerate(reverse):
+        for b in range(x.shape[1]):
+            steps = range(lens[b])
+            now = [state[d, b] for state in states]
+            for t in reversed(steps) if backwards else steps:
+                now = list(cell(d, x[t, b], *now))
+                y[t, d, b] = now[0]
+            for state, value in zip(last, now, strict=True):
+                state[d, b] = value
+    return [y, *last]
+
+
+X, X1 = random(TIME, BATCH, IN), random(TIME, BATCH, IN)
+LENS = np.array([5, 3], "int32")
+FULL = np.array([TIME] * BATCH)
+
+
+def lstm_expected(x: Any, w: Any, r: Any, b: Any, lens: Any, h: Any, c: Any, p: Any) -> list[Any]:
+    def cell(d: int, x: Any, h: Any, c: Any) -> Any:
+        bias = b[d, : 4 * UNITS] + b[d, 4 * UNITS :]
+        i, o, f, g = np.split(w[d] @ x + r[d] @ h + bias, 4)
+        pi, po, pf = np.split(p[d], 3)
+        new = sigmoid(f + pf * c) * c + sigmoid(i + pi * c) * np.tanh(g)
+        return sigmoid(o + po * new) * np.tanh(new), new
+
+    return layer(cell, x, [h, c], lens, [False, True][: len(w)])
+
+
+def gru_expected(before: bool, x: Any, w: Any, r: Any, b: Any) -> list[Any]:
+    def cell(d: int, x: Any, h: Any) -> Any:
+        wz, wr, wh = np.split(w[d] @ x + b[d, : 3 * UNITS], 3)
+        bz, br, bh = np.split(b[d, 3 * UNITS :], 3)
+        rz, rr, rh = np.split(r[d], 3)
+        z, reset = sigmoid(wz + rz @ h + bz), sigmoid(wr + rr @ h + br)
+        inner = reset * (rh @ h + bh) if before else rh @ (reset * h) + bh
+        return ((1 - z) * np.tanh(wh + inner) + z * h,)
+
+    zero = np.zeros((1, x.shape[1], UNITS), "float32")
+    return layer(cell, x, [zero], FULL, [False])
+
+
+def rnn_expected(x: Any, w: Any, r: Any) -> list[Any]:
+    zero = np.zeros((1, x.shape[1], UNITS), "float32")
+
+    def cell(d: int, x: Any, h: Any) -> Any:
+        return (np.clip(0.5 * np.clip(w[d] @ x + r[d] @ h, -1, 1) + 0.25, 0, None),)
+
+    return layer(cell, x, [zero], FULL, [True])
+
+
+def test_layers() -> None:
+    lstm = [
+        X, random(2, 4 * UNITS, IN), random(2, 4 * UNITS, UNITS), random(2, 8 * UNITS), LENS,
+        random(2, BATCH, UNITS), random(2, BATCH, UNITS), random(2, 3 * UNITS),
+    ]  # fmt: skip
+    shapes: list[Any] = [a.shape for a in lstm]
+    shapes[0] = ("time", BATCH, IN)
+    gru = [X1, random(1, 3 * UNITS, IN), random(1, 3 * UNITS, UNITS), random(1, 6 * UNITS)]
+    rnn = [X, random(1, UNITS, IN), random(1, UNITS, UNITS)]
+    loose = {"rtol": 1e-5, "atol": 1e-5}
+    check(
+        [
+            Case(
+                "lstm of two directions, lengths, peepholes, any time",
+                lambda x, w, r, b, lens, h, c, p: op.nn.lstm(
+                    x, w, r, b, lens, h, c, p, direction="bidirectional"
+                ),
+                lstm_expected,
+                *lstm,
+                shapes=shapes,
+                **loose,
+            ),
+            *(
+                Case(
+                    f"gru, linear_before_reset={before}",
+                    lambda x, w, r, b, before=before: op.nn.gru(
+                        x, w, r, b, linear_before_reset=before
+                    ),
+                    lambda *args, before=before: gru_expected(before, *args),
+                    *gru,
+                    **loose,
+                )
+                for before in (False, True)
+            ),
+            Case(
+                "rnn that begins at the end, with an activation of its own",
+                lambda x, w, r: op.nn.rnn(
+                    x, w, r, direction="reverse", clip=1.0, activations=["HardSigmoid"],
+                    activation_alpha=[0.5], activation_beta=[0.25],
+                ),
+                rnn_expected,
+                *rnn,
+                **loose,
+            ),
+        ]
+    )  # fmt: skip
+
+
+def recurrent_tensor(*shape: int, dtype: str = "float32") -> relax.Var:
+    return relax.Var("x", relax.TensorStructInfo(shape, dtype))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"direction": "bidirectional"}, "nn.lstm: w is of 1 direction"),
+        ({"activations": ["Tanh"]}, "expected 3 activations for each direction, got 1"),
+        (
+            {"activations": ["Tanh", "Tanh", "Tan"]},
+            "unknown activation Tan; expected one of sigmoid",
+        ),
+        ({"direction": "sideways"}, "direction of nn.lstm must be"),
+    ],
+)
+def test_what_does_not_go_together_of_recurrent(attributes: dict[str, Any], message: str) -> None:
+    operands = recurrent_tensor(5, 2, 3), recurrent_tensor(1, 16, 3), recurrent_tensor(1, 16, 4)
+    with pytest.raises((IRTypeError, IRValueError), match=message):
+        op.nn.lstm(*operands, **attributes)

@@ -1,15 +1,19 @@
-"""Products of matrices and linear layers."""
+"""Products, contractions, and quantized operators."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tensorir import IRTypeError, IRValueError, relax
-from tensorir.relax import op
+from tensorir.relax import Constant, op
 from tests.operator_cases import Case, check
+from tests.window_references import convolved
+
+# ----------------------------------------------------------- Products of matrices and linear layers
 
 RNG = np.random.default_rng(0)
 
@@ -97,3 +101,279 @@ def test_the_kernel_of_a_product_has_one_block() -> None:
     assert 'with T.block("matmul"):' in lines
     assert 'v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])' in lines
     assert sum("T.block(" in line and "root" not in line for line in lines) == 1
+
+
+# -------------------------- Sums of products by equations, and other arithmetic of several operands
+
+
+def tensors(*shapes: tuple[int, ...]) -> list[np.ndarray[Any, Any]]:
+    return [RNG.standard_normal(shape).astype("float32") for shape in shapes]
+
+
+EQUATIONS = {
+    "ij,jk->ik": [(3, 4), (4, 5)],
+    "bij,bjk->bik": [(2, 3, 4), (2, 4, 5)],
+    "bhqd,bhkd->bhqk": [(1, 2, 3, 4), (1, 2, 5, 4)],
+    "ij,jk": [(3, 4), (4, 5)],
+    "ba,b": [(3, 4), (3,)],
+    "ii->i": [(4, 4)],
+    "ii": [(4, 4)],
+    "ij->ji": [(3, 4)],
+    "ijk->k": [(3, 4, 2)],
+    "i,j->ij": [(3,), (4,)],
+    "...ij,...jk->...ik": [(2, 3, 4), (4, 5)],
+    "...i->...": [(2, 3, 4)],
+    "...,ij": [(), (2, 3)],
+    "ij,jk,kl->il": [(3, 4), (4, 5), (5, 2)],
+    "ab,bc,cd,de->ae": [(2, 3), (3, 4), (4, 2), (2, 5)],
+    "ij,ij->": [(3, 4), (3, 4)],
+    "b i j , b j -> b i": [(2, 3, 4), (2, 4)],
+}
+
+
+def test_einsum() -> None:
+    check(
+        [
+            Case(equation, lambda *x, e=equation: op.einsum(list(x), e), lambda *x, e=equation: np.einsum(e, *x), *tensors(*shapes), rtol=1e-5)
+            for equation, shapes in EQUATIONS.items()
+        ]
+        + [
+            Case("any n", lambda x, y: op.einsum([x, y], "bij,bkj->bik"), lambda x, y: np.einsum("bij,bkj->bik", x, y), *tensors((2, 3, 4), (2, 5, 4)), shapes=[("b", "n", 4), ("b", "m", 4)]),
+            Case("stretched", lambda x, y: op.einsum([x, y], "ij,ij->ij"), lambda x, y: x * y, *tensors((3, 1), (3, 4))),
+            Case("ints", lambda x, y: op.einsum([x, y], "i,i->"), lambda x, y: np.einsum("i,i->", x, y), np.arange(5), np.arange(5)),
+        ]
+    )  # fmt: skip
+
+
+def test_others() -> None:
+    x, y = tensors((3, 4), (4,))
+    check(
+        [
+            Case("ewise_fma", lambda x, y: op.ewise_fma(x, y, x), lambda x, y: x * y + x, x, y),
+            Case("masked_fill", lambda x: op.masked_fill(x, op.less(x, 0), 7), lambda x: np.where(x < 0, np.float32(7), x), x),
+            Case("outer", lambda x: op.outer(x, x), lambda x: np.outer(x, x), y),
+            Case("collapse_sum_to", lambda x: op.collapse_sum_to(x, (4,)), lambda x: x.sum(0), x),
+            Case("collapse_sum_like", lambda x, y: op.collapse_sum_like(x, op.expand_dims(op.take(x, 0, 1), 1)), lambda x, y: x.sum(1, keepdims=True), x, y),
+            Case("reinterpret", lambda x: op.reinterpret(x, "int32"), lambda x: x.view("int32"), x),
+        ]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: op.einsum([x, x], "ij,jk->ik"), r"einsum: contract: j has the extents \(3, 2\)"),
+        (lambda x: op.einsum([x], "ij,jk->ik"), "is of 2 operand.s., got 1"),
+        (lambda x: op.einsum([x], "ijk->i"), r"'ijk' of 'ijk->i' does not fit 2 dimension"),
+        (lambda x: op.einsum([x], "ij->ik"), "the result of 'ij->ik' cannot have 'k'"),
+        (lambda x: op.einsum([x], "i.j->i"), "'i.j->i' is not an equation such as"),
+        (
+            lambda x: op.reinterpret(x, "int8"),
+            "elements of float32 and int8 must have the same number of bits",
+        ),
+        (lambda x: op.collapse_sum_to(x, (1, 2, 3)), r"cannot become a tensor of 3 dimension"),
+    ],
+)
+def test_errors(call: Callable[..., object], message: str) -> None:
+    with pytest.raises((IRTypeError, IRValueError), match=message):
+        call(relax.Var("x", relax.TensorStructInfo((2, 3), "float32")))
+
+
+# ------------------------------------------- Products and convolutions of integers with zero points
+
+BOUNDS = {"uint8": (0, 256), "int8": (-128, 128)}
+
+
+def integers(dtype: str, *shape: int) -> np.ndarray:
+    return RNG.integers(*BOUNDS[dtype], shape).astype(dtype)
+
+
+def less(x: np.ndarray, zero: np.ndarray, axis: int | None = None) -> np.ndarray:
+    shape = [-1 if k == axis else 1 for k in range(x.ndim)] if zero.ndim else ()
+    return x.astype("int32") - zero.astype("int32").reshape(shape)
+
+
+def test_products_with_zero_points() -> None:
+    cases = []
+    for a, b in [("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")]:
+        x, y = integers(a, 3, 8), integers(b, 8, 5)
+        u, v = integers(a), integers(b)
+
+        def known(x: Any, y: Any, u: Any = u, v: Any = v) -> Any:
+            return op.quantized.matmul(x, y, Constant(u), Constant(v))
+
+        cases += [
+            Case(f"{a} {b}", op.quantized.matmul, lambda x, y, u, v: less(x, u) @ less(y, v), x, y, u, v),
+            Case(f"{a} {b}, known", known, lambda x, y, u=u, v=v: less(x, u) @ less(y, v), x, y),
+            Case(f"{a} {b}, rows and columns", op.quantized.matmul,
+                 lambda x, y, u, v: less(x, u, 0) @ less(y, v, 1), x, y, integers(a, 3), integers(b, 5)),
+        ]  # fmt: skip
+    cases.append(
+        Case(
+            "several, any rows",
+            lambda x, y, u: op.quantized.matmul(x, y, u),
+            lambda x, y, u: less(x, u) @ y.astype("int32"),
+            integers("uint8", 2, 3, 8),
+            integers("int8", 8, 5),
+            integers("uint8"),
+            shapes=[("b", "n", 8), (8, 5), ()],
+        )
+    )
+    check(cases)
+
+
+def convolution(groups: int) -> Callable[..., Any]:
+    def call(x: Any, w: Any, u: Any = None, v: Any = None) -> Any:
+        return op.quantized.conv(x, w, u, v, strides=(2,), padding=(1, 0), groups=groups)
+
+    return call
+
+
+def reference(groups: int) -> Callable[..., Any]:
+    def expected(x: np.ndarray, w: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        return convolved(less(x, u), less(w, v, 0), 2, [(1, 1), (0, 0)], groups=groups)
+
+    return expected
+
+
+def test_convolutions_with_zero_points() -> None:
+    cases = []
+    for groups in (1, 2):
+        for a, b in [("uint8", "int8"), ("uint8", "uint8")]:
+            x, w = integers(a, 2, 4, 7, 6), integers(b, 6, 4 // groups, 3, 3)
+            for zeros in (integers(b), integers(b, 6)):
+                u = integers(a)
+                call, expected = convolution(groups), reference(groups)
+
+                def known(x: Any, w: Any, call: Any = call, u: Any = u, v: Any = zeros) -> Any:
+                    return call(x, w, Constant(u), Constant(v))
+
+                def of_known(x: Any, w: Any, f: Any = expected, u: Any = u, v: Any = zeros) -> Any:
+                    return f(x, w, u, v)
+
+                name = f"{a} {b} {groups} {zeros.shape}"
+                cases += [
+                    Case(name, call, expected, x, w, u, zeros),
+                    Case(f"{name}, known", known, of_known, x, w),
+                ]
+    check(cases)
+
+
+# --------------------------- Quantized numbers: conversions, and products of bytes with zero points
+
+rng = np.random.default_rng(0)
+X = (rng.standard_normal((3, 8)) * 100).astype("float32")
+X[0, :3] = [0.5, 1.5, 1e9]  # ties, and what does not fit
+
+
+def quantized(x: Any, scale: Any, zero: Any, dtype: str) -> Any:
+    limits = np.iinfo(dtype)
+    return np.clip(np.rint(x / scale) + zero, limits.min, limits.max).astype(dtype)
+
+
+def test_conversions() -> None:
+    row = np.array([1.0, 0.5, 2.0], "float32")
+    zeros = np.array([0, 3, -4], "int8")
+    blocks = rng.random((3, 2)).astype("float32") + 0.5
+    bytes_ = rng.integers(-128, 128, (3, 8)).astype("int8")
+    check(
+        [
+            Case(
+                "to uint8, one scale",
+                lambda x: op.quantize(x, 1.0, np.array(7, "uint8"), out_dtype="uint8"),
+                lambda x: quantized(x, 1.0, 7, "uint8"),
+                X,
+            ),
+            Case(
+                "to int8, a scale a row",
+                lambda x, s, z: op.quantize(x, s, z, axis=0),
+                lambda x, s, z: quantized(x, s[:, None], z[:, None], "int8"),
+                X, row, zeros,
+            ),
+            Case(
+                "to int16, a scale a block, any number of rows",
+                lambda x, s: op.quantize(x, s, axis=1, out_dtype="int16"),
+                lambda x, s: quantized(x, np.repeat(s, 4, 1), 0, "int16"),
+                X, blocks, shapes=[("n", 8), ("n", 2)],
+            ),
+            Case(
+                "from int8, a scale a row",
+                lambda x, s, z: op.dequantize(x, s, z, axis=0),
+                lambda x, s, z: (x - z[:, None].astype("float32")) * s[:, None],
+                bytes_, row, zeros,
+            ),
+            Case(
+                "from int8, a scale for four of a row",
+                lambda x, s: op.dequantize(x, s, axis=1, block_size=4),
+                lambda x, s: x * np.repeat(s, 4, 1),
+                bytes_, blocks,
+            ),
+        ]
+    )  # fmt: skip
+
+
+def test_products_of_bytes() -> None:
+    a = rng.integers(0, 256, (4, 6)).astype("uint8")
+    b = rng.integers(-128, 128, (6, 5)).astype("int8")
+    rows = np.array([1, 2, 3, 250], "uint8")
+    columns = np.array([-3, 0, 1, 2, 127], "int8")
+    x = rng.integers(0, 256, (1, 2, 5, 5)).astype("uint8")
+    w = rng.integers(-128, 128, (3, 2, 3, 3)).astype("int8")
+
+    def product(a: Any, b: Any, u: Any, v: Any) -> Any:
+        return (a.astype("int32") - u[:, None]) @ (b.astype("int32") - v)
+
+    def convolved(x: Any, w: Any) -> Any:
+        wide = np.pad(x.astype("int32") - 9, ((0, 0), (0, 0), (1, 1), (1, 1)))
+        windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (2, 3))
+        return np.einsum("nchwij,ocij->nohw", windows, w.astype("int32")).astype("int32")
+
+    check(
+        [
+            Case("zero points of rows and columns", op.quantized.matmul, product, a, b, rows, columns),
+            Case(
+                "without zero points",
+                lambda a, b: op.quantized.matmul(a, b, np.array(0, "uint8")),
+                lambda a, b: a.astype("int32") @ b.astype("int32"),
+                a, b,
+            ),
+            Case(
+                "a convolution whose padding is the zero point",
+                lambda x, w: op.quantized.conv(
+                    x, w, np.array(9, "uint8"), strides=(1, 1), padding=(1, 1, 1, 1),
+                    dilation=(1, 1),
+                ),
+                convolved, x, w,
+            ),
+        ]
+    )  # fmt: skip
+
+
+def quantization_tensor(*shape: int, dtype: str = "float32") -> relax.Var:
+    return relax.Var("x", relax.TensorStructInfo(shape, dtype))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: op.quantize(quantization_tensor(4), 1.0, out_dtype="int32"),
+            "8 or 16 bits, got int32",
+        ),
+        (
+            lambda: op.quantize(quantization_tensor(4), 1.0, np.array(0, "uint8")),
+            "zero point must have the dtype int8",
+        ),
+        (
+            lambda: op.dequantize(quantization_tensor(4, 2), quantization_tensor(3), axis=0),
+            "number of scales is 3, but the",
+        ),
+        (
+            lambda: op.dequantize(quantization_tensor(4, 2, 3), quantization_tensor(4, 2)),
+            "has scales of 0, 1 or 3, not 2",
+        ),
+    ],
+)
+def test_what_does_not_go_together_of_quantization(call: Any, message: str) -> None:
+    with pytest.raises((IRTypeError, IRValueError), match=message):
+        call()

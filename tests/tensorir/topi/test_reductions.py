@@ -81,15 +81,13 @@ def test_sums_and_extrema() -> None:
 
 
 def test_sums_of_halves_are_formed_in_float32() -> None:
-    halves = np.full((2, 4000), 0.1, "float16")
+    def wide(name: str) -> Callable[..., Any]:
+        return lambda x: getattr(x.astype("float32"), name)(1).astype("float16")
+
     check(
         [
-            Case(
-                "sum",
-                named("sum", 1),
-                lambda x: x.astype("float32").sum(1).astype("float16"),
-                halves,
-            )
+            Case("sum", named("sum", 1), wide("sum"), np.full((2, 4000), 0.1, "float16")),
+            Case("prod", named("prod", 1), wide("prod"), np.full((2, 300), 1.01, "float16")),
         ]
     )
 

@@ -1,4 +1,4 @@
-"""Operators that change the shape of tensors, take parts of them, and make new ones."""
+"""Operators that change shapes, take parts, index, and reorder dimensions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorir import IRTypeError, IRValueError, parse, relax
+import codegen
+from tensorir import IRModule, IRTypeError, IRValueError, parse, relax
 from tensorir.nodes.expr import Var
 from tensorir.relax import op
+from tensorir.transform import ConvertLayout, LegalizeOps
 from tests.operator_cases import Case, check
+
+# ---------------- Operators that change the shape of tensors, take parts of them, and make new ones
 
 X = np.arange(24, dtype="float32").reshape(2, 3, 4)
 M = np.arange(20, dtype="int32").reshape(4, 5)
@@ -202,3 +206,211 @@ def test_creation() -> None:
 def test_errors(call: Callable[..., object], message: str) -> None:
     with pytest.raises((IRTypeError, IRValueError), match=message):
         call(relax.Var("x", relax.TensorStructInfo((2, 3, 4), "float32")))
+
+
+# ---------------------------------- Operators that read and write at places that other tensors tell
+
+RNG = np.random.default_rng(0)
+INDEXING_X = RNG.standard_normal((4, 5, 3)).astype("float32")
+PLACES = np.array([[3, 0], [-1, 2]], "int64")
+
+
+def test_take() -> None:
+    rows = np.array([3, 0, 3], "int32")
+    check(
+        [
+            Case("rows", lambda x, i: op.take(x, i, 0), lambda x, i: x[i], INDEXING_X, rows),
+            Case("columns", lambda x, i: op.take(x, i, -1), lambda x, i: x[..., i], INDEXING_X, rows % 3),
+            Case("any n", lambda x, i: op.take(x, i, 1), lambda x, i: x[:, i], INDEXING_X, rows, shapes=[("n", "m", 3), ("k",)]),
+            Case("matrix of places", lambda x, i: op.take(x, i, 1, "normalize"), lambda x, i: x[:, i], INDEXING_X, PLACES),
+            Case("a scalar", lambda x, i: op.take(x, i, 0), lambda x, i: x[2], INDEXING_X, np.int64(2)),
+            Case("a number", lambda x: op.take(x, 2, 0), lambda x: x[2], INDEXING_X),
+            Case("the last", lambda x: op.take(x, -1, 1, "normalize"), lambda x: x[:, -1], INDEXING_X, shapes=[(4, "n", 3)]),
+            Case("vector", lambda x, i: op.take(x, i), lambda x, i: x[i], INDEXING_X[0, :, 0], rows),
+            Case("in row-major order", lambda x, i: op.take(x, i), lambda x, i: x.reshape(-1)[i], INDEXING_X, rows * 9),
+            Case("clip", lambda x, i: op.take(x, i, 0, "clip"), lambda x, i: np.take(x, i, 0, mode="clip"), INDEXING_X, PLACES * 3),
+            Case("wrap", lambda x, i: op.take(x, i, 0, "wrap"), lambda x, i: np.take(x, i, 0, mode="wrap"), INDEXING_X, PLACES * 3),
+        ]
+    )  # fmt: skip
+
+
+def test_take_of_a_number_reads_no_index() -> None:
+    x = relax.Var("x", relax.TensorStructInfo((4, 5), "float32"))
+    assert str(op.take(x, 2, 0)) == 'R.take(x, R.const(2, "int64"), axis=0)'
+
+
+def test_gather() -> None:
+    along = np.array([[[4, -1, 0]], [[1, 2, 3]]], "int64")
+    pairs = np.array([[0, 1], [3, -1], [2, 2]], "int64")
+    batched = np.array([[[0], [4]], [[1], [-1]], [[2], [2]], [[3], [0]]], "int64")
+    check(
+        [
+            Case("elements", lambda x, i: op.gather_elements(x, i, 1), lambda x, i: np.take_along_axis(x[:2], i, 1), INDEXING_X, along),
+            Case("nd", lambda x, i: op.gather_nd(x, i), lambda x, i: x[i[:, 0], i[:, 1]], INDEXING_X, pairs, shapes=[("n", 5, 3), ("m", 2)]),
+            Case("nd, whole", lambda x, i: op.gather_nd(x, i), lambda x, i: x[tuple(i)], INDEXING_X, np.array([1, 2, -1])),
+            Case("nd, batches", lambda x, i: op.gather_nd(x, i, 1), lambda x, i: np.stack([r[k[:, 0]] for r, k in zip(x, i, strict=True)]), INDEXING_X, batched),
+            Case("index", lambda x, i, j: op.index_tensor(x, [i, j]), lambda x, i, j: x[i, j], INDEXING_X, PLACES, np.array([1, -2])),
+        ]
+    )  # fmt: skip
+
+
+def scattered(combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def function(data: Any, indices: Any, updates: Any) -> Any:
+        result = data.copy()
+        for at in np.ndindex(indices.shape):
+            place = (at[0], indices[at], at[2])
+            result[place] = combine(result[place], updates[at])
+        return result
+
+    return function
+
+
+def test_scatter() -> None:
+    along = np.array([[[4, -1, 0], [4, 0, 0]], [[1, 2, 3], [2, 2, 2]]], "int64")
+    updates = RNG.standard_normal(along.shape).astype("float32")
+    combines = {
+        "add": np.add,
+        "mul": np.multiply,
+        "max": np.maximum,
+        "min": np.minimum,
+        "update": lambda _, new: new,
+    }
+    pairs = np.array([[0, 1], [3, -1], [0, 1]], "int64")
+
+    def added(x: Any, i: Any, u: Any) -> Any:
+        result = x.copy()
+        np.add.at(result, (i[:, 0], i[:, 1]), u)
+        return result
+
+    def put(x: Any, i: Any, j: Any, v: Any) -> Any:
+        result = x.copy()
+        result[i, j] = v
+        return result
+
+    def accumulated(x: Any, i: Any, v: Any) -> Any:
+        result = x.copy()
+        np.add.at(result, i, v)
+        return result
+
+    check(
+        [
+            Case(f"elements {name}", lambda x, i, u, r=name: op.scatter_elements(x, i, u, 1, r), scattered(combine), INDEXING_X, along, updates)
+            for name, combine in combines.items()
+        ]
+        + [
+            Case("beyond the ends", lambda x, i, u: op.scatter_elements(x, i, u, 0), lambda x, i, u: np.array([x[0], x[1], u[1], x[3], x[4]]), INDEXING_X[0, :, 0], np.array([7, 2, -9]), updates[0, 0]),
+            Case("nd", lambda x, i, u: op.scatter_nd(x, i, u, "add"), added, INDEXING_X, pairs, updates[0, [0, 1, 0]], shapes=[("n", 5, 3), ("m", 2), ("m", 3)]),
+            Case("nd, last one", lambda x, i, u: op.scatter_nd(x, i, u), lambda x, i, u: put(x, i[:, 0], i[:, 1], u), INDEXING_X, pairs, updates[0, [0, 1, 0]]),
+            Case("put", lambda x, i, j, v: op.index_put(x, [i, j], v), put, INDEXING_X, PLACES, np.array([1, 2]), updates[0, 0]),
+            Case("accumulate", lambda x, i, v: op.index_put(x, [i], v, accumulate=True), accumulated, INDEXING_X, np.array([1, 1, -1]), updates[0, :1]),
+        ]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x, i: op.take(x, x, 0), "take: indices must be integers, got float32"),
+        (lambda x, i: op.take(x, i, 0, "raise"), "mode of take must be one of 'fast', 'clip'"),
+        (lambda x, i: op.gather_elements(x, i), "do not fit data of shape"),
+        (lambda x, i: op.gather_nd(i, x), "indices must be integers"),
+        (lambda x, i: op.gather_nd(x, i, 2), r"with 2 batch dimension\(s\) do not fit"),
+        (
+            lambda x, i: op.scatter_nd(x, i, x),
+            r"updates must have the shape \(2\), got \(2, 3, 4\)",
+        ),
+        (lambda x, i: op.scatter_elements(x, i, x), "do not match data of"),
+        (lambda x, i: op.index_put(x, [i] * 4, x), r"4 indices are given for 3 dimension"),
+        (lambda x, i: op.index_put(x, [i], op.astype(x, "int8")), "operands must have one dtype"),
+    ],
+)
+def test_errors_of_indexing(call: Callable[..., object], message: str) -> None:
+    x = relax.Var("x", relax.TensorStructInfo((2, 3, 4), "float32"))
+    i = relax.Var("i", relax.TensorStructInfo((2, 3), "int64"))
+    with pytest.raises((IRTypeError, IRValueError), match=message):
+        call(x, i)
+
+
+# -------------------------- Operators that go on with channels last, and give what they gave before
+
+DIMENSION_X = RNG.standard_normal((2, 3, 5, 6)).astype("float32")
+W = RNG.standard_normal((4, 3, 1, 1)).astype("float32")
+
+FOLLOW: dict[str, Callable[[Any], Any]] = {
+    "concat": lambda y: op.concat([y, y], 1),
+    "split": lambda y: op.split(y, 2, 1)[1],
+    "flip": lambda y: op.flip(y, [1, -1]),
+    "roll": lambda y: op.roll(y, [1, 2], [1, 3]),
+    "repeat": lambda y: op.repeat(y, 2, 2),
+    "take": lambda y: op.take(y, [3, 0, 1], 1),
+    "slice": lambda y: op.strided_slice(y, [3, 1], [0, 1], [5, 3], [2, 1]),
+    "sum": lambda y: op.sum(y, [2, 3], keepdims=True),
+    "argmax": lambda y: op.argmax(y, 1, keepdims=True),
+    "variance": lambda y: op.variance(y, 1, keepdims=True),
+    "cumsum": lambda y: op.cumsum(y, 1),
+    "maximum": lambda y: op.maximum(op.clip(y, 0, 1), y),
+    "where": lambda y: op.where(y > 0.0, y, op.square(y)),
+}
+END: dict[str, Callable[[Any], Any]] = {
+    "mean of an image": lambda y: op.mean(y, [2, -1]),
+    "sum of channels": lambda y: op.sum(y, 1),
+    "argmax of channels": lambda y: op.argmax(y, 1),
+}
+STOP: dict[str, Callable[[Any], Any]] = {
+    "sum of rows": lambda y: op.sum(y, 3),
+    "take of one": lambda y: op.take(y, np.int64(0), 3),
+    "flatten": op.flatten,
+    "permute_dims": lambda y: op.permute_dims(y, [1, 0, 2, 3]),
+    "gather_elements": lambda y: op.gather_elements(y, op.zeros((2, 4, 5, 6), "int64"), 1),
+}
+
+
+def module(functions: dict[str, Callable[[Any], Any]]) -> IRModule:
+    builder = relax.BlockBuilder()
+    for k, function in enumerate(functions.values()):
+        x = relax.Var("x", relax.TensorStructInfo(DIMENSION_X.shape, "float32"))
+        with builder.function(f"f{k}", [x]):
+            with builder.dataflow():
+                y = builder.emit(op.nn.conv2d(x, relax.Constant(W)))
+                result = builder.emit_output(function(y))
+            builder.emit_func_output(result)
+    return builder.get()
+
+
+def results(mod: IRModule, count: int) -> list[Any]:
+    built = codegen.vm_build(LegalizeOps()(mod), "llvm", default_schedules=False)
+    vm = codegen.VirtualMachine(built, codegen.cpu())
+    return [vm[f"f{k}"](DIMENSION_X).numpy() for k in range(count)]
+
+
+def permutes(mod: IRModule, k: int) -> int:
+    return str(mod[f"f{k}"].script()).count("R.permute_dims")
+
+
+def test_operators_follow_the_order_of_their_operands() -> None:
+    mod = module(FOLLOW)
+    after = ConvertLayout()(mod)
+    more = {n: permutes(after, k) for k, n in enumerate(FOLLOW) if permutes(after, k) != 2}
+    assert not more, "one in front of the convolution, one behind the operator"
+    pairs = zip(results(mod, len(FOLLOW)), results(after, len(FOLLOW)), FOLLOW, strict=True)
+    for before, now, name in pairs:
+        np.testing.assert_allclose(now, before, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_what_has_other_dimensions_left_in_their_order_ends_it_without_a_transposition() -> None:
+    mod = module(END)
+    after = ConvertLayout()(mod)
+    assert [permutes(after, k) for k in range(len(END))] == [1] * len(END), "of the image"
+    for before, now, name in zip(
+        results(mod, len(END)), results(after, len(END)), END, strict=True
+    ):
+        np.testing.assert_allclose(now, before, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_other_operators_get_the_order_of_before() -> None:
+    mod = module(STOP)
+    after = ConvertLayout()(mod)
+    for before, now, name in zip(
+        results(mod, len(STOP)), results(after, len(STOP)), STOP, strict=True
+    ):
+        np.testing.assert_allclose(now, before, rtol=1e-5, atol=1e-6, err_msg=name)

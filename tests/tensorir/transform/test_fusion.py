@@ -1,30 +1,40 @@
-"""Calls are grouped (FuseOps), and groups become tensor functions (FuseTIR)."""
+"""Fusion of calls, and the passes that prepare it: views, separate outputs, transposes."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from graph_modules import module_of
+from graph_modules import is_same, module_of
 
+import codegen
 import tensorir
 from tensorir import IRTypeError, IRValueError, relax, te, topi, verify_well_formed
 from tensorir.interp.graphs import interpret_graph
 from tensorir.memory.reshaping import flat, unravelled
 from tensorir.nodes.stmt import Block
+from tensorir.relax import op
 from tensorir.relax.calls import CALL_TIR, view
 from tensorir.relax.function import graph_functions
 from tensorir.rewriting.visit import walk
+from tensorir.te.index_dtype import with_index_dtype
 from tensorir.transform import (
     AnnotateTIROpPattern,
+    CanonicalizeBindings,
+    CombineTransposes,
     DeadCodeElimination,
+    FoldConstant,
     FuseOps,
     FuseTIR,
     LegalizeOps,
     PassContext,
     RewriteDataflowReshape,
+    SeparateOutputs,
     Sequential,
+    SinkViews,
     default_pipeline,
 )
+
+# --------------------------------------------------------------------------------- FuseOps, FuseTIR
 
 FUSE = Sequential([RewriteDataflowReshape(), FuseOps(), FuseTIR(), DeadCodeElimination()])
 
@@ -176,79 +186,6 @@ def test_reshapes_at_the_ends_of_a_group_are_views_and_inside_of_it_loops():
     same_results(mod, after, (4, 6), (6, 6))
 
 
-def test_results_that_leave_the_block_end_a_group():
-    mod = module_of("""
-    @R.function
-    def main(x: F4):
-        cls = Module
-        with R.dataflow():
-            a = R.call_tir(cls.double, (x,), out_sinfo=F4)
-            b = R.call_tir(cls.double, (a,), out_sinfo=F4)
-            c = R.call_tir(cls.double, (b,), out_sinfo=F4)
-            d = R.call_tir(cls.add, (c, a), out_sinfo=F4)
-            R.output(a, d)
-        return (a, d)
-    """)
-    after = FUSE(mod)
-    assert kernels(after) == ["double", "fused_double_double_add"]
-
-
-def test_calls_in_plain_blocks_and_branches_are_fused_up_to_effects():
-    mod = module_of("""
-    @R.function(pure=False)
-    def main(x: F4, flag: R.Tensor((), "bool")):
-        cls = Module
-        a = R.call_tir(cls.double, (x,), out_sinfo=F4)
-        b = R.call_tir(cls.double, (a,), out_sinfo=F4)
-        u: F4 = R.call_packed("log", b, sinfo_args=(F4,))
-        c = R.call_tir(cls.double, (b,), out_sinfo=F4)
-        if flag:
-            p = R.call_tir(cls.double, (c,), out_sinfo=F4)
-            y = R.call_tir(cls.add, (p, p), out_sinfo=F4)
-        else:
-            y = c
-        return y
-    """)
-    after = FUSE(mod)
-    assert kernels(after) == ["fused_double_double", "double"]
-    assert "fused_double_add" in after
-    verify_well_formed(after)
-
-
-def test_calls_that_overwrite_arguments_stay():
-    mod = module_of("""
-    @R.function
-    def main(x: F4):
-        cls = Module
-        with R.dataflow():
-            a = R.call_tir(cls.double, (x,), out_sinfo=F4)
-            b = R.call_tir_inplace(cls.increment, (a,), inplace_indices=[0], out_sinfo=F4)
-            y = R.call_tir(cls.double, (b,), out_sinfo=F4)
-            R.output(y)
-        return y
-    """)
-    assert FuseOps()(mod)["main"] is mod["main"]
-
-
-def test_calls_with_several_results_and_the_same_argument_twice():
-    mod = module_of("""
-    @R.function
-    def main(x: F4):
-        cls = Module
-        with R.dataflow():
-            a = R.call_tir(cls.add, (x, x), out_sinfo=F4)
-            t = R.call_tir(cls.both, (a,), out_sinfo=[F4, F4])
-            p = t[0]
-            q = t[1]
-            y = R.call_tir(cls.add, (p, q), out_sinfo=F4)
-            R.output(y)
-        return y
-    """)
-    after = FUSE(mod)
-    assert kernels(after) == ["fused_add_both_add"]
-    same_results(mod, after, (4,))
-
-
 def test_symbolic_sizes_become_parameters_where_no_shape_says_them():
     def spread(t, count):
         return te.compute((t.shape[0] * count,), lambda i: t[i % t.shape[0], 0])
@@ -377,3 +314,371 @@ def test_the_default_pipeline_makes_one_function_of_a_layer():
     assert [str(name) for name in operators] == ["matmul", "relu", "exp", "add"]
     assert "FuseOps()" in repr(default_pipeline())
     same_results(LegalizeOps()(mod), after, (4, 8), (8, 6))
+
+
+# ---------------------------------------------------------------------------------- SeparateOutputs
+
+SPLIT = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((6, 2), "float32")):
+        with R.dataflow():
+            t = R.split(x, 3)
+            a = R.exp(t[0])
+            b = R.nn.relu(t[2])
+            y = R.add(a, b)
+            R.output(y)
+        return y
+"""
+
+
+def test_parts_of_a_tensor_are_fused_with_what_uses_them():
+    mod = LegalizeOps()(tensorir.parse(SPLIT))
+    steps = [SeparateOutputs(), CanonicalizeBindings(), DeadCodeElimination()]
+    after = Sequential([*steps, FuseOps(), FuseTIR(), DeadCodeElimination()])(mod)
+    assert sorted(after) == ["fused_split_split_exp_relu_add", "main"]
+    func = after["fused_split_split_exp_relu_add"]
+    assert [str(name) for name in func.attrs["fused_operators"]] == [
+        "split", "split", "exp", "relu", "add",
+    ]  # fmt: skip
+    assert verify_well_formed(after)
+    x = np.arange(12, dtype="float32").reshape(6, 2)
+    np.testing.assert_array_equal(
+        interpret_graph(mod, "main", x), interpret_graph(after, "main", x)
+    )
+
+
+def test_parts_that_nothing_needs_are_not_computed():
+    mod = tensorir.parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((6, 2), "float32")):
+        with R.dataflow():
+            t = R.split(x, 3)
+            y = t[1]
+            R.output(y)
+        return y
+""")
+    executable = codegen.vm_build(mod, "llvm", default_schedules=False)
+    assert [*executable.mod.prim_funcs()] == ["split_1"]
+
+
+def test_results_that_are_computed_together_stay_so():
+    mod = module_of("""
+    @R.function
+    def main(x: F4):
+        cls = Module
+        t = R.call_tir(cls.both, (x,), out_sinfo=[F4, F4])
+        return t
+    """)
+    assert is_same(SeparateOutputs()(mod), mod)
+
+
+def test_symbolic_sizes_go_along():
+    n, k = te.var("n", "int64"), te.var("k", "int64")
+    x = te.placeholder((n,), name="x")
+    parts = [te.compute((n,), lambda i: x[i] * 2.0), te.compute((k,), lambda i: x[i % n])]
+    func = te.create_prim_func([x, *parts, k], "int64").without_attr("global_symbol")
+    mod = tensorir.parse(
+        """
+    @I.ir_module
+    class Module:
+        @T.prim_func(private=True)
+        def parts(X: T.Buffer((4,), "float32")):
+            T.evaluate(0)
+
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), s: R.Shape(["k"])):
+            n, k = T.int64(), T.int64()
+            cls = Module
+            t = R.call_tir(cls.parts, (x,), [R.Tensor((n,), "float32"), R.Tensor((k,), "float32")], tir_vars=R.shape([k]))
+            return t
+    """,
+        check_well_formed=False,
+    )
+    mod["parts"] = func
+    after = SeparateOutputs()(mod)
+    assert {"parts_0", "parts_1"} <= set(after)
+    assert len(after["parts_0"].params) == 2
+    assert len(after["parts_1"].params) == 3
+    assert verify_well_formed(after)
+    args = np.arange(3, dtype="float32"), (5,)
+    old, new = (interpret_graph(m, "main", *args) for m in (mod, after))
+    for a, b in zip(old, new, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+# -------------------------------------------------------------------------------- CombineTransposes
+
+COMBINE = Sequential([CombineTransposes(), CanonicalizeBindings(), DeadCodeElimination()])
+RNG = np.random.default_rng(0)
+
+
+def constant(*shape):
+    return relax.const(RNG.random(shape).astype("float32"))
+
+
+def combined(formula, *shapes):
+    """Return the tensor functions that are called after combining, which keeps results."""
+    params = [
+        relax.Var(f"x{k}", relax.TensorStructInfo(s, "float32")) for k, s in enumerate(shapes)
+    ]
+    bb = relax.BlockBuilder()
+    with bb.function("main", params):
+        with bb.dataflow():
+            y = bb.emit_output(formula(*params))
+        bb.emit_func_output(y)
+    mod = LegalizeOps()(bb.get())
+    after = COMBINE(mod)
+    assert verify_well_formed(after)
+    sizes = [[3 if n is N else n for n in shape] for shape in shapes]
+    args = [RNG.random(size).astype("float32") for size in sizes]
+    np.testing.assert_array_equal(
+        interpret_graph(mod, "main", *args), interpret_graph(after, "main", *args)
+    )
+    values = [binding.value for binding in after["main"].body.bindings]
+    return [v.args[0].name.rstrip("0123456789") for v in values if isinstance(v, relax.Call)]
+
+
+def there(x):
+    return op.permute_dims(x, (0, 2, 3, 1))
+
+
+def back(x):
+    return op.permute_dims(x, (0, 3, 1, 2))
+
+
+IMAGE = (2, 4, 5, 3)
+N = te.var("n", "int64")
+
+
+@pytest.mark.parametrize(
+    ("formula", "shapes", "expected"),
+    [
+        (lambda x: op.exp(back(there(x))), [IMAGE], ["exp"]),
+        (lambda x: op.exp(there(there(x))), [IMAGE], ["exp", "transpose"]),
+        (lambda x: back(op.exp(there(x))), [IMAGE], ["exp"]),
+        (lambda x: back(op.exp(there(x))), [(N, 4, 5, 3)], ["exp"]),
+        (lambda x: back(op.clip(there(x), 0.0, 0.5) + constant(4)), [IMAGE], ["clip", "add"]),
+        (lambda x: back(there(x) * constant(2, 5, 3, 4)), [IMAGE], ["multiply"]),
+        (lambda x: back(there(x) + there(x)), [(1, 4, 5, 3)], ["add"]),
+        (lambda x, y: back(op.exp(there(x)) + there(y)), [IMAGE, IMAGE], ["exp", "add"]),
+        # One operand would have to be transposed for the other's sake.
+        (lambda x, y: there(x) + y, [IMAGE, (2, 5, 3, 4)], ["permute_dims", "add"]),
+        (lambda x: op.nn.softmax(there(x)), [IMAGE], ["permute_dims", "softmax"]),
+    ],
+)  # fmt: skip
+def test_what_is_left_of_transposes(formula, shapes, expected):
+    assert combined(formula, *shapes) == expected
+
+
+# ---------------------------------------------------------------- RewriteDataflowReshape, SinkViews
+
+RESHAPES = """
+    @T.prim_func(private=True)
+    def reshape(A: T.Buffer((2, 6), "float32"), C: T.Buffer((3, 4), "float32")):
+        for i, j in T.grid(3, 4):
+            with T.block("reshape"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = A[(vi * 4 + vj) // 6, (vi * 4 + vj) % 6]
+
+    @T.prim_func(private=True)
+    def flatten(A: T.Buffer((3, 4), "float32"), C: T.Buffer((12,), "float32")):
+        for i in range(12):
+            with T.block("flatten"):
+                vi = T.axis.spatial(12, i)
+                C[vi] = A[vi // 4, vi % 4]
+
+    @T.prim_func(private=True)
+    def back(A: T.Buffer((12,), "float32"), C: T.Buffer((2, 6), "float32")):
+        for i, j in T.grid(2, 6):
+            with T.block("back"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = A[vi * 6 + vj]
+
+    @T.prim_func(private=True)
+    def transpose(A: T.Buffer((2, 6), "float32"), C: T.Buffer((6, 2), "float32")):
+        for i, j in T.grid(6, 2):
+            with T.block("transpose"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = A[vj, vi]
+"""
+
+
+def reshapes(graph: str):
+    """Return a module of these functions; `S26` stands for `R.Tensor((2, 6), "float32")`."""
+    for shape in ("(2, 6)", "(3, 4)", "(6, 2)", "(12,)"):
+        graph = graph.replace(
+            "S" + "".join(c for c in shape if c.isdigit()), f'R.Tensor({shape}, "float32")'
+        )
+    return tensorir.parse(f"@I.ir_module\nclass Module:\n{RESHAPES}\n{graph}")
+
+
+BEFORE = """
+    @R.function
+    def main(x: S26):
+        cls = Module
+        with R.dataflow():
+            a = R.call_tir(cls.reshape, (x,), S34)
+            b = R.call_tir(cls.flatten, (a,), S12)
+            c = R.call_tir(cls.back, (b,), S26)
+            d = R.call_tir(cls.transpose, (c,), S62)
+            R.output(b, d)
+        return (b, d)
+"""
+AFTER = """
+    @R.function
+    def main(x: S26):
+        cls = Module
+        with R.dataflow():
+            a = R.memory.view(x, R.shape([3, 4]))
+            b = R.memory.view(x, R.shape([12]))
+            d = R.call_tir(cls.transpose, (x,), S62)
+            R.output(b, d)
+        return (b, d)
+"""
+
+
+def test_reshapes_become_views_of_the_tensor_behind_them():
+    before = reshapes(BEFORE)
+    after = CanonicalizeBindings()(RewriteDataflowReshape()(before))
+    tensorir.assert_structural_equal(after["main"], reshapes(AFTER)["main"])
+    x = np.arange(12, dtype="float32").reshape(2, 6)
+    for old, new in zip(
+        interpret_graph(before, "main", x), interpret_graph(after, "main", x), strict=True
+    ):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_a_view_is_printed_and_read():
+    mod = reshapes(AFTER)
+    text = mod.script()
+    assert "R.memory.view(x, R.shape([12]))" in text
+    tensorir.assert_structural_equal(tensorir.parse(text), mod)
+
+
+def test_a_view_of_a_variable_of_another_block_stays_behind_what_that_gives_out():
+    mod = reshapes("""
+    @R.function
+    def main(x: S26):
+        cls = Module
+        with R.dataflow():
+            a = R.call_tir(cls.transpose, (x,), S62)
+            b = R.memory.view(a, R.shape([3, 4]))
+            R.output(b)
+        c = R.call_tir(cls.flatten, (b,), S12)
+        return c
+    """)
+    after = RewriteDataflowReshape()(mod)
+    assert verify_well_formed(after)
+    assert "R.memory.view(b, R.shape([12]))" in after.script()
+
+
+def test_views_of_constants_are_constants_that_share_data():
+    data = np.arange(6, dtype="float32")
+    mod = module_of("""
+    @R.function
+    def main():
+        y = R.memory.view(R.const([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], "float32"), R.shape([2, 3]))
+        return y
+    """)
+    folded = FoldConstant()(mod)["main"].body.body
+    assert folded.struct_info.static_shape == (2, 3)
+    np.testing.assert_array_equal(folded.data, data.reshape(2, 3))
+
+
+def test_what_cannot_be_viewed():
+    x = relax.Var("x", relax.TensorStructInfo((2, 3), "float32"))
+    assert view(x, [6]).struct_info.static_shape == (6,)
+    with pytest.raises(IRValueError, match=r"another number than R.shape\(\[4\]\)"):
+        view(x, [4])
+    with pytest.raises(IRTypeError, match="whose shape and dtype are known, got"):
+        view(relax.Var("x", relax.TensorStructInfo(None, "float32", 2)), [4])
+    with pytest.raises(IRTypeError, match="match_cast states them"):
+        view(relax.Tuple([x]), [6])
+
+
+ELEMENTS = """
+    @T.prim_func(private=True)
+    def repeat(A: T.Buffer((2, 6), "float32"), C: T.Buffer((1, 3, 4), "float32")):
+        for h, i, j in T.grid(1, 3, 4):
+            with T.block("repeat"):
+                vh, vi, vj = T.axis.remap("SSS", [h, i, j])
+                C[vh, vi, vj] = A[0, vi + vj // 2]
+
+    @T.prim_func(private=True)
+    def add(
+        A: T.Buffer({shape}, "float32"),
+        B: T.Buffer({shape}, "float32"),
+        R: T.Buffer((4,), "float32"),
+        C: T.Buffer({shape}, "float32"),
+    ):
+        for {axes} in T.grid{shape}:
+            with T.block("add"):
+                {blocks} = T.axis.remap("{kinds}", [{axes}])
+                C[{blocks}] = A[{blocks}] + B[{blocks}] * R[vj]
+"""
+FLAT = ELEMENTS.format(shape="(3, 4)", axes="i, j", blocks="vi, vj", kinds="SS")
+
+
+def test_element_wise_calls_go_in_front_of_views():
+    before = reshapes(
+        FLAT
+        + """
+    @R.function
+    def main(x: S26, y: S34, r: R.Tensor((4,), "float32")):
+        cls = Module
+        with R.dataflow():
+            a = R.call_tir(cls.repeat, (x,), R.Tensor((1, 3, 4), "float32"))
+            b = R.memory.view(a, R.shape([3, 4]))
+            c = R.call_tir(cls.add, (b, y, r), S34)
+            d = R.call_tir(cls.add, (c, b, r), S34)
+            R.output(d)
+        return d
+    """
+    )
+    after = DeadCodeElimination()(SinkViews()(before))
+    high = {"shape": "(1, 3, 4)", "axes": "h, i, j", "blocks": "vh, vi, vj", "kinds": "SSS"}
+    expected = reshapes(
+        ELEMENTS.format(**high).replace("def add", "def add1")
+        + """
+    @R.function
+    def main(x: S26, y: S34, r: R.Tensor((4,), "float32")):
+        cls = Module
+        with R.dataflow():
+            a = R.call_tir(cls.repeat, (x,), R.Tensor((1, 3, 4), "float32"))
+            seen = R.memory.view(y, R.shape([1, 3, 4]))
+            c = R.call_tir(cls.add1, (a, seen, r), R.Tensor((1, 3, 4), "float32"))
+            d = R.call_tir(cls.add1, (c, a, r), R.Tensor((1, 3, 4), "float32"))
+            e = R.memory.view(d, R.shape([3, 4]))
+            R.output(e)
+        return e
+    """
+    )
+    tensorir.assert_structural_equal(after["main"], expected["main"])
+    found, wanted = (
+        with_index_dtype(m["add1"], "int64").without_attr("tir.noalias") for m in (after, expected)
+    )
+    tensorir.assert_structural_equal(found, wanted)
+
+
+def test_views_stay_where_rows_would_be_cut_and_behind_what_is_given():
+    mod = reshapes(
+        FLAT
+        + """
+    @R.function
+    def main(x: S26, y: S34, r: R.Tensor((4,), "float32")):
+        cls = Module
+        with R.dataflow():
+            a = R.call_tir(cls.transpose, (x,), S62)
+            b = R.memory.view(a, R.shape([3, 4]))
+            c = R.call_tir(cls.add, (b, y, r), S34)
+            d = R.memory.view(x, R.shape([3, 4]))
+            e = R.call_tir(cls.add, (c, d, r), S34)
+            R.output(e)
+        return e
+    """
+    )
+    assert SinkViews()(mod)["main"] is mod["main"]
