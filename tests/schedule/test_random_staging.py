@@ -165,21 +165,23 @@ def check_all(seed: int, accepted: dict[str, int]) -> None:
     text = program(seed)
     func = parse(text)
     given = list(np.random.default_rng(seed).random((4, 6), "float32"))
-    sch = Schedule(func, debug_mask="all")
-    for extra in (1, 4):
-        expected = [array.copy() for array in given]
-        interpret(func, *expected, extra)
-        for name in names(sch):
-            for what, call in calls(sch, sch.get_block(name)):
-                trial = sch.copy()
-                try:
-                    call(trial, trial.get_block(name))
-                except ScheduleError:
-                    continue
-                accepted[what.split()[0]] = accepted.get(what.split()[0], 0) + 1
+    sch = Schedule(func)
+    expected = {extra: [array.copy() for array in given] for extra in (1, 4)}
+    for extra, arrays in expected.items():
+        interpret(func, *arrays, extra)
+    for name in names(sch):
+        for what, call in calls(sch, sch.get_block(name)):
+            trial = sch.copy()
+            try:
+                call(trial, trial.get_block(name))
+            except ScheduleError:
+                continue
+            trial.state.verify()
+            accepted[what.split()[0]] = accepted.get(what.split()[0], 0) + 1
+            for extra, arrays in expected.items():
                 actual = [array.copy() for array in given]
                 interpret(trial.mod, *actual, extra)
-                for got, wanted in zip(actual, expected, strict=True):
+                for got, wanted in zip(actual, arrays, strict=True):
                     np.testing.assert_allclose(
                         got, wanted, rtol=1e-5, err_msg=f"{seed} {name} {what}\n{text}"
                     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedule import Schedule, ScheduleError, Trace
@@ -66,6 +66,7 @@ def assert_survives(sch: Schedule) -> None:
 
 
 @given(TEXTS, ANNOTATIONS)
+@settings(max_examples=25)
 def test_annotations(key, value):
     sch = Schedule(row)
     sch.annotate(sch.get_block("B"), key, value)

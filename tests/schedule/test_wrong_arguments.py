@@ -78,7 +78,7 @@ def fitting(sch: Schedule, operand: Operand) -> list[object]:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.method)
 @given(data=st.data())
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_call_succeeds_or_says_what_is_wrong(kind, data):
     sch = Schedule(PROGRAM, seed=1, error_render_level="fast")
     args = []

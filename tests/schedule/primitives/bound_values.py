@@ -1,12 +1,6 @@
 """Blocks that bind values before they store them: pairs of an argmax, sums and squares, plain lets."""
 
-from __future__ import annotations
-
-import pytest
-
-from tests.schedule.transformation import apply
-
-ARGMAX = """\
+# ---- ARGMAX
 @T.prim_func
 def main(A: T.Buffer((5, 12)), D: T.Buffer((5,))):
     P = T.alloc_buffer((5, 12))
@@ -32,8 +26,18 @@ def main(A: T.Buffer((5, 12)), D: T.Buffer((5,))):
         with T.block("D"):
             vi = T.axis.spatial(5, i)
             D[vi] = V[vi] + T.Cast("float32", I[vi])
-"""
-LAYER_NORM = """\
+
+# ---- stages around them move | ARGMAX
+(i,) = get_loops("D")
+compute_at("argmax", i)
+
+_, k = get_loops("P")
+reverse_compute_at("argmax", k)
+
+_, k = get_loops("argmax")
+rfactor(k, 0)
+
+# ---- LAYER_NORM
 @T.prim_func
 def main(A: T.Buffer((4, 6)), B: T.Buffer((4, 6))):
     S = T.alloc_buffer((4,))
@@ -56,8 +60,14 @@ def main(A: T.Buffer((4, 6)), B: T.Buffer((4, 6))):
             mean: T.float32 = S[vi] / T.float32(6)
             variance: T.float32 = Q[vi] / T.float32(6) - mean * mean
             B[vi, vj] = (A[vi, vj] - mean) / T.sqrt(variance + T.float32(1))
-"""
-TWO_OUTPUTS = """\
+
+# ---- stages around them move (2) | LAYER_NORM
+i, _ = get_loops("normal")
+compute_at("sums", i)
+
+rfactor(k, 1)
+
+# ---- stages around them move (3)
 @T.prim_func
 def main(A: T.Buffer((5, 6)), D: T.Buffer((5, 6)), E: T.Buffer((5, 6))):
     P = T.alloc_buffer((5, 6))
@@ -74,33 +84,10 @@ def main(A: T.Buffer((5, 6)), D: T.Buffer((5, 6)), E: T.Buffer((5, 6))):
             q: T.float32 = P[vi, vk] * Q[vi, vk]
             D[vi, vk] = q * q
             E[vi, vk] = q + q
-"""
+# apply
+cache_write("D", 1, "global")
 
-
-@pytest.mark.parametrize(
-    ("before", "call"),
-    [
-        (ARGMAX, lambda s: s.compute_at("argmax", s.get_loops("D")[0])),
-        (ARGMAX, lambda s: s.reverse_compute_at("D", s.get_loops("argmax")[0])),
-        (ARGMAX, lambda s: s.compute_at("P", s.get_loops("argmax")[1])),
-        (ARGMAX, lambda s: s.reverse_compute_at("argmax", s.get_loops("P")[1])),
-        (ARGMAX, lambda s: s.compute_inline("P")),
-        (ARGMAX, lambda s: s.rfactor(s.get_loops("argmax")[1], 0)),
-        (ARGMAX, lambda s: s.fuse(*s.get_loops("argmax"))),
-        (ARGMAX, lambda s: s.decompose_reduction("argmax", s.get_loops("argmax")[1])),
-        (LAYER_NORM, lambda s: s.compute_at("sums", s.get_loops("normal")[0])),
-        (LAYER_NORM, lambda s: s.reverse_compute_at("normal", s.get_loops("sums")[0])),
-        (LAYER_NORM, lambda s: s.rfactor(s.get_loops("sums")[1], 1)),
-        (TWO_OUTPUTS, lambda s: s.compute_at("P", s.get_loops("D")[1])),
-        (TWO_OUTPUTS, lambda s: s.reverse_compute_at("D", s.get_loops("P")[0])),
-        (TWO_OUTPUTS, lambda s: s.cache_write("D", 1, "global")),
-    ],
-)
-def test_stages_around_them_move(before, call):
-    apply(before, call)
-
-
-ONE_STORE = """\
+# ---- ONE_STORE
 @T.prim_func
 def main(A: T.Buffer((5, 6)), D: T.Buffer((5, 6))):
     P = T.alloc_buffer((5, 6))
@@ -114,32 +101,21 @@ def main(A: T.Buffer((5, 6)), D: T.Buffer((5, 6))):
             vi, vk = T.axis.remap("SS", [i, k])
             q: T.float32 = P[vi, 5 - vk]
             D[vi, vk] = q * q
-"""
 
+# ---- a producer is inlined with its values written out | ONE_STORE
+compute_inline("P")
+# becomes
+for i, k in T.grid(5, 6):
+    with T.block("D"):
+        vi, vk = T.axis.remap("SS", [i, k])
+        q: T.float32 = A[vi, 5 - vk] * T.float32(2.0) + T.float32(1.0)
+        D[vi, vk] = q * q
 
-def test_a_producer_is_inlined_with_its_values_written_out():
-    after = """\
-@T.prim_func
-def main(A: T.Buffer((5, 6)), D: T.Buffer((5, 6))):
-    for i, k in T.grid(5, 6):
-        with T.block("D"):
-            vi, vk = T.axis.remap("SS", [i, k])
-            q: T.float32 = A[vi, 5 - vk] * T.float32(2) + T.float32(1)
-            D[vi, vk] = q * q
-"""
-    apply(ONE_STORE, lambda s: s.compute_inline("P"), after)
-
-
-def test_a_consumer_that_is_inlined_keeps_its_values():
-    after = """\
-@T.prim_func
-def main(A: T.Buffer((5, 6)), D: T.Buffer((5, 6))):
-    for i, k in T.grid(5, 6):
-        with T.block("P"):
-            vi, vk = T.axis.remap("SS", [i, k])
-            T.reads(A[vi, vk])
-            T.writes(D[vi, 5 - vk])
-            q: T.float32 = A[vi, vk] * T.float32(2) + T.float32(1)
-            D[vi, 5 - vk] = q * q
-"""
-    apply(ONE_STORE, lambda s: s.reverse_compute_inline("D"), after)
+# ---- a consumer that is inlined keeps its values | ONE_STORE
+reverse_compute_inline("D")
+# becomes
+for i, k in T.grid(5, 6):
+    with T.block("P"):
+        vi, vk = T.axis.remap("SS", [i, k])
+        q: T.float32 = A[vi, vk] * T.float32(2.0) + T.float32(1.0)
+        D[vi, 5 - vk] = q * q

@@ -1,0 +1,104 @@
+"""Putting a loop of one iteration around a statement."""
+
+# ---- around a block | MATRIX
+add_unit_loop(B)
+# becomes
+for i, j, u in T.grid(8, 12, 1):
+    ...
+
+# ---- around a loop | MATRIX
+add_unit_loop(i)
+# becomes
+for u, i, j in T.grid(1, 8, 12):
+    ...
+
+add_unit_loop(j)
+# becomes
+for i, u, j in T.grid(8, 1, 12):
+    ...
+
+# ---- around one of several blocks
+@T.prim_func
+def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer((8,))):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi] + T.float32(1)
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi] + T.float32(1)
+# apply
+add_unit_loop(C)
+# becomes
+for i in range(8):
+    ...
+    for u in range(1):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi] + T.float32(1.0)
+
+# ---- around a block without loops
+@T.prim_func
+def main(A: T.Buffer((), "int32"), B: T.Buffer((), "int32")):
+    with T.block("B"):
+        vi = T.axis.spatial(1, 0)
+        B[()] = A[()] + vi
+# apply
+add_unit_loop(B)
+# becomes
+for u in range(1):
+    with T.block("B"):
+        vi = T.axis.spatial(1, 0)
+        B[()] = A[()] + vi
+
+# ---- predicate and bindings stay | MATRIX
+# with vi, vj = T.axis.remap("SS", [i, j]) => vi, vj = T.axis.remap("SS", [i, j])\nT.where(i < 5)
+add_unit_loop(B)
+# becomes
+for i, j, u in T.grid(8, 12, 1):
+    ...
+
+# ---- the loop is serial and counts in int32 | MATRIX
+# with 8, 12): => T.int64(8), T.int64(12)):
+add_unit_loop(B)
+# becomes
+for i, j, u in T.grid(T.int64(8), T.int64(12), 1):
+    ...
+
+# ---- handles | MATRIX
+B = get_block("B")
+i, j = get_loops(B)
+u = add_unit_loop(B)
+u_2 = add_unit_loop(i)
+u_3, i_2, j_2, u_4 = get_loops(B)
+# handles
+B: block "B"
+i: for i in range(8)
+j: for j in range(12)
+u: for u in range(1)
+u_2: for u in range(1)
+u_3: for u in range(1)
+i_2: for i in range(8)
+j_2: for j in range(12)
+u_4: for u in range(1)
+
+# ---- trace | MATRIX
+add_unit_loop(B)
+add_unit_loop(u)
+# recorded
+l1 = sch.add_unit_loop(block_or_loop=b0)
+["AddUnitLoop", ["b0"], [], ["l1"]]
+l6 = sch.add_unit_loop(block_or_loop=l5)
+["AddUnitLoop", ["l5"], [], ["l6"]]
+
+# ---- the root block cannot be wrapped | MATRIX
+# becomes
+...
+
+x_root = get_block("root")
+add_unit_loop(x_root)
+# refused RootBlockError at block root: the primitive does not work on the root block, but block "root" is one
+
+# ---- a name is no handle | MATRIX
+add_unit_loop("B")
+# refused ArgumentError: `block_or_loop` takes a BlockRV or LoopRV, got str: 'B'

@@ -1,0 +1,455 @@
+"""blockize of a loop: what the loop runs becomes the body of a block of its own."""
+
+# ==== a loop
+
+# ---- the inner loop of a tile | TILES
+blockize(i_1)
+# becomes
+for i_0 in range(4):
+    with T.block("B_o"):
+        vi_o = T.axis.spatial(4, i_0)
+        for i_1 in range(8):
+            with T.block("B"):
+                vi_i = T.axis.spatial(8, i_1)
+                B[vi_o * 8 + vi_i] = A[vi_o * 8 + vi_i] * T.float32(2.0)
+
+# ---- NO_AXES
+@T.prim_func
+def main(A: T.Buffer((4, 8)), C: T.Buffer((4, 8))):
+    for i, j in T.grid(4, 8):
+        with T.block("C"):
+            T.reads(A[i, j])
+            T.writes(C[i, j])
+            C[i, j] = A[i, j] * T.float32(2)
+
+# ---- regions of a block without axes cover what its loops touch | NO_AXES
+blockize(j)
+# becomes
+for i in range(4):
+    with T.block("C_o"):
+        for j in range(8):
+            with T.block("C"):
+                C[i, j] = A[i, j] * T.float32(2.0)
+
+blockize(i)
+# blocks
+C_o()
+    i 4, j 8: C()
+
+# ---- regions of a block without axes cover what its loops touch (2)
+@T.prim_func
+def main(A: T.Buffer((4, 8)), S: T.Buffer((4,), "int32"), C: T.Buffer((4, 8))):
+    for i in range(4):
+        for j in range(i):
+            with T.block("C"):
+                T.reads(S[j], A[i, 0:j], A[S[j] % 4, j])
+                T.writes(C[i, j])
+                C[i, j] = A[S[j] % 4, j]
+# apply
+blockize(i)
+# blocks
+C_o()
+    i 4, j i: C()
+
+# ---- all loops leave an outer block that runs once | TILES
+blockize(i_0)
+# becomes
+with T.block("B_o"):
+    vi_o = T.axis.spatial(1, 0)
+    for i_0, i_1 in T.grid(4, 8):
+        with T.block("B"):
+            vi_i = T.axis.spatial(32, i_0 * 8 + i_1)
+            B[vi_i] = A[vi_i] * T.float32(2.0)
+
+# ---- CUT_BUT_SEPARATE
+@T.prim_func
+def main(A: T.Buffer((4, 8)), B: T.Buffer((4, 8))):
+    for i, j in T.grid(4, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.where(j <= i * 2)
+            B[vi, vj] = A[vi, vj]
+
+# ---- an axis of outer loops alone has no inner part | CUT_BUT_SEPARATE
+# with 4, 8))) => 8, 4)))
+# with vi, vj = T.axis.remap("SS", [i, j])\nT.where(j <= i * 2)\nB[vi, vj] = A[vi, vj] => vj, vi = T.axis.remap("SS", [j, i])\nB[vj, vi] = A[vi, vj] * T.float32(2)
+blockize(j)
+# blocks
+i 4: B_o(0, i)
+    j 8: B(j)
+
+# ---- an axis of a fused loop is taken apart | MATRIX
+# with i, j in T.grid(8, 12 => f, j_1 in T.grid(16, 2
+# with 8, 12)), B: T.Buffer((8, 12 => 4, 8)), B: T.Buffer((4, 8
+# with vi, vj = T.axis.remap("SS", [i, j]) => vi = T.axis.spatial(4, f // 4)\nvj = T.axis.spatial(8, f % 4 * 2 + j_1)
+blockize(j_1)
+# blocks
+f 16: B_o(f // 4, f % 4)
+    j_1 2: B(j_1)
+
+# ---- CUT
+@T.prim_func
+def main(A: T.Buffer((30,)), B: T.Buffer((30,))):
+    for i_0, i_1 in T.grid(4, 8):
+        with T.block("B"):
+            vi = T.axis.spatial(30, i_0 * 8 + i_1)
+            T.where(i_0 * 8 + i_1 < 30)
+            B[vi] = A[vi]
+
+# ---- an axis that starts further on keeps its offset | CUT
+# with 4, 8 => 3, 4 ; 30,)), B: T.Buffer((30 => 12,)), B: T.Buffer((14
+# with vi = T.axis.spatial(30, i_0 * 8 + i_1)\nT.where(i_0 * 8 + i_1 < 30)\nB[vi] = A[vi] => vi = T.axis.spatial(14, i_0 * 4 + i_1 + 2)\nB[vi] = A[vi - 2] * T.float32(2)
+blockize(i_1)
+# blocks
+i_0 3: B_o(i_0)
+    i_1 4: B(i_1)
+
+# ---- regions with a halo cover what all instances touch | TILES
+# with 32,)), => 34,)),
+# with B[vi] = A[vi] * T.float32(2) => T.reads(A[vi:vi + 3])\nT.writes(B[vi])\nB[vi] = A[vi] + A[vi + 2]
+blockize(i_1)
+# blocks
+i_0 4: B_o(i_0)
+    i_1 8: B(i_1)
+
+# ---- bindings that are no sums are divided if each is of one side | MATRIX
+# with 8, 12 => 6, 8 ; 6, 8)), B: T.Buffer((6 => 4, 8)), B: T.Buffer((4
+# with vi, vj = T.axis.remap("SS", [i, j]) => vi = T.axis.spatial(4, T.min(i, 3))\nvj = T.axis.spatial(8, j)
+blockize(j)
+# blocks
+i 6: B_o(T.min(i, 3), 0)
+    j 8: B(j)
+
+# ---- symbolic outer extents | SYMBOLIC
+# with ,) => , 16) ; i in range(n => i, j_0, j_1 in T.grid(n, 4, 4
+# with B[vi] = A[vi] * T.float32(2) => vj = T.axis.spatial(16, j_0 * 4 + j_1)\nB[vi, vj] = A[vi, vj] * T.float32(2)
+blockize(j_1)
+# blocks
+i n, j_0 4: B_o(i, j_0)
+    j_1 4: B(j_1)
+
+# ---- indices of 64 bits
+@T.prim_func
+def main(A: T.Buffer((T.int64(32),)), B: T.Buffer((T.int64(32),))):
+    for i_0 in range(T.int64(4)):
+        for i_1 in range(T.int64(8)):
+            with T.block("B"):
+                vi = T.axis.spatial(T.int64(32), i_0 * T.int64(8) + i_1)
+                B[vi] = A[vi] * T.float32(2)
+# apply
+blockize(i_1)
+# blocks
+i_0 T.int64(4): B_o(i_0)
+    i_1 T.int64(8): B(i_1)
+
+# ==== predicates
+
+# ---- a predicate on outer loops goes to the outer block | MATRIX
+# with i, j in T.grid(8, 12 => i_0, i_1, j in T.grid(4, 3, 8
+# with 8, 12)), B: T.Buffer((8, 12 => 10, 8)), B: T.Buffer((10, 8
+# with vi, vj = T.axis.remap("SS", [i, j]) => vi = T.axis.spatial(10, i_0 * 3 + i_1)\nvj = T.axis.spatial(8, j)\nT.where(i_0 * 3 + i_1 < 10)
+blockize(j)
+# blocks
+i_0 4, i_1 3: B_o(i_0 * 3 + i_1, 0) where i_0 * 3 + i_1 < 10
+    j 8: B(j)
+
+# ---- each conjunct goes to its side
+@T.prim_func
+def main(A: T.Buffer((10, 7)), B: T.Buffer((10, 7))):
+    for i_0, i_1, j_0, j_1 in T.grid(4, 3, 2, 4):
+        with T.block("B"):
+            vi = T.axis.spatial(10, i_0 * 3 + i_1)
+            vj = T.axis.spatial(7, j_0 * 4 + j_1)
+            T.where(i_0 * 3 + i_1 < 10 and j_0 * 4 + j_1 < 7)
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+# apply
+blockize(j_0)
+# blocks
+i_0 4, i_1 3: B_o(i_0 * 3 + i_1, 0) where i_0 * 3 + i_1 < 10
+    j_0 2, j_1 4: B(j_0 * 4 + j_1) where j_0 * 4 + j_1 < 7
+
+# ==== reductions
+
+# ---- MATMUL_2
+@T.prim_func
+def main(A: T.Buffer((8, 12)), B: T.Buffer((12, 6)), C: T.Buffer((8, 6))):
+    for i_0, j_0, k_0, i_1, j_1, k_1 in T.grid(2, 2, 3, 4, 3, 4):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i_0 * 4 + i_1)
+            vj = T.axis.spatial(6, j_0 * 3 + j_1)
+            vk = T.axis.reduce(12, k_0 * 4 + k_1)
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+# ---- a reduction with steps outside initialises in the outer block | MATMUL_2
+blockize(i_1)
+# blocks
+i_0 2, j_0 2, k_0 3: C_o(i_0, j_0, +k_0)
+    i_1 4, j_1 3: C_init(i_1, j_1)
+    i_1 4, j_1 3, k_1 4: C(i_1, j_1, +k_1)
+
+# ---- REPEATED
+@T.prim_func
+def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
+    for i, r, k in T.grid(6, 2, 5):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+
+# ---- a loop that only reduces leaves an init without loops | REPEATED
+# with 9 => 5 ; r, k in T.grid(6, 2 => k in T.grid(6
+blockize(k)
+# blocks
+i 6: B_o(i, +0)
+    B_init()
+    k 5: B(+k)
+
+# ---- the init is under the predicate of spatial loops
+@T.prim_func
+def main(A: T.Buffer((6, 7)), B: T.Buffer((7,))):
+    for k, j_0, j_1 in T.grid(6, 2, 4):
+        with T.block("B"):
+            vj = T.axis.spatial(7, j_0 * 4 + j_1)
+            vk = T.axis.reduce(6, k)
+            T.where(j_0 * 4 + j_1 < 7)
+            with T.init():
+                B[vj] = T.float32(0)
+            B[vj] = B[vj] + A[vk, vj]
+# apply
+blockize(j_0)
+# blocks
+k 6: B_o(0, +k)
+    j_0 2, j_1 4: B_init(j_0 * 4 + j_1) where j_0 * 4 + j_1 < 7
+    j_0 2, j_1 4: B(j_0 * 4 + j_1) where j_0 * 4 + j_1 < 7
+
+# ==== unit extents
+
+# ---- UNITS
+@T.prim_func
+def main(A: T.Buffer((1, 8)), B: T.Buffer((1, 8))):
+    for i_0, j_0, i_1, j_1 in T.grid(1, 2, 1, 4):
+        with T.block("B"):
+            vi = T.axis.spatial(1, i_0 + i_1)
+            vj = T.axis.spatial(8, j_0 * 4 + j_1)
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+
+# ---- axes of unit extent stay bound to their loops | UNITS
+blockize(i_1)
+# blocks
+i_0 1, j_0 2: B_o(i_0, j_0)
+    i_1 1, j_1 4: B(j_1)
+
+# ---- axes of unit extent become zero on demand | UNITS
+blockize(i_1, preserve_unit_iters=False)
+# blocks
+i_0 1, j_0 2: B_o(0, j_0)
+    i_1 1, j_1 4: B(j_1)
+
+# ==== nests and handles
+
+# ---- a block around a block | TILES
+blockize(i_1)
+blockize(i_0)
+# blocks
+B_o_o(0)
+    i_0 4: B_o(i_0)
+        i_1 8: B(i_1)
+
+# ---- annotations stay on the inner block and on the loops | TILES
+annotate(B, "kind", "tile")
+annotate(i_1, "unroll", 4)
+blockize(i_1)
+# blocks
+i_0 4: B_o(i_0)
+    i_1 8: B(i_1)
+
+# ---- handles | MATMUL_2
+C = get_block("C")
+i_0, j_0, k_0, i_1, j_1, k_1 = get_loops(C)
+C_o = blockize(i_1)
+i_0_2, j_0_2, k_0_2 = get_loops(C_o)
+i_1_2, j_1_2, k_1_2 = get_loops(C)
+(C_2,) = get_child_blocks(C_o)
+# handles
+C: block "C"
+i_0: for i_0 in range(2)
+j_0: for j_0 in range(2)
+k_0: for k_0 in range(3)
+i_1: for i_1 in range(4)
+j_1: for j_1 in range(3)
+k_1: for k_1 in range(4)
+C_o: block "C_o"
+i_0_2: for i_0 in range(2)
+j_0_2: for j_0 in range(2)
+k_0_2: for k_0 in range(3)
+i_1_2: for i_1 in range(4)
+j_1_2: for j_1 in range(3)
+k_1_2: for k_1 in range(4)
+C_2: block "C"
+
+# ---- the outer block is scheduled like any other | MATMUL_2
+blockize(i_1)
+reorder(j_0, i_0)
+decompose_reduction(C_o, k_0)
+# blocks
+j_0 2, i_0 2: C_o_init(i_0, j_0)
+    i_1 4, j_1 3: C_init(i_1, j_1)
+j_0 2, i_0 2, k_0 3: C_o_update(i_0, j_0, +k_0)
+    i_1 4, j_1 3, k_1 4: C(i_1, j_1, +k_1)
+
+# ==== trace
+
+# ---- trace | TILES
+blockize(i_1)
+# recorded
+b3 = sch.blockize(target=l2, preserve_unit_iters=True)
+["Blockize", ["l2"], [1], ["b3"]]
+
+# ==== refused
+
+# ---- refused: non single child block | TILED_STAGES
+blockize(i_0)
+# refused NonSingleChildBlockError at loop i_0: loop `i_0` should have only one child block, but it has 2
+
+# ---- refused: non single child block, subspace not divisible
+@T.prim_func
+def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):
+    for i in range(8):
+        for j in range(8):
+            T.evaluate(i)
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj]
+# apply
+blockize(i)
+# refused NonSingleChildBlockError at block B, loop j: block "B" should be the only statement below loop `j`
+
+@T.prim_func
+def main(A: T.Buffer((32,)), B: T.Buffer((11,))):
+    for i, j in T.grid(4, 8):
+        with T.block("B"):
+            vi = T.axis.opaque(11, i + j)
+            B[vi] = A[vi]
+# apply
+blockize(j)
+# refused SubspaceNotDivisibleError at block B: cannot be blockized with the loops ['j'] inside: axis vi is bound to `i + j`
+
+@T.prim_func
+def main(A: T.Buffer((32,)), B: T.Buffer((32,))):
+    for i_0, i_1, i_2 in T.grid(4, 2, 4):
+        with T.block("B"):
+            vi = T.axis.spatial(32, i_0 + i_1 * 16 + i_2 * 4)
+            B[vi] = A[vi]
+# apply
+blockize(i_2)
+# refused SubspaceNotDivisibleError at block B: axis vi is bound to
+
+# ---- refused: subspace not divisible | CUT
+blockize(i_1)
+# refused SubspaceNotDivisibleError at block B: its predicate `i_0 * 8 + i_1 < 30` relates outer and inner loops
+
+# ---- refused: subspace not divisible (2) | CUT_BUT_SEPARATE
+blockize(j)
+# refused SubspaceNotDivisibleError at block B: its predicate `j <= i * 2` relates outer and inner loops
+
+# ---- refused: subspace not divisible (3)
+@T.prim_func
+def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):
+    for i in range(8):
+        for j in range(i + 1):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                vj = T.axis.spatial(8, j)
+                B[vi, vj] = A[vi, vj]
+# apply
+blockize(j)
+# refused SubspaceNotDivisibleError at block B: the range of j follows from an outer loop
+
+# ---- refused: subspace not divisible (4) | REPEATED
+blockize(r)
+# refused SubspaceNotDivisibleError at block B: loop `r` runs the same steps several times
+
+# ---- refused: subspace not divisible (5)
+@T.prim_func
+def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
+    for i, k in T.grid(6, 5):
+        with T.block("B"):
+            vi = T.axis.spatial(6, i)
+            vk = T.axis.reduce(9, k + 4)
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+# apply
+blockize(k)
+# refused SubspaceNotDivisibleError at block B: reduction axis vk may not start at 0
+
+@T.prim_func
+def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
+    for i, k in T.grid(6, 5):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.where(k >= 1)
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+# apply
+blockize(i)
+# refused SubspaceNotDivisibleError at block B: its predicate `k >= 1` may leave out the first step
+
+@T.prim_func
+def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
+    for i, k in T.grid(6, 5):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.reads(A[vi, vk], B[0:6])
+            T.writes(B[vi])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk] + B[5 - vi]
+# apply
+blockize(i)
+# refused SubspaceNotDivisibleError at block B: it reads B[5 - vi] besides the element that it accumulates into
+
+@T.prim_func
+def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
+    for i_k in range(54):
+        with T.block("B"):
+            vi = T.axis.spatial(6, i_k // 9)
+            vk = T.axis.reduce(9, i_k % 9)
+            with T.init():
+                B[vi] = B[vi] * T.float32(0.5)
+            B[vi] = B[vi] + A[vi, vk]
+# apply
+blockize(i_k)
+# refused SubspaceNotDivisibleError at block B: its init changes what it reads, and loop `i_k` also drives vk
+
+@T.prim_func
+def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
+    for i, k in T.grid(6, 9):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.reads(A[vi, vk])
+            T.writes(B[vi])
+            t = T.alloc_buffer((1,))
+            with T.init():
+                t[0] = T.float32(0)
+                B[vi] = t[0]
+            B[vi] = B[vi] + A[vi, vk]
+# apply
+blockize(k)
+# refused SubspaceNotDivisibleError at block B: its init stores to a buffer of the block itself
+
+# ---- what is no loop and no list of blocks | TILES
+get_loops("B")
+# becomes
+...
+
+blockize(B)
+# refused ArgumentError: `target` takes a LoopRV or a list of BlockRVs, got BlockRV: BlockRV(b0: block "B")
+
+i_0, _ = get_loops(B)
+blockize([B, i_0])
+# refused ArgumentError: `target[1]` takes a BlockRV or the name of a block, got LoopRV: LoopRV(l1: fo...0 in range(4))

@@ -1,0 +1,516 @@
+"""compute_inline: consumers compute what they read from a block themselves."""
+
+# ==== what is substituted
+
+# ---- the value takes the place of the load | STAGES
+compute_inline("B")
+# becomes
+for x, y in T.grid(8, 6):
+    with T.block("C"):
+        vi, vj = T.axis.remap("SS", [x, y])
+        C[vi, vj] = A[vi, vj] * T.float32(2.0) + T.float32(1.0)
+
+# ---- every load of every consumer
+@T.prim_func
+def main(A: T.Buffer((16,)), C: T.Buffer((16,)), D: T.Buffer((8,))):
+    B = T.alloc_buffer((16,))
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] + T.float32(1)
+    for x in range(16):
+        with T.block("C"):
+            vx = T.axis.spatial(16, x)
+            C[vx] = B[vx] * B[15 - vx]
+    for y in range(8):
+        with T.block("D"):
+            vy = T.axis.spatial(8, y)
+            D[vy] = B[vy * 2 + 1]
+# apply
+compute_inline("B")
+# becomes
+for x in range(16):
+    with T.block("C"):
+        vx = T.axis.spatial(16, x)
+        C[vx] = (A[vx] + T.float32(1.0)) * (A[15 - vx] + T.float32(1.0))
+for y in range(8):
+    with T.block("D"):
+        vy = T.axis.spatial(8, y)
+        D[vy] = A[vy * 2 + 1] + T.float32(1.0)
+
+# ---- axes in the value
+@T.prim_func
+def main(C: T.Buffer((8, 6), "int32")):
+    B = T.alloc_buffer((8, 6), "int32")
+    for i, j in T.grid(8, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = vi * 10 + vj
+    for x, y in T.grid(8, 6):
+        with T.block("C"):
+            vx, vy = T.axis.remap("SS", [x, y])
+            C[vx, vy] = B[7 - vx, vy]
+# apply
+compute_inline("B")
+# becomes
+for x, y in T.grid(8, 6):
+    with T.block("C"):
+        vx, vy = T.axis.remap("SS", [x, y])
+        C[vx, vy] = (7 - vx) * 10 + vy
+
+# ---- indices in another order | STAGES
+# with alloc_buffer((8, 6 => alloc_buffer((6, 8 ; B[vi, vj => B[vj, vi
+compute_inline("B")
+# lines
+C[vi, vj] = A[vi, vj] * T.float32(2.0) + T.float32(1.0)
+
+# ---- dimensions of extent 1
+@T.prim_func
+def main(A: T.Buffer((1, 8)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((1, 8, 1))
+    for u, i in T.grid(1, 8):
+        with T.block("B"):
+            vu, vi = T.axis.remap("SS", [u, i])
+            B[0, vi, 0] = A[vu, vi] + T.float32(1)
+    for x in range(8):
+        with T.block("C"):
+            vx = T.axis.spatial(8, x)
+            C[vx] = B[0, vx, 0]
+# apply
+compute_inline("B")
+# lines
+C[vx] = A[0, vx] + T.float32(1.0)
+
+# ---- a buffer that is split into tiles
+@T.prim_func
+def main(A: T.Buffer((16,)), C: T.Buffer((4, 4))):
+    B = T.alloc_buffer((4, 4))
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi // 4, vi % 4] = A[vi]
+    for x, y in T.grid(4, 4):
+        with T.block("C"):
+            vx, vy = T.axis.remap("SS", [x, y])
+            C[vx, vy] = B[vy, vx] + T.float32(1)
+# apply
+compute_inline("B")
+# lines
+C[vx, vy] = A[vy * 4 + vx] + T.float32(1.0)
+
+# ---- a buffer that is flattened
+@T.prim_func
+def main(A: T.Buffer((4, 6)), C: T.Buffer((24,))):
+    B = T.alloc_buffer((24,))
+    for i, j in T.grid(4, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi * 6 + vj] = A[vi, vj]
+    for x in range(24):
+        with T.block("C"):
+            vx = T.axis.spatial(24, x)
+            C[vx] = B[vx]
+# apply
+compute_inline("B")
+# lines
+C[vx] = A[vx // 6, vx % 6]
+
+# ---- a store with an offset
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((11,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi + 3] = A[vi]
+    for x in range(8):
+        with T.block("C"):
+            vx = T.axis.spatial(8, x)
+            C[vx] = B[vx + 3]
+# apply
+compute_inline("B")
+# lines
+C[vx] = A[vx + 3 - 3]
+
+# ---- into a reduction
+@T.prim_func
+def main(A: T.Buffer((8, 5)), W: T.Buffer((5, 6)), C: T.Buffer((8, 6))):
+    B = T.alloc_buffer((8, 5))
+    for i, k in T.grid(8, 5):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            B[vi, vk] = T.max(A[vi, vk], T.float32(0))
+    for x, y, z in T.grid(8, 6, 5):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [x, y, z])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + B[vi, vk] * W[vk, vj]
+# apply
+compute_inline("B")
+# lines
+C[vi, vj] = C[vi, vj] + T.max(A[vi, vk], T.float32(0.0)) * W[vk, vj]
+
+# ---- into nested blocks
+@T.prim_func
+def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((16,))
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] + T.float32(1)
+    for x in range(4):
+        with T.block("outer"):
+            vx = T.axis.spatial(4, x)
+            T.reads(B[vx * 4:vx * 4 + 4])
+            T.writes(C[vx * 4:vx * 4 + 4])
+            for y in range(4):
+                with T.block("inner"):
+                    vy = T.axis.spatial(4, y)
+                    T.reads(B[vx * 4 + vy])
+                    T.writes(C[vx * 4 + vy])
+                    C[vx * 4 + vy] = B[vx * 4 + vy]
+# apply
+compute_inline("B")
+# lines
+C[vx * 4 + vy] = A[vx * 4 + vy] + T.float32(1.0)
+
+# ---- a load that is an index
+@T.prim_func
+def main(X: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,), "int32")
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = (vi * 3 + 1) % 8
+    for x in range(8):
+        with T.block("C"):
+            vx = T.axis.spatial(8, x)
+            T.reads(X[0:8], B[vx])
+            T.writes(C[vx])
+            C[vx] = X[B[vx]]
+# apply
+compute_inline("B")
+# lines
+C[vx] = X[(vx * 3 + 1) % 8]
+
+# ---- a predicate that only splits is dropped
+@T.prim_func
+def main(A: T.Buffer((7,)), C: T.Buffer((7,))):
+    B = T.alloc_buffer((7,))
+    for i_0, i_1 in T.grid(2, 4):
+        with T.block("B"):
+            vi = T.axis.spatial(7, i_0 * 4 + i_1)
+            T.where(i_0 * 4 + i_1 < 7)
+            B[vi] = A[vi] + T.float32(1)
+    for x in range(7):
+        with T.block("C"):
+            vi = T.axis.spatial(7, x)
+            C[vi] = B[vi]
+# apply
+compute_inline("B")
+# lines
+C[vi] = A[vi] + T.float32(1.0)
+
+# ---- 64 bit indices | STAGES
+# with 8, 6 => T.int64(8), T.int64(6) ; 2 => 3
+compute_inline("B")
+# lines
+C[vi, vj] = A[vi, vj] * T.float32(3.0) + T.float32(1.0)
+
+# ---- only emptied loops vanish
+@T.prim_func
+def main(A: T.Buffer((8,)), D: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        for j in range(1):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i + j)
+                B[vi] = A[vi]
+        with T.block("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = A[vi]
+    for x in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, x)
+            C[vi] = B[vi]
+# apply
+compute_inline("B")
+# lines
+C[vi] = A[vi]
+
+# ---- CHAIN_PRODUCERS
+@T.prim_func
+def main(A: T.Buffer((8,)), D: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    C = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi] + T.float32(1)
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[7 - vi] * T.float32(2)
+    for i in range(8):
+        with T.block("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = C[vi] - T.float32(3)
+
+# ---- a chain of producers | CHAIN_PRODUCERS
+compute_inline("B")
+compute_inline("C")
+# lines
+D[vi] = (A[7 - vi] + T.float32(1.0)) * T.float32(2.0) - T.float32(3.0)
+
+compute_inline("C")
+compute_inline("B")
+# lines
+D[vi] = (A[7 - vi] + T.float32(1.0)) * T.float32(2.0) - T.float32(3.0)
+
+# ==== handles
+
+# ---- handles | STAGES
+B = get_block("B")
+C = get_block("C")
+i, j = get_loops(B)
+x, y = get_loops(C)
+compute_inline(B)
+reorder(y, x)
+# handles
+B: gone, compute-inline replaced it
+C: block "C"
+i: gone, compute-inline replaced it
+j: gone, compute-inline replaced it
+x: for x in range(8)
+y: for y in range(6)
+
+# ---- trace | STAGES
+compute_inline("B")
+# recorded
+sch.compute_inline(block=b0)
+["ComputeInline", ["b0"], [], []]
+
+# ==== refused
+
+# ---- an argument of another type | STAGES
+get_loops("B")
+# lines
+
+compute_inline(i)
+# refused ArgumentError: `block` takes a BlockRV or the name of a block, got LoopRV: LoopRV(l1: for i in range(8))
+
+# ==== values and calls
+
+# ---- INTEGERS
+@T.prim_func
+def main(C: T.Buffer((16,), "int32")):
+    B = T.alloc_buffer((16,), "int32")
+    for i in range(16):
+        with T.block("B"):
+            v = T.axis.spatial(16, i)
+            B[v] = {value}
+    for i in range(16):
+        with T.block("C"):
+            v = T.axis.spatial(16, i)
+            C[v] = {use}
+
+# ---- arithmetic that wraps on what was loaded still does | INTEGERS
+# with {value} => v + 2147483640 ; {use} => (B[v] + 1) // 2
+compute_inline("B")
+# lines
+C[v] = (T.reinterpret("int32", v + 2147483640) + 1) // 2
+
+# with {value} => v + 2147483640 ; {use} => (B[v] + 1) // 2
+reverse_compute_inline("C")
+# lines
+C[v] = (T.reinterpret("int32", v + 2147483640) + 1) // 2
+
+# with {value} => 2147483647 ; {use} => (B[v] + v) // 2
+reverse_compute_inline("C")
+# lines
+C[v] = (T.reinterpret("int32", 2147483647) + v) // 2
+
+# with {value} => v ; {use} => (B[v] * 2000000000) // 7
+compute_inline("B")
+# lines
+C[v] = T.reinterpret("int32", v) * 2000000000 // 7
+
+# with {value} => v ; {use} => T.Cast('int32', T.Cast('int64', B[v] * 2000000000) // T.int64(7))
+compute_inline("B")
+# lines
+C[v] = T.Cast("int32", T.Cast("int64", T.reinterpret("int32", v) * 2000000000) // T.int64(7))
+
+# with {value} => v ; {use} => T.Cast('int32', T.Cast('int64', B[v] * 2000000000) // T.int64(7))
+reverse_compute_inline("C")
+# lines
+C[v] = T.Cast("int32", T.Cast("int64", T.reinterpret("int32", v) * 2000000000) // T.int64(7))
+
+# ---- integers that their type holds are inlined as they are | INTEGERS
+# with {value} => v * 3 + 5 ; {use} => (B[v] + 1) // 2
+compute_inline("B")
+# lines
+C[v] = (v * 3 + 5 + 1) // 2
+
+# with {value} => v * 3 + 5 ; {use} => (B[v] + 1) // 2
+reverse_compute_inline("C")
+# lines
+C[v] = (v * 3 + 5 + 1) // 2
+
+# ---- a variable that held what was loaded holds a value still
+@T.prim_func
+def main(C: T.Buffer((16,), "int32")):
+    B = T.alloc_buffer((16,), "int32")
+    for i in range(16):
+        with T.block("B"):
+            v = T.axis.spatial(16, i)
+            B[v] = v + 2147483640
+    for i in range(16):
+        with T.block("C"):
+            v = T.axis.spatial(16, i)
+            with T.LetStmt(B[v]) as x:
+                C[v] = (x + 1) // 2
+# apply
+compute_inline("B")
+
+# ---- DRAWN
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            v = T.axis.spatial(8, i)
+            B[v] = T.call_extern("float32", "draw", A[v])
+    for i in range(8):
+        with T.block("C"):
+            v = T.axis.spatial(8, i)
+            C[v] = B[v] + B[v]
+
+# ---- a call for its effect runs as often as it does | DRAWN
+compute_inline("B")
+# refused OpaqueCallError at block B: another number of times
+
+reverse_compute_inline("C")
+# refused OpaqueCallError at block B: another number of times
+
+(i,) = get_loops("C")
+compute_at("B", i)
+# refused OpaqueCallError at block B: another number of times
+
+# ---- DRAWING
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            v = T.axis.spatial(8, i)
+            B[v] = A[v]
+    for i in range(8):
+        with T.block("C"):
+            v = T.axis.spatial(8, i)
+            C[v] = T.call_extern("float32", "draw", B[v])
+
+# ---- a call for its effect runs as often as it does (2) | DRAWING
+reverse_compute_inline("C")
+# refused OpaqueCallError at block C: another number of times
+
+(i,) = get_loops("B")
+reverse_compute_at("C", i)
+# refused OpaqueCallError at block C: another number of times
+
+# ---- a pure call is inlined | DRAWN
+# with call_extern("float32", "draw => call_pure_extern("float32", "sinf
+compute_inline("B")
+# not interpreted
+
+# ==== reads in conditions
+
+# ---- PREDICATE
+@T.prim_func
+def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
+    B = T.alloc_buffer((8, 6))
+    for i, j in T.grid(8, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for x, y in T.grid(8, 6):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [x, y])
+            T.where(B[x, y] < T.float32(1))
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+
+# ---- a predicate that reads the buffer | PREDICATE
+compute_inline("B")
+# lines
+T.where(A[x, y] * T.float32(2.0) < T.float32(1.0))
+C[vi, vj] = A[vi, vj] * T.float32(2.0) + T.float32(1.0)
+
+# ---- a condition around a consumer that reads the buffer
+@T.prim_func
+def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
+    B = T.alloc_buffer((8, 6))
+    for i, j in T.grid(8, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for x, y in T.grid(8, 6):
+        if B[x, y] < T.float32(1):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [x, y])
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+# apply
+compute_inline("B")
+# lines
+if A[x, y] * T.float32(2.0) < T.float32(1.0):
+C[vi, vj] = A[vi, vj] * T.float32(2.0) + T.float32(1.0)
+
+# ---- conditions that read what is not complete are refused | PREDICATE
+# with B[vi, vj] = A[vi, vj] * T.float32(2)\nfor x, y in T.grid(8, 6): => B[vi, vj] = A[vi, vj] * T.float32(2)
+# with x, y => i, j
+compute_inline("B")
+# refused BareAccessError at block B, block root: B, which block
+
+# with 6): => 5):
+compute_inline("B")
+# refused BareAccessError at block B, block root: B, which block
+
+# ---- NO_AXES
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            T.reads(A[i])
+            T.writes(B[i])
+            B[i] = A[i] * T.float32(2)
+    for j in range(8):
+        with T.block("C"):
+            T.reads(B[j])
+            T.writes(C[j])
+            C[j] = B[j] + T.float32(1)
+
+# ---- blocks without axes stay in the loops that they use | NO_AXES
+compute_inline("B")
+# refused OpaqueBlockError at block B, loop i: has no axes and uses the variable of
+
+reverse_compute_inline("C")
+# refused OpaqueBlockError at block C, loop j: has no axes and uses the variable of
+
+# ---- a consumer reads the constant of its producer
+@T.prim_func
+def main(A: T.Buffer((4, 4)), C: T.Buffer((4, 4))):
+    B = T.alloc_buffer((4, 4))
+    data = T.allocate_const([0.0, 1.0, 2.0, 3.0], "float32", [4])
+    K = T.decl_buffer((4,), data=data)
+    for i, j in T.grid(4, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * K[vj]
+    for i, j in T.grid(4, 4):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vj, vi] + T.float32(1)
+# apply
+compute_inline("B")
+# lines
+C[vi, vj] = A[vj, vi] * K[vi] + T.float32(1.0)

@@ -1,0 +1,410 @@
+"""decompose_padding: the border is filled first, then the inside is stored without asking."""
+
+# ==== the loop
+
+# ---- IMAGE
+@T.prim_func
+def main(A: T.Buffer((6, 5)), P: T.Buffer((8, 9))):
+    for i, j in T.grid(8, 9):
+        with T.block("P"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            P[vi, vj] = T.if_then_else(
+                1 <= vi and vi < 7 and 2 <= vj and vj < 7, A[vi - 1, vj - 2], T.float32(0)
+            )
+
+# ---- at the outermost loop all loops become shorter | IMAGE
+decompose_padding("P", i)
+# becomes
+for i, j in T.grid(8, 9):
+    with T.block("P_pad_const"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        P[vi, vj] = T.float32(0.0)
+for i, j in T.grid(6, 5):
+    with T.block("P"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        P[vi + 1, vj + 2] = A[vi, vj]
+
+# ---- further in the loops outside keep their length | IMAGE
+decompose_padding("P", j)
+# becomes
+for i in range(8):
+    for j in range(9):
+        with T.block("P_pad_const"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            P[vi, vj] = T.float32(0.0)
+    for j in range(5):
+        with T.block("P"):
+            vi = T.axis.spatial(6, i - 1)
+            vj = T.axis.spatial(5, j)
+            T.where(1 <= i and i < 7)
+            P[vi + 1, vj + 2] = A[vi, vj]
+
+# ---- axes without padding stay as they are
+@T.prim_func
+def main(A: T.Buffer((1, 6, 6, 4)), P: T.Buffer((1, 8, 8, 4))):
+    for n, h, w, c in T.grid(1, 8, 8, 4):
+        with T.block("P"):
+            vn, vh, vw, vc = T.axis.remap("SSSS", [n, h, w, c])
+            P[vn, vh, vw, vc] = T.if_then_else(
+                1 <= vh and vh < 7 and 1 <= vw and vw < 7, A[vn, vh - 1, vw - 1, vc], T.float32(0)
+            )
+# apply
+decompose_padding("P", h)
+# becomes
+for n in range(1):
+    for h, w, c in T.grid(8, 8, 4):
+        with T.block("P_pad_const"):
+            vn = T.axis.spatial(1, 0)
+            vh, vw, vc = T.axis.remap("SSS", [h, w, c])
+            P[vn, vh, vw, vc] = T.float32(0.0)
+    for h, w, c in T.grid(6, 6, 4):
+        with T.block("P"):
+            vn = T.axis.spatial(1, 0)
+            vh, vw, vc = T.axis.remap("SSS", [h, w, c])
+            P[vn, vh + 1, vw + 1, vc] = A[vn, vh, vw, vc]
+
+# ---- LINE
+@T.prim_func
+def main(A: T.Buffer((12,)), P: T.Buffer((16,))):
+    for i in range(16):
+        with T.block("P"):
+            vi = T.axis.spatial(16, i)
+            P[vi] = T.if_then_else(3 <= vi and vi < 15, A[vi - 3], T.float32(0))
+
+# ---- axes of several loops keep a predicate | LINE
+split(i, [4, 4])
+decompose_padding("P", i_1)
+# blocks
+i_0 4, i_1 4: P_pad_const(i_0 * 4 + i_1)
+i_0 4, i_1 4: P(i_0 * 4 + i_1 - 3) where 3 <= i_0 * 4 + i_1 and i_0 * 4 + i_1 < 15
+
+# ---- a predicate of the block stays on both | LINE
+split(i, [None, 5])
+decompose_padding("P", i_0)
+# blocks
+i_0 4, i_1 5: P_pad_const(i_0 * 5 + i_1) where i_0 * 5 + i_1 < 16
+i_0 4, i_1 5: P(i_0 * 5 + i_1 - 3) where i_0 * 5 + i_1 < 16 and 3 <= i_0 * 5 + i_1 and i_0 < 3
+
+# ---- a padding that is computed where it is used
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    P = T.alloc_buffer((10,))
+    for i_0 in range(4):
+        for k in range(4):
+            with T.block("P"):
+                vk = T.axis.spatial(10, i_0 * 2 + k)
+                P[vk] = T.if_then_else(1 <= vk and vk < 9, A[vk - 1], T.float32(0))
+        for i_1 in range(2):
+            with T.block("C"):
+                vi = T.axis.spatial(8, i_0 * 2 + i_1)
+                C[vi] = P[vi] + P[vi + 2]
+# apply
+decompose_padding("P", k)
+# blocks
+alloc P(10)
+i_0 4, k 4: P_pad_const(i_0 * 2 + k)
+i_0 4, k 4: P(i_0 * 2 + k - 1) where 1 <= i_0 * 2 + k and i_0 * 2 + k < 9
+i_0 4, i_1 2: C(i_0 * 2 + i_1)
+
+# ---- other blocks in the loop keep its length
+@T.prim_func
+def main(A: T.Buffer((4, 6)), P: T.Buffer((6, 6)), B: T.Buffer((6, 6))):
+    for i in range(6):
+        for j in range(6):
+            with T.block("P"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                P[vi, vj] = T.if_then_else(vi < 4, A[vi, vj], T.float32(0))
+        for j in range(6):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = P[vi, vj]
+# apply
+_, j = get_loops("P")
+decompose_padding("P", j)
+# blocks
+i 6, j 6: P_pad_const(i, j)
+i 6, j 6: P(i, j) where i < 4
+i 6, j 6: B(i, j)
+
+# ---- the loops of the border are serial | IMAGE
+parallel(i)
+unroll(j)
+decompose_padding("P", i)
+# blocks
+i 8, j 9: P_pad_const(i, j)
+parallel i 6, unrolled j 5: P(i, j)
+
+# ==== the condition
+
+# ---- forms of the same condition | LINE
+decompose_padding("P", i)
+# blocks
+i 16: P_pad_const(i)
+i 12: P(i)
+
+# with 3 <= vi and vi < 15 => vi >= 3 and vi <= 14
+decompose_padding("P", i)
+# blocks
+i 16: P_pad_const(i)
+i 12: P(i)
+
+# with 3 <= vi and vi < 15 => vi - 3 >= 0 and vi - 3 < 12
+decompose_padding("P", i)
+# blocks
+i 16: P_pad_const(i)
+i 12: P(i)
+
+# with 3 <= vi and vi < 15 => 0 <= vi - 3 and 12 > vi - 3
+decompose_padding("P", i)
+# blocks
+i 16: P_pad_const(i)
+i 12: P(i)
+
+# with 15 => 15 and vi < 20
+decompose_padding("P", i)
+# blocks
+i 16: P_pad_const(i)
+i 12: P(i)
+
+# with (3 => (1 <= vi and 3
+decompose_padding("P", i)
+# blocks
+i 16: P_pad_const(i)
+i 12: P(i)
+
+# ---- padding on one side only | LINE
+# with 3 <= vi and vi < 15, A[vi - 3], T.float32(0 => vi < 12, A[vi], T.float32(-1
+decompose_padding("P", i)
+# blocks
+i 16: P_pad_const(i)
+i 12: P(i)
+
+# ---- what is computed inside moves along | LINE
+# with A[vi - 3] => T.exp(A[vi - 3]) * T.Cast("float32", vi)
+decompose_padding("P", i)
+# blocks
+i 16: P_pad_const(i)
+i 12: P(i)
+
+# ---- regions that are declared move along | IMAGE
+# with P[vi, vj] = T.if_then_else( => T.reads(A[0:6, vj - 2])\nT.writes(P[vi, vj])\nP[vi, vj] = T.if_then_else(
+decompose_padding("P", i)
+# blocks
+i 8, j 9: P_pad_const(i, j)
+i 6, j 5: P(i, j)
+
+# ---- integers and a stored place that is shifted | LINE
+# with 16 => 9 ; 12,)), P: T.Buffer((9,) => 6,), "int8"), P: T.Buffer((20,), "int8"
+# with vi] = T.if_then_else(3 <= vi and vi < 15, A[vi - 3], T.float32(0 => vi * 2 + 1] = T.if_then_else(2 <= vi and vi < 8, A[7 - vi], T.int8(-128
+decompose_padding("P", i)
+# blocks
+i 9: P_pad_const(i)
+i 6: P(i)
+
+# ==== handles and trace
+
+# ---- handles | IMAGE
+P = get_block("P")
+i, j = get_loops(P)
+P_pad_const = decompose_padding(P, i)
+i_2, j_2 = get_loops(P_pad_const)
+# handles
+P: block "P"
+i: for i in range(6)
+j: for j in range(5)
+P_pad_const: block "P_pad_const"
+i_2: for i in range(8)
+j_2: for j in range(9)
+
+# ---- the border is scheduled on its own | IMAGE
+i, _ = get_loops("P")
+decompose_padding("P", i)
+_, j = get_loops(P_pad_const)
+vectorize(j)
+i, _ = get_loops("P")
+parallel(i)
+
+# ---- trace | IMAGE
+decompose_padding("P", j)
+# recorded
+b4 = sch.decompose_padding(block=b3, loop=l2)
+["DecomposePadding", ["b3", "l2"], [], ["b4"]]
+
+# ---- asking is not recorded and changes nothing | IMAGE
+decompose_padding("P", i)
+# blocks
+i 8, j 9: P_pad_const(i, j)
+i 6, j 5: P(i, j)
+
+# ==== refused
+
+# ---- TWO
+@T.prim_func
+def main(A: T.Buffer((12,)), P: T.Buffer((16,)), B: T.Buffer((16,))):
+    for i in range(16):
+        with T.block("P"):
+            vi = T.axis.spatial(16, i)
+            P[vi] = T.if_then_else(3 <= vi and vi < 15, A[vi - 3], T.float32(0))
+    for l in range(16):
+        with T.block("B"):
+            vl = T.axis.spatial(16, l)
+            B[vl] = P[vl]
+
+# ---- refused: loop position | TWO
+decompose_padding("P", l)
+# refused LoopPositionError at loop l, block P: loop `l` is not an ancestor of block "P"
+
+# ---- refused: root block | LINE
+decompose_padding("root", i)
+# refused RootBlockError at block root: root block
+
+# ---- refused: incomplete block
+@T.prim_func
+def main(A: T.Buffer((12,)), P: T.Buffer((16,))):
+    for i, k in T.grid(16, 3):
+        with T.block("P"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            P[vi] = T.if_then_else(3 <= vi and vi < 15, A[vi - 3], T.float32(0))
+# apply
+decompose_padding("P", i)
+# refused IncompleteBlockError at block P: violates condition #1
+
+# ---- refused: incomplete block (2) | LINE
+# with vi and vi < 15, A => vi, P
+decompose_padding("P", i)
+# refused IncompleteBlockError at block P: violates condition #3
+
+# ---- refused: incomplete block (3) | TWO
+# with B[vl] = P[vl => P[vl] = A[0
+decompose_padding("P", i)
+# refused IncompleteBlockError at block P: violates condition #2
+
+# ---- what is no padding | LINE
+# with P[vi] = T.if_then_else(3 <= vi and vi < 15, A[vi - 3], T.float32(0)) => P[vi] = T.if_then_else(3 <= vi, A[vi - 3], T.float32(0))\nP[vi] = A[0]
+decompose_padding("P", i)
+# refused PaddingPatternMatchError at block P: block "P" is not a padding that can be decomposed: its body is not a single store
+
+# with P[vi] = T.if_then_else(3 <= vi and vi < 15, A[vi - 3], T.float32(0)) => if 3 <= vi:\n    P[vi] = A[vi - 3]
+decompose_padding("P", i)
+# refused PaddingPatternMatchError at block P: block "P" is not a padding that can be decomposed: its body is not a single store
+
+# with T.if_then_else(3 <= vi and vi < 15, A[vi - 3], T.float32(0)) => A[T.min(vi, 11)]
+decompose_padding("P", i)
+# refused PaddingPatternMatchError at block P: block "P" is not a padding that can be decomposed: the stored value is not an if_then_else
+
+# with if_then_else(3 <= vi and vi < 15, A[vi - 3] => Select(vi < 12, T.float32(1)
+decompose_padding("P", i)
+# refused PaddingPatternMatchError at block P: block "P" is not a padding that can be decomposed: the stored value is not an if_then_else
+
+# with T.float32(0) => A[0]
+decompose_padding("P", i)
+# refused PaddingPatternMatchError at block P: block "P" is not a padding that can be decomposed: the value that it stores outside is not constant
+
+# with A[vi - 3] => T.call_extern("float32", "sinf", A[vi - 3])
+decompose_padding("P", i)
+# refused PaddingPatternMatchError at block P: block "P" is not a padding that can be decomposed: computing what it stores inside has an effect
+
+# with 3 <= vi and vi < 15 => A[0] < T.float32(1) and vi < 12
+decompose_padding("P", i)
+# refused PaddingPatternMatchError at block P: block "P" is not a padding that can be decomposed: its condition depends on data
+
+# ---- what is no padding (2)
+@T.prim_func
+def main(a: T.handle, p: T.handle, n: T.int32):
+    A = T.match_buffer(a, (n,))
+    P = T.match_buffer(p, (n,))
+    for i in range(n):
+        with T.block("P"):
+            vi = T.axis.spatial(n, i)
+            P[vi] = T.if_then_else(1 <= vi, A[vi - 1], T.float32(0))
+# apply
+decompose_padding("P", i)
+# refused PaddingPatternMatchError at block P: block "P" is not a padding that can be decomposed: the domain of axis vi is not constant
+
+# ---- what is no padding (3) | LINE
+# with 16) => 13) ; 16, i => (3, 16), i + 3
+decompose_padding("P", i)
+# refused PaddingPatternMatchError at block P: block "P" is not a padding that can be decomposed: the domain of axis vi is not constant
+
+# with 3 <= vi and vi < 15 => vi % 2 == 0
+decompose_padding("P", i)
+# refused PaddingPatternMatchError at block P: block "P" is not a padding that can be decomposed: `vi % 2 == 0` does not bound one axis by a constant
+
+# with and vi < 15 => or vi < 2
+decompose_padding("P", i)
+# refused PaddingPatternMatchError at block P: block "P" is not a padding that can be decomposed: `3 <= vi or vi < 2` does not bound one axis by a constant
+
+# with 3 <= vi and vi < 15 => 6 <= vi * 2
+decompose_padding("P", i)
+# refused PaddingPatternMatchError at block P: block "P" is not a padding that can be decomposed: `6 <= vi * 2` does not bound one axis by a constant
+
+# with 3 <= vi and vi < 15 => vi != 3
+decompose_padding("P", i)
+# refused PaddingPatternMatchError at block P: block "P" is not a padding that can be decomposed: `vi != 3` does not bound one axis by a constant
+
+# ---- what is no padding (4) | IMAGE
+# with vi < 7 and 2 <= vj and => 2 <= vj and vi +
+decompose_padding("P", i)
+# refused PaddingPatternMatchError at block P: block "P" is not a padding that can be decomposed: `vi + vj < 7` does not bound one axis by a constant
+
+# ---- what is no padding (5) | LINE
+# with 3 <= vi and vi < 15, A[vi - 3 => 0 <= vi and vi < 16, A[vi % 12
+decompose_padding("P", i)
+# refused PaddingPatternMatchError at block P: block "P" is not a padding that can be decomposed: its condition always holds
+
+# with 3 <= vi and vi < 15 => 9 <= vi and vi < 4
+decompose_padding("P", i)
+# refused PaddingPatternMatchError at block P: block "P" is not a padding that can be decomposed: its condition never holds
+
+# ---- the constant is not stored where a binding is unknown | LINE
+# with def main(A: T.Buffer((12,)), P: T.Buffer((16,))):\nfor i in range(16): => def main(A: T.Buffer((8,)), P: T.Buffer((10,))):\n    for i in range(10):\n        x: T.int32 = 9 - i
+# with 16, i => 10, x ; 3 <= vi and vi < 15, A[vi - 3 => 1 <= vi and vi < 9, A[vi - 1
+decompose_padding("P", i)
+# refused OutOfScopeError: would leave a name without its definition
+
+# ==== in other hands
+
+# ---- READER_AFTER_BLOCK_ITS
+@T.prim_func
+def main(A: T.Buffer((8,)), P: T.Buffer((10,)), C: T.Buffer((10,))):
+    for i in range(10):
+        with T.block("P"):
+            vi = T.axis.spatial(10, i)
+            P[vi] = T.if_then_else(1 <= vi and vi < 9, A[vi - 1], T.float32(0))
+        with T.block("C"):
+            vi = T.axis.spatial(10, i)
+            C[vi] = P[vi]
+
+# ---- a reader after the block in its loop | READER_AFTER_BLOCK_ITS
+decompose_padding("P", i)
+
+# ---- a reader that would find the constant before the value
+@T.prim_func
+def main(A: T.Buffer((8,)), P: T.Buffer((10,)), C: T.Buffer((10,))):
+    for i in range(10):
+        with T.block("C"):
+            vi = T.axis.spatial(10, i)
+            C[vi] = P[vi]
+        with T.block("P"):
+            vi = T.axis.spatial(10, i)
+            P[vi] = T.if_then_else(1 <= vi and vi < 9, A[vi - 1], T.float32(0))
+# apply
+decompose_padding("P", i)
+# refused PaddingReadEarlyError at block C, block P: may read P before
+
+# ---- a reader that would find the constant before the value (2) | READER_AFTER_BLOCK_ITS
+# with = P[vi => = P[9 - vi
+decompose_padding("P", i)
+# refused PaddingReadEarlyError at block C, block P: may read P before
+
+# ---- a condition below the loop
+@T.prim_func
+def main(A: T.Buffer((8,)), P: T.Buffer((10,)), C: T.Buffer((10,))):
+    for i in range(10):
+        if i % 2 == 0:
+            with T.block("P"):
+                vi = T.axis.spatial(10, i)
+                P[vi] = T.if_then_else(1 <= vi and vi < 9, A[vi - 1], T.float32(0))
+# apply
+decompose_padding("P", i)
+# refused PaddingPatternMatchError at block P: a condition below loop `i` may leave it out

@@ -1,0 +1,356 @@
+"""decompose_reduction: the init of a reduction becomes a block of its own."""
+
+# ==== where the init goes
+
+# ---- MATMUL_2
+@T.prim_func
+def main(A: T.Buffer((8, 5)), B: T.Buffer((5, 6)), C: T.Buffer((8, 6))):
+    for i, j, k in T.grid(8, 6, 5):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+# ---- loops that the data parallel axes do not use are left out | MATMUL_2
+reorder(j, k, i)
+decompose_reduction("C", k)
+# becomes
+for j in range(6):
+    for i_init in range(8):
+        with T.block("C_init"):
+            vi, vj = T.axis.remap("SS", [i_init, j])
+            C[vi, vj] = T.float32(0.0)
+    for k, i in T.grid(5, 8):
+        with T.block("C_update"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+# ---- tiles | MATMUL_2
+split(i, [2, 4])
+split(j, [3, 2])
+reorder(i_0, j_0, k, i_1, j_1)
+decompose_reduction("C", k)
+# becomes
+for i_0, j_0 in T.grid(2, 3):
+    for i_1_init, j_1_init in T.grid(4, 2):
+        with T.block("C_init"):
+            vi = T.axis.spatial(8, i_0 * 4 + i_1_init)
+            vj = T.axis.spatial(6, j_0 * 2 + j_1_init)
+            C[vi, vj] = T.float32(0.0)
+    for k, i_1, j_1 in T.grid(5, 4, 2):
+        with T.block("C_update"):
+            vi = T.axis.spatial(8, i_0 * 4 + i_1)
+            vj = T.axis.spatial(6, j_0 * 2 + j_1)
+            vk = T.axis.reduce(5, k)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+# ---- predicates on data parallel axes are kept in reverse | MATMUL_2
+split(i, [None, 3])
+split(j, [None, 4])
+split(k, [None, 2])
+decompose_reduction("C", i_0)
+# becomes
+for i_0_init, i_1_init, j_0_init, j_1_init in T.grid(3, 3, 2, 4):
+    with T.block("C_init"):
+        vi = T.axis.spatial(8, i_0_init * 3 + i_1_init)
+        vj = T.axis.spatial(6, j_0_init * 4 + j_1_init)
+        T.where(j_0_init * 4 + j_1_init < 6 and i_0_init * 3 + i_1_init < 8)
+        C[vi, vj] = T.float32(0.0)
+for i_0, i_1, j_0, j_1, k_0, k_1 in T.grid(3, 3, 2, 4, 3, 2):
+    with T.block("C_update"):
+        vi = T.axis.spatial(8, i_0 * 3 + i_1)
+        vj = T.axis.spatial(6, j_0 * 4 + j_1)
+        vk = T.axis.reduce(5, k_0 * 2 + k_1)
+        T.where(i_0 * 3 + i_1 < 8 and j_0 * 4 + j_1 < 6 and k_0 * 2 + k_1 < 5)
+        C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+# ---- SUM
+@T.prim_func
+def main(A: T.Buffer((8, 5)), C: T.Buffer((8,))):
+    for i, k in T.grid(8, 5):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+
+# ---- a bound between loops above and below | SUM
+# with 8, 5)), C: T.Buffer((8 => 7, 4)), C: T.Buffer((7
+# with i, k in T.grid(8, 5 => i_0, i_1, k in T.grid(2, 4, 4
+# with vi, vk = T.axis.remap("SR", [i, k]) => vi = T.axis.spatial(7, i_0 * 4 + i_1)\nvk = T.axis.reduce(4, k)\nT.where(i_0 * 4 + i_1 < 7)
+decompose_reduction("C", i_1)
+# blocks
+i_0 2, i_1_init 4: C_init(i_0 * 4 + i_1_init) where i_0 * 4 + i_1_init < 7
+i_0 2, i_1 4, k 4: C_update(i_0 * 4 + i_1, +k) where i_0 * 4 + i_1 < 7
+
+# ==== what is copied
+
+# ---- kinds of loops and annotations of blocks are copied
+@T.prim_func
+def main(A: T.Buffer((8, 5, 4)), C: T.Buffer((8, 4))):
+    for i in T.parallel(8):
+        for k in range(5):
+            for j in T.vectorized(4, annotations={"a": 1}):
+                with T.block("C"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    T.block_attr({"tag": "S"})
+                    with T.init():
+                        C[vi, vj] = T.float32(0)
+                    C[vi, vj] = C[vi, vj] + A[vi, vk, vj]
+# apply
+decompose_reduction("C", k)
+# blocks
+parallel i 8, vectorized j_init 4: C_init(i, j_init)
+parallel i 8, k 5, vectorized j 4: C_update(i, j, +k)
+
+# ---- THREAD_BINDINGS_MADE_ANEW
+@T.prim_func
+def main(A: T.Buffer((8, 5)), C: T.Buffer((8,))):
+    for i in T.thread_binding(8, thread="threadIdx.x"):
+        for k in range(5):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + A[vi, vk]
+
+# ---- thread bindings are made anew | THREAD_BINDINGS_MADE_ANEW
+decompose_reduction("C", i)
+# blocks
+thread_binding i_init 8: C_init(i_init)
+thread_binding i 8, k 5: C_update(i, +k)
+
+# ---- loops that do not begin at zero | THREAD_BINDINGS_MADE_ANEW
+# with (5 => (1, 5 ; T.thread_binding(8, thread="threadIdx.x" => range(2, 8
+# with vi, vk = T.axis.remap("SR", [i, k]) => vi = T.axis.spatial((2, 8), i)\nvk = T.axis.reduce((1, 5), k)
+decompose_reduction("C", i)
+# blocks
+i_init 6 from 2: C_init(i_init)
+i 6 from 2, k 4 from 1: C_update(i, +k)
+
+# ---- a reduction of pairs
+@T.prim_func
+def main(A: T.Buffer((5, 12)), I: T.Buffer((5,), "int32"), V: T.Buffer((5,))):
+    for i, k in T.grid(5, 12):
+        with T.block("argmax"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.reads(A[vi, vk])
+            T.writes(I[vi], V[vi])
+            with T.init():
+                I[vi] = -1
+                V[vi] = T.min_value("float32")
+            v_i: T.int32 = T.Select(V[vi] >= A[vi, vk], I[vi], vk)
+            v_v: T.float32 = T.Select(V[vi] >= A[vi, vk], V[vi], A[vi, vk])
+            I[vi] = v_i
+            V[vi] = v_v
+# apply
+decompose_reduction("argmax", k)
+# blocks
+i 5: argmax_init(i)
+i 5, k 12: argmax_update(i, +k)
+
+# ---- COPY_2
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = A[vi]
+
+# ---- a reduction to one number | COPY_2
+# with i in range(8 => k in range(12 ; 8,)), C: T.Buffer((8, => 12,)), C: T.Buffer((
+# with vi = T.axis.spatial(8, i)\nC[vi] = A[vi] => vk = T.axis.reduce(12, k)\nwith T.init():\n    C[()] = T.float32(0)\nC[()] = C[()] + A[vk]
+decompose_reduction("C", k)
+# blocks
+C_init()
+k 12: C_update(+k)
+
+# ---- 64 bit loops | MATMUL_2
+# with 8, 6, 5 => T.int64(8), T.int64(6), T.int64(5)
+# with 8, 5)), B: T.Buffer((5, 6)), C: T.Buffer((8, 6 => T.int64(8), T.int64(5))), B: T.Buffer((T.int64(5), T.int64(6))), C: T.Buffer((T.int64(8), T.int64(6)
+decompose_reduction("C", j)
+# blocks
+i T.int64(8), j_init T.int64(6): C_init(i, j_init)
+i T.int64(8), j T.int64(6), k T.int64(5): C_update(i, j, +k)
+
+# ==== handles
+
+# ---- handles | MATMUL_2
+C = get_block("C")
+i, j, k = get_loops(C)
+C_init = decompose_reduction(C, j)
+i_2, j_init = get_loops(C_init)
+i_3, j_init_2 = get_loops(C_init)
+vectorize(j_init_2)
+reorder(k, j)
+# handles
+C: block "C_update"
+i: for i in range(8)
+j: for j in range(6)
+k: for k in range(5)
+C_init: block "C_init"
+i_2: for i in range(8)
+j_init: for j_init in T.vectorized(6)
+i_3: for i in range(8)
+j_init_2: for j_init in T.vectorized(6)
+
+# ---- trace | MATMUL_2
+decompose_reduction("C", j)
+# recorded
+b5 = sch.decompose_reduction(block=b4, loop=l2)
+["DecomposeReduction", ["b4", "l2"], [], ["b5"]]
+
+# ==== refused
+
+# ---- refused: loop position
+@T.prim_func
+def main(A: T.Buffer((8, 5)), C: T.Buffer((8,)), D: T.Buffer((8,))):
+    for i, k in T.grid(8, 5):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+    for x, z in T.grid(8, 5):
+        with T.block("D"):
+            vi, vk = T.axis.remap("SR", [x, z])
+            with T.init():
+                D[vi] = T.float32(1)
+            D[vi] = D[vi] * A[vi, vk]
+# apply
+decompose_reduction("C", x)
+# refused LoopPositionError at loop x, block C: not an ancestor of block
+
+# ---- refused: loop position (2) | SUM
+decompose_reduction("root", i)
+# refused LoopPositionError at loop i, block root: not an ancestor
+
+# ---- refused: not reduction block | COPY_2
+decompose_reduction("C", i)
+# refused NotReductionBlockError at block C: violates condition #1
+
+# ---- refused: not reduction block (2) | SUM
+C = get_block("C")
+decompose_reduction(C, k)
+decompose_reduction(C, k)
+# refused NotReductionBlockError at block C_update: violates condition #1
+
+# ---- refused: not reduction block (3)
+@T.prim_func
+def main(A: T.Buffer((8, 5)), C: T.Buffer((8,))):
+    for i, k in T.grid(8, 5):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            vk = T.axis.reduce(5, i * k % 5)
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+# apply
+decompose_reduction("C", k)
+# refused NotReductionBlockError at block C: condition #2
+
+@T.prim_func
+def main(A: T.Buffer((8, 5)), C: T.Buffer((8,))):
+    for i, k in T.grid(8, 5):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            vk = T.axis.opaque(5, k)
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+# apply
+decompose_reduction("C", k)
+# refused NotReductionBlockError at block C: condition #3
+
+@T.prim_func
+def main(A: T.Buffer((8, 5)), C: T.Buffer((8,))):
+    for i, k in T.grid(8, 5):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+    for x in range(8):
+        with T.block("again"):
+            vx = T.axis.spatial(8, x)
+            C[vx] = T.float32(0)
+# apply
+decompose_reduction("C", k)
+# refused NotReductionBlockError at block C: condition #4
+
+@T.prim_func
+def main(A: T.Buffer((8, 5)), C: T.Buffer((8, 5))):
+    for i, k in T.grid(8, 5):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi, 0] = T.float32(0)
+            C[vi, vk] = C[vi, vk] + A[vi, vk]
+# apply
+decompose_reduction("C", k)
+# refused NotReductionBlockError at block C: condition #5
+
+# ---- refused: loop height | SUM
+reorder(k, i)
+decompose_reduction("C", i)
+# refused LoopHeightError at loop i, loop k, block C: axis vk of block "C" is bound to, is higher than
+
+# ---- RUNS_TWICE
+@T.prim_func
+def main(A: T.Buffer((8, 5)), C: T.Buffer((8,))):
+    for i, r, k in T.grid(8, 2, 5):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+
+# ---- refused: loop position (3) | RUNS_TWICE
+decompose_reduction("C", i)
+# refused LoopPositionError at loop i, block C: loop `r` runs the same steps several times
+
+# ---- a reduction that does not start anew once stays whole | COPY_2
+# with i in range(8 => k in range(10 ; 8,)), C: T.Buffer((8 => 12,)), C: T.Buffer((1
+# with vi = T.axis.spatial(8, i)\nC[vi] = A[vi] => vk = T.axis.reduce(12, k + 2)\nwith T.init():\n    C[0] = T.float32(0)\nC[0] = C[0] + A[vk]
+decompose_reduction("C", k)
+# refused LoopPositionError at loop k, block C: reduction axis vk may not start at 0
+
+# with i in range(8 => k in range(10 ; 8,)), C: T.Buffer((8 => 12,)), C: T.Buffer((1
+# with vi = T.axis.spatial(8, i)\nC[vi] = A[vi] => vk = T.axis.reduce(12, k + 2)\nwith T.init():\n    C[0] = T.float32(0)\nC[0] = C[0] + A[vk]
+rfactor(k, 0)
+# refused LoopPropertyError at block C, loop k: block "C" cannot be factored over loop `k`: its steps do not run once, the initialising step first, because reduction axis vk may not start at 0
+
+# with i in range(8 => k in range(24 ; 8,)), C: T.Buffer((8 => 12,)), C: T.Buffer((1
+# with vi = T.axis.spatial(8, i)\nC[vi] = A[vi] => vk = T.axis.reduce(12, k // 2)\nwith T.init():\n    C[0] = T.float32(0)\nC[0] = C[0] + A[vk]
+decompose_reduction("C", k)
+# refused LoopPositionError at loop k, block C: its bindings may give the same steps several times
+
+# with i in range(8 => k in range(24 ; 8,)), C: T.Buffer((8 => 12,)), C: T.Buffer((1
+# with vi = T.axis.spatial(8, i)\nC[vi] = A[vi] => vk = T.axis.reduce(12, k // 2)\nwith T.init():\n    C[0] = T.float32(0)\nC[0] = C[0] + A[vk]
+rfactor(k, 0)
+# refused LoopPropertyError at block C, loop k: block "C" cannot be factored over loop `k`: its steps do not run once, the initialising step first, because its bindings may give the same steps several times
+
+# ---- a predicate about what another block writes is not taken elsewhere
+@T.prim_func
+def main(A: T.Buffer((6, 4)), N: T.Buffer((1,), "int32"), C: T.Buffer((6,))):
+    for i, k in T.grid(6, 4):
+        with T.block("N"):
+            vk = T.axis.opaque(4, k)
+            N[0] = vk
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.where(N[0] < 2)
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+# apply
+decompose_reduction("C", k)
+# refused BareAccessError at block N, block root: N, which block "N" touches, is also read outside of the blocks
+
+# ---- inside the loop that repeats it a reduction can be decomposed | RUNS_TWICE
+decompose_reduction("C", k)
+
+# ---- arguments of another type | SUM
+decompose_reduction("C", "k")
+# refused ArgumentError: `loop` takes a LoopRV, got str: 'k'

@@ -1,0 +1,305 @@
+"""Cutting the range of a loop into pieces."""
+
+# ---- BEFORE
+@T.prim_func
+def main(A: T.Buffer((13, 3)), B: T.Buffer((13, 3))):
+    for i, j in T.grid(13, 3):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+
+# ---- two pieces | BEFORE
+loop_partition(i, [4])
+# blocks
+B_i_common()
+    B_i0_partition()
+        i0 4, j 3: B_i0(i0, j)
+    B_i1_partition()
+        i1 9 from 4, j 3: B_i1(i1, j)
+
+loop_partition(i, [4, None])
+# blocks
+B_i_common()
+    B_i0_partition()
+        i0 4, j 3: B_i0(i0, j)
+    B_i1_partition()
+        i1 9 from 4, j 3: B_i1(i1, j)
+
+loop_partition(i, [None, 9])
+# blocks
+B_i_common()
+    B_i0_partition()
+        i0 4, j 3: B_i0(i0, j)
+    B_i1_partition()
+        i1 9 from 4, j 3: B_i1(i1, j)
+
+# ---- pieces are ordinary loops | BEFORE
+loop_partition(i, [2, None, 3])
+parallel(i0)
+_, j = get_loops("B_i0")
+split(j, [None, 2])
+
+# ---- inner loop and sampled lengths | BEFORE
+v = sample_categorical([1, 2], [0.5, 0.5], decision=1)
+loop_partition(j, [v, None])
+
+# ---- REDUCTION
+@T.prim_func
+def main(A: T.Buffer((7, 11)), B: T.Buffer((7,))):
+    for i, k in T.grid(7, 11):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] += A[vi, vk]
+
+# ---- spatial loop of a reduction | REDUCTION
+loop_partition(i, [3])
+
+# ---- reduction loop after its init was split off | REDUCTION
+decompose_reduction(B, i)
+loop_partition(k, [5])
+
+# ---- predicates and nested blocks are copied | BEFORE
+split(i, [None, 4])
+loop_partition(i_0, [1, 2, None])
+
+# ---- STAGES_2
+@T.prim_func
+def main(A: T.Buffer((11,)), C: T.Buffer((11,))):
+    B = T.alloc_buffer((11,))
+    for i in range(11):
+        with T.block("B"):
+            vi = T.axis.spatial(11, i)
+            B[vi] = A[vi] + T.float32(1)
+    for i in range(11):
+        with T.block("C"):
+            vi = T.axis.spatial(11, i)
+            C[vi] = B[10 - vi]
+
+# ---- producer and consumer in one loop | STAGES_2
+# with 10 - vi => vi
+(i,) = get_loops("B")
+(i_2,) = get_loops("C")
+merge(i, i_2)
+loop_partition(i_m, [3])
+
+# ---- pieces keep their place among dependent blocks | STAGES_2
+(i,) = get_loops("C")
+loop_partition(i, [4])
+cache_write("B", 0, "global")
+
+# ---- wrong factors | BEFORE
+loop_partition(i, [13])
+# refused WrongFactorError at loop i: sum of factors, 13
+
+loop_partition(i, [None, 13])
+# refused WrongFactorError at loop i: not smaller than the extent 13
+
+loop_partition(i, [None, None])
+# refused NotSingleInferFactorError at loop i: 2 are
+
+loop_partition(i, [3, 0])
+# refused NonPositiveFactorError at loop i: factor 1 is 0
+
+# ---- only the piece with the first step of a reduction initialises | REDUCTION
+loop_partition(k, [5])
+# blocks
+i 7: B_k_common()
+    B_k0_partition()
+        k0 5: B_k0(i, +k0)
+    B_k1_partition()
+        k1 6 from 5: B_k1(i, +k1)
+
+# ---- pieces of a reduction below and above its results | REDUCTION
+reorder(i, k)
+loop_partition(k, [1])
+
+reorder(k, i)
+loop_partition(k, [1])
+
+reorder(i, k)
+loop_partition(k, [1, 4, None])
+
+reorder(k, i)
+loop_partition(k, [1, 4, None])
+
+reorder(i, k)
+loop_partition(k, [10])
+
+reorder(k, i)
+loop_partition(k, [10])
+
+# ---- pieces of a part of a reduction | REDUCTION
+split(k, [None, 4])
+loop_partition(k_0, [1, None])
+
+split(k, [None, 4])
+loop_partition(k_1, [1, None])
+
+# ---- annotated loop is refused | BEFORE
+annotate(i, "note", 1)
+loop_partition(i, [4])
+# refused HasAnnotationOrThreadBindingError at loop i: the primitive needs a loop without annotation or thread binding, but loop `i` has one
+
+# ---- symbolic extent is refused | SYMBOLIC
+# with ] * T.float32(2) => ]
+loop_partition(i, [4])
+# refused SymbolicShapeError at loop i: dynamic shape
+
+# ---- old handles name the primitive | BEFORE
+B = get_block("B")
+i, j = get_loops(B)
+i0, i1 = loop_partition(i, [4])
+# handles
+B: gone, loop-partition replaced it
+i: gone, loop-partition replaced it
+j: gone, loop-partition replaced it
+i0: for i0 in range(4)
+i1: for i1 in range(4, 13)
+
+# ---- views of the pieces bind variables of their own
+@T.prim_func
+def main(a: T.handle, C: T.Buffer((8,), "float32")):
+    n = T.int32()
+    A = T.match_buffer(a, (8, n))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            T.reads(A[vi, 0:n])
+            T.writes(C[vi])
+            V = T.match_buffer(A[vi, 0:n], (1, n), strides=("s", 1), offset_factor=1)
+            C[vi] = V[0, n - 1]
+# apply
+loop_partition(i, [2])
+# blocks
+B_i_common()
+    B_i0_partition()
+        i0 2: B_i0(i0)
+    B_i1_partition()
+        i1 6 from 2: B_i1(i1)
+
+# ---- CHAIN
+@T.prim_func
+def main(A: T.Buffer((12,)), C: T.Buffer((12,))):
+    B = T.alloc_buffer((12,))
+    D = T.alloc_buffer((12,))
+    for i in range(12):
+        with T.block("B"):
+            vi = T.axis.spatial(12, i)
+            B[vi] = A[vi] + T.float32(1)
+    for i in range(12):
+        with T.block("D"):
+            vi = T.axis.spatial(12, i)
+            D[vi] = B[vi] * T.float32(2)
+    for i in range(12):
+        with T.block("C"):
+            vi = T.axis.spatial(12, i)
+            C[vi] = D[vi] + T.float32(1)
+
+# ---- what the pieces write is known together | CHAIN
+(i,) = get_loops("B")
+loop_partition(i, [4, 3, None])
+(i,) = get_loops("C")
+compute_at("D", i)
+
+(i,) = get_loops("B")
+loop_partition(i, [4, 3, None])
+compute_inline("D")
+
+(i,) = get_loops("B")
+loop_partition(i, [4, 3, None])
+cache_read("D", 0, "global")
+
+(i,) = get_loops("D")
+loop_partition(i, [4, 3, None])
+cache_read("C", 0, "global")
+
+# ---- a consumer of more than the pieces write is not moved
+@T.prim_func
+def main(A: T.Buffer((12,)), C: T.Buffer((12,))):
+    B = T.alloc_buffer((12,))
+    D = T.alloc_buffer((12,))
+    for i in range(11):
+        with T.block("B"):
+            vi = T.axis.spatial(12, i)
+            B[vi] = A[vi] + T.float32(1)
+    for i in range(12):
+        with T.block("D"):
+            vi = T.axis.spatial(12, i)
+            D[vi] = B[vi] * T.float32(2)
+    for i in range(12):
+        with T.block("C"):
+            vi = T.axis.spatial(12, i)
+            C[vi] = D[vi] + T.float32(1)
+# apply
+(i,) = get_loops("B")
+loop_partition(i, [4, 3, None])
+(i,) = get_loops("C")
+compute_at("D", i)
+# refused NotStagePipelineError at block root, block D: reads more than its producers write
+
+# ---- COPY_2
+@T.prim_func
+def main(A: T.Buffer((16, 128)), B: T.Buffer((16, 128))):
+    for i, j in T.grid(16, 128):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+
+# ---- a piece of a piece declares what it touches | COPY_2
+loop_partition(i, [2, None])
+_, j = get_loops("B_i0")
+loop_partition(j, [4, None])
+# blocks
+B_i_common()
+    B_i0_partition()
+        i0 2: B_i0_j_common()
+            B_i0_j0_partition()
+                j0 4: B_i0_j0(i0, j0)
+            B_i0_j1_partition()
+                j1 124 from 4: B_i0_j1(i0, j1)
+    B_i1_partition()
+        i1 14 from 2, j 128: B_i1(i1, j)
+
+# ---- a piece declares less than its block where elements are touched | COPY_2
+# with vi, vj = T.axis.remap("SS", [i, j]) => vi, vj = T.axis.remap("SS", [i, j])\nT.reads(A[0:16, 0:128])\nT.writes(B[vi, vj])
+loop_partition(j, [8])
+# blocks
+i 16: B_j_common()
+    B_j0_partition()
+        j0 8: B_j0(i, j0)
+    B_j1_partition()
+        j1 120 from 8: B_j1(i, j1)
+
+# ---- a block in one without axes declares all of its piece
+@T.prim_func
+def main(A: T.Buffer((16,)), B: T.Buffer((16,))):
+    for i in range(16):
+        with T.block("around"):
+            T.reads(A[i])
+            T.writes(B[i])
+            with T.block("B"):
+                vi = T.axis.spatial(16, i)
+                B[vi] = A[vi] * T.float32(2)
+# apply
+loop_partition(i, [None, 4])
+# blocks
+around_i_common()
+    around_i0_partition()
+        i0 12: around_i0()
+            B_i0(i0)
+    around_i1_partition()
+        i1 4 from 12: around_i1()
+            B_i1(i1)
+
+# ---- what a pointer touches stays as declared | COPY_2
+# with 128 => 16 ; A: T.Buffer((16, 16)), B => B
+# with B[vi, vj] = A[vi, vj] * T.float32(2) => T.reads()\nT.writes(B[0:16, 0:16])\nT.evaluate(T.call_extern("int32", "fill", B.data, vi * 16 + vj))
+loop_partition(j, [12])
+# blocks, not interpreted
+i 16: B_j_common()
+    B_j0_partition()
+        j0 12: B_j0(i, j0)
+    B_j1_partition()
+        j1 4 from 12: B_j1(i, j1)

@@ -1,0 +1,223 @@
+"""Staging what a block touches in a buffer of another layout."""
+
+# ---- BEFORE
+@T.prim_func
+def main(A: T.Buffer((7, 4)), C: T.Buffer((7, 4))):
+    B = T.alloc_buffer((7, 4))
+    for i, j in T.grid(7, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(7, 4):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+
+# ---- read of a parameter | BEFORE
+reindex_cache_read("B", 0, "local", lambda i, j: (j, i))
+# becomes
+B = T.alloc_buffer((7, 4))
+A_local = T.alloc_buffer((4, 7), scope="local")
+for i, j in T.grid(7, 4):
+    with T.block("A_local"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        A_local[vj, vi] = A[vi, vj]
+for i, j in T.grid(7, 4):
+    with T.block("B"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        B[vi, vj] = A_local[vj, vi] * T.float32(2.0)
+...
+
+# ---- write of an intermediate buffer | BEFORE
+reindex_cache_write("B", 0, "global", lambda i, j: (i * 4 + j,))
+# becomes
+B = T.alloc_buffer((7, 4))
+B_global = T.alloc_buffer((28,))
+for i, j in T.grid(7, 4):
+    with T.block("B"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        B_global[vi * 4 + vj] = A[vi, vj] * T.float32(2.0)
+for i, j in T.grid(7, 4):
+    with T.block("B_global"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        B[vi, vj] = B_global[vi * 4 + vj]
+...
+
+# ---- read of an intermediate buffer follows its writer | BEFORE
+i, _ = get_loops("C")
+compute_at("B", i)
+reindex_cache_read("C", 0, "global", lambda i, j: (j, i))
+# blocks
+alloc B(7, 4), B_global(4, 7)
+i 7, ax0 4: B(i, ax0)
+i 7, j 4: B_global(i, j)
+i 7, j 4: C(i, j)
+
+# ---- MATMUL_2
+@T.prim_func
+def main(A: T.Buffer((4, 6)), B: T.Buffer((6, 7)), C: T.Buffer((4, 7))):
+    for i, j, k in T.grid(4, 7, 6):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+# ---- axes and loops that are not used are left out | MATMUL_2
+reindex_cache_read("C", 0, "global", lambda i, j, k: (k, i))
+# blocks
+alloc A_global(6, 4)
+i 4, k 6: A_global(i, k)
+i 4, j 7, k 6: C(i, j, +k)
+
+reindex_cache_read("C", 0, "global", lambda i, j, k: (i // 2, k, i % 2))
+# blocks
+alloc A_global(2, 6, 2)
+i 4, k 6: A_global(i, k)
+i 4, j 7, k 6: C(i, j, +k)
+
+reindex_cache_read("C", 0, "global", lambda i, j, k: (i * 6 + k,))
+# blocks
+alloc A_global(24)
+i 4, k 6: A_global(i, k)
+i 4, j 7, k 6: C(i, j, +k)
+
+reindex_cache_read("C", 0, "global", lambda i, j, k: (3 - i, k))
+# blocks
+alloc A_global(4, 6)
+i 4, k 6: A_global(i, k)
+i 4, j 7, k 6: C(i, j, +k)
+
+reindex_cache_read("C", 0, "global", lambda i, j, k: (i + 2, k))
+# blocks
+alloc A_global(6, 6)
+i 4, k 6: A_global(i, k)
+i 4, j 7, k 6: C(i, j, +k)
+
+# ---- write of a reduction | MATMUL_2
+reindex_cache_write("C", 0, "global", lambda i, j, k: (j, i))
+
+# ---- predicates are copied | BEFORE
+i, _ = get_loops("B")
+split(i, [None, 3])
+reindex_cache_read("B", 0, "global", lambda i, j: (j, i))
+reindex_cache_write("B", 0, "global", lambda i, j: (j, i))
+
+# ---- handles survive | MATMUL_2
+C = get_block("C")
+i, j, k = get_loops(C)
+A_global = reindex_cache_read(C, 0, "global", lambda i, j, k: (k, i))
+reorder(k, i)
+# handles
+C: block "C"
+i: for i in range(4)
+j: for j in range(7)
+k: for k in range(6)
+A_global: block "A_global"
+
+# ---- what may keep what it held is filled first | MATRIX
+# with 8, 12 => 7, 4 ; A[vi, vj] * T.float32(2) => B[vi, vj] + A[vi, vj]
+reindex_cache_write("B", 0, "global", lambda i, j: (j, i))
+# blocks
+alloc B_global(4, 7)
+i 7, j 4: B_global(i, j)
+i 7, j 4: B(i, j)
+i 7, j 4: B_global(i, j)
+
+# with 8, 12 => 7, 4
+# with B[vi, vj] = A[vi, vj] * T.float32(2) => if A[vi, vj] > T.float32(1):\n    B[vi, vj] = A[vi, vj]
+reindex_cache_write("B", 0, "global", lambda i, j: (j, i))
+# blocks
+alloc B_global(4, 7)
+i 7, j 4: B_global(i, j)
+i 7, j 4: B(i, j)
+i 7, j 4: B_global(i, j)
+
+# ---- a block that reads other elements than it writes | BEFORE
+# with A[ => B[vi, vj] * B[0, 0] + A[
+reindex_cache_write("B", 0, "global", lambda i, j: (j, i))
+# refused UnsafeStageError at block B: reads other elements
+
+# ---- refused: invalid storage scope, buffer index out of range, reindex cache read write not match | BEFORE
+reindex_cache_read("B", 0, "nowhere", lambda i, j: (j, i))
+# refused InvalidStorageScopeError at block B: unknown storage scope 'nowhere'
+
+reindex_cache_read("B", 3, "global", lambda i, j: (j, i))
+# refused BufferIndexOutOfRangeError at block B: the argument `buffer_index` is 3, but block "B" has 1 read region(s)
+
+reindex_cache_read("B", 0, "global", lambda i, j: (i,))
+# refused ReindexCacheReadWriteNotMatchError at block B: axis vj of block "B" occurs in the indices of A, but not in the index map
+
+# ---- refused: reindex cache read write not match | MATMUL_2
+reindex_cache_read("C", 0, "global", lambda i, j, k: (i, j))
+# refused ReindexCacheReadWriteNotMatchError at block C: axis vj of block "C" occurs in the index map, but not in the indices of A
+
+# ---- refused: index map not applicable to block iter, negative index, unsafe stage | BEFORE
+reindex_cache_read("B", 0, "global", lambda i: (i, i))
+# refused IndexMapNotApplicableToBlockIterError at block B: the index map takes 1 indices, but block "B" has 2 axes
+
+reindex_cache_read("B", 0, "global", lambda i, j: (i - T.int64(1), j))
+# refused NegativeIndexError at block B: the index map lambda i, j: (i - 1, j,) may give indices of the copy below 0
+
+reindex_cache_read("B", 0, "global", lambda i, j: (i // T.int64(2), j))
+# refused UnsafeStageError at block B: block "B" cannot use a copy of A: the index map lambda vi, vj: (vi // 2, vj,) may map two points to one place on this shape: the pieces of an iterator overlap or leave a gap
+
+reindex_cache_read("B", 0, "global", lambda i, j: (i + j,))
+# refused UnsafeStageError at block B: block "B" cannot use a copy of A: the index map lambda vi, vj: (vi + vj,) may map two points to one place on this shape: the scales of added iterators leave gaps
+
+# ---- refused: unsafe stage
+@T.prim_func
+def main(A: T.Buffer((7, 4)), C: T.Buffer((7, 4))):
+    B = T.alloc_buffer((7, 4))
+    for i, j in T.grid(7, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = T.if_then_else(1 <= vi, A[vi - 1, vj], T.float32(0))
+    for i, j in T.grid(7, 4):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+# apply
+reindex_cache_read("B", 0, "global", lambda i, j: (j, i))
+# refused UnsafeStageError at block B: block "B" cannot use a copy of A: the copy would touch 1 elements from vi - 1 on in a dimension of 7
+
+# ---- refused: not single write block | BEFORE
+# with C[vi, vj] = B => B[vi, vj] = A
+reindex_cache_write("B", 0, "global", lambda i, j: (j, i))
+# refused NotSingleWriteBlock at block root: the buffer B is expected to be written by a single block in the scope, but 2 write it
+
+# ---- elements that memory decides are refused | VECTOR
+# with 128 => 7 ; )): => ), N: T.Buffer((7,), "int32")):
+# with vi = T.axis.spatial(7, i)\nB[vi] = A[vi] * T.float32(2) => vi = T.axis.opaque(7, i)\nB[T.max(T.min(N[vi], 6), 0)] = A[vi]\nN[vi] = 3
+reindex_cache_write("B", 0, "global", lambda i: (i,))
+# refused UnsafeStageError at block B: the elements that it touches depend on values in memory
+
+# ---- more than one element an instance is refused
+@T.prim_func
+def main(A: T.Buffer((4, 6)), C: T.Buffer((4,))):
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            T.reads(A[vi, 0:6])
+            T.writes(C[vi])
+            C[vi] = T.float32(0)
+            for k in range(6):
+                C[vi] = C[vi] + A[vi, k]
+# apply
+reindex_cache_read("C", 0, "global", lambda i: (i,))
+# refused NotSinglePointAccess at block C: not a single point
+
+# ---- scope that is no pipeline is refused
+@T.prim_func
+def main(A: T.Buffer((4,)), B: T.Buffer((4,))):
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi]
+    for i in range(4):
+        with T.block("A"):
+            vi = T.axis.spatial(4, i)
+            A[vi] = T.float32(0)
+# apply
+reindex_cache_read("B", 0, "global", lambda i: (i,))
+# refused NotStagePipelineError at block root, block A: the scope block "root" is not a stage pipeline around block "B". A stage pipeline has only blocks whose reads are covered by their producers, and no block that overwrites what an earlier one reads; here block "A" overwrites A, which block "B" reads before

@@ -1,0 +1,537 @@
+"""reverse_compute_inline: a producer stores what its consumer made of its values."""
+
+# ==== what is substituted
+
+# ---- STAGES_2
+@T.prim_func
+def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
+    B = T.alloc_buffer((8, 6))
+    for i, j in T.grid(8, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for x, y in T.grid(8, 6):
+        with T.block("C"):
+            vx, vy = T.axis.remap("SS", [x, y])
+            C[vx, vy] = B[vx, vy] + T.float32(1)
+
+# ---- the producer stores the final value | STAGES_2
+reverse_compute_inline("C")
+# becomes
+for i, j in T.grid(8, 6):
+    with T.block("B"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = A[vi, vj] * T.float32(2.0) + T.float32(1.0)
+
+# ---- other inputs of the consumer | STAGES_2
+# with A: => D: T.Buffer((6,)), A: ; B[vx, vy] + T.float32(1 => T.max(B[vx, vy] + D[vy], B[vx, vy]
+reverse_compute_inline("C")
+# becomes
+for i, j in T.grid(8, 6):
+    with T.block("B"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = T.max(A[vi, vj] * T.float32(2.0) + D[vj], A[vi, vj] * T.float32(2.0))
+
+# ---- a transposed read | STAGES_2
+# with 8, 6))) => 6, 8))) ; y in T.grid(8, 6 => y in T.grid(6, 8
+# with vx, vy] + T.float32(1) => vy, vx]
+reverse_compute_inline("C")
+# becomes
+for i, j in T.grid(8, 6):
+    with T.block("B"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vj, vi] = A[vi, vj] * T.float32(2.0)
+
+# ---- CONSUMER_FLATTENS
+@T.prim_func
+def main(A: T.Buffer((8, 6)), C: T.Buffer((48,))):
+    B = T.alloc_buffer((8, 6))
+    for i, j in T.grid(8, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for x in range(48):
+        with T.block("C"):
+            vx = T.axis.spatial(48, x)
+            C[vx] = B[vx // 6, vx % 6]
+
+# ---- a consumer that flattens | CONSUMER_FLATTENS
+reverse_compute_inline("C")
+# lines
+C[vi * 6 + vj] = A[vi, vj] * T.float32(2.0)
+
+# ---- a consumer that tiles
+@T.prim_func
+def main(A: T.Buffer((16,)), C: T.Buffer((4, 4))):
+    B = T.alloc_buffer((16,))
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] + T.float32(1)
+    for x, y in T.grid(4, 4):
+        with T.block("C"):
+            vx, vy = T.axis.remap("SS", [x, y])
+            C[vx, vy] = B[vx * 4 + vy]
+# apply
+reverse_compute_inline("C")
+# lines
+C[vi // 4, vi % 4] = A[vi] + T.float32(1.0)
+
+# ---- axes of extent 1 become their minimum
+@T.prim_func
+def main(A: T.Buffer((16,)), C: T.Buffer((1, 16))):
+    B = T.alloc_buffer((16,))
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] + T.float32(1)
+    for u, x in T.grid(1, 16):
+        with T.block("C"):
+            vu, vx = T.axis.remap("SS", [u, x])
+            C[vu, vx] = B[vx]
+# apply
+reverse_compute_inline("C")
+# lines
+C[0, vi] = A[vi] + T.float32(1.0)
+
+# ---- DIAGONAL
+@T.prim_func
+def main(A: T.Buffer((4, 4)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((4, 4))
+    for i, j in T.grid(4, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj]
+    for x in range(16):
+        with T.block("C"):
+            vx = T.axis.spatial(16, x)
+            C[vx] = B[vx % 4, vx % 4]
+
+# ---- axes in the value of the consumer | DIAGONAL
+# with )) => ), "int32") ; A[vi, vj] => A[vi, vj] + 1 ; % 4, vx % 4] => // 4, vx % 4] * vx
+reverse_compute_inline("C")
+# lines
+C[vi * 4 + vj] = (A[vi, vj] + 1) * (vi * 4 + vj)
+
+# ==== consumers of a part only
+
+# ---- COPY_2
+@T.prim_func
+def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((16,))
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] + T.float32(1)
+    for x in range(16):
+        with T.block("C"):
+            vx = T.axis.spatial(16, x)
+            C[vx] = B[vx] * T.float32(2)
+
+# ---- a consumer of a part gives the producer a predicate | COPY_2
+# with 16,))): => 10,))): ; x in range(16 => x in range(10 ; 16, x => 10, x
+reverse_compute_inline("C")
+# lines
+T.where(i < 10)
+C[vi] = (A[vi] + T.float32(1.0)) * T.float32(2.0)
+
+# with 16,))): => 10,))): ; x in range(16 => x in range(10 ; 16, x => 10, x
+split(i, [4, 5])
+reverse_compute_inline("C")
+# lines
+for i_0, i_1 in T.grid(4, 5):
+vi = T.axis.spatial(16, i_0 * 5 + i_1)
+T.where(i_0 * 5 + i_1 < 10)
+C[vi] = (A[vi] + T.float32(1.0)) * T.float32(2.0)
+
+# ---- a consumer that flattens padded tiles | CONSUMER_FLATTENS
+# with 8, 6 => 4, 4 ; 48 => 14 ; 6, vx % 6 => 4, vx % 4
+reverse_compute_inline("C")
+# lines
+T.where(i * 4 + j < 14)
+C[vi * 4 + vj] = A[vi, vj] * T.float32(2.0)
+
+# ---- a predicate of the producer stays | COPY_2
+split(i, [4, 5])
+reverse_compute_inline("C")
+# lines
+for i_0, i_1 in T.grid(4, 5):
+vi = T.axis.spatial(16, i_0 * 5 + i_1)
+T.where(i_0 * 5 + i_1 < 16)
+C[vi] = (A[vi] + T.float32(1.0)) * T.float32(2.0)
+
+# ==== chains, loops, names
+
+# ---- CHAIN_CONSUMERS
+@T.prim_func
+def main(A: T.Buffer((8,)), D: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    C = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi] + T.float32(1)
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi] * T.float32(2)
+    for i in range(8):
+        with T.block("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = C[vi] - T.float32(3)
+
+# ---- a chain of consumers | CHAIN_CONSUMERS
+reverse_compute_inline("C")
+reverse_compute_inline("D")
+# lines
+D[vi] = (A[vi] + T.float32(1.0)) * T.float32(2.0) - T.float32(3.0)
+
+reverse_compute_inline("D")
+reverse_compute_inline("C")
+# lines
+D[vi] = (A[vi] + T.float32(1.0)) * T.float32(2.0) - T.float32(3.0)
+
+# ---- loops and annotations of the producer stay | COPY_2
+# with vi = T.axis.spatial(16, i) => vi = T.axis.spatial(16, i)\nT.block_attr({"tag": 1})
+parallel(i)
+reverse_compute_inline("C")
+# lines
+for i in T.parallel(16):
+C[vi] = (A[vi] + T.float32(1.0)) * T.float32(2.0)
+
+# ---- 64 bit indices | COPY_2
+# with 16 => T.int64(16)
+reverse_compute_inline("C")
+# lines
+C[vi] = (A[vi] + T.float32(1.0)) * T.float32(2.0)
+
+# ==== handles
+
+# ---- handles | STAGES_2
+B = get_block("B")
+C = get_block("C")
+i, j = get_loops(B)
+x, y = get_loops(C)
+reverse_compute_inline(C)
+reorder(j, i)
+# handles
+B: block "B"
+C: gone, reverse-compute-inline replaced it
+i: for i in range(8)
+j: for j in range(6)
+x: gone, reverse-compute-inline replaced it
+y: gone, reverse-compute-inline replaced it
+
+# ---- trace | STAGES_2
+reverse_compute_inline("C")
+# recorded
+sch.reverse_compute_inline(block=b0)
+["ReverseComputeInline", ["b0"], [], []]
+
+# ==== refused
+
+# ---- refused: has init block | ROW_SUMS
+reverse_compute_inline("C")
+# refused HasInitBlock at block C: has an init statement
+
+# ---- refused: root block | COPY_2
+reverse_compute_inline("root")
+# refused RootBlockError at block root: root block
+
+# ---- refused: not single read write buffer
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    D = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+    for j in range(8):
+        with T.block("D"):
+            vj = T.axis.spatial(8, j)
+            D[vj] = A[vj]
+    for x in range(8):
+        with T.block("C"):
+            vx = T.axis.spatial(8, x)
+            C[vx] = B[vx] + D[vx]
+# apply
+reverse_compute_inline("C")
+# refused NotSingleReadWriteBuffer at block C: a single buffer region that it reads, but it has 2
+
+# ---- refused: not single read write buffer (2) | COPY_2
+reverse_compute_inline("B")
+# refused NotSingleReadWriteBuffer at block B: a single buffer region that it reads, but it has 0
+
+# ---- refused: incomplete block, non single producer
+@T.prim_func
+def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((16,))
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] + T.float32(1)
+    for x in range(16):
+        with T.block("C"):
+            vx = T.axis.opaque(16, x)
+            C[vx] = B[vx] * T.float32(2)
+# apply
+reverse_compute_inline("C")
+# refused IncompleteBlockError at block C: violates condition #1
+
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(4):
+        with T.block("B_low"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi]
+    for i in range(4):
+        with T.block("B_high"):
+            vi = T.axis.spatial(4, i)
+            B[vi + 4] = A[vi + 4]
+    for x in range(8):
+        with T.block("C"):
+            vx = T.axis.spatial(8, x)
+            C[vx] = B[vx]
+# apply
+reverse_compute_inline("C")
+# refused NonSingleProducerError at block C: single producer of B
+
+# ---- refused: non single producer | AFTER_A_SUM
+reverse_compute_inline("C")
+# refused NonSingleProducerError at block C: a complete block
+
+# ---- refused: output block, non single consumer, body analysis
+@T.prim_func
+def main(A: T.Buffer((16,)), B: T.Buffer((16,)), C: T.Buffer((16,))):
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] + T.float32(1)
+    for x in range(16):
+        with T.block("C"):
+            vx = T.axis.spatial(16, x)
+            C[vx] = B[vx] * T.float32(2)
+# apply
+reverse_compute_inline("C")
+# refused OutputBlockError at block B: writes B
+
+@T.prim_func
+def main(D: T.Buffer((16,)), A: T.Buffer((16,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((16,))
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] + T.float32(1)
+    for x in range(16):
+        with T.block("C"):
+            vx = T.axis.spatial(16, x)
+            C[vx] = B[vx] * T.float32(2)
+    for z in range(16):
+        with T.block("D"):
+            vz = T.axis.spatial(16, z)
+            D[vz] = B[vz]
+# apply
+reverse_compute_inline("C")
+# refused NonSingleConsumerError at block C, block D: block "D" reads it as well as block "C"
+
+@T.prim_func
+def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
+    B = T.alloc_buffer((8, 6))
+    for i, j in T.grid(8, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj]
+    for x in range(8):
+        with T.block("C"):
+            vx = T.axis.spatial(8, x)
+            for y in range(6):
+                C[vx, y] = B[vx, y]
+# apply
+reverse_compute_inline("C")
+# refused BodyAnalysisError at block C: not a single store
+
+@T.prim_func
+def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
+    B = T.alloc_buffer((8, 6))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            for j in range(6):
+                B[vi, j] = A[vi, j]
+    for x, y in T.grid(8, 6):
+        with T.block("C"):
+            vx, vy = T.axis.remap("SS", [x, y])
+            C[vx, vy] = B[vx, vy]
+# apply
+reverse_compute_inline("C")
+# refused BodyAnalysisError at block B: not a single store
+
+# ---- refused: body analysis | COPY_2
+# with * => + B[15 - vx] *
+reverse_compute_inline("C")
+# refused BodyAnalysisError at block C: loaded at different indices
+
+# with B[vx => B[(vx * vx) % 16
+reverse_compute_inline("C")
+# refused BodyAnalysisError at block C: not affine
+
+# ---- refused: body analysis (2)
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((10,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+    for x in range(10):
+        with T.block("C"):
+            vx = T.axis.spatial(10, x)
+            T.reads(B[vx])
+            T.writes(C[vx])
+            C[vx] = T.if_then_else(vx < 8, B[vx], T.float32(0))
+# apply
+reverse_compute_inline("C")
+# refused BodyAnalysisError at block C: runs where 'B' stores nothing
+
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8, 6))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+    for x, y in T.grid(8, 6):
+        with T.block("C"):
+            vx, vy = T.axis.remap("SS", [x, y])
+            C[vx, vy] = B[vx]
+# apply
+reverse_compute_inline("C")
+# refused BodyAnalysisError at block C: iterator vy is not used
+
+# ---- refused: body analysis (3) | DIAGONAL
+reverse_compute_inline("C")
+# refused BodyAnalysisError at block C: read the same element
+
+# ---- refused: opaque access
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+    for x in range(8):
+        with T.block("C"):
+            vx = T.axis.spatial(8, x)
+            T.reads(B[vx])
+            T.writes(C[vx])
+            V = T.match_buffer(B[vx], (1,), offset_factor=1)
+            C[vx] = B[vx] + V[0]
+# apply
+reverse_compute_inline("C")
+# refused OpaqueAccessError at block root: match_buffer
+
+# ---- an argument of another type | COPY_2
+reverse_compute_inline(None)
+# refused ArgumentError: `block` takes a BlockRV or the name of a block, got NoneType: None
+
+# ---- a consumer that stores where its producer says
+@T.prim_func
+def main(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    B = T.alloc_buffer((8,), "int32")
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = 7 - vi
+    for x in range(8):
+        with T.block("C"):
+            vx = T.axis.spatial(8, x)
+            T.reads(B[vx], A[vx])
+            T.writes(C[0:8])
+            C[B[vx]] = A[vx]
+# apply
+reverse_compute_inline("C")
+# lines
+C[7 - vi] = A[vi]
+
+# ==== instances that do not all run
+
+# ---- PREDICATES
+@T.prim_func
+def main(A: T.Buffer((30,)), C: T.Buffer((30,))):
+    B = T.alloc_buffer((30,))
+    for i in range(30):
+        with T.block("B"):
+            vi = T.axis.spatial(30, i)
+            B[vi] = A[vi] * T.float32(2)
+    for x, y in T.grid(4, 8):
+        with T.block("C"):
+            vx = T.axis.spatial(30, x * 8 + y)
+            T.where({})
+            C[vx] = B[vx] + T.float32(1)
+
+# ---- a predicate of the consumer becomes one of the producer | PREDICATES
+# with {} => x * 8 + y < 30
+reverse_compute_inline("C")
+# lines
+C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
+
+# with {} => x * 8 + y < 20
+reverse_compute_inline("C")
+# lines
+T.where(i < 20)
+C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
+
+# with {} => 3 <= x * 8 + y and x * 8 + y < 30
+reverse_compute_inline("C")
+# lines
+T.where(3 <= i)
+C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
+
+# with {} => y < 5 and x * 8 + y < 30
+reverse_compute_inline("C")
+# lines
+T.where(i % 8 < 5)
+C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
+
+# with {} => x < 2 or y < 5
+reverse_compute_inline("C")
+# lines
+T.where(i < 16 or i % 8 < 5)
+C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
+
+# ---- places that the loops of the consumer do not reach keep their values | PREDICATES
+# with x, y in T.grid(4, 8 => x in range(12
+# with vx = T.axis.spatial(30, x * 8 + y)\nT.where({}) => vx = T.axis.spatial(30, x)
+reverse_compute_inline("C")
+# lines
+T.where(i < 12)
+C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
+
+# with x, y in T.grid(4, 8 => x in range(12
+# with vx = T.axis.spatial(30, x * 8 + y)\nT.where({}) => vx = T.axis.spatial(30, x + 3)
+reverse_compute_inline("C")
+# lines
+T.where(3 <= i and i < 15)
+C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
+
+# with x, y in T.grid(4, 8 => x in range(12
+# with vx = T.axis.spatial(30, x * 8 + y)\nT.where({}) => vx = T.axis.spatial(30, 29 - x)
+reverse_compute_inline("C")
+# lines
+T.where(18 <= i)
+C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
+
+# with x, y in T.grid(4, 8 => x in range(30
+# with vx = T.axis.spatial(30, x * 8 + y)\nT.where({}) => vx = T.axis.spatial(30, x // 2)
+reverse_compute_inline("C")
+# lines
+T.where(i < 15)
+C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
+
+# ---- instances that do not follow from the axes are refused | PREDICATES
+# with 8 + => 7 + ; {} => x * 7 + y < 25
+reverse_compute_inline("C")
+# refused BodyAnalysisError at block C: its predicate cannot be written in terms of its axes

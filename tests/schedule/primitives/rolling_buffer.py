@@ -1,0 +1,550 @@
+"""rolling_buffer: of what a window slides over, only the window itself is kept."""
+
+# ==== the window
+
+# ---- LINE
+@T.prim_func
+def main(A: T.Buffer((18,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((18,))
+    for i in range(16):
+        for k in range(3):
+            with T.block("B"):
+                vb = T.axis.spatial(18, i + k)
+                B[vb] = A[vb] * T.float32(2)
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[vi] + B[vi + 1] + B[vi + 2]
+
+# ---- a window that slides by one | LINE
+rolling_buffer("B", 0)
+# becomes
+B = T.alloc_buffer((3,))
+for i in range(16):
+    for k in range(3):
+        with T.block("B"):
+            vb = T.axis.opaque(18, i + k)
+            T.where(i < 1 or 2 <= k)
+            B[vb % 3] = A[vb] * T.float32(2.0)
+    with T.block("C"):
+        vi = T.axis.opaque(16, i)
+        C[vi] = B[vi % 3] + B[(vi + 1) % 3] + B[(vi + 2) % 3]
+
+# ---- a window that does not move by the same each time
+@T.prim_func
+def main(A: T.Buffer((6,)), C: T.Buffer((9,))):
+    B = T.alloc_buffer((6,))
+    for i in range(9):
+        for k in range(2):
+            with T.block("B"):
+                vb = T.axis.spatial(6, i // 2 + k)
+                B[vb] = A[vb] * T.float32(2)
+        with T.block("C"):
+            vi = T.axis.spatial(9, i)
+            T.reads(B[vi // 2:vi // 2 + 2])
+            T.writes(C[vi])
+            C[vi] = B[vi // 2] + B[vi // 2 + 1]
+# apply
+rolling_buffer("B", 0)
+# becomes
+B = T.alloc_buffer((2,))
+for i in range(9):
+    for k in range(2):
+        with T.block("B"):
+            vb = T.axis.opaque(6, i // 2 + k)
+            T.where(i < 1 or 1 <= k)
+            B[vb % 2] = A[vb] * T.float32(2.0)
+    with T.block("C"):
+        vi = T.axis.opaque(9, i)
+        C[vi] = B[vi // 2 % 2] + B[(vi // 2 + 1) % 2]
+
+# ---- WINDOW_DOES_NOT_MOVE
+@T.prim_func
+def main(A: T.Buffer((16,)), C: T.Buffer((9,))):
+    B = T.alloc_buffer((16,))
+    for i in range(9):
+        for k in range(3):
+            with T.block("B"):
+                vb = T.axis.spatial(16, i * 3 // 2 + k)
+                B[vb] = A[vb] * T.float32(2)
+        with T.block("C"):
+            vi = T.axis.spatial(9, i)
+            T.reads(B[vi * 3 // 2:vi * 3 // 2 + 3])
+            T.writes(C[vi])
+            C[vi] = B[vi * 3 // 2] + B[vi * 3 // 2 + 1] + B[vi * 3 // 2 + 2]
+
+# ---- a window that does not move by the same each time (2) | WINDOW_DOES_NOT_MOVE
+rolling_buffer("B", 0)
+# becomes
+B = T.alloc_buffer((3,))
+for i in range(9):
+    for k in range(3):
+        with T.block("B"):
+            vb = T.axis.opaque(16, i * 3 // 2 + k)
+            T.where(i < 1 or 1 <= k)
+            B[vb % 3] = A[vb] * T.float32(2.0)
+    with T.block("C"):
+        vi = T.axis.opaque(9, i)
+        C[vi] = B[vi * 3 // 2 % 3] + B[(vi * 3 // 2 + 1) % 3] + B[(vi * 3 // 2 + 2) % 3]
+
+# with 16 => 8 ; 3 // 2 => 2 // 3
+rolling_buffer("B", 0)
+# blocks
+alloc B(3)
+i 9, k 3: B(?i * 2 // 3 + k) where i < 1 or 2 <= k
+i 9: C(?i)
+
+# ---- IMAGE
+@T.prim_func
+def main(A: T.Buffer((8, 8)), C: T.Buffer((6, 6))):
+    B = T.alloc_buffer((8, 8))
+    for i, j in T.grid(8, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j, r, s in T.grid(6, 6, 3, 3):
+        with T.block("C"):
+            vi, vj, vr, vs = T.axis.remap("SSRR", [i, j, r, s])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + B[vi + vr, vj + vs]
+
+# ---- rows of an image | IMAGE
+i, *_ = get_loops("C")
+compute_at("B", i)
+rolling_buffer("B", 0)
+# blocks
+alloc B(3, 8)
+i 6, ax0 3, ax1 8: B(?i + ax0, ax1) where i < 1 or 2 <= ax0
+i 6, j 6, r 3, s 3: C(?i, j, +r, +s)
+
+# ---- of two dimensions that slide the outermost rolls | IMAGE
+_, j, *_ = get_loops("C")
+compute_at("B", j)
+rolling_buffer("B", 0)
+# blocks
+alloc B(3, 8)
+i 6, j 6, ax0 3, ax1 3: B(?i + ax0, ?j + ax1) where (i < 1 or 2 <= ax0) and (j < 1 or 2 <= ax1)
+i 6, j 6, r 3, s 3: C(?i, ?j, +r, +s)
+
+# ---- a dimension that slides in an outer loop is computed again | IMAGE
+# Where the rows have rolled through in between, the columns of before are gone.
+i, j, *_ = get_loops("C")
+reorder(j, i)
+compute_at("B", i)
+rolling_buffer("B", 0)
+# blocks
+alloc B(3, 8)
+j 6, i 6, ax0 3, ax1 3: B(?i + ax0, j + ax1) where i < 1 or 2 <= ax0
+j 6, i 6, r 3, s 3: C(?i, j, +r, +s)
+
+# ---- the axes that index what slides become opaque | IMAGE
+# Whatever their positions among the axes of the block.
+reorder_block_iter_var("B", [1, 0])
+i, *_ = get_loops("C")
+compute_at("B", i)
+rolling_buffer("B", 0)
+# blocks
+alloc B(3, 8)
+i 6, ax0 8, ax1 3: B(?ax0, ?i + ax1) where i < 1 or 2 <= ax1
+i 6, j 6, r 3, s 3: C(?i, j, +r, +s)
+
+# ---- a dimension further in rolls if those before stand still | IMAGE
+i, j, *_ = get_loops("C")
+reorder(j, i)
+compute_at("B", j)
+rolling_buffer("B", 0)
+# blocks
+alloc B(8, 3)
+j 6, ax0 8, ax1 3: B(ax0, ?j + ax1) where j < 1 or 2 <= ax1
+j 6, i 6, r 3, s 3: C(i, ?j, +r, +s)
+
+# ---- a window of tiles | IMAGE
+i, *_ = get_loops("C")
+split(i, [3, 2])
+compute_at("B", i_0)
+rolling_buffer("B", 0)
+# blocks
+alloc B(4, 8)
+i_0 3, ax0 4, ax1 8: B(?i_0 * 2 + ax0, ax1) where i_0 < 1 or 2 <= ax0
+i_0 3, i_1 2, j 6, r 3, s 3: C(?i_0 * 2 + i_1, j, +r, +s)
+
+# ---- each turn of an outer loop starts with a whole window
+@T.prim_func
+def main(A: T.Buffer((2, 8)), C: T.Buffer((2, 6))):
+    B = T.alloc_buffer((2, 8))
+    for n, i in T.grid(2, 6):
+        for k in range(3):
+            with T.block("B"):
+                vn = T.axis.spatial(2, n)
+                vb = T.axis.spatial(8, i + k)
+                B[vn, vb] = A[vn, vb] * T.float32(2)
+        with T.block("C"):
+            vn, vi = T.axis.remap("SS", [n, i])
+            C[vn, vi] = B[vn, vi] + B[vn, vi + 2]
+# apply
+rolling_buffer("B", 0)
+# blocks
+alloc B(2, 3)
+n 2, i 6, k 3: B(n, ?i + k) where i < 1 or 2 <= k
+n 2, i 6: C(n, ?i)
+
+# ==== the blocks around
+
+# ---- several consumers
+@T.prim_func
+def main(A: T.Buffer((10,)), C: T.Buffer((8,)), D: T.Buffer((8,))):
+    B = T.alloc_buffer((10,))
+    for i in range(8):
+        for k in range(3):
+            with T.block("B"):
+                vb = T.axis.spatial(10, i + k)
+                B[vb] = A[vb] * T.float32(2)
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi]
+        with T.block("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = B[vi + 2]
+# apply
+rolling_buffer("B", 0)
+# blocks
+alloc B(3)
+i 8, k 3: B(?i + k) where i < 1 or 2 <= k
+i 8: C(?i)
+i 8: D(?i)
+
+# ---- axes at the position become opaque in other blocks too
+@T.prim_func
+def main(A: T.Buffer((18,)), C: T.Buffer((16,)), E: T.Buffer((4, 2))):
+    B = T.alloc_buffer((18,))
+    for i in range(16):
+        for k in range(3):
+            with T.block("B"):
+                vb = T.axis.spatial(18, i + k)
+                B[vb] = A[vb] * T.float32(2)
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[vi] + B[vi + 1] + B[vi + 2]
+    for e, f in T.grid(4, 2):
+        with T.block("E"):
+            ve, vf = T.axis.remap("SS", [e, f])
+            E[ve, vf] = T.float32(0)
+# apply
+rolling_buffer("B", 0)
+# blocks
+alloc B(3)
+i 16, k 3: B(?i + k) where i < 1 or 2 <= k
+i 16: C(?i)
+e 4, f 2: E(?e, f)
+
+# ---- a predicate of the block stays | IMAGE
+i, *_ = get_loops("C")
+split(i, [None, 4])
+compute_at("B", i_0)
+rolling_buffer("B", 0)
+# blocks
+alloc B(6, 8)
+i_0 2, ax0 6, ax1 8: B(?i_0 * 4 + ax0, ax1) where i_0 * 4 + ax0 < 8 and (i_0 < 1 or 2 <= ax0)
+i_0 2, i_1 4, j 6, r 3, s 3: C(?i_0 * 4 + i_1, j, +r, +s) where i_0 * 4 + i_1 < 6
+
+# ---- a reduction that fills the window
+@T.prim_func
+def main(A: T.Buffer((18, 5)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((18,))
+    for i in range(16):
+        for k in range(3):
+            for r in range(5):
+                with T.block("B"):
+                    vb = T.axis.spatial(18, i + k)
+                    vr = T.axis.reduce(5, r)
+                    with T.init():
+                        B[vb] = T.float32(0)
+                    B[vb] = B[vb] + A[vb, vr]
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[vi] + B[vi + 1] + B[vi + 2]
+# apply
+rolling_buffer("B", 0)
+# blocks
+alloc B(3)
+i 16, k 3, r 5: B(?i + k, +r) where i < 1 or 2 <= k
+i 16: C(?i)
+
+# ---- one of two buffers
+@T.prim_func
+def main(A: T.Buffer((10,)), C: T.Buffer((8,))):
+    M = T.alloc_buffer((10,))
+    N = T.alloc_buffer((10,))
+    for i in range(8):
+        for k in range(3):
+            with T.block("both"):
+                vb = T.axis.spatial(10, i + k)
+                T.reads(A[vb])
+                T.writes(M[vb], N[vb])
+                M[vb] = A[vb] * T.float32(2)
+                N[vb] = A[vb] * T.float32(3)
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = M[vi] + N[vi + 2]
+# apply
+rolling_buffer("both", 1)
+# blocks
+alloc M(10), N(3)
+i 8, k 3: both(?i + k) where i < 1 or 2 <= k
+i 8: C(?i)
+
+# ---- CHAIN_WINDOWS
+@T.prim_func
+def main(A: T.Buffer((12,)), D: T.Buffer((8,))):
+    B = T.alloc_buffer((12,))
+    C = T.alloc_buffer((10,))
+    for i in range(12):
+        with T.block("B"):
+            vi = T.axis.spatial(12, i)
+            B[vi] = A[vi] * T.float32(2)
+    for i in range(10):
+        with T.block("C"):
+            vi = T.axis.spatial(10, i)
+            C[vi] = B[vi] + B[vi + 2]
+    for i in range(8):
+        with T.block("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = C[vi] * C[vi + 2]
+
+# ---- a chain of windows | CHAIN_WINDOWS
+(i,) = get_loops("D")
+compute_at("C", i)
+compute_at("B", i)
+rolling_buffer("B", 0)
+rolling_buffer("C", 0)
+# blocks
+alloc B(5), C(3)
+i 8, ax0 5: B(?i + ax0) where i < 1 or 4 <= ax0
+i 8, ax0 3: C(?i + ax0) where i < 1 or 2 <= ax0
+i 8: D(?i)
+
+(i,) = get_loops("D")
+compute_at("C", i)
+compute_at("B", i)
+rolling_buffer("C", 0)
+rolling_buffer("B", 0)
+# blocks
+alloc B(5), C(3)
+i 8, ax0 5: B(?i + ax0) where i < 1 or 4 <= ax0
+i 8, ax0 3: C(?i + ax0) where i < 1 or 2 <= ax0
+i 8: D(?i)
+
+(i,) = get_loops("D")
+compute_at("C", i)
+compute_at("B", i)
+rolling_buffer("B", 0)
+rolling_buffer("B", 0)
+# refused NotStagePipelineError at block root, block C: the scope block "root" is not a stage pipeline around block "B". A stage pipeline has only blocks whose reads are covered by their producers, and no block that overwrites what an earlier one reads; here block "C" reads more than its producers write
+
+# ==== handles and trace
+
+# ---- handles | LINE
+B = get_block("B")
+C = get_block("C")
+i, k = get_loops(B)
+rolling_buffer(B, 0)
+# handles
+B: block "B"
+C: block "C"
+i: for i in range(16)
+k: for k in range(3)
+
+# ---- trace | LINE
+rolling_buffer("B", 0)
+# recorded
+sch.rolling_buffer(block=b0, write_buffer_index=0)
+["RollingBuffer", ["b0"], [0], []]
+
+# ==== refused
+
+# ---- refused: buffer index out of range, root block | LINE
+rolling_buffer("B", 1)
+# refused BufferIndexOutOfRangeError at block B: `buffer_index` is 1, but block "B" has 1 write region(s)
+
+rolling_buffer("B", -1)
+# refused BufferIndexOutOfRangeError at block B: count from 0
+
+rolling_buffer("root", 0)
+# refused RootBlockError at block root: root block
+
+# ---- refused: not stage pipeline
+@T.prim_func
+def main(A: T.Buffer((18,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((18,))
+    for i in range(16):
+        for k in range(3):
+            with T.block("B"):
+                vb = T.axis.spatial(18, i + k)
+                B[vb] = A[vb] * T.float32(2)
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[vi] + B[vi + 1] + B[vi + 2]
+    for i in range(18):
+        with T.block("A"):
+            vi = T.axis.spatial(18, i)
+            A[vi] = T.float32(0)
+# apply
+rolling_buffer("B", 0)
+# refused NotStagePipelineError at block root, block A: block "A" overwrites A, which block "B" reads before
+
+# ---- refused: output block | LINE
+rolling_buffer("C", 0)
+# refused OutputBlockError at block C: block "C" is an output block
+
+# ---- refused: rolling buffer dependency
+@T.prim_func
+def main(A: T.Buffer((18,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((18,))
+    for i in range(16):
+        for k in range(3):
+            with T.block("B"):
+                vb = T.axis.spatial(18, i + k)
+                B[vb] = A[vb] * T.float32(2)
+        for k in range(3):
+            with T.block("again"):
+                vb = T.axis.spatial(18, i + k)
+                B[vb] = A[vb]
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[vi] + B[vi + 1] + B[vi + 2]
+# apply
+rolling_buffer("B", 0)
+# refused RollingBufferDependencyError at block B, block again: B cannot roll: block "again" does not only read elements that block "B" has written
+
+# ---- CONTINUES
+@T.prim_func
+def main(A: T.Buffer((18,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((18,))
+    for i in range(16):
+        for k in range(3):
+            with T.block("B"):
+                vb = T.axis.spatial(18, i + k)
+                B[vb] = B[vb] + A[vb]
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[vi] + B[vi + 1] + B[vi + 2]
+
+# ---- refused: rolling buffer dependency (2) | CONTINUES
+rolling_buffer("B", 0)
+# refused RollingBufferDependencyError at block B, block B: B cannot roll: block "B" does not only read elements that block "B" has written
+
+# ---- refused: rolling buffer insertion, opaque access, stale value
+@T.prim_func
+def main(A: T.Buffer((18,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((18,))
+    for i in range(18):
+        with T.block("B"):
+            vi = T.axis.spatial(18, i)
+            B[vi] = A[vi] * T.float32(2)
+    for i in range(16):
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[vi] + B[vi + 2]
+# apply
+rolling_buffer("B", 0)
+# refused RollingBufferInsertionError at block B: block "B" and its consumers have no common loop
+
+@T.prim_func
+def main(A: T.Buffer((18,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((18,))
+    for i in range(18):
+        with T.block("B"):
+            vi = T.axis.spatial(18, i)
+            B[vi] = A[vi] * T.float32(2)
+# apply
+rolling_buffer("B", 0)
+# refused RollingBufferInsertionError at block B: no common loop along which a window slides
+
+@T.prim_func
+def main(A: T.Buffer((18,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((18,))
+    for i in range(16):
+        for k in range(3):
+            with T.block("B"):
+                vb = T.axis.spatial(18, i + k)
+                B[vb] = A[vb] * T.float32(2)
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            T.reads(B[vi:vi + 3])
+            T.writes(C[vi])
+            V = T.match_buffer(B[vi:vi + 3], (3,), offset_factor=1)
+            C[vi] = V[0] + V[2]
+# apply
+rolling_buffer("B", 0)
+# refused OpaqueAccessError at block root: B has an opaque access in block "root"
+
+@T.prim_func
+def main(A: T.Buffer((18,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((18,))
+    for i in range(16):
+        for k in range(3):
+            with T.block("B"):
+                vb = T.axis.spatial(18, i + k)
+                vx = T.axis.spatial(16, i)
+                B[vb] = A[vb] * T.Cast("float32", vx)
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[vi] + B[vi + 1] + B[vi + 2]
+# apply
+rolling_buffer("B", 0)
+# refused StaleValueError at block B, block B: in block "B", axis vx = `i` decides what is stored in B, but not where
+
+@T.prim_func
+def main(A: T.Buffer((18, 4)), C: T.Buffer((16, 4))):
+    B = T.alloc_buffer((18,))
+    for i, j in T.grid(16, 4):
+        for k in range(3):
+            with T.block("B"):
+                vb = T.axis.spatial(18, i + k)
+                vj = T.axis.spatial(4, j)
+                B[vb] = A[vb, vj] * T.float32(2)
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi] + B[vi + 1] + B[vi + 2]
+# apply
+rolling_buffer("B", 0)
+# refused StaleValueError at block B, block B: in block "B", axis vj = `j` decides what is stored in B, but not where
+
+# ---- FROM_A_SCALAR
+@T.prim_func
+def main(A: T.Buffer((18,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((18,))
+    X = T.alloc_buffer((1,))
+    for i in range(16):
+        with T.block("X"):
+            vx = T.axis.spatial(16, i)
+            X[0] = A[vx]
+        for k in range(3):
+            with T.block("B"):
+                vb = T.axis.spatial(18, i + k)
+                B[vb] = A[vb] * X[0]
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[vi] + B[vi + 1] + B[vi + 2]
+
+# ---- refused: stale value | FROM_A_SCALAR
+rolling_buffer("B", 0)
+# refused StaleValueError at block B, block X: in block "X", axis vx = `i` decides what is stored in X, but not where
+
+# with vx = T.axis.spatial(16, i)\nX[0] = A[vx] => X[0] = X[0] + T.float32(1)
+rolling_buffer("B", 0)
+# refused StaleValueError at block B, block X: in block "X", the value stored in X depends on the previous one
+
+# ---- a window that is not indexed by an axis alone | CONTINUES
+# with vb = T.axis.spatial(18, i + k)\nB[vb] = B[vb] + A[vb] => vi = T.axis.spatial(16, i)\nvk = T.axis.spatial(3, k)\nB[vi + vk] = A[vi + vk] * T.float32(2)
+rolling_buffer("B", 0)
+# refused RollingBufferMatchError at block B: dimension 0 is not indexed by an axis of the block alone
+
+# ---- a condition that is another one in each iteration | CONTINUES
+# with 3 => 4 ; B[vb] = B[vb] + A[vb] => T.where(k < 3)\nB[vb] = A[vb] * T.float32(2)
+rolling_buffer("B", 0)
+# refused StaleValueError at block B, block B: in block "B", the condition `k < 3` is not the same for an element in each iteration
+
+# ---- a buffer that the block only reads | LINE
+rolling_buffer("B", "A")
+# refused ArgumentError: `write_buffer_index` names a buffer that the block reads, but the primitive takes one that it writes
