@@ -17,11 +17,10 @@ from graph_modules import module_of
 import codegen
 from codegen import compile_units, kept_objects, kernel
 from codegen.compile import llvm_source
-from codegen.compile_units import compiled
+from codegen.compile_units import LLVMProcess, compiled
 from codegen.errors import CodegenError, LinkError
 from codegen.kept_objects import KeptObjects
 from codegen.kernel import Kernel, Unit, _Objects
-from codegen.compile_units import LLVMProcess
 from codegen.signature import read_object_code
 from codegen.target import Target
 from tensorir import IRModule, parse

@@ -9,8 +9,8 @@ import pytest
 
 import codegen
 from codegen.lower import lower
-from codegen.lower.forms import REPEATED_LOADS
 from codegen.lower.contiguous_accesses import contiguous_accesses
+from codegen.lower.forms import REPEATED_LOADS
 from codegen.lower.repeat_loads import repeat_loads
 from codegen.target import Target
 from schedule import Schedule

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import codegen
+from codegen.kept_objects import lowering_digest
 from codegen.lower import PASSES, lower
 from codegen.lower.divide_at_choices import MOST, divide_at_choices
 from codegen.lower.forms import GONE
-from codegen.kept_objects import lowering_digest
 from schedule import Schedule
 from tensorir import assert_structural_equal, parse
 from tensorir.errors import WellFormedError

@@ -16,9 +16,8 @@ from codegen import CodegenError, Target, machine_speed
 from codegen.emit.optimize import assembly, object_code
 from codegen.machine import known_speed, learn_speed
 from codegen.machine.__main__ import main
-from codegen.machine.measure import keep_speed, kept_speed
 from codegen.machine.kernels import CHAIN, PAGE_STEP, SUMS, kernels, multiply_adds, symbol
-from codegen.machine.measure import measure, peak_flops, read_bandwidth
+from codegen.machine.measure import keep_speed, kept_speed, measure, peak_flops, read_bandwidth
 from codegen.machine.speed import MachineSpeed
 from codegen.runtime.host_features import why_not_here
 from codegen.target import host

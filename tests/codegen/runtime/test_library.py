@@ -16,8 +16,7 @@ import pytest
 import codegen
 from codegen import LinkError, Target
 from codegen.library_functions import call_library
-from codegen.signature import read_object_code
-from codegen.signature import ModuleInfo
+from codegen.signature import ModuleInfo, read_object_code
 from codegen.target import host
 from tensorir import parse
 from tensorir.errors import IRTypeError, IRValueError
