@@ -494,7 +494,7 @@ cache_write(C, 0, "local")
 ...
 
 cache_write("C", "A", "local")
-# refused ArgumentError: `write_buffer_index` names a buffer that the block reads, but the primitive takes one that it writes
+# refused ArgumentError: `write_buffer_index` names a buffer that the block reads, but the primitive takes a buffer that it writes
 
 cache_write("C", 0, None)
 # refused ArgumentError: `storage_scope` takes str, got NoneType: None

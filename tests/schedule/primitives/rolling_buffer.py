@@ -547,4 +547,4 @@ rolling_buffer("B", 0)
 
 # ---- a buffer that the block only reads | LINE
 rolling_buffer("B", "A")
-# refused ArgumentError: `write_buffer_index` names a buffer that the block reads, but the primitive takes one that it writes
+# refused ArgumentError: `write_buffer_index` names a buffer that the block reads, but the primitive takes a buffer that it writes
