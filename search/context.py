@@ -24,8 +24,8 @@ from search.runner.objective import Objective, ObjectiveArg
 from search.search_strategy.individual import trace_key
 from search.search_strategy.initial_schedules import InitialSchedules, traces_that_replay
 from search.search_strategy.search_strategy import SearchStrategy
-from search.space_generator.constrained_space import Constraint, ConstraintFunction, constrained
 from search.space_generator.design_space import DesignSpace
+from search.space_generator.restricted_space import Constraint, ConstraintFunction, constrained
 from search.space_generator.space_generator import SpaceArg, SpaceGenerator
 from search.task import Task
 from tensorir.function import IRModule, PrimFunc

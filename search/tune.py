@@ -33,7 +33,7 @@ from search.runs.task_overrides import TaskOverrides, seeds_of
 from search.search_strategy import SearchStrategy
 from search.search_strategy.initial_schedules import InitialSchedules
 from search.space_generator import SpaceGenerator
-from search.space_generator.constrained_space import ConstraintFunction
+from search.space_generator.restricted_space import ConstraintFunction
 from search.space_generator.space_generator import (
     MutatorProbs,
     Postprocs,

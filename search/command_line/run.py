@@ -38,7 +38,7 @@ from search.command_line.result import Code, Part, Result, say
 from search.database import Database
 from search.errors import ArgumentError, NoDatabaseError, TuningError
 from search.history.find_schedule import find_schedule
-from search.models.model_arrays import arrays_in, random_inputs
+from search.models.check_model import arrays_in, random_inputs
 from search.runner.arguments import ProgramFacts, random_arrays
 from search.runner.time_call import speed_text, time_text
 from search.task import normalize_mod

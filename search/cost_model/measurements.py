@@ -1,4 +1,4 @@
-"""The measurements that a cost model has learned from, and the file in which they are saved."""
+"""The measurements that a cost model has learned from, and their file."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from schedule.trace import translate
 from search.context import TuneContext
 from search.database.module_equality import anchor_block
 from search.errors import TuningError
-from search.schedule_rule.auto_inline import AutoInline, InlineConstantScalars
+from search.schedule_rule.compute_location import AutoInline, InlineConstantScalars
 from search.schedule_rule.schedule_rule import ScheduleRule, exists, succeeds
 from search.space_generator.space_generator import SpaceGenerator
 from search.task import with_num_cores

@@ -44,8 +44,8 @@ from search.search_strategy.evolution import first_designs, is_described, promis
 from search.search_strategy.evolutionary_search import EvolutionarySearch
 from search.search_strategy.individual import Individual
 from search.search_strategy.trace_application import TraceApplication
-from search.space_generator.constrained_space import ConstraintFunction
 from search.space_generator.replays import ReplayBudget
+from search.space_generator.restricted_space import ConstraintFunction
 from search.space_generator.space_generator import SpaceArg
 from search.task import normalize_mod
 from tensorir.arith import Analyzer

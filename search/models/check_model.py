@@ -17,19 +17,86 @@ import numpy as np
 from numpy.typing import NDArray
 
 import codegen
-from codegen import Target
+from codegen import BFloat16Array, Target
 from codegen.vm.build import as_looked_up
 from search.database import Database
 from search.database.records import FAILED
+from search.errors import TuningError
 from search.history.find_schedule import FoundSchedule, find_schedule
-from search.models.model_arrays import Array, arrays_in, random_inputs
+from search.runner.arguments import FLOATS, check_memory
 from search.runner.check_results import Expected, difference
 from search.runner.time_call import time_text
+from tensorir.arith import Analyzer
 from tensorir.errors import TensorIRError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.ops import const
 from tensorir.relax.call_graph import called
+from tensorir.relax.expr import GraphVar
 from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.rewriting.visit import substitute
+
+Array: TypeAlias = "NDArray[Any] | BFloat16Array"
+
+_SIZE: Final = 4
+"""The size of a symbolic extent."""
+
+
+def random_inputs(
+    name: str, func: Function, given: Mapping[str, NDArray[Any]] | None = None, seed: int = 0
+) -> dict[str, NDArray[Any]]:
+    """Return arrays for the parameters of a graph function: normal floats, integers 0 and 1.
+
+    Arrays in `given` are used unchanged, and define symbolic sizes; other sizes are 4. The same
+    seed gives the same arrays. TuningError for a parameter that is not an array of a known rank and
+    dtype, or whose size cannot be derived.
+    """
+    rng = np.random.default_rng(seed)
+    known = given or {}
+    sizes: dict[Var, PrimExpr] = {}
+    for param in func.params:
+        info = param.struct_info
+        if param.name in known and isinstance(info, TensorStructInfo):
+            for extent, size in zip(info.shape or (), known[param.name].shape, strict=False):
+                if isinstance(extent, Var):
+                    sizes.setdefault(extent, const(size, extent.dtype))
+    return {
+        param.name: known[param.name] if param.name in known else _random(name, param, sizes, rng)
+        for param in func.params
+    }
+
+
+def _random(
+    function: str, param: GraphVar, sizes: dict[Var, PrimExpr], rng: np.random.Generator
+) -> NDArray[Any]:
+    info = param.struct_info
+    cannot = f"parameter {param.name!r} of {function} cannot get random values"
+    if not isinstance(info, TensorStructInfo) or info.shape is None or info.dtype is None:
+        raise TuningError(f"{cannot}: it is {info}")
+    shape = []
+    for extent in info.shape:
+        if isinstance(extent, Var):
+            sizes.setdefault(extent, const(_SIZE, extent.dtype))
+        known = Analyzer().simplify(substitute(extent, sizes))
+        if not isinstance(known, IntImm):
+            raise TuningError(f"{cannot}: it has the extent {extent}")
+        shape.append(known.value)
+    check_memory([(f"parameter {param.name!r} of {function}", shape, info.dtype)])
+    if info.dtype not in FLOATS:
+        return np.asarray(rng.integers(0, 2, shape), info.dtype.to_numpy())
+    if str(info.dtype) == "bfloat16":
+        raise TuningError(f"{cannot}: its dtype is bfloat16")
+    return np.asarray(rng.standard_normal(shape), info.dtype.to_numpy())
+
+
+def arrays_in(result: Any) -> list[Array]:
+    """Return the arrays of a result, with the arrays of nested tuples in order."""
+    if isinstance(result, (tuple, list)):
+        return [array for part in result for array in arrays_in(part)]
+    return [result if isinstance(result, BFloat16Array) else np.asarray(result)]
+
 
 _ROUNDING: Final = {"float16": 3e-2, "bfloat16": 1e-1}
 _ROUNDING_OF_OTHERS: Final = 1e-3
@@ -80,7 +147,7 @@ def refuse_wrong_schedules(
     A function is refused if its best schedule changes results beyond rounding. Its record is
     committed again as a failed trial, so that no build uses it, and the next best record is
     compared as well. A warning names each refused function, or the reason for which the model
-    cannot be compared: it has no random inputs, or does not run without records.
+    cannot be compared: it takes other values than arrays, or does not run without records.
     """
     try:
         entries = [_entry(name, func) for name, func in _entries(mod).items()]

@@ -34,7 +34,7 @@ class ExtractedTask:
     dispatched: list[IRModule]
     """The programs that use its records: it, and with `include_compatible` longer ones."""
     weight: float = 0
-    """How often it runs; a longer program counts by its number of iterations."""
+    """The number of runs, times that of iterations for a longer program."""
     names: list[str] = field(default_factory=list)
     """All functions of the model that are this task."""
 

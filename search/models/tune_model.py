@@ -31,7 +31,7 @@ from search.runs.name_winner import report_of_run
 from search.runs.task_overrides import TaskOverrides
 from search.search_strategy import SearchStrategy
 from search.search_strategy.initial_schedules import InitialSchedules
-from search.space_generator.constrained_space import ConstraintFunction
+from search.space_generator.restricted_space import ConstraintFunction
 from search.space_generator.space_generator import SpaceArg
 from search.task_scheduler import TaskScheduler
 from tensorir.function import BaseFunc, IRModule, PrimFunc

@@ -87,7 +87,7 @@ class MutateDecision(Mutator):
     def apply(self, trace: Trace, rand_state: RandomState) -> Trace | None:
         """Return a trace with another decision of one of the knobs, None if there is none.
 
-        A trace from a file has no domains yet: the mutator then replays it on the program of its
+        A trace from a file lacks domains: the mutator then replays it on the program of its
         task. TuningError if it was not initialised with a task.
         """
         insts = trace.instructions(remove_postproc=True)

@@ -3,12 +3,11 @@
 from search.postproc import presets
 from search.postproc.disallow_dynamic_loop import DisallowDynamicLoop
 from search.postproc.postproc import Postproc, PyPostproc
+from search.postproc.rewrite_blocks import RewriteReductionBlock, RewriteTensorize
 from search.postproc.rewrite_layout import RewriteLayout
 from search.postproc.rewrite_panels import RewritePanels
 from search.postproc.rewrite_parallel_vectorize_unroll import RewriteParallelVectorizeUnroll
-from search.postproc.rewrite_reduction_block import RewriteReductionBlock
 from search.postproc.rewrite_register_tile import RewriteRegisterTile
-from search.postproc.rewrite_tensorize import RewriteTensorize
 
 __all__ = [
     "DisallowDynamicLoop",

@@ -32,7 +32,7 @@ def parallel_loops(
     limit: Array,
     marked: Sequence[int] = (),
 ) -> Marks:
-    """Return the outer loops to fuse, up to and including the one that exceeds the limit [nests].
+    """Return the outer loops to fuse, up to the loop that exceeds the limit, included [nests].
 
     Only `free` loops are chosen, and no loop below one whose body is not a `single` statement. The
     loops at the places `marked` are already parallel.
@@ -56,7 +56,7 @@ def parallel_loops(
 def vector_loops(
     extents: Array, free: Sequence[bool], fusible: Mask, limit: Array, marked: Sequence[int] = ()
 ) -> Marks:
-    """Return the inner loops to fuse, without the one that exceeds the limit [nests].
+    """Return the inner loops to fuse, without the loop that exceeds the limit [nests].
 
     Only `free` loops are chosen. The loops at the places `marked` are already vectors.
     """

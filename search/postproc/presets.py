@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from search.postproc.disallow_dynamic_loop import DisallowDynamicLoop
 from search.postproc.postproc import Postproc
+from search.postproc.rewrite_blocks import RewriteReductionBlock, RewriteTensorize
 from search.postproc.rewrite_layout import RewriteLayout
 from search.postproc.rewrite_panels import RewritePanels
 from search.postproc.rewrite_parallel_vectorize_unroll import RewriteParallelVectorizeUnroll
-from search.postproc.rewrite_reduction_block import RewriteReductionBlock
 from search.postproc.rewrite_register_tile import RewriteRegisterTile
-from search.postproc.rewrite_tensorize import RewriteTensorize
 
 
 @Postproc.kinds.register("llvm")

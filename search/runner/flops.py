@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from tensorir.arith import Analyzer
 from tensorir.function import IRModule, PrimFunc
@@ -11,8 +11,7 @@ from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import IntImm, PrimExpr, integer_limits
 
-_ONE_OPERATION: Final = frozenset(e.ARITHMETIC)
-_COMPARISONS: Final = frozenset({*e.COMPARISONS, e.And, e.Or})
+_BINARY: Final = frozenset({*e.ARITHMETIC, *e.COMPARISONS, e.And, e.Or})
 
 
 def estimate_tir_flops(program: IRModule | PrimFunc | s.Stmt) -> float:
@@ -35,11 +34,13 @@ def estimate_tir_flops(program: IRModule | PrimFunc | s.Stmt) -> float:
 
 
 class OperationCounter:
-    """Counts operations, and with `comparisons` also comparisons and logic."""
+    """Counts arithmetic operations."""
 
-    def __init__(self, comparisons: bool = False) -> None:
+    counted: ClassVar[frozenset[type[PrimExpr]]] = frozenset(e.ARITHMETIC)
+    """The operators that cost 1; others are free."""
+
+    def __init__(self) -> None:
         self._analyzer = Analyzer()
-        self._comparisons = comparisons
 
     def stmt(self, node: s.Stmt) -> float:
         """Return the operations of the stored values, in all iterations of the loops."""
@@ -75,9 +76,9 @@ class OperationCounter:
     def expr(self, node: PrimExpr) -> float:
         """Return the operations of a value."""
         kind = type(node)
-        if kind in _ONE_OPERATION or kind in _COMPARISONS:
+        if kind in _BINARY:
             assert isinstance(node, e.BinaryOp)
-            own = (self._comparisons or kind in _ONE_OPERATION) and self._counts(node.a)
+            own = kind in self.counted and self._counts(node.a)
             return own + self.expr(node.a) + self.expr(node.b)
         if isinstance(node, e.Select):
             branches = max(self.expr(node.true_value), self.expr(node.false_value))
@@ -87,8 +88,7 @@ class OperationCounter:
         if isinstance(node, (e.Cast, e.Broadcast)):
             return self.expr(node.value)
         if isinstance(node, e.Not):
-            own = self._comparisons and self._counts(node.a)
-            return own + self.expr(node.a)
+            return (kind in self.counted and self._counts(node.a)) + self.expr(node.a)
         if isinstance(node, e.Let):
             return self.expr(node.value) + self.expr(node.body)
         return 0.0

@@ -40,7 +40,7 @@ from search.runs.note_trial import trial_of
 from search.search_strategy import SearchStrategy
 from search.search_strategy.individual import trace_key
 from search.space_generator.design_space import Decisions, DesignSpace
-from search.space_generator.recorded_space import RecordedSpaces
+from search.space_generator.restricted_space import RecordedSpaces
 from tensorir.function import IRModule
 from tensorir.text_table import aligned, html_table
 

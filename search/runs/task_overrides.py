@@ -16,7 +16,7 @@ from search.runner.arguments import InputData
 from search.runner.objective import ObjectiveArg
 from search.search_strategy import SearchStrategy
 from search.search_strategy.initial_schedules import InitialSchedules
-from search.space_generator.constrained_space import ConstraintFunction
+from search.space_generator.restricted_space import ConstraintFunction
 from search.space_generator.space_generator import SpaceArg
 
 _SEEDS: Final = 1 << 32

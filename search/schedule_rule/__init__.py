@@ -1,9 +1,12 @@
 """Rules that turn a program into design spaces, block by block."""
 
 from search.schedule_rule import presets
-from search.schedule_rule.add_rfactor import AddRFactor
-from search.schedule_rule.auto_inline import AutoInline, InlineConstantScalars
 from search.schedule_rule.axis_splits import SeparateGroups, SkipNeutralTerms
+from search.schedule_rule.compute_location import (
+    AutoInline,
+    InlineConstantScalars,
+    RandomComputeLocation,
+)
 from search.schedule_rule.multi_level_tiling import (
     MultiLevelTiling,
     MultiLevelTilingWideVector,
@@ -11,8 +14,7 @@ from search.schedule_rule.multi_level_tiling import (
 )
 from search.schedule_rule.multi_level_tiling_with_intrin import MultiLevelTilingWithIntrin
 from search.schedule_rule.pack_operands import PackOperands
-from search.schedule_rule.random_compute_location import RandomComputeLocation
-from search.schedule_rule.rfactor_over_lanes import RFactorOverLanes
+from search.schedule_rule.rfactor import AddRFactor, RFactorOverLanes
 from search.schedule_rule.root_marks import ParallelizeVectorizeUnroll, SampleRegisterTile
 from search.schedule_rule.schedule_rule import (
     ApplyCustomRule,

@@ -62,7 +62,7 @@ class TilingState:
     tiles: list[list[LoopRV]]
 
     def copy(self) -> TilingState:
-        """Return an independent copy in which all handles are valid, too."""
+        """Return an independent copy, whose handles are valid, too."""
         return TilingState(self.sch.copy(), self.block, self.tiles)
 
     def at(self, level: int) -> LoopRV:

@@ -121,7 +121,7 @@ class PackOperands(ScheduleRule):
 
 
 def _residues_apart(sch: Schedule, block: BlockRV, read: int, dim: int, step: int) -> IndexMap:
-    """Return the layout in which elements of a dimension that are `step` apart are neighbours."""
+    """Return the layout that makes elements of a dimension that are `step` apart neighbours."""
     indices = [Var(f"i{k}", n.dtype) for k, n in enumerate(sch.get(block).reads[read].buffer.shape)]
     others = [index for k, index in enumerate(indices) if k != dim]
     return IndexMap(indices, [*others, indices[dim] % step, indices[dim] // step])
@@ -158,7 +158,7 @@ def _is_collected(sch: Schedule, block: BlockRV) -> bool:
 def _inner_place(sch: Schedule, block: StmtSRef) -> int | None:
     """Return the index of the last outer reduction loop, if there are inner ones.
 
-    Otherwise the index of the loop around the reduction, None if there is no such loop.
+    Otherwise the index of the loop around the reduction, or None.
     """
     kinds = loop_iter_types(sch.state, loops_above(block))
     reduces = [kind == IterVar.COMM_REDUCE for kind in kinds]
@@ -173,7 +173,7 @@ class _Packable:
     """An operand of a reduction."""
 
     read: int
-    """The index of its region among those that the block reads."""
+    """The index of the region of a load among the regions that the block reads."""
     axes: IndexMap | None
     """The map from the block's axes to the indices of the copy; None if the copy has the indices
     of the operand."""
@@ -233,7 +233,7 @@ def _axis_extents(block: Block) -> dict[Var, int] | None:
 def _operand(
     read: int, block: Block, load: BufferLoad, lane: Var, extents: dict[Var, int]
 ) -> _Packable | None:
-    """Return the packed operand for a load; None if a copy is no better.
+    """Return the packed operand for a load; None if a copy gains nothing.
 
     If each index depends on a different axis, the copy is dense, with the axis of the vectors last.
     If windows overlap, a shared element is copied once, and the copy pays only if it makes strided

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypedDict, Unpack
 
-from search.schedule_rule.add_rfactor import AddRFactor
-from search.schedule_rule.auto_inline import AutoInline, InlineConstantScalars
 from search.schedule_rule.axis_splits import SeparateGroups, SkipNeutralTerms
+from search.schedule_rule.compute_location import (
+    AutoInline,
+    InlineConstantScalars,
+    RandomComputeLocation,
+)
 from search.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType
 from search.schedule_rule.multi_level_tiling_with_intrin import MultiLevelTilingWithIntrin
 from search.schedule_rule.pack_operands import PackOperands
-from search.schedule_rule.random_compute_location import RandomComputeLocation
-from search.schedule_rule.rfactor_over_lanes import RFactorOverLanes
+from search.schedule_rule.rfactor import AddRFactor, RFactorOverLanes
 from search.schedule_rule.root_marks import ParallelizeVectorizeUnroll, SampleRegisterTile
 from search.schedule_rule.schedule_rule import ApplyCustomRule, ScheduleRule
 from search.schedule_rule.stream_rows import StreamRows
@@ -41,7 +43,7 @@ class CpuNumbers(TypedDict, total=False):
     structure: str
     """The tile levels, such as `"SSRSRS"`."""
     intrins: Sequence[str | OtherSign]
-    """Intrinsics; a block is tiled for the first one that fits and that the target supports."""
+    """Intrinsics; a block is tiled for the first intrinsic that fits it and the target."""
 
 
 _X86: Final[CpuNumbers] = {

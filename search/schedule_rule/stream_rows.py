@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
 from schedule import BlockRV, Schedule
-from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import is_spatial
 from schedule.decisions.tiles import divisors
-from schedule.sref import StmtSRef, loops_above
 from search.feature_extractor.machine import Machine
 from search.schedule_rule.multi_level_tiling import move_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.space_generator.annotations import REGISTER_TILE, TILING_STRUCTURE
 from search.space_generator.tiling_needs import is_reduction_to_design
-from search.space_generator.vector_lanes import vector_lanes
-from tensorir.indices.accesses import loads_in, strides
+from search.space_generator.vector_lanes import reduction_nest, vector_lanes
 from tensorir.nodes.buffer import Buffer
-from tensorir.nodes.expr import IntImm, IterVar
-from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.expr import IntImm
 from tensorir.nodes.stmt import BufferStore
 
 _STRUCTURE: Final = "SRSRS"
@@ -58,110 +53,67 @@ class StreamRows(ScheduleRule):
         sref = sch.get_sref(block)
         if not is_reduction_to_design(sch.state, sref):
             return [sch]
-        rows = self._read_rows(sch, sref)
         others = sch.state.blocks(sch.state.func_name_of(sref))
-        if rows is None or not all(other is sref or is_spatial(other) for other in others):
+        if not all(other is sref or is_spatial(other) for other in others):
             return [sch]
-        plain = sch.copy()
-        self._stream(sch, block, rows)
-        return [sch, plain]
+        plain = self._streamed(sch, block)
+        return [sch] if plain is None else [sch, plain]
 
-    def _read_rows(self, sch: Schedule, block: StmtSRef) -> _Rows | None:
-        """Return the loops of a reduction that reads each element of an operand once.
+    def _streamed(self, sch: Schedule, block: BlockRV) -> Schedule | None:
+        """Stream the rows of an operand of which a reduction reads each element once.
 
         The column loop is contiguous in the accumulators, and each operand has the stride 0 or 1
-        there. The row loop is the longest reduction loop. None for other blocks.
+        there. The row loop is the longest reduction loop. Return a copy of the schedule before, or
+        None for other blocks.
         """
-        store = block.block.body
-        if block.block.init is None or not isinstance(store, BufferStore):
+        sref = sch.get_sref(block)
+        target = self._task_target()
+        nest = reduction_nest(sch.state, sref, target)
+        if nest is None or not isinstance(sref.block.body, BufferStore):
             return None
-        around = loops_above(block)
-        kinds = loop_iter_types(sch.state, around)
-        extents = [loop.loop.extent for loop in around]
-        lengths = [extent.value for extent in extents if isinstance(extent, IntImm)]
-        loads = list(loads_in(store.value))
-        operands = [load for load in loads if load.buffer is not store.buffer]
-        result = strides(block.block_realize, store.buffer, store.indices)
-        moved = [strides(block.block_realize, load.buffer, load.indices) for load in operands]
-        running = [loop.loop.loop_var for loop in around if not is_const_int(loop.loop.extent, 1)]
-        if len(lengths) < len(extents) or not any(
-            _size(load.buffer) == prod(lengths) and all(steps.get(var) for var in running)
-            for load, steps in zip(operands, moved, strict=True)
+        lengths = nest.extents
+        running = [loop for loop, extent in zip(nest.loops, lengths, strict=True) if extent > 1]
+        if not any(
+            _size(buffer) == prod(lengths) and all(moved.get(loop) for loop in running)
+            for buffer, moved in nest.operands
         ):
             return None
-        target = self._task_target()
-        register = target.vector_lanes(max(load.dtype.bits for load in loads))
         column, lanes = None, 1
-        spatial, reduction = [], []
-        for place, (loop, kind) in enumerate(zip(around, kinds, strict=True)):
-            var = loop.loop.loop_var
-            if kind == IterVar.COMM_REDUCE:
-                reduction.append(place)
-                continue
-            if kind != IterVar.DATA_PAR:
-                return None
-            spatial.append(place)
-            if result.get(var) == 1 and all(steps.get(var, 0) in (0, 1) for steps in moved):
-                column, lanes = place, vector_lanes(lengths[place], register, may_pad=False).count
-        if column is None or lanes == 1 or not reduction:
+        for place in nest.spatial:
+            loop = nest.loops[place]
+            is_along = all(moved.get(loop, 0) in (0, 1) for _, moved in nest.operands)
+            if nest.result_moves.get(loop) == 1 and is_along:
+                column = place
+                lanes = vector_lanes(lengths[place], nest.register, may_pad=False).count
+        if column is None or lanes == 1 or not nest.reduction:
             return None
-        row = max(reduction, key=lambda place: lengths[place])
-        rows = _largest_divisor(lengths[row], self.max_rows)
-        vectors = _largest_divisor(lengths[column] // lanes, self.max_vectors)
-        if rows < _FEWEST_ROWS or vectors < _FEWEST_VECTORS:
+        row = max(nest.reduction, key=lambda place: lengths[place])
+        side_by_side = _largest_divisor(lengths[row], self.max_rows)
+        unrolled = _largest_divisor(lengths[column] // lanes, self.max_vectors)
+        if side_by_side < _FEWEST_ROWS or unrolled < _FEWEST_VECTORS:
             return None
-        steps = lengths[column] // lanes // vectors
-        held = lengths[column] * store.buffer.dtype.bits // 8
+        steps = lengths[column] // lanes // unrolled
+        held = lengths[column] * nest.result.dtype.bits // 8
         room = Machine.of(target).caches[0] // 2
         least = max(-(-held // room), target.num_cores or 1)
         parts = min((n for n in divisors(steps) if n >= least), default=steps)
-        return _Rows(
-            column,
-            row,
-            tuple(place for place in spatial if place != column),
-            tuple(place for place in reduction if place != row),
-            parts,
-            rows,
-            vectors,
-            lanes,
-        )
-
-    def _stream(self, sch: Schedule, block: BlockRV, rows: _Rows) -> None:
+        plain = sch.copy()
         sch.annotate(block, TILING_STRUCTURE, _STRUCTURE)
         loops = sch.get_loops(block)
-        vectors, vector, lane = sch.split(loops[rows.column], [None, rows.vectors, rows.lanes])
-        part, step = sch.split(vectors, [rows.parts, None])
-        group, row = sch.split(loops[rows.row], [None, rows.rows])
-        spatial = [loops[k] for k in rows.spatial]
-        reduction = [loops[k] for k in rows.reduction]
-        sch.reorder(*spatial, part, *reduction, group, step, row, vector, lane)
-        sch.unroll(row)
+        vectors, vector, lane = sch.split(loops[column], [None, unrolled, lanes])
+        part, step = sch.split(vectors, [parts, None])
+        group, inner = sch.split(loops[row], [None, side_by_side])
+        spatial = [loops[k] for k in nest.spatial if k != column]
+        reduction = [loops[k] for k in nest.reduction if k != row]
+        sch.reorder(*spatial, part, *reduction, group, step, inner, vector, lane)
+        sch.unroll(inner)
         sch.unroll(vector)
         sch.vectorize(lane)
         move_consumer(sch, block, part)
         name = sch.state.func_name_of(sch.get_sref(block))
         root = sch.get_block(sch.state.root(name).block.name_hint, name)
         sch.annotate(root, REGISTER_TILE, 0)
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """The indices of the loops over a matrix, and the sizes of their parts."""
-
-    column: int
-    """The loop along a row."""
-    row: int
-    """The loop over rows."""
-    spatial: tuple[int, ...]
-    """The other spatial loops."""
-    reduction: tuple[int, ...]
-    """The other reduction loops."""
-    parts: int
-    rows: int
-    """The number of rows that are read at the same time."""
-    vectors: int
-    """The number of unrolled vectors of a row."""
-    lanes: int
+        return plain
 
 
 def _largest_divisor(extent: int, limit: int) -> int:

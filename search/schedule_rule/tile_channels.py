@@ -135,7 +135,7 @@ class _Channels:
     source: BufferRegion
     """The operand that does not depend on the channels."""
     interleaved: IndexMap | None
-    """The layout of the source in which the groups of a vector are contiguous, if several."""
+    """The layout of the source that makes the groups of a vector contiguous, if several."""
     keeps_others: bool
     """True if a design with other lanes may be as good."""
 
@@ -179,7 +179,7 @@ def _extent(axis: IterVar) -> int:
 
 
 def _interleaving(source: BufferRegion, group: Var, count: int) -> IndexMap | None:
-    """Return the layout of an operand in which elements of `count` groups are contiguous.
+    """Return the layout of an operand that makes elements of `count` groups contiguous.
 
     None unless exactly one dimension depends on the groups, with a stride that divides it.
     """

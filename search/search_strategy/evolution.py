@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from search.space_generator.design_space import DesignSpace
 
 _FEWER_PROGRAMS: Final = 8
-"""The factor by which fewer programs are made if the model can score other points directly."""
+"""The divisor of the number of programs if the model can score other points directly."""
 
 _SEED: Final = 1
 _POINTS: Final = 96
@@ -143,7 +143,7 @@ class Evolution:
     ) -> list[Individual]:
         """Return all scored individuals that are not known, in the order of their birth.
 
-        A generation has `size` individuals, of which `most_programs` may be replayed. `report` is
+        A generation has `size` individuals; `most_programs` of them may be replayed. `report` is
         called with the number of each scored generation. If some individuals of the first
         generation are left out, those in `scored` are parents, too.
         """

@@ -16,10 +16,9 @@ from search.database.module_equality import ModuleIndex
 from search.errors import TuningError
 from search.reports.profiler import Profiler
 from search.runner.measure_candidate import MeasureCandidate
-from search.search_strategy.batch_choice import choose_batch
 from search.search_strategy.breeding import Breeding
 from search.search_strategy.evolution import Evolution, Scoring, first_designs, front_place
-from search.search_strategy.individual import Individual, Key, Measured
+from search.search_strategy.individual import Individual, Key, Measured, choose_batch
 from search.search_strategy.search_strategy import SearchStrategy, already_started, not_started
 from search.search_strategy.trace_application import TraceApplication
 
@@ -158,7 +157,7 @@ class EvolutionarySearch(SearchStrategy):
         self._search = None
 
     def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
-        """Return the next batch, None after the last trial or if there are no new candidates."""
+        """Return the next batch, None after the last trial or without new candidates."""
         search = self._in_progress()
         wanted = min(search.per_iter, search.max_trials - search.sent)
         if wanted <= 0:

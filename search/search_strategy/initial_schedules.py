@@ -48,7 +48,7 @@ def traces_that_replay(given: InitialSchedules, mod: IRModule, task_name: str) -
 def initial_candidates(
     context: TuneContext, design_spaces: Sequence[Schedule], measured: Sequence[Trace]
 ) -> list[MeasureCandidate]:
-    """Return the initial schedules of a task as candidates, without those that were `measured`.
+    """Return the initial schedules of a task as candidates, without `measured` schedules.
 
     A point of a design space is postprocessed like any other point. Any other schedule is measured
     unchanged. TuningError for a point that the constraint of the task does not allow.

@@ -76,7 +76,7 @@ class SearchStrategy(TaskPart["TuneContext"], ABC):
         """
 
     def failure_summary(self) -> str | None:
-        """Return the reason why there was no candidate so far; None if there was, or unknown."""
+        """Return the reason for the lack of candidates so far; None if there were, or unknown."""
         return None
 
 

@@ -279,7 +279,7 @@ def _labelled(domain: DecisionDomain, decision: Any) -> Any:
 
 
 class MissingDecisionError(KeyError):
-    """A schedule has no decision of this name; the text lists the names that it has."""
+    """The decisions of a schedule, which the text lists, have other names."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         self.name = name

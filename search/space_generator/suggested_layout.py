@@ -21,7 +21,7 @@ from tensorir.rewriting.visit import collect_vars, pre_order_visit, substitute
 
 
 def last_read(blocks: Iterable[StmtSRef], buffer: Buffer) -> tuple[StmtSRef, BufferLoad] | None:
-    """Return the last load of a buffer in some blocks, with its block; None if there is no load.
+    """Return the last load of a buffer in some blocks, with its block; None without loads.
 
     The root block is ignored, and a load counts for the innermost block around it only.
     """
@@ -54,7 +54,7 @@ def _loads(body: Stmt) -> list[BufferLoad]:
 
 
 def _index_vars(buffer: Buffer) -> tuple[list[Var], Analyzer]:
-    """Return variables for the indices of a buffer, and an analyzer that knows their ranges."""
+    """Return variables for the indices of a buffer, and an analyzer with their ranges."""
     indices = [Var(f"i{k}", n.dtype) for k, n in enumerate(buffer.shape)]
     analyzer = Analyzer()
     for index, length in zip(indices, buffer.shape, strict=True):
@@ -90,7 +90,7 @@ def suggested_layout(block: StmtSRef, load: BufferLoad) -> IndexMap | None:
 
     The flat row-major position of an element is split into its pieces of loop variables. They
     become the dimensions, in the order of the loops: a weight `B[k, n]` of a tiled matmul gets the
-    layout `(k // k1, n // n1, k % k1, n % n1)`. None if the position has no such pieces, or the
+    layout `(k // k1, n // n1, k % k1, n % n1)`. None for a position without such pieces, or if the
     loops do not visit every element.
     """
     shape = _fixed_shape(load.buffer)

@@ -22,7 +22,7 @@ from tensorir.rewriting.visit import collect_vars
 
 
 class AccessPattern(NamedTuple):
-    """How the dimensions of a read region follow those of the written region.
+    """The dimensions of a read region that follow those of the written region.
 
     A read dimension follows a written dimension if both have the same index, up to a constant
     shift. A read dimension with a constant index follows none.
@@ -153,16 +153,13 @@ def needs_multi_level_tiling(block: StmtSRef) -> bool:
 
 
 def needs_rfactor(
-    state: ScheduleState,
-    block: StmtSRef,
-    max_parallel_extent: int | None,
-    shortest_untiled: int = 2,
+    state: ScheduleState, block: StmtSRef, max_parallel_extent: int | None = None
 ) -> bool:
     """Return True if a reduction has too little spatial parallelism.
 
     A block that would be tiled has too little if its spatial loops have fewer iterations than its
     reduction loops, and at most `max_parallel_extent` unless that is None. Any other block has too
-    little if it reduces over at least `shortest_untiled` iterations.
+    little if it reduces over several iterations.
     """
     if not block.block.writes or has_been_tiled(block) or not is_trivial_binding(block):
         return False
@@ -180,14 +177,14 @@ def needs_rfactor(
     if needs_multi_level_tiling(block):
         enough = max_parallel_extent is not None and spatial > max_parallel_extent
         return spatial < reduce and not enough
-    return reduce >= shortest_untiled
+    return reduce > 1
 
 
 def is_reduction_to_design(state: ScheduleState, block: StmtSRef) -> bool:
     """Return True if a block would be tiled or factored, and no rule has factored it yet."""
     if block.parent is None or RANDOM_COMPUTE_PRODUCER in block.block.annotations:
         return False
-    return needs_multi_level_tiling(block) or needs_rfactor(state, block, None)
+    return needs_multi_level_tiling(block) or needs_rfactor(state, block)
 
 
 def cumulative_lengths(state: ScheduleState, block: StmtSRef) -> tuple[int, int] | None:

@@ -1,13 +1,20 @@
-"""The stores of a block, and the vectors that fit a loop."""
+"""The stores of a block, the nest of a reduction, and the vectors that fit a loop."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
+from codegen import Target
+from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.reducer import written_out
-from tensorir.indices.accesses import only_stores
+from schedule.sref import StmtSRef, loops_above
+from schedule.state import ScheduleState
+from tensorir.indices.accesses import only_stores, strides
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, Var
 from tensorir.nodes.stmt import BufferStore, Stmt
+from tensorir.rewriting.visit import walk
 
 SHORTEST_VECTOR: Final = 4
 """A vector fills at least this fraction of a register: 1/4."""
@@ -54,3 +61,52 @@ def vector_lanes(extent: int, register: int, may_pad: bool) -> Lanes:
     few = all(vectors % n for n in range(_VECTORS, _MANY + 1))
     multiple = lanes * _VECTORS if may_pad and few and vectors >= _MANY else lanes
     return Lanes(lanes, 1 if extent % multiple == 0 else multiple)
+
+
+@dataclass(frozen=True)
+class ReductionNest:
+    """The loops around a reduction, all of constant extents, and the strides of its accesses."""
+
+    loops: tuple[Var, ...]
+    extents: tuple[int, ...]
+    spatial: tuple[int, ...]
+    """The indices of the spatial loops."""
+    reduction: tuple[int, ...]
+    """The indices of the reduction loops."""
+    result: Buffer
+    result_moves: dict[Var, int | None]
+    operands: tuple[tuple[Buffer, dict[Var, int | None]], ...]
+    """The loads of other buffers, with their strides."""
+    register: int
+    """The number of elements in a vector register."""
+
+
+def reduction_nest(state: ScheduleState, block: StmtSRef, target: Target) -> ReductionNest | None:
+    """Return the nest of a block with an `init` and an update of one value or a tuple.
+
+    None for any other block, and if a loop is neither spatial nor a reduction, or not constant.
+    """
+    stores = update_stores(block.block.body)
+    around = loops_above(block)
+    kinds = loop_iter_types(state, around)
+    extents = [sref.loop.extent.value for sref in around if isinstance(sref.loop.extent, IntImm)]
+    known = {IterVar.DATA_PAR, IterVar.COMM_REDUCE}
+    if block.block.init is None or not stores or len(extents) < len(around) or set(kinds) - known:
+        return None
+    stored = {store.buffer for store in stores}
+    loads = [part for s in stores for part in walk(s.value) if isinstance(part, BufferLoad)]
+    result = stores[0]
+    return ReductionNest(
+        tuple(sref.loop.loop_var for sref in around),
+        tuple(extents),
+        tuple(k for k, kind in enumerate(kinds) if kind == IterVar.DATA_PAR),
+        tuple(k for k, kind in enumerate(kinds) if kind == IterVar.COMM_REDUCE),
+        result.buffer,
+        strides(block.block_realize, result.buffer, result.indices),
+        tuple(
+            (x.buffer, strides(block.block_realize, x.buffer, x.indices))
+            for x in loads
+            if x.buffer not in stored
+        ),
+        target.vector_lanes(max((load.dtype.bits for load in loads), default=32)),
+    )

@@ -133,7 +133,7 @@ class GradientBased(TaskScheduler):
     `beta` of the operations per second of similar tasks. Tasks are similar if `group_of` returns
     the same value for them; None is similar to no task.
 
-    Each task gets one batch first. A task without a working trial has no gradient. It gets the
+    Each task gets one batch first. A task without a working trial lacks a gradient. It gets the
     average number of batches, and counts in `objective_func` with the latency of the slowest task.
     Ties are broken at random by `seed`, by default one of the first task.
     """

@@ -63,7 +63,7 @@ class TaskState:
     ended: str = ""
     """The end of its search: `"done"`, `"time over"` or `"not begun"`; empty before."""
     is_exhausted: bool = False
-    """True if the strategy has no new candidates."""
+    """True if the strategy is out of candidates."""
     batches: int = 0
     """The number of batches so far, including those of earlier runs."""
     errors: Counter[str] = field(default_factory=Counter)

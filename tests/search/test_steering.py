@@ -22,7 +22,7 @@ from search.runner import RunnerInput, RunnerResult
 from search.runner.time_call import EnergyMeter, energy_refusal, joules_per_call
 from search.runs.run_journal import plan_of
 from search.space_generator import ScheduleFn
-from search.space_generator.constrained_space import ConstrainedSpace, Constraint
+from search.space_generator.restricted_space import ConstrainedSpace, Constraint
 from tensorir import IRModule, T
 from tests.search.compatible_programs import product
 from tests.search.made_up_runs import TARGET, UNSCHEDULED, ScriptFiles, TimesOfScripts

@@ -34,10 +34,12 @@ from search.compat.auto_scheduler.options import (
     RPCRunner,
     TuningOptions,
 )
-from search.compat.auto_scheduler.policy import EmptyPolicy, SketchPolicy, XGBModel
-from search.compat.auto_scheduler.preload import (
+from search.compat.auto_scheduler.policy import (
+    EmptyPolicy,
     PreloadCustomSketchRule,
     PreloadMeasuredStates,
+    SketchPolicy,
+    XGBModel,
 )
 from search.compat.auto_scheduler.records import (
     MeasureInput,

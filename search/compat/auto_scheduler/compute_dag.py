@@ -10,8 +10,8 @@ from schedule import Schedule
 from search.compat.auto_scheduler.stages import Row, Source, Stage, State, StepError
 from search.compat.auto_scheduler.steps import take
 from search.errors import TuningError
+from search.postproc.rewrite_blocks import RewriteReductionBlock
 from search.postproc.rewrite_layout import RewriteLayout
-from search.postproc.rewrite_reduction_block import RewriteReductionBlock
 from search.runner.flops import estimate_tir_flops
 from tensorir import te
 from tensorir.nodes.expr import Add, IntImm, Max, Min, Mul, PrimExpr, Reduce

@@ -6,13 +6,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from search import runner
 from search.builder import Builder
 from search.compat.autotvm import measure
 from search.kinds import instances
 from search.measure_callback import MeasureCallback
 from search.options import OnInterrupt, TuneConfig, check_counts, checked_on_interrupt
-from search.runner import EvaluatorConfig, Runner
+from search.runner import Runner
 from search.runner.distributed import DaskRunner
 
 
@@ -33,13 +32,12 @@ class LocalBuilder(measure.LocalBuilder):
         super().__init__(timeout, n_parallel, None, build_func, allow_externs=allow_externs)
 
 
-class LocalRunner(runner.LocalRunner):
+class LocalRunner(measure.LocalRunner):
     """Measures candidates one after another in a process of this machine.
 
-    Each of `repeat` costs is the time per call of at least `number` calls that run for at least
-    `min_repeat_ms` milliseconds together. With `enable_cpu_cache_flush` it is the time of one call,
-    before which all arguments but the first are evicted from the caches. `timeout` is the limit for
-    a candidate in seconds. For `cooldown_interval`, in seconds, see `search.runner.LocalRunner`.
+    The arguments are those of `autotvm.LocalRunner`, with Ansor's defaults. With
+    `enable_cpu_cache_flush` each cost is the time of one call. All costs are kept, and the results
+    of each candidate are compared with those of the unscheduled program.
     """
 
     def __init__(
@@ -51,20 +49,18 @@ class LocalRunner(runner.LocalRunner):
         cooldown_interval: float = 0.0,
         enable_cpu_cache_flush: bool = False,
     ) -> None:
+        if enable_cpu_cache_flush:
+            number, min_repeat_ms = 1, 0
+        calls = (number, repeat, min_repeat_ms)
         super().__init__(
-            timeout_sec=timeout,
-            evaluator_config=_timing(number, repeat, min_repeat_ms, enable_cpu_cache_flush),
-            cooldown_sec=cooldown_interval,
+            timeout, *calls, cooldown_interval, enable_cpu_cache_flush, check_correctness=True
         )
 
 
-class RPCRunner(DaskRunner):
+class RPCRunner(measure.RPCRunner):
     """Builds and measures candidates on the machines of a Dask scheduler.
 
-    `host` and `port` are the address of the scheduler, which replaces the tracker. `key` is a kind
-    of machine as `tensorir worker` prints it, or a CPU model; None selects the most frequent kind
-    for the target. Times are those of `LocalRunner`; for credentials and `allow_externs` see
-    `search.DaskRunner`. TuningError if no scheduler answers.
+    The address and the key are those of `autotvm.RPCRunner`, the costs those of `LocalRunner`.
     """
 
     def __init__(
@@ -80,11 +76,11 @@ class RPCRunner(DaskRunner):
         enable_cpu_cache_flush: bool = False,
         allow_externs: Collection[str] = (),
     ) -> None:
+        if enable_cpu_cache_flush:
+            number, min_repeat_ms = 1, 0
         super().__init__(
-            f"dask://{host}:{port}",
-            timeout_sec=timeout,
-            evaluator_config=_timing(number, repeat, min_repeat_ms, enable_cpu_cache_flush),
-            machines=key,
+            *(key, host, port, timeout, number, repeat, min_repeat_ms, enable_cpu_cache_flush),
+            check_correctness=True,
             allow_externs=allow_externs,
         )
 
@@ -97,12 +93,6 @@ class LocalRPCMeasureContext:
 
     def __init__(self, timeout: float = 10, *, min_repeat_ms: int = 0, **options: Any) -> None:
         self.runner = LocalRunner(timeout, min_repeat_ms=min_repeat_ms, **options)
-
-
-def _timing(number: int, repeat: int, min_repeat_ms: int, flushed: bool) -> EvaluatorConfig:
-    if flushed:
-        number, min_repeat_ms = 1, 0
-    return EvaluatorConfig(number, repeat, min_repeat_ms, flushed)
 
 
 @dataclass(frozen=True)

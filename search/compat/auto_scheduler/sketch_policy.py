@@ -15,7 +15,7 @@ trace, and the holes are its sampling instructions.
 | Multi-level Tiling | `MultiLevelTiling`, structure `SSRSRS` on CPUs |
 | Multi-level Tiling with Fusion | the same, with the consumer moved in (`reverse_compute_at`) |
 | Add Cache Stage | the same, with a write cache (`cache_write`) |
-| Reduction Factorization | `AddRFactor`, as in Ansor with `only_above_cores` |
+| Reduction Factorization | `AddRFactor`, in Ansor above a number of iterations |
 | user rule | `ApplyCustomRule`, annotation `schedule_rule` |
 | FillTileSize | `sample_perfect_tile` |
 | ChangeComputeLocation | `RandomComputeLocation`, `sample_compute_location` |

@@ -68,10 +68,9 @@ from search.compat.autotvm.measure import (
     measure_option,
     measured_by,
 )
-from search.compat.autotvm.schedule_task import task_of_space
+from search.compat.autotvm.spaces import TemplateSpace, task_of_space
 from search.compat.autotvm.task import TASK_TABLE, Task, get_config, template
-from search.compat.autotvm.template_space import TemplateSpace
-from search.compat.autotvm.tuner.tuner import create_measure_batch
+from search.compat.autotvm.tuning import create_measure_batch
 from search.database.record_files import MeasureErrorNo
 
 __all__ = [

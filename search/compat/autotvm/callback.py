@@ -13,8 +13,8 @@ from tqdm import TqdmWarning
 
 from search.compat.autotvm.measure import MeasureInput, MeasureResult
 from search.compat.autotvm.record import append_to_file, check_protocol, encode
-from search.compat.autotvm.tuner.model_tuners import store
-from search.compat.autotvm.tuner.tuner import Callback, Tuner, checked_si_prefix, in_si_unit
+from search.compat.autotvm.tuner import store
+from search.compat.autotvm.tuning import Callback, Tuner, checked_si_prefix, in_si_unit
 from search.database import Database
 from search.database.record_files import MeasureErrorNo
 from search.lines import PathLike

@@ -167,9 +167,9 @@ class Config(ABC):
 class ConfigEntity(Config):
     """A value for each knob, and the index in the space that the configuration was taken from.
 
-    A configuration from a log has no space. Its values are applied unchanged, even if the space has
-    changed since and the index now means another configuration; the knobs of the template must have
-    values of the same kind and length.
+    A configuration from a log is without a space. Its values are applied unchanged, even if that
+    has changed since and the index now means another configuration; the knobs of the template must
+    have values of the same kind and length.
     """
 
     def __init__(

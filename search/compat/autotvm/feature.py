@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class _NullExtractor(FeatureExtractor):
-    """Has no columns, so that the values of the knobs are the only features."""
+    """Is without columns, so that the values of the knobs are the only features."""
 
     def extract_from(
         self, context: search.task.Task, candidates: Sequence[MeasureCandidate]
@@ -74,7 +74,7 @@ class ConfigFeatures(FeatureExtractor):
     def extract_from(
         self, context: search.task.Task, candidates: Sequence[MeasureCandidate]
     ) -> list[NDArray[np.float64]]:
-        """Return an array [rows, columns] for each candidate, without rows if it has no stores."""
+        """Return an array [rows, columns] for each candidate, without rows if it lacks stores."""
         described = self._programs.extract_from(context, candidates)
         return [
             np.hstack([rows, np.tile(self._of_trace(candidate.sch.trace), (len(rows), 1))])

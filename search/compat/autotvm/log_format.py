@@ -71,7 +71,7 @@ def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
     than a thousand measurements, the programs of a thousand are made.
 
     OSError for a log that cannot be opened, DatabaseError for a directory without trials,
-    TemplateError for a log in which no line is a record.
+    TemplateError for a log without any record.
     """
     place = Path(path)
     return LogExplanation(path, (RunDirectory if place.is_dir() else TemplateLog)().read(place))

@@ -158,7 +158,28 @@ def _build(
     return function(mod, target, **kwargs)
 
 
-class LocalRunner(runners.LocalRunner):
+class _Checks(Runner):
+    """The options of runners that leave out checks of the search."""
+
+    end_hopeless: bool
+    check_correctness: bool
+
+    def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
+        """Measure candidates without the checks that the options disable."""
+        ends, checks = self.end_hopeless, self.check_correctness
+        adapted = [
+            replace(
+                entry,
+                best_seconds=entry.best_seconds if ends else None,
+                ends_hopeless=entry.ends_hopeless and ends,
+                reference_path=entry.reference_path if checks else None,
+            )
+            for entry in runner_inputs
+        ]
+        return super().run(adapted)  # type: ignore[safe-super]
+
+
+class LocalRunner(_Checks, runners.LocalRunner):
     """Runs configurations one after another in a process of this machine.
 
     After one call that does not count, each of `repeat` costs is the time per call of at least
@@ -193,12 +214,8 @@ class LocalRunner(runners.LocalRunner):
         self.check_correctness = check_correctness
         self.ref_input: Sequence[npt.NDArray[Any]] | None = None
 
-    def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
-        """Return futures that measure when their result is requested."""
-        return super().run(_adapted(self, runner_inputs))
 
-
-class RPCRunner(DaskRunner):
+class RPCRunner(_Checks, DaskRunner):
     """Runs configurations on the machines of a Dask scheduler, many at the same time.
 
     `host` and `port` are the scheduler's, which replaces the tracker. `key` is a kind of machine as
@@ -225,35 +242,16 @@ class RPCRunner(DaskRunner):
         check_correctness: bool = False,
         allow_externs: Collection[str] = (),
     ) -> None:
+        config = EvaluatorConfig(number, repeat, min_repeat_ms, enable_cpu_cache_flush)
         super().__init__(
             f"dask://{host}:{port}",
             timeout_sec=timeout,
-            evaluator_config=EvaluatorConfig(number, repeat, min_repeat_ms, enable_cpu_cache_flush),
+            evaluator_config=config,
             machines=key,
             allow_externs=allow_externs,
         )
         self.end_hopeless = end_hopeless
         self.check_correctness = check_correctness
-
-    def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
-        """Send candidates to the scheduler, which distributes them to machines."""
-        return super().run(_adapted(self, runner_inputs))
-
-
-def _adapted(
-    runner: LocalRunner | RPCRunner, runner_inputs: Sequence[RunnerInput]
-) -> list[RunnerInput]:
-    """Return the inputs of runs without the checks that the options of a runner disable."""
-    ends, checks = runner.end_hopeless, runner.check_correctness
-    return [
-        replace(
-            entry,
-            best_seconds=entry.best_seconds if ends else None,
-            ends_hopeless=entry.ends_hopeless and ends,
-            reference_path=entry.reference_path if checks else None,
-        )
-        for entry in runner_inputs
-    ]
 
 
 # --------------------------------------------------------------------------------- measure options

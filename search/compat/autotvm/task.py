@@ -23,6 +23,7 @@ from search.errors import TuningError
 from search.kinds import like_or_all
 from search.runner.flops import OperationCounter
 from search.task import normalize_mod
+from tensorir.nodes import expr as e
 
 if TYPE_CHECKING:
     from tensorir.function import IRModule
@@ -273,16 +274,18 @@ def create(task_name: str, args: Sequence[Any], target: str | Target | None = No
     return task
 
 
+class _Operations(OperationCounter):
+    """Counts comparisons and logic as well, like AutoTVM."""
+
+    counted = frozenset({*e.ARITHMETIC, *e.COMPARISONS, e.And, e.Or, e.Not})
+
+
 def compute_flop(mod: IRModule) -> float:
-    """Return the number of operations of a program.
+    """Return the number of operations of a program, with comparisons and logic.
 
-    Binary arithmetic, comparisons and logic in stored values count 1; casts, calls and loads count
-    their operands, a selection its condition and the dearer side, indices and initial values 0.
-
-    TemplateError if the result is 0: `cfg.add_flop` declares the number.
+    See `OperationCounter`. TemplateError if the result is 0: `cfg.add_flop` declares the number.
     """
-    functions = mod.prim_funcs().values()
-    total = sum(OperationCounter(comparisons=True).stmt(func.body) for func in functions)
+    total = sum(_Operations().stmt(func.body) for func in mod.prim_funcs().values())
     if total <= 0:
         raise TemplateError(
             "no arithmetic was counted in the program; declare its number of operations by "

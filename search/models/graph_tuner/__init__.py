@@ -8,9 +8,9 @@ The fastest kernels alone need not make the fastest graph: a kernel that reads i
 needs a producer that writes blocks, or a transform between the two.
 """
 
-from search.models.graph_tuner.blocked_kernels import blocked_kernels
+from search.models.graph_tuner.candidates import blocked_kernels
 from search.models.graph_tuner.kernel_times import KernelTimes, Measure
-from search.models.graph_tuner.pbqp import Assignment, least_cost
+from search.models.graph_tuner.layout_choice import Assignment, least_cost
 from search.models.graph_tuner.tune_layouts import (
     KernelRow,
     LayoutTuning,

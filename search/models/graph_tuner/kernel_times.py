@@ -1,4 +1,4 @@
-"""The times of kernels, each of which is built and measured once."""
+"""The times of kernels; each is built and measured once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""The layouts of a graph function that minimise the time of its kernels and transforms."""
+"""The layouts of a graph function that minimise the time of its kernels and transforms.
+
+A node of the problem is a kernel with its candidates, or a tensor with the sets of layouts that it
+may have. Vectors have the costs of the alternatives of nodes, matrices those of pairs, and infinite
+costs are forbidden: a partitioned boolean quadratic problem.
+
+A node with at most two neighbours is removed from the graph: for every choice of its neighbours the
+best alternative is known, and its cost is added to the neighbour, or to an edge between both. A
+node with one alternative is removed as well. This solves chains, trees and series-parallel graphs
+exactly. In any other graph, the node with the most neighbours is decided by a heuristic (the rules
+R0, R1, R2 and RN of Scholz and Eckstein).
+"""
 
 from __future__ import annotations
 
@@ -6,16 +17,81 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, islice
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from search.models.graph_tuner.candidates import Candidate
-from search.models.graph_tuner.kernel_graph import KernelCall, KernelGraph, Tensor
-from search.models.graph_tuner.layouts import Layout
-from search.models.graph_tuner.pbqp import least_cost
+from search.models.graph_tuner.kernel_graph import KernelCall, KernelGraph, Layout, Tensor
 from tensorir.relax.expr import GraphVar
+
+_Costs = NDArray[np.float64]
+
+
+class Assignment(NamedTuple):
+    """An alternative for every node, and the cost of all together."""
+
+    choices: tuple[int, ...]
+    cost: float
+    """The sum of all costs; infinite if the choice is forbidden."""
+    exact: bool
+    """True if no assignment costs less; else the result is heuristic."""
+
+
+def least_cost(
+    nodes: Sequence[ArrayLike], edges: Mapping[tuple[int, int], ArrayLike]
+) -> Assignment:
+    """Return the assignment with the minimum sum of costs that the reductions find.
+
+    `nodes[u]` has a cost for every alternative of node u, `edges[u, v]` for every pair, with those
+    of u in rows. The first of equal alternatives is chosen.
+    """
+    left = {u: np.array(costs, np.float64) for u, costs in enumerate(nodes)}
+    near: dict[int, dict[int, _Costs]] = {u: {} for u in left}
+
+    def join(u: int, v: int, costs: ArrayLike) -> None:
+        total = near[u].get(v, 0.0) + np.asarray(costs, np.float64)
+        near[u][v], near[v][u] = total, total.T
+
+    def neighbours(u: int) -> int:
+        """Return the number of neighbours on which the choice for a node depends."""
+        return len(near[u]) if np.isfinite(left[u]).sum() > 1 else 0
+
+    for (u, v), costs in edges.items():
+        join(u, v, costs)
+    removed: list[tuple[int, _Costs, dict[int, _Costs]]] = []
+    exact = True
+    while left:
+        node = min(left, key=lambda u: (neighbours(u), u))
+        if neighbours(node) > 2:
+            # Decide for the best alternative if each neighbour could choose independently.
+            node = max(left, key=lambda u: (len(near[u]), -u))
+            total = left[node] + sum((m + left[v]).min(axis=1) for v, m in near[node].items())
+            left[node][np.arange(len(total)) != np.argmin(total)] = math.inf
+            exact = False
+        count = neighbours(node)
+        own, around = left.pop(node), near.pop(node)
+        removed.append((node, own, around))
+        for v in around:
+            del near[v][node]
+        if count == 0:
+            for v, matrix in around.items():
+                left[v] += matrix[int(np.argmin(own))]
+        elif count == 1:
+            ((v, matrix),) = around.items()
+            left[v] += (own[:, None] + matrix).min(axis=0)
+        else:
+            (v, to_v), (w, to_w) = around.items()
+            join(v, w, (own[:, None, None] + to_v[:, :, None] + to_w[:, None, :]).min(axis=0))
+    choices = [0] * len(nodes)
+    for node, own, around in reversed(removed):
+        total = own + sum(matrix[:, choices[v]] for v, matrix in around.items())
+        choices[node] = int(np.argmin(total))
+    cost = sum(float(np.asarray(costs)[choices[u]]) for u, costs in enumerate(nodes))
+    cost += sum(float(np.asarray(m)[choices[u], choices[v]]) for (u, v), m in edges.items())
+    return Assignment(tuple(choices), cost, exact)
+
 
 _MOST_SETS: Final = 256
 """The maximum number of sets of layouts that are considered for a tensor, small ones first."""
@@ -64,7 +140,7 @@ class Choice:
                     yield tensor, made, layout
 
     def made_in(self, tensor: Tensor) -> Layout:
-        """Return the layout in which a tensor is produced."""
+        """Return the layout of a tensor where it is produced."""
         if tensor.maker is None:
             return None
         return slot_layout(tensor.maker, self.kernels[tensor.var].candidate, tensor.maker.output)

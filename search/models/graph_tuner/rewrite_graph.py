@@ -6,9 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from search.models.graph_tuner.candidates import Candidate
-from search.models.graph_tuner.kernel_graph import KernelCall, KernelGraph, Tensor
+from search.models.graph_tuner.kernel_graph import (
+    KernelCall,
+    KernelGraph,
+    Layout,
+    Tensor,
+    physical_shape,
+)
 from search.models.graph_tuner.layout_choice import Choice, slot_layout
-from search.models.graph_tuner.layouts import Layout, physical_shape
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g

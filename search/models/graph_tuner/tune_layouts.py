@@ -15,9 +15,15 @@ from codegen.target import as_target
 from search.builder import Builder
 from search.database import Database
 from search.errors import TuningError
-from search.models.graph_tuner.candidates import Candidate, Candidates
-from search.models.graph_tuner.elementwise import transform_kernels
-from search.models.graph_tuner.kernel_graph import KernelGraph, Tensor, kernel_graphs
+from search.models.graph_tuner.candidates import Candidate, Candidates, transform_kernels
+from search.models.graph_tuner.kernel_graph import (
+    KernelGraph,
+    Layout,
+    Tensor,
+    described,
+    kernel_graphs,
+    parameter,
+)
 from search.models.graph_tuner.kernel_times import KernelTimes, Measure, checked
 from search.models.graph_tuner.layout_choice import (
     Choice,
@@ -27,7 +33,6 @@ from search.models.graph_tuner.layout_choice import (
     possible_transforms,
     row_major,
 )
-from search.models.graph_tuner.layouts import Layout, described, parameter
 from search.models.graph_tuner.rewrite_graph import GraphRewriting
 from search.runner import Runner
 from search.task import with_num_cores
@@ -147,8 +152,8 @@ def tune_layouts(
     in which it reads its arguments. The candidates of a kernel, up to `max_candidates`, have
     arguments in that order, and results in the order that suits their readers. Where the layouts of
     two kernels differ, a transform comes between them. All candidates and transforms are built and
-    measured, and the choice with the minimum sum of times is returned (`pbqp`). A gain below 3% of
-    a kernel counts as noise.
+    measured, and the choice with the minimum sum of times is returned (`least_cost`). A gain below
+    3% of a kernel counts as noise.
 
     Records of `blocked_kernels` count as well, with arguments in blocks of channels and row-major.
 

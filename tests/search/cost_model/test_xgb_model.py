@@ -1,4 +1,4 @@
-"""The cost model learns what is fast, says how certain it is, and survives being saved."""
+"""The cost model learns to rank, with its certainty, and survives being saved."""
 
 import pickle
 import random
@@ -32,7 +32,7 @@ SPACE = SimpleNamespace(index=0)
 
 
 class Numbers:
-    """Stands for a schedule: its features, and a trace that says which it is."""
+    """A schedule replaced by its features, with a trace that identifies it."""
 
     def __init__(self, rows: np.ndarray) -> None:
         self.rows = rows
@@ -189,7 +189,7 @@ def test_derivatives_of_the_loss_are_its_slopes() -> None:
 
 
 def test_held_out_candidates_end_the_training() -> None:
-    """Times that have nothing to do with the features are learned by heart, but not for long."""
+    """Times without a relation to the features are learned by heart, but not for long."""
     rng = np.random.default_rng(0)
 
     def rounds(of_features: bool) -> int:
@@ -337,13 +337,6 @@ def test_failures_survive_being_saved(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.predict(context, batch), learner.predict(context, batch))
 
 
-def test_another_file_is_no_model(tmp_path: Path) -> None:
-    path = tmp_path / "other"
-    path.write_bytes(b"not a model")
-    with pytest.raises(ms.TuningError, match="is not a saved cost model"):
-        XGBModel().load(path)
-
-
 def test_a_model_of_other_features_is_refused(tmp_path: Path) -> None:
     learner, _ = learned(64)
     learner.save(tmp_path / "model.xgb")
@@ -415,11 +408,6 @@ def test_a_damaged_model_is_refused_and_leaves_the_other_as_it_was(
 
 
 # ------------------------------------------------------------------------------------------- parts
-
-
-def test_rows_are_summed_by_candidate() -> None:
-    packed = PackedFeatures.of([np.ones((2, 3)), np.ones((1, 3)), np.ones((0, 3))])
-    assert packed.summed(np.array([1.0, 2.0, 5.0])).tolist() == [3.0, 5.0, 0.0]
 
 
 def test_the_average_peak_is_one_if_the_best_is_ranked_first() -> None:

@@ -64,7 +64,7 @@ def module_of(*parts: str) -> IRModule:
 
 
 def layers() -> IRModule:
-    """Return a model in which a layer is called twice or three times, and two functions equal."""
+    """Return a model that calls a layer twice or three times, with two equal functions."""
     return module_of(
         DENSE.format(name="dense", n=16),
         DENSE.format(name="again", n=16),

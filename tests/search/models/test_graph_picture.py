@@ -1,4 +1,4 @@
-"""A picture of a graph function says what it calls, in order."""
+"""A picture of a graph function shows its calls, in order."""
 
 from __future__ import annotations
 

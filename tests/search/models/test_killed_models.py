@@ -36,9 +36,9 @@ ms.tune_model(
 """
 
 
-def start(work_dir: Path, trials: int = TRIALS) -> subprocess.Popen[str]:
+def start(work_dir: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", TUNE, str(work_dir), str(trials)],
+        [sys.executable, "-c", TUNE, str(work_dir), str(TRIALS)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -52,47 +52,33 @@ def records_in(work_dir: Path) -> int:
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-def kill_after(work_dir: Path, more: int, delay: float, trials: int = TRIALS) -> int:
-    """Kill a run some time after so many more records are there; return how many there are then."""
+def end_after(work_dir: Path, more: int, by: signal.Signals, delay: float = 0.0) -> tuple[int, str]:
+    """End a run by a signal after more records; return the number of records, and its output."""
     wanted = records_in(work_dir) + more
-    process = start(work_dir, trials)
+    process = start(work_dir)
     while records_in(work_dir) < wanted and process.poll() is None:
         time.sleep(0.005)
     time.sleep(delay)
-    process.kill()
-    process.communicate()
-    return records_in(work_dir)
+    process.send_signal(by)
+    said, _ = process.communicate(timeout=240)
+    assert process.returncode != 0, said
+    return records_in(work_dir), said
 
 
-def assert_nothing_twice_and_nothing_lost(work_dir: Path, trials: int = TRIALS) -> None:
-    process = start(work_dir, trials)
+def test_a_run_that_is_killed_and_interrupted_is_finished_by_the_last(tmp_path: Path) -> None:
+    moments = random.Random(7)
+    killed, _ = end_after(tmp_path, 1, signal.SIGKILL, moments.uniform(0, 0.2))
+    before = (tmp_path / "database_tuning_record.json").read_text()
+    interrupted, said = end_after(tmp_path, 1, signal.SIGINT)
+    assert 0 < killed < interrupted < TRIALS
+    assert "KeyboardInterrupt" in said
+    assert len(JSONDatabase(work_dir=tmp_path).get_all_tuning_records()) == interrupted
+    process = start(tmp_path)
     said, _ = process.communicate(timeout=240)
     assert process.returncode == 0, said
-    records = JSONDatabase(work_dir=work_dir).get_all_tuning_records()
-    assert len(records) == trials
-    assert len({(record.workload.shash, record.trace_key) for record in records}) == trials
-    assert all(record.is_valid for record in records)
-    assert not list(work_dir.glob("unfinished_run*"))
-
-
-def test_a_run_that_is_killed_at_random_moments_is_finished_by_the_last(tmp_path: Path) -> None:
-    moments = random.Random(7)
-    seen = [kill_after(tmp_path, moments.randint(1, 3), moments.uniform(0, 0.2)) for _ in range(2)]
-    assert seen == sorted(seen)
-    assert 0 < seen[0] < TRIALS, "it was killed in its middle"
-    before = (tmp_path / "database_tuning_record.json").read_text()
-    assert_nothing_twice_and_nothing_lost(tmp_path)
     assert (tmp_path / "database_tuning_record.json").read_text().startswith(before)
-
-
-def test_ctrl_c_leaves_a_database_that_serves(tmp_path: Path) -> None:
-    process = start(tmp_path)
-    while records_in(tmp_path) < 3 and process.poll() is None:
-        time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
-    said, _ = process.communicate(timeout=120)
-    assert process.returncode != 0, said
-    assert "KeyboardInterrupt" in said
     records = JSONDatabase(work_dir=tmp_path).get_all_tuning_records()
-    assert 3 <= len(records) < TRIALS
-    assert_nothing_twice_and_nothing_lost(tmp_path)
+    assert len(records) == TRIALS
+    assert len({(record.workload.shash, record.trace_key) for record in records}) == TRIALS
+    assert all(record.is_valid for record in records)
+    assert not list(tmp_path.glob("unfinished_run*"))

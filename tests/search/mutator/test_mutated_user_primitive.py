@@ -57,7 +57,7 @@ def sample_vector_length(
 def sample_unknown(
     state: ScheduleState, loop: LoopArg, *, rng: RandomState, decision: int | None = None
 ) -> Number:
-    """Choose a number, nobody knows from which."""
+    """Choose a number among unknown ones."""
     number = 1 << rng.uniform_int(0, 6) if decision is None else decision
     return Sampled(number, number)
 

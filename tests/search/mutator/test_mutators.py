@@ -105,13 +105,7 @@ def test_another_number_of_parallel_iterations() -> None:
             values.add(int(line.split("ann_val=")[1].rstrip(")")))
     assert values
     assert 64 not in values, "the present value"
-    assert max(values) <= 64
-
-
-def test_nothing_to_change() -> None:
-    trace = Schedule(Matmul).trace
-    for mutator in (MutateTileSize(), MutateUnroll()):
-        assert mutator.apply(trace, RandomState(1)) is None
+    assert max(values) == 32, "16 jobs for each of 4 cores are 64"
 
 
 NEST = """
@@ -194,13 +188,16 @@ def test_every_factor_can_move_but_the_innermost_part_keeps_its_limit() -> None:
     }  # fmt: skip
 
 
-def test_tiles_without_a_move() -> None:
+def test_nothing_to_change() -> None:
+    trace = Schedule(Matmul).trace
+    for mutator in (MutateTileSize(), MutateUnroll()):
+        assert mutator.apply(trace, RandomState(1)) is None
     assert MutateTileSize().apply(one_tile(1, 8, [1, 1]), RandomState(1)) is None
     assert MutateTileSize().apply(one_tile(7, 4, [7, 1]), RandomState(1)) is None
 
 
 def test_stored_traces_are_mutated_once_the_program_is_known() -> None:
-    """A trace from a file does not know its alternatives before it is applied."""
+    """A trace from a file has its alternatives once it is applied."""
     context = task(padded_sum())
     trace = Trace.from_json(context.generate_design_space()[0].trace.as_json())
     for mutator, kind in [
@@ -219,7 +216,7 @@ def test_stored_traces_are_mutated_once_the_program_is_known() -> None:
 
 
 def test_steps_in_a_space_are_those_of_its_traces() -> None:
-    """What a mutator does to a point is what it does to the trace of the point."""
+    """A mutator changes a point as it changes the trace of the point."""
     context = task(padded_sum())
     assert context.space_generator is not None
     space = ms.DesignSpace.of(context.generate_design_space()[0])
@@ -234,7 +231,7 @@ def test_steps_in_a_space_are_those_of_its_traces() -> None:
 
 
 class SetNumber(Mutator):
-    """Knows nothing of knobs: puts another number into an annotation of a trace."""
+    """Puts another number into an annotation of a trace, without knobs."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -267,15 +264,6 @@ def test_the_postprocessing_part_is_dropped() -> None:
             names = [inst.kind.name for inst in mutated.insts]
             assert "EnterPostproc" not in names
             assert "Vectorize" not in names
-
-
-def test_the_same_random_state_gives_the_same_mutation() -> None:
-    context = task(padded_sum())
-    trace = context.generate_design_space()[0].trace
-    assert context.space_generator is not None
-    for mutator in context.space_generator.mutator_probs:
-        first, second = (mutator.apply(trace, RandomState(9)) for _ in range(2))
-        assert str(first) == str(second)
 
 
 def test_mutants_of_mutants_survive_postprocessing() -> None:

@@ -9,8 +9,7 @@ import pytest
 
 import search as ms
 from schedule import Schedule
-from search.postproc import Postproc, RewriteReductionBlock, RewriteTensorize
-from search.schedule_rule import MultiLevelTilingWithIntrin
+from search.postproc import Postproc, RewriteTensorize
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import assert_structural_equal
 from tensorir.interp import interpret, random_arguments
@@ -48,20 +47,6 @@ def main(A: T.Buffer((4, 8), "uint8"), B: T.Buffer((2, 2, 16, 4), "int8"), C: T.
                         C[vi_o, vj_o * 16 + vj_i] = C[vi_o, vj_o * 16 + vj_i] + T.Cast("int32", A[vi_o, vk_o * 4 + vk_i]) * T.Cast("int32", B[vj_o, vk_o, vj_i, vk_i])
 """
 
-UPDATE = """
-        for k_0 in range(2):
-            with T.block("C_o_update"):
-                vi_o, vj_o, vk_o = T.axis.remap("SSR", [i, j_0, k_0])
-                T.reads(C[vi_o, vj_o * 16:vj_o * 16 + 16], A[vi_o, vk_o * 4:vk_o * 4 + 4], B[vj_o, vk_o, 0:16, 0:4])
-                T.writes(C[vi_o, vj_o * 16:vj_o * 16 + 16])
-                a = T.match_buffer(A[vi_o, vk_o * 4:vk_o * 4 + 4], (4,), "uint8", offset_factor=1)
-                b = T.match_buffer(B[vj_o, vk_o, 0:16, 0:4], (16, 4), "int8", offset_factor=1)
-                c = T.match_buffer(C[vi_o, vj_o * 16:vj_o * 16 + 16], (16,), "int32", offset_factor=1)
-                c[T.ramp(0, 1, 16)] = T.call_llvm_pure_intrin("int32x16", "llvm.x86.avx512.vpdpbusd.512", T.uint32(0), c[T.ramp(0, 1, 16)], T.broadcast(T.reinterpret("int32", a[T.ramp(0, 1, 4)]), 16), T.reinterpret("int32x16", b[0, T.ramp(0, 1, 64)]))
-"""
-
-AFTER = BEFORE[: BEFORE.index("\n        for k_0")] + UPDATE
-
 
 def processed(postproc: Postproc, before: str) -> Schedule:
     """Run a postprocessor, and check that the program computes the same afterwards."""
@@ -75,27 +60,6 @@ def processed(postproc: Postproc, before: str) -> Schedule:
     for got, wanted in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(got, wanted)
     return sch
-
-
-def test_the_update_becomes_the_intrinsic() -> None:
-    """The init keeps its mark, which says nothing to anyone else."""
-    sch = processed(RewriteTensorize(), BEFORE)
-    assert_structural_equal(sch.mod["main"], program(AFTER))
-
-
-def test_the_init_becomes_a_vector_on_demand() -> None:
-    sch = processed(RewriteTensorize(vectorize_init_loop=True), BEFORE)
-    after = AFTER.replace(
-        '            T.block_attr({"meta_schedule.auto_tensorize": ""})\n', ""
-    ).replace("for j_1 in range(16)", "for j_1 in T.vectorized(16)")
-    assert_structural_equal(sch.mod["main"], program(after))
-
-
-def test_this_is_what_tiling_leaves_to_it() -> None:
-    sch = Schedule(program(DENSE))
-    (design,) = MultiLevelTilingWithIntrin("dot_16x4_vnni", "SR").apply(sch, sch.get_block("C"))
-    assert RewriteReductionBlock().apply(design)
-    assert_structural_equal(design.mod["main"], program(BEFORE))
 
 
 def test_what_it_does_is_recorded_and_replays() -> None:
@@ -137,13 +101,6 @@ def test_an_unknown_intrinsic_is_logged(caplog: pytest.LogCaptureFixture) -> Non
     finally:
         logger.propagate = propagate
     assert "dot_5x5" in caplog.text
-
-
-def test_programs_without_marks_stay() -> None:
-    for text in (DENSE, AFTER.replace('{"meta_schedule.auto_tensorize": ""}', '{"other": ""}')):
-        sch = processed(RewriteTensorize(vectorize_init_loop=True), text)
-        assert_structural_equal(sch.mod["main"], program(text))
-        assert not sch.trace.insts
 
 
 def test_candidates_of_the_preset_have_the_intrinsic_and_a_vector_init() -> None:

@@ -16,7 +16,7 @@ from search.reports.table import RunTable
 from search.runner import RunnerResult
 from search.search_strategy import EvolutionarySearch, ReplayTrace
 from search.space_generator import ScheduleFn
-from search.space_generator.recorded_space import RecordedSpace
+from search.space_generator.restricted_space import RecordedSpace
 from tensorir import IRModule
 from tests.search.made_up_runs import TARGET, ScriptFiles, TimesOfScripts
 from tests.search.programs import Matmul, adds_one, split_all, split_j

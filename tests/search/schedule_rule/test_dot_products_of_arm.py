@@ -8,8 +8,6 @@ import pytest
 import codegen
 import search as ms
 from schedule import Schedule
-from search.postproc import Postproc
-from search.schedule_rule import MultiLevelTilingWithIntrin, ScheduleRule
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import TensorIntrin, parse
 from tensorir.function import PrimFunc
@@ -132,21 +130,3 @@ def test_design_spaces_of_arm_have_the_intrinsic(
         actual = random_arguments(func, 0)
         interpret(mod, *actual)
         np.testing.assert_array_equal(actual[2], expected[2])
-
-
-def test_presets_say_which() -> None:
-    def intrins(kind: str) -> list[str]:
-        rules = ScheduleRule.create(kind)
-        return [r.intrin_name for r in rules if isinstance(r, MultiLevelTilingWithIntrin)]
-
-    assert intrins("asimd") == ["dot_4x4_i8i8s32_neon"]
-    assert intrins("dotprod") == [
-        "dot_4x4_i8i8s32_sdot",
-        "dot_4x4_u8u8u32_udot",
-        "dot_4x4_u8u8i32_hdot",
-        "dot_4x4_u8i8s32_usdot",
-        "dot_4x2_bf16bf16f32_bfdot",
-        "dot_4x4_i8i8s32_sdot",
-    ]
-    for kind in ("asimd", "dotprod"):
-        assert "RewriteTensorize" in " ".join(map(str, Postproc.create(kind)))

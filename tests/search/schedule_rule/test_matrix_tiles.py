@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import codegen
 import search as ms
 from codegen.compile import llvm_source
 from search.search_strategy.trace_application import TraceApplication
@@ -168,6 +167,5 @@ def test_a_target_with_tiles_gets_designs_with_the_longest_sum(
         text = sch.mod.script()
         assert f"llvm.x86.{product}" in text
         assert f"for k in range({steps})" in text
-        assert codegen.compile_object(sch.mod, TARGET)
     assembly = llvm_source(sch.mod, TARGET).assembly()
     assert all(f"%tmm{number}" in assembly for number in range(8))

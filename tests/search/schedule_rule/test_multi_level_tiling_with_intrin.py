@@ -24,12 +24,12 @@ from search.schedule_rule import (
     ReuseType,
     ScheduleRule,
 )
-from search.schedule_rule.intrin_operands import IntrinLoop, intrin_loops
+from search.schedule_rule.multi_level_tiling_with_intrin import IntrinLoop, intrin_loops
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import TensorIntrin, assert_structural_equal
 from tensorir.errors import IRValueError
-from tensorir.interp import interpret, random_arguments
 from tests.search.int8_programs import BLOCKED, DENSE, DENSE_RELU, TRANSPOSED, program
+from tests.search.schedule_rule.programs import Reference
 
 VNNI = "llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake -num-cores=4"
 WRITE_CACHE = ReuseType("may", (1, 2), "global")
@@ -41,17 +41,12 @@ def tiling(intrin: str = "dot_16x4_vnni", **options: Any) -> MultiLevelTilingWit
 
 
 @cache
-def expected_results(text: str) -> list[Any]:
-    arguments = random_arguments(program(text), 0)
-    interpret(program(text), *arguments)
-    return arguments
+def reference(text: str) -> Reference:
+    return Reference(program(text))
 
 
 def assert_same_results(sch: Schedule, text: str) -> None:
-    actual = random_arguments(program(text), 0)
-    interpret(sch.mod, *actual)
-    for got, wanted in zip(actual, expected_results(text), strict=True):
-        np.testing.assert_array_equal(got, wanted)
+    reference(text).check(sch.mod)
 
 
 def designs(
@@ -101,43 +96,6 @@ def reasons(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtu
 # --------------------------------------------------------------------------------------- the tiles
 
 # One group of loops of each kind, so that nothing is sampled.
-DENSE_TILED = """
-@T.prim_func
-def main(A: T.Buffer((4, 8), "uint8"), B: T.Buffer((2, 2, 16, 4), "int8"), C: T.Buffer((4, 32), "int32")):
-    T.func_attr({"tir.noalias": True})
-    for i, j_0, k_0 in T.grid(4, 2, 2):
-        with T.block("C_o"):
-            vi_o, vj_o, vk_o = T.axis.remap("SSR", [i, j_0, k_0])
-            T.reads(A[vi_o, vk_o * 4:vk_o * 4 + 4], B[vj_o, vk_o, 0:16, 0:4])
-            T.writes(C[vi_o, vj_o * 16:vj_o * 16 + 16])
-            T.block_attr({"meta_schedule.auto_tensorize": "dot_16x4_vnni"})
-            with T.init():
-                for j_1 in range(16):
-                    with T.block("C_init"):
-                        vj_i_init = T.axis.spatial(16, j_1)
-                        T.reads()
-                        T.writes(C[vi_o, vj_o * 16 + vj_i_init])
-                        C[vi_o, vj_o * 16 + vj_i_init] = 0
-            for j_1, k_1 in T.grid(16, 4):
-                with T.block("C"):
-                    vj_i, vk_i = T.axis.remap("SR", [j_1, k_1])
-                    T.reads(C[vi_o, vj_o * 16 + vj_i], A[vi_o, vk_o * 4 + vk_i], B[vj_o, vk_o, vj_i, vk_i])
-                    T.writes(C[vi_o, vj_o * 16 + vj_i])
-                    T.block_attr({"meta_schedule.tiling_structure": "SR"})
-                    C[vi_o, vj_o * 16 + vj_i] = C[vi_o, vj_o * 16 + vj_i] + T.Cast("int32", A[vi_o, vk_o * 4 + vk_i]) * T.Cast("int32", B[vj_o, vk_o, vj_i, vk_i])
-"""
-
-
-def test_the_innermost_tile_becomes_a_block_for_the_intrinsic() -> None:
-    (sch,) = designs(tiling(structure="SR"), DENSE)
-    assert_structural_equal(sch.mod["main"], program(DENSE_TILED))
-
-
-def test_the_outer_block_is_tiled() -> None:
-    (sch,) = designs(tiling(), DENSE)
-    outer = ["i_0", "j_0_0", "i_1", "j_0_1", "k_0_0", "i_2", "j_0_2", "k_0_1", "i_3", "j_0_3"]
-    assert nest(sch, "C_o") == outer
-    assert nest(sch, "C") == ["j_1", "k_1"], "the loops in the scope of the outer block"
 
 
 def test_what_is_done_is_recorded_in_the_order_of_the_reference() -> None:
@@ -151,14 +109,11 @@ def test_what_is_done_is_recorded_in_the_order_of_the_reference() -> None:
     assert_structural_equal(again.mod, sch.mod)
 
 
-def test_axes_that_are_divided_already() -> None:
-    (sch,) = designs(tiling(structure="SR"), BLOCKED)
-    assert nest(sch, "C_o") == ["i", "n0", "n1_0", "k0", "k1_0"]
-    assert nest(sch, "C") == ["n1_1", "k1_1"]
-
-
-@pytest.mark.parametrize("intrin", ["dot_16x4_vnni", "dot_16x4_avx512", "dot_16x4_portable"])
-@pytest.mark.parametrize("text", [DENSE, BLOCKED], ids=["dense", "blocked"])
+@pytest.mark.parametrize(
+    ("intrin", "text"),
+    [("dot_16x4_vnni", DENSE), ("dot_16x4_avx512", BLOCKED), ("dot_16x4_portable", TRANSPOSED)],
+    ids=["vnni", "avx512", "portable"],
+)
 def test_every_design_can_be_tensorized(intrin: str, text: str) -> None:
     made = designs(tiling(intrin, reuse_write=WRITE_CACHE), text)
     assert ["CacheWrite" in kinds(sch) for sch in made] == [False, True, True]
@@ -265,11 +220,6 @@ def test_blocks_that_the_intrinsic_does_not_fit_stay(
     assert reason in record.getMessage()
 
 
-def test_an_intrinsic_for_any_layout_takes_any_layout() -> None:
-    (sch,) = designs(tiling("dot_16x4_portable"), TRANSPOSED)
-    assert "meta_schedule.auto_tensorize" in sch.get(sch.get_block("C_o")).annotations
-
-
 def test_targets_without_the_instruction_get_no_design_that_cannot_be_built(
     reasons: pytest.LogCaptureFixture,
 ) -> None:
@@ -322,18 +272,17 @@ def test_every_sampled_candidate_of_a_fused_layer_is_tensorized() -> None:
     )
     application = TraceApplication(task)
     for space in task.generate_design_space():
-        for _ in range(3):
-            sch = application.apply(space.trace, resample=True)
-            assert sch is not None
-            assert "Tensorize" in all_kinds(sch)
-            assert_same_results(sch, DENSE_RELU)
+        sch = application.apply(space.trace, resample=True)
+        assert sch is not None
+        assert "Tensorize" in all_kinds(sch)
+        assert_same_results(sch, DENSE_RELU)
 
 
 def tune(work_dir: Path, text: str, **options: Any) -> Schedule:
     best = ms.tune_tir(
         mod=program(text),
         target="llvm -num-cores=1",
-        config=ms.TuneConfig(max_trials_global=4, num_trials_per_iter=4),
+        config=ms.TuneConfig(max_trials_global=2, num_trials_per_iter=2, num_confirmed=0),
         work_dir=work_dir,
         seed=1,
         **options,
@@ -369,35 +318,3 @@ def test_the_preset_of_this_machine_is_the_one_with_the_instruction(
     library["main"](a, packed, c)
     np.testing.assert_array_equal(c, a.astype(np.int32) @ plain.astype(np.int32))
     assert "vpdpbusd" in library.inspect_asm()
-
-
-@needs_vnni
-def test_a_product_in_blocks_is_tuned_with_the_preset(
-    tmp_path: Path, measured: dict[str, Any]
-) -> None:
-    best = tune(tmp_path, BLOCKED, space="vnni", **measured)
-    rng = np.random.default_rng(0)
-    plain, packed = weights(rng)
-    a = rng.integers(0, 256, (4, 8), np.uint8)
-    c = np.zeros((4, 2, 16), np.int32)
-    codegen.build(best.mod, "llvm -num-cores=1")["main"](a, packed, c)
-    expected = a.astype(np.int32) @ plain.astype(np.int32)
-    np.testing.assert_array_equal(c.reshape(4, 32), expected)
-
-
-def test_a_rule_with_the_portable_intrinsic_is_tuned_on_any_machine(
-    tmp_path: Path, measured: dict[str, Any]
-) -> None:
-    best = tune(
-        tmp_path,
-        TRANSPOSED,
-        sch_rules=lambda: [tiling("dot_16x4_portable")],
-        postprocs=lambda: Postproc.create("vnni"),
-        **measured,
-    )
-    rng = np.random.default_rng(0)
-    a = rng.integers(0, 256, (4, 8), np.uint8)
-    b = rng.integers(-128, 128, (32, 8), np.int8)
-    c = np.zeros((4, 32), np.int32)
-    codegen.build(best.mod, "llvm -num-cores=1")["main"](a, b, c)
-    np.testing.assert_array_equal(c, a.astype(np.int32) @ b.T.astype(np.int32))

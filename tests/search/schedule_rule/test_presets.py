@@ -1,4 +1,4 @@
-"""Which rules, postprocessors and mutators a target gets."""
+"""The rules, postprocessors and mutators of each target."""
 
 from __future__ import annotations
 
@@ -159,16 +159,6 @@ def test_unknown_presets_list_the_known_ones() -> None:
     for part in (ScheduleRule, Postproc, Mutator):
         with pytest.raises(IRValueError, match="amx, asimd, avx2, avx512, dotprod, llvm, vnni"):
             part.create("cuda")
-
-
-def test_the_number_of_cores_comes_from_the_target() -> None:
-    rule = ParallelizeVectorizeUnroll(max_jobs_per_core=2)
-    task = ms.TuneContext(Matmul, target="llvm -num-cores=3")
-    rule._initialize_with_tune_context(task)
-    space = ms.space_generator.PostOrderApply(sch_rules=[rule], postprocs=[], mutator_probs={})
-    space._initialize_with_tune_context(task)
-    (sch,) = space.generate_design_space(Matmul)
-    assert int(sch.get(sch.get_block("root", "main")).annotations["meta_schedule.parallel"]) == 6
 
 
 def test_without_a_target_there_are_no_cores_to_count_on() -> None:

@@ -83,12 +83,9 @@ def test_groups_share_a_vector_where_they_fill_it(
 @pytest.mark.parametrize(
     "case",
     [
-        {"each": 8, "groups": 4},
-        {"each": 4, "groups": 4, "stride": 2, "layout": "NCHW"},
-        {"each": 8, "groups": 4, "window": 1, "tail": False},
-        {"each": 24, "groups": 2, "window": 1, "size": 5},
-        {"each": 5, "groups": 3, "outputs": 7, "size": 5},
-        {"each": 1, "groups": 16, "outputs": 2, "window": 1},
+        {"each": 4, "groups": 4, "stride": 2, "layout": "NCHW", "size": 3},
+        {"each": 5, "groups": 3, "outputs": 7, "window": 1, "size": 3},
+        {"each": 1, "groups": 16, "outputs": 2, "window": 1, "size": 3},
     ],
     ids=str,
 )
@@ -106,11 +103,10 @@ def test_results_are_those_of_the_program(case: Any) -> None:
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("target", [AVX512, "llvm -mcpu=znver3 -num-cores=1"])
-def test_elements_of_two_groups_are_loaded_at_once(target: str) -> None:
+def test_elements_of_two_groups_are_loaded_at_once() -> None:
     """A vector holds two groups of half its lanes, and no lane is gathered."""
-    each = codegen.Target(target).vector_lanes(32) // 2
-    func = convolution(each, 8)
+    target = "llvm -mcpu=znver3 -num-cores=1"
+    func = convolution(4, 2, size=3)
     context = ms.TuneContext(func, target=target, space_generator="post-order-apply", rand_state=1)
     shared = [d for d in context.generate_design_space() if "operands_packed" in d.mod.script()]
     text = codegen.build(ms.default_schedule(func, target).mod, target).inspect_llvm()

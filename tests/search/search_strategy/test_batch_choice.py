@@ -1,13 +1,12 @@
-"""Which individuals a batch has: the promising and the uncertain ones, and no near copies."""
+"""A batch has the promising and the uncertain individuals, without near copies."""
 
 from __future__ import annotations
 
-from search.search_strategy.batch_choice import choose_batch
-from search.search_strategy.individual import Individual
+from search.search_strategy.individual import Individual, choose_batch
 
 
 class Space:
-    """What a choice looks at of a design space."""
+    """The part of a design space that a choice needs."""
 
     def __init__(self, index: int) -> None:
         self.index = index

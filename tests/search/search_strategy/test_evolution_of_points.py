@@ -187,8 +187,8 @@ def test_a_model_gets_drafts_of_the_points_that_it_cannot_read() -> None:
 
 def test_the_population_grows_with_what_a_trial_takes() -> None:
     fast, slow = InnerTiles(), InnerTiles()
-    Search(fast, 12).run(seconds=1e-3)
-    Search(slow, 12).run(seconds=1e4)
+    Search(fast, 6).run(seconds=1e-3)
+    Search(slow, 6).run(seconds=1e4)
     assert max(map(len, slow.asked)) > 10 * max(map(len, fast.asked))
 
 

@@ -110,18 +110,6 @@ def test_children_have_each_decision_from_a_parent(space, seed):
     assert space.crossover(a, a, rng) == a
 
 
-def test_the_same_random_state_gives_the_same_points():
-    space = spaces_of("padded sum")[1]
-
-    def walk() -> list[object]:
-        rng = RandomState(7)
-        point = space.sample(rng)
-        return [point := space.neighbour(point, rng) or point for _ in range(20)]
-
-    assert walk() == walk()
-    assert len(set(walk())) > 10
-
-
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_replayed_points_are_points(index):
     """Replay repairs what does not fit, and what it records is a point of the same space."""
@@ -213,19 +201,6 @@ def generated(fn: object) -> list[Schedule]:
     mod = IRModule({"main": nest()})
     context = ms.TuneContext(mod, target=TARGET, space_generator=fn, rand_state=1)  # type: ignore[arg-type]
     return context.generate_design_space()
-
-
-def five_points(sch: Schedule) -> None:
-    (i,) = sch.get_loops(sch.get_block("B"))
-    sch.split(i, sch.sample_perfect_tile(i, 2, 16))
-
-
-def test_a_space_of_five_points():
-    (space,) = ms.design_spaces(nest(), TARGET, five_points)
-    assert str(space).splitlines()[0] == "design space #0: 1 decision, 5 points"
-    assert repr(space) == "<design space #0: 1 decision, 5 points>"
-    rng = RandomState(1)
-    assert len({space.sample(rng) for _ in range(100)}) == space.num_points == 5
 
 
 def undecided(sch: Schedule) -> None:

@@ -4,6 +4,7 @@ Rules and postprocessors of our own, which the reference does not have, are left
 reductions inside of a tile than it has.
 """
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -67,13 +68,18 @@ def context(mod: IRModule) -> ms.TuneContext:
     return task
 
 
+@cache
+def spaces_of(program: str) -> tuple[ms.TuneContext, list[Any]]:
+    """Return the task of a program, and the instructions of its design spaces."""
+    task = context(module(program))
+    return task, [s.trace.simplified(True).as_json()[0] for s in task.generate_design_space()]
+
+
 @pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row['workload']}-{row['space']}")
 def test_published_spaces_and_programs(row: Any) -> None:
-    task = context(module(row["before"]))
+    task, spaces = spaces_of(row["before"])
     trace = Trace.from_json(row["trace"])
-    wanted = trace.simplified(True).as_json()[0]
-    spaces = [s.trace.simplified(True).as_json()[0] for s in task.generate_design_space()]
-    assert spaces.count(wanted) == 1
+    assert spaces.count(trace.simplified(True).as_json()[0]) == 1
 
     finished = TraceApplication(task).apply(trace)
     assert finished is not None

@@ -26,7 +26,7 @@ def test_replays_are_those_of_the_traces_alone(mod: object) -> None:
     assert context.mod is not None
     replays, rng = Replays(context.mod), RandomState(1)
     for space in context.points_of(context.generate_design_space()):
-        for seed in (1, 2):
+        for seed in (2,):
             trace = space.trace_of(space.sample(rng))
             alone = Schedule(context.mod, seed=seed, error_render_level="none")
             trace.apply_to_schedule(alone, remove_postproc=True)

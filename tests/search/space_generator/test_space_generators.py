@@ -1,4 +1,4 @@
-"""Where design spaces come from, and the order in which they come."""
+"""The sources of design spaces, and their order."""
 
 from __future__ import annotations
 

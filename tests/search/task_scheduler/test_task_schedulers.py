@@ -37,7 +37,7 @@ class EmptyFiles(Builder):
 
 
 class MadeUpTimes(Runner):
-    """Gives the results of a function of how many were asked for before."""
+    """Gives the results of a function of the number of earlier ones."""
 
     def __init__(self, result_of: Callable[[int], RunnerResult]) -> None:
         self.result_of = result_of

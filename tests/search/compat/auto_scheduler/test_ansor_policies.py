@@ -81,11 +81,6 @@ def test_a_search_rewrites_layouts_as_its_task_says(option, in_program, at_build
     assert any("layout_rewrite_preproc" in text for text in texts) == at_build
 
 
-def test_the_same_seed_draws_the_same():
-    twins = [policy().sample_initial_population()[0].trace for _ in range(2)]
-    assert str(twins[0]) == str(twins[1])
-
-
 # ----------------------------------------------------------------------------- user-defined rules
 
 

@@ -75,21 +75,6 @@ def test_an_unknown_workload_has_steps_and_costs(log, tmp_path):
     assert best["gflops"] is best["parallel_extent"] is None
 
 
-def test_early_ends_differ_from_timeouts(tmp_path):
-    task = task_of("demo_mm", 64, 32, 96)
-    inp, timeout = measured(task, "C", 4, 1e10, error=MeasureErrorNo.RUN_TIMEOUT)
-    results = [*(timeout._replace(slower_than=bound) for bound in (0.05, 0.08)), timeout]
-    path = write(tmp_path / "log.json", *((inp, result) for result in results))
-    assert [row["slower_than"] for row in explain_log(path).table()] == [0.05, 0.08, None]
-    assert explain_log(path).table().errors() == {"STOPPED_EARLY": 2, "RUN_TIMEOUT": 1}
-    explained = explain_log(path)
-    ended = {row[0]: row[-1] for row in dict(explained.sections())["How measurements ended"]}
-    assert ended["STOPPED_EARLY"].endswith("certain not to be the best, after 0.05 to 0.08 s")
-    fields = {field.name: field for field in explained.fields}
-    assert fields["slower_than"].value == "0.05"
-    assert fields["r[1]"].meaning.startswith("RUN_TIMEOUT: it was stopped as soon as it was certai")
-
-
 def test_the_line_taken_apart_is_the_one_that_is_applied(tmp_path):
     task = task_of("demo_mm", 64, 32, 96)
     lucky, other = measured(task, "C", 4, 0.001), measured(task, "C", 8, 0.0011)

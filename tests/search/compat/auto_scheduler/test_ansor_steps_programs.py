@@ -77,12 +77,6 @@ def test_a_cache_is_computed_in_the_tile_of_its_copy(level: int) -> None:
     program.check([["CHW", 2, "local"], *tiles, *FUSED_AT[level], *marks])
 
 
-def test_the_outer_parts_may_be_what_is_given() -> None:
-    program = matmul(12, 10, 8)
-    sch = program.check([["SP", 2, 0, 12, [2, 3], 0], ["SP", 2, 3, 10, [4], 0]])
-    assert "T.grid(2, 3, 2, 4, 3" in nest_of(sch.mod)
-
-
 # ------------------------------------------------------------------------------ factored reductions
 
 
@@ -90,7 +84,10 @@ def test_the_outer_parts_may_be_what_is_given() -> None:
 @pytest.mark.parametrize("position", [0, 2, -1])
 def test_either_part_of_a_reduction_is_factored(part: int, position: int) -> None:
     steps = [["FU", 2, [2]], ["SP", 2, 2, 512, [16], 1], ["RF", 2, part, position]]
-    matmul(8, 8, 512).check(steps)
+    script = matmul(8, 8, 512).check(steps).mod.script()
+    shape = [8, 8]
+    shape.insert(position if position >= 0 else 2, 32 if part == 2 else 16)
+    assert f"C_rf = T.alloc_buffer(({', '.join(map(str, shape))}))" in script
 
 
 def test_a_factored_reduction_that_is_vectorized_and_computed_at_a_loop() -> None:
@@ -317,7 +314,7 @@ def drawn_steps(draw: Draw, program: Program) -> list[list[Any]]:
 
 
 @given(st.data(), st.sampled_from([MATMUL, SOFTMAX]))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_random_steps_keep_the_meaning(data: st.DataObject, program: Program) -> None:
     steps = drawn_steps(data.draw, program)
     with suppress(StepError):

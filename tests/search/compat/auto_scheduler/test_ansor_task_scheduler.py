@@ -29,15 +29,6 @@ def measured(log):
     return {size: len(keys) for size, keys in found.items()}
 
 
-def test_an_objective_that_knows_one_task_gets_its_trials(tmp_path):
-    scheduler = TaskScheduler(tasks(16, 32), objective_func=lambda costs: 1e5 * costs[0])
-    scheduler.tune(
-        made_up(tmp_path, 5, runner=Milliseconds(1), num_measures_per_round=1), "sketch.random"
-    )
-    assert scheduler.task_cts == [4, 1]
-    assert scheduler.best_costs == [1e-3, 1e-3]
-
-
 def test_tasks_in_turn(tmp_path):
     log = tmp_path / "log.json"
     scheduler = TaskScheduler(iter(tasks(16, 32, 64)), strategy="round-robin")
@@ -49,13 +40,6 @@ def test_tasks_in_turn(tmp_path):
     fair = TaskScheduler(tasks(16, 32))
     fair.tune(made_up(tmp_path, 6), "sketch.random")
     assert max(fair.task_cts) <= 3, "a batch is at most the share of a task"
-
-
-def test_a_task_without_improvement_ends(tmp_path):
-    scheduler = TaskScheduler(tasks(16, 32), strategy="round-robin")
-    options = made_up(tmp_path, 40, runner=Milliseconds(1), num_measures_per_round=1)
-    scheduler.tune(options, "sketch.random", per_task_early_stopping=3)
-    assert scheduler.task_cts == [4, 4], "the first is the best, and three more"
 
 
 # ------------------------------------------------------------------------------------- going on

@@ -76,7 +76,7 @@ def test_filter_over_two_knobs():
     assert not space.is_index_valid(0)
     assert space.is_index_valid(15)
     assert space.get_next_index(0) == 5
-    assert space.get_next_index(0, 2) == 6
+    assert space.get_next_index(0, 2) == space.get_next_index(5) == 6
     assert space.get_next_index(63, -1) == 58
     assert space.get_next_index(63) is None
     assert space.subrange_length(0, 32) == 17
@@ -98,22 +98,6 @@ def test_filters_of_one_knob_and_of_two(filter_first):
         assert (len(space), space.range_length) == (48, 48)
         space.multi_filter(lambda values: 32 <= tile_product(values) < 1024)
     assert (len(space), space.range_length) == (27, 48)
-
-
-def test_filters_of_listed_sizes():
-    listed = [[16, 64], [32, 32], [64, 16]]
-
-    def space(**options):
-        made = ConfigSpace()
-        for name in ("x", "y"):
-            made.define_split(name, 1024, policy="candidate", candidate=listed, **options)
-        return made
-
-    assert len(space()) == 9
-    filtered = space(filter=lambda e: e.size[0] != 16)
-    assert len(filtered) == 4
-    filtered.multi_filter(lambda values: values["x"].size[0] + values["y"].size[0] <= 64)
-    assert len(filtered) == 1
 
 
 def test_a_space_of_all_kinds_has_the_published_index():

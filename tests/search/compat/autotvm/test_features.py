@@ -7,7 +7,7 @@ import numpy as np
 from search import autotvm
 from search.arg_info import ArgInfo
 from search.compat.autotvm.feature import ConfigFeatures
-from search.compat.autotvm.template_space import TemplateSpace
+from search.compat.autotvm.spaces import TemplateSpace
 from search.context import TuneContext
 from search.cost_model import XGBModel
 from search.feature_extractor import NestFeature

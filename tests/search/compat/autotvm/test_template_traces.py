@@ -16,6 +16,7 @@ from search.database import MemoryDatabase
 from search.mutator import MutateTileSize
 from tensorir import structural_equal, te, workloads
 from tests.search.compat.autotvm.templates import DEMO, TUTORIAL, product
+from tests.search.made_up_runs import ScriptFiles, TimesOfScripts
 
 TARGET = "llvm -num-cores=1"
 
@@ -170,22 +171,29 @@ def test_what_a_filter_leaves_out_is_rejected():
     assert verdicts == {True, False}
 
 
-def test_tune_tir_takes_a_template(tmp_path):
-    task = structural()
+def tuned(task, work_dir, **options):
+    """Return the best schedule of a search with times that are made up, and its records."""
     database = MemoryDatabase()
     best = ms.tune_tir(
         task.mod,
         TARGET,
-        ms.TuneConfig(max_trials_global=8, num_trials_per_iter=4, num_confirmed=0),
-        tmp_path,
+        ms.TuneConfig(4, num_confirmed=0, **options.pop("config")),
+        work_dir,
         space=TemplateSpace(task),
+        builder=ScriptFiles(work_dir / "artifacts"),
+        runner=TimesOfScripts(),
         database=database,
-        cost_model="random",
         seed=1,
+        **options,
     )
-    records = database.get_all_tuning_records()
+    return best, database.get_all_tuning_records()
+
+
+def test_tune_tir_takes_a_template(tmp_path):
+    task = structural()
+    best, records = tuned(task, tmp_path, cost_model="random", config={"num_trials_per_iter": 4})
     configs = [task.config_of(record.trace) for record in records]
-    assert len({config.index for config in configs}) == len(records) == 8
+    assert len({config.index for config in configs}) == len(records) == 4
     assert all(task.config_space.is_index_valid(config.index) for config in configs)
     for config, record in zip(configs, records, strict=True):
         assert structural_equal(task.instantiate(config).mod, record.schedule().mod)
@@ -193,24 +201,12 @@ def test_tune_tir_takes_a_template(tmp_path):
 
 
 def test_a_model_guides_a_search_of_orders_and_marks(tmp_path):
-    task = task_of(args=(32, 32, 32, "float32"))
-    database = MemoryDatabase()
-    ms.tune_tir(
-        task.mod,
-        TARGET,
-        ms.TuneConfig(
-            max_trials_global=8,
-            num_trials_per_iter=4,
-            num_confirmed=0,
-            search_strategy_config={"population_size": 32, "init_min_unmeasured": 8},
-        ),
-        tmp_path,
-        space=TemplateSpace(task),
-        database=database,
-        seed=1,
+    task = task_of(args=(16, 16, 16, "float32"))
+    small = {"population_size": 16, "init_min_unmeasured": 8}
+    _, records = tuned(
+        task, tmp_path, config={"num_trials_per_iter": 2, "search_strategy_config": small}
     )
-    configs = [task.config_of(record.trace) for record in database.get_all_tuning_records()]
-    assert len({config.index for config in configs}) == 8
+    assert len({task.config_of(record.trace).index for record in records}) == 4
 
 
 def test_a_template_tunes_its_own_program_only():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -58,7 +56,7 @@ def test_every_configuration_computes_the_product():
     a = np.random.default_rng(0).random((16, 24), dtype=np.float32)
     b = np.random.default_rng(1).random((24, 32), dtype=np.float32)
     space = task.config_space
-    for index in range(5, space.range_length, space.range_length // 7):
+    for index in range(5, space.range_length, space.range_length // 3):
         try:
             sch = task.instantiate(space.get(index))
         except InstantiationError:
@@ -198,6 +196,12 @@ def test_comparisons_count_and_indices_do_not():
     a = te.placeholder((8, 8), name="A")
     half = te.compute((4, 8), lambda i, j: te.max(a[i * 2 + 1, j], 0.0), name="B")
     assert compute_flop(Schedule(te.create_prim_func([a, half])).mod) == 32
+    inside = te.compute(
+        (8, 8),
+        lambda i, j: te.Select(te.all(a[i, j] > 0.0, te.logical_not(a[i, j] > 1.0)), a[i, j], 0.0),
+        name="B",
+    )
+    assert compute_flop(Schedule(te.create_prim_func([a, inside])).mod) == 4 * 64
 
 
 def test_copies_have_no_operations(table):
@@ -306,7 +310,7 @@ def test_a_knob_that_changed_since_the_configuration_was_logged():
 
 
 def test_values_of_a_log_count_whatever_the_space_is_now():
-    """The index means another configuration by now, and 5 is no divisor of 16."""
+    """The index means another configuration by now, and 5 does not divide 16."""
     task = task_of()
     row = {
         "index": 3,
@@ -372,8 +376,3 @@ def test_features_of_a_configuration():
     assert row[7:16].tolist() == [1, 0, 0, 0, 0, 1, 0, 1, 0]
     assert row[16:].tolist() == [8]
     assert config.get_other_option() == {"unroll_k": 8}
-
-
-def test_the_package_is_loaded_when_it_is_asked_for():
-    code = "import sys, search; sys.exit('search.compat.autotvm' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

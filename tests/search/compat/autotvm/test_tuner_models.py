@@ -20,8 +20,8 @@ from search.compat.autotvm.tuner import (
     GATuner,
     GridSearchTuner,
     XGBTuner,
+    is_lower,
 )
-from search.compat.autotvm.tuner.index_tuners import is_lower
 from search.context import TuneContext
 from search.cost_model import XGBModel
 from search.database.records import FAILED

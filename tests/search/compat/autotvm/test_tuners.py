@@ -47,8 +47,9 @@ def task():
 @pytest.mark.parametrize("kind", ALL)
 def test_a_tuner_keeps_the_fastest(task, kind):
     tuner = kind(task, seed=1)
-    indices = tuned(tuner, 20)
-    assert len(indices) <= 20
+    indices = tuned(tuner, 8)
+    assert len(set(indices)) == len(indices) <= 8
+    assert tuned(kind(task, seed=1), 8) == indices, "the same seed gives the same trials"
     speeds = {k: 1 / bowl(MeasureInput(None, task, task.space.get(k))).mean_cost for k in indices}
     fastest = max(indices, key=speeds.__getitem__)
     assert tuner.best_config.index == fastest
@@ -58,20 +59,9 @@ def test_a_tuner_keeps_the_fastest(task, kind):
     assert (inp.config, result) == (tuner.best_config, bowl(inp))
 
 
-@pytest.mark.parametrize("kind", ALL)
-def test_the_same_seed_gives_the_same_trials(task, kind):
-    assert tuned(kind(task, seed=3), 12) == tuned(kind(task, seed=3), 12)
-
-
-@pytest.mark.parametrize("kind", [GridSearchTuner, RandomTuner, XGBTuner])
+@pytest.mark.parametrize("kind", [GridSearchTuner, RandomTuner, GATuner])
 def test_a_whole_space_is_measured_once(task, kind):
     assert sorted(tuned(kind(task, seed=1), 1000)) == list(range(64))
-
-
-@pytest.mark.parametrize("kind", [GATuner, DropletTuner, EvolutionTuner])
-def test_no_configuration_is_measured_twice_while_others_are_left(task, kind):
-    indices = tuned(kind(task, seed=1), 20)
-    assert len(set(indices)) == len(indices)
 
 
 @pytest.mark.parametrize(
@@ -86,21 +76,21 @@ def test_what_learns_finds_the_best(task, kind, trials):
 @pytest.mark.parametrize("kind", ALL)
 def test_a_filter_is_kept_to(kind):
     task = autotvm.task.create("test/two_filtered_tiles", (128,), "llvm -num-cores=1")
-    indices = tuned(kind(task, seed=1), 16)
+    indices = tuned(kind(task, seed=1), 8)
     assert all(task.space.is_index_valid(index) for index in indices)
 
 
 @pytest.mark.parametrize("kind", ALL)
 def test_a_log_goes_on_where_it_ended(task, kind, tmp_path):
     log = str(tmp_path / "logs" / "first.log")
-    done = tuned(RandomTuner(task, seed=1), 16, callbacks=[autotvm.callback.log_to_file(log)])
+    done = tuned(RandomTuner(task, seed=1), 12, callbacks=[autotvm.callback.log_to_file(log)])
     tuner = kind(task, seed=2)
     records = list(autotvm.record.load_from_file(log))
     tuner.update(*zip(*records, strict=True))
-    assert not set(done) & set(tuned(tuner, 16))
+    assert not set(done) & set(tuned(tuner, 8))
 
 
-@pytest.mark.parametrize("kind", [GridSearchTuner, RandomTuner, XGBTuner])
+@pytest.mark.parametrize("kind", [GridSearchTuner, RandomTuner])
 def test_of_a_log_the_values_count(task, kind):
     inp = MeasureInput(task.target, task, task.space.get(27))
     row = json.loads(autotvm.record.encode(inp, bowl(inp)))
@@ -158,7 +148,7 @@ def test_trials_are_told_at_debug_level(task, caplog):
 @pytest.mark.parametrize("kind", ALL)
 def test_a_tuner_survives_that_all_fails(task, kind, capsys):
     tuner = kind(task, seed=1)
-    indices = tuned(tuner, 20, failing)
+    indices = tuned(tuner, 8, failing)
     assert tuner.best_config is None
     said = capsys.readouterr().err
     assert f"all of its {len(indices)} trials failed, each with: MeasureErrorNo.RUNTIME" in said

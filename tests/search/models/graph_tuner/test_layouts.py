@@ -8,10 +8,13 @@ import pytest
 import codegen
 from codegen import Target
 from schedule import ScheduleError
-from search.models.graph_tuner.candidates import Candidate
-from search.models.graph_tuner.elementwise import follow_layout, is_elementwise, transform_kernels
-from search.models.graph_tuner.layout_choice import fastest_of_each
-from search.models.graph_tuner.layouts import (
+from search.models.graph_tuner.candidates import (
+    Candidate,
+    follow_layout,
+    is_elementwise,
+    transform_kernels,
+)
+from search.models.graph_tuner.kernel_graph import (
     KnownLayouts,
     Layout,
     described,
@@ -19,6 +22,7 @@ from search.models.graph_tuner.layouts import (
     wanted_layout,
     with_layouts,
 )
+from search.models.graph_tuner.layout_choice import fastest_of_each
 from tensorir import IRModule, PrimFunc, assert_structural_equal, parse
 from tensorir.errors import IRValueError
 from tensorir.indices.index_map import IndexMap

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 
 import codegen
 import search as ms
@@ -45,7 +44,7 @@ X, W = np.random.default_rng(0).random((2, 16, 16), "float32")
 BOUND = BindParams("main", {"w": W})(MODEL)
 
 READS = made_up(X_W_Y=9, X_W_Y_b=9)
-"""Times for which reading in blocks is all that counts."""
+"""Times that depend on reading in blocks alone."""
 
 
 def scheduled(mod: IRModule, rows: int, columns: int) -> Schedule:
@@ -134,9 +133,9 @@ def test_the_current_database_answers_the_pass() -> None:
     assert not any(func.attrs.get("tir.is_scheduled") for func in taken(BOUND).prim_funcs().values() if "X" in form(func))  # fmt: skip
 
 
-@pytest.mark.parametrize("measured", [False, True])
-def test_what_is_computed_stays(measured: bool) -> None:
-    measure = None if measured else READS
-    tuning = tune_layouts(BOUND, database(([1], 4, 1e-6)), TARGET, measure=measure)
+def test_what_is_measured_computes_the_same() -> None:
+    """The only test of layouts that builds and runs kernels for their times."""
+    tuning = tune_layouts(BOUND, database(([1], 4, 1e-6)), TARGET)
+    assert 0 < tuning.after <= tuning.before < 1
     vm = codegen.VirtualMachine(codegen.vm_build(tuning.mod, TARGET))
     np.testing.assert_allclose(vm["main"](X), X @ W.T @ W.T, rtol=1e-4)
