@@ -292,7 +292,7 @@ def test_the_parts_of_an_explanation(tmp_path):
     found = autotvm.explain_log(path)
     assert found.heading.endswith(
         "35 measurements of 1 task, 1970-01-01 00:01:40 UTC to "
-        "1970-01-01 00:02:14 UTC; 1 line(s) are no records"
+        "1970-01-01 00:02:14 UTC; 1 line(s) are not records"
     )
     parts = dict(found.sections())
     task = f"{TUTORIAL}(64, 16, 16, 'float32')"
