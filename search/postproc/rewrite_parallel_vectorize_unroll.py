@@ -49,7 +49,6 @@ from tensorir.rewriting.visit import children, uses_var, walk
 from tensorir.semantics.floats import REAL
 
 if TYPE_CHECKING:
-    from search.feature_extractor.machine import Machine
     from search.task import Task
 
 _FUNCTION_CYCLES: Final = 8.0
