@@ -247,10 +247,12 @@ def promising_spaces(
     samples: Mapping[int, Sequence[Schedule]],
     model: CostModel,
 ) -> tuple[list[DesignSpace], list[Individual]]:
-    """Return the most promising spaces, by the scores of a few random schedules, the best first.
+    """Return the most promising spaces, by the scores of a few random schedules.
 
-    `samples` are schedules before postprocessing, by the index of their space. Those of the
-    returned spaces are returned as individuals with their scores.
+    Those with the shortest traces come first: scores of random schedules do not tell them apart any
+    further, and a budget of replays lasts for more of them. `samples` are schedules before
+    postprocessing, by the index of their space. Those of the returned spaces are returned as
+    individuals with their scores.
     """
     candidates = [MeasureCandidate(sch) for space in spaces for sch in samples.get(space.index, ())]
     with blamed_on(model, lambda: described(candidates)):
@@ -261,6 +263,7 @@ def promising_spaces(
     best = {space: max([s for s, _ in made], default=-inf) for space, made in of_space.items()}
     ranked = sorted(spaces, key=lambda space: -best[space])[:_SPACES]
     kept = [space for space in ranked if best[space] >= best[ranked[0]] - _LOG_SPEED]
+    kept.sort(key=lambda space: len(space.trace.insts))
     points = []
     for space in kept:
         for score, sch in of_space[space]:
