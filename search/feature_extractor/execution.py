@@ -119,14 +119,14 @@ def _vectorize_innermost(nest: Nest, result: Execution) -> None:
     for place in reversed(nest.loops):
         if not nest.store.single[place] or nest.kinds[place] is not ForKind.SERIAL:
             break
-        extent, target = nest.extents[place], nest.moves[0][place]
+        extent, target = nest.extents[place], nest.averages[0][place]
         short = (extent % 4 == 0) & (extent <= _LONGEST) & (target == 1)
         able = target == 1 if not nest.store.is_reordered else target <= 1
         # LLVM vectorises loops that no pragma unrolls.
         left = able & (extent > nest.unroll)
         able = open_ & (extent > 1) & (short | left)
-        for moves in nest.moves[1:]:
-            able &= moves[place] <= 1
+        for strides in nest.averages[1:]:
+            able &= strides[place] <= 1
         lanes = np.where(short, extent, np.minimum(extent, result.register))
         result.lanes[place] = np.where(able, lanes, result.lanes[place])
         result.run[place] = np.where(able, 1, result.run[place])

@@ -176,8 +176,10 @@ class Nest:
         """For each access, the shape of its buffer, or of the live region of an allocated one."""
         self.steps: list[Array] = []
         """For each access, the change of each index along each loop."""
+        self.averages: list[Array] = []
+        """For each access, the average stride along each loop, in elements."""
         self.strides: list[Array] = []
-        """For each access, the stride along each loop, in elements."""
+        """The same, but at most 1 along a loop that permutes the elements of a range."""
         self.direct: list[Array] = []
         """The same without quotients and remainders."""
         self.moves: list[Array] = []
@@ -208,6 +210,7 @@ class Nest:
             self.shapes.append(shape)
             self.steps.append(np.abs(steps))
             strides = _strides(on_average, shape)
+            self.averages.append(strides)
             # A loop that accesses each element of a range once permutes them.
             permutes = divided & (_reach(steps, self.extents, shape) <= self.extents)
             self.strides.append(np.where(permutes, np.minimum(strides, 1), strides))
@@ -235,7 +238,7 @@ class Nest:
             result.count = sum(nest.count for nest in nests)
             for name in ("extents", "limits", "unroll"):
                 setattr(result, name, np.concatenate([getattr(n, name) for n in nests], -1))
-            for name in ("shapes", "steps", "strides", "direct", "moves"):
+            for name in ("shapes", "steps", "averages", "strides", "direct", "moves"):
                 accesses = zip(*(getattr(nest, name) for nest in nests), strict=True)
                 setattr(result, name, [np.concatenate(parts, -1) for parts in accesses])
         return result

@@ -15,7 +15,11 @@ from search.reports.profiler import Profiler
 from search.runner.measure_candidate import MeasureCandidate, described
 from search.search_strategy.breeding import Breeding
 from search.search_strategy.individual import Individual, Key
-from search.space_generator.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
+from search.space_generator.annotations import (
+    PRAGMA_AUTO_UNROLL_MAX_STEP,
+    UNROLL_EXPLICIT,
+    UNROLL_IMPLICIT,
+)
 
 if TYPE_CHECKING:
     from schedule import Schedule
@@ -38,6 +42,8 @@ _SPACES: Final = 5
 """The maximum number of spaces whose points are scored."""
 _LOG_SPEED: Final = 1.5
 """The maximum distance of a space from the best one, by the best score of its samples."""
+_UNROLLING_PAYS: Final = 0.05
+"""The least gain in log speed for which a loop of a default schedule is unrolled."""
 _PROGRAMS: Final = 16
 """The maximum number of programs to make in a generation."""
 _LEAST_PROGRAMS: Final = 1
@@ -207,7 +213,8 @@ def first_designs(
     points of a space differ in numbers only, such as tile sizes, and are scored together without
     replaying. A few structures (compute locations) of each space are tried. Spaces with decisions
     that features do not cover (`is_described`) are left out if there are others. The result depends
-    only on the program, the spaces and the scores. The postprocessors may still reject it.
+    only on the program, the spaces and the scores. The first one unrolls no loop unless that raises
+    its score by some percent. The postprocessors may still reject them.
     """
     spaces = [space for space in spaces if is_described(space.trace)] or spaces
     rng = RandomState(_SEED)
@@ -227,7 +234,31 @@ def first_designs(
     programs = int(instructions // ((_GENERATIONS + 1) * longest))
     programs = min(max(programs, _LEAST_PROGRAMS), _PROGRAMS)
     pool = evolution.run(first, _GENERATIONS, _CHILDREN, programs, lambda _: None, scored)
-    return sorted(pool, key=lambda individual: -individual.mean)
+    ranked = sorted(pool, key=lambda individual: -individual.mean)
+    rolled = _rolled(ranked[0]) if ranked else None
+    if rolled is not None:
+        evolution.scoring.score([rolled], _LEAST_PROGRAMS)
+        if rolled.mean > ranked[0].mean - _UNROLLING_PAYS:
+            ranked.insert(0, rolled)
+    return ranked
+
+
+def _rolled(point: Individual) -> Individual | None:
+    """Return a point with the least unrolling, None if it is the same.
+
+    Scores tell little about unrolling: they do not count the size of code and spilled registers.
+    """
+    if point.space is None or point.decisions is None:
+        return None
+    decisions = list(point.decisions)
+    for k, knob in enumerate(point.space.knobs):
+        if knob.purpose in (UNROLL_EXPLICIT, UNROLL_IMPLICIT) and decisions[k] is not None:
+            decisions[k] = 0
+    return (
+        None
+        if tuple(decisions) == point.decisions
+        else Individual.at(point.space, tuple(decisions))
+    )
 
 
 def is_described(trace: Trace) -> bool:
