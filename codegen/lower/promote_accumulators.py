@@ -144,9 +144,11 @@ class _Promote(StatementRewriter):
 
         LLVM forwards what is stored to the loads that follow, but not through masks.
         """
-        stores = [part for part in node.seq if isinstance(part, s.BufferStore)]
-        masked = Counter(store.buffer.data for store in stores if store.predicate is not None)
-        if not masked or len(stores) < len(node.seq):
+        stores = [_store_in(part) for part in node.seq]
+        masked = Counter(
+            store.buffer.data for store in stores if store and store.predicate is not None
+        )
+        if not masked or None in stores:
             return []
         collector = Collector(node, [], self._private.on_heap)
         return [
@@ -202,6 +204,13 @@ class _Promote(StatementRewriter):
 
     def _is_stored_before(self, place: Place, pointer: Var) -> bool:
         return any(place.is_stored_by(stmt, pointer) for stmt in reversed(self._before))
+
+
+def _store_in(stmt: s.Stmt) -> s.BufferStore | None:
+    """Return a store, or the store under a condition; None for another statement."""
+    if isinstance(stmt, s.IfThenElse) and stmt.else_case is None:
+        stmt = stmt.then_case
+    return stmt if isinstance(stmt, s.BufferStore) else None
 
 
 class _Tile:
