@@ -239,6 +239,7 @@ def first_designs(
     if rolled is not None:
         evolution.scoring.score([rolled], _LEAST_PROGRAMS)
         if rolled.mean > ranked[0].mean - _UNROLLING_PAYS:
+            rolled.mean = max(rolled.mean, ranked[0].mean)  # so near, they count as equal
             ranked.insert(0, rolled)
     return ranked
 
