@@ -89,11 +89,23 @@ def _typed_argument(f: FunctionEmitter, arg: PrimExpr) -> tuple[str, str]:
         f.written.add(arg)
     if arg.dtype.lanes > 1:
         f.fail("a vector cannot be passed to a function")
-    # C expects narrow integers to be extended by the caller.
     extension = ""
     if arg.dtype.is_integral and arg.dtype.bits < 32:
         extension = " signext" if arg.dtype.is_int else " zeroext"
     return register_type(arg.dtype) + extension, f.expr(arg)
+
+
+def _extended(f: FunctionEmitter, arg: PrimExpr) -> tuple[str, str]:
+    """Return an argument of a C function, which expects narrow integers as 32 bits.
+
+    They are extended here and not by attributes, because calls of one function have one
+    declaration, whether their arguments have a sign or not.
+    """
+    kind, value = _typed_argument(f, arg)
+    narrow, _, extension = kind.partition(" ")
+    if not extension:
+        return kind, value
+    return "i32", f.op(f"{extension[0]}ext {narrow} {value} to i32")
 
 
 @emits_call("call_extern", "call_pure_extern")
@@ -101,7 +113,7 @@ def _extern(f: FunctionEmitter, node: Call) -> str:
     name = node.args[0]
     if not isinstance(name, StringImm):
         f.fail("T.call_extern takes the name of a C function first")
-    arguments = [_typed_argument(f, arg) for arg in node.args[1:]]
+    arguments = [_extended(f, arg) for arg in node.args[1:]]
     result = "void" if node.dtype.bits == 0 else register_type(node.dtype)
     if not _C_NAME.match(name.value):
         f.fail(f"T.call_extern takes the name of a C function, which {name.value!r} cannot be")

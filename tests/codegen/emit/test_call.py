@@ -41,18 +41,18 @@ def f(A: T.Buffer((4,), "float64"), B: T.Buffer((4,), "float64"), n: T.Buffer((1
     assert n[0] == 12
 
 
-@pytest.mark.parametrize(("dtype", "value", "expected"), [("int8", -5, 5), ("uint8", 251, 251)])
-def test_narrow_integers_are_extended_for_c(dtype: str, value: int, expected: int) -> None:
-    f = build(
-        f"""
+def test_narrow_integers_are_extended_by_their_own_sign() -> None:
+    func = tensorir.parse(
+        """
 @T.prim_func
-def f(A: T.Buffer((1,), "{dtype}"), B: T.Buffer((1,), "int32")):
-    B[0] = T.call_extern("int32", "abs", A[0])
+def f(A: T.Buffer((1,), "int8"), B: T.Buffer((1,), "uint8"), C: T.Buffer((2,), "int32")):
+    C[0] = T.call_extern("int32", "abs", A[0])
+    C[1] = T.call_extern("int32", "abs", B[0])
 """
-    )["f"]
-    b = np.zeros(1, np.int32)
-    f(np.array([value], dtype), b)
-    assert b[0] == expected
+    )
+    found = np.zeros(2, np.int32)
+    codegen.build(func)["f"](np.int8([-5]), np.uint8([251]), found)
+    assert found.tolist() == [5, 251]
 
 
 def test_registered_functions_and_addresses_of_elements() -> None:
