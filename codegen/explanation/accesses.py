@@ -253,7 +253,7 @@ class MemoryReader:
         return None
 
     def _update(self, buffer: Buffer, index: PrimExpr, place: _Place) -> None:
-        """Enter the accumulator of an update."""
+        """Record the accumulator of an update that a loop repeats."""
         position = self._keeping_loop(buffer, place)
         own = self._allocated.get(buffer.data, 0)
         inside = place.loops[own if position is None else position :]

@@ -32,7 +32,8 @@ def loops_of(
 ) -> list[Loop]:
     """Return the facts about each loop of `func` after lowering, in program order.
 
-    The variable of a loop identifies it. Its form before the pass that removes it determines what
+    A loop is matched across the stages of lowering by its variable. Its form before the pass that
+    removes it determines what
     it became; the remarks of passes and emission add details. `ordered` are the variables of loops
     that sum scalar floats one after the other.
     """
@@ -112,7 +113,7 @@ def _fate(node: s.For, history: History, lanes: tuple[int, ...]) -> tuple[Fate, 
 
 
 def _emitted(fate: Fate, var: Var, remarks: Remarks, is_ordered: bool) -> tuple[Fate, list[str]]:
-    """Return the fate that emission and LLVM gave a loop that lowering left, and notes on it."""
+    """Return the fate of a loop that remains after lowering, and the notes of emission and LLVM."""
     emitted, in_llvm = remarks.about(var, "emit"), remarks.about(var, "llvm")
     notes = []
     if fate == "parallel":

@@ -174,7 +174,7 @@ class _Lanes:
         return self._bound(node, mask)
 
     def _bound(self, node: s.LetStmt, mask: PrimExpr | None) -> s.Stmt:
-        """Return stores of values that are loaded before any of them, as of an index and a value.
+        """Return the vector form of a let whose value must be loaded before its body stores.
 
         Each piece of the lanes loads its values and stores them.
         """

@@ -103,7 +103,7 @@ def known_speed(target: Target) -> MachineSpeed | None:
 def learn_speed(target: Target) -> None:
     """Measure this machine for `known_speed`, if the target is this machine.
 
-    What cannot be measured, a warning says; the figures of the CPU model serve then.
+    If the measurement fails, a warning says so, and the figures of the CPU model are used.
     """
     if not _is_this_machine(target) or known_speed(target) is not None:
         return

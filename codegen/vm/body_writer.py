@@ -213,7 +213,7 @@ class Body:
 
 
 class BodyWriter:
-    """Writes a graph function; the open body belongs to it or to a branch.
+    """Writes a graph function. The open body, to which steps are added, is its own or a branch.
 
     With `one_by_one` every call is a separate run.
     """

@@ -321,7 +321,7 @@ for _identity in _highest:
 
 
 def _register_of_te(size: int, reducer: TeReducer) -> None:
-    """Make a reducer of tensor expressions known."""
+    """Register a `te` reducer with `size` outputs."""
 
     def combine(x: Sequence[PrimExpr], y: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
         return [reducer.combine(x[0], y[0])] if size == 1 else reducer.combine(x, y)

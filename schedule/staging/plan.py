@@ -167,8 +167,8 @@ class StagingPlan:
     def surely_runs(self, block: StmtSRef) -> bool:
         """Say whether a block runs wherever the copy is made.
 
-        No condition and no loop skips it then, except the loops that select the written elements:
-        without an iteration of them, nothing is copied.
+        No condition or loop can skip it. Loops that select the written elements are allowed: if one
+        has no iterations, nothing is copied.
         """
         own = guards(block, self.scope)
         if own and not all(guard in guards_of_place(self.cursor) for guard in own):

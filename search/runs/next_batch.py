@@ -1,7 +1,7 @@
 """The candidates of a task that are measured next, and what the cost model learns before.
 
-It learns from the records of the database: at the start of a task, and from those that other runs
-on the database commit meanwhile.
+The model learns from the records in the database when a task starts, and later from records that
+other runs commit.
 """
 
 from __future__ import annotations

@@ -67,8 +67,9 @@ class EvolutionarySearch(SearchStrategy):
 
     A model with useful scores before the first measurement chooses the first batch, too, which has
     `first_batch` candidates and starts with the schedule of `default_schedule`. Without a trained
-    model, batches are random points, half of them mutations of the best measured ones if there are
-    any. With one, each batch comes from a population. It consists of the best measured individuals
+    model, half of a batch mutates the best measured individuals, if there are any; the rest is
+    random. With one, each batch comes from a population. It consists of the best measured
+    individuals
     (the fraction `init_measured_ratio`), the most promising individuals of the last population, and
     random ones, at least `init_min_unmeasured`.
 

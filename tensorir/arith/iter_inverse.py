@@ -53,7 +53,7 @@ class _Solver:
         """The condition that some iterator would be out of its range."""
 
     def contribute(self, split: IterSplitExpr, value: PrimExpr) -> None:
-        """Add the contribution of a piece of known value to its iterator."""
+        """Add `value` times the lower factor of `split` to the value of its source iterator."""
         part = mul(value, size_expr(split.lower_factor, value.dtype))
         known = self._values.get(split.source)
         self._values[split.source] = part if known is None else add(known, part)

@@ -1,7 +1,7 @@
 """Proving that a linear combination is not negative.
 
-A goal follows from the bounds of its parts, or from another goal: the goal minus a multiple of a
-known fact, or with a quotient replaced by its unrounded value, or with a minimum or maximum
+A goal follows from the bounds of its parts, or from another goal. The other goal subtracts a
+multiple of a known fact, or replaces a quotient by its unrounded value. A minimum or maximum is
 replaced by each of its alternatives. The search is directed by the goal. While a term has an
 infinite bound, only facts that cancel that term can help; otherwise facts that share a term with
 the goal. So its cost depends on the facts about the terms of the goal, not on all facts.

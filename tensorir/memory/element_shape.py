@@ -165,7 +165,7 @@ class _InShape(Rewriter):
         self._analyzer = analyzer
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
-        """Return the old axis in terms of the new ones."""
+        """Replace an axis of the old shape by its expression in the axes of the new shape."""
         return self._places.get(node, node)
 
     def rewrite_BufferLoad(self, node: BufferLoad | s.BufferStore) -> BufferLoad | s.BufferStore:  # noqa: N802

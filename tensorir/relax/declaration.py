@@ -81,7 +81,7 @@ class DeclaredOperator(Operator):
         return GraphCall(self, operands, attrs)
 
     def arguments(self, call: GraphCall) -> dict[str, Any]:
-        """Return the arguments of the function for a call."""
+        """Return the operands and attributes of a call by parameter name."""
         return self.signature.arguments(call.args, call.attrs)  # type: ignore[arg-type]
 
     def shown_attrs(self, attrs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -121,7 +121,7 @@ class _Rewriting(GraphRewriter):
         self._kernels = kernels
 
     def rewrite_GraphCall(self, node: g.GraphCall) -> g.GraphCall:  # noqa: N802
-        """Return a call that overwrites arguments, if that was decided."""
+        """Return a call that overwrites the arguments that the analysis selected, if any."""
         over = self._decided.overwritten.get(node)
         if not over or node.op is not CALL_TIR:
             return self.generic(node)

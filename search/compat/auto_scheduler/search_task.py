@@ -34,8 +34,9 @@ class SearchTask(WorkloadTask):
     """A workload and the machine that it is tuned for.
 
     The workload is a registered function with its arguments, a workload key, or a `ComputeDAG`,
-    whose tensors are registered. `target` is by default the current one, else this machine; without
-    `num-cores` it gets those of `hardware_params`, else of this machine. `target_host` is written
+    whose tensors are registered. `target` defaults to the current target, or to this machine if
+    there is none; if it lacks `num-cores`, the number comes from `hardware_params`, or from this
+    machine. `target_host` is written
     to logs. `task_inputs` are arrays to measure on, see `input_data` of `TuneContext`.
 
     TuningError for an unknown workload, and for two different numbers of cores.

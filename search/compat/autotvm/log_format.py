@@ -67,8 +67,8 @@ def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
     """Return the explanation of a log, or of the working directory of a `tune_tir` run.
 
     It prints; in a notebook it shows tables. `.table()` returns the measurements, `.plot()` draws
-    them. Registered templates supply what the log omits: see `records_to_table`. If there are more
-    than a thousand measurements, the programs of a thousand are made.
+    them. Registered templates supply what the log omits: see `records_to_table`. At most
+    a thousand of the measured programs are rebuilt to find their resources.
 
     OSError for a log that cannot be opened, DatabaseError for a directory without trials,
     TemplateError for a log without any record.

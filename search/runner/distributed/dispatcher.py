@@ -179,7 +179,7 @@ class Dispatcher:
             self._waiting.appendleft(job)
 
     def _is_comparable(self, job: SentCandidate, answer: MeasureAnswer) -> bool:
-        """Return True unless the machine is slower than others; it is then left out for a while."""
+        """Return False if the machine is too slow to compare; it is then left out for a while."""
         address = answer.worker
         if not answer.pace:
             return True

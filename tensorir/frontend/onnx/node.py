@@ -30,7 +30,7 @@ _WIDEST: Final = 1 << 24
 class OnnxNode:
     """A node of a graph: its names and version, and the graph function under construction.
 
-    Values are expressions, which may nest: the importer emits the result of a converter. Attributes
+    A converter may return a nested expression; the importer emits it. Attributes
     are passed to the converter as arguments: numbers, strings, tuples of them; a tensor is a
     `Constant`, a graph is the model's message, which `graph` converts.
     """
