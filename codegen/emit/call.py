@@ -22,10 +22,11 @@ from codegen.target import machine_intrinsics
 from tensorir.arith.const_interval import exact_interval
 from tensorir.errors import IRValueError
 from tensorir.function import PrimFunc
-from tensorir.nodes.dtype import INT64, DataType
+from tensorir.nodes.dtype import INT32, INT64, DataType
 from tensorir.nodes.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr, StringImm, Var
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.llvm_intrinsics import check_llvm_intrinsic
+from tensorir.nodes.ops import cast
 
 _C_NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
 
@@ -95,17 +96,15 @@ def _typed_argument(f: FunctionEmitter, arg: PrimExpr) -> tuple[str, str]:
     return register_type(arg.dtype) + extension, f.expr(arg)
 
 
-def _extended(f: FunctionEmitter, arg: PrimExpr) -> tuple[str, str]:
+def _extended(arg: PrimExpr) -> PrimExpr:
     """Return an argument of a C function, which expects narrow integers as 32 bits.
 
     They are extended here and not by attributes, because calls of one function have one
     declaration, whether their arguments have a sign or not.
     """
-    kind, value = _typed_argument(f, arg)
-    narrow, _, extension = kind.partition(" ")
-    if not extension:
-        return kind, value
-    return "i32", f.op(f"{extension[0]}ext {narrow} {value} to i32")
+    dtype = arg.dtype
+    narrow = dtype.is_integral and dtype.bits < 32 and dtype.lanes == 1
+    return cast(INT32, arg) if narrow else arg
 
 
 @emits_call("call_extern", "call_pure_extern")
@@ -113,7 +112,7 @@ def _extern(f: FunctionEmitter, node: Call) -> str:
     name = node.args[0]
     if not isinstance(name, StringImm):
         f.fail("T.call_extern takes the name of a C function first")
-    arguments = [_extended(f, arg) for arg in node.args[1:]]
+    arguments = [_typed_argument(f, _extended(arg)) for arg in node.args[1:]]
     result = "void" if node.dtype.bits == 0 else register_type(node.dtype)
     if not _C_NAME.match(name.value):
         f.fail(f"T.call_extern takes the name of a C function, which {name.value!r} cannot be")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,6 +16,7 @@ from schedule.analysis.surroundings import check_order_is_free, check_told_apart
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from search.feature_extractor.machine import Machine
+from search.postproc.least_work import least_cycles
 from search.postproc.loop_marks import (
     Array,
     Marks,
@@ -37,106 +35,14 @@ from search.space_generator.annotations import (
     UNROLL_IMPLICIT,
     VECTORIZE,
 )
-from tensorir.arith.coefficients import coefficients
 from tensorir.indices.accesses import Bindings
-from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import BufferRegion
-from tensorir.nodes.expr import BufferLoad, Call, IntImm, IterVar, PrimExpr, Var
-from tensorir.nodes.intrin import Op
+from tensorir.nodes.expr import IntImm, IterVar, Var
 from tensorir.nodes.ops import is_const_int
-from tensorir.nodes.stmt import BlockRealize, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
-from tensorir.rewriting.visit import children, uses_var, walk
-from tensorir.semantics.floats import REAL
+from tensorir.nodes.stmt import For, SeqStmt, Stmt
 
 if TYPE_CHECKING:
     from search.task import Task
-
-_FUNCTION_CYCLES: Final = 8.0
-"""The least cycles of a function of real numbers, on a vector register."""
-_DIVISION_CYCLES: Final = 4.0
-_UPDATE_FACTOR: Final = 4.0
-"""The time of an update over that of its arithmetic: sums wait for their last value, 4 cycles and
-more for each element where they are scalars, and not at all where there are many."""
-
-
-class _Sort(Enum):
-    LOAD = auto()
-    ARITHMETIC = auto()
-    DIVISION = auto()
-    FUNCTION = auto()
-
-
-_SORTS: Final[Mapping[type[PrimExpr], _Sort]] = {
-    BufferLoad: _Sort.LOAD,
-    **dict.fromkeys((e.Add, e.Sub, e.Mul, e.Min, e.Max, e.Select), _Sort.ARITHMETIC),
-    e.Div: _Sort.DIVISION,
-}
-
-
-def least_cycles(node: Stmt, machine: Machine) -> float:
-    """Return the cycles that a statement takes at best, infinite where that is not known.
-
-    Whole vectors, all units at work, everything in the first cache; inits count nothing, and of a
-    branch the longer arm.
-    """
-    if isinstance(node, For):
-        extent = node.extent
-        if not isinstance(extent, IntImm):
-            return math.inf
-        return extent.value * least_cycles(node.body, machine) if extent.value else 0.0
-    if isinstance(node, SeqStmt):
-        return sum(least_cycles(part, machine) for part in node.seq)
-    if isinstance(node, BlockRealize):
-        return least_cycles(node.block.body, machine)
-    if isinstance(node, LetStmt):
-        return least_cycles(node.body, machine)
-    if isinstance(node, IfThenElse):
-        arms = [node.then_case] + ([] if node.else_case is None else [node.else_case])
-        return max(least_cycles(arm, machine) for arm in arms)
-    return _of_store(node, machine) if isinstance(node, BufferStore) else math.inf
-
-
-def _of_store(node: BufferStore, machine: Machine) -> float:
-    counts: Counter[_Sort] = Counter()
-    bits = node.buffer.dtype.bits
-    accesses = [node.indices]
-    todo: list[PrimExpr] = [node.value]
-    while todo:
-        part = todo.pop()
-        sort = _SORTS.get(type(part))
-        if isinstance(part, Call) and isinstance(part.op, Op) and part.op.short_name in REAL:
-            sort = _Sort.FUNCTION
-        if sort is not None:
-            counts[sort] += 1
-        if isinstance(part, BufferLoad):
-            bits = max(bits, part.buffer.dtype.bits)
-            accesses.append(part.indices)
-            continue  # what its indices compute are addresses
-        todo.extend(child for child in children(part) if isinstance(child, PrimExpr))
-    cycles = max(
-        counts[_Sort.LOAD] / machine.loads, counts[_Sort.ARITHMETIC] / machine.fma_units / 2, 1.0
-    )
-    cycles += counts[_Sort.DIVISION] * _DIVISION_CYCLES + counts[_Sort.FUNCTION] * _FUNCTION_CYCLES
-    updates = any(
-        isinstance(part, BufferLoad) and part.buffer is node.buffer for part in walk(node.value)
-    )
-    cycles *= _UPDATE_FACTOR if updates else 1.0
-    elements = node.value.dtype.lanes
-    return cycles * elements * (bits / machine.vector_bits if _has_vectors(accesses) else 1.0)
-
-
-def _has_vectors(accesses: Sequence[Sequence[PrimExpr]]) -> bool:
-    """Say whether some variable moves each access by one element, or leaves it where it is."""
-    accesses = [indices for indices in accesses if indices]
-    variables = {part for (*_, last) in accesses for part in walk(last) if isinstance(part, Var)}
-    return not variables or any(
-        all(
-            coefficients(last).step(var) in (0, 1) and not any(uses_var(x, var) for x in outer)
-            for *outer, last in accesses
-        )
-        for var in variables
-    )
-
 
 _ENDLESS: Final = 2.0**60
 """The extent of a loop of unknown length; no outer loop has such a stride."""

@@ -253,8 +253,9 @@ def _rolled(point: Individual) -> Individual | None:
         return None
     decisions = list(point.decisions)
     for k, knob in enumerate(point.space.knobs):
-        if knob.purpose in (UNROLL_EXPLICIT, UNROLL_IMPLICIT) and decisions[k] is not None:
-            decisions[k] = 0
+        if knob.purpose in (UNROLL_EXPLICIT, UNROLL_IMPLICIT) and knob.size is not None:
+            limits = [knob.numbers(decision) or () for decision in range(knob.size)]
+            decisions[k] = limits.index(min(limits))
     return (
         None
         if tuple(decisions) == point.decisions

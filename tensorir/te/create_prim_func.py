@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from tensorir.arith import Analyzer
@@ -89,8 +90,6 @@ class _Function:
         self._arguments = arguments
         self._analyzer = Analyzer()
         self._buffers: dict[Buffer, Buffer] = {}
-        self._read: dict[Buffer, Buffer] = {}
-        """Buffers of the tensors that the operation of the current stage reads."""
         self._allocated: list[Buffer] = []
         self._layouts: dict[Tensor, Buffer] = {}
         """Buffers with the strides and offsets of the tensors that are not compact."""
@@ -185,7 +184,6 @@ class _Function:
     # -------------------------------------------------------------------------------------- stages
 
     def _stage(self, op: Operation) -> Stmt:
-        self._read = {tensor: self._buffers[tensor] for tensor in op.inputs}
         if isinstance(op, ComputeOp):
             return self._compute(op)
         if isinstance(op, ExternOp):
@@ -205,7 +203,7 @@ class _Function:
         return BlockRealize((), TRUE, block.with_(reads=reads, writes=writes))
 
     def _compute(self, op: ComputeOp) -> Stmt:
-        nest = Nest((*op.axis, *op.reduce_axis), self._lowered)
+        nest = Nest((*op.axis, *op.reduce_axis), partial(self._lowered, op))
         wrappers: list[Axes] = []
         around: dict[Var, Var] = {}
         for level in range(nest.innermost):
@@ -235,7 +233,7 @@ class _Function:
         for tensor, value in zip(op.outputs, op.body, strict=True):
             axes = nest.block_axes(nest.innermost, around)
             indices = [axes.vars[axis.var] for axis in op.axis]
-            lowered = self._lowered(value, axes.vars)
+            lowered = self._lowered(op, value, axes.vars)
             store = BufferStore(self._buffers[tensor], lowered, indices)
             blocks.append(self._realize(op, axes, tensor.name, store, None, notes))
         return blocks
@@ -262,7 +260,7 @@ class _Function:
         starts = first.init or first.combiner.identity_element
         return sequence(
             [
-                BufferStore(self._buffers[tensor], self._lowered(start, values), indices)
+                BufferStore(self._buffers[tensor], self._lowered(op, start, values), indices)
                 for tensor, start in zip(op.outputs, starts, strict=True)
             ]
         )
@@ -282,7 +280,7 @@ class _Function:
             combiner.lhs, combiner.rhs, targets, sources, strict=True
         ):
             operands[lhs] = BufferLoad(target, indices)
-            operands[rhs] = self._lowered(source, values)
+            operands[rhs] = self._lowered(op, source, values)
         combined = [substitute(result, operands) for result in combiner.result]
         if len(targets) == 1:
             return BufferStore(targets[0], combined[0], indices)
@@ -297,9 +295,10 @@ class _Function:
 
     # --------------------------------------------------------------------------------- expressions
 
-    def _lowered(self, expr: PrimExpr, values: Mapping[Var, Var]) -> PrimExpr:
-        """Return an expression with tensors and axes replaced by buffers and axes of a block."""
-        return self._analyzer.simplify(Substitution(values, self._read)(expr))
+    def _lowered(self, op: Operation, expr: PrimExpr, values: Mapping[Var, Var]) -> PrimExpr:
+        """Return an expression of an operation over the buffers and the axes of a block."""
+        read: dict[Buffer, Buffer] = {tensor: self._buffers[tensor] for tensor in op.inputs}
+        return self._analyzer.simplify(Substitution(values, read)(expr))
 
     def _visible(self, op: Operation) -> dict[Var, Buffer]:
         """Return the buffers of the tensors of an operation by their pointers."""
