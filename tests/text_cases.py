@@ -13,6 +13,9 @@ A line that starts with `== ` is the title of a case, a line that starts with `-
 
 from __future__ import annotations
 
+import doctest
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -60,3 +63,22 @@ def each_case(path: Path) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         "case", cases, ids=[f"{case.path.stem}: {case.title}" for case in cases]
     )
+
+
+def check_lines(path: Path, prompt: str, say: Callable[[str], str], config: pytest.Config) -> None:
+    """Compare what each input of a file says with the line below it.
+
+    An input is the rest of a line that starts with `prompt`; `...` stands for any text. With
+    `--update`, lines that differ are rewritten.
+    """
+    text = path.read_text()
+    wrong = []
+    for case in re.finditer(rf"^{re.escape(prompt)}(.*)\n(.*)\n", text, re.M):
+        found = say(case[1])
+        if not doctest.OutputChecker().check_output(case[2], found, doctest.ELLIPSIS):
+            wrong.append(f"{prompt}{case[1]}\n{found}\n")
+            text = text.replace(case[0], wrong[-1])
+    if config.getoption("--update"):
+        path.write_text(text)
+    else:
+        assert not wrong, "\n".join(wrong)

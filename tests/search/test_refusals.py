@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from tensorir import IRModule
 from tests.search.anchored_programs import graph_function
 from tests.search.programs import Matmul, adds_one, split_all, split_j
 from tests.search.test_tune_calls import FEW, OF_TVM, PRETENDED, TARGET, SplitTheSecond
+from tests.text_cases import check_lines
 
 CASES = Path(__file__).with_name("refusals.txt")
 
@@ -62,22 +61,17 @@ def test_what_cannot_be_meant_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    text = CASES.read_text()
-    _, searching = text.split("\n== In the search\n")
-    wrong = []
-    for case in re.finditer(r">>> (.*)\n(.*)\n", text):
+    _, searching = CASES.read_text().split("\n== In the search\n")
+
+    def said(call: str) -> str:
         found = "nothing is said"
         try:
-            eval(case[1], dict(NAMES))
+            eval(call, dict(NAMES))
         except Exception as error:  # noqa: BLE001
-            said = " / ".join(str(error).splitlines())
-            found = f"{type(error).__name__}: {said}".replace(__file__, Path(__file__).name)
-        if not doctest.OutputChecker().check_output(case[2], found, doctest.ELLIPSIS):
-            wrong.append(f">>> {case[1]}\n{found}\n")
-            text = text.replace(case[0], wrong[-1])
+            text = " / ".join(str(error).splitlines())
+            found = f"{type(error).__name__}: {text}".replace(__file__, Path(__file__).name)
         is_empty = not any(path.is_file() for path in tmp_path.rglob("*"))
-        assert case[0] in searching or is_empty, case[1]
-    if request.config.getoption("--update"):
-        CASES.write_text(text)
-    else:
-        assert not wrong, "\n".join(wrong)
+        assert f">>> {call}\n" in searching or is_empty, call
+        return found
+
+    check_lines(CASES, ">>> ", said, request.config)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import doctest
-import re
 import shlex
 from pathlib import Path
 
 import pytest
 
 from search.command_line.main import main
+from tests.text_cases import check_lines
 
 CASES = Path(__file__).with_name("errors.txt")
 START = "tensorir: error: "
@@ -25,20 +24,14 @@ def test_each_error_is_one_line_after_which_nothing_is_left(
     (folder / "model.txt").write_text("")
     (folder / "empty").mkdir()
     there = sorted(folder.rglob("*"))
-    text = CASES.read_text()
-    wrong = []
-    for case in re.finditer(r"\$ tensorir(.*)\n(.*)\n", text):
-        code = main(shlex.split(case[1]))
-        said = capsys.readouterr()
-        *doing, error = said.err.splitlines()
-        assert (said.out, error[: len(START)]) == ("", START), case[1]
-        assert all(line.startswith("tensorir: ") for line in doing), said.err
-        assert sorted(folder.rglob("*")) == there, case[1]
-        found = f"{code}: {error.removeprefix(START)}"
-        if not doctest.OutputChecker().check_output(case[2], found, doctest.ELLIPSIS):
-            wrong.append(case[0].replace(case[2], found))
-            text = text.replace(case[0], wrong[-1])
-    if request.config.getoption("--update"):
-        CASES.write_text(text)
-    else:
-        assert not wrong, "\n".join(wrong)
+
+    def said(arguments: str) -> str:
+        code = main(shlex.split(arguments))
+        output = capsys.readouterr()
+        *doing, error = output.err.splitlines()
+        assert (output.out, error[: len(START)]) == ("", START), arguments
+        assert all(line.startswith("tensorir: ") for line in doing), output.err
+        assert sorted(folder.rglob("*")) == there, arguments
+        return f"{code}: {error.removeprefix(START)}"
+
+    check_lines(CASES, "$ tensorir", said, request.config)
