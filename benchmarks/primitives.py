@@ -37,7 +37,7 @@ Times = Mapping[str, Sequence[float]]
 
 
 class _Timed:
-    """A schedule whose calls are timed; those that are refused are not counted."""
+    """A schedule that times its calls; refused calls are not counted."""
 
     def __init__(self, sch: Schedule, times: dict[str, list[float]]) -> None:
         self._sch = sch

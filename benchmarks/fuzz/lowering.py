@@ -62,7 +62,7 @@ def random_case(seed: int) -> Case:
 
 
 def scheduled(text: str, rng: random.Random) -> str:
-    """Return a program with random primitives applied; a module of several functions as it is."""
+    """Apply random primitives to a program; a module of several functions stays unchanged."""
     func = parse(text)
     if not isinstance(func, PrimFunc):
         return text

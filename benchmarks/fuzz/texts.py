@@ -1,8 +1,7 @@
 """Texts that are almost right: programs, graph functions, traces, and saved traces.
 
-Each is one of several originals, in which tokens, characters and lines are changed at random. It is
-read, or refused by an error that its form documents; one in ten of those that are read is written
-and read again.
+A text is an original with tokens, characters and lines changed at random. The reader accepts it, or
+raises an error that the format documents. One in ten accepted texts is written and read again.
 """
 
 from __future__ import annotations

@@ -96,8 +96,8 @@ class SkipNeutralTerms(ScheduleRule):
 def _split_axes(sch: Schedule, block: BlockRV, periods: Mapping[Var, int]) -> None:
     """Split axes of a block by periods that divide them, and what follows the block likewise.
 
-    Reduction axes of one step come first, because they count as spatial then, and the innermost
-    spatial loop is the one that may become a vector.
+    Reduction axes of one step come first: they become spatial, and only the innermost spatial loop
+    may become a vector.
     """
     node = sch.get(block)
     once = [axis.var for axis in node.iter_vars if _reduces_once(axis)]
