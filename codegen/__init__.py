@@ -24,7 +24,7 @@ from codegen.errors import (
     LinkError,
     TargetError,
 )
-from codegen.kept_objects import keep_objects
+from codegen.kept_files import keep_objects
 from codegen.library_functions import (
     get_global_func,
     list_global_func_names,

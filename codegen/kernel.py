@@ -4,7 +4,7 @@ What a kernel becomes depends on its program and its target, never on what else 
 is optimised and emitted alone, and the object is linked, byte for byte, into whatever holds the
 kernel: a candidate that is measured, a module, a model, a library. Objects are kept in memory, by a
 digest of their inputs: the LLVM IR, the target and whether loops are left to LLVM;
-if one likes on the disk, too (`codegen.kept_objects`). The entry of a kernel, which unpacks
+if one likes on the disk, too (`codegen.kept_files`). The entry of a kernel, which unpacks
 arguments, is a separate object, shared by all kernels with the same name and types of
 arguments: a search makes it once.
 """
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from codegen.emit.optimize import assembly, made_by, object_code, optimized
-from codegen.kept_objects import kept_objects
+from codegen.kept_files import kept_objects
 from codegen.signature import ModuleInfo
 from codegen.target import Target
 

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from search.errors import DatabaseError, TuningError, WorkerError
     from search.feature_extractor import FeatureExtractor
     from search.history.adapted_replay import schedule_using_anchor_trace
+    from search.history.default_designs import default_schedule
     from search.history.find_schedule import FoundSchedule, find_schedule
     from search.history.history import (
         History,
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
         apply_default_schedules,
         find_schedules,
     )
-    from search.history.sample_on_miss import SampleOnMiss, Sampler, default_schedule
+    from search.history.sample_on_miss import SampleOnMiss, Sampler
     from search.kinds import derived_object
     from search.measure_callback import MeasureCallback
     from search.models import graph_tuner

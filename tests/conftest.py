@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, settings
 
 os.environ["TENSORIR_VERIFY"] = "1"
 os.environ["MPLBACKEND"] = "Agg"
+# Nothing is taken from an earlier run, or left to a later one.
+os.environ["TENSORIR_CACHE"] = "0"
 # What tests see does not depend on how fast the machine is that they run on.
 os.environ.setdefault("TENSORIR_HOST", "measured=no")
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):

@@ -137,18 +137,29 @@ def schedule_by_compatible(
 
     ReplayError if an instruction does not apply, or a postprocessor rejects the result.
     """
-    (name,) = mod.functions
-    names = dict(zip(_block_names(recorded), _block_names(mod), strict=True))
     sch = schedule_of(mod)
-    AdaptedReplay(sch, name, lambda block: names.get(block, block)).apply(trace)
+    replay_like(sch, block_names(recorded), trace)
     postprocess_like(trace, sch, space_for(mod, target))
     return sch
 
 
-def _block_names(mod: IRModule) -> list[str]:
-    """Return the names of the blocks of a program in its order."""
+def replay_like(sch: Schedule, blocks: Sequence[str], trace: Trace) -> None:
+    """Apply the trace of a program with the same structure, whose blocks have the given names.
+
+    The schedule is of a module of one function. ReplayError if an instruction does not apply.
+    """
+    (name,) = sch.mod.functions
+    here = block_names(sch.mod)
+    if len(here) != len(blocks):
+        raise ReplayError(f"the program has {len(here)} blocks, that of the trace {len(blocks)}")
+    names = dict(zip(blocks, here, strict=True))
+    AdaptedReplay(sch, name, lambda block: names.get(block, block)).apply(trace)
+
+
+def block_names(mod: IRModule) -> tuple[str, ...]:
+    """Return the names of the blocks of a program of one function, in its order."""
     (func,) = mod.prim_funcs().values()
-    return [node.name_hint for node in walk(func.body) if isinstance(node, Block)]
+    return tuple(node.name_hint for node in walk(func.body) if isinstance(node, Block))
 
 
 def schedule_by_anchor(mod: IRModule, trace: Trace, recorded: IRModule, target: Target) -> Schedule:
@@ -164,7 +175,7 @@ def schedule_by_anchor(mod: IRModule, trace: Trace, recorded: IRModule, target: 
     ReplayError if the trace does not fit the anchor block, or a postprocessor rejects the result.
     """
     sch = schedule_of(mod)
-    _replay(sch, trace, _anchor_name(recorded), set(_block_names(recorded)), target)
+    _replay(sch, trace, _anchor_name(recorded), set(block_names(recorded)), target)
     return sch
 
 

@@ -15,11 +15,11 @@ import pytest
 from graph_modules import module_of
 
 import codegen
-from codegen import compile_units, kept_objects, kernel
+from codegen import compile_units, kept_files, kernel
 from codegen.compile import llvm_source
 from codegen.compile_units import LLVMProcess, compiled
 from codegen.errors import CodegenError, LinkError
-from codegen.kept_objects import KeptObjects
+from codegen.kept_files import KeptFiles
 from codegen.kernel import Kernel, Unit, _Objects
 from codegen.signature import read_object_code
 from codegen.target import Target
@@ -336,8 +336,8 @@ def main(A: T.Buffer((8,), "float32")):
 
 @pytest.fixture(autouse=True)
 def configured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_objects, "_kept", None)
-    monkeypatch.setattr(kept_objects, "_is_configured", False)
+    monkeypatch.setattr(kept_files, "_kept", None)
+    monkeypatch.setattr(kept_files, "_is_configured", False)
 
 
 def never(unit: Unit) -> bytes:
@@ -346,7 +346,7 @@ def never(unit: Unit) -> bytes:
 
 def test_nothing_is_kept_unless_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv(kept_objects.VARIABLE, raising=False)
+    monkeypatch.delenv(kept_files.VARIABLE, raising=False)
     _Objects(1 << 20).get(UNIT, Unit.made)
     assert not [*tmp_path.iterdir()]
 
@@ -379,7 +379,7 @@ def test_the_environment_switches_it_on(tmp_path: Path) -> None:
             [sys.executable, "-c", build],
             check=True,
             cwd=Path(__file__).parents[2],
-            env={**os.environ, kept_objects.VARIABLE: str(tmp_path / "objects")},
+            env={**os.environ, kept_files.VARIABLE: str(tmp_path / "objects")},
         )
         times.append({f.name: f.stat().st_ctime_ns for f in (tmp_path / "objects").iterdir()})
     assert times[0].keys() == times[1].keys()
@@ -387,7 +387,7 @@ def test_the_environment_switches_it_on(tmp_path: Path) -> None:
 
 
 def test_the_folder_stays_small_and_what_was_used_last_stays(tmp_path: Path) -> None:
-    kept = KeptObjects(tmp_path, limit_bytes=10_000)
+    kept = KeptFiles(tmp_path, limit_bytes=10_000)
     for k in range(40):
         kept.put(b"%d" % k, bytes(1000))
         file = kept._path(b"%d" % k)
@@ -402,7 +402,7 @@ def test_a_folder_that_others_may_write_to_is_not_used(tmp_path: Path) -> None:
     folder = tmp_path / "shared"
     folder.mkdir()
     folder.chmod(0o777)
-    kept = KeptObjects(folder, 1 << 20)
+    kept = KeptFiles(folder, 1 << 20)
     kept.put(b"key", b"data")
     assert not [*folder.iterdir()]
     folder.chmod(0o700)

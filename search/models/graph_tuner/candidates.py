@@ -24,9 +24,9 @@ from search.database import Database
 from search.database.best_records import with_schedules
 from search.database.module_equality import same_structure
 from search.errors import TuningError
+from search.history.default_designs import default_schedule
 from search.history.find_schedule import find_schedule
 from search.history.history import under_its_name
-from search.history.sample_on_miss import default_schedule
 from search.models.graph_tuner.kernel_graph import (
     KernelCall,
     KernelGraph,

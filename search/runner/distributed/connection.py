@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from codegen import Target
-from codegen.kept_objects import lowering_digest
+from codegen.kept_files import lowering_digest
 from codegen.target import host
 from codegen.target.presets import KNOWN_FEATURES
 from search.errors import TuningError

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import codegen
-from codegen.kept_objects import lowering_digest
+from codegen.kept_files import lowering_digest
 from codegen.lower import PASSES, lower
 from codegen.lower.divide_at_choices import MOST, divide_at_choices
 from codegen.lower.forms import GONE

@@ -13,15 +13,17 @@ import pytest
 import codegen
 import search as ms
 from codegen.history import Schedules, default_schedules
+from codegen.kept_files import kept_files
 from schedule import Schedule
 from search.database import MemoryDatabase
 from search.history import default_schedules as module_here
+from search.history.default_designs import Choice, choose
 from search.history.default_schedules import DefaultSchedules
 from tensorir import IRModule, assert_structural_equal, parse
 from tensorir.extensions import SCHEDULES
 from tensorir.function import PrimFunc
 from tests.search.anchored_programs import TARGET
-from tests.search.compatible_programs import product
+from tests.search.compatible_programs import convolution, product
 
 HERE = codegen.Target(TARGET)
 
@@ -30,43 +32,94 @@ def kernels(*sizes: int) -> dict[str, PrimFunc]:
     return {f"product_{n}": product(n, 16, 16)["main"] for n in sizes}
 
 
-def test_each_program_is_scheduled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[IRModule] = []
+Call = tuple[int, bool, bool]
+"""The number of rows of a product, whether a choice was given, and whether it is for this one."""
 
-    def counted(program: IRModule, target: codegen.Target) -> Schedule:
-        made.append(program)
-        return ms.default_schedule(program, target)
 
-    monkeypatch.setattr(module_here, "default_schedule", counted)
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
+    """Return the choices that this process makes, in order."""
+    made: list[Call] = []
+
+    def counted(
+        program: IRModule, target: codegen.Target, like: Choice | None, *, is_same: bool
+    ) -> tuple[Schedule, Choice | None]:
+        (rows, _) = next(iter(program.prim_func("main").buffer_map.values())).shape
+        made.append((int(str(rows)), like is not None, is_same))
+        return choose(program, target, like, is_same=is_same)
+
+    monkeypatch.setattr(module_here, "choose", counted)
     monkeypatch.setattr(module_here.host, "physical_cores", lambda: 1)
+    return made
+
+
+def test_programs_of_one_structure_share_the_search(calls: list[Call]) -> None:
     makes = DefaultSchedules()
     functions = {**kernels(16, 32), "again": product(16, 16, 16)["main"]}
     found = makes.schedules_of(functions, HERE)
     assert list(found) == ["product_16", "product_32", "again"]
-    assert len(made) == 2
+    assert calls == [(16, False, False), (32, True, False)]
     makes.schedules_of(kernels(32), HERE)
-    assert len(made) == 2
-    expected = ms.default_schedule(product(32, 16, 16), TARGET).mod["main"].body
-    assert_structural_equal(found["product_32"].body, expected)
+    assert len(calls) == 2
+    expected = ms.default_schedule(product(16, 16, 16), TARGET).mod["main"].body
+    assert_structural_equal(found["product_16"].body, expected)
 
 
-def test_several_processes_give_the_same_schedules() -> None:
-    functions = kernels(16, 32, 48)
+def test_a_later_process_takes_the_choices_from_the_disk(
+    calls: list[Call], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TENSORIR_CACHE", str(tmp_path))
+    kept_files.cache_clear()
+    first = DefaultSchedules().schedules_of(kernels(16, 32), HERE)
+    calls.clear()
+    again = DefaultSchedules().schedules_of(kernels(16, 32, 64), HERE)
+    assert calls == [(16, True, True), (32, True, True), (64, True, False)]
+    for name, func in first.items():
+        assert_structural_equal(again[name].body, func.body)
+    # A damaged file is made again, and nothing of another release is used.
+    for file in (tmp_path / "schedules").iterdir():
+        file.write_bytes(file.read_bytes()[:-1])
+    calls.clear()
+    DefaultSchedules().schedules_of(kernels(16), HERE)
+    monkeypatch.setattr(DefaultSchedules, "version", "another release")
+    DefaultSchedules().schedules_of(kernels(16), HERE)
+    assert calls == [(16, False, False)] * 2
+    kept_files.cache_clear()
+
+
+def test_a_choice_that_does_not_apply_is_ignored() -> None:
+    small = product(16, 16, 16)
+    expected, choice = choose(small, HERE)
+    _, other = choose(convolution(), HERE)
+    assert choice is not None
+    assert other is not None
+    unknown = Choice(choice.blocks, other.trace)
+    for like in (other, unknown):
+        for is_same in (False, True):
+            made, own = choose(small, HERE, like, is_same=is_same)
+            assert_structural_equal(made.mod, expected.mod)
+            assert own is not None
+
+
+def test_several_processes_schedule_all_programs(caplog: pytest.LogCaptureFixture) -> None:
+    functions = kernels(16, 32, 48, 64)
     found = DefaultSchedules().schedules_of(functions, HERE)
     assert list(found) == list(functions)
-    for name, func in found.items():
-        assert_structural_equal(
-            func.body, ms.default_schedule(functions[name], TARGET).mod["main"].body
-        )
+    assert not caplog.records
+    for n, func in zip((16, 32, 48, 64), found.values(), strict=True):
+        a, b = (np.random.default_rng(0).random(s, np.float32) for s in ((n, 16), (16, 16)))
+        c = np.zeros((n, 16), np.float32)
+        codegen.build(func.with_attr("global_symbol", "main"), TARGET)["main"](a, b, c)
+        np.testing.assert_allclose(c, a @ b, rtol=1e-5)
 
 
 def test_what_cannot_be_scheduled_stays_as_it_is_and_one_line_says_why(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fails(program: IRModule, target: codegen.Target) -> Schedule:
+    def fails(program: IRModule, *_: object, **__: object) -> Schedule:
         raise ZeroDivisionError("a rule of somebody\nwas given\n" + program.script())
 
-    monkeypatch.setattr(module_here, "default_schedule", fails)
+    monkeypatch.setattr(module_here, "choose", fails)
     monkeypatch.setattr(module_here.host, "physical_cores", lambda: 1)
     with caplog.at_level(logging.DEBUG, "tensorir.search"):
         assert DefaultSchedules().schedules_of(kernels(16), HERE) == {}

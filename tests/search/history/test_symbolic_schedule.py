@@ -63,13 +63,13 @@ def test_columns_are_vectors_and_the_trace_says_all() -> None:
 def test_what_cannot_be_done_for_any_number_leaves_the_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from search.history import sample_on_miss  # noqa: PLC0415
+    from search.history import default_designs  # noqa: PLC0415
     from search.history.adapted_replay import ReplayError  # noqa: PLC0415
 
     def refuses(*_: object) -> Schedule:
         raise ReplayError("no")
 
-    monkeypatch.setattr(sample_on_miss, "schedule_by_single", refuses)
+    monkeypatch.setattr(default_designs, "schedule_by_single", refuses)
     assert ms.default_schedule(PRODUCT, TARGET).trace.insts == []
 
 

@@ -9,7 +9,7 @@ import pytest
 import search as ms
 from schedule.random_state import RandomState
 from search.context import TuneContext, design_spaces
-from search.history.sample_on_miss import default_schedule
+from search.history.default_designs import default_schedule
 from search.search_strategy.evolution import is_described
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import parse

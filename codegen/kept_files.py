@@ -1,0 +1,190 @@
+"""Files that are kept between processes: folders in the user's cache directory, bounded in size.
+
+    TENSORIR_CACHE=0 python ...             # neither reads nor writes models and schedules
+    TENSORIR_CACHE=/fast/disk python ...    # keeps them there
+    codegen.keep_objects()                  # the objects of builds of this process, too
+    TENSORIR_KEEP_OBJECTS=1 python ...      # those of a process
+
+The name of a file is a digest of everything that its content is made from, and the file begins with
+a digest of its content: a truncated or changed file is ignored. Anyone who may write to a folder of
+machine code decides which code runs, so only its owner may. The least recently read files are
+removed first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import secrets
+import sys
+from collections.abc import Iterable
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from codegen.cache_folder import cache_folder, check_private, private_folder
+from codegen.errors import CodegenError
+
+logger = logging.getLogger("tensorir.codegen")
+
+CACHE: Final = "TENSORIR_CACHE"
+"""The variable of the environment for models and schedules: 0 switches them off, a folder is
+another place than the user's cache directory."""
+VARIABLE: Final = "TENSORIR_KEEP_OBJECTS"
+"""The variable of the environment that switches objects on: 1, or the name of a folder."""
+_LIMIT: Final = 256 << 20
+_FORMAT: Final = 1
+"""To be raised when files of the same key come out differently."""
+_DIGEST: Final = 32
+
+Part: TypeAlias = bytes | memoryview
+
+
+class KeptFiles:
+    """The files in a folder, up to a number of bytes.
+
+    A file of more than a quarter of them is not kept.
+    """
+
+    def __init__(self, folder: Path, limit_bytes: int) -> None:
+        self._folder = folder
+        self._limit = limit_bytes
+        self._has_warned = False
+        self._written = limit_bytes  # look at what is there when something is written first
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the content of a file, None if it is not kept."""
+        path = self._path(key)
+        try:
+            check_private(self._folder)
+            content = path.read_bytes()
+            os.utime(path)
+        except OSError:
+            return None
+        data = content[_DIGEST:]
+        return data if content[:_DIGEST] == _digest(data) else None
+
+    def put(self, key: bytes, parts: bytes | Iterable[Part]) -> None:
+        """Keep a file; a warning says once that nothing can be written."""
+        content = [parts] if isinstance(parts, bytes) else list(parts)
+        size = sum(memoryview(part).nbytes for part in content)
+        if 4 * size > self._limit:
+            return
+        path = self._path(key)
+        beside = path.with_name(f".{secrets.token_hex(8)}")
+        try:
+            private_folder(self._folder)
+            with beside.open("wb") as file:
+                file.write(_digest(*content))
+                file.writelines(content)
+            beside.replace(path)
+            self._written += size
+            if self._written > self._limit // 8:
+                self._written = 0
+                self._remove_old()
+        except OSError as error:
+            level = logging.DEBUG if self._has_warned else logging.WARNING
+            self._has_warned = True
+            logger.log(level, "Nothing is kept in %s for later processes: %s", self._folder, error)
+
+    def _path(self, key: bytes) -> Path:
+        return self._folder / f"{hashlib.blake2b(key, person=b'%d' % _FORMAT).hexdigest()[:40]}"
+
+    def _remove_old(self) -> None:
+        """Remove the files that were read longest ago, until the rest is well below the limit."""
+        found = []
+        for path in self._folder.iterdir():
+            stat = path.stat()
+            found.append((stat.st_mtime, stat.st_size, path))
+        total = sum(size for _, size, _ in found)
+        for _, size, path in sorted(found):
+            if total <= self._limit * 3 // 4:
+                return
+            path.unlink(missing_ok=True)
+            total -= size
+
+
+def _digest(*parts: Part) -> bytes:
+    digest = hashlib.blake2b(digest_size=_DIGEST)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
+
+
+@cache
+def kept_files(kind: str, limit_bytes: int) -> KeptFiles | None:
+    """Return the files of a kind, such as `"models"`; None if `TENSORIR_CACHE` is 0."""
+    wanted = os.environ.get(CACHE, "")
+    folder = cache_folder() if wanted in ("", "1") else Path(wanted)
+    if wanted == "0" or folder is None:
+        return None
+    return KeptFiles(folder / kind, limit_bytes)
+
+
+_kept: KeptFiles | None = None
+_is_configured = False
+
+
+def keep_objects(folder: str | Path | None = None, *, limit_bytes: int = _LIMIT) -> None:
+    """Keep the objects of builds in a folder, and take them from there: for later processes.
+
+    It is `objects` in the cache directory of the user (`~/.cache/tensorir`) by default. The oldest
+    files are removed beyond `limit_bytes`; 0 keeps nothing. Raises CodegenError without a cache
+    directory.
+    """
+    global _kept, _is_configured
+    cache = cache_folder()
+    if folder is None and cache is None:
+        raise CodegenError("this user has no cache directory; name a folder for the objects")
+    found = Path(folder) if folder is not None else cache / "objects"  # type: ignore[operator]
+    _kept = KeptFiles(found, limit_bytes) if limit_bytes > 0 else None
+    _is_configured = True
+
+
+def kept_objects() -> KeptFiles | None:
+    """Return the objects that are kept, None if that is off."""
+    if not _is_configured:
+        wanted = os.environ.get(VARIABLE, "")
+        if wanted in ("", "0"):
+            return None
+        keep_objects(None if wanted == "1" else wanted)
+    return _kept
+
+
+# ------------------------------------------------------------------------------------------ sources
+
+
+@cache
+def sources_stamp(*packages: str) -> str:
+    """Return a text that changes with the sources of packages, by their times and sizes.
+
+    It takes some milliseconds. Two copies of the same sources differ, see `lowering_digest`.
+    """
+    digest = hashlib.blake2b(version("llvmlite").encode(), digest_size=16)
+    for package in packages:
+        root = Path(import_module(package).__path__[0])
+        for folder, folders, names in os.walk(root):
+            folders.sort()
+            for name in sorted(names):
+                if name.endswith(".py"):
+                    found = os.stat(os.path.join(folder, name))
+                    digest.update(f"{folder}/{name} {found.st_mtime_ns} {found.st_size}\n".encode())
+    return digest.hexdigest()
+
+
+@cache
+def lowering_digest() -> str:
+    """Return 8 hexadecimal digits of the sources of `tensorir` and `codegen`, and LLVM's version.
+
+    It tells two states of the sources apart that have the same release number.
+    """
+    digest = hashlib.blake2b(version("llvmlite").encode(), digest_size=4)
+    for package in ("tensorir", "codegen"):
+        folder = Path(sys.modules[package].__path__[0])
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(f"\n{path.relative_to(folder)}\n".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,201 @@
+"""Schedules of programs by estimates alone, and by the choice for a program of the same structure.
+
+Choosing a schedule takes some tenths of a second, most of it to find out which design spaces and
+compute locations are good. Programs that differ in integers only, such as the convolutions of a
+network, share that: `choose` takes the choice for one of them and compares tile sizes only.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from codegen import Target
+from codegen.target import as_target
+from schedule import Schedule, Trace
+from schedule.decisions.domain import CandidatesDomain
+from search.context import TuneContext
+from search.cost_model.cost_model import CostModel
+from search.cost_model.xgb_model import XGBModel
+from search.history.adapted_replay import ReplayError, block_names, replay_like, schedule_of
+from search.history.symbolic_sizes import open_sizes, schedule_by_single, with_smallest_sizes
+from search.search_strategy.evolution import first_designs, is_described, promising_spaces
+from search.search_strategy.individual import Individual
+from search.search_strategy.trace_application import TraceApplication
+from search.space_generator.design_space import DesignSpace
+from search.space_generator.replays import ReplayBudget
+from search.space_generator.restricted_space import ConstraintFunction
+from search.space_generator.space_generator import SpaceArg
+from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import walk
+
+_SPACES_BY_BLOCKS: Final = 64
+"""The number of compared design spaces of a program, times its blocks."""
+_LEAST_SPACES: Final = 4
+_INSTRUCTIONS: Final = 3300
+_NODES: Final = 600
+"""The budget of instructions for one choice, each of which runs in a fraction of a millisecond; for
+a program with `_NODES` nodes it is half of that, as each takes twice as long."""
+
+logger = logging.getLogger("tensorir.search")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The schedule that was chosen for a program, for programs of the same structure."""
+
+    blocks: tuple[str, ...]
+    """The names of the blocks of the program, in order."""
+    trace: Trace
+    """The trace without postprocessing."""
+
+    def as_json(self) -> list[Any]:
+        """Return the choice as data for JSON."""
+        return [list(self.blocks), self.trace.as_json()]
+
+    @staticmethod
+    def from_json(data: Any) -> Choice:
+        """Return the choice of `as_json`; TraceError for a trace that cannot be read."""
+        blocks, trace = data
+        return Choice(tuple(map(str, blocks)), Trace.from_json(trace))
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Disable the collection of cyclic garbage while a block of code runs.
+
+    Programs are trees, which are freed by reference counting. Other garbage of a choice is a few
+    megabytes, and its collection would take a fifth of the time.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def default_schedule(
+    mod: IRModule | PrimFunc,
+    target: str | Target | None = None,
+    space: SpaceArg = "post-order-apply",
+    constraint: ConstraintFunction | None = None,
+) -> Schedule:
+    """Return the schedule of a function by the rules, with decisions of the analytic model.
+
+    Nothing is built or measured: some hundred points of the most promising design spaces are
+    scored, and the best of a short evolution is replayed and postprocessed, or the next best if a
+    postprocessor rejects it. The same function and target give the same schedule. It takes some
+    tenths of a second for a matrix product, and longer if many locations of blocks are compared. Of
+    many design spaces only some are used.
+
+    `mod` is a function, or a module of one; for several see `apply_default_schedules`. `space` and
+    `constraint` are those of `tune_tir`. A target without `num-cores` gets the number of cores of
+    this machine; None is the current target, else this machine. A function with symbolic shapes is
+    scheduled with the smallest sizes for which no loop is empty, usually 1, and runs all elements
+    in its outermost loops. If all points are rejected, the program is unscheduled.
+
+    TuningError unless the module has one function, and for a constraint that allows nothing.
+    """
+    return _choose(mod, target, space, constraint, None, False)[0]
+
+
+def choose(
+    program: IRModule, target: Target, like: Choice | None = None, *, is_same: bool = False
+) -> tuple[Schedule, Choice | None]:
+    """Return the `default_schedule` of a program, and the choice; None for an unscheduled one.
+
+    With `like`, the choice for a program that differs in integers only, only tile sizes and other
+    numbers are compared, which takes a third of the time. If it is the choice for this very program
+    (`is_same`), it is applied. If `like` does not apply, it is ignored.
+    """
+    return _choose(program, target, "post-order-apply", None, like, is_same)
+
+
+@_without_collection()
+def _choose(
+    mod: IRModule | PrimFunc,
+    target: str | Target | None,
+    space: SpaceArg,
+    constraint: ConstraintFunction | None,
+    like: Choice | None,
+    is_same: bool,
+) -> tuple[Schedule, Choice | None]:
+    context = TuneContext(
+        mod, target=as_target(target), space_generator=space, rand_state=1, constraint=constraint
+    )
+    program, chosen = context.program, context.known_target
+    if open_sizes(program.prim_func("main")):
+        single, choice = _choose(
+            with_smallest_sizes(program), chosen, space, constraint, like, is_same
+        )
+        try:
+            return schedule_by_single(program, single.trace, chosen), choice
+        except ReplayError as error:
+            logger.info("The schedule of single elements does not fit symbolic sizes: %s", error)
+            return Schedule(program), None
+    found = iter(()) if like is None else _designs_like(context, like, is_same)
+    sch = next(found, None) or next(default_designs(context, XGBModel()), None)
+    if sch is None:
+        return Schedule(program), None
+    return sch, Choice(block_names(program), sch.trace.simplified(remove_postproc=True))
+
+
+def default_designs(context: TuneContext, model: CostModel) -> Iterator[Schedule]:
+    """Yield the postprocessed schedules of a task, best score of a model first."""
+    nodes = list(walk(context.program.prim_func("main").body))
+    context.budget = ReplayBudget(_INSTRUCTIONS / (1 + len(nodes) / _NODES))
+    blocks = sum(isinstance(node, Block) for node in nodes)
+    most = max(_LEAST_SPACES, _SPACES_BY_BLOCKS // blocks)
+    samples: dict[int, list[Schedule]] = defaultdict(list)
+    designs = context.generate_design_space(most)
+    described = [sch for sch in designs if is_described(sch.trace)]
+    spaces = context.points_of(described or designs, lambda index, sch: samples[index].append(sch))
+    context.budget.spend(sum(len(sch.trace.insts) for made in samples.values() for sch in made))
+    scored: list[Individual] = []
+    if model.reads_drafts and context.constraint is None:
+        spaces, scored = promising_spaces(context, spaces, samples, model)
+    yield from _best_first(context, spaces, model, scored)
+
+
+def _designs_like(context: TuneContext, like: Choice, is_same: bool) -> Iterator[Schedule]:
+    """Yield the schedules that have the design space and structure of a choice, best score first.
+
+    With `is_same` only the choice itself; nothing if its trace does not apply.
+    """
+    sch = schedule_of(context.program)
+    sch.keeps_domains = True
+    try:
+        replay_like(sch, like.blocks, like.trace)
+    except ReplayError as error:
+        logger.debug("A choice for the same structure does not apply: %s", error)
+        return
+    if is_same:
+        if TraceApplication(context).postprocess(sch):
+            yield sch
+        return
+    space = DesignSpace.of(sch)
+    knobs = list(space.knobs)
+    for k in space.structural_knobs:
+        domain, decision = knobs[k].domain, space.decisions[k]
+        if domain is not None and decision is not None:
+            knobs[k] = replace(knobs[k], domain=CandidatesDomain(domain, (decision,)))
+    yield from _best_first(context, [DesignSpace(space.trace, knobs)], XGBModel(), [])
+
+
+def _best_first(
+    context: TuneContext, spaces: list[DesignSpace], model: CostModel, scored: list[Individual]
+) -> Iterator[Schedule]:
+    """Yield the postprocessed schedules of design spaces, best score first."""
+    application = TraceApplication(context)
+    for design in first_designs(context, spaces, application, model, scored):
+        sch = application.apply(design.trace)
+        if sch is not None:
+            yield sch
