@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import mmap
 import os
 import secrets
 import sys
 from collections.abc import Iterable
 from functools import cache
-from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -38,7 +39,8 @@ VARIABLE: Final = "TENSORIR_KEEP_OBJECTS"
 _LIMIT: Final = 256 << 20
 _FORMAT: Final = 1
 """To be raised when files of the same key come out differently."""
-_DIGEST: Final = 32
+_START: Final = 64
+"""The bytes of the digest, so that the content starts at a multiple of 64."""
 
 Part: TypeAlias = bytes | memoryview
 
@@ -55,17 +57,18 @@ class KeptFiles:
         self._has_warned = False
         self._written = limit_bytes  # look at what is there when something is written first
 
-    def get(self, key: bytes) -> bytes | None:
-        """Return the content of a file, None if it is not kept."""
+    def get(self, key: bytes) -> memoryview | None:
+        """Return the content of a file, at a multiple of 64 bytes, None if it is not kept."""
         path = self._path(key)
         try:
             check_private(self._folder)
-            content = path.read_bytes()
+            with path.open("rb") as file:
+                content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             os.utime(path)
-        except OSError:
+        except (OSError, ValueError):  # ValueError for an empty file
             return None
-        data = content[_DIGEST:]
-        return data if content[:_DIGEST] == _digest(data) else None
+        data = content[_START:]
+        return data if content[:_START] == _digest(data) else None
 
     def put(self, key: bytes, parts: bytes | Iterable[Part]) -> None:
         """Keep a file; a warning says once that nothing can be written."""
@@ -108,7 +111,7 @@ class KeptFiles:
 
 
 def _digest(*parts: Part) -> bytes:
-    digest = hashlib.blake2b(digest_size=_DIGEST)
+    digest = hashlib.blake2b(digest_size=_START)
     for part in parts:
         digest.update(part)
     return digest.digest()
@@ -157,21 +160,25 @@ def kept_objects() -> KeptFiles | None:
 # ------------------------------------------------------------------------------------------ sources
 
 
+_PACKAGES: Final = ("tensorir", "schedule", "codegen", "search")
+
+
 @cache
-def sources_stamp(*packages: str) -> str:
-    """Return a text that changes with the sources of packages, by their times and sizes.
+def sources_stamp() -> str:
+    """Return a text that changes with the installed sources, by their times and sizes.
 
     It takes some milliseconds. Two copies of the same sources differ, see `lowering_digest`.
     """
     digest = hashlib.blake2b(version("llvmlite").encode(), digest_size=16)
-    for package in packages:
-        root = Path(import_module(package).__path__[0])
-        for folder, folders, names in os.walk(root):
+    roots = [find_spec(package) for package in _PACKAGES]
+    for root in [x.submodule_search_locations for x in roots if x is not None]:
+        for folder, folders, names in os.walk(root[0] if root else ""):
             folders.sort()
             for name in sorted(names):
                 if name.endswith(".py"):
-                    found = os.stat(os.path.join(folder, name))
-                    digest.update(f"{folder}/{name} {found.st_mtime_ns} {found.st_size}\n".encode())
+                    path = Path(folder, name)
+                    found = path.stat()
+                    digest.update(f"{path} {found.st_mtime_ns} {found.st_size}\n".encode())
     return digest.hexdigest()
 
 

@@ -120,10 +120,11 @@ def _kept_or_made(key: bytes, unit: Unit, make: Maker) -> bytes:
         return make(unit)
     on_disk = key + made_by(unit.target).encode()
     found = kept.get(on_disk)
-    if found is None:
-        found = make(unit)
-        kept.put(on_disk, found)
-    return found
+    if found is not None:
+        return bytes(found)
+    made = make(unit)
+    kept.put(on_disk, made)
+    return made
 
 
 _objects: Final = _Objects(limit=32 << 20)

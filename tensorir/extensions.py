@@ -20,8 +20,13 @@ SCHEDULES: Final = "tensorir.schedules"
 
 
 @cache
+def entry_point(group: str) -> metadata.EntryPoint | None:
+    """Return the entry point of an extension point, the first of several; None for nothing."""
+    return next(iter(metadata.entry_points(group=group)), None)
+
+
+@cache
 def extension(group: str) -> Any | None:
-    """Return what is offered for an extension point, the first of several; None for nothing."""
-    for entry in metadata.entry_points(group=group):
-        return entry.load()
-    return None
+    """Return what is offered for an extension point; None for nothing."""
+    entry = entry_point(group)
+    return None if entry is None else entry.load()

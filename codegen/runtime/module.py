@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ class Module(TimedFunctions[Function]):
         self,
         code: LoadedCode,
         *,
-        source: Source | None = None,
+        source: Source | Callable[[], Source] | None = None,
         object_code: bytes | None = None,
         guard_pages: bool = False,
     ) -> None:
@@ -47,13 +47,20 @@ class Module(TimedFunctions[Function]):
         )
 
     @staticmethod
-    def from_object(data: bytes, *, guard_pages: bool = False) -> Module:
+    def from_object(
+        data: bytes,
+        *,
+        source: Callable[[], Source] | None = None,
+        guard_pages: bool = False,
+    ) -> Module:
         """Load the result of `compile_object`, perhaps of another process.
+
+        `source` makes the LLVM IR that it was made from, if that is asked for.
 
         Raises LinkError if it is something else or calls C or library functions that this process
         does not have.
         """
-        return Module(load_object(data), object_code=data, guard_pages=guard_pages)
+        return Module(load_object(data), source=source, object_code=data, guard_pages=guard_pages)
 
     # ---------------------------------------------------------------------------------- functions
 
@@ -102,12 +109,12 @@ class Module(TimedFunctions[Function]):
 
     def inspect_llvm(self, optimized_form: bool = True) -> str:
         """Return the LLVM IR, after optimisation or as it was written."""
-        source = self._need_source()
+        source = self.source
         return source.optimized() if optimized_form else source.text
 
     def inspect_asm(self) -> str:
         """Return the machine code as assembly text."""
-        return self._need_source().assembly()
+        return self.source.assembly()
 
     def get_source(self, fmt: str = "ll") -> str:
         """Return the LLVM IR (`"ll"`) or assembly (`"asm"`, `"s"`)."""
@@ -115,7 +122,11 @@ class Module(TimedFunctions[Function]):
             raise CodegenError(f"unknown source format {fmt!r}; the formats are 'll' and 'asm'")
         return self.inspect_llvm() if fmt == "ll" else self.inspect_asm()
 
-    def _need_source(self) -> Source:
+    @property
+    def source(self) -> Source:
+        """The LLVM IR; CodegenError if only the machine code is left."""
+        if callable(self._source):
+            self._source = self._source()
         if self._source is None:
             raise CodegenError(
                 "the module was loaded from machine code, its LLVM IR is gone; inspect the module "

@@ -11,6 +11,7 @@ from codegen.history import (
     Schedules,
     can_be_scheduled,
     default_schedules,
+    innermost,
     is_small,
     with_history,
 )
@@ -19,6 +20,7 @@ from codegen.target import Target, as_target
 from codegen.vm import program as p
 from codegen.vm.constants import ConstantPool
 from codegen.vm.executable import Executable
+from codegen.vm.kept_models import kept_or_built
 from codegen.vm.translate import Translation
 from tensorir import transform
 from tensorir.function import IRModule, PrimFunc
@@ -140,7 +142,8 @@ def vm_build(
     code; others become steps. Tensor functions without callers are dropped. A tensor function gets
     the schedule that `database`, or else the current one, has for it, otherwise a default schedule,
     unless `default_schedules` is False, the function is small, or it is scheduled by hand.
-    Constants are converted to the layouts of schedules now, not in each call. With `guard_pages`,
+    Constants are converted to the layouts of schedules now, not in each call. A model without
+    records is kept on the disk for later processes (`TENSORIR_CACHE`). With `guard_pages`,
     arguments, results and temporaries of every call end at inaccessible memory.
 
     Raises CodegenError for a module without graph functions and for a value without a compiled
@@ -159,10 +162,18 @@ def vm_build(
         mod = transform.BindParams("main", params)(mod)
     verify_well_formed(mod)
     chosen = as_target(target)
-    kernels = as_kernels(mod)
-    scheduled = with_schedules(kernels, chosen, database, make_missing=default_schedules)
-    packed = _with_packed_constants(scheduled)
-    return compile_lowered(transform.place_memory(packed), chosen, guard_pages=guard_pages)
+
+    def build() -> Executable:
+        kernels = as_kernels(mod)
+        scheduled = with_schedules(kernels, chosen, database, make_missing=default_schedules)
+        packed = _with_packed_constants(scheduled)
+        return compile_lowered(transform.place_memory(packed), chosen, guard_pages=guard_pages)
+
+    # Records and the settings of passes are no part of the key of a kept model.
+    has_records = database is not None or innermost() is not None
+    if default_schedules and not has_records and not transform.PassContext.is_entered():
+        return kept_or_built(mod, chosen, guard_pages, build)
+    return build()
 
 
 def _with_packed_constants(mod: IRModule) -> IRModule:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ class Executable:
         description: p.Description,
         constants: Constants,
         *,
-        mod: IRModule | None = None,
+        mod: IRModule | Callable[[], IRModule] | None = None,
         guard_pages: bool = False,
     ) -> None:
         self.module = module
@@ -44,6 +45,8 @@ class Executable:
     @property
     def mod(self) -> IRModule:
         """The lowered module; CodegenError if only the machine code is left."""
+        if callable(self._mod):
+            self._mod = self._mod()
         if self._mod is None:
             raise CodegenError(
                 "the executable was loaded from machine code, its module is gone; "

@@ -51,11 +51,6 @@ class DefaultSchedules:
     def __init__(self) -> None:
         self._known: dict[str, ModuleIndex[PrimFunc | None]] = {}
 
-    @property
-    def version(self) -> str:
-        """A text that is different if other schedules may be chosen."""
-        return sources_stamp("tensorir", "schedule", "codegen", "search")
-
     def schedules_of(
         self, functions: Mapping[str, PrimFunc], target: Target
     ) -> dict[str, PrimFunc]:
@@ -69,7 +64,7 @@ class DefaultSchedules:
             for name, program in programs.items()
             if not known.like(unnamed(program)) and new.add_first(unnamed(program), name)
         }
-        for name, scheduled in _made(wanted, chosen, _Choices(chosen, self.version)).items():
+        for name, scheduled in _made(wanted, chosen, _Choices(chosen)).items():
             known.add(unnamed(wanted[name]), scheduled)
         found = {name: known.like(unnamed(program))[0] for name, program in programs.items()}
         return {
@@ -82,8 +77,8 @@ class DefaultSchedules:
 class _Choices:
     """The choices for a target, by the hash of a program or of its structure."""
 
-    def __init__(self, target: Target, version: str) -> None:
-        self._prefix = f"{version}\n{target_key(target)}\n{Machine.of(target)}\n"
+    def __init__(self, target: Target) -> None:
+        self._prefix = f"{sources_stamp()}\n{target_key(target)}\n{Machine.of(target)}\n"
         self._files = kept_files("schedules", _KEPT_BYTES)
         self._known: dict[int, Choice | None] = {}
 
@@ -104,9 +99,9 @@ class _Choices:
         return f"{self._prefix}{key}".encode()
 
 
-def _read(text: bytes) -> Choice | None:
+def _read(text: memoryview) -> Choice | None:
     try:
-        return Choice.from_json(json.loads(text))
+        return Choice.from_json(json.loads(bytes(text)))
     except (TensorIRError, ValueError) as error:
         logger.info("A kept schedule is not used: %s", error)
         return None

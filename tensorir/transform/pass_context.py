@@ -118,6 +118,11 @@ class PassContext:
         entered = PassContext._entered.get()
         return entered[-1] if entered else PassContext()
 
+    @staticmethod
+    def is_entered() -> bool:
+        """Return True inside of the `with` block of a context."""
+        return bool(PassContext._entered.get())
+
     def __enter__(self) -> PassContext:
         entered: list[PassInstrument] = []
         try:

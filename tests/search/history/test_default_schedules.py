@@ -81,7 +81,7 @@ def test_a_later_process_takes_the_choices_from_the_disk(
         file.write_bytes(file.read_bytes()[:-1])
     calls.clear()
     DefaultSchedules().schedules_of(kernels(16), HERE)
-    monkeypatch.setattr(DefaultSchedules, "version", "another release")
+    monkeypatch.setattr(module_here, "sources_stamp", lambda: "another release")
     DefaultSchedules().schedules_of(kernels(16), HERE)
     assert calls == [(16, False, False)] * 2
     kept_files.cache_clear()
