@@ -46,9 +46,9 @@ _Form: TypeAlias = tuple[ProgramShape, Expressions]
 Structure: TypeAlias = "tuple[Decision | None, ...]"
 """The structural decisions of a point, or the first few of them."""
 
-_FIRST_PROBES: Final = 4
+_FIRST_PROBES: Final = 3
 _MOST_PROBES: Final = 32
-_POOL: Final = 256
+_POOL: Final = 64
 """The number of points for which fitting expressions are compared."""
 _WORTH_A_SEARCH: Final = 8
 """The minimum number of points for a search of expressions, which costs some 8 replays."""

@@ -40,7 +40,7 @@ _GENERATIONS: Final = 5
 _CHILDREN: Final = 64
 _SPACES: Final = 5
 """The maximum number of spaces whose points are scored."""
-_LOG_SPEED: Final = 1.5
+_LOG_SPEED: Final = 1.0
 """The maximum distance of a space from the best one, by the best score of its samples."""
 _UNROLLING_PAYS: Final = 0.05
 """The least gain in log speed for which a loop of a default schedule is unrolled."""
