@@ -161,8 +161,8 @@ def _made(
 
 
 def _progress(count: int) -> Any:
-    """Return a bar on a terminal or in a notebook, which appears after some seconds."""
-    from tqdm.auto import tqdm  # noqa: PLC0415 - a slow import
+    """Return a bar, which appears on a terminal after some seconds."""
+    from tqdm import tqdm  # noqa: PLC0415 - a slow import
 
     return tqdm(
         total=count,
