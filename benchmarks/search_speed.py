@@ -95,7 +95,7 @@ class Task:
         return Speed(len(pool), seconds, replayed)
 
     def _points(self, count: int) -> list[Individual]:
-        drawn = [self.breeding.sampled() for _ in range(count)]
+        drawn = [self.breeding.sample() for _ in range(count)]
         return [individual for individual in drawn if individual is not None]
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from codegen.emit.optimize import assembly, made_by, object_code, optimized
+from codegen.emit.optimize import assembly, made_by, object_code, optimize
 from codegen.kept_files import kept_objects
 from codegen.signature import ModuleInfo
 from codegen.target import Target
@@ -46,7 +46,7 @@ class Unit:
 
     def optimized(self) -> str:
         """Return the LLVM IR after optimisation."""
-        return str(optimized(self.text, self.target, self.has_scalar_loop))
+        return str(optimize(self.text, self.target, self.has_scalar_loop))
 
     def assembly(self) -> str:
         """Return the machine code as assembly text."""

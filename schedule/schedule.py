@@ -355,7 +355,7 @@ class Schedule(PrimitiveMethods):
             result = kind.function(state, *operands, **options)
             if kind.returns_domain:
                 domain = result
-                result, decision = self._chosen(result, decision)
+                result, decision = self._choose(result, decision)
             elif kind.has_decision:
                 assert isinstance(result, Sampled)
                 result, decision = result.value, result.decision
@@ -374,7 +374,7 @@ class Schedule(PrimitiveMethods):
         self.trace.append(Instruction(kind, values, outputs, domain), decision)
         return outputs
 
-    def _chosen(self, domain: DecisionDomain, decision: Any) -> tuple[Any, Any]:
+    def _choose(self, domain: DecisionDomain, decision: Any) -> tuple[Any, Any]:
         """Return what an alternative gives the outputs, and the alternative: drawn, or as given."""
         try:
             chosen = domain.decide(self._rng, decision)

@@ -69,7 +69,7 @@ class ScheduleState:
         self.has_definitions = False
         """True if statements other than loops and blocks define names for blocks in them."""
         self._facts: dict[Hashable, Any] = {}
-        """The results of `remembered` functions for the current program."""
+        """The results of `memoize_on_state` functions for the current program."""
         self.rolling: set[Buffer] = set()
         """The buffers that keep what earlier iterations wrote, in which readers find all of it."""
         self.before_postproc: IRModule | None = None
@@ -460,7 +460,7 @@ def _first_axis(block: Any) -> Var | None:
     return block.iter_vars[0].var if block.iter_vars else None
 
 
-def remembered(
+def memoize_on_state(
     find: Callable[Concatenate[ScheduleState, _Given], _Fact],
 ) -> Callable[Concatenate[ScheduleState, _Given], _Fact]:
     """Cache the results of a function of a state, by its other arguments, for the current program.

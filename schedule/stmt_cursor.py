@@ -113,7 +113,7 @@ class StmtCursor:
                 return self.parts.index(stmt)
         path = _path(sref)
         for k, part in enumerate(self.parts):
-            if any(stmt in path for stmt in _reached(part)):
+            if any(stmt in path for stmt in _top_nests(part)):
                 return k
         raise IndexError(f"{sref!r} is not below this place")
 
@@ -135,7 +135,7 @@ class StmtCursor:
 
     def _holds(self, sref: StmtSRef) -> bool:
         path = _path(sref)
-        return any(stmt in path for part in self.parts for stmt in _reached(part))
+        return any(stmt in path for part in self.parts for stmt in _top_nests(part))
 
     # ------------------------------------------------------------------------------------- moving
 
@@ -236,7 +236,7 @@ def _path(sref: StmtSRef) -> set[Stmt]:
     return {stmt for stmt in stmts if stmt is not None}
 
 
-def _reached(stmt: Stmt) -> Iterator[Stmt]:
+def _top_nests(stmt: Stmt) -> Iterator[Stmt]:
     """Yield the loops and realizes in a statement that are not below another one."""
     pending: list[Stmt] = [stmt]
     while pending:

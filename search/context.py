@@ -25,7 +25,7 @@ from search.search_strategy.individual import trace_key
 from search.search_strategy.initial_schedules import InitialSchedules, traces_that_replay
 from search.search_strategy.search_strategy import SearchStrategy
 from search.space_generator.design_space import DesignSpace
-from search.space_generator.restricted_space import Constraint, ConstraintFunction, constrained
+from search.space_generator.restricted_space import Constraint, ConstraintFunction, constrain_spaces
 from search.space_generator.space_generator import SpaceArg, SpaceGenerator
 from search.task import Task
 from tensorir.function import IRModule, PrimFunc
@@ -136,7 +136,7 @@ class TuneContext(Task):
         spaces = [DesignSpace.of(sch, k, program, seen) for k, sch in enumerate(design_spaces)]
         if self.space_generator is not None:
             spaces = [self.space_generator.part_of(space) for space in spaces]
-        return spaces if self.constraint is None else constrained(spaces, self.constraint)
+        return spaces if self.constraint is None else constrain_spaces(spaces, self.constraint)
 
     def allows(self, sch: Schedule) -> bool:
         """Return True if a schedule may be tried, and be the winner."""

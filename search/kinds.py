@@ -108,7 +108,7 @@ class Registry(Generic[T]):
             raise IRValueError(f"{refused}it is not a subclass of {base.__name__}")
         if inspect.isabstract(kind):
             raise IRValueError(f"{refused}it is abstract")
-        return _called(kind, refused, args, kwargs)  # type: ignore[no-any-return]
+        return _call_maker(kind, refused, args, kwargs)  # type: ignore[no-any-return]
 
     def make(self, kind: str, *args: Any, **kwargs: Any) -> T:
         """Return an instance from the maker called `kind`; IRValueError lists the known names."""
@@ -122,7 +122,7 @@ class Registry(Generic[T]):
         if "://" in kind:
             args = (kind, *args)
         refused = f"a {self.what} cannot be made of the name {kind!r} here: "
-        return _called(maker, refused, args, kwargs)  # type: ignore[no-any-return]
+        return _call_maker(maker, refused, args, kwargs)  # type: ignore[no-any-return]
 
     def check(self, kind: Any) -> None:
         """Raise IRValueError for an unknown short name; other objects pass."""
@@ -130,7 +130,7 @@ class Registry(Generic[T]):
             known = sorted({*map(_shown, self._makers), *map(_shown, self._later)})
             raise IRValueError(
                 f"unknown {self.what} {_shown(kind)!r}; expected one of {', '.join(known)}"
-                f"{nearest(_normalized(kind), self._makers)}"
+                f"{suggestion(_normalized(kind), self._makers)}"
             )
 
     def __contains__(self, kind: str) -> bool:
@@ -149,7 +149,7 @@ class Registry(Generic[T]):
         return next((self._makers[name] for name in names if name in self._makers), None)
 
 
-def _called(maker: Callable[..., Any], refused: str, args: Any, kwargs: Any) -> Any:
+def _call_maker(maker: Callable[..., Any], refused: str, args: Any, kwargs: Any) -> Any:
     """Return the result of a maker; IRValueError for arguments that it does not have."""
     signature = inspect.signature(maker)
     try:
@@ -168,13 +168,13 @@ def _shown(kind: str) -> str:
     return f"{scheme}://..." if separator else kind
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, known: Iterable[str]) -> str:
     """Return `"; did you mean 'x'?"` with the most similar known name, or an empty string."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def like_or_all(name: str, known: Iterable[str]) -> str:
+def suggestion_or_all(name: str, known: Iterable[str]) -> str:
     """Return a question with up to three similar known names, else a list of all of them."""
     names = list(known)
     close = difflib.get_close_matches(name, names, 3)

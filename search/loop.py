@@ -10,12 +10,12 @@ from functools import partial
 
 from search.database.best_records import with_traces
 from search.errors import TuningError, blamed_on
-from search.options import uninterrupted
+from search.options import delay_interrupt
 from search.reports.profiler import Profiler
 from search.reports.report import NOT_BEGUN, TIME_OVER
 from search.run import Run
 from search.runner import RunnerResult
-from search.runner.measure_candidate import described
+from search.runner.measure_candidate import describe_candidates
 from search.runs.measuring import Batch
 from search.runs.name_winner import name_winners, report_of_run
 from search.runs.next_batch import learn_from_records, next_batch
@@ -55,7 +55,7 @@ def tune_run(run: Run, finish: Callable[[], object] | None = None) -> None:
         if run.config.on_interrupt == "raise":
             raise
     finally:
-        with uninterrupted():
+        with delay_interrupt():
             run.builder.clean_up()
 
 
@@ -166,7 +166,7 @@ class _Search:
             try:
                 self.measure(task, batch, results)
             except BaseException:  # Ctrl-C too: keep the results of the measured part
-                with uninterrupted():
+                with delay_interrupt():
                     self.finish(task, batch, results)
                 raise
             self.finish(task, batch, results)
@@ -184,12 +184,12 @@ class _Search:
         for k in run.runner.as_they_end(futures, is_over):
             run.progress.phase("measuring", len(results), len(batch.candidates))
             result = futures[k].result().checked()
-            with uninterrupted():
+            with delay_interrupt():
                 results[k] = result
                 candidate, build = batch.candidates[k], batch.builds[k].result()
                 trial = enter_trial(run, task, candidate, build, result)
                 for callback in run.measure_callbacks:
-                    with blamed_on(callback, partial(described, [candidate])):
+                    with blamed_on(callback, partial(describe_candidates, [candidate])):
                         callback.apply_to_trial(run, task.index, candidate, build, result)
                 count_trial(run, task, candidate, trial)
 
@@ -211,7 +211,7 @@ class _Search:
         for callback in run.measure_callbacks:
             with (
                 Profiler.timeit(f"MeasureCallback/{type(callback).__name__}"),
-                blamed_on(callback, lambda: described(candidates)),
+                blamed_on(callback, lambda: describe_candidates(candidates)),
             ):
                 callback.apply(run, task.index, candidates, builds, results)
         if results:

@@ -15,7 +15,7 @@ from search.cost_model.cost_model import CostModel
 from search.database import Database
 from search.database.module_equality import ModuleEquality
 from search.errors import ArgumentError, TuningError
-from search.kinds import nearest
+from search.kinds import suggestion
 from search.runner import Runner
 from search.search_strategy import SearchStrategy
 from search.task_scheduler import TaskScheduler
@@ -32,19 +32,19 @@ OnInterrupt = Literal["raise", "return"]
 
 _CHOICES: Final = ("raise", "return")
 _PATIENCE: Final = 3
-"""The number of Ctrl-C that also interrupt an `uninterrupted` block."""
+"""The number of Ctrl-C that also interrupt a `delay_interrupt` block."""
 
 
 def checked_on_interrupt(value: str) -> None:
     """Raise TuningError for an unknown value of `on_interrupt`."""
     if value not in _CHOICES:
         raise TuningError(
-            f"on_interrupt is 'raise' or 'return', got {value!r}{nearest(str(value), _CHOICES)}"
+            f"on_interrupt is 'raise' or 'return', got {value!r}{suggestion(str(value), _CHOICES)}"
         )
 
 
 @contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
+def delay_interrupt() -> Iterator[None]:
     """Delay Ctrl-C until the end of the `with`, so that its block is executed completely.
 
     The third Ctrl-C is not delayed. Only the main thread receives Ctrl-C, so other threads are
@@ -84,7 +84,7 @@ def _naming_unknown_options(cls: type[C]) -> type[C]:
     def checked(self: C, *args: Any, **options: Any) -> None:
         known = cls.__dataclass_fields__  # type: ignore[attr-defined]
         for name in options.keys() - known.keys():
-            raise IRTypeError(f"{cls.__name__} has no option {name!r}{nearest(name, known)}")
+            raise IRTypeError(f"{cls.__name__} has no option {name!r}{suggestion(name, known)}")
         init(self, *args, **options)
 
     cls.__init__ = checked  # type: ignore[assignment]

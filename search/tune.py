@@ -18,7 +18,7 @@ from search.database import Database
 from search.database.best_records import with_schedules
 from search.errors import TuningError
 from search.history.find_schedule import find_schedule, warn_if_untuned
-from search.kinds import nearest
+from search.kinds import suggestion
 from search.loop import tune_run
 from search.measure_callback import MeasureCallback
 from search.models.extract_tasks import tasks_of_functions
@@ -181,7 +181,7 @@ def _refusal(config: object, unknown: Mapping[str, object]) -> str:
         remedy = f"use config=TuneConfig(max_trials_global=64{others})"
     elif unknown:
         known = [one for one in inspect.signature(tune_tir).parameters if one != "unknown"]
-        text = f"tune_tir has no argument {name!r}{nearest(name, known)}"
+        text = f"tune_tir has no argument {name!r}{suggestion(name, known)}"
         remedy = "" if isinstance(config, TuneConfig) else f"for the budget {remedy}"
     elif config is None:
         text = "tune_tir misses the argument config, which has the budget"
@@ -216,7 +216,7 @@ def _space(
             if name not in known:
                 raise TuningError(
                     f"unknown block {name!r} in blocks; the blocks are {', '.join(known)}"
-                    f"{nearest(name, known)}"
+                    f"{suggestion(name, known)}"
                 )
     return space_from_parts(space, blocks, sch_rules, postprocs, mutator_probs)
 

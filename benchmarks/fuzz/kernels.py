@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tensorir import parse, te
 from tensorir.function import PrimFunc
-from tensorir.memory.reshaping import unravelled
+from tensorir.memory.reshaping import unravel_index
 from tensorir.nodes.expr import IntImm, PrimExpr
 
 KERNELS: Final = {
@@ -136,7 +136,7 @@ def shaped_kernel(kind: str, shape: tuple[int | str, ...], dtype: str) -> PrimFu
             return te.compute(extents, lambda *i: x[(extents[0] - 1 - i[0], *i[1:])], name=kind)
         if kind == "flatten":
             size = te.const(math.prod(n for n in shape if isinstance(n, int)), "int64")
-            return te.compute((size,), lambda i: x[tuple(unravelled(i, extents))], name=kind)
+            return te.compute((size,), lambda i: x[tuple(unravel_index(i, extents))], name=kind)
         if kind == "stretch":
             return te.compute([te.const(2, "int64"), *extents], lambda _, *i: x[i], name=kind)
         if kind == "add_row":

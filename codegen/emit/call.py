@@ -73,7 +73,7 @@ def _call_function(f: FunctionEmitter, node: Call, name: str) -> str:
     if name != f.module.name:
         types = ", ".join(kind for kind, _ in arguments)
         f.module.text.declare(symbol, f"declare i32 {symbol}({types})")
-    f.called()
+    f.forget_loads()
     status = f.op(f"call i32 {symbol}({', '.join(map(' '.join, arguments))})")
     f.leave_unless(f.op(f"icmp eq i32 {status}, 0"), status)
     return f.op(f"load {register_type(node.dtype)}, ptr {result}") if result else "0"
@@ -96,7 +96,7 @@ def _typed_argument(f: FunctionEmitter, arg: PrimExpr) -> tuple[str, str]:
     return register_type(arg.dtype) + extension, f.expr(arg)
 
 
-def _extended(arg: PrimExpr) -> PrimExpr:
+def _extend_argument(arg: PrimExpr) -> PrimExpr:
     """Return an argument of a C function, which expects narrow integers as 32 bits.
 
     They are extended here and not by attributes, because calls of one function have one
@@ -112,12 +112,12 @@ def _extern(f: FunctionEmitter, node: Call) -> str:
     name = node.args[0]
     if not isinstance(name, StringImm):
         f.fail("T.call_extern takes the name of a C function first")
-    arguments = [_typed_argument(f, _extended(arg)) for arg in node.args[1:]]
+    arguments = [_typed_argument(f, _extend_argument(arg)) for arg in node.args[1:]]
     result = "void" if node.dtype.bits == 0 else register_type(node.dtype)
     if not _C_NAME.match(name.value):
         f.fail(f"T.call_extern takes the name of a C function, which {name.value!r} cannot be")
     f.module.externs.add(name.value)
-    f.called()
+    f.forget_loads()
     return f.call_intrinsic(name.value, result, arguments) or "null"
 
 
@@ -130,7 +130,7 @@ def _llvm_intrinsic(f: FunctionEmitter, node: Call) -> str:
         del operands[0]  # how many operands the name is overloaded on; LLVM works that out itself
     arguments = [(register_type(a.dtype), f.expr(a)) for a in operands]
     result = "void" if node.dtype.bits == 0 else register_type(node.dtype)
-    f.called()
+    f.forget_loads()
     if name.value.startswith(machine_intrinsics.PREFIXES):
         reason = machine_intrinsics.refusal(
             name.value, f.module.target
@@ -174,7 +174,7 @@ def _if_then_else(f: FunctionEmitter, node: Call) -> str:
     if not may_not_run(yes) and not may_not_run(no):
         chosen = f.expr(yes)
         return f.op(f"select i1 {test}, {kind} {chosen}, {kind} {f.expr(no)}")
-    return f.either(test, kind, lambda: f.expr(yes), lambda: f.expr(no))
+    return f.emit_select(test, kind, lambda: f.expr(yes), lambda: f.expr(no))
 
 
 @emits_call("assume")

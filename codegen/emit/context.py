@@ -135,7 +135,7 @@ class FunctionEmitter(FunctionText):
             known = self.loaded[text] = (self.op(text), data)
         return known[0]
 
-    def stored(self, data: Var) -> None:
+    def forget_stored(self, data: Var) -> None:
         """Forget the loads that a store through `data` may have changed."""
         if data not in self.local_pointers:
             self.loaded.clear()
@@ -148,7 +148,7 @@ class FunctionEmitter(FunctionText):
         for text in gone:
             del self.loaded[text]
 
-    def called(self) -> None:
+    def forget_loads(self) -> None:
         """Forget all loads: other code ran, which may store anywhere."""
         self.loaded.clear()
 
@@ -206,7 +206,7 @@ class FunctionEmitter(FunctionText):
             f"llvm.{name}.{mangled(dtype)}", kind, [(kind, arg) for arg in args]
         )
 
-    def either(
+    def emit_select(
         self, test: str, kind: str, yes: str | Callable[[], str], no: str | Callable[[], str]
     ) -> str:
         """Return `yes` where a test holds, else `no`, both values of type `kind`.

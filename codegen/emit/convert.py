@@ -98,11 +98,11 @@ def _float64_to_float32_odd(f: FunctionEmitter, value: str, lanes: int) -> str:
     to the rounding that follows.
     """
     w, x = Formula(f, 32, lanes), Formula(f, 64, lanes).value(value)
-    near = w.changed("fptrunc", x, "f")
+    near = w.convert("fptrunc", x, "f")
     wide, back = w.widened(near)
     bits = w.bits_of(near)
     inexact = back.compare("fone", x)
-    fix = inexact & ~w.changed("trunc", bits, "m")
+    fix = inexact & ~w.convert("trunc", bits, "m")
     step = w.select(wide.abs(back) < wide.abs(x), w.operand(1, "i"), -1)
     return w.float_of_bits(w.select(fix, bits + step, bits)).text
 

@@ -92,13 +92,13 @@ def _float_arithmetic(f: FunctionEmitter, node: e.BinaryOp) -> str:
         left, right = (half_to_float32(f, f.expr(side), dtype) for side in (node.a, node.b))
         return float32_to_half(f, _of_floats(f, kind, single, left, right), dtype)
     if f.contracts and kind in _SUMS and (type(node.a) is e.Mul or type(node.b) is e.Mul):
-        left, right = _contracting(f, node.a), _contracting(f, node.b)
+        left, right = _emit_contractible(f, node.a), _emit_contractible(f, node.b)
         return f.op(f"{_FLOAT[kind]} contract {register_type(dtype)} {left}, {right}")
     left = f.expr(node.a)
     return _of_floats(f, kind, dtype, left, f.expr(node.b))
 
 
-def _contracting(f: FunctionEmitter, node: PrimExpr) -> str:
+def _emit_contractible(f: FunctionEmitter, node: PrimExpr) -> str:
     """Write an operand of a sum; a product so that it may be fused with the sum."""
     if type(node) is not e.Mul:
         return f.expr(node)
@@ -222,8 +222,8 @@ def _logical(f: FunctionEmitter, node: e.LogicalOp) -> str:
         )
         return f.op(f"select {kind} {left}, {ends}")
     if is_and:
-        return f.either(left, "i1", lambda: f.expr(node.b), "false")
-    return f.either(left, "i1", "true", lambda: f.expr(node.b))
+        return f.emit_select(left, "i1", lambda: f.expr(node.b), "false")
+    return f.emit_select(left, "i1", "true", lambda: f.expr(node.b))
 
 
 @emits(e.Not)
@@ -268,23 +268,23 @@ def bind(f: FunctionEmitter, var: e.Var, value: PrimExpr) -> None:
 
 @emits(e.Ramp)
 def _ramp(f: FunctionEmitter, node: e.Ramp) -> str:
-    base, first = _without_constant(node.base)
+    base, first = _split_constant(node.base)
     step = node.stride
     stride = str(step.value) if type(step) is e.IntImm else f.expr(step)
     return ramp(f, node.dtype.element, f.expr(base), stride, node.lanes, first)
 
 
-def _without_constant(node: e.PrimExpr) -> tuple[e.PrimExpr, int]:
+def _split_constant(node: e.PrimExpr) -> tuple[e.PrimExpr, int]:
     """Return a sum without the constants in it, and these.
 
     So vectors of one loop that start at different constants share what moves with the loop.
     """
     if type(node) is e.Add or type(node) is e.Sub:
         if type(node.b) is e.IntImm:
-            rest, constant = _without_constant(node.a)
+            rest, constant = _split_constant(node.a)
             return rest, constant + (node.b.value if type(node) is e.Add else -node.b.value)
         if type(node) is e.Add and type(node.a) is e.IntImm:
-            rest, constant = _without_constant(node.b)
+            rest, constant = _split_constant(node.b)
             return rest, constant + node.a.value
     return node, 0
 
@@ -310,7 +310,7 @@ def _shuffle(f: FunctionEmitter, node: e.Shuffle) -> str:
     used = sorted({number for number, _ in picks})
     element = register_type(node.dtype.element)
     if len(picks) > 1 and all(vectors[number][1] > 1 for number in used):
-        return _picked(f, element, vectors, picks, used).moved(f, element).value
+        return _pick_lanes(f, element, vectors, picks, used).move(f, element).value
     value = "poison"
     for position, (number, lane) in enumerate(picks):
         picked, lanes = vectors[number]
@@ -331,7 +331,7 @@ class _Partial:
     length: int
     places: list[int | None]
 
-    def moved(self, f: FunctionEmitter, element: str) -> _Partial:
+    def move(self, f: FunctionEmitter, element: str) -> _Partial:
         """Return the lanes in their places."""
         count = len(self.places)
         if all(place in (k, None) for k, place in enumerate(self.places)) and self.length == count:
@@ -342,7 +342,7 @@ class _Partial:
         return _Partial(value, count, there)
 
 
-def _picked(
+def _pick_lanes(
     f: FunctionEmitter,
     element: str,
     vectors: list[tuple[str, int]],
@@ -357,10 +357,10 @@ def _picked(
         places = [lane if number == used[0] else None for number, lane in picks]
         return _Partial(*vectors[used[0]], places)
     middle = len(used) // 2
-    left = _picked(f, element, vectors, picks, used[:middle])
-    right = _picked(f, element, vectors, picks, used[middle:])
+    left = _pick_lanes(f, element, vectors, picks, used[:middle])
+    right = _pick_lanes(f, element, vectors, picks, used[middle:])
     if left.length != right.length:
-        left, right = left.moved(f, element), right.moved(f, element)
+        left, right = left.move(f, element), right.move(f, element)
     both = [
         a if b is None else left.length + b for a, b in zip(left.places, right.places, strict=True)
     ]

@@ -30,7 +30,7 @@ from codegen.emit import (  # noqa: F401 - entering their handlers is what these
 )
 from codegen.emit.call import has_result
 from codegen.emit.context import FunctionEmitter, ModuleEmitter
-from codegen.emit.index import widened
+from codegen.emit.index import extend_index
 from codegen.emit.llvm_text import global_name, parameter_type, register_type
 from codegen.kernel import Kernel, Unit
 from codegen.signature import ModuleInfo, Signature, signature_of, symbolic_vars
@@ -103,7 +103,7 @@ def _emit_function(module: ModuleEmitter, func: PrimFunc, name: str) -> set[Var]
         header.append("ptr noundef %result")
     for var, value in f.values.items():
         if var.dtype.is_integral and not var.dtype.is_bool and var.dtype.lanes == 1:
-            f.wide[var] = widened(f, value, var.dtype)
+            f.wide[var] = extend_index(f, value, var.dtype)
     f.contracts = not func.attrs.get("tir.no_contraction", False)
     f.stmt(func.body)
     f.return_status("0")

@@ -38,7 +38,7 @@ def emit_index(f: FunctionEmitter, node: PrimExpr) -> str:
         return str(node.value)  # type: ignore[attr-defined]
     if kind is Var or kind is e.SizeVar:
         known = f.wide.get(node)  # type: ignore[call-overload]
-        return known if known is not None else widened(f, f.expr(node), node.dtype)
+        return known if known is not None else extend_index(f, f.expr(node), node.dtype)
     known = f.index_values.get(node)
     if known is not None:
         return known
@@ -46,8 +46,8 @@ def emit_index(f: FunctionEmitter, node: PrimExpr) -> str:
         return _index_arithmetic(f, node)
     interval = exact_interval(node, f.ranges)
     if interval is not None and interval[1] < 1 << 63:
-        return _exact(f, node, emit_index)
-    return widened(f, f.expr(node), node.dtype)
+        return _emit_exact(f, node, emit_index)
+    return extend_index(f, f.expr(node), node.dtype)
 
 
 INDEX.append(emit_index)
@@ -61,12 +61,14 @@ def _index_arithmetic(f: FunctionEmitter, node: PrimExpr) -> str:
     known = f.index_values.get(node)
     if known is None:
         is_choice = kind is e.Select or (kind is Call and node.op is _IF_THEN_ELSE)  # type: ignore[attr-defined]
-        written = _chosen(f, node) if is_choice else _exact(f, node, _index_arithmetic)
+        written = (
+            _emit_both_choices(f, node) if is_choice else _emit_exact(f, node, _index_arithmetic)
+        )
         known = f.index_values[node] = written
     return known
 
 
-def _exact(
+def _emit_exact(
     f: FunctionEmitter, node: PrimExpr, operand: Callable[[FunctionEmitter, PrimExpr], str]
 ) -> str:
     """Write an expression in which nothing wraps in 64 bits; `operand` writes its operands."""
@@ -90,10 +92,10 @@ def _exact(
     elif kind is e.Ramp:
         base, stride = operand(f, node.base), operand(f, node.stride)  # type: ignore[attr-defined]
         return ramp(f, INT64, base, stride, wide.lanes)
-    return widened(f, f.expr(node), node.dtype)
+    return extend_index(f, f.expr(node), node.dtype)
 
 
-def _chosen(f: FunctionEmitter, node: PrimExpr) -> str:
+def _emit_both_choices(f: FunctionEmitter, node: PrimExpr) -> str:
     """Write both choices, which may run needlessly: they load nothing, and no division traps."""
     condition, yes, no = (part for part in children(node) if isinstance(part, PrimExpr))
     test, kind = register_type(condition.dtype), register_type(INT64.with_lanes(node.dtype.lanes))
@@ -132,7 +134,7 @@ _IF_THEN_ELSE: Final = Op.get("if_then_else")
 _EXACT: Final = frozenset({*_LINEAR, *_DIVISIONS, *_EXTREMA})
 
 
-def widened(f: FunctionEmitter, value: str, dtype: DataType) -> str:
+def extend_index(f: FunctionEmitter, value: str, dtype: DataType) -> str:
     """Return an integer of `dtype` (any number of lanes) extended to 64 bits."""
     if dtype.bits == 64:
         return value

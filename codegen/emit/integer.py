@@ -58,7 +58,7 @@ def divide(
         if kind in _FLOORS and dtype.is_int:
             adjust = remainder.compare("ine", 0) & ((remainder ^ divisor) < 0)
             if wants_quotient:
-                result = quotient - w.changed("zext", adjust, "i")
+                result = quotient - w.convert("zext", adjust, "i")
             else:
                 result = remainder + w.select(adjust, divisor, 0)
     if is_zero is None:
@@ -88,8 +88,8 @@ def _truncated_quotient(w: Formula, dtype: DataType, x: Lane, y: Lane) -> Lane:
     if w.lanes == 1 or w.bits > 32 or y.text[0] != "%":
         return x.apply(f"{sign}div", y)
     wide = Formula(w.f, 64, w.lanes)
-    left, right = (wide.changed(f"{sign}itofp", v, "f") for v in (x, y))
-    return w.changed(f"fpto{sign}i", left / right, "i")
+    left, right = (wide.convert(f"{sign}itofp", v, "f") for v in (x, y))
+    return w.convert(f"fpto{sign}i", left / right, "i")
 
 
 def shift(

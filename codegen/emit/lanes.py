@@ -195,18 +195,18 @@ class Formula:
 
     def bits_of(self, x: Lane) -> Lane:
         """Return the bits of a float."""
-        return self.changed("bitcast", x, "i")
+        return self.convert("bitcast", x, "i")
 
     def float_of_bits(self, x: Lane) -> Lane:
         """Return the float with these bits."""
-        return self.changed("bitcast", x, "f")
+        return self.convert("bitcast", x, "f")
 
-    def changed(self, instruction: str, x: Lane, kind: str) -> Lane:
+    def convert(self, instruction: str, x: Lane, kind: str) -> Lane:
         """Return what an instruction makes of an operand, also of one of another width."""
         source = x.formula.types[x.kind]
         return self.value(self.f.op(f"{instruction} {source} {x.text} to {self.types[kind]}"), kind)
 
-    def nearest(self, x: Lane) -> tuple[Lane, Lane]:
+    def round_to_nearest(self, x: Lane) -> tuple[Lane, Lane]:
         """Return the integer nearest to a float of moderate size, as a float and as bits.
 
         Adding 1.5 * 2**mantissa_bits leaves the integer in the low bits of the sum. Unlike a
@@ -279,4 +279,4 @@ class Formula:
     def widened(self, x: Lane) -> tuple[Formula, Lane]:
         """Return a formula over doubles and a float32 operand as one of it."""
         wide = Formula(self.f, 64, self.lanes)
-        return wide, wide.changed("fpext", x, "f")
+        return wide, wide.convert("fpext", x, "f")

@@ -17,7 +17,7 @@ from tensorir.errors import IRTypeError
 from tensorir.nodes.dtype import FLOAT64, INT64, DataType
 from tensorir.nodes.expr import Call, IntImm, PrimExpr, StringImm, Var
 from tensorir.nodes.packed_call import CALL_PACKED, PackedArray, packed_arguments
-from tensorir.relax.call_graph import reached
+from tensorir.relax.call_graph import all_callees
 from tensorir.rewriting.visit import walk
 
 
@@ -49,7 +49,7 @@ def emit_library_call(f: FunctionEmitter, node: Call, wants_result: bool) -> str
     f.module.text.declare(symbol, f"declare i32 {symbol}(i32, ptr)")
     array = slots.store()
     number = len(f.module.library) - 1
-    f.called()
+    f.forget_loads()
     went_well = f.op(f"call i32 {symbol}(i32 {number}, ptr {array})")
     f.leave_unless(f.op(f"icmp ne i32 {went_well}, 0"), str(LIBRARY_FAILED))
     return f.op(f"load i32, ptr {array}") if wants_result else "0"
@@ -122,7 +122,7 @@ def refuse_in_parallel(f: FunctionEmitter, what: str) -> None:
 def reaches_library(f: FunctionEmitter, name: str) -> str | None:
     """Return the library function that function `name` of the module calls, through others too."""
     functions = f.module.functions
-    for other in reached(functions, [name]):
+    for other in all_callees(functions, [name]):
         for node in walk(functions[other].body) if other in functions else ():
             if type(node) is Call and node.op is CALL_PACKED:
                 return packed_arguments(node)[0]

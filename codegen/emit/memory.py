@@ -17,11 +17,11 @@ import numpy as np
 
 from codegen.abi import OUT_OF_MEMORY
 from codegen.emit.context import FunctionEmitter, emits, emits_stmt, mangled
-from codegen.emit.index import linear_lanes, widened
+from codegen.emit.index import extend_index, linear_lanes
 from codegen.emit.llvm_text import memory_type, register_type
 from codegen.lower.hoist_allocations import MOST_BYTES, constant_bytes, stack_bytes
 from tensorir.arith.const_interval import exact_interval
-from tensorir.memory.alignment import ALIGNMENT, aligned
+from tensorir.memory.alignment import ALIGNMENT, align
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import INT64, DataType
 from tensorir.nodes.expr import Add, BufferLoad, IntImm, Mul, PrimExpr, Var
@@ -121,7 +121,7 @@ def _load(f: FunctionEmitter, node: BufferLoad) -> str:
         if not condition:
             return _load_plain(f, address, node.dtype, buffer.data)
         load = partial(_load_plain, f, address, node.dtype, buffer.data)
-        return f.either(condition, register_type(node.dtype), load, "zeroinitializer")
+        return f.emit_select(condition, register_type(node.dtype), load, "zeroinitializer")
     f.vector_ops += 1
     mask = f.in_load_mask(_predicate(f, node), index.dtype.lanes)
     distance, place = _vector_place(f, buffer, index, mask, again)
@@ -131,7 +131,7 @@ def _load(f: FunctionEmitter, node: BufferLoad) -> str:
         one = _load_plain(f, place[1], buffer.dtype, buffer.data)
         return f.splat(one, register_type(buffer.dtype), index.dtype.lanes)
     value = _load_plain(f, place[1], node.dtype, buffer.data)
-    return value if distance == 1 else _reversed(f, value, node.dtype)
+    return value if distance == 1 else _reverse(f, value, node.dtype)
 
 
 def _predicate(f: FunctionEmitter, node: BufferLoad | BufferStore) -> str:
@@ -217,7 +217,7 @@ def _lanes(
         f.fail(f"buffer {buffer.name} of {buffer.dtype} takes contiguous vector indices only")
     wide = f"<{lanes} x i64>"
     if linear is None:
-        offsets = widened(f, f.expr(index), index.dtype)
+        offsets = extend_index(f, f.expr(index), index.dtype)
     else:
         first, distance = linear
         steps = ", ".join(f"i64 {k * distance}" for k in range(lanes))
@@ -227,7 +227,7 @@ def _lanes(
     return f"<{lanes} x ptr>", f.op(addresses)
 
 
-def _reversed(f: FunctionEmitter, value: str, dtype: DataType) -> str:
+def _reverse(f: FunctionEmitter, value: str, dtype: DataType) -> str:
     """Write the vector with its lanes in the opposite order."""
     return f.shuffle(register_type(dtype), value, "poison", reversed(range(dtype.lanes)))
 
@@ -255,9 +255,9 @@ def _store(f: FunctionEmitter, node: BufferStore) -> None:
             kind, last = register_type(dtype), dtype.lanes - 1
             value, dtype = f.op(f"extractelement {kind} {value}, i64 {last}"), buffer.dtype
         elif distance == -1:
-            value = _reversed(f, value, dtype)
+            value = _reverse(f, value, dtype)
         _store_plain(f, value, place[1], dtype)
-    f.stored(buffer.data)
+    f.forget_stored(buffer.data)
 
 
 def _store_scalar(f: FunctionEmitter, node: BufferStore, index: PrimExpr) -> None:
@@ -268,7 +268,7 @@ def _store_scalar(f: FunctionEmitter, node: BufferStore, index: PrimExpr) -> Non
         f.start(then)
     value = f.expr(node.value)
     _store_plain(f, value, element_address(f, node.buffer, index), node.value.dtype)
-    f.stored(node.buffer.data)
+    f.forget_stored(node.buffer.data)
     if done:
         f.branch(done)
         f.start(done)
@@ -337,7 +337,7 @@ def allocate_on_heap(f: FunctionEmitter, node: Allocate, write_body: Callable[[]
     """Write an allocation around what `write_body` writes."""
     f.local_pointers.add(node.buffer_var)
     nbytes = constant_bytes(node)
-    padded = None if nbytes is None else str(aligned(nbytes))
+    padded = None if nbytes is None else str(align(nbytes))
     size = padded or _dynamic_size(f, node)
     text = f.module.text
     text.declare("aligned_alloc", "declare noalias ptr @aligned_alloc(i64, i64) nounwind")

@@ -64,7 +64,7 @@ def made_by(target: Target) -> str:
     return f"{version} {machine.triple} {target.mcpu} {','.join([*features, *target.mattr])}"
 
 
-def optimized(text: str, target: Target, has_scalar_loop: bool) -> LLVMModule:
+def optimize(text: str, target: Target, has_scalar_loop: bool) -> LLVMModule:
     """Return LLVM IR text as an optimised module."""
     llvm, machine = binding(), machine_for(target)
     try:
@@ -93,11 +93,11 @@ def optimized(text: str, target: Target, has_scalar_loop: bool) -> LLVMModule:
 
 def object_code(text: str, target: Target, has_scalar_loop: bool) -> bytes:
     """Return LLVM IR text compiled to a relocatable object."""
-    module = optimized(text, target, has_scalar_loop)
+    module = optimize(text, target, has_scalar_loop)
     return bytes(machine_for(target).emit_object(module))
 
 
 def assembly(text: str, target: Target, has_scalar_loop: bool) -> str:
     """Return LLVM IR text compiled to assembly text."""
-    module = optimized(text, target, has_scalar_loop)
+    module = optimize(text, target, has_scalar_loop)
     return str(machine_for(target).emit_assembly(module))

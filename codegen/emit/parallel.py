@@ -14,7 +14,7 @@ from typing import Final
 
 from codegen.abi import OPENMP_SYMBOLS, local_symbol
 from codegen.emit.context import FunctionEmitter
-from codegen.emit.index import widened
+from codegen.emit.index import extend_index
 from codegen.emit.llvm_text import global_name, register_type
 from codegen.emit.memory import allocate_on_heap
 from codegen.lower.hoist_allocations import constant_bytes, stack_bytes
@@ -80,7 +80,7 @@ def _write_body(
         body.values[var] = f"%c{k}"
     for k, var in enumerate(captured):
         if var.dtype.is_integral and var.dtype.lanes == 1 and var in f.wide:
-            body.wide[var] = widened(body, f"%c{k}", var.dtype)
+            body.wide[var] = extend_index(body, f"%c{k}", var.dtype)
 
     def write(stmt: Stmt) -> None:
         """Write the loop over a statement, inside the memory from the heap that it begins with."""
@@ -167,7 +167,7 @@ def _write_launch(
     def alone() -> str:
         return f.op(f"call i32 {name}.body({', '.join(arguments)})")
 
-    status = f.either(f.op("icmp ne ptr @GOMP_parallel, null"), "i32", fork, alone)
+    status = f.emit_select(f.op("icmp ne ptr @GOMP_parallel, null"), "i32", fork, alone)
     f.leave_unless(f.op(f"icmp eq i32 {status}, 0"), status)
 
 

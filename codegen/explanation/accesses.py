@@ -245,7 +245,7 @@ class MemoryReader:
         """Return how many loops stand around the registers that a buffer is kept in, if it is."""
         pointer = self.remarks.origin(buffer.data)
         for position, loop in enumerate(place.loops):
-            about = self.remarks.about(self.remarks.origin(loop.loop_var), "promote_accumulators")
+            about = self.remarks.of_loop(self.remarks.origin(loop.loop_var), "promote_accumulators")
             if any(r.is_done and r.buffer is pointer for r in about):
                 return position
         if any(r.is_done and r.loop is None and r.buffer is pointer for r in self.remarks.made):
@@ -305,7 +305,7 @@ class MemoryReader:
         made = replace(made, loop=self._name(over[-1]), count=_copies(inner))
         pointer = self.remarks.origin(buffer.data)
         for loop in reversed(over):
-            about = self.remarks.about(self.remarks.origin(loop.loop_var), "promote_accumulators")
+            about = self.remarks.of_loop(self.remarks.origin(loop.loop_var), "promote_accumulators")
             for r in about:
                 if not r.is_done and r.buffer is pointer:
                     return replace(made, home="memory", note=r.text)

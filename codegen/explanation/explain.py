@@ -12,7 +12,7 @@ from codegen.explanation.accesses import MemoryReader
 from codegen.explanation.facts import Access, Accumulator, InnerLoop, Loop
 from codegen.explanation.loops import loops_of, remark_on_scalar_loops, vectors_text
 from codegen.lower import lower
-from codegen.lower.remarks import collected
+from codegen.lower.remarks import collect_remarks
 from codegen.target import Target, as_target
 from tensorir.function import IRModule, PrimFunc
 from tensorir.recursion import any_depth
@@ -120,7 +120,7 @@ def explain(
     chosen = as_target(target)
     functions = functions_of(program)
     explanation = Explanation(chosen, tuple(functions))
-    with collected() as remarks:
+    with collect_remarks() as remarks:
         history = {name: _History() for name in functions}
         lowered = {}
         for name, func in functions.items():

@@ -75,14 +75,14 @@ def _followed(
     ordered: Container[Var],
 ) -> Loop:
     var = node.loop_var
-    lanes, notes = _vectors(remarks.about(var, "vectorize"))
+    lanes, notes = _vectors(remarks.of_loop(var, "vectorize"))
     fate, by = _fate(node, history, lanes)
     if fate == "once":
         lanes, notes = (), []
     elif fate in ("serial", "parallel") or (fate == "unrolled" and var in history[-1][1]):
         fate, said = _emitted(fate, var, remarks, var in ordered)
         notes += said
-    notes += [r.text for r in remarks.about(var, "split_tails")]
+    notes += [r.text for r in remarks.of_loop(var, "split_tails")]
     extent, mark = constant_extent(node), node.kind.name.lower()
     note = "; ".join(notes)
     return Loop(function, var.name, depth, extent, mark, blocks, fate, lanes, by, note)
@@ -114,7 +114,7 @@ def _fate(node: s.For, history: History, lanes: tuple[int, ...]) -> tuple[Fate, 
 
 def _emitted(fate: Fate, var: Var, remarks: Remarks, is_ordered: bool) -> tuple[Fate, list[str]]:
     """Return the fate of a loop that remains after lowering, and the notes of emission and LLVM."""
-    emitted, in_llvm = remarks.about(var, "emit"), remarks.about(var, "llvm")
+    emitted, in_llvm = remarks.of_loop(var, "emit"), remarks.of_loop(var, "llvm")
     notes = []
     if fate == "parallel":
         notes = [r.text for r in emitted if not r.is_done]
@@ -168,7 +168,7 @@ def remark_on_scalar_loops(source: Source, remarks: Remarks) -> None:
     units = [unit for unit in source.units if unit.has_scalar_loop]
     hints = [names for unit in units for names in _hints(unit.optimized())]
     for name, loop in remarks.names.items():
-        if not any(r.text == LEFT_TO_LLVM for r in remarks.about(loop, "emit")):
+        if not any(r.text == LEFT_TO_LLVM for r in remarks.of_loop(loop, "emit")):
             continue
         of_loop = [others for others in hints if name in others]
         if any("llvm.loop.isvectorized" in others for others in of_loop):

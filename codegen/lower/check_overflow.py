@@ -109,7 +109,7 @@ class _CheckOverflow(Rewriter):
         # A float of index arithmetic has its value, not what is left of it in 32 bits.
         value = self._wide_enough(node.value)
         if self._is_index(value) and self._reading().wraps_for_some_sizes(value):
-            value = self._widened(value)
+            value = self._widen(value)
         return node if value is node.value else cast(node.dtype, value)
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
@@ -141,7 +141,7 @@ class _CheckOverflow(Rewriter):
         if found is None:
             return node
         if not _is_narrowing(found[0]):
-            node = self._widened(node)
+            node = self._widen(node)
             found = self._overflow(node)
         if found is not None:
             part, (low, high) = found
@@ -172,28 +172,28 @@ class _CheckOverflow(Rewriter):
     def _reading(self) -> Reading:
         return Reading(self._ranges.get, self._of_any_size, self._bind)
 
-    def _widened(self, node: PrimExpr) -> PrimExpr:
+    def _widen(self, node: PrimExpr) -> PrimExpr:
         """Return index arithmetic computed in 64 bits."""
         if isinstance(node, e.Not):
-            return e.Not(self._widened(node.a))
+            return e.Not(self._widen(node.a))
         if isinstance(node, e.BinaryOp):
-            return type(node)(self._widened(node.a), self._widened(node.b))
+            return type(node)(self._widen(node.a), self._widen(node.b))
         if isinstance(node, e.Cast):
-            same = cast(node.dtype, self._widened(node.value))
+            same = cast(node.dtype, self._widen(node.value))
             return same if node.dtype.is_bool else cast(INT64.with_lanes(node.dtype.lanes), same)
         if node.dtype.is_bool and not isinstance(node, Call):
             return node
         if isinstance(node, e.Ramp):
-            return e.Ramp(self._widened(node.base), self._widened(node.stride), node.lanes)
+            return e.Ramp(self._widen(node.base), self._widen(node.stride), node.lanes)
         if isinstance(node, e.Broadcast):
-            return e.Broadcast(self._widened(node.value), node.lanes)
+            return e.Broadcast(self._widen(node.value), node.lanes)
         if isinstance(node, e.Select):
-            yes, no = self._widened(node.true_value), self._widened(node.false_value)
-            return e.Select(self._widened(node.condition), yes, no)
+            yes, no = self._widen(node.true_value), self._widen(node.false_value)
+            return e.Select(self._widen(node.condition), yes, no)
         if isinstance(node, e.Let):
-            return e.Let(node.var, self(node.value), self._widened(node.body))
+            return e.Let(node.var, self(node.value), self._widen(node.body))
         if isinstance(node, Call):
-            args = [self._widened(arg) for arg in node.args]
+            args = [self._widen(arg) for arg in node.args]
             return Call(args[-1].dtype, node.op, args)
         return cast(INT64.with_lanes(node.dtype.lanes), node)
 

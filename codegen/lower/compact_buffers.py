@@ -40,7 +40,7 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
     for region in live.regions():
         padded = region.buffer in alignments and not region.has_fixed_layout
         if padded or region.changes_shape():
-            region.compact = _compacted(region, alignments.get(region.buffer, {}))
+            region.compact = _compact(region, alignments.get(region.buffer, {}))
             regions[region.buffer] = region
     if not regions:
         return func
@@ -64,7 +64,7 @@ def _alignments(body: s.Stmt) -> dict[Buffer, Alignment]:
     return found
 
 
-def _compacted(region: LiveRegion, alignment: Alignment) -> Buffer:
+def _compact(region: LiveRegion, alignment: Alignment) -> Buffer:
     shape = region.shape
     strides: list[PrimExpr] = []
     if alignment:
@@ -203,7 +203,7 @@ class LiveRegions(ScopedRewriter):
             self._uses[buffer.data] = _Uses(buffer, self._defined)
         for match in node.match_buffers:
             self._region(match.source)
-        read, written = (_declared(node, key) for key in EXPLICIT_REGIONS)
+        read, written = (_declared_regions(node, key) for key in EXPLICIT_REGIONS)
         for region in (*read, *written):
             self._region(region)
         outer = self._trusted_reads, self._trusted_writes
@@ -323,7 +323,7 @@ class LiveRegions(ScopedRewriter):
         return None
 
 
-def _declared(block: s.Block, key: str) -> list[BufferRegion]:
+def _declared_regions(block: s.Block, key: str) -> list[BufferRegion]:
     regions = block.reads if key == EXPLICIT_REGIONS[0] else block.writes
     indices = block.annotations.get(key, ())
     if type(indices) is IntImm:

@@ -14,7 +14,7 @@ from typing import Final
 
 from codegen.lower.indices import as_ramp, plus
 from codegen.lower.rewriters import SharedRewriter
-from codegen.lower.transpose import picked
+from codegen.lower.transpose import pick
 from codegen.lower.widen import may_load
 from codegen.target import Target, as_target
 from tensorir.function import PrimFunc
@@ -64,14 +64,14 @@ class _ContiguousAccesses(SharedRewriter):
         changed = self.generic(node)
         permuted = _irregular_lanes(changed)
         if permuted is not None and changed.predicate is None and not may_load(permuted.base):
-            return _in_runs(changed, permuted)
+            return _split_into_runs(changed, permuted)
         ramp = strided_ramp(changed.buffer, changed.indices)
         if ramp is None or changed.predicate is not None or may_load(ramp):
             return changed  # The first lanes might change where the last ones go.
         value = changed.value
         lanes = Var("lanes", value.dtype)
         stores = [
-            s.BufferStore(changed.buffer, picked([lanes], [k]), (lane_of(ramp, k),))
+            s.BufferStore(changed.buffer, pick([lanes], [k]), (lane_of(ramp, k),))
             for k in range(ramp.lanes)
         ]
         return s.LetStmt(lanes, value, s.sequence(stores))
@@ -81,7 +81,7 @@ class _ContiguousAccesses(SharedRewriter):
         dtype = node.buffer.dtype
         ramp = strided_ramp(node.buffer, node.indices)
         lanes = _irregular_lanes(node) if ramp is None else _lanes_of_ramp(ramp)
-        covering = None if lanes is None else _covering(lanes, dtype, self._target)
+        covering = None if lanes is None else _covering_vectors(lanes, dtype, self._target)
         if covering is not None:
             if node.predicate is None:
                 return covering.load(node)
@@ -92,8 +92,8 @@ class _ContiguousAccesses(SharedRewriter):
             return node
         if ramp is not None:
             one_by_one = [BufferLoad(node.buffer, (lane_of(ramp, k),)) for k in range(ramp.lanes)]
-            return picked(one_by_one, list(range(ramp.lanes)))
-        return node if lanes is None else _each_once(node, lanes)
+            return pick(one_by_one, list(range(ramp.lanes)))
+        return node if lanes is None else _load_each_once(node, lanes)
 
 
 def strided_ramp(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Ramp | None:
@@ -177,16 +177,16 @@ _ON_LANES: Final = frozenset({e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod})
 """The arithmetic of indices whose lanes are followed."""
 
 
-def _each_once(load: BufferLoad, lanes: _Lanes) -> PrimExpr:
+def _load_each_once(load: BufferLoad, lanes: _Lanes) -> PrimExpr:
     """Return a load as one load for each element that several lanes take, if they do."""
     places = list(dict.fromkeys(lanes.offsets))
     if 2 * len(places) > len(lanes.offsets):
         return load
     elements = [BufferLoad(load.buffer, (plus(lanes.base, k),)) for k in places]
-    return picked(elements, [places.index(k) for k in lanes.offsets])
+    return pick(elements, [places.index(k) for k in lanes.offsets])
 
 
-def _in_runs(store: s.BufferStore, lanes: _Lanes) -> s.Stmt:
+def _split_into_runs(store: s.BufferStore, lanes: _Lanes) -> s.Stmt:
     """Return a store as one store for each run of adjacent lanes, if the runs are long enough."""
     order = sorted(range(len(lanes.offsets)), key=lanes.offsets.__getitem__)
     runs: list[list[int]] = []
@@ -203,11 +203,11 @@ def _in_runs(store: s.BufferStore, lanes: _Lanes) -> s.Stmt:
     for run in runs:
         first = plus(lanes.base, lanes.offsets[run[0]])
         index = Ramp(first, const(1, first.dtype), len(run))
-        stores.append(s.BufferStore(store.buffer, picked([value], run), (index,)))
+        stores.append(s.BufferStore(store.buffer, pick([value], run), (index,)))
     return s.LetStmt(value, store.value, s.sequence(stores))
 
 
-class _Covering:
+class _CoveringVectors:
     """Contiguous vectors of `length` elements that cover the lanes of an index."""
 
     def __init__(self, lanes: _Lanes, length: int) -> None:
@@ -231,7 +231,7 @@ class _Covering:
 
     def _pick(self, vectors: list[PrimExpr]) -> PrimExpr:
         lanes = [h * self._length + p for h, p in zip(self._homes, self._places, strict=True)]
-        return picked(vectors, lanes)
+        return pick(vectors, lanes)
 
     def load(self, node: BufferLoad) -> PrimExpr:
         """Return the lanes that `node` loads without a mask."""
@@ -246,26 +246,26 @@ class _Covering:
             masks[home][place] = lane
         return self._pick(
             [
-                BufferLoad(node.buffer, (self._index(start),), picked([mask, none], on))
+                BufferLoad(node.buffer, (self._index(start),), pick([mask, none], on))
                 for start, on in zip(self.starts, masks, strict=True)
             ]
         )
 
 
-def _covering(lanes: _Lanes, dtype: DataType, target: Target) -> _Covering | None:
+def _covering_vectors(lanes: _Lanes, dtype: DataType, target: Target) -> _CoveringVectors | None:
     """Return the vectors that cover some lanes, None if loading lane by lane is better."""
     span = max(lanes.offsets) - min(lanes.offsets) + 1
     native = target.vector_lanes(max(8, dtype.bits))
     length = min(native, 1 << (span.bit_length() - 1))
     if length == 1 or 2 * -(-span // length) > len(lanes.offsets):
         return None
-    return _Covering(lanes, length)
+    return _CoveringVectors(lanes, length)
 
 
 def instructions_to_load(ramp: Ramp, dtype: DataType, target: Target) -> int:
     """Return about how many instructions a strided load becomes."""
     lanes = _lanes_of_ramp(ramp)
-    covering = None if lanes is None else _covering(lanes, dtype, target)
+    covering = None if lanes is None else _covering_vectors(lanes, dtype, target)
     if covering is None:
         return 2 * ramp.lanes - 1
     # Of any two vectors, all lanes are picked by one instruction in AVX-512 only.

@@ -68,7 +68,7 @@ class _Flatten(ScopedRewriter):
     def buffer(self, buffer: Buffer) -> Buffer:
         flat = self._flat.get(buffer)
         if flat is None:
-            flat = self._flat[buffer] = flattened(buffer)
+            flat = self._flat[buffer] = flatten_buffer(buffer)
             self._strides[buffer] = buffer.all_strides()
         return flat
 
@@ -185,7 +185,7 @@ def _loop_depths(body: s.Stmt) -> dict[Var, int]:
     return depths
 
 
-def flattened(buffer: Buffer) -> Buffer:
+def flatten_buffer(buffer: Buffer) -> Buffer:
     """Return the rank-1 buffer over the same memory."""
     if len(buffer.shape) == 1 and not buffer.strides and is_const_int(buffer.elem_offset, 0):
         return buffer

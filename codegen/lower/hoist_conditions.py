@@ -39,8 +39,8 @@ class _HoistConditions(StatementRewriter):
         first = _first_iteration(node, body)
         if first is not None:
             prologue, rest = first
-            return s.sequence([prologue, self._guarded(node, rest)])
-        return self._guarded(node, body)
+            return s.sequence([prologue, self._guard(node, rest)])
+        return self._guard(node, body)
 
     def rewrite_IfThenElse(self, node: s.IfThenElse) -> s.Stmt:  # noqa: N802
         new: s.IfThenElse = self.generic(node)
@@ -58,10 +58,12 @@ class _HoistConditions(StatementRewriter):
                 return [EQ(var, const(0, var.dtype)) for var in variables]
         return [condition]
 
-    def _guarded(self, node: s.For, body: s.Stmt) -> s.Stmt:
+    def _guard(self, node: s.For, body: s.Stmt) -> s.Stmt:
         invariant: list[PrimExpr] = []
         if type(body) is s.IfThenElse and body.else_case is None:
-            invariant, varying = _divided(body.condition, lambda c: not uses_var(c, node.loop_var))
+            invariant, varying = _divide_conjuncts(
+                body.condition, lambda c: not uses_var(c, node.loop_var)
+            )
             if invariant:
                 body = s.IfThenElse(all_of(varying), body.then_case) if varying else body.then_case
         loop = node.changed(body=body)
@@ -79,7 +81,7 @@ def _nonnegative_terms(index: PrimExpr, from_zero: set[Var]) -> list[Var] | None
     return [index] if isinstance(index, Var) and index in from_zero else None
 
 
-def _divided(
+def _divide_conjuncts(
     condition: PrimExpr, test: Callable[[PrimExpr], bool]
 ) -> tuple[list[PrimExpr], list[PrimExpr]]:
     chosen: list[PrimExpr] = []
@@ -101,7 +103,7 @@ def _first_iteration(loop: s.For, body: s.Stmt) -> tuple[s.Stmt, s.Stmt] | None:
     branch = body.seq[0]
     if branch.else_case is not None:
         return None
-    at_first, others = _divided(branch.condition, lambda c: _is_first(c, loop))
+    at_first, others = _divide_conjuncts(branch.condition, lambda c: _is_first(c, loop))
     if not at_first or any(uses_var(c, loop.loop_var) for c in (*others, branch.then_case)):
         return None
     prologue = s.IfThenElse(all_of(others), branch.then_case) if others else branch.then_case

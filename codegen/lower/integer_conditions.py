@@ -71,7 +71,7 @@ def read_inequality(node: PrimExpr, values: Container[Var] = frozenset()) -> Ine
         return None
     small, large = (node.a, node.b) if type(node) in (LT, LE) else (node.b, node.a)
     lanes = node.dtype.lanes
-    first, second = _spaced(small), _spaced(large)
+    first, second = _spacing(small), _spacing(large)
     if first is None or second is None:
         return None
     terms: Terms = {}
@@ -113,7 +113,7 @@ def _variables(terms: Terms, parts: Mapping[Any, PrimExpr]) -> Iterator[Var]:
             yield from collect_vars(parts[term])
 
 
-def _spaced(side: PrimExpr) -> tuple[PrimExpr, int] | None:
+def _spacing(side: PrimExpr) -> tuple[PrimExpr, int] | None:
     """Return the first lane of one side of a comparison and the distance of lanes."""
     if side.dtype.lanes == 1:
         return side, 0

@@ -23,10 +23,10 @@ def lower_init(func: PrimFunc) -> PrimFunc:
     loops.
     """
     func = initialise_empty_reductions(func)
-    return func.with_body(rewrite(func.body, {s.Block: _started}, over=StatementRewriter()))
+    return func.with_body(rewrite(func.body, {s.Block: _with_init}, over=StatementRewriter()))
 
 
-def _started(node: s.Block) -> s.Block:
+def _with_init(node: s.Block) -> s.Block:
     """Return a block whose init is a part of its body."""
     if node.init is None:
         return node

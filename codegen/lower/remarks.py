@@ -58,7 +58,7 @@ class Remarks:
             var = self._origins[var]
         return var
 
-    def about(self, loop: Var, source: str | None = None) -> list[Remark]:
+    def of_loop(self, loop: Var, source: str | None = None) -> list[Remark]:
         """Return the remarks about a loop, by one pass or by all."""
         return [r for r in self.made if r.loop is loop and source in (None, r.source)]
 
@@ -67,7 +67,7 @@ _current: ContextVar[Remarks | None] = ContextVar("remarks", default=None)
 
 
 @contextmanager
-def collected() -> Iterator[Remarks]:
+def collect_remarks() -> Iterator[Remarks]:
     """Collect the remarks that are made inside a `with` statement."""
     remarks = Remarks()
     token = _current.set(remarks)

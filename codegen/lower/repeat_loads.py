@@ -64,7 +64,7 @@ class _RepeatLoads(StatementRewriter):
             and isinstance(node.extent, IntImm)
             and node.extent.value <= MOST_ITERATIONS
         ):
-            again = _Loads(node, self._aliasing).beyond(self._registers - _TEMPORARIES)
+            again = _Loads(node, self._aliasing).pointers_to_reload(self._registers - _TEMPORARIES)
             if again:
                 return node.with_(annotations=node.annotations.with_item(REPEATED_LOADS, again))
         return node.changed(body=body)
@@ -88,7 +88,7 @@ class _Loads:
             if aliasing.may_overlap({pointer}, self._stored):
                 del self._free[pointer]
 
-    def beyond(self, registers: int) -> tuple[Var, ...]:
+    def pointers_to_reload(self, registers: int) -> tuple[Var, ...]:
         """Return the pointers to load through again, so that this many registers do."""
         left = registers - len(self._registers)
         again = []

@@ -69,12 +69,12 @@ class _SimplifyControl(BranchDecider, ScopedRewriter):
     # --------------------------------------------------------------------------------- expressions
 
     def _integer(self, node: PrimExpr) -> PrimExpr:
-        return node if type(node) is IntImm else self._reduced(node)
+        return node if type(node) is IntImm else self._simplify_unless_effects(node)
 
     def condition(self, node: PrimExpr) -> PrimExpr:
-        return node if type(node) is IntImm else self._reduced(self(node))
+        return node if type(node) is IntImm else self._simplify_unless_effects(self(node))
 
-    def _reduced(self, node: PrimExpr) -> PrimExpr:
+    def _simplify_unless_effects(self, node: PrimExpr) -> PrimExpr:
         """Simplify an expression, unless a call in it does more than give a value.
 
         Two such calls are not the same number, and none of them may go.
@@ -121,7 +121,7 @@ class _SimplifyControl(BranchDecider, ScopedRewriter):
             inner = self.generic(node)
         finally:
             self._in_arithmetic = False
-        return self._reduced(inner)
+        return self._simplify_unless_effects(inner)
 
     def rewrite_Select(self, node: e.Select) -> PrimExpr:  # noqa: N802
         return self.generic(node) if self._in_arithmetic else super().rewrite_Select(node)

@@ -195,19 +195,19 @@ class _SplitTails(BranchDecider):
         if loop is None or loop.kind is not ForKind.UNROLLED:
             for group in self._groups(stmt, loop):
                 if self._is_worth_a_test(group) and _sees(stmt, group.variables):
-                    return self._narrowed(stmt, group, loop)
+                    return self._narrow_test(stmt, group, loop)
         return self(stmt)
 
     def _is_worth_a_test(self, group: _Group) -> bool:
         low, high = self._facts.interval(group.outer, group.like.parts)
         return low < group.holds_from <= high and (group.has_tile or group.repeats)
 
-    def _narrowed(self, stmt: s.Stmt, group: _Group, loop: s.For | None) -> s.Stmt:
+    def _narrow_test(self, stmt: s.Stmt, group: _Group, loop: s.For | None) -> s.Stmt:
         """Put the test around the least part of a statement that has all the conditions."""
         if isinstance(stmt, (s.Allocate, s.LetStmt, s.AttrStmt)) and (
             not _may_be_registers(stmt) or _binds(stmt, group.variables)
         ):
-            return stmt.with_(body=self._narrowed(stmt.body, group, loop))
+            return stmt.with_(body=self._narrow_test(stmt.body, group, loop))
         if isinstance(stmt, s.SeqStmt):
             has = [
                 any(found.condition in group.members for found in self.conditions(part))
@@ -218,7 +218,7 @@ class _SplitTails(BranchDecider):
                 return s.sequence(
                     [
                         self.versions(s.sequence(stmt.seq[:first]), loop),
-                        self._narrowed(s.sequence(stmt.seq[first:last]), group, loop),
+                        self._narrow_test(s.sequence(stmt.seq[first:last]), group, loop),
                         self.versions(s.sequence(stmt.seq[last:]), loop),
                     ]
                 )

@@ -38,12 +38,12 @@ def columns_of(rows: Sequence[PrimExpr], bind: Bind) -> list[PrimExpr]:
     while len(vectors) > columns:
         pairs = range(0, len(vectors), 2 * columns)
         vectors = [
-            network.joined(vectors[k + i], vectors[k + columns + i])
+            network.concatenate(vectors[k + i], vectors[k + columns + i])
             for k in pairs
             for i in range(columns)
         ]
     if columns <= network.block:
-        return network.interleaved(vectors, network.block)
+        return network.interleave(vectors, network.block)
     return network.square(vectors, columns)
 
 
@@ -56,7 +56,7 @@ def rows_of(columns: Sequence[PrimExpr], bind: Bind) -> list[PrimExpr]:
     network = _Network(lanes, bind, columns[0].dtype.bits)
     count = len(columns)
     if count <= network.block:
-        vectors = network.interleaved(list(columns), network.block)
+        vectors = network.interleave(list(columns), network.block)
         group = network.block
     else:
         vectors, group = network.square(list(columns), count), count
@@ -65,24 +65,24 @@ def rows_of(columns: Sequence[PrimExpr], bind: Bind) -> list[PrimExpr]:
     # Vector i has the rows i * share, ... of each group of lanes.
     share = group // count
     return [
-        picked([vectors[row % group // share]], range(start, start + count))
+        pick([vectors[row % group // share]], range(start, start + count))
         for row in range(lanes)
         for start in [row // group * group + row % share * count]
     ]
 
 
-def interleaved(columns: Sequence[PrimExpr], bind: Bind) -> list[PrimExpr]:
+def interleave(columns: Sequence[PrimExpr], bind: Bind) -> list[PrimExpr]:
     """Return the rows of a matrix one after another, in as many vectors as `columns`."""
     lanes, count = columns[0].dtype.lanes, len(columns)
     if count & (count - 1) == 0:
-        return _Network(lanes, bind, columns[0].dtype.bits).interleaved(list(columns), lanes)
+        return _Network(lanes, bind, columns[0].dtype.bits).interleave(list(columns), lanes)
     places = [[divmod(k * lanes + lane, count) for lane in range(lanes)] for k in range(count)]
     return [
-        bind(picked(columns, [column * lanes + row for row, column in vector])) for vector in places
+        bind(pick(columns, [column * lanes + row for row, column in vector])) for vector in places
     ]
 
 
-def picked(vectors: Sequence[PrimExpr], lanes: Sequence[int]) -> PrimExpr:
+def pick(vectors: Sequence[PrimExpr], lanes: Sequence[int]) -> PrimExpr:
     """Return the `lanes` of the concatenation of some vectors."""
     return Shuffle(vectors, [const(lane, INT32) for lane in lanes])
 
@@ -93,19 +93,19 @@ class _Network:
         self._bind = bind
         self.block = min(lanes, BLOCK_BITS // bits)
 
-    def joined(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    def concatenate(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """Return one vector followed by the other."""
-        return self._bind(picked([a, b], range(a.dtype.lanes + b.dtype.lanes)))
+        return self._bind(pick([a, b], range(a.dtype.lanes + b.dtype.lanes)))
 
     def interleaved_to_blocks(self, rows: list[PrimExpr]) -> list[PrimExpr]:
         """Interleave the rows of a block until vectors are as long as a block."""
         while rows[0].dtype.lanes < self.block:
             half, length = len(rows) // 2, rows[0].dtype.lanes
             both = [k + side * length for k in range(length) for side in (0, 1)]
-            rows = [self._bind(picked([rows[i], rows[i + half]], both)) for i in range(half)]
+            rows = [self._bind(pick([rows[i], rows[i + half]], both)) for i in range(half)]
         return rows
 
-    def interleaved(self, vectors: list[PrimExpr], group: int) -> list[PrimExpr]:
+    def interleave(self, vectors: list[PrimExpr], group: int) -> list[PrimExpr]:
         """Interleave vectors in each group of lanes, as often as it takes to transpose."""
         count, half = len(vectors), len(vectors) // 2
         lanes = [
@@ -120,7 +120,7 @@ class _Network:
         ]
         for _ in range(count.bit_length() - 1):
             vectors = [
-                self._bind(picked([vectors[i], vectors[i + half]], part))
+                self._bind(pick([vectors[i], vectors[i + half]], part))
                 for i in range(half)
                 for part in lanes
             ]
@@ -129,12 +129,12 @@ class _Network:
     def square(self, vectors: list[PrimExpr], group: int) -> list[PrimExpr]:
         """Transpose the squares that as many vectors as a group has lanes have in each group."""
         if group <= self.block:
-            return self.interleaved(vectors, group)
+            return self.interleave(vectors, group)
         half = group // 2
         exchanged: list[list[PrimExpr]] = [
             [
                 self._bind(
-                    picked(
+                    pick(
                         [vectors[i], vectors[i + half]],
                         [
                             base + part * half + k + side * self._lanes

@@ -17,7 +17,7 @@ from codegen.lower.contiguous_accesses import instructions_to_load, lane_of, str
 from codegen.lower.indices import plus, split_constant
 from codegen.lower.loop_accesses import Aliasing, Reordering
 from codegen.lower.rewriters import SharedRewriter, StatementRewriter
-from codegen.lower.transpose import columns_of, interleaved, rows_of
+from codegen.lower.transpose import columns_of, interleave, rows_of
 from codegen.lower.widen import may_load
 from codegen.target import Target, as_target
 from tensorir.arith.opaque import expr_key
@@ -128,7 +128,7 @@ class _TransposeTiles(StatementRewriter):
                 [stores[k] for k in members],
                 tuple(dict.fromkeys(tile for k in members for tile in users[k])),
             )
-            for members in _together(stores, written, reordering)
+            for members in _group_stores(stores, written, reordering)
         ]
         if not tiles and len(steps) == len(stores):
             return None
@@ -136,7 +136,7 @@ class _TransposeTiles(StatementRewriter):
             numbers = {tile: number for number, tile in enumerate(tiles)}
             steps.sort(key=lambda step: min((numbers[tile] for tile in step.tiles), default=-1))
         columns = {load: tile.columns[load] for load, tile in by_load.items()}
-        return _nested(steps, _Columns(columns))
+        return _nest(steps, _Columns(columns))
 
     def _loads_in(self, value: PrimExpr) -> tuple[BufferLoad, ...]:
         """Return the columns that a value loads whenever it is evaluated."""
@@ -244,7 +244,7 @@ def _run_from(first: PrimExpr, length: int) -> PrimExpr:
 # ----------------------------------------------------------------------------------------- storing
 
 
-def _together(
+def _group_stores(
     stores: list[s.BufferStore], written: list[_Column | None], reordering: Reordering
 ) -> list[list[int]]:
     """Return the stores in order, with the stores of a matrix grouped at the last of them."""
@@ -279,7 +279,7 @@ def _stored_matrices(offsets: list[int], stride: int, lanes: int) -> Iterator[li
         yield from _matrices(offsets, min(lanes, stride))
 
 
-def _stored(step: list[s.BufferStore]) -> s.Stmt:
+def _emit_stores(step: list[s.BufferStore]) -> s.Stmt:
     """Return one store, or those of a matrix whose columns are given by rows."""
     if len(step) == 1:
         return step[0]
@@ -289,7 +289,7 @@ def _stored(step: list[s.BufferStore]) -> s.Stmt:
     tile = _Tile()
     columns = [tile.bind("column", store.value) for store in step]
     if type(ramp.stride) is IntImm and ramp.stride.value == len(step):
-        vectors = interleaved(columns, tile.mix)
+        vectors = interleave(columns, tile.mix)
         starts = [plus(ramp.base, k * ramp.lanes) for k in range(len(step))]
     else:
         vectors = rows_of(columns, tile.mix)
@@ -307,19 +307,17 @@ def _stored(step: list[s.BufferStore]) -> s.Stmt:
 # ---------------------------------------------------------------------------------------- in order
 
 
-def _nested(
-    steps: list[_Step], columns: _Columns, inside: frozenset[_Tile] = frozenset()
-) -> s.Stmt:
+def _nest(steps: list[_Step], columns: _Columns, inside: frozenset[_Tile] = frozenset()) -> s.Stmt:
     """Return the steps in order, each matrix loaded from its first use to its last."""
     parts: list[s.Stmt] = []
     while steps:
         opened = [tile for tile in steps[0].tiles if tile not in inside]
         if not opened:
-            parts.append(_stored([columns(store) for store in steps[0].stores]))
+            parts.append(_emit_stores([columns(store) for store in steps[0].stores]))
             steps = steps[1:]
             continue
         last = _last_use(steps, inside)
-        body = _nested(steps[: last + 1], columns, inside.union(opened))
+        body = _nest(steps[: last + 1], columns, inside.union(opened))
         for tile in opened:
             body = tile.around(body)
         parts.append(body)

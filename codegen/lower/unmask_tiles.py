@@ -51,12 +51,12 @@ class _Unmask(SharedRewriter):
         return new
 
     def load(self, node: BufferLoad) -> PrimExpr:
-        return self._unmasked(self.generic(node))
+        return self._unmask(self.generic(node))
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
-        return self._unmasked(self.generic(node)) if self._whole else node
+        return self._unmask(self.generic(node)) if self._whole else node
 
-    def _unmasked(self, node: A) -> A:
+    def _unmask(self, node: A) -> A:
         """Return an access without a mask, if it is one to memory that needs none."""
         if node.predicate is None or node.buffer.data not in self._whole:
             return node

@@ -171,9 +171,9 @@ class _Lanes:
             body = self.stmt(substitute(node.body, {node.var: node.value}), mask)
             del self._inlined[node.var]
             return body
-        return self._bound(node, mask)
+        return self._vectorize_let(node, mask)
 
-    def _bound(self, node: s.LetStmt, mask: PrimExpr | None) -> s.Stmt:
+    def _vectorize_let(self, node: s.LetStmt, mask: PrimExpr | None) -> s.Stmt:
         """Return the vector form of a let whose value must be loaded before its body stores.
 
         Each piece of the lanes loads its values and stores them.
@@ -226,7 +226,7 @@ class _Lanes:
         self._may_have_stored = True
         (index,) = node.indices
         if not self._varies(index):
-            return self._shared(node, mask)
+            return self._store_shared(node, mask)
         native = max(1, self.vector_bits // _widest(node))
         try:
             return self._pieces(node, [node], mask, native)
@@ -238,7 +238,7 @@ class _Lanes:
         if node.value.dtype.lanes > 1 or node.predicate is not None:
             raise _Serial(f"a store to {node.buffer.name} is a vector or masked already")
 
-    def _shared(self, node: s.BufferStore, mask: PrimExpr | None) -> s.Stmt:
+    def _store_shared(self, node: s.BufferStore, mask: PrimExpr | None) -> s.Stmt:
         """Store to one place from all lanes, which is one store if all store the same."""
         for part in walk(node.value):
             if part is self.var or (
@@ -295,12 +295,12 @@ class _Lanes:
             return substitute(body, {self.var: start})
         widen = Widener(self.var, start, lanes, self.values)
         if mask is None:
-            return _widened(node, widen, None)
+            return _widen(node, widen, None)
         wide = widen.to_vector(widen(mask))
         predicate = Var("mask", wide.dtype) if may_load(wide) else wide
         some = self._some_lane(mask, start, lanes)
         with widen.masked(predicate, some_lane_is_on=some is not None):
-            body = _widened(node, widen, predicate)
+            body = _widen(node, widen, predicate)
         if isinstance(predicate, Var):
             body = s.LetStmt(predicate, wide, body)
         return body if some is None else s.IfThenElse(some, body)
@@ -325,17 +325,17 @@ class _Lanes:
         return self._varies(side) and not is_index_arithmetic(side, self.values)
 
 
-def _widened(node: s.Stmt, widen: Widener, predicate: PrimExpr | None) -> s.Stmt:
+def _widen(node: s.Stmt, widen: Widener, predicate: PrimExpr | None) -> s.Stmt:
     """Return stores, and the lets around them, on vectors."""
     if isinstance(node, s.BufferStore):
         value = widen.to_vector(widen(node.value))
         return s.BufferStore(node.buffer, value, (widen(node.indices[0]),), predicate)
     if isinstance(node, s.SeqStmt):
-        return s.sequence([_widened(part, widen, predicate) for part in node.seq])
+        return s.sequence([_widen(part, widen, predicate) for part in node.seq])
     assert isinstance(node, s.LetStmt)
     value = widen(node.value)
     var = node.var if value is node.value else widen.bind(node.var, value)
-    return s.LetStmt(var, value, _widened(node.body, widen, predicate))
+    return s.LetStmt(var, value, _widen(node.body, widen, predicate))
 
 
 def _is_one_store(body: s.Stmt) -> bool:

@@ -167,8 +167,8 @@ def measure(target: Target, make: Callable[[Target, int], Loops] = LoadedLoops) 
     """
     _check(target)
     caches = target.caches
-    near = _between(caches.l1, caches.l2)
-    middle = _between(caches.l2, caches.l3)
+    near = _size_between(caches.l1, caches.l2)
+    middle = _size_between(caches.l2, caches.l3)
     least, most = target.core.tlb
     most_pages = max(2 * most, 1024)
     size = min(_MOST_BYTES, max(_power(4 * caches.l3), _power(most_pages * PAGE_STEP)))
@@ -281,7 +281,7 @@ def _power(size: float) -> int:
     return max(_LEAST_BYTES, 1 << round(math.log2(size)))
 
 
-def _between(inner: int, outer: int) -> int:
+def _size_between(inner: int, outer: int) -> int:
     """Return a size that one cache cannot hold and the next one can, as well as there is one."""
     return _power(min(max(math.sqrt(inner * outer), 2 * inner), outer / 2))
 

@@ -111,7 +111,7 @@ class Function:
             self.fail(status)
         if self.signature.result is None:
             return None
-        return _decoded(self.signature.result, bound.result.value)
+        return _decode(self.signature.result, bound.result.value)
 
     def fail(self, status: int) -> None:
         """Raise the error of a status other than 0."""
@@ -137,7 +137,7 @@ class Function:
         return f"<compiled function {self.signature}>"
 
 
-def _decoded(dtype: DataType, slot: int) -> Any:
+def _decode(dtype: DataType, slot: int) -> Any:
     raw = struct.pack("<q", slot)
     if dtype.is_bool:
         return bool(raw[0] & 1)

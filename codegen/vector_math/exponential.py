@@ -24,7 +24,7 @@ LOG10_2 = {
 }
 
 
-def _reduced(
+def _reduce_argument(
     w: Formula, x: Lane, factor: float, parts: dict[int, tuple[float, float]]
 ) -> tuple[Lane, Exponent]:
     """Return r and integer n with `x = n * step + r`, the step being 1 / factor, in two parts."""
@@ -35,7 +35,7 @@ def _reduced(
 
 def reduced_by_ln2(w: Formula, x: Lane) -> tuple[Lane, Exponent]:
     """Return r and integer n with `x = n * log(2) + r`, |r| <= log(2)/2."""
-    return _reduced(w, x, _LOG2_E, LN2)
+    return _reduce_argument(w, x, _LOG2_E, LN2)
 
 
 def exp(w: Formula, x: Lane) -> Lane:
@@ -65,7 +65,7 @@ def exp2(w: Formula, x: Lane) -> Lane:
 def exp10(w: Formula, x: Lane) -> Lane:
     """Return 10**x."""
     limits = (-46.0, 39.0) if w.bits == 32 else (-324.0, 309.0)
-    r, n = _reduced(w, w.clamped(x, *limits), _LOG2_10, LOG10_2)
+    r, n = _reduce_argument(w, w.clamped(x, *limits), _LOG2_10, LOG10_2)
     return w.scaled(w.polynomial(r, (1.0, *c.EXP10[w.bits])), n)
 
 
@@ -132,7 +132,7 @@ def split(w: Formula, x: Lane) -> tuple[Lane, Lane]:
     offset = bits - _SQRT_HALF_BITS[w.bits]
     exponent = offset.apply("ashr", w.mantissa_bits)
     m = w.float_of_bits(bits - (exponent << w.mantissa_bits))
-    e = w.changed("sitofp", exponent - w.select(tiny, w.operand(lift, "i"), 0), "f")
+    e = w.convert("sitofp", exponent - w.select(tiny, w.operand(lift, "i"), 0), "f")
     return m - 1.0, e
 
 
@@ -147,7 +147,7 @@ def _log1p_parts(w: Formula, f: Lane) -> tuple[Lane, Lane]:
     return half_square, s * w.fma(z, w.polynomial(z, c.LOG_64), half_square)
 
 
-def _finished(w: Formula, x: Lane, result: Lane, pole: float = 0.0) -> Lane:
+def _set_special_values(w: Formula, x: Lane, result: Lane, pole: float = 0.0) -> Lane:
     """Return `result` with infinity, the pole, what is below it and NaN put right."""
     result = w.select(x < math.inf, result, x)
     result = w.select(x < pole, math.nan, result)
@@ -157,16 +157,18 @@ def _finished(w: Formula, x: Lane, result: Lane, pole: float = 0.0) -> Lane:
 def log(w: Formula, x: Lane) -> Lane:
     """Return the natural logarithm."""
     f, e = split(w, x)
-    return _finished(w, x, _assembled(w, f, e))
+    return _set_special_values(w, x, _assemble(w, f, e))
 
 
-def _assembled(w: Formula, f: Lane, e: Lane) -> Lane:
+def _assemble(w: Formula, f: Lane, e: Lane) -> Lane:
     a, b = _log1p_parts(w, f)
     high, low = LN2[w.bits]
     return w.fma(e, high, f - (a - w.fma(e, low, b)))
 
 
-def _in_base(w: Formula, x: Lane, of_e: tuple[float, float], of_2: tuple[float, float]) -> Lane:
+def _convert_base(
+    w: Formula, x: Lane, of_e: tuple[float, float], of_2: tuple[float, float]
+) -> Lane:
     """Return the logarithm in the base in which e and 2 have the logarithms `of_e` and `of_2`."""
     f, e = split(w, x)
     a, b = _log1p_parts(w, f)
@@ -178,17 +180,17 @@ def _in_base(w: Formula, x: Lane, of_e: tuple[float, float], of_2: tuple[float, 
     exact = head * of_e[0]
     base = e * of_2[0]
     total = base + exact
-    return _finished(w, x, total + (base - total + exact + small))
+    return _set_special_values(w, x, total + (base - total + exact + small))
 
 
 def log2(w: Formula, x: Lane) -> Lane:
     """Return the logarithm to base 2."""
-    return _in_base(w, x, _LOG2_E_PARTS[w.bits], (1.0, 0.0))
+    return _convert_base(w, x, _LOG2_E_PARTS[w.bits], (1.0, 0.0))
 
 
 def log10(w: Formula, x: Lane) -> Lane:
     """Return the logarithm to base 10."""
-    return _in_base(w, x, _LOG10_E[w.bits], LOG10_2[w.bits])
+    return _convert_base(w, x, _LOG10_E[w.bits], LOG10_2[w.bits])
 
 
 def log1p(w: Formula, x: Lane) -> Lane:
@@ -201,8 +203,8 @@ def log1p(w: Formula, x: Lane) -> Lane:
     # (1 + x) * 2**-e - 1 from x itself: the product is exact, so the one rounding is the sum's.
     scale = w.float_of_bits(w.bits_of(w.operand(1.0, "f")) - (exponent << w.mantissa_bits))
     f = small_x * scale + (scale - 1.0)
-    e = w.changed("sitofp", exponent + w.select(large, w.operand(2, "i"), 0), "f")
-    result = _finished(w, x, _assembled(w, f, e), -1.0)
+    e = w.convert("sitofp", exponent + w.select(large, w.operand(2, "i"), 0), "f")
+    result = _set_special_values(w, x, _assemble(w, f, e), -1.0)
     return w.select(x.equals(0.0), x, result)
 
 
@@ -236,7 +238,7 @@ def _power_32(w: Formula, size: Lane, y: Lane) -> Lane:
     n = wide.exponent(clamped)
     r = clamped - n.value
     result = wide.fma(r, wide.polynomial(r, c.EXP2_FOR_POW_32), 1.0) * wide.power_of_two(n)
-    return w.changed("fptrunc", result, "f")
+    return w.convert("fptrunc", result, "f")
 
 
 def _power_64(w: Formula, size: Lane, y: Lane) -> Lane:

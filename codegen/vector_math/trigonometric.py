@@ -31,20 +31,20 @@ _HALF_PI_33 = tuple(
 _LIMIT = {32: 2.0**27, 64: 2.0**19}
 
 
-def _reduced(w: Formula, x: Lane) -> tuple[Lane, Lane]:
+def _reduce_argument(w: Formula, x: Lane) -> tuple[Lane, Lane]:
     """Return r and integer q (modulo 4 at least) with `x = q * pi/2 + r`."""
     if w.bits == 32:
         wide, double = w.widened(x)
         parts = _HALF_PI[:2] if w.has_fma else _HALF_PI_25
         remainder, quotient = _subtract_multiple(wide, double, parts)
-        r, q = w.changed("fptrunc", remainder, "f"), w.changed("trunc", quotient, "i")
+        r, q = w.convert("fptrunc", remainder, "f"), w.convert("trunc", quotient, "i")
     else:
         r, q = _subtract_multiple(w, x, _HALF_PI if w.has_fma else _HALF_PI_33)
     return reduce_large_lanes(w, x, r, q, _LIMIT[w.bits])
 
 
 def _subtract_multiple(w: Formula, x: Lane, parts: tuple[float, ...]) -> tuple[Lane, Lane]:
-    n, quotient = w.nearest(x * _TWO_OVER_PI)
+    n, quotient = w.round_to_nearest(x * _TWO_OVER_PI)
     for part in parts:
         x = w.fma(n, -part, x)
     return x, quotient
@@ -71,19 +71,19 @@ def _of_quadrant(w: Formula, r: Lane, q: Lane) -> Lane:
 
 def sin(w: Formula, x: Lane) -> Lane:
     """Return the sine of an angle in radians."""
-    r, q = _reduced(w, x)
+    r, q = _reduce_argument(w, x)
     return w.select(x.equals(0.0), x, _of_quadrant(w, r, q))
 
 
 def cos(w: Formula, x: Lane) -> Lane:
     """Return the cosine of an angle in radians."""
-    r, q = _reduced(w, x)
+    r, q = _reduce_argument(w, x)
     return _of_quadrant(w, r, q + 1)
 
 
 def tan(w: Formula, x: Lane) -> Lane:
     """Return the tangent of an angle in radians."""
-    r, q = _reduced(w, x)
+    r, q = _reduce_argument(w, x)
     sine, cosine = _sin_cos(w, r)
     even = (q & 1).equals(0)
     quotient = w.select(even, sine, -cosine) / w.select(even, cosine, sine)

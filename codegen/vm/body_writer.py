@@ -11,7 +11,7 @@ from codegen.signature import Dim, dim_of
 from codegen.vm import program as p
 from codegen.vm import segments as seg
 from codegen.vm.segments import Address, Root
-from tensorir.memory.alignment import aligned
+from tensorir.memory.alignment import align
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.relax import struct_info as si
 from tensorir.relax.building import UniqueNames
@@ -265,7 +265,7 @@ class BodyWriter:
         nbytes = info.static_bytes
         if nbytes is not None:
             offset = self._arena_bytes
-            self._arena_bytes += aligned(nbytes)
+            self._arena_bytes += align(nbytes)
             return Place(Address.at(self._layout.arena, offset), info)
         root = self._layout.root(name, info)
         array = self._layout.fresh(root, name)

@@ -26,7 +26,7 @@ from tensorir import transform
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.stmt import For, ForKind
 from tensorir.recursion import any_depth
-from tensorir.relax.call_graph import callees_first, reached
+from tensorir.relax.call_graph import all_callees, callees_first
 from tensorir.relax.expr import GraphVar
 from tensorir.relax.function import Function, graph_functions
 from tensorir.rewriting.visit import statements
@@ -65,7 +65,7 @@ def _only_reached(mod: IRModule) -> IRModule:
         else func
         for name, func in mod.functions.items()
     }
-    found = set(reached(functions, mod.graph_funcs()))
+    found = set(all_callees(functions, mod.graph_funcs()))
     return IRModule({name: f for name, f in functions.items() if name in found}, mod.attrs)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from codegen.runtime.ndarray import NDArray, address_of, array, empty
-from tensorir.memory.alignment import ALIGNMENT, aligned
+from tensorir.memory.alignment import ALIGNMENT, align
 from tensorir.relax.deferred_array import DeferredArray
 from tensorir.relax.expr import Constant
 
@@ -115,7 +115,7 @@ class ConstantPool:
 
     def _taken(self, nbytes: int) -> int:
         offset = self.nbytes
-        self.nbytes += aligned(nbytes)
+        self.nbytes += align(nbytes)
         return offset
 
     def constants(self) -> Constants:

@@ -26,7 +26,7 @@ from codegen.vm.body_writer import (
 from codegen.vm.constants import ConstantPool
 from codegen.vm.segments import Address, Root
 from tensorir.function import IRModule, PrimFunc
-from tensorir.memory.alignment import aligned
+from tensorir.memory.alignment import align
 from tensorir.nodes import ops
 from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import FloatImm, GlobalVar, IntImm, PrimExpr, StringImm, Var
@@ -265,7 +265,7 @@ class Translation(BodyWriter):
         (nbytes,) = shape.values
         if isinstance(nbytes, IntImm):
             offset = self._arena_bytes
-            self._arena_bytes += aligned(nbytes.value)
+            self._arena_bytes += align(nbytes.value)
             return Storage(Address.at(layout.arena, offset))
         root = layout.root("storage", None, nbytes)
         array = p.Fresh(root.slot, root.register, (layout.dim(nbytes),), "uint8", self._binding)
@@ -439,7 +439,7 @@ class Translation(BodyWriter):
                 self._close()
             self._body = outer
             self._step(p.Branch(register, tuple(then.steps), tuple(otherwise.steps)))
-        value: Value = si.assembled(node.struct_info, parts)
+        value: Value = si.assemble(node.struct_info, parts)
         return value
 
     def _branch(self, body: g.SeqExpr) -> tuple[Body, Value]:

@@ -272,7 +272,7 @@ class _Meeting:
         found = detect_iter_map(indices, domain, TRUE, IterMapLevel.BIJECTIVE)
         if found.indices:
             return set(used)
-        whole = [Range.point(index) for index in _joined(indices)]
+        whole = [Range.point(index) for index in _join_splits(indices)]
         return set().union(*(self._equal_in_one(point, point, set()) for point in whole))
 
     def example(self) -> str | None:
@@ -318,7 +318,7 @@ class _Meeting:
         return ", ".join(f"{v.name} = {n}" for v, n in zip(self._axes, instance, strict=True))
 
 
-def _joined(indices: Sequence[PrimExpr]) -> list[PrimExpr]:
+def _join_splits(indices: Sequence[PrimExpr]) -> list[PrimExpr]:
     """Return `x` for each pair of `x // c` and `x % c` among indices, for they tell what it is.
 
     Panels that do not divide a buffer have such indices, and fill it with a gap at its end.

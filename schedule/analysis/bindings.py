@@ -56,7 +56,7 @@ def axis_domain(axes: Sequence[IterVar]) -> dict[Var, Range]:
     return {axis.var: axis.dom for axis in axes if axis.dom is not None}
 
 
-def knowing(domain: Mapping[Var, Range]) -> Analyzer:
+def analyzer_with_ranges(domain: Mapping[Var, Range]) -> Analyzer:
     """Return an analyzer with the ranges of loops or axes bound."""
     analyzer = Analyzer()
     for var, values in domain.items():

@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import NoReturn
 
 from schedule.analysis.bindings import (
+    analyzer_with_ranges,
     axis_domain,
-    knowing,
     loop_domain,
     loop_range,
     without_variables,
@@ -73,7 +73,7 @@ class BlockDivision:
         """True if an axis of the outer block is a reduction."""
         return any(axis.iter_type == IterVar.COMM_REDUCE for axis in self.outer_axes)
 
-    def substituted(self) -> tuple[Block, dict[Block, Block]]:
+    def substitute_axes(self) -> tuple[Block, dict[Block, Block]]:
         """Return the block in terms of the new axes, and what became of blocks inside it."""
         rewriter = ReplaceAxes(self.values, self._analyzer((*self.outer_axes, *self.inner_axes)))
         block: Block = rewriter(self.block)
@@ -253,7 +253,7 @@ def check_init_moves_out(block: StmtSRef, inner: Sequence[StmtSRef]) -> None:
     require(reason is None, reason)
     analyzer = Analyzer()
     if not is_const_int(instances.predicate, 1):
-        analyzer = knowing({lp.loop_var: loop_range(lp) for lp in loops})
+        analyzer = analyzer_with_ranges({lp.loop_var: loop_range(lp) for lp in loops})
         reducing = [lp for lp in loops if lp.loop_var in steps.reduce]
         late = left_out_first(instances.predicate, reducing, analyzer)
         require(late is None, f"its predicate `{late}` may leave out the first step")

@@ -261,7 +261,7 @@ def _check_stage_pipeline(
 
     What other blocks of the scope do to one another does not matter.
     """
-    into, out_of = graph.into(block), graph.out_of(block)
+    into, out_of = graph.edges_to(block), graph.out_of(block)
     for edge in (*into, *out_of):
         if edge.kind in (DepKind.WAR, DepKind.OPAQUE):
             reason = (

@@ -10,7 +10,7 @@ from typing import Final
 
 from schedule.analysis.accesses import Accesses, Memory
 from schedule.sref import StmtSRef
-from schedule.state import ScheduleState, remembered
+from schedule.state import ScheduleState, memoize_on_state
 from tensorir.indices.accesses import loads_in
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import Var
@@ -70,13 +70,13 @@ class BlockScope:
             read, written = touched(child.block)
             for buffer in read:
                 data = memory.of(buffer)
-                self.buffer_readers[buffer] = _added(readers, data, child)
+                self.buffer_readers[buffer] = _add_block(readers, data, child)
                 self._link(writers.get(data, ()), child, DepKind.RAW, buffer)
             for buffer in written:
                 data = memory.of(buffer)
                 self._link(writers.get(data, ()), child, DepKind.WAW, buffer)
                 self._link(readers.get(data, ()), child, DepKind.WAR, buffer)
-                self.buffer_writers[buffer] = _added(writers, data, child)
+                self.buffer_writers[buffer] = _add_block(writers, data, child)
         names = self.buffer_readers.keys() | self.buffer_writers.keys()
         self.has_aliases = len(names) > len(readers.keys() | writers.keys())
         """True if some memory is touched through several buffers."""
@@ -92,13 +92,13 @@ class BlockScope:
         """Return the edges that start at `src`, in program order."""
         return self._out.get(src, [])
 
-    def into(self, dst: StmtSRef) -> list[Dependency]:
+    def edges_to(self, dst: StmtSRef) -> list[Dependency]:
         """Return the edges that end at `dst`, in program order."""
         return self._into.get(dst, [])
 
     def producers_of(self, block: StmtSRef) -> list[StmtSRef]:
         """Return the blocks whose writes a block reads or overwrites."""
-        return list(dict.fromkeys(d.src for d in self.into(block) if d.kind in _FLOW))
+        return list(dict.fromkeys(d.src for d in self.edges_to(block) if d.kind in _FLOW))
 
     def consumers_of(self, block: StmtSRef) -> list[StmtSRef]:
         """Return the blocks that read or overwrite what a block writes."""
@@ -120,7 +120,7 @@ class BlockScope:
         return [edge for child in self.children for edge in self._into.get(child, ())]
 
 
-def _added(table: dict[Var, list[StmtSRef]], data: Var, block: StmtSRef) -> list[StmtSRef]:
+def _add_block(table: dict[Var, list[StmtSRef]], data: Var, block: StmtSRef) -> list[StmtSRef]:
     """Return the blocks that touch some memory, to which one is added once."""
     found = table.setdefault(data, [])
     if not found or found[-1] is not block:
@@ -128,7 +128,7 @@ def _added(table: dict[Var, list[StmtSRef]], data: Var, block: StmtSRef) -> list
     return found
 
 
-@remembered
+@memoize_on_state
 def dependencies(
     state: ScheduleState, scope: StmtSRef, *, declared_only: bool = False
 ) -> BlockScope:

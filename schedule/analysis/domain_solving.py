@@ -125,7 +125,7 @@ def solve_places(
             low = linearizer.write(piece.base, place.dtype)
             count = size_expr(split.extent, place.dtype)
             whole = IntervalSet.from_range(Range.from_min_extent(low, count))
-            if split.scale != 1 or not _within(need, whole, analyzer):
+            if split.scale != 1 or not _is_within(need, whole, analyzer):
                 return None
             needed[place] = need
     hull = [d.dom for axis, d in zip(axes, domains, strict=True) if axis.var in used]
@@ -231,8 +231,8 @@ def _solve_affine(
             only = IntervalSet.point(ranges[var].min)
             domains[var].widen(only, only, analyzer)
             continue
-        wanted = _between(low[var], high[var], analyzer)
-        exists = _between(first[var], last[var], analyzer)
+        wanted = _interval_between(low[var], high[var], analyzer)
+        exists = _interval_between(first[var], last[var], analyzer)
         if any(type(node) is FloorMod for node in walk(solved[var])):
             # A remainder can be larger inside a range than at both of its ends.
             whole = {
@@ -240,8 +240,8 @@ def _solve_affine(
                 for v, n in zip(places, buffer.shape, strict=True)
             }
             needed = dict(zip(places, box, strict=True))
-            wanted = _including(wanted, eval_set(solved[var], needed, analyzer), analyzer)
-            exists = _including(exists, eval_set(solved[var], whole, analyzer), analyzer)
+            wanted = _found_or_safe(wanted, eval_set(solved[var], needed, analyzer), analyzer)
+            exists = _found_or_safe(exists, eval_set(solved[var], whole, analyzer), analyzer)
         domains[var].widen(wanted, exists, analyzer)
     return True
 
@@ -258,9 +258,9 @@ def _point(
     return point, {var: r for var, r in ranges.items() if var in used}
 
 
-def _including(found: IntervalSet, safe: IntervalSet, analyzer: Analyzer) -> IntervalSet:
+def _found_or_safe(found: IntervalSet, safe: IntervalSet, analyzer: Analyzer) -> IntervalSet:
     """Return the found values if they surely include all safe values, else the safe values."""
-    return found if safe.is_bounded and _within(safe, found, analyzer) else safe
+    return found if safe.is_bounded and _is_within(safe, found, analyzer) else safe
 
 
 def _are_axes(point: Sequence[PrimExpr], domain: Mapping[Var, Range]) -> bool:
@@ -271,7 +271,7 @@ def _are_axes(point: Sequence[PrimExpr], domain: Mapping[Var, Range]) -> bool:
     )
 
 
-def _between(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> IntervalSet:
+def _interval_between(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> IntervalSet:
     return IntervalSet(analyzer.simplify(min_(a, b)), analyzer.simplify(max_(a, b)))
 
 
@@ -355,9 +355,9 @@ def _settle(domain: AxisDomain, values: Range, analyzer: Analyzer) -> AxisDomain
     if dom.is_nothing or not dom.is_bounded:
         domain.dom, domain.bound = bound, None
         return domain
-    if _within(dom, bound, analyzer):
+    if _is_within(dom, bound, analyzer):
         domain.bound = None
-    elif _within(bound, dom, analyzer):
+    elif _is_within(bound, dom, analyzer):
         domain.dom, domain.bound = bound, None
     else:
         both = dom.intersect(bound, analyzer)
@@ -374,7 +374,7 @@ def _settle(domain: AxisDomain, values: Range, analyzer: Analyzer) -> AxisDomain
     return domain
 
 
-def _within(inner: IntervalSet, outer: IntervalSet, analyzer: Analyzer) -> bool:
+def _is_within(inner: IntervalSet, outer: IntervalSet, analyzer: Analyzer) -> bool:
     return analyzer.can_prove(outer.min_value <= inner.min_value) and analyzer.can_prove(
         inner.max_value <= outer.max_value
     )

@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from schedule.analysis.bindings import at_first_step, knowing, loop_range, without_variables
+from schedule.analysis.bindings import (
+    analyzer_with_ranges,
+    at_first_step,
+    loop_range,
+    without_variables,
+)
 from schedule.analysis.reduction_steps import Instances, left_out_first, loops_around, reductions_in
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
@@ -42,7 +47,7 @@ def lacks_steps(
     """
     if own is None:
         own = own_loops(instances, loops)
-    analyzer = knowing({lp.loop_var: loop_range(lp) for lp in loops if lp not in own})
+    analyzer = analyzer_with_ranges({lp.loop_var: loop_range(lp) for lp in loops if lp not in own})
     for lp in own:
         if not analyzer.can_prove(lp.extent >= 1):
             return f"loop `{lp.loop_var.name}` may have no iteration"
@@ -117,8 +122,10 @@ def where_initialised(instances: Instances, around: Sequence[For]) -> PrimExpr |
         return predicate
     loops = own_loops(instances, around)
     domain = {lp.loop_var: loop_range(lp) for lp in around}
-    in_step = knowing(domain)
-    analyzer = knowing({lp.loop_var: domain[lp.loop_var] for lp in around if lp not in loops})
+    in_step = analyzer_with_ranges(domain)
+    analyzer = analyzer_with_ranges(
+        {lp.loop_var: domain[lp.loop_var] for lp in around if lp not in loops}
+    )
     if left_out_first(predicate, loops, in_step) is None:
         return without_variables(predicate, {lp.loop_var for lp in loops})
     last: dict[Var, PrimExpr] = {lp.loop_var: lp.min + lp.extent - 1 for lp in loops}

@@ -122,7 +122,7 @@ def _check_order(graph: BlockScope, block: StmtSRef, loop: StmtSRef) -> None:
     for edge in graph.out_of(block):
         misplaced = not is_ancestor(loop, edge.dst) and order[edge.dst] < last
         check(not misplaced, WRONG_ORDER, block, loop, edge.dst)
-    for edge in graph.into(block):
+    for edge in graph.edges_to(block):
         misplaced = not is_ancestor(loop, edge.src) and order[edge.src] > first
         check(not misplaced, WRONG_ORDER, block, loop, edge.src)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schedule.analysis.bindings import affine_map, axis_domain, knowing
+from schedule.analysis.bindings import affine_map, analyzer_with_ranges, axis_domain
 from schedule.analysis.regions import path_domain
 from schedule.analysis.surroundings import guards
 from schedule.sref import StmtSRef, loops_above, scope_root
@@ -135,7 +135,7 @@ def stays_within(
             # Most regions are points at an axis.
             return axis.min.value, axis.min.value + axis.extent.value - 1
         nonlocal analyzer
-        analyzer = analyzer or knowing(domains)
+        analyzer = analyzer or analyzer_with_ranges(domains)
         first = analyzer.const_int_bound(least)
         if single:
             return first.min_value, first.max_value

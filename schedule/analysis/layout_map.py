@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 
-from schedule.analysis.bindings import knowing
+from schedule.analysis.bindings import analyzer_with_ranges
 from tensorir.arith import Analyzer
 from tensorir.errors import IRValueError
 from tensorir.indices.index_map import IndexMap
@@ -108,7 +108,7 @@ def _shuffle(index_map: IndexMap, ranges: Sequence[Range]) -> LayoutMap | None:
 
 def _check_inverse(index_map: IndexMap, inverse: IndexMap, ranges: Sequence[Range]) -> None:
     """Raise unless the inverse leads back from where every point of the box is mapped."""
-    analyzer = knowing(dict(zip(index_map.initial_indices, ranges, strict=True)))
+    analyzer = analyzer_with_ranges(dict(zip(index_map.initial_indices, ranges, strict=True)))
     there = {
         place: index.astype(place.dtype)
         for place, index in zip(inverse.initial_indices, index_map.final_indices, strict=True)
@@ -128,7 +128,7 @@ def _padding(
     """Return where the inverse leads out of the box, or to a point that is mapped elsewhere."""
     if _same_size(mapped, ranges):
         return FALSE
-    analyzer = knowing(dict(zip(inverse.initial_indices, mapped, strict=True)))
+    analyzer = analyzer_with_ranges(dict(zip(inverse.initial_indices, mapped, strict=True)))
     padding: PrimExpr = FALSE
     inside: list[PrimExpr] = []
     for value, limits in zip(inverse.final_indices, ranges, strict=True):

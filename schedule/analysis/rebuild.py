@@ -206,12 +206,13 @@ class RedirectEverywhere(RedirectElements):
             return new
         reads, writes = get_block_read_write_region(new, {self._new.data: self._new})
         new = new.with_(
-            reads=self._exchanged(new.reads, reads), writes=self._exchanged(new.writes, writes)
+            reads=self._redirect_regions(new.reads, reads),
+            writes=self._redirect_regions(new.writes, writes),
         )
         self.reuse[node] = new
         return new
 
-    def _exchanged(
+    def _redirect_regions(
         self, regions: Sequence[BufferRegion], found: Sequence[BufferRegion]
     ) -> list[BufferRegion]:
         own = found[0] if found else BufferRegion.full_region(self._new)

@@ -148,7 +148,7 @@ def flow_into(
     """Return the edges along which a block gets what it reads, or what it reads of some buffers."""
     return [
         edge
-        for edge in graph.into(consumer)
+        for edge in graph.edges_to(consumer)
         if edge.kind is DepKind.RAW and (buffers is None or edge.buffer in buffers)
     ]
 

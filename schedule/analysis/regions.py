@@ -132,7 +132,7 @@ def region_of(box: Box, buffer: Buffer, analyzer: Analyzer) -> Region:
     )
 
 
-def united(regions: Sequence[Sequence[Range] | None], buffer: Buffer) -> Region:
+def bounding_box(regions: Sequence[Sequence[Range] | None], buffer: Buffer) -> Region:
     """Return the smallest box around several parts of a buffer; None entries are skipped."""
     known = [region for region in regions if region is not None]
     if len(known) == 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from schedule.analysis.accesses import is_opaque
-from schedule.analysis.bindings import axis_domain, knowing, loop_range
+from schedule.analysis.bindings import analyzer_with_ranges, axis_domain, loop_range
 from schedule.analysis.dependency import declares_nothing
 from schedule.analysis.regions import Box, bound_region, box_of, is_point, region_of, relax
 from tensorir.arith import Analyzer
@@ -45,7 +45,7 @@ def surely_written(block: Block, region: BufferRegion) -> Sequence[Range] | None
         return region.region
     if any(is_opaque(node, buffer) for node in walk(block)):
         return region.region
-    analyzer = knowing(axis_domain(block.iter_vars))
+    analyzer = analyzer_with_ranges(axis_domain(block.iter_vars))
     boxes = list(_boxes(body, buffer, {}, analyzer))
     declared = box_of(region.region)
     if any(holds(box, declared, analyzer) for box in boxes):

@@ -56,7 +56,7 @@ class TileDomain(DecisionDomain):
         """Return the tiles with one factor moved from one part to another."""
         assert isinstance(decision, tuple)
         moves = self._moves(decision)
-        ends = (_moved(decision, *pair, factor) for pair, row in moves for factor in row)
+        ends = (_move_factor(decision, *pair, factor) for pair, row in moves for factor in row)
         return list(dict.fromkeys(ends))
 
     def step(self, decision: Decision, rng: RandomState) -> Decision | None:
@@ -69,7 +69,7 @@ class TileDomain(DecisionDomain):
         if not moves:
             return None
         pair, factors = moves[rng.uniform_int(0, len(moves))]
-        return _moved(decision, *pair, factors[rng.uniform_int(0, len(factors))])
+        return _move_factor(decision, *pair, factors[rng.uniform_int(0, len(factors))])
 
     def _moves(self, tile: tuple[int, ...]) -> list[tuple[tuple[int, int], list[int]]]:
         """Return the possible moves: pairs of parts, from and to, with the factors above 1."""
@@ -83,7 +83,7 @@ class TileDomain(DecisionDomain):
                 factors = [
                     factor
                     for factor in divisors(part)[1:]
-                    if self.allows(_moved(tile, source, target, factor))
+                    if self.allows(_move_factor(tile, source, target, factor))
                 ]
                 if factors:
                     moves.append(((source, target), factors))
@@ -281,7 +281,7 @@ def check_parts(n: int, decision: Any, position: int = 0, factor: int = 1) -> No
         )
 
 
-def _moved(tile: tuple[int, ...], source: int, target: int, factor: int) -> tuple[int, ...]:
+def _move_factor(tile: tuple[int, ...], source: int, target: int, factor: int) -> tuple[int, ...]:
     """Return the tile with one factor moved."""
     parts = list(tile)
     parts[source] //= factor

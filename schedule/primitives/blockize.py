@@ -12,7 +12,7 @@ from schedule.analysis.block_division import (
     init_nest,
     same_outer_axes,
 )
-from schedule.analysis.regions import united
+from schedule.analysis.regions import bounding_box
 from schedule.errors import Problem, check
 from schedule.instruction import BlocksOrLoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor, scope_root
@@ -100,7 +100,7 @@ def blockize(
 
 def _outer_block(division: BlockDivision) -> tuple[BlockRealize, dict[Block, Block]]:
     """Return the outer block with the inner one inside, and what became of blocks in that."""
-    plain, reuse = division.substituted()
+    plain, reuse = division.substitute_axes()
     init = None
     inner = plain.with_(iter_vars=division.inner_axes, init=None)
     if plain.init is not None:
@@ -155,7 +155,7 @@ def _blockize_blocks(
     reads: list[BufferRegion] = []
     writes: list[BufferRegion] = []
     for division in divisions:
-        plain, inside = division.substituted()
+        plain, inside = division.substitute_axes()
         pairs = zip(division.outer_axes, shared.outer_axes, strict=True)
         renamed: dict[Var, PrimExpr] = {a.var: b.var for a, b in pairs if a is not b}
         inner = plain.with_(iter_vars=division.inner_axes)
@@ -168,8 +168,8 @@ def _blockize_blocks(
     name = "".join(f"{block.block.name_hint}_" for block in blocks)
     made = Block(
         shared.outer_axes,
-        _united(reads),
-        _united(writes),
+        _unite_regions(reads),
+        _unite_regions(writes),
         f"outer_{name}",
         sequence(nests),
     )
@@ -221,9 +221,11 @@ def _outer_texts(first: BlockDivision, second: BlockDivision) -> dict[str, str]:
     return {"first": f"({texts[0]})", "second": f"({texts[1]})"}
 
 
-def _united(regions: Sequence[BufferRegion]) -> list[BufferRegion]:
+def _unite_regions(regions: Sequence[BufferRegion]) -> list[BufferRegion]:
     """Return one region a buffer: the smallest box around all of its regions."""
     by_buffer: dict[Buffer, list[Sequence[Range] | None]] = {}
     for region in regions:
         by_buffer.setdefault(region.buffer, []).append(region.region)
-    return [BufferRegion(buffer, united(parts, buffer)) for buffer, parts in by_buffer.items()]
+    return [
+        BufferRegion(buffer, bounding_box(parts, buffer)) for buffer, parts in by_buffer.items()
+    ]

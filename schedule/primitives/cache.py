@@ -9,7 +9,7 @@ from schedule.analysis.buffer_definition import cache_buffer, checked_buffer
 from schedule.analysis.dependency import BlockScope
 from schedule.analysis.rebuild import RedirectBuffers, RedirectToPart
 from schedule.analysis.region_cover import covers_reads
-from schedule.analysis.regions import Region, united
+from schedule.analysis.regions import Region, bounding_box
 from schedule.errors import Problem, check
 from schedule.instruction import (
     BlockArg,
@@ -74,7 +74,7 @@ def cache_read(
         declared = (r.region for r in scope.block.reads if r.buffer is buffer)
         region = next(declared, tuple(Range(n) for n in buffer.shape))
     else:
-        region = united([plan.read(plan.users)], buffer)
+        region = bounding_box([plan.read(plan.users)], buffer)
     return plan.apply(_Box(plan, storage_scope, region), region, None)[-1]
 
 
@@ -109,7 +109,7 @@ def cache_write(
     written = plan.written([block])
     held = None
     if plan.must_be_filled(plan.stores_all(written)):
-        held = united([written, plan.read([block])], buffer)
+        held = bounding_box([written, plan.read([block])], buffer)
     return plan.apply(_Box(plan, storage_scope, held or written), held, written)[-1]
 
 
@@ -139,7 +139,7 @@ def cache_inplace(
     cursor = StmtCursor.below(location, scope).around(block)
     plan = StagingPlan(state, scope, location, cursor, block, buffer, [block])
     written = plan.written([block])
-    held = united([written, plan.read([block])], buffer)
+    held = bounding_box([written, plan.read([block])], buffer)
     plan.check_inside(held)
     return plan.apply(_Box(plan, storage_scope, held), held, written)
 
@@ -171,7 +171,7 @@ class _Box:
             self._offsets = [dim.min for dim in region]
             self.copy = self.copy.with_(shape=tuple(dim.extent for dim in region))
 
-    def copied(self, region: Sequence[Range], *, back: bool) -> Staged:
+    def copy_nest(self, region: Sequence[Range], *, back: bool) -> Staged:
         """Return a nest that copies a region to or from the original."""
         original, known = self._plan.buffer, self._plan.known
         if self._offsets is None:
@@ -196,9 +196,9 @@ class _Box:
         source, target = (original, there), (self.copy, here)
         if back:
             source, target = target, source
-        return sweep.where(inside).copying(source, target, self.copy.name)
+        return sweep.where(inside).copying_nest(source, target, self.copy.name)
 
-    def redirect(self, blocks: Collection[Block]) -> RedirectBuffers:
+    def redirecting_rewriter(self, blocks: Collection[Block]) -> RedirectBuffers:
         """Return the rewriter that lets blocks use the copy."""
         buffers = {self._plan.buffer: self.copy}
         if self._offsets is None or all(is_const_int(o, 0) for o in self._offsets):

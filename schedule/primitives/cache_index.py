@@ -86,7 +86,7 @@ def cache_index(
         table = decl_buffer(shape, expr.dtype, name, strides=[1], scope=storage_scope)
         sweep = Sweep.over([domains[axis] for axis in axes])
         value = substitute(expr, dict(zip(axes, sweep.places, strict=True)))
-        nests.append(sweep.storing(table, sweep.places, value, f"index_{k}"))
+        nests.append(sweep.storing_nest(table, sweep.places, value, f"index_{k}"))
         tables.append((expr, BufferLoad(table, axes)))
     cursor = StmtCursor.below(scope).around(block)
     buffers = [load.buffer for _, load in tables]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from schedule.analysis.accesses import check_no_effect
-from schedule.analysis.bindings import knowing, loop_domain
+from schedule.analysis.bindings import analyzer_with_ranges, loop_domain
 from schedule.analysis.block_kind import (
     check_complete_or_reduction,
     check_uses_no_loop,
@@ -48,7 +48,7 @@ from schedule.sref import (
     loops_above,
 )
 from schedule.staging.old_values import reads_old_values
-from schedule.state import ScheduleState, remembered
+from schedule.state import ScheduleState, memoize_on_state
 from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer, IntervalSet
 from tensorir.errors import IRValueError
@@ -183,7 +183,7 @@ def reverse_compute_at(
         check(covered, READS_AHEAD, *before)
 
 
-@remembered
+@memoize_on_state
 def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
     """Check what moving a block needs wherever it moves; return the dependencies of its scope."""
     _, graph = require_pipeline(state, block)
@@ -211,7 +211,7 @@ def _loops_left(block: StmtSRef) -> Iterator[StmtSRef]:
         inner = sref.loop
 
 
-@remembered
+@memoize_on_state
 def plan_move(
     state: ScheduleState,
     block: StmtSRef,
@@ -226,7 +226,7 @@ def plan_move(
     position, required = check_place(state, graph, block, loop, index, to_consumers=to_consumers)
     if not to_consumers:
         _check_declared(graph, block, loop, required)
-    analyzer = knowing(loop_domain([*loops_above(loop), loop]))
+    analyzer = analyzer_with_ranges(loop_domain([*loops_above(loop), loop]))
     try:
         needed = _needed(graph, block, loop, required, analyzer, to_consumers)
     except IRValueError as error:
@@ -259,7 +259,7 @@ def _check_declared(
     graph: BlockScope, block: StmtSRef, loop: StmtSRef, producers: list[StmtSRef]
 ) -> None:
     """Raise if a block reads results of its producers that it, or they, do not declare."""
-    for edge in graph.into(block):
+    for edge in graph.edges_to(block):
         if edge.kind is DepKind.RAW and edge.src in producers:
             name = edge.buffer.name
             check(_declares(block, edge.buffer), UNDECLARED, block, loop, block, buffer=name)

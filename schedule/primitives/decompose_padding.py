@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from schedule.analysis.axis_independence import check_any_order
-from schedule.analysis.bindings import axis_domain, knowing, loop_domain
+from schedule.analysis.bindings import analyzer_with_ranges, axis_domain, loop_domain
 from schedule.analysis.block_kind import check_complete, require_scope
 from schedule.analysis.dependency import BlockScope
 from schedule.analysis.rebuild import ReplaceAxes
@@ -73,10 +73,10 @@ def decompose_padding(state: ScheduleState, block: BlockArg, loop: LoopArg) -> N
 
     # Rewrite.
     below = loops[loops.index(loop) :]
-    analyzer = knowing(loop_domain(loops))
-    filling = _filling(block, below, BufferStore(store.buffer, padding, store.indices), analyzer)
+    analyzer = analyzer_with_ranges(loop_domain(loops))
+    filling = _fill_nest(block, below, BufferStore(store.buffer, padding, store.indices), analyzer)
     values = BufferStore(store.buffer, value.args[1], store.indices)
-    nest, inside, place = _inside(block, below, values, box, analyzer)
+    nest, inside, place = _inner_nest(block, below, values, box, analyzer)
     state.replace(place, nest, {block.block: inside})
     state.replace(loop, sequence([filling.nest, loop.loop]))
 
@@ -97,7 +97,7 @@ def _check_nothing_reads_early(
             check(late, READ_EARLY, reader, block, buffer=buffer.name)
 
 
-def _filling(
+def _fill_nest(
     block: StmtSRef, below: Sequence[StmtSRef], store: BufferStore, analyzer: Analyzer
 ) -> Staged:
     """Return the nest that stores the constant everywhere."""
@@ -106,10 +106,10 @@ def _filling(
     loops = [sref.loop for sref in below]
     sweep, axes = Sweep.like(loops, old.iter_vars, values, realize.predicate)
     writes = [substitute(region, axes) for region in old.writes]
-    return sweep.running(substitute(store, axes), (), writes, f"{old.name_hint}_pad_const")
+    return sweep.around_block(substitute(store, axes), (), writes, f"{old.name_hint}_pad_const")
 
 
-def _inside(
+def _inner_nest(
     block: StmtSRef,
     below: Sequence[StmtSRef],
     store: BufferStore,
@@ -158,7 +158,9 @@ def _inside(
             shifted[axis.var] = axis.var + low
     # An axis of one value keeps its name.
     domains = axis_domain(axes).items()
-    known = knowing({var: run for var, run in domains if not is_const_int(run.extent, 1)})
+    known = analyzer_with_ranges(
+        {var: run for var, run in domains if not is_const_int(run.extent, 1)}
+    )
     new = ReplaceAxes(shifted, known)(old.with_(iter_vars=axes, body=store))
     nest: Stmt = BlockRealize(bindings, analyzer.simplify(predicate), new)
     for lp in alone:

@@ -80,7 +80,7 @@ def compute_inline(state: ScheduleState, block: BlockArg) -> None:
     )
     state.replace(block, None)
     old = scope.block
-    new = without_buffer(old.with_body(inliner.inlined(old.body)), store.buffer)
+    new = without_buffer(old.with_body(inliner.inline_into(old.body)), store.buffer)
     state.replace(scope, new, {**inliner.reuse, old: new})
 
 
@@ -162,7 +162,7 @@ class Inliner(BlockRewriter):
         self._visible = dict(visible or {})
         self._placed: list[PrimExpr] = []
 
-    def inlined(self, body: Stmt, domains: Mapping[Var, Range] | None = None) -> Stmt:
+    def inline_into(self, body: Stmt, domains: Mapping[Var, Range] | None = None) -> Stmt:
         """Return a statement with the value in it.
 
         Index arithmetic becomes a value where arithmetic on it may wrap; `domains` are those of

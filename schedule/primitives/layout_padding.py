@@ -64,7 +64,7 @@ class LayoutPadding:
         self.replaced: dict[Block, Block] = {}
         """The block that was made to go over the new shape."""
 
-    def applied(self) -> Block:
+    def apply(self) -> Block:
         """Return the block in which the buffer lives, with the padding filled.
 
         Other accesses still go to the old buffer.
@@ -82,14 +82,14 @@ class LayoutPadding:
         writer = self._writer_in_order(place.parts) if len(writing) == 1 else None
         if writer is not None:
             only = place.span(writing[0], writing[0] + 1)
-            return block.with_(body=only.replace(self._refilled(writer)))
+            return block.with_(body=only.replace(self._refill(writer)))
         return block.with_(body=place.gap(writing[-1] + 1).replace(self._filling_afterwards()))
 
     def _is_padding(self, places: Sequence[PrimExpr]) -> PrimExpr:
         values = dict(zip(self._layout.inverse.initial_indices, places, strict=True))
         return self._analyzer.simplify(substitute(self._layout.padding, values))
 
-    def _padded(self, places: Sequence[PrimExpr]) -> PrimExpr:
+    def _pad_value(self, places: Sequence[PrimExpr]) -> PrimExpr:
         return self._value.map_indices(places, self._analyzer)[0]
 
     # ------------------------------------------------------------------------------ the three ways
@@ -105,24 +105,24 @@ class LayoutPadding:
     def _assumption(self) -> Stmt:
         sweep = self._sweep()
         places = sweep.places
-        holds = compare(EQ, BufferLoad(self._new, places), self._padded(places))
+        holds = compare(EQ, BufferLoad(self._new, places), self._pad_value(places))
         condition = logical_or(logical_not(self._is_padding(places)), holds)
         body = Evaluate(intrinsic("assume", condition))
         return self._nest(sweep, f"buffer_{self._old.name}_assumptions", body)
 
     def _filling_afterwards(self) -> Stmt:
         sweep = self._sweep()
-        body = BufferStore(self._new, self._padded(sweep.places), sweep.places)
+        body = BufferStore(self._new, self._pad_value(sweep.places), sweep.places)
         sweep = sweep.where(self._is_padding([var for var, _ in sweep.loops]))
         return self._nest(sweep, f"buffer_{self._old.name}_padding", body)
 
     def _nest(self, sweep: Sweep, name: str, body: Stmt) -> Stmt:
         """Return a nest around a body, with the accesses of the body to the buffer declared."""
-        plain = sweep.running(body, (), (), name).block
+        plain = sweep.around_block(body, (), (), name).block
         reads, writes = get_block_read_write_region(plain, {self._new.data: self._new})
-        return sweep.running(body, reads, writes, name).nest
+        return sweep.around_block(body, reads, writes, name).nest
 
-    def _refilled(self, writer: StmtSRef) -> Stmt:
+    def _refill(self, writer: StmtSRef) -> Stmt:
         """Return the nest of a writer in order that goes over the new shape.
 
         In the steps of a reduction, the padding is stored again.
@@ -136,7 +136,7 @@ class LayoutPadding:
         axes = [axis.var for axis in block.iter_vars] or [loop.loop.loop_var for loop in loops]
         back = self._layout.inverse.map_indices(places, self._analyzer)
         there = dict(zip(axes, back, strict=False))
-        padded, is_padding = self._padded(places), self._is_padding(places)
+        padded, is_padding = self._pad_value(places), self._is_padding(places)
 
         def filling(stmt: Stmt) -> BufferStore:
             assert isinstance(stmt, BufferStore)
@@ -152,7 +152,7 @@ class LayoutPadding:
             [*sweep.axes, *block.iter_vars[ndim:]],
             [*sweep.bindings, *writer.block_realize.iter_values[ndim:]],
         )
-        made = sweep.running(
+        made = sweep.around_block(
             filling(block.body),
             [substitute(region, there) for region in block.reads],
             [BufferRegion.from_point(self._new, places)],

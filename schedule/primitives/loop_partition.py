@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from schedule.analysis.bindings import axis_domain, knowing, loop_domain, loop_range
+from schedule.analysis.bindings import analyzer_with_ranges, axis_domain, loop_domain, loop_range
 from schedule.analysis.empty_reductions import EMPTY, lacks_steps
 from schedule.analysis.loops import check_plain
 from schedule.analysis.reduction_steps import Instances, loops_around
@@ -90,7 +90,7 @@ def loop_partition(
     for k, length in enumerate(lengths):
         var = Var(f"{name}{k}", dtype)
         values = Range.from_min_extent(const(start, dtype), const(length, dtype))
-        analyzer = knowing({**around, old.loop_var: values})
+        analyzer = analyzer_with_ranges({**around, old.loop_var: values})
         piece = old.with_(min=values.min, extent=values.extent)
         copy = _Piece(loop, [*outer, piece], var, k, analyzer, widen=len(blocks) == 1)
         made.append(For(var, values.min, values.extent, ForKind.SERIAL, copy(old.body)))
@@ -202,10 +202,10 @@ class _Piece(FreshCopy):
             for a, b in zip(node.iter_vars, new.iter_vars, strict=True)
             if a.dom is not None and not uses_var(a.dom, loops.__contains__)
         ]
-        return _widened(new, axis_domain(fixed))
+        return _widen_regions(new, axis_domain(fixed))
 
 
-def _widened(block: Block, domains: Mapping[Var, Range]) -> Block:
+def _widen_regions(block: Block, domains: Mapping[Var, Range]) -> Block:
     """Return a block that declares the regions which its axes reach in the buffers they index."""
     declared = {r.buffer.data: r.buffer for r in (*block.reads, *block.writes)}
     reads, writes, opaque = get_block_access_region(block, declared)

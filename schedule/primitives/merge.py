@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise, takewhile
 
 from schedule.analysis.accesses import check_no_effect, effect_in
-from schedule.analysis.bindings import knowing, loop_domain, substitute_loops
+from schedule.analysis.bindings import analyzer_with_ranges, loop_domain, substitute_loops
 from schedule.analysis.dependency import Dependency, DepKind, dependencies
 from schedule.analysis.loops import check_plain, check_starts_at_zero
 from schedule.analysis.regions import Box, bound_region, path_domain, relax_by_intervals
@@ -196,11 +196,11 @@ def _may_overtake(
     for level, loop in enumerate(source_loops):
         if is_const_int(loop.loop.extent, 1):
             continue
-        analyzer = knowing(loop_domain(loops_above(source_loops[0])))
+        analyzer = analyzer_with_ranges(loop_domain(loops_above(source_loops[0])))
         late, early = _iterations(source_loops, target_loops, level, analyzer)
         for a in source:
             for b in target:
-                if not _disjoint(_at(a, late), _at(b, early), analyzer):
+                if not _disjoint(_box_at(a, late), _box_at(b, early), analyzer):
                     return True
     return False
 
@@ -248,7 +248,7 @@ def _iterations(
     return late, early
 
 
-def _at(box: Box, values: dict[Var, PrimExpr]) -> Box:
+def _box_at(box: Box, values: dict[Var, PrimExpr]) -> Box:
     return tuple(
         IntervalSet(
             None if dim.min_value is None else substitute(dim.min_value, values),
@@ -260,11 +260,11 @@ def _at(box: Box, values: dict[Var, PrimExpr]) -> Box:
 
 def _disjoint(a: Box, b: Box, analyzer: Analyzer) -> bool:
     return any(
-        _before(x, y, analyzer) or _before(y, x, analyzer) for x, y in zip(a, b, strict=True)
+        _is_before(x, y, analyzer) or _is_before(y, x, analyzer) for x, y in zip(a, b, strict=True)
     )
 
 
-def _before(low: IntervalSet, high: IntervalSet, analyzer: Analyzer) -> bool:
+def _is_before(low: IntervalSet, high: IntervalSet, analyzer: Analyzer) -> bool:
     if low.max_value is None or high.min_value is None:
         return False
     return analyzer.can_prove(low.max_value < high.min_value)

@@ -74,14 +74,14 @@ def offset_factor(
     node = block.block
     loops = loops_above(block)
     offset = integer_limits(kind)[0] - integer_limits(buffer.dtype)[0]
-    moved = _fresh(buffer, f"{buffer.name}_offset", kind, buffer.shape)
+    moved = _new_buffer(buffer, f"{buffer.name}_offset", kind, buffer.shape)
 
     # Rewrite: the moved factor.
     sweep = Sweep.over([Range(n) for n in buffer.shape])
     value = Add(Cast(kind, BufferLoad(buffer, sweep.places)), const(offset, kind))
     read = [BufferRegion.from_point(buffer, sweep.places)]
     name = state.free_name(block, moved.name)
-    shift = sweep.storing(moved, sweep.places, value, name, read)
+    shift = sweep.storing_nest(moved, sweep.places, value, name, read)
 
     # Rewrite: what the offset adds to each sum, over the loops that the other factor depends on.
     store = product.store
@@ -96,14 +96,14 @@ def offset_factor(
     spatial = [axis for axis in chosen if axis.iter_type == IterVar.DATA_PAR]
     total = store.buffer.dtype
     shape = [axis.dom.extent for axis in spatial if axis.dom is not None]
-    share = _fresh(store.buffer, f"{store.buffer.name}_offset", total, shape)
+    share = _new_buffer(store.buffer, f"{store.buffer.name}_offset", total, shape)
     bound = [block.block_realize.iter_values[k] for k in kept]
     nest, fresh = Sweep.like(
         [loops[k].loop for k in kept], chosen, bound, block.block_realize.predicate
     )
     place = [fresh[axis.var] for axis in spatial]
     term = Mul(const(offset, total), substitute(product.other, fresh))
-    sums = nest.running(
+    sums = nest.around_block(
         BufferStore(share, Add(BufferLoad(share, place), term), place),
         [substitute(region, fresh) for region in node.reads if region.buffer in factors],
         [BufferRegion.from_point(share, place)],
@@ -202,7 +202,7 @@ def _other_sign(dtype: DataType, text: str) -> DataType:
     return DataType(text)
 
 
-def _fresh(buffer: Buffer, name: str, dtype: DataType, shape: Sequence[PrimExpr]) -> Buffer:
+def _new_buffer(buffer: Buffer, name: str, dtype: DataType, shape: Sequence[PrimExpr]) -> Buffer:
     """Return a compact buffer with new memory."""
     made = stage_buffer(buffer, name, "global", list(shape))
     return made.with_(dtype=dtype, data=Var(name, PointerType(PrimType(dtype), "global")))

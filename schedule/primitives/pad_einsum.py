@@ -77,7 +77,7 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
     check(fits, BAD_PADDING, block, padding=list(padding), count=len(axes))
     check_fixed_domains(block, {axis.var for axis in axes})
     extents = _extents(block)
-    padded = _padded(extents, padding)
+    padded = _padded_extents(extents, padding)
     accesses = _accesses(block)
     steps = _added_steps(block, extents, padded)
     if not padded:
@@ -113,7 +113,7 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
             fills = plan.must_be_filled(whole and plan.surely_runs(block)) or fills
         if fills:
             supplied = touching_blocks(nest.outside, buffer, write=True) or not allocated
-            before.append(copy.filled() if supplied or not exchanged else copy.cleared())
+            before.append(copy.fill_nest() if supplied or not exchanged else copy.clear_nest())
         if exchanged and allocated and not touching_blocks(nest.outside, buffer):
             unused.append(buffer)
         elif exchanged or stored:
@@ -135,7 +135,7 @@ def _extents(block: StmtSRef) -> dict[Var, PrimExpr]:
     return extents
 
 
-def _padded(extents: Mapping[Var, PrimExpr], padding: Sequence[int]) -> dict[Var, PrimExpr]:
+def _padded_extents(extents: Mapping[Var, PrimExpr], padding: Sequence[int]) -> dict[Var, PrimExpr]:
     """Return the new extents of the axes that become longer."""
     analyzer = Analyzer()
     padded: dict[Var, PrimExpr] = {}
@@ -289,19 +289,19 @@ class _Padded:
         pairs = zip(self._copied, self._buffer.shape, strict=True)
         return all(equal(copied.extent, size) for copied, size in pairs)
 
-    def cleared(self) -> Staged:
+    def clear_nest(self) -> Staged:
         """Return a nest that stores the padding everywhere."""
         sweep = Sweep.over([Range(size) for size in self.padded.shape], loop="i")
-        return sweep.storing(self.padded, sweep.places, self._pad, self.padded.name)
+        return sweep.storing_nest(self.padded, sweep.places, self._pad, self.padded.name)
 
-    def filled(self) -> Staged:
+    def fill_nest(self) -> Staged:
         """Return a nest that copies the buffer to the padded one, and the padding elsewhere."""
         sweep = Sweep.over([Range(size) for size in self.padded.shape], loop="i")
         dims = zip(sweep.places, self._copied, self._enlarged, strict=True)
         inside = all_of([axis < copied.extent for axis, copied, enlarged in dims if enlarged])
         value = if_then_else(inside, BufferLoad(self._buffer, sweep.places), self._pad)
         reads = [BufferRegion.from_point(self._buffer, sweep.places)]
-        return sweep.storing(self.padded, sweep.places, value, self.padded.name, reads)
+        return sweep.storing_nest(self.padded, sweep.places, value, self.padded.name, reads)
 
     def written_back(self) -> Staged:
         """Return a nest that copies what the block computes to the buffer."""
@@ -313,4 +313,4 @@ class _Padded:
         pairs = zip(sweep.loops, self._copied, strict=True)
         sweep = replace(sweep, bindings=[add(var, copied.min) for (var, _), copied in pairs])
         here, there = (self.padded, sweep.places), (self._buffer, sweep.places)
-        return sweep.copying(here, there, self.padded.name)
+        return sweep.copying_nest(here, there, self.padded.name)

@@ -11,7 +11,7 @@ from schedule.analysis.buffer_definition import cache_buffer, checked_buffer
 from schedule.analysis.empty_reductions import check_copied
 from schedule.analysis.loops import nest_of_loops
 from schedule.analysis.rebuild import RedirectBuffers
-from schedule.analysis.regions import Region, united
+from schedule.analysis.regions import Region, bounding_box
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, LoopArg, NewBlock, ReadIndex, WriteIndex, primitive
 from schedule.sref import StmtSRef, is_ancestor, loops_above, loops_seen_through, scope_root
@@ -115,7 +115,7 @@ def write_at(
         check_copied(loop)
         if plan.must_be_filled(plan.stores_all(written)):
             read = plan.read(plan.readers)
-            held = united([written, read and _simplified(read)], buffer)
+            held = bounding_box([written, read and _simplified(read)], buffer)
     plan.check_inside(held or written)
     return plan.apply(_OneBlock(plan, storage_scope), held, written)[-1]
 
@@ -151,7 +151,7 @@ class _OneBlock:
         self._plan = plan
         self.copy = cache_buffer(plan.buffer, storage_scope)
 
-    def copied(self, region: Sequence[Range], *, back: bool) -> Staged:
+    def copy_nest(self, region: Sequence[Range], *, back: bool) -> Staged:
         """Return a block that copies a region; its axes are the loops that move it."""
         source, target = self._plan.buffer, self.copy
         if back:
@@ -173,8 +173,8 @@ class _OneBlock:
         body = nest_of_loops(loops, BufferStore(target, BufferLoad(source, element), element))
         reads, writes = [BufferRegion(source, ranges)], [BufferRegion(target, ranges)]
         sweep = Sweep((), list(axes.values()), list(axes))
-        return sweep.running(body, reads, writes, self.copy.name, {"auto_copy": True})
+        return sweep.around_block(body, reads, writes, self.copy.name, {"auto_copy": True})
 
-    def redirect(self, blocks: Collection[Block]) -> RedirectBuffers:
+    def redirecting_rewriter(self, blocks: Collection[Block]) -> RedirectBuffers:
         """Return the rewriter that lets blocks use the copy."""
         return RedirectBuffers({self._plan.buffer: self.copy}, blocks)

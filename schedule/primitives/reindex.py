@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from schedule.analysis.accesses import check_no_opaque, is_opaque
-from schedule.analysis.bindings import axis_domain, axis_values, knowing, without_variables
+from schedule.analysis.bindings import (
+    analyzer_with_ranges,
+    axis_domain,
+    axis_values,
+    without_variables,
+)
 from schedule.analysis.block_kind import check_fixed_domains, require_pipeline
 from schedule.analysis.buffer_definition import (
     cache_buffer,
@@ -166,7 +171,7 @@ def reindex_cache_read(
     _check_not_written(block, buffer)
     plan = place_to_read(state, scope, graph, block, buffer, [block])
     region = block.block.reads[read_buffer_index]
-    points = _mapped(plan, region, index_map, storage_scope)
+    points = _map_loops(plan, region, index_map, storage_scope)
     points.check_inside()
     return plan.apply(points, points.region, None)[-1]
 
@@ -197,7 +202,7 @@ def reindex_cache_write(
     scope, graph = require_pipeline(state, block, stays=True)
     plan = place_to_write(state, scope, graph, block, buffer)
     region = block.block.writes[write_buffer_index]
-    points = _mapped(plan, region, index_map, storage_scope)
+    points = _map_loops(plan, region, index_map, storage_scope)
     filled = False
     if state.enable_check:
         same = loads_only(block.block.body, buffer, points.original)
@@ -230,9 +235,9 @@ class _Points:
     def check_inside(self) -> None:
         """Raise if the copy may touch what lies beyond the buffer."""
         axes = self.plan.block.block.iter_vars
-        self.plan.check_inside(self.region, knowing(axis_domain(axes)))
+        self.plan.check_inside(self.region, analyzer_with_ranges(axis_domain(axes)))
 
-    def copied(self, region: Sequence[Range], *, back: bool) -> Staged:
+    def copy_nest(self, region: Sequence[Range], *, back: bool) -> Staged:
         """Return a nest that copies an element for each value of the axes in a region."""
         sweep = self._sweep(region)
         fresh = dict(zip((axis.var for axis in self.axes), sweep.places, strict=True))
@@ -240,9 +245,9 @@ class _Points:
         target = (self.copy, [substitute(index, fresh) for index in self.mapped])
         if back:
             source, target = target, source
-        return sweep.copying(source, target, self._name(target[0]))
+        return sweep.copying_nest(source, target, self._name(target[0]))
 
-    def redirect(self, blocks: Collection[Block]) -> RedirectToPoint:
+    def redirecting_rewriter(self, blocks: Collection[Block]) -> RedirectToPoint:
         """Return the rewriter that lets blocks use the copy."""
         return RedirectToPoint({self.plan.buffer: self.copy}, blocks, self.mapped)
 
@@ -291,7 +296,7 @@ def _axes_in(block: StmtSRef, indices: Sequence[PrimExpr]) -> list[IterVar]:
 def _known_but_units(block: StmtSRef) -> Analyzer:
     """Return what is known of a block's axes but for those of one value, which keep their names."""
     domains = axis_domain(block.block.iter_vars)
-    return knowing({a: r for a, r in domains.items() if not is_const_int(r.extent, 1)})
+    return analyzer_with_ranges({a: r for a, r in domains.items() if not is_const_int(r.extent, 1)})
 
 
 def _check_apart(
@@ -329,7 +334,7 @@ def _common_indices(block: StmtSRef, buffer: Buffer) -> Sequence[PrimExpr]:
     return found
 
 
-def _mapped(
+def _map_loops(
     plan: StagingPlan, region: BufferRegion, index_map: IndexMap, storage_scope: str
 ) -> _OwnLoops:
     """Return the places that an index map gives a block's elements in a copy."""

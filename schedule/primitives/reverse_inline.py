@@ -84,7 +84,7 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
     buffer = made[0]
     check_complete(state, block, graph)
     check_uses_no_loop(block)
-    edges = graph.into(block)
+    edges = graph.edges_to(block)
     sources = [d.src for d in edges if d.kind is DepKind.RAW and d.buffer is buffer]
     single = len(sources) == 1 and not complete_violation(
         sources[0], is_dominant(sources[0], graph)
@@ -193,7 +193,7 @@ class _ReversePlan:
             self._analyzer.bind(var, values)
         axes = {v: self._analyzer.simplify(e) for v, e in self._axes.items()}
         inliner = Inliner(self._buffer, self._producer_store.value)
-        body = inliner.inlined(substitute(self._body, axes), axis_domain(producer.iter_vars))
+        body = inliner.inline_into(substitute(self._body, axes), axis_domain(producer.iter_vars))
         predicate = realize.predicate
         in_bound = self._in_bound(axes)
         if is_const_int(in_bound, 1):

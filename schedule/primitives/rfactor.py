@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schedule.analysis.bindings import at_first_step, knowing, loop_domain
+from schedule.analysis.bindings import analyzer_with_ranges, at_first_step, loop_domain
 from schedule.analysis.block_kind import check_reduction, require_pipeline
 from schedule.analysis.buffer_definition import stage_buffer
 from schedule.analysis.loops import copied_nest
@@ -163,12 +163,12 @@ def _final_predicate(
     if is_const_int(predicate, 1):
         return predicate
     nodes = [sref.loop for sref in others]
-    late = left_out_first(predicate, nodes, knowing(loop_domain(loops)))
+    late = left_out_first(predicate, nodes, analyzer_with_ranges(loop_domain(loops)))
     reason = f"its predicate `{late}` may leave out the first step of a partial result"
     check(late is None, LOOPS, block, loop, reason=reason)
     first = at_first_step(predicate, nodes)
     # The partial results are reduced outside of the other loops, which may be empty.
-    analyzer = knowing(loop_domain([sref for sref in loops if sref not in others]))
+    analyzer = analyzer_with_ranges(loop_domain([sref for sref in loops if sref not in others]))
     kept: PrimExpr = TRUE
     for conjunct in conjuncts(first):
         if not analyzer.can_prove(conjunct):

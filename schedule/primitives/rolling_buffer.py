@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from schedule.analysis.accesses import check_no_opaque
-from schedule.analysis.bindings import axis_domain, knowing, loop_domain
+from schedule.analysis.bindings import analyzer_with_ranges, axis_domain, loop_domain
 from schedule.analysis.block_kind import check_not_output, require_pipeline
 from schedule.analysis.buffer_definition import checked_region
 from schedule.analysis.dependency import BlockScope, DepKind
@@ -92,7 +92,7 @@ def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: Wr
 
 def _consumers(graph: BlockScope, block: StmtSRef, buffer: Buffer) -> list[StmtSRef]:
     """Return the blocks that read what the block writes; raise for any other relation."""
-    for edge in (*graph.into(block), *graph.out_of(block)):
+    for edge in (*graph.edges_to(block), *graph.out_of(block)):
         if edge.buffer is buffer:
             other = edge.src if edge.dst is block else edge.dst
             allowed = edge.kind is DepKind.RAW and edge.src is block
@@ -123,7 +123,7 @@ def _find_windows(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> lis
     """
     realize = block.block_realize
     loops = loops_above(block)
-    analyzer = knowing(loop_domain(loops))
+    analyzer = analyzer_with_ranges(loop_domain(loops))
     bound = bound_region(region, realize)
     box = relax_by_intervals(bound, path_domain(block, place), analyzer)
     written = []
@@ -303,7 +303,7 @@ def check_same_each_time(
         reason = _influence(current, stored, moving)
         if reason is not None:
             fail(STALE, block, current, reason=reason)
-        for edge in graph.into(current):
+        for edge in graph.edges_to(current):
             source = (edge.src, edge.buffer)
             inside = edge.kind is DepKind.RAW and loops[outermost] in loops_above(edge.src)
             if inside and source not in seen:

@@ -26,7 +26,7 @@ from schedule.sref import (
     loops_above,
     lowest_common_ancestor,
 )
-from schedule.state import ScheduleState, remembered
+from schedule.state import ScheduleState, memoize_on_state
 from tensorir.nodes.expr import IterVar
 from tensorir.nodes.ops import is_const_int
 
@@ -100,7 +100,7 @@ def nearest_place(state: ScheduleState, block: StmtSRef, decision: int) -> int:
     return next(_possible_loops(state, block, decision), ROOT_INDEX)
 
 
-@remembered
+@memoize_on_state
 def _can_be_inlined(state: ScheduleState, block: StmtSRef) -> bool:
     with suppress(ScheduleError):
         check_compute_inline(state, block)
@@ -108,7 +108,7 @@ def _can_be_inlined(state: ScheduleState, block: StmtSRef) -> bool:
     return False
 
 
-@remembered
+@memoize_on_state
 def _can_move_to(state: ScheduleState, block: StmtSRef, loop: StmtSRef) -> bool:
     """Say whether a block that can move may be computed below a loop of its consumers."""
     with suppress(ScheduleError):

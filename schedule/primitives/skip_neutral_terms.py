@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import gcd
 
-from schedule.analysis.bindings import axis_domain, knowing
+from schedule.analysis.bindings import analyzer_with_ranges, axis_domain
 from schedule.analysis.loops import check_starts_at_zero
 from schedule.analysis.rebuild import ReplaceAxes
 from schedule.analysis.reducer import Reduction, find_reduction
@@ -116,7 +116,7 @@ def skip_neutral_terms(state: ScheduleState, loop: LoopArg) -> None:
         (neutral,) = reduction.reducer.identity([term.dtype])
         term = if_then_else(axis.var < extent, term, neutral)
     steps = Range(const(-(-extent // modulus), axis.var.dtype))
-    analyzer = knowing({**axis_domain(old.iter_vars), axis.var: steps})
+    analyzer = analyzer_with_ranges({**axis_domain(old.iter_vars), axis.var: steps})
     value = axis.var * modulus + analyzer.simplify(period.remainder)
     rewriter = ReplaceAxes({axis.var: value}, analyzer)
 
@@ -183,14 +183,14 @@ def period_of(axis: Var, reduction: Reduction) -> Period | None:
         return None
     (term,) = reduction.values
     (neutral,) = reduction.reducer.identity([term.dtype])
-    needed = _needed(term, neutral, ())
-    return next((found for c, guards in needed if (found := _solved(axis, c, guards))), None)
+    needed = _necessary_conditions(term, neutral, ())
+    return next((found for c, guards in needed if (found := _solve_for(axis, c, guards))), None)
 
 
 Conditions = tuple[PrimExpr, ...]
 
 
-def _needed(
+def _necessary_conditions(
     term: PrimExpr, neutral: PrimExpr, guards: Conditions
 ) -> Iterator[tuple[PrimExpr, Conditions]]:
     """Yield conditions that hold wherever a term is not neutral.
@@ -204,16 +204,16 @@ def _needed(
             for part in conjuncts(condition):
                 yield part, guards
                 guards = (*guards, part)
-            yield from _needed(inside, neutral, guards)
+            yield from _necessary_conditions(inside, neutral, guards)
     elif isinstance(neutral, IntImm | FloatImm) and neutral.value == 0:
         if isinstance(term, Mul):
             for factor in (term.a, term.b):
-                yield from _needed(factor, neutral, guards)
+                yield from _necessary_conditions(factor, neutral, guards)
         elif isinstance(term, Cast):
-            yield from _needed(term.value, const(0, term.value.dtype), guards)
+            yield from _necessary_conditions(term.value, const(0, term.value.dtype), guards)
 
 
-def _solved(axis: Var, condition: PrimExpr, guards: Conditions) -> Period | None:
+def _solve_for(axis: Var, condition: PrimExpr, guards: Conditions) -> Period | None:
     """Solve `(scale * axis + rest) % modulus == value` for the remainder of the axis.
 
     The remainder is computed without a guard, so a remainder that needs guards keeps them: where

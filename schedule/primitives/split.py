@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from schedule.analysis.bindings import BindingSimplifier, knowing, substitute_loops
+from schedule.analysis.bindings import BindingSimplifier, analyzer_with_ranges, substitute_loops
 from schedule.analysis.loops import check_plain, check_starts_at_zero, dtype_holding, nest_of_loops
 from schedule.errors import Problem, check
 from schedule.instruction import FactorsArg, LoopArg, NewLoops, primitive
@@ -87,7 +87,7 @@ def split(
         exact = surplus == 0
     else:
         ranges = dict(zip(loop_vars, map(Range, extents), strict=True))
-        exact = knowing(ranges).can_prove(index < whole)
+        exact = analyzer_with_ranges(ranges).can_prove(index < whole)
     predicate = None if exact or disable_predication else LT(index, whole)
     value = index.astype(old.loop_var.dtype)
     body = substitute_loops(old.body, {old.loop_var: value}, predicate)

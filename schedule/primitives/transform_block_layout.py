@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedule.analysis.axis_independence import check_any_order
-from schedule.analysis.bindings import is_trivial_binding, knowing
+from schedule.analysis.bindings import analyzer_with_ranges, is_trivial_binding
 from schedule.analysis.layout_map import analyze_layout
 from schedule.analysis.loops import check_starts_at_zero, nest_of_loops
 from schedule.analysis.rebuild import ReplaceAxes
@@ -104,7 +104,7 @@ def transform_block_layout(state: ScheduleState, block: BlockArg, index_map: Ind
     ]
     loop_vars = [Var(f"ax{k}", n.dtype) for k, n in enumerate(shape)]
     variables = [*(a.var for a in axes), *loop_vars]
-    analyzer = knowing(dict(zip(variables, map(Range, [*shape, *shape]), strict=True)))
+    analyzer = analyzer_with_ranges(dict(zip(variables, map(Range, [*shape, *shape]), strict=True)))
     back = layout.inverse.map_indices([axis.var for axis in axes], analyzer)
     values = {a.var: value for a, value in zip(old.iter_vars, back, strict=True)}
     rewriter = ReplaceAxes(values, analyzer)

@@ -137,7 +137,7 @@ def transform_layout(
         element = cast(old.dtype, value.final_indices[0])
         value = IndexMap(value.initial_indices, [element])
         padding = LayoutPadding(state, site, old, new, layout, value)
-        before, replaced = padding.applied(), padding.replaced
+        before, replaced = padding.apply(), padding.replaced
     replace_buffer(state, site, old, new, _Relayout(old, new, index_map), before, replaced)
 
 

@@ -87,7 +87,7 @@ class Sweep:
         """Return the sweep that leaves out what a predicate of the loops does not allow."""
         return replace(self, predicate=predicate)
 
-    def running(
+    def around_block(
         self,
         body: Stmt,
         reads: Sequence[BufferRegion],
@@ -101,7 +101,7 @@ class Sweep:
         realize = BlockRealize(self.bindings, self.predicate, block)
         return Staged(nest_of_loops(self.loops, realize), block)
 
-    def storing(
+    def storing_nest(
         self,
         target: Buffer,
         indices: Sequence[PrimExpr],
@@ -111,12 +111,12 @@ class Sweep:
     ) -> Staged:
         """Return the loops around a block that stores a value to an element of `target`."""
         writes = [BufferRegion.from_point(target, indices)]
-        return self.running(BufferStore(target, value, indices), reads, writes, name)
+        return self.around_block(BufferStore(target, value, indices), reads, writes, name)
 
-    def copying(self, source: Element, target: Element, name: str) -> Staged:
+    def copying_nest(self, source: Element, target: Element, name: str) -> Staged:
         """Return the loops around a block that copies an element of a buffer to another one."""
         reads = [BufferRegion.from_point(*source)]
-        return self.storing(*target, BufferLoad(*source), name, reads)
+        return self.storing_nest(*target, BufferLoad(*source), name, reads)
 
 
 Element = tuple[Buffer, Sequence[PrimExpr]]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from schedule.analysis.accesses import is_opaque
-from schedule.analysis.bindings import axis_domain, axis_values, knowing
+from schedule.analysis.bindings import analyzer_with_ranges, axis_domain, axis_values
 from schedule.analysis.reduction_steps import (
     Steps,
     instances_in_scope,
@@ -49,7 +49,7 @@ def reads_old_values(block: Block, buffer: Buffer) -> bool:
             return not loads_only(body, buffer, init.indices)
     if init is None and any(is_opaque(node, buffer) for node in walk(block)):
         return True
-    analyzer = knowing(axis_domain(block.iter_vars))
+    analyzer = analyzer_with_ranges(axis_domain(block.iter_vars))
     stored: list[Box] = []
     parts = body.seq if isinstance(body, SeqStmt) else (body,)
     for part in parts if init is None else (init, *parts):
@@ -97,7 +97,7 @@ def init_runs_first(block: StmtSRef, *, in_scope: bool = False) -> bool:
     if steps.late is not None or is_const_int(instances.predicate, 1):
         return steps.late is None
     reducing = [lp for lp in loops if lp.loop_var in steps.reduce]
-    known = knowing(path_domain(block, None))
+    known = analyzer_with_ranges(path_domain(block, None))
     return left_out_first(instances.predicate, reducing, known) is None
 
 

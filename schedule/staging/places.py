@@ -77,12 +77,12 @@ def place_to_read(
     source: StmtSRef | None = writer
     loop: Stmt | None = None
     if order[block] < order[writer]:
-        source, loop = None, _repeated(_together(scope, block, writer))
+        source, loop = None, _repeating_statement(_common_place(scope, block, writer))
     users = [
         reader
         for reader in chosen
         if (order[reader] < order[writer]) is (source is None)
-        and (source is writer or _repeated(_together(scope, reader, writer)) is loop)
+        and (source is writer or _repeating_statement(_common_place(scope, reader, writer)) is loop)
     ]
     for reader in chosen:
         check(
@@ -90,7 +90,7 @@ def place_to_read(
         )
     check(bool(users), NO_CONSUMER, block, buffer=buffer.name)
     if source is not None:
-        location, span = _between(scope, writer, users[0], buffer)
+        location, span = _statements_between(scope, writer, users[0], buffer)
         cursor = span.after
     elif loop is None:
         location, cursor = scope, start
@@ -129,13 +129,13 @@ def place_to_write(
     rest = [r for r in readers if r not in wanted]
     after = next((r for r in rest if order[r] > order[block]), None)
     if after is not None:
-        location, end = _between(scope, block, after, buffer)
+        location, end = _statements_between(scope, block, after, buffer)
     for reader in rest:
         if order[reader] < order[block]:
             # It reads what an earlier iteration wrote, so that must be copied back by then.
-            shared = _together(scope, block, reader)
+            shared = _common_place(scope, block, reader)
             deeper = len(list(shared.wrappers())) > len(list(end.wrappers()))
-            if deeper and _repeated(shared) is not None:
+            if deeper and _repeating_statement(shared) is not None:
                 location = lowest_common_ancestor([block, reader])
                 first = shared.position(block)
                 end = shared.span(first, first + 1)
@@ -162,23 +162,23 @@ def _first_place(scope: StmtSRef, users: Sequence[StmtSRef], buffer: Buffer) -> 
     return whole.gap(0)
 
 
-def _together(scope: StmtSRef, a: StmtSRef, b: StmtSRef) -> StmtCursor:
+def _common_place(scope: StmtSRef, a: StmtSRef, b: StmtSRef) -> StmtCursor:
     """Return the place in a scope of the fewest statements that hold two of its blocks."""
     return StmtCursor.below(lowest_common_ancestor([a, b]), scope).around(a, b)
 
 
-def _between(
+def _statements_between(
     scope: StmtSRef, writer: StmtSRef, reader: StmtSRef, buffer: Buffer
 ) -> tuple[StmtSRef, StmtCursor]:
     """Return the place of the statements from a block's to the one before a later block's."""
-    shared = _together(scope, writer, reader)
+    shared = _common_place(scope, writer, reader)
     first, last = shared.position(writer), shared.position(reader)
     reason = "they are in different cases of one condition"
     check(first < last, NO_PLACE, writer, reader, buffer=buffer.name, reason=reason)
     return lowest_common_ancestor([writer, reader]), shared.span(first, last)
 
 
-def _repeated(cursor: StmtCursor) -> Stmt | None:
+def _repeating_statement(cursor: StmtCursor) -> Stmt | None:
     """Return the innermost loop around a place."""
     return next((w for w, _ in cursor.wrappers() if type(w) in (For, While)), None)
 

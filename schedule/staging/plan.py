@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from schedule.analysis.bindings import axis_domain, knowing, loop_domain
+from schedule.analysis.bindings import analyzer_with_ranges, axis_domain, loop_domain
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.analysis.region_cover import clip, written_below
 from schedule.analysis.regions import (
@@ -89,7 +89,7 @@ class StagingPlan:
         above = loops_above(self.location)
         around = above if self.location.is_block else [*above, self.location]
         loops = loop_domain([*loops_seen_through(self.scope), *around])
-        return knowing({**loops, **axis_domain(self.scope.block.iter_vars)})
+        return analyzer_with_ranges({**loops, **axis_domain(self.scope.block.iter_vars)})
 
     # ------------------------------------------------------------------------------------ the part
 
@@ -233,9 +233,9 @@ class StagingPlan:
         It holds `held` at first, and `written` is copied back; None if the one or the other is not
         done.
         """
-        fills = [] if held is None else [layout.copied(held, back=False)]
-        backs = [] if written is None else [layout.copied(written, back=True)]
-        redirect = layout.redirect({user.block for user in self.users})
+        fills = [] if held is None else [layout.copy_nest(held, back=False)]
+        backs = [] if written is None else [layout.copy_nest(written, back=True)]
+        redirect = layout.redirecting_rewriter({user.block for user in self.users})
         add_stages(self.state, self.scope, self.cursor, fills, backs, [layout.copy], redirect)
         return [self.state.get_sref(staged.block) for staged in (*fills, *backs)]
 
@@ -245,10 +245,10 @@ class Layout(Protocol):
 
     copy: Buffer
 
-    def copied(self, region: Sequence[Range], *, back: bool) -> Staged:
+    def copy_nest(self, region: Sequence[Range], *, back: bool) -> Staged:
         """Return a nest that copies a region to the copy, or back to the buffer."""
 
-    def redirect(self, blocks: Collection[Block]) -> BlockRewriter:
+    def redirecting_rewriter(self, blocks: Collection[Block]) -> BlockRewriter:
         """Return the rewriter that lets blocks use the copy."""
 
 

@@ -183,17 +183,17 @@ class _Reader:
                 pairs = zip(node.keys, node.values, strict=True)
                 return {self._key(k): self._value(v) for k, v in pairs}
             case ast.Lambda():
-                return self._parsed(node, parse_index_map, source)
+                return self._parse(node, parse_index_map, source)
             case ast.Call(
                 func=ast.Name(id="float"), args=[ast.Constant(value="inf" | "-inf" | "nan" as text)]
             ):
                 return float(text)
             case ast.Call(func=ast.Attribute(attr="from_func")):
-                return self._parsed(node, parse_index_map)
+                return self._parse(node, parse_index_map)
             case ast.Call(func=ast.Attribute(value=ast.Name(id="LoopRV"), attr=mark), args=[]):
                 if mark in _MARKS:
                     return _MARKS[mark]()
-        value = self._parsed(node, parse_expr)
+        value = self._parse(node, parse_expr)
         if isinstance(value, (IntImm, FloatImm)):
             # Arithmetic on numbers is a number.
             return python_number(value)
@@ -211,7 +211,7 @@ class _Reader:
             self._fail(node, "the keys of a dict are strings")
         return node.value
 
-    def _parsed(self, node: ast.expr, parse: Callable[..., Any], text: str = "") -> Any:
+    def _parse(self, node: ast.expr, parse: Callable[..., Any], text: str = "") -> Any:
         """Return an expression read by the dialect; its text may be given in another form."""
         if isinstance(node, ast.Starred):
             self._fail(node, "the arguments of a trace are written out, without *")

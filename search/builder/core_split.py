@@ -71,7 +71,7 @@ def core_splits(most: int) -> list[CoreSplit]:
     free = list(reversed(cores))
     claimed: list[frozenset[int]] = []
     while free and len(claimed) < min(most, usable - 1):
-        core = _claimed(free)
+        core = _claim(free)
         if core is None:
             break
         claimed.append(core)
@@ -82,7 +82,7 @@ def core_splits(most: int) -> list[CoreSplit]:
     return [CoreSplit(core, rest, taken - core) for core in one]
 
 
-def _claimed(cores: Iterable[frozenset[int]]) -> frozenset[int] | None:
+def _claim(cores: Iterable[frozenset[int]]) -> frozenset[int] | None:
     """Return the first core without a lock, or the first core if no lock can be made."""
     try:
         folder = private_folder(_PARENT / f"tensorir-{os.geteuid()}")

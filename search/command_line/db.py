@@ -19,7 +19,7 @@ import typer
 
 from search.command_line.files import read_program
 from search.command_line.options import database_of
-from search.command_line.result import Code, Part, Result, Table, counted, microseconds, say
+from search.command_line.result import Code, Part, Result, Table, count_text, microseconds, say
 from search.compat.auto_scheduler.explain import StepsLog
 from search.compat.auto_scheduler.history import from_database, to_database
 from search.compat.auto_scheduler.records import distill_record_file
@@ -106,8 +106,8 @@ def list_programs(database: Place) -> Result:
     found = database_of(database)
     known = [{"number": k, **one.as_json()} for k, one in enumerate(programs_in(found))]
     rows = [(*(str(one[name]) for name in _LISTED), microseconds(one["seconds"])) for one in known]
-    programs = counted(len({one["workload"] for one in known}), "program")
-    lines = f"{found.place}: {counted(len(found), 'record')} of {programs}"
+    programs = count_text(len({one["workload"] for one in known}), "program")
+    lines = f"{found.place}: {count_text(len(found), 'record')} of {programs}"
     table = Table(("Number", "Program", "Target", "Measured", "Valid", "Best (us)"), rows)
     report = {"database": _named(database, found), "records": len(found), "programs": known}
     return Result(report, [lines, table] if rows else [lines])
@@ -168,11 +168,11 @@ def validate(database: Place, run: Run = False, factor: Factor = 1.5) -> Result:
         tensorir db validate tuned
     """
     found = database_of(database)
-    say(f"replaying {counted(len(found), 'record')}")
+    say(f"replaying {count_text(len(found), 'record')}")
     findings = found.validate(runner="local" if run else None, factor=factor)
     summary = (
-        f"{counted(findings.checked, 'record')} replayed, {findings.measured} run: "
-        f"{counted(len(findings), 'fault')}"
+        f"{count_text(findings.checked, 'record')} replayed, {findings.measured} run: "
+        f"{count_text(len(findings), 'fault')}"
     )
     heading, *rows = findings.rows()
     report = {
@@ -204,7 +204,9 @@ def merge(sources: Sources, into: Into) -> Result:
         "records": len(destination),
     }
     there = f"; it had {known} of the others already" if known else ""
-    line = f"{counted(added, 'record')} added to {destination.place}, which has {len(destination)}"
+    line = (
+        f"{count_text(added, 'record')} added to {destination.place}, which has {len(destination)}"
+    )
     return Result(report, [line + there])
 
 
@@ -242,7 +244,7 @@ def prune(database: Place, keep: Keep = 1, output: Output = None) -> Result:
         kept, place = len(destination), destination.place
         path = _named(output or database, destination)
     report = {"before": before, "records": kept, "database": path}
-    return Result(report, [f"{place} has {counted(kept, 'record')}, the best of {before}"])
+    return Result(report, [f"{place} has {count_text(kept, 'record')}, the best of {before}"])
 
 
 def convert(
@@ -261,7 +263,7 @@ def convert(
     for path in program or ():
         (func,) = normalize_mod(read_program(path)).prim_funcs().values()
         register_program(func)
-    found = _opened(source)
+    found = _open(source)
     if log:
         there = Path(destination)
         is_used = there.exists() and (there.is_dir() or there.stat().st_size)
@@ -278,7 +280,7 @@ def convert(
     report = {"records": len(found), "added": added, "destination": written}
     origin = _named(source, found)
     return Result(
-        report, [f"{counted(added, 'record')} of {len(found)} from {origin} added to {place}"]
+        report, [f"{count_text(added, 'record')} of {len(found)} from {origin} added to {place}"]
     )
 
 
@@ -307,7 +309,7 @@ def _log_kind(path: str) -> str | None:
     return "Ansor" if StepsLog().recognises(place) else None
 
 
-def _opened(source: str) -> Database:
+def _open(source: str) -> Database:
     kind = _log_kind(source)
     if kind is None:
         return database_of(source)

@@ -22,7 +22,7 @@ from search.command_line.options import (
 from search.command_line.result import Part, Result, Table
 from search.command_line.run import best_schedule
 from search.errors import ArgumentError
-from search.kinds import nearest
+from search.kinds import suggestion
 from search.models.extract_tasks import extract_tasks
 from search.reports.explain import explain as explain_log
 from search.reports.explain import is_log
@@ -97,7 +97,9 @@ def _kernel(file: str, mod: IRModule, target: codegen.Target, only: str | None) 
             f"{file} is a model: name the kernel to explain by --only NAME; it has {names}"
         )
     if only not in tasks:
-        raise ArgumentError(f"{file} has no kernel {only!r}; it has {names}{nearest(only, tasks)}")
+        raise ArgumentError(
+            f"{file} has no kernel {only!r}; it has {names}{suggestion(only, tasks)}"
+        )
     return tasks[only].mod
 
 

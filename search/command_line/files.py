@@ -18,7 +18,7 @@ from schedule import Trace, TraceError
 from search.command_line.options import checking_arguments
 from search.database.records import Workload
 from search.errors import ArgumentError, DatabaseError, TuningError
-from search.kinds import nearest
+from search.kinds import suggestion
 from tensorir import frontend, parse
 from tensorir.errors import DiagnosticError
 from tensorir.function import IRModule
@@ -52,7 +52,7 @@ def read_program(path: str, shapes: Sequence[str] | None = None) -> IRModule:
     if shapes:
         raise ArgumentError(f"--shape is for ONNX models; {place} contains its shapes")
     if place.suffix == ".pt2":
-        return frontend.from_exported_program(_exported(place))
+        return frontend.from_exported_program(_read_exported(place))
     found = _program_in_json(place) if place.suffix == ".json" else read_script_file(place, name)
     return found if isinstance(found, IRModule) else IRModule.from_expr(found)
 
@@ -62,7 +62,7 @@ def is_model(mod: IRModule) -> bool:
     return "main" in mod.graph_funcs()
 
 
-def _exported(path: Path) -> Any:
+def _read_exported(path: Path) -> Any:
     """Return the program in a file of `torch.export.save`."""
     torch: Any = import_module("torch")
     try:
@@ -167,7 +167,8 @@ def read_arrays(texts: Sequence[str], known: Sequence[str], what: str) -> dict[s
             raise ArgumentError(f"an input is given as NAME=FILE.npy, got {text!r}")
         if name not in known:
             raise ArgumentError(
-                f"the {what} has no input {name!r}; it has {', '.join(known)}{nearest(name, known)}"
+                f"the {what} has no input {name!r}; it has {', '.join(known)}"
+                f"{suggestion(name, known)}"
             )
         try:
             with checking_arguments():

@@ -115,11 +115,11 @@ class _LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name, the command in place of its placeholder, and the other arguments."""
         name, found, rest = super().resolve_command(ctx, args)
-        return name, None if found is None else _loaded(str(found.name)), rest
+        return name, None if found is None else _load_command(str(found.name)), rest
 
 
 def _app() -> typer.Typer:
-    app = _typer(cls=_LazyGroup, help=_reflowed(HELP), add_completion=True)
+    app = _typer(cls=_LazyGroup, help=_reflow(HELP), add_completion=True)
     app.callback()(_options)
     for name, summary in COMMANDS.items():
         app.command(name, help=summary)(_placeholder)
@@ -153,7 +153,7 @@ def _typer(**settings: Any) -> typer.Typer:
     )
 
 
-def _loaded(name: str) -> Any:
+def _load_command(name: str) -> Any:
     """Return the command, or the group of commands, in a module of this package."""
     module = import_module(f"{__package__}.{MODULES.get(name, name)}")
     commands = getattr(module, "COMMANDS", None)
@@ -161,10 +161,10 @@ def _loaded(name: str) -> Any:
         app = _typer()
         commands = {name: getattr(module, name)}
     else:
-        app = _typer(help=_reflowed(inspect.getdoc(module) or ""))
+        app = _typer(help=_reflow(inspect.getdoc(module) or ""))
         app.callback()(_placeholder)
     for command, function in commands.items():
-        app.command(command, help=_reflowed(inspect.getdoc(function) or ""))(_deferred(function))
+        app.command(command, help=_reflow(inspect.getdoc(function) or ""))(_defer(function))
     return get_command(app)
 
 
@@ -175,7 +175,7 @@ Traceback = Annotated[bool, typer.Option("--traceback", help="Show where in the 
 def _shared(*, as_json: AsJson = False, traceback: Traceback = False) -> None: ...
 
 
-def _deferred(function: Callable[..., Result]) -> Callable[..., Any]:
+def _defer(function: Callable[..., Result]) -> Callable[..., Any]:
     """Return a function for typer that returns the call to make, and whether to print JSON.
 
     It also accepts the options that every command has. The call is made outside of typer, which
@@ -192,7 +192,7 @@ def _deferred(function: Callable[..., Result]) -> Callable[..., Any]:
     return defer
 
 
-def _reflowed(text: str) -> str:
+def _reflow(text: str) -> str:
     r"""Return a docstring as help: typer wraps its paragraphs, and `\b` keeps its examples."""
     paragraphs = text.split("\n\n")
     return "\n\n".join(

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from search.command_line.options import DatabasePlace, output_file
-from search.command_line.result import Result, counted, say
+from search.command_line.result import Result, count_text, say
 from search.errors import ArgumentError
 from search.reports.page.live_server import PORT, LiveReport
 from search.reports.page.page import REPORT_FILE
@@ -76,7 +76,7 @@ def report(
         "trials": written.trials,
         "bytes": Path(written).stat().st_size,
     }
-    return Result(facts, [f"{written.path}: {counted(written.trials, 'trial')}"])
+    return Result(facts, [f"{written.path}: {count_text(written.trials, 'trial')}"])
 
 
 def _serve(work_dir: str, port: int, database: str | None, open_: bool) -> Result:

@@ -52,7 +52,7 @@ class Result:
         if stream.isatty():
             _write_to_terminal(self.parts, stream)
         else:
-            stream.write("".join(f"{_plain(part)}\n" for part in _spaced(self.parts)))
+            stream.write("".join(f"{_plain(part)}\n" for part in _insert_empty_lines(self.parts)))
 
 
 def say(text: str) -> None:
@@ -65,7 +65,7 @@ def microseconds(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1e6:.4g}"
 
 
-def counted(number: int, what: str) -> str:
+def count_text(number: int, what: str) -> str:
     """Return a number of things, as in "1 record" and "2 records"."""
     return f"{number} {what}{'s' * (number != 1)}"
 
@@ -88,7 +88,7 @@ def error_line(error: BaseException) -> str:
     return " ".join(text.split())
 
 
-def _spaced(parts: Sequence[Part]) -> list[Part]:
+def _insert_empty_lines(parts: Sequence[Part]) -> list[Part]:
     """Return the parts with an empty line between two of them unless both are lines of text."""
     spaced: list[Part] = []
     for part in parts:
@@ -111,7 +111,7 @@ def _write_to_terminal(parts: Sequence[Part], stream: TextIO) -> None:
     syntax, table, text = (
         import_module(f"rich.{module}") for module in ("syntax", "table", "text")
     )
-    for part in _spaced(parts):
+    for part in _insert_empty_lines(parts):
         if isinstance(part, Table):
             shown = table.Table(
                 title=text.Text(part.title) if part.title else None, title_justify="left"

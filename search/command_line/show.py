@@ -9,7 +9,7 @@ import typer
 
 from search.command_line.files import is_model, is_trace_file, read_program, read_trace
 from search.command_line.options import Shape, Target, database_of, target_of
-from search.command_line.result import Code, Part, Result, counted
+from search.command_line.result import Code, Part, Result, count_text
 from search.context import design_spaces
 from search.database import programs_in
 from search.errors import ArgumentError
@@ -82,7 +82,7 @@ def _show_spaces(file: str, mod: IRModule, target: str | None) -> Result:
     for name, program in programs.items():
         spaces = design_spaces(program, chosen)
         if name:
-            parts.append(f"{name}: {counted(len(spaces), 'space')}")
+            parts.append(f"{name}: {count_text(len(spaces), 'space')}")
         for one in spaces:
             parts += [str(one), ""]
             sites = [{"name": site.name, "alternatives": site.size} for site in one.knobs]

@@ -33,7 +33,7 @@ from search.cost_model.cost_model import CostModel as CostModelKinds
 from search.database import Database
 from search.database.best_records import latest_records, winner_first
 from search.errors import ArgumentError, DatabaseError
-from search.kinds import nearest
+from search.kinds import suggestion
 from search.models.extract_tasks import extract_tasks
 from search.models.tune_model import tune_model
 from search.options import TuneConfig
@@ -198,7 +198,7 @@ def _database(place: str | None) -> str | Database:
     """Return a short name, a URL or a database; ArgumentError for a misspelt short name."""
     if place is None or place in Database.kinds or "://" in place:
         return place or "json"
-    if place.isalnum() and not Path(place).exists() and (hint := nearest(place, IN_FILES)):
+    if place.isalnum() and not Path(place).exists() and (hint := suggestion(place, IN_FILES)):
         raise ArgumentError(
             f"unknown database {place!r}{hint} For a new directory of this name give ./{place}"
         )

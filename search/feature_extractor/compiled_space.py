@@ -271,7 +271,7 @@ class CompiledSpace:
             if not self._worth_a_search(self._requests[structure]):
                 return None
             found = self._search(structure, lambda probe: probe.numbers)
-            program = None if found is None else _common(found[1])
+            program = None if found is None else _common_shape(found[1])
             self._forms[structure] = (program, found[0]) if found and program else None
         return self._forms[structure]
 
@@ -376,7 +376,7 @@ class CompiledSpace:
         return _Probe(point, structure, *read_nests(sch.mod), scopes)
 
 
-def _common(probes: Sequence[_Probe]) -> ProgramShape | None:
+def _common_shape(probes: Sequence[_Probe]) -> ProgramShape | None:
     """Return the common structure of several programs, None if their structures differ.
 
     The kind of a loop is known only where it has several iterations.

@@ -214,14 +214,14 @@ def _columns(nest: Nest, how: Execution, machine: Machine, fork_cycles: float) -
     issued = accumulators * arithmetic / machine.fma_units
     overhead = tile / code
     slots = accumulators * max(1, arithmetic) + loads.total + written + _LOOP_SLOTS * overhead
-    cycles = _together(
+    cycles = _overlapped_time(
         issued,
         (loads.total + written - stored) / machine.loads,
         stored,
         slots / machine.issue,
         waits,
     )
-    cycles = cycles + _SPILL_CYCLES * _beyond(needed - machine.vector_registers)
+    cycles = cycles + _SPILL_CYCLES * _smooth_excess(needed - machine.vector_registers)
     cycles = cycles + accumulators * (
         work[Work.FUNCTION] * function + work[Work.DIVISION] * _DIVISION_CYCLES + work[Work.CHOICE]
     )
@@ -234,8 +234,8 @@ def _columns(nest: Nest, how: Execution, machine: Machine, fork_cycles: float) -
     slowed[:, _FOLLOWED] *= slower[:, None]
     fetching = np.array(machine.level_cycles)[:, None] * slowed.sum(0)
     lines, pages = fetching[CACHES].sum(0), fetching[PAGES].sum(0)
-    fetch = _together(lines, pages)
-    time = _together(compute, fetch)
+    fetch = _overlapped_time(lines, pages)
+    time = _overlapped_time(compute, fetch)
     busy = how.parallel / np.ceil(how.parallel / machine.cores)
     values = (
         _log(elements),
@@ -286,7 +286,7 @@ def _columns(nest: Nest, how: Execution, machine: Machine, fork_cycles: float) -
     return StoreColumns(columns, time / busy + np.where(how.parallel > 1, fork_cycles, 0.0))
 
 
-def _together(*times: Array) -> Array:
+def _overlapped_time(*times: Array) -> Array:
     """Return the time of overlapped work: longer than the longest time, shorter than the sum."""
     return np.asarray(np.sqrt(sum(time**2 for time in times)))
 
@@ -333,7 +333,7 @@ def _registers(accumulators: Array, pieces: Array, loads: _Loads) -> Array:
     return accumulators + np.maximum(loads.held, vectors) + (len(loads.each) > 1)
 
 
-def _beyond(excess: Array) -> Array:
+def _smooth_excess(excess: Array) -> Array:
     """Return the excess over a limit, smoothed because the limit is uncertain by about 1/2."""
     return np.asarray(np.logaddexp(0, 2 * excess) / 2)
 

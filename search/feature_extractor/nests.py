@@ -198,12 +198,12 @@ class Nest:
             divided = np.zeros((loops, self.count), bool)
             on_average = steps[:dims].copy()
             for term, inside in zip(access.terms, steps[dims:], strict=True):
-                moved = term.factor * _divided(inside, self.extents, term)
+                moved = term.factor * _mean_change(inside, self.extents, term)
                 steps[term.dim] += moved
                 # Where a loop changes the quotient, the remainder returns to its value.
                 for other, same in zip(access.terms, steps[dims:], strict=True):
                     if other.completes(term) and np.array_equal(same, inside):
-                        moved = np.where(_divided(same, self.extents, other) != 0, 0, moved)
+                        moved = np.where(_mean_change(same, self.extents, other) != 0, 0, moved)
                 on_average[term.dim] += moved
                 divided |= inside != 0
             steps = steps[:dims]
@@ -279,7 +279,7 @@ def _reach(steps: Array, extents: Array, shape: Array) -> Array:
     return total
 
 
-def _divided(steps: Array, extents: Array, term: Term) -> Array:
+def _mean_change(steps: Array, extents: Array, term: Term) -> Array:
     """Return the mean change of a quotient or remainder along loops.
 
     It is 0 for a loop that stays within one quotient.

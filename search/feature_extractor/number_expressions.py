@@ -159,7 +159,7 @@ class Fitting:
         if cares.any() and not values[cares].any():
             fits: Expressions | None = _expressions(self._factors, np.zeros(1, np.int64), a=0)
         else:
-            fits = _fitting(self._factors, values, cares, self._products[:, self._seen])
+            fits = _fit_expressions(self._factors, values, cares, self._products[:, self._seen])
         if fits is None:
             return False
         group.take(fits, fits.of(self._products))
@@ -206,7 +206,7 @@ class _Alike:
         return part
 
 
-def _fitting(
+def _fit_expressions(
     factors: Factors, values: Array, cares: NDArray[np.bool_], probed: Array
 ) -> Expressions | None:
     """Return all fitting expressions of the simplest sort that has any."""

@@ -20,7 +20,7 @@ from search.database.target_key import target_key
 from search.errors import WorkerError
 from search.feature_extractor.machine import Machine
 from search.history.default_designs import Choice, choose
-from search.history.history import under_its_name
+from search.history.history import rename_to_original
 from search.task import normalize_mod, with_num_cores
 from tensorir.comparison.structural_hash import structural_hash
 from tensorir.errors import TensorIRError
@@ -64,11 +64,12 @@ class DefaultSchedules:
             for name, program in programs.items()
             if not known.like(unnamed(program)) and new.add_first(unnamed(program), name)
         }
-        for name, scheduled in _made(wanted, chosen, _Choices(chosen)).items():
+        made = _make_defaults(wanted, chosen, _Choices(chosen))
+        for name, scheduled in made.items():
             known.add(unnamed(wanted[name]), scheduled)
         found = {name: known.like(unnamed(program))[0] for name, program in programs.items()}
         return {
-            name: under_its_name(functions[name], scheduled)
+            name: rename_to_original(functions[name], scheduled)
             for name, scheduled in found.items()
             if scheduled is not None
         }
@@ -126,7 +127,7 @@ class _Job:
         return _Job(program, key, structure, same or choices.get(structure), same is not None)
 
 
-def _made(
+def _make_defaults(
     programs: Mapping[str, IRModule], target: Target, choices: _Choices
 ) -> dict[str, PrimFunc | None]:
     """Return the schedule of each program, None if it cannot be scheduled.
@@ -143,7 +144,7 @@ def _made(
     made: dict[str, PrimFunc | None] = {}
 
     def note(name: str, found: tuple[PrimFunc, Choice | None] | str) -> None:
-        func, choice = _logged(name, found)
+        func, choice = _log(name, found)
         made[name] = func
         job = jobs[name]
         if choice is not None and not job.is_same:
@@ -203,7 +204,7 @@ def _do(
 
     def there() -> None:
         assert workers is not None
-        for name in _taken(todo.pop):
+        for name in _take_names(todo.pop):
             job = jobs[name]
             args = (job.program, target, job.like, job.is_same)
             try:
@@ -216,13 +217,13 @@ def _do(
     count = 0 if workers is None else workers.size
     with ThreadPoolExecutor(max(1, count)) as threads:
         waiting = [threads.submit(there) for _ in range(count)]
-        for name in _taken(todo.popleft):
+        for name in _take_names(todo.popleft):
             here(name)
         for thread in waiting:
             thread.result()
 
 
-def _taken(take: Callable[[], str]) -> Iterator[str]:
+def _take_names(take: Callable[[], str]) -> Iterator[str]:
     """Yield names until none are left."""
     with contextlib.suppress(IndexError):
         while True:
@@ -243,7 +244,7 @@ def scheduled_by_default(
         return f"{type(error).__name__}: {error}"
 
 
-def _logged(
+def _log(
     name: str, made: tuple[PrimFunc, Choice | None] | str
 ) -> tuple[PrimFunc | None, Choice | None]:
     """Return what was made; if it is an error, log that and return None."""

@@ -136,7 +136,7 @@ def find_schedule(
     def rank(record: TuningRecord) -> tuple[bool, float]:
         return (not same_target(record.target, wanted), record.mean_seconds)
 
-    own = [_own(p, records) for p, records in zip(programs, answers, strict=True)]
+    own = [_own_records(p, records) for p, records in zip(programs, answers, strict=True)]
     for record, sch in with_schedules(islice(merge(*own, key=rank), _MOST_STALE)):
         return FoundSchedule(sch, record, "exact", 1.0, not same_target(record.target, wanted))
     if include_compatible:
@@ -150,7 +150,7 @@ def find_schedule(
         others = sorted(like, key=lambda record: record.mean_seconds)
     # That another program is fastest unscheduled does not hold for this one.
     for record in [record for record in others if record.schedules][:_ATTEMPTS]:
-        adapted = _adapted(schedule_by_anchor, program, record, wanted)
+        adapted = _adapt(schedule_by_anchor, program, record, wanted)
         if adapted is not None:
             return FoundSchedule(adapted, record, "anchor")
     if sample_on_miss is not None:
@@ -160,7 +160,7 @@ def find_schedule(
     return None
 
 
-def _own(program: IRModule, records: Sequence[TuningRecord]) -> Iterator[TuningRecord]:
+def _own_records(program: IRModule, records: Sequence[TuningRecord]) -> Iterator[TuningRecord]:
     """Yield the records of the program itself, which come first."""
     return takewhile(lambda record: same_structure(record.workload.mod, program), records)
 
@@ -168,7 +168,7 @@ def _own(program: IRModule, records: Sequence[TuningRecord]) -> Iterator[TuningR
 _Adapt = Callable[["IRModule", "Trace", "IRModule", "Target"], "Schedule"]
 
 
-def _adapted(
+def _adapt(
     adapt: _Adapt, program: IRModule, record: TuningRecord, target: Target
 ) -> Schedule | None:
     """Return a schedule of a program from the record of another one, None if it does not apply."""
@@ -192,16 +192,16 @@ def _find_compatible(
             factor,
         )
         for program in programs
-        for record, factor in _of_shorter(database, program, target)
+        for record, factor in _records_of_shorter(database, program, target)
     ]
     for is_other, _, program, record, factor in sorted(found, key=lambda one: one[:2])[:_ATTEMPTS]:
-        sch = _adapted(schedule_by_compatible, program, record, target)
+        sch = _adapt(schedule_by_compatible, program, record, target)
         if sch is not None:
             return FoundSchedule(sch, record, "compatible", factor, is_other)
     return None
 
 
-def _of_shorter(
+def _records_of_shorter(
     database: Database, program: IRModule, target: Target
 ) -> list[tuple[TuningRecord, float]]:
     """Return records of programs with shorter loops, with the ratio of iterations."""

@@ -197,7 +197,7 @@ def _apply(name: str, func: PrimFunc, found: FoundSchedule | None) -> PrimFunc |
     if found is None:
         return None
     try:
-        return under_its_name(func, found.func)
+        return rename_to_original(func, found.func)
     except (IRValueError, IRTypeError) as error:
         logger.warning(
             'Function "%s": its schedule is not applied, as it changes the parameters: %s',
@@ -207,7 +207,7 @@ def _apply(name: str, func: PrimFunc, found: FoundSchedule | None) -> PrimFunc |
         return None
 
 
-def under_its_name(func: PrimFunc, scheduled: PrimFunc) -> PrimFunc:
+def rename_to_original(func: PrimFunc, scheduled: PrimFunc) -> PrimFunc:
     """Return a function with the body of its scheduled form, and its own parameters.
 
     IRValueError if the scheduled form has other parameters.

@@ -10,7 +10,7 @@ from search.database.records import FAILED, TuningRecord
 from search.errors import blamed_on
 from search.kinds import Named, Registry, instances
 from search.runner import RunnerResult
-from search.runner.measure_candidate import MeasureCandidate, described
+from search.runner.measure_candidate import MeasureCandidate, describe_candidates
 
 if TYPE_CHECKING:
     from search.run import Run
@@ -132,7 +132,7 @@ class UpdateCostModel(MeasureCallback):
             return
         context = run.tasks[task_id].ctx
         judged = [context.objective.judged(result) for result in runner_results]
-        with blamed_on(model, lambda: described(measure_candidates)):
+        with blamed_on(model, lambda: describe_candidates(measure_candidates)):
             model.update(context, measure_candidates, judged)
 
 

@@ -32,7 +32,7 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.nodes.ops import const
-from tensorir.relax.call_graph import called
+from tensorir.relax.call_graph import names_of_callees
 from tensorir.relax.expr import GraphVar
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
@@ -248,7 +248,7 @@ def _refuse(database: Database, found: FoundSchedule, everything: bool) -> None:
 def _entries(mod: IRModule) -> dict[str, Function]:
     """Return the graph functions that no other one calls."""
     graphs = graph_functions(mod)
-    inner = called(graphs)
+    inner = names_of_callees(graphs)
     return {name: func for name, func in graphs.items() if name not in inner} or graphs
 
 

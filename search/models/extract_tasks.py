@@ -17,7 +17,7 @@ from search.errors import TuningError
 from search.task import functions_to_tune, normalize_mod, with_num_cores
 from tensorir import transform
 from tensorir.function import BaseFunc, IRModule, PrimFunc
-from tensorir.relax.call_graph import reached, run_counts
+from tensorir.relax.call_graph import all_callees, run_counts
 from tensorir.relax.expr import GraphVar
 from tensorir.relax.function import graph_functions
 
@@ -114,7 +114,7 @@ def _functions_that_run(mod: IRModule) -> Iterator[tuple[str, PrimFunc, int]]:
     """Yield the functions to tune, each with how often it runs."""
     runs = run_counts(mod.functions)
     functions = functions_to_tune(mod)
-    for name in reached(mod.functions, [*graph_functions(mod), *mod.functions]):
+    for name in all_callees(mod.functions, [*graph_functions(mod), *mod.functions]):
         if name in functions and can_be_scheduled(functions[name]):
             yield name, functions[name], runs[name]
 

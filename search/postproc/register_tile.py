@@ -89,7 +89,7 @@ class Nests:
 
     def fits(self, sides: Array, registers: Array) -> Mask:
         """Return True if the accumulators and operands of a tile fit the registers [nests]."""
-        needed = _needed(self.accumulators(sides), self.loads(sides), self.operands)
+        needed = _needed_registers(self.accumulators(sides), self.loads(sides), self.operands)
         return np.asarray(needed <= registers)
 
     def loads(self, sides: Array) -> list[Array]:
@@ -156,7 +156,9 @@ def choose_tiles(nests: Nests, registers: Array, in_flight: int) -> Tiles:
     return Tiles(found, sides, run, stays, waste)
 
 
-def _needed(accumulators: Array, loads: Sequence[Array], operands: Sequence[Operand]) -> Array:
+def _needed_registers(
+    accumulators: Array, loads: Sequence[Array], operands: Sequence[Operand]
+) -> Array:
     """Return the number of registers of a tile: one operand stays while others are loaded.
 
     Loads are whole vectors, which fill several registers if they have more lanes than a register.
@@ -196,7 +198,7 @@ def _cheapest(nests: Nests, registers: Array, ample: float) -> tuple[Array, Arra
                 moved = moved * choices[:, place]
         loads.append(moved[:, None] * operand.registers)
         shares = shares + loads[-1] * np.where(operand.is_vector, 1, _BROADCAST)
-    needed = _needed(accumulators, loads, nests.operands)
+    needed = _needed_registers(accumulators, loads, nests.operands)
     good = needed <= registers
     relative = shares / accumulators
     cost = np.maximum(np.maximum(1, ample / accumulators), relative) + _LOAD * relative

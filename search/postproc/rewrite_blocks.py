@@ -114,7 +114,7 @@ class RewriteTensorize(Postproc):
     def apply(self, sch: Schedule) -> bool:
         """Rewrite every annotated block, inner ones first."""
         for name in functions_with_blocks(sch):
-            for node in list(_annotated(sch.state, sch.state.root(name))):
+            for node in list(_annotated_blocks(sch.state, sch.state.root(name))):
                 intrin = node.annotations[AUTO_TENSORIZE]
                 if not intrin and not self.vectorize_init_loop:
                     continue
@@ -134,10 +134,10 @@ class RewriteTensorize(Postproc):
             self._logger.warning("Block %s is not replaced by %s: %s", name, intrin, reason)
 
 
-def _annotated(state: ScheduleState, sref: StmtSRef) -> Iterator[Block]:
+def _annotated_blocks(state: ScheduleState, sref: StmtSRef) -> Iterator[Block]:
     """Yield the annotated blocks inside a block, then the block itself if it is annotated."""
     for child in state.child_blocks(sref):
-        yield from _annotated(state, child)
+        yield from _annotated_blocks(state, child)
     if AUTO_TENSORIZE in sref.block.annotations:
         yield sref.block
 

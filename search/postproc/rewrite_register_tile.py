@@ -215,7 +215,7 @@ def _nest(update: _Update, vector: _Vector | None) -> Nests:
     return Nests(spatial, reduction, reduces, accumulators, tuple(operands))
 
 
-def _held(nest: Nests, tile: Tiles) -> list[bool]:
+def _moves_held_operand(nest: Nests, tile: Tiles) -> list[bool]:
     """Return for each loop True if it moves the operand that stays while others are loaded."""
     loads = nest.loads(tile.sides)
     if not loads:
@@ -241,7 +241,7 @@ def _rewrite(sch: Schedule, name: str, update: _Update, registers: int, in_fligh
     inner: list[LoopRV] = []
     innermost: list[LoopRV] = []
     lanes: list[LoopRV] = []
-    held = _held(nest, tile)
+    held = _moves_held_operand(nest, tile)
     for place, handle in enumerate(sch.get_loops(block)[update.start :]):
         side = int(tile.sides[place, 0])
         width = vector.lanes if vector is not None and vector.place == place else 1

@@ -69,7 +69,7 @@ class Advice(NamedTuple):
 def advice(table: Trials) -> list[Advice]:
     """Return what to try next for the trials of one task, the most telling first."""
     (task,), report = table.tasks, table.task.report
-    found = [*_on_failures(table), *_on_noise(table, report)]
+    found = [*_failure_advice(table), *_noise_advice(table, report)]
     if report.share is not None and report.share >= _NEAR_THE_ROOF:
         remedy = {
             "compute": "fewer operations: another algorithm, or a narrower type",
@@ -79,12 +79,12 @@ def advice(table: Trials) -> list[Advice]:
         why = f"the best reaches {report.share:.0%} of the peak of the machine, "
         found.append((what, f"{why}{report.bound}-bound"))
     else:
-        found += [*_on_course(table, report), *_on_spaces(table)]
-        found += [*_on_values(table), *_on_model(table)]
-    return [Advice(task, what, why) for what, why in (*found, *_on_cores(table))]
+        found += [*_course_advice(table, report), *_space_advice(table)]
+        found += [*_value_advice(table), *_model_advice(table)]
+    return [Advice(task, what, why) for what, why in (*found, *_core_advice(table))]
 
 
-def _on_course(table: Trials, report: TaskReport) -> Pieces:
+def _course_advice(table: Trials, report: TaskReport) -> Pieces:
     if report.exhausted:
         yield (
             "a wider space: more rules (`sch_rules=`), or another `space=`",
@@ -112,7 +112,7 @@ def _on_course(table: Trials, report: TaskReport) -> Pieces:
         )
 
 
-def _on_noise(table: Trials, report: TaskReport) -> Pieces:
+def _noise_advice(table: Trials, report: TaskReport) -> Pieces:
     spread, of = 0.0, ""
     if report.spread is not None and report.best:
         spread, of = report.spread / report.best, f"the {report.rounds} rounds of the best"
@@ -128,7 +128,7 @@ def _on_noise(table: Trials, report: TaskReport) -> Pieces:
         )
 
 
-def _on_failures(table: Trials) -> Pieces:
+def _failure_advice(table: Trials) -> Pieces:
     groups = failures_of(table.trials)
     failed = sum(len(group.trials) for group in groups)
     if not groups or failed < max(2, _OFTEN * len(table)):
@@ -147,7 +147,7 @@ def _on_failures(table: Trials) -> Pieces:
     )
 
 
-def _on_spaces(table: Trials) -> Pieces:
+def _space_advice(table: Trials) -> Pieces:
     """Yield the design spaces that never came near to the best."""
     times: dict[int, list[float | None]] = {}
     for trial in table.trials:
@@ -168,7 +168,7 @@ def _on_spaces(table: Trials) -> Pieces:
             )
 
 
-def _on_values(table: Trials) -> Pieces:
+def _value_advice(table: Trials) -> Pieces:
     """Yield the values of decisions that always fail, or never came near to the best."""
     best = min((trial.seconds for trial in table.trials if trial.seconds), default=None)
     if best is None:
@@ -200,7 +200,7 @@ def _on_values(table: Trials) -> Pieces:
             return
 
 
-def _on_model(table: Trials) -> Pieces:
+def _model_advice(table: Trials) -> Pieces:
     times = [t.seconds for t in table.trials if t.predicted is not None and t.seconds is not None]
     if len(times) < _PREDICTED:
         return
@@ -215,7 +215,7 @@ def _on_model(table: Trials) -> Pieces:
         )
 
 
-def _on_cores(table: Trials) -> Pieces:
+def _core_advice(table: Trials) -> Pieces:
     try:
         target = Target(table.trials[0].target)
     except TargetError:

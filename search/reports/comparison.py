@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from search.reports.drawing import colour, finished, log_scale, new_axes, say
+from search.reports.drawing import colour, finish_axes, log_scale, new_axes, say
 from search.reports.table import Trials
 from tensorir.text_table import aligned, html_table
 
@@ -73,7 +73,7 @@ class LogComparison:
             ax.plot(ends, ends, ":", color="grey")
         else:
             say(ax, "the logs share no configuration")
-        return finished(ax, "time in A (us)", "time in B (us)")
+        return finish_axes(ax, "time in A (us)", "time in B (us)")
 
     def __len__(self) -> int:
         return len(self.costs())

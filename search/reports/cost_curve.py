@@ -129,7 +129,7 @@ def cost_curve(
         tuple(min(groups[value]) for value in values),
         tuple(statistics.median(groups[value]) for value in values),
         tuple(len(groups[value]) for value in values),
-        _explained([np.log(of) for of in tried.values()]),
+        _explain([np.log(of) for of in tried.values()]),
     )
 
 
@@ -146,7 +146,7 @@ def order_of_value(value: Any) -> tuple[Any, ...]:
     return (1, 0, value if isinstance(value, str) else json.dumps(value))
 
 
-def _explained(groups: Sequence[NDArray[np.float64]]) -> Explained | None:
+def _explain(groups: Sequence[NDArray[np.float64]]) -> Explained | None:
     """Return the fraction of the variance of numbers that their groups explain."""
     count = sum(map(len, groups))
     if len(groups) < 2 or count < max(_FEWEST_TRIALS, _TRIALS_OF_A_VALUE * len(groups)):

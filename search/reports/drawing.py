@@ -72,7 +72,7 @@ def log_scale(ax: Axes) -> None:
     ax.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
 
 
-def finished(ax: Axes, x: str = "", y: str = "") -> Axes:
+def finish_axes(ax: Axes, x: str = "", y: str = "") -> Axes:
     """Return axes with their labels, a grid, and a legend if something has a label."""
     ax.set(xlabel=x, ylabel=y)
     ax.grid(alpha=0.3)

@@ -213,7 +213,7 @@ class LogExplanation:
     def __str__(self) -> str:
         parts = [self.heading]
         for title, rows in self.sections():
-            parts.append(f"{title}\n{aligned([line for row in rows for line in _wrapped(row)])}")
+            parts.append(f"{title}\n{aligned([line for row in rows for line in _wrap_row(row)])}")
         return "\n\n".join(parts)
 
     def __repr__(self) -> str:
@@ -226,7 +226,7 @@ class LogExplanation:
         return f"<p>{html.escape(self.heading)}</p>{''.join(tables)}"
 
 
-def _wrapped(row: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _wrap_row(row: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """Yield a row as lines, with long texts wrapped within their columns."""
     *cells, last = row
     columns = [*(textwrap.wrap(text, _LONGEST) for text in cells), textwrap.wrap(last, _WIDEST)]

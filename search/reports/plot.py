@@ -28,7 +28,7 @@ from search.reports.drawing import (
     LINES,
     MARKERS,
     colour,
-    finished,
+    finish_axes,
     log_scale,
     new_axes,
     panels,
@@ -80,7 +80,7 @@ def best_so_far(
         ax.step(x, y, style, where="post", color=colour(k), label=label, linewidth=2)
     log_scale(ax)
     x_label = "trials" if against == "trials" else "time since the start (s)"
-    return finished(ax, x_label, "best time so far (us)")
+    return finish_axes(ax, x_label, "best time so far (us)")
 
 
 def predicted_against_measured(runs: Runs, *, ax: Axes | None = None) -> Axes:
@@ -115,7 +115,9 @@ def predicted_against_measured(runs: Runs, *, ax: Axes | None = None) -> Axes:
                 ax.plot([], [], " ", label=f"{count} {what}: no dot")
     if not ax.lines:
         say(ax, "no trial has a prediction")
-    return finished(ax, "measured speed (share of the best)", "predicted score (higher is faster)")
+    return finish_axes(
+        ax, "measured speed (share of the best)", "predicted score (higher is faster)"
+    )
 
 
 def cost_by_decision(
@@ -193,7 +195,7 @@ def where_time_went(
     ax.set_yticks(range(len(names)), names)
     ax.invert_yaxis()
     ax.margins(x=0.15)
-    return finished(ax, "time (s)")
+    return finish_axes(ax, "time (s)")
 
 
 def overview(table: Trials) -> NDArray[Any]:
@@ -351,7 +353,7 @@ def _progress(ax: Axes, table: Trials) -> None:
     else:
         say(ax, "nothing was measured")
     ax.set_title("progress", fontsize=9)
-    finished(ax, "measurements", "time (us)")
+    finish_axes(ax, "measurements", "time (us)")
 
 
 def _endings(ax: Axes, table: Trials) -> None:
@@ -363,4 +365,4 @@ def _endings(ax: Axes, table: Trials) -> None:
     ax.locator_params(axis="x", integer=True)
     ax.tick_params(axis="y", labelsize=7)
     ax.set_title("how measurements ended", fontsize=9)
-    finished(ax)
+    finish_axes(ax)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from codegen import empty
 from search.arg_info import ArgInfo
 from search.errors import TuningError
-from search.kinds import nearest
+from search.kinds import suggestion
 from search.runner.argument_values import USUAL, Values, argument_values
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.dtype import DataType
@@ -224,7 +224,7 @@ def _numbers_in(
     return drawn.transpose(np.argsort(order))
 
 
-def perturbed(
+def perturb(
     arrays: Sequence[NDArray[Any]], dtypes: Sequence[DataType], by: float, seed: int
 ) -> list[NDArray[Any]]:
     """Return copies whose floats differ from the given ones by up to the relative amount `by`."""
@@ -304,7 +304,7 @@ def checked_input_data(func: PrimFunc, input_data: InputData | None) -> dict[int
             names = (func.buffer_map[p].name for p in func.params if p in func.buffer_map)
             raise TuningError(
                 f"input_data names {name!r}; the parameters are {', '.join(names)}"
-                + nearest(str(name), positions)
+                + suggestion(str(name), positions)
             )
         info = infos[positions[name]]
         array = np.asarray(value)

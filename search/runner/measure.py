@@ -18,7 +18,7 @@ from codegen import AssertionFailedError, LinkError, Module, Target
 from codegen.target import host
 from search.arg_info import TensorInfo
 from search.builder.core_split import CoreSplit
-from search.runner.arguments import ProgramFacts, as_numbers, perturbed, random_arrays
+from search.runner.arguments import ProgramFacts, as_numbers, perturb, random_arrays
 from search.runner.check_results import Expected, Reference, all_finite, difference
 from search.runner.measure_candidate import rewritten_parameter
 from search.runner.reference_program import CHECKED, EXACT
@@ -72,10 +72,10 @@ def evaluate_reference(
             break
     is_exact = EXACT in module
     if is_exact:
-        second = [_widened(*entry) for entry in zip(inputs, dtypes, strict=True)]
+        second = [_widen_argument(*entry) for entry in zip(inputs, dtypes, strict=True)]
         module[EXACT](*second)
     else:
-        second = perturbed(inputs, dtypes, min(facts.rounding, _MOST_PERTURBED), seed=1)
+        second = perturb(inputs, dtypes, min(facts.rounding, _MOST_PERTURBED), seed=1)
         function(*second)
     expected = {
         k: Expected.of(arrays[k], second[k], dtypes[k], facts.rounding, is_exact)
@@ -170,7 +170,7 @@ def _load(artifact_path: str, split: CoreSplit | None) -> Module:
     return module
 
 
-def _widened(array: NDArray[Any], dtype: DataType) -> NDArray[Any]:
+def _widen_argument(array: NDArray[Any], dtype: DataType) -> NDArray[Any]:
     """Return a copy of an argument for a program in float64."""
     wide = FLOAT64 if dtype.is_floating else dtype.element
     copy = codegen.empty(array.shape, wide)

@@ -107,7 +107,7 @@ class MeasureCandidate:
         return f"MeasureCandidate({len(self.sch.trace.insts)} instructions)"
 
 
-def described(candidates: Sequence[MeasureCandidate]) -> str:
+def describe_candidates(candidates: Sequence[MeasureCandidate]) -> str:
     """Return a text on candidates for an error: their number, and the trace of each."""
     traces = "\n".join(f"# candidate {k}\n{c.sch.trace}" for k, c in enumerate(candidates))
     return f"{len(candidates)} candidate(s)\n{traces}"

@@ -77,7 +77,7 @@ def confirm_best(
     programs = [(one.mod, runner_input(context, one, facts)) for one in candidates]
     with built_inputs(builder, context.known_target, programs) as contenders:
         rounds = _rounds(contenders, runner, max_seconds, objective)
-    return _ranked({place: records[place] for place in rounds}, rounds, objective)
+    return _rank({place: records[place] for place in rounds}, rounds, objective)
 
 
 def summary(confirmations: Sequence[Confirmation]) -> str:
@@ -113,14 +113,14 @@ def _rounds(
     return rounds
 
 
-def _ranked(
+def _rank(
     records: dict[int, TuningRecord], rounds: dict[int, list[RunnerResult]], objective: Objective
 ) -> list[Confirmation]:
     if not rounds:
         return []
     low, middle, high = np.quantile(_table(rounds, SECONDS), (0.25, 0.5, 0.75), axis=0)
     relative = _relative(_table(rounds, objective))
-    kept = {place: _kept(results, objective) for place, results in rounds.items()}
+    kept = {place: _seconds_to_store(results, objective) for place, results in rounds.items()}
     for place, results in rounds.items():
         objective.note(kept[place], results)
     ratios = np.median(relative, axis=0) / np.median(relative, axis=0).min()
@@ -145,7 +145,7 @@ def _table(rounds: dict[int, list[RunnerResult]], objective: Objective) -> NDArr
     return np.array(values).T
 
 
-def _kept(rounds: Sequence[RunnerResult], objective: Objective) -> tuple[float, ...]:
+def _seconds_to_store(rounds: Sequence[RunnerResult], objective: Objective) -> tuple[float, ...]:
     """Return the seconds to store: one of each round, or all if the objective uses all."""
     every = [result.run_secs or () for result in rounds]
     if objective is SECONDS:

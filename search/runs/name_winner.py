@@ -260,7 +260,9 @@ def _best(run: Run, task: TuneContext) -> list[TuningRecord]:
     if run.config.num_confirmed == 0:
         return []
     value = task.objective.of_record
-    best = list(islice(_allowed(task, best_for(task, run.database)), run.config.num_confirmed))
+    best = list(
+        islice(_allowed_records(task, best_for(task, run.database)), run.config.num_confirmed)
+    )
     return [record for record in best if value(record) < RIVAL * value(best[0])]
 
 
@@ -275,7 +277,7 @@ def best_for(task: TuneContext, database: Database) -> list[TuningRecord]:
     return sorted(known, key=lambda record: values[id(record)])
 
 
-def _allowed(task: TuneContext, records: Sequence[TuningRecord]) -> Iterator[TuningRecord]:
+def _allowed_records(task: TuneContext, records: Sequence[TuningRecord]) -> Iterator[TuningRecord]:
     """Yield the records that replay and that the constraint of the task allows."""
     return (record for record, sch in with_schedules(records) if task.allows(sch))
 
@@ -312,7 +314,7 @@ def _earliest(run: Run, task: TuneContext) -> list[TuningRecord]:
     known = run.database.tuning_records_of(run.database.commit_workload(task.program), task.target)
     first = [record for record in known[:_FIRST_TRIALS] if record.is_valid]
     if task.constraint is not None:
-        first = list(_allowed(task, first))
+        first = list(_allowed_records(task, first))
     return [record for record in first if task.objective.of_record(record) < math.inf]
 
 

@@ -20,7 +20,7 @@ from search.errors import blamed_on
 from search.reports.profiler import Profiler
 from search.run import Run
 from search.runner import RunnerResult
-from search.runner.measure_candidate import MeasureCandidate, described
+from search.runner.measure_candidate import MeasureCandidate, describe_candidates
 from search.task_scheduler.task_state import TaskState
 
 _EMPTY_BATCHES: Final = 3
@@ -149,7 +149,7 @@ def learn(model: CostModel, context: TuneContext, records: Sequence[TuningRecord
         candidates.append(candidate)
         results.append(context.objective.judged(result_of(record)))
     if candidates:
-        with blamed_on(model, lambda: described(candidates)):
+        with blamed_on(model, lambda: describe_candidates(candidates)):
             model.update(context, candidates, results)
     return len(candidates)
 

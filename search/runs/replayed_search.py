@@ -28,13 +28,13 @@ from search.database.best_records import latest_records, usable
 from search.database.keyed_database import database_in
 from search.database.target_key import target_key
 from search.errors import TuningError, blamed_on
-from search.kinds import nearest
-from search.reports.drawing import colour, finished, new_axes
+from search.kinds import suggestion
+from search.reports.drawing import colour, finish_axes, new_axes
 from search.reports.run_directory import TRIALS, load_run
 from search.reports.table import RunTable
 from search.reports.trial import Trial
 from search.runner import RunnerResult
-from search.runner.measure_candidate import described
+from search.runner.measure_candidate import describe_candidates
 from search.runs.next_batch import result_of
 from search.runs.note_trial import trial_of
 from search.search_strategy import SearchStrategy
@@ -174,7 +174,7 @@ class Replayed:
                 results = [recorded.answers[key] for _, key in known]
                 context.notify_runner_results(chosen, results)
                 if model is not None and chosen:
-                    with blamed_on(model, lambda chosen=chosen: described(chosen)):  # type: ignore[misc]
+                    with blamed_on(model, lambda chosen=chosen: describe_candidates(chosen)):  # type: ignore[misc]
                         model.update(context, chosen, results)
                 for candidate, result in zip(chosen, results, strict=True):
                     seconds = (trials[-1].time if trials else 0.0) + result.build_seconds
@@ -227,7 +227,7 @@ class Replayed:
                 f"several tasks, pass one of them: {', '.join(self._tasks)}"
                 if name is None
                 else f"unknown task {name!r}; the tasks are {', '.join(self._tasks)}"
-                f"{nearest(name, self._tasks)}"
+                f"{suggestion(name, self._tasks)}"
             )
         return self._tasks[name]
 
@@ -372,7 +372,7 @@ class SearchComparison:
                 color=colour(k),
                 alpha=0.15,
             )
-        return finished(ax, "trials", "best time so far / fastest point")
+        return finish_axes(ax, "trials", "best time so far / fastest point")
 
     def __str__(self) -> str:
         count = len(next(iter(self.runs.values()), []))

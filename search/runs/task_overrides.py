@@ -10,7 +10,7 @@ import numpy as np
 
 from search.context import TuneContext
 from search.errors import ArgumentError, TuningError
-from search.kinds import nearest
+from search.kinds import suggestion
 from search.models.extract_tasks import ExtractedTask
 from search.runner.arguments import InputData
 from search.runner.objective import ObjectiveArg
@@ -54,7 +54,7 @@ class TaskOverrides:
                 if name not in known:
                     raise TuningError(
                         f"{option} names {name!r}, which is not a function to tune; there are "
-                        f"{', '.join(known)}{nearest(name, known)}"
+                        f"{', '.join(known)}{suggestion(name, known)}"
                     )
             found |= set(given)
         return found

@@ -118,7 +118,7 @@ def _consumers(sch: Schedule, block: StmtSRef) -> list[StmtSRef]:
 def _plain_producer(sch: Schedule, block: StmtSRef) -> StmtSRef | None:
     """Return the only producer if it is a complete block without an intrinsic, else None."""
     scope = dependencies(sch.state, sch.state.scope_root(block))
-    sources = {d.src for d in scope.into(block) if d.kind in (DepKind.RAW, DepKind.WAW)}
+    sources = {d.src for d in scope.edges_to(block) if d.kind in (DepKind.RAW, DepKind.WAW)}
     if len(sources) != 1:
         return None
     (source,) = sources

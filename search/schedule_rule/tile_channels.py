@@ -69,15 +69,15 @@ class TileChannels(MultiLevelTiling):
             return [sch]
         blocked = sch.copy()
         try:
-            copy_out = _in_blocks(blocked, block, channels)
-            copy_in = _interleaved(blocked, block, channels)
+            copy_out = _split_into_blocks(blocked, block, channels)
+            copy_in = _interleave_input(blocked, block, channels)
         except ScheduleError:
             # For example, a consumer of the result cannot be split into blocks of channels.
             return [sch]
-        designs = self._tiled(blocked, block, channels, copy_out, copy_in)
+        designs = self._tile_designs(blocked, block, channels, copy_out, copy_in)
         return [sch, *designs] if channels.keeps_others or not designs else designs
 
-    def _tiled(
+    def _tile_designs(
         self,
         sch: Schedule,
         block: BlockRV,
@@ -166,7 +166,7 @@ def _channels(sch: Schedule, block: StmtSRef, lanes_of: Callable[[int], int]) ->
             count = lanes // own
             if other is axis or _extent(other) % count or not _uses(moved[0], other.var):
                 continue
-            layout = _interleaving(source, other.var, count)
+            layout = _interleaving_map(source, other.var, count)
             if layout is not None:
                 return _Channels(dimension, own, group, count, source, layout, True)
     return None
@@ -178,7 +178,7 @@ def _extent(axis: IterVar) -> int:
     return extent.value if isinstance(extent, IntImm) else 1
 
 
-def _interleaving(source: BufferRegion, group: Var, count: int) -> IndexMap | None:
+def _interleaving_map(source: BufferRegion, group: Var, count: int) -> IndexMap | None:
     """Return the layout of an operand that makes elements of `count` groups contiguous.
 
     None unless exactly one dimension depends on the groups, with a stride that divides it.
@@ -210,7 +210,7 @@ def _has_rows(reads: Sequence[BufferRegion], last: IterVar, lanes: int) -> bool:
     return _extent(last) % lanes == 0 and steps == {1}
 
 
-def _in_blocks(sch: Schedule, block: BlockRV, channels: _Channels) -> BlockRV:
+def _split_into_blocks(sch: Schedule, block: BlockRV, channels: _Channels) -> BlockRV:
     """Split a block and the reader of its result into blocks of channels; return the reader.
 
     ScheduleError if that is impossible.
@@ -237,7 +237,7 @@ def _in_blocks(sch: Schedule, block: BlockRV, channels: _Channels) -> BlockRV:
     return copy_out
 
 
-def _interleaved(sch: Schedule, block: BlockRV, channels: _Channels) -> BlockRV | None:
+def _interleave_input(sch: Schedule, block: BlockRV, channels: _Channels) -> BlockRV | None:
     """Make the elements of X for a vector contiguous; return the copy, if one is needed.
 
     If a block pads X for this reader only, it writes X in this layout.

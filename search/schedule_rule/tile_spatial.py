@@ -59,13 +59,13 @@ class TileSpatial(ScheduleRule):
         axes = _tile_axes(sch, sch.get_sref(block))
         if axes is None:
             return [sch]
-        designs = [self._tiled(sch.copy(), block, axes, False)]
+        designs = [self._tile_rows_and_lanes(sch.copy(), block, axes, False)]
         if axes.is_across:
-            designs.insert(0, self._in_squares(sch.copy(), block, axes))
-            designs.append(self._tiled(sch.copy(), block, axes, True))
+            designs.insert(0, self._tile_squares(sch.copy(), block, axes))
+            designs.append(self._tile_rows_and_lanes(sch.copy(), block, axes, True))
         return [sch, *(design for design in designs if design is not None)]
 
-    def _in_squares(self, sch: Schedule, block: BlockRV, axes: _Axes) -> Schedule | None:
+    def _tile_squares(self, sch: Schedule, block: BlockRV, axes: _Axes) -> Schedule | None:
         """Return the design with tiles of at most a vector's lanes in both directions."""
         loops = sch.get_loops(block)
         assert axes.row is not None
@@ -86,7 +86,7 @@ class TileSpatial(ScheduleRule):
             return None
         return sch
 
-    def _tiled(
+    def _tile_rows_and_lanes(
         self, sch: Schedule, block: BlockRV, axes: _Axes, exchanged: bool
     ) -> Schedule | None:
         loops = sch.get_loops(block)

@@ -46,13 +46,13 @@ class Breeding:
 
     # -------------------------------------------------------------------------------- individuals
 
-    def sampled(self, space: DesignSpace | None = None) -> Individual | None:
+    def sample(self, space: DesignSpace | None = None) -> Individual | None:
         """Return a random point of a space, by default a random one; None if it is rejected."""
         if space is None:
             space = self.spaces[self._rng.uniform_int(0, len(self.spaces))]
-        return self._settled(Individual.at(space, space.sample(self._rng)))
+        return self._settle(Individual.at(space, space.sample(self._rng)))
 
-    def mutated(self, parent: Individual) -> Individual | None:
+    def mutate(self, parent: Individual) -> Individual | None:
         """Return a mutation of `parent`, by a mutator drawn in proportion to its weight."""
         if not self._mutators:
             return None
@@ -69,9 +69,9 @@ class Breeding:
             else:
                 trace = mutator.apply(parent.trace, self._rng)
                 child = None if trace is None else Individual.of_trace(trace, self.spaces)
-        return None if child is None else self._settled(child)
+        return None if child is None else self._settle(child)
 
-    def crossed(self, first: Individual, second: Individual) -> Individual | None:
+    def cross(self, first: Individual, second: Individual) -> Individual | None:
         """Return a crossover of two points; None if they are of different spaces."""
         space = first.space
         if space is None or space is not second.space:
@@ -80,7 +80,7 @@ class Breeding:
         assert second.decisions is not None
         mixed = space.crossover(first.decisions, second.decisions, self._rng)
         point = space.admitted(mixed)
-        return None if point is None else self._settled(Individual.at(space, point))
+        return None if point is None else self._settle(Individual.at(space, point))
 
     def allows(self, individual: Individual, sch: Schedule | None = None) -> bool:
         """Return True if the task's constraint allows an individual with the schedule `sch`."""
@@ -92,7 +92,7 @@ class Breeding:
         sch = sch or self.application.replay(individual.trace)
         return sch is not None and self._context.allows(sch)
 
-    def _settled(self, individual: Individual) -> Individual | None:
+    def _settle(self, individual: Individual) -> Individual | None:
         """Replay an individual with undecided knobs, which decides them; None if that fails."""
         open_ended = individual.decisions is not None and None in individual.decisions
         return None if open_ended and not self.replay(individual) else individual

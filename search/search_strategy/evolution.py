@@ -12,7 +12,7 @@ from schedule import Trace
 from schedule.random_state import RandomState
 from search.errors import blamed_on
 from search.reports.profiler import Profiler
-from search.runner.measure_candidate import MeasureCandidate, described
+from search.runner.measure_candidate import MeasureCandidate, describe_candidates
 from search.search_strategy.breeding import Breeding
 from search.search_strategy.individual import Individual, Key
 from search.space_generator.annotations import (
@@ -115,7 +115,7 @@ class Scoring:
         if not made:
             return
         candidates = [self._breeding.draft(x) for x in made]
-        with blamed_on(self._model, lambda: described(candidates)):
+        with blamed_on(self._model, lambda: describe_candidates(candidates)):
             scores = self._model.predict(self._context, candidates)
         for individual, score in zip(made, scores, strict=True):
             individual.mean, individual.std = float(score), 0.0
@@ -191,8 +191,8 @@ class Evolution:
         parent = parents[front_place(len(parents), self.rng)]
         if self.rng.uniform_real() >= self.mutate_prob:
             other = parents[front_place(len(parents), self.rng)]
-            return self.breeding.crossed(parent, other)
-        return self.breeding.mutated(parent)
+            return self.breeding.cross(parent, other)
+        return self.breeding.mutate(parent)
 
 
 def front_place(count: int, rng: RandomState) -> int:
@@ -235,7 +235,7 @@ def first_designs(
     programs = min(max(programs, _LEAST_PROGRAMS), _PROGRAMS)
     pool = evolution.run(first, _GENERATIONS, _CHILDREN, programs, lambda _: None, scored)
     ranked = sorted(pool, key=lambda individual: -individual.mean)
-    rolled = _rolled(ranked[0]) if ranked else None
+    rolled = _roll(ranked[0]) if ranked else None
     if rolled is not None:
         evolution.scoring.score([rolled], _LEAST_PROGRAMS)
         if rolled.mean > ranked[0].mean - _UNROLLING_PAYS:
@@ -244,7 +244,7 @@ def first_designs(
     return ranked
 
 
-def _rolled(point: Individual) -> Individual | None:
+def _roll(point: Individual) -> Individual | None:
     """Return a point with the least unrolling, None if it is the same.
 
     Scores tell little about unrolling: they do not count the size of code and spilled registers.
@@ -288,7 +288,7 @@ def promising_spaces(
     individuals with their scores.
     """
     candidates = [MeasureCandidate(sch) for space in spaces for sch in samples.get(space.index, ())]
-    with blamed_on(model, lambda: described(candidates)):
+    with blamed_on(model, lambda: describe_candidates(candidates)):
         scores = iter(model.predict(context, candidates).tolist())
     of_space: dict[DesignSpace, list[tuple[float, Schedule]]] = {
         space: [(next(scores), sch) for sch in samples.get(space.index, ())] for space in spaces

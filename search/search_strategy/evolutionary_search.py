@@ -257,7 +257,7 @@ class EvolutionarySearch(SearchStrategy):
         seen: set[Key] = set()
         for _ in range(wanted // 2 * (self.genetic_max_fail_count + 1) if parents else 0):
             parent = parents[front_place(len(parents), self._rng)]
-            child = search.breeding.mutated(parent)
+            child = search.breeding.mutate(parent)
             if child is None or child.key in search.known or child.key in seen:
                 continue
             seen.add(child.key)
@@ -307,7 +307,7 @@ class EvolutionarySearch(SearchStrategy):
         most_rejected = self.max_fail_count * max(count, _EXHAUSTED_AFTER)
         with Profiler.timeit("EvoSearch/SampleInitPopulation"):
             while len(found) < count and repeated < _EXHAUSTED_AFTER and rejected < most_rejected:
-                individual = search.breeding.sampled()
+                individual = search.breeding.sample()
                 if individual is None:
                     rejected += 1
                 elif individual.key in search.known:
@@ -341,7 +341,7 @@ class EvolutionarySearch(SearchStrategy):
         self._log("Measured candidates in the first generation: %d", len(first))
         first.update((x.key, x) for x in search.promising if x.key not in search.known)
         for _ in range(max(self.init_min_unmeasured, size - len(first))):
-            fresh = search.breeding.sampled()
+            fresh = search.breeding.sample()
             if fresh is not None and fresh.key not in search.known:
                 first.setdefault(fresh.key, fresh)
         return self._evolution(search, list(first.values()), wanted)

@@ -193,7 +193,7 @@ class ReplayTrace(_Replay):
     """Replays the trace of a random design space with random decisions."""
 
     def _draw(self, breeding: Breeding) -> MeasureCandidate | None:
-        individual = breeding.sampled()
+        individual = breeding.sample()
         if individual is None or not breeding.complete(individual):
             return None
         return breeding.candidate(individual)

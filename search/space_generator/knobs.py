@@ -13,7 +13,7 @@ from schedule.primitives.sample_compute_location import LocationDomain
 from schedule.random_state import RandomState
 from schedule.trace.python_text import Names
 from search.errors import TuningError
-from search.kinds import nearest
+from search.kinds import suggestion
 from search.space_generator.annotations import PACKED, PARALLEL
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.rewriting.visit import collect_vars
@@ -284,7 +284,7 @@ class MissingDecisionError(KeyError):
     def __init__(self, name: str, known: Sequence[str]) -> None:
         self.name = name
         listed = ", ".join(map(repr, known)) or "none"
-        self.text = f"unknown decision {name!r}{nearest(name, known)}; the schedule has {listed}"
+        self.text = f"unknown decision {name!r}{suggestion(name, known)}; the schedule has {listed}"
         super().__init__(self.text)
 
     def __str__(self) -> str:

@@ -129,11 +129,11 @@ def _apply(
                 continue
             with blamed_on(rule, partial(_given, sch, sch.get(block).name_hint)):
                 made.append(rule.apply(sch, block))
-        spaces = _some(made, most, rng)
+        spaces = _choose_designs(made, most, rng)
     return spaces
 
 
-def _some(made: list[list[Schedule]], most: int, rng: RandomState) -> list[Schedule]:
+def _choose_designs(made: list[list[Schedule]], most: int, rng: RandomState) -> list[Schedule]:
     """Return at most `most` of the designs of schedules, balanced over their rank in a schedule."""
     places = [(k, fork) for k, forks in enumerate(made) for fork in range(len(forks))]
     if len(places) > most:

@@ -175,7 +175,7 @@ class ConstrainedSpace(DesignSpace):
         return None
 
 
-def constrained(spaces: Sequence[DesignSpace], constraint: Constraint) -> list[DesignSpace]:
+def constrain_spaces(spaces: Sequence[DesignSpace], constraint: Constraint) -> list[DesignSpace]:
     """Return the allowed parts of spaces, without empty ones.
 
     TuningError, with the number of checked points, if all are empty.

@@ -127,7 +127,7 @@ class SpaceGenerator(TaskPart[Task], ABC):
     def clone(self) -> Self:
         """Return a generator for another task, with cloned rules, postprocessors and mutators."""
         twin = super().clone()
-        twin._given = {name: _cloned(given) for name, given in self._given.items()}
+        twin._given = {name: _clone(given) for name, given in self._given.items()}
         twin.sch_rules, twin.postprocs, twin.mutator_probs = [], [], {}
         return twin
 
@@ -168,7 +168,7 @@ def _checked(base: type[Any], name: str, given: Any) -> Any:
     return given if base is Mutator else parts
 
 
-def _cloned(given: Any) -> Any:
+def _clone(given: Any) -> Any:
     """Return a clone of the rules, postprocessors or mutators."""
     if isinstance(given, str):
         return given

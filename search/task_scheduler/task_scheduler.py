@@ -171,7 +171,7 @@ class GradientBased(TaskScheduler):
         alive = [task.index for task in self.tasks if not task.is_terminated]
         if not alive:
             return -1
-        behind = self._behind(alive)
+        behind = self._task_behind(alive)
         if behind is not None:
             return behind
         if len(self._similar.groups) != len(self.tasks):
@@ -182,7 +182,7 @@ class GradientBased(TaskScheduler):
             return alive[self._rng.uniform_int(0, len(alive))]
         return alive[gradients.index(steepest)]
 
-    def _behind(self, alive: Sequence[int]) -> int | None:
+    def _task_behind(self, alive: Sequence[int]) -> int | None:
         """Return the task without a gradient that had the fewest batches, if below average."""
         batches = {index: self.tasks[index].batches for index in alive}
         unknown = [index for index in alive if self.tasks[index].best_ms is None]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tensorir.arith.comparing import Comparisons, gap_of, turned
+from tensorir.arith.comparing import Comparisons, flip_comparison, gap_of
 from tensorir.arith.const_interval import (
     EVERYTHING,
     HALF_INFINITE,
@@ -30,7 +30,7 @@ from tensorir.arith.logic import Connectives, negation
 from tensorir.arith.modular import ModularSet
 from tensorir.arith.opaque import expr_key
 from tensorir.arith.polynomial import at_corners, least_values
-from tensorir.arith.residues import learned, residue_of
+from tensorir.arith.residues import learn_residues, residue_of
 from tensorir.arith.simplifier import simplifier
 from tensorir.arith.terms import choice_of, reads_memory
 from tensorir.arith.writing import NotRepresentableError
@@ -163,7 +163,7 @@ class Analyzer:
             return _lasting([gap, *self._comparisons.of_variables(gap)]), ()
         if isinstance(condition, e.EQ) and is_scalar_integer(condition.a.dtype):
             difference = self._linear(condition.a).plus(self._linear(condition.b), -1)
-            classes = tuple(learned(difference, self._linear.context))
+            classes = tuple(learn_residues(difference, self._linear.context))
             return _lasting([difference, difference.times(-1)]), classes
         if condition.dtype.lanes != 1:
             return (), ()
@@ -245,7 +245,7 @@ class Analyzer:
         simple = self._comparisons.simplified(expr)
         if simple is not None:
             return simple
-        return turned(expr, self.integer(expr.a), self.integer(expr.b))
+        return flip_comparison(expr, self.integer(expr.a), self.integer(expr.b))
 
     def decided(self, condition: PrimExpr) -> PrimExpr:
         """Return an otherwise simplified condition, decided by facts if possible."""

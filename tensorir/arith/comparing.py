@@ -232,7 +232,7 @@ class Comparisons:
             return None
 
 
-def turned(expr: e.CmpOp, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+def flip_comparison(expr: e.CmpOp, a: PrimExpr, b: PrimExpr) -> PrimExpr:
     """Return a comparison with other sides, as `<`, `<=`, `==` or `!=`."""
     kind = _TURNED.get(type(expr))
     if kind is not None:

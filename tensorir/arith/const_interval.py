@@ -123,7 +123,7 @@ def common_bits(a: Interval, b: Interval) -> Interval:
 
 def either_bits(a: Interval, b: Interval) -> Interval:
     """Return an interval that holds `a | b`, of integers in two's complement."""
-    return inverted(common_bits(inverted(a), inverted(b)))
+    return invert_bits(common_bits(invert_bits(a), invert_bits(b)))
 
 
 def different_bits(a: Interval, b: Interval) -> Interval:
@@ -132,7 +132,7 @@ def different_bits(a: Interval, b: Interval) -> Interval:
     return (0 if a[0] >= 0 and b[0] >= 0 else -beyond), beyond - 1
 
 
-def inverted(a: Interval) -> Interval:
+def invert_bits(a: Interval) -> Interval:
     """Return the interval of `~a`, which is `-a - 1`."""
     return -a[1] - 1, -a[0] - 1
 
@@ -211,7 +211,7 @@ def type_interval(node: PrimExpr) -> Interval | None:
     return integer_limits(node.dtype) if node.dtype.is_integral else None
 
 
-def _fitting(found: Interval | None, dtype: DataType) -> Interval | None:
+def _fit(found: Interval | None, dtype: DataType) -> Interval | None:
     if found is None:
         return None
     least, most = integer_limits(dtype)
@@ -226,7 +226,7 @@ def _binary(
         if a is None:
             return None
         b = operand(n.b)
-        return None if b is None else _fitting(combine(a, b), n.dtype)
+        return None if b is None else _fit(combine(a, b), n.dtype)
 
     return rule
 
@@ -238,12 +238,12 @@ def _cast(n: e.Cast, operand: Operand) -> Interval | None:
             return type_interval(n)  # What is too large for it becomes NaN.
         # Rounding to nearest, and then to zero, is monotonic.
         ends = operand(middle.value) if n.dtype.is_integral and not n.dtype.is_bool else None
-        return type_interval(n) if ends is None else _through(ends, middle, n.dtype)
+        return type_interval(n) if ends is None else _round_trip(ends, middle, n.dtype)
     inner = operand(n.value) if n.dtype.is_integral and n.value.dtype.is_integral else None
-    return type_interval(n) if inner is None else _fitting(inner, n.dtype) or type_interval(n)
+    return type_interval(n) if inner is None else _fit(inner, n.dtype) or type_interval(n)
 
 
-def _through(ends: Interval, middle: e.Cast, target: DataType) -> Interval:
+def _round_trip(ends: Interval, middle: e.Cast, target: DataType) -> Interval:
     """Return the interval of integers that are cast to floating point numbers and back."""
     limits = integer_limits(middle.value.dtype.element)
     source, between = middle.value.dtype.element, middle.dtype.element
@@ -266,7 +266,7 @@ def _ramp(n: e.Ramp, operand: Operand) -> Interval | None:
     if base is None or stride is None:
         return None
     reach = product(stride, (0, n.lanes - 1))
-    return _fitting((base[0] + reach[0], base[1] + reach[1]), n.dtype)
+    return _fit((base[0] + reach[0], base[1] + reach[1]), n.dtype)
 
 
 def _call(n: e.Call, operand: Operand) -> Interval | None:
@@ -278,7 +278,7 @@ def _call(n: e.Call, operand: Operand) -> Interval | None:
     if combine is None or not n.dtype.is_integral:
         return type_interval(n)
     parts = [operand(a) or type_interval(a) or EVERYTHING for a in n.args]
-    return _fitting(combine(*parts), n.dtype) or type_interval(n)
+    return _fit(combine(*parts), n.dtype) or type_interval(n)
 
 
 def _bits_counted(name: str, width: int, a: Interval | None) -> Interval:
@@ -296,7 +296,7 @@ _CALLS: Final[dict[str, Callable[..., Interval | None]]] = {
     "bitwise_and": common_bits,
     "bitwise_or": either_bits,
     "bitwise_xor": different_bits,
-    "bitwise_not": inverted,
+    "bitwise_not": invert_bits,
     "if_then_else": lambda _, a, b: union(a, b),
     "likely": lambda a: a,
     "shift_left": shifted_left,

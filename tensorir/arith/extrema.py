@@ -14,7 +14,7 @@ from math import gcd
 from tensorir.arith.linear import Extremum, Key, Linear, Term, Terms, without_zeros
 
 
-def differences(args: Sequence[Linear], base: Linear, largest: bool) -> Key:
+def extremum_key(args: Sequence[Linear], base: Linear, largest: bool) -> Key:
     """Return a key that is equal for extrema that differ by a sum; `base` is an alternative."""
     sign = 1 if largest else -1
     return frozenset(arg.plus(base, -1).times(sign).key for arg in args)
@@ -46,7 +46,9 @@ def alternatives(value: Linear, largest: bool) -> list[Linear]:
     return [value]
 
 
-def absorbed(term: Extremum, c: int, left: Terms, rest: int) -> tuple[Extremum, int, Linear] | None:
+def absorb_terms(
+    term: Extremum, c: int, left: Terms, rest: int
+) -> tuple[Extremum, int, Linear] | None:
     """Return a shorter form of `c * term` in the sum of `left` and `rest`, None if there is none.
 
     The form is an extremum, its coefficient, and the sum that was added to the alternatives of

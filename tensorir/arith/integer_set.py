@@ -18,7 +18,7 @@ def at_least(low: int) -> IntegerSet:
     return ((low, INFINITE),)
 
 
-def single(value: int) -> IntegerSet:
+def singleton(value: int) -> IntegerSet:
     """Return the set of one integer."""
     return ((value, value),)
 
@@ -66,7 +66,7 @@ def comparisons(values: IntegerSet, within: Interval) -> list[IntegerSet] | None
     """
     least, most = values[0][0], values[-1][1]
     if least == most:
-        return [single(least)]
+        return [singleton(least)]
     result: list[IntegerSet] = []
     if least > within[0]:
         result.append(at_least(least))
@@ -75,5 +75,5 @@ def comparisons(values: IntegerSet, within: Interval) -> list[IntegerSet] | None
     for (_, before), (after, _) in pairwise(values):
         if after != before + 2:
             return None
-        result.append(complement(single(before + 1)))
+        result.append(complement(singleton(before + 1)))
     return result

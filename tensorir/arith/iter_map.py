@@ -54,16 +54,16 @@ def detect_iter_map(
     options = IterMapLevel.of(check_level), simplify_trivial_iterators
     predicate = as_expr(predicate)
     if analyzer is not None:
-        return _detected(indices, input_iters, predicate, *options, analyzer)
+        return _detect(indices, input_iters, predicate, *options, analyzer)
     key = _key(indices, input_iters, predicate, *options)
     known = _KNOWN.get(key)
     if known is None:
-        known = _detected(indices, input_iters, predicate, *options, None)
+        known = _detect(indices, input_iters, predicate, *options, None)
         _remember(key, known)
     return IterMapResult(known.indices, list(known.errors))
 
 
-def _detected(
+def _detect(
     indices: Sequence[PrimExpr],
     domain: Mapping[Var, Bounds],
     predicate: PrimExpr,

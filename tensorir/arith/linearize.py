@@ -27,7 +27,7 @@ from typing import Final
 
 from tensorir.arith.const_interval import HALF_INFINITE, Interval
 from tensorir.arith.context import Context
-from tensorir.arith.extrema import alternatives, common_part, differences
+from tensorir.arith.extrema import alternatives, common_part, extremum_key
 from tensorir.arith.linear import (
     ZERO,
     Atom,
@@ -52,7 +52,7 @@ from tensorir.arith.pieces import pieces
 from tensorir.arith.polynomial import at_corners, common_factors, exact_quotient, factors
 from tensorir.arith.proof import Proof
 from tensorir.arith.terms import parts_of
-from tensorir.arith.wrapping import agrees, fits, reduced
+from tensorir.arith.wrapping import agrees, fits, reduce_to_width
 from tensorir.arith.writing import Writer
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import DataType
@@ -336,12 +336,12 @@ class Linearizer:
                 return self.quotient(self.extremum(indices, largest), divisors.pop())
         shared, factor = common_part(args)
         args = [arg.plus(shared, -1).over(factor) for arg in args]
-        known = self._extrema.get(differences(args, args[0], largest))
+        known = self._extrema.get(extremum_key(args, args[0], largest))
         if known is None:
             atom = self.intern(Extremum(tuple(args), largest))
             assert isinstance(atom, Extremum)
             for arg in args:
-                self._extrema[differences(args, arg, largest)] = atom, arg
+                self._extrema[extremum_key(args, arg, largest)] = atom, arg
             return shared.plus(Linear({atom: 1}, 0), factor)
         atom, base = known
         sign = 1 if atom.largest is largest else -1
@@ -436,7 +436,7 @@ class Linearizer:
             return Linear({}, (value - least) % (most - least + 1) + least)
         if self.fits(exact, dtype):
             return exact
-        modular = reduced(exact, dtype)
+        modular = reduce_to_width(exact, dtype)
         if not agrees(modular, dtype, self.bound):
             return self.opaque(expr)
         if self.fits(modular, dtype):

@@ -28,7 +28,7 @@ from tensorir.arith.integer_set import (
     complement,
     intersection,
     scaled,
-    single,
+    singleton,
 )
 from tensorir.arith.linear import Key, Linear
 from tensorir.arith.linearize import Linearizer
@@ -39,8 +39,8 @@ from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.index_arithmetic import is_scalar_integer
 from tensorir.nodes.ops import FALSE, TRUE, all_of, logical_not, logical_or
 
-_TRUE_ONLY: Final[IntegerSet] = single(1)
-_FALSE_ONLY: Final[IntegerSet] = single(0)
+_TRUE_ONLY: Final[IntegerSet] = singleton(1)
+_FALSE_ONLY: Final[IntegerSet] = singleton(0)
 _BOOL: Final = (0, 1)
 
 
@@ -96,9 +96,9 @@ class Connectives:
     def connected(self, parts: Iterable[PrimExpr], kind: type[e.LogicalOp]) -> PrimExpr:
         """Return the conjunction or disjunction of simplified conditions."""
         self._directions = {}
-        return self._connected([q for p in parts for q in parts_of(p, kind)], kind, {})
+        return self._connect([q for p in parts for q in parts_of(p, kind)], kind, {})
 
-    def _connected(
+    def _connect(
         self, parts: list[PrimExpr], kind: type[e.LogicalOp], known: Knowledge
     ) -> PrimExpr:
         """Connect parts, given that the directions in `known` are in those sets.
@@ -134,7 +134,7 @@ class Connectives:
                     result[position] = part
         if None in literals:
             return self._nested(result, literals, kind, known, said)
-        return joined([part for part in result if part is not None], kind)
+        return join_conditions([part for part in result if part is not None], kind)
 
     def _nested(
         self,
@@ -162,9 +162,9 @@ class Connectives:
                 continue
             if type(part) is other:
                 inner = parts_of(part, other)
-                new = self._connected(inner, other, said)
+                new = self._connect(inner, other, said)
                 if type(new) is not IntImm and so_far != said:
-                    new = self._connected(inner, other, so_far)
+                    new = self._connect(inner, other, so_far)
                 part = new
                 if type(part) is IntImm:
                     if part.value == deciding.value:
@@ -174,9 +174,9 @@ class Connectives:
             result.append(part)
         result = _distinct(result)
         if again:
-            return self._connected([q for p in result for q in parts_of(p, kind)], kind, known)
+            return self._connect([q for p in result for q in parts_of(p, kind)], kind, known)
         factored = self._factored(result, kind, other, known)
-        return joined(result, kind) if factored is None else factored
+        return join_conditions(result, kind) if factored is None else factored
 
     def _factored(
         self,
@@ -195,9 +195,9 @@ class Connectives:
             shared += 1
         if shared == 0:
             return None
-        rests = [joined(part[shared:], other) for part in inner]
-        rest = self._connected([q for p in rests for q in parts_of(p, kind)], kind, known)
-        return self._connected([*inner[0][:shared], *parts_of(rest, other)], other, known)
+        rests = [join_conditions(part[shared:], other) for part in inner]
+        rest = self._connect([q for p in rests for q in parts_of(p, kind)], kind, known)
+        return self._connect([*inner[0][:shared], *parts_of(rest, other)], other, known)
 
     # ----------------------------------------------------------------------------------- literals
 
@@ -221,7 +221,7 @@ class Connectives:
             total, values = gap.times(-1), complement(at_least(1))
         else:
             total = self._reader(part.a).plus(self._reader(part.b), -1)
-            values = single(0) if type(part) is e.EQ else complement(single(0))
+            values = singleton(0) if type(part) is e.EQ else complement(singleton(0))
         size = total.content() or 1
         if all(c < 0 for c in total.terms.values()):
             size = -size
@@ -270,7 +270,7 @@ class Connectives:
         return found if len(found) == len(written) else None
 
 
-def joined(parts: Sequence[PrimExpr], kind: type[e.LogicalOp]) -> PrimExpr:
+def join_conditions(parts: Sequence[PrimExpr], kind: type[e.LogicalOp]) -> PrimExpr:
     """Return the conjunction or disjunction of conditions."""
     if kind is e.And:
         return all_of(parts)

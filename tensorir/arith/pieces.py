@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, TypeAlias
 
-from tensorir.arith.extrema import absorbed
+from tensorir.arith.extrema import absorb_terms
 from tensorir.arith.linear import (
     Atom,
     Division,
@@ -154,7 +154,7 @@ def _absorb(
     Returns the constant that belongs to it.
     """
     c = left[extremum]
-    made = absorbed(extremum, c, left, rest)
+    made = absorb_terms(extremum, c, left, rest)
     if made is None:
         return 0
     piece, weight, moved = made

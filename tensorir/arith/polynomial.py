@@ -115,10 +115,10 @@ def exact_quotient(
     for term in (*b.terms, *a.terms):
         for factor in factors(term):
             order.setdefault(factor, len(order))
-    divisor, weight = _leading(b, order)
+    divisor, weight = _leading_term(b, order)
     result, left = Linear({}, 0), a
     while left.terms or left.const:
-        monomial, coefficient = _leading(left, order)
+        monomial, coefficient = _leading_term(left, order)
         rest = without(monomial, divisor)
         if rest is None or coefficient % weight:
             return None
@@ -130,7 +130,7 @@ def exact_quotient(
     return result
 
 
-def _leading(value: Linear, order: dict[Term, int]) -> tuple[Monomial, int]:
+def _leading_term(value: Linear, order: dict[Term, int]) -> tuple[Monomial, int]:
     """Return the leading term, as sorted factors, and its coefficient."""
     best: tuple[int, list[int]] | None = None
     found: tuple[Monomial, int] = ((), value.const)

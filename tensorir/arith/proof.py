@@ -153,14 +153,14 @@ def without_quotients(
         if kind is Var:
             continue
         if type(term) is Quotient:
-            if c % term.divisor == 0 and _opposed(linear, term.index, c):
+            if c % term.divisor == 0 and _have_opposite_signs(linear, term.index, c):
                 divisor = Linear({}, term.divisor)
-                yield _rounded(linear, term, c, c // term.divisor, term.index, divisor), UNSCALED
+                yield _round_down(linear, term, c, c // term.divisor, term.index, divisor), UNSCALED
         elif (kind is SymbolicQuotient or kind is Product) and term not in scaled:
             yield from _without_symbolic(linear, term, c, bound, product)
 
 
-def _opposed(linear: Linear, index: Linear, sign: int) -> bool:
+def _have_opposite_signs(linear: Linear, index: Linear, sign: int) -> bool:
     """Return True if a sum and a multiple of an index, of the given sign, may cancel."""
     terms = index.terms
     return any(linear.terms.get(t, 0) * weight * sign < 0 for t, weight in terms.items())
@@ -178,15 +178,15 @@ def _without_symbolic(
             # As the divisor is positive, `linear >= 0` exactly if `linear * divisor > -divisor`.
             rest = linear.plus(Linear({term: 1}, 0), -c)
             scaled = product(rest, divisor).plus(divisor).plus_const(-1)
-            yield _rounded(scaled, term, 0, c, index, divisor), frozenset({quotient})
+            yield _round_down(scaled, term, 0, c, index, divisor), frozenset({quotient})
             continue
         others = exact_quotient(Linear({term: c}, 0), Linear({quotient: 1}, 0), product)
         times = None if others is None else exact_quotient(others, divisor, product)
         if times is not None and not times.terms:
-            yield _rounded(linear, term, c, times.const, index, divisor), UNSCALED
+            yield _round_down(linear, term, c, times.const, index, divisor), UNSCALED
 
 
-def _rounded(
+def _round_down(
     linear: Linear, term: Term, c: int, times: int, index: Linear, divisor: Linear
 ) -> Linear:
     """Return a lower bound of `linear` with `c * term`, a rounded multiple, replaced.

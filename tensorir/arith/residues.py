@@ -123,7 +123,7 @@ _RULES: Final[dict[type, Callable[[Any, Operand], ModularSet]]] = {
 }
 
 
-def learned(equation: Linear, context: Context) -> Iterator[tuple[Term, ModularSet]]:
+def learn_residues(equation: Linear, context: Context) -> Iterator[tuple[Term, ModularSet]]:
     """Yield residue classes of terms, and of their parts, that follow from `equation == 0`."""
     for term, c in equation.terms.items():
         if reads_memory(term):
@@ -133,10 +133,12 @@ def learned(equation: Linear, context: Context) -> Iterator[tuple[Term, ModularS
         if others.coeff % c == 0 and others.base % c == 0:
             found = residue(abs(others.coeff // c), -(others.base // c))
             yield term, found
-            yield from _inside(term, found, context)
+            yield from _dividend_residues(term, found, context)
 
 
-def _inside(term: Term, found: ModularSet, context: Context) -> Iterator[tuple[Term, ModularSet]]:
+def _dividend_residues(
+    term: Term, found: ModularSet, context: Context
+) -> Iterator[tuple[Term, ModularSet]]:
     """Yield the classes of the dividend of a truncated remainder that follow from its class."""
     if type(term) is not Opaque or type(term.expr) is not e.Mod:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorir.arith.comparing import turned
+from tensorir.arith.comparing import flip_comparison
 from tensorir.arith.logic import negation, parts_of
 from tensorir.arith.opaque import expr_key
 from tensorir.arith.terms import choice_of, has_loads
@@ -98,7 +98,7 @@ class _Simplifier(Rewriter):
         a, b = self(node.a), self(node.b)
         kind = type(node)
         if a.dtype.lanes > 1:
-            return turned(node, a, b)
+            return flip_comparison(node, a, b)
         if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
             return compare(kind, a, b)
         if a.dtype.is_bool and kind in (e.EQ, e.NE):
@@ -107,7 +107,7 @@ class _Simplifier(Rewriter):
                     return this if bool(other.value) == (kind is e.EQ) else self(e.Not(this))  # type: ignore[no-any-return]
             if expr_key(a) == expr_key(b):
                 return TRUE if kind is e.EQ else FALSE
-        return self._analyzer.decided(turned(node, a, b))
+        return self._analyzer.decided(flip_comparison(node, a, b))
 
     def rewrite_LogicalOp(self, node: e.LogicalOp) -> PrimExpr:  # noqa: N802
         if node.dtype.lanes > 1:
@@ -135,7 +135,7 @@ class _Simplifier(Rewriter):
         if choice is not None:
             return self._choice(node, *choice)
         new = self.generic(node)
-        return self._analyzer.decided(_folded(new))
+        return self._analyzer.decided(_fold(new))
 
     def _choice(self, node: PrimExpr, *parts: PrimExpr) -> PrimExpr:
         """Simplify a choice; `parts` are its condition and values."""
@@ -252,7 +252,7 @@ def _taken(condition: PrimExpr, t: PrimExpr, f: PrimExpr) -> PrimExpr | None:
     return t if condition.value else f
 
 
-def _folded(call: e.Call) -> PrimExpr:
+def _fold(call: e.Call) -> PrimExpr:
     """Return the value of an operation on integers that are all constant, else the call."""
     name = getattr(call.op, "short_name", "")
     values = [arg.value for arg in call.args if isinstance(arg, IntImm)]

@@ -60,7 +60,7 @@ def _term_agrees(term: Term, dtype: DataType, bound: Bound) -> bool:
     )
 
 
-def reduced(linear: Linear, dtype: DataType) -> Linear:
+def reduce_to_width(linear: Linear, dtype: DataType) -> Linear:
     """Return a sum equal to `linear` modulo the width of `dtype`, with small coefficients.
 
     A sum that wrapped at that width, or at a larger one, is decomposed into its terms.

@@ -23,7 +23,7 @@ from tensorir.arith.linear import (
 from tensorir.arith.opaque import position_of
 from tensorir.arith.pieces import pieces
 from tensorir.arith.polynomial import factors, without
-from tensorir.arith.wrapping import Bound, reduced
+from tensorir.arith.wrapping import Bound, reduce_to_width
 from tensorir.errors import IRValueError
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import DataType
@@ -98,7 +98,7 @@ class Writer:
             type(t) is Wrapped and t.dtype.bits >= self._dtype.bits for t in linear.terms
         ):
             # Intermediate results need not wrap if the final result does.
-            linear = reduced(linear, self._dtype)
+            linear = reduce_to_width(linear, self._dtype)
         return self._sum(self._parts(linear), linear.rest)
 
     def write_sides(self, linear: Linear) -> tuple[PrimExpr, PrimExpr]:

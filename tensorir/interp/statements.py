@@ -108,7 +108,7 @@ class Functions:
 # ------------------------------------------------------------------------------------- statements
 
 
-def _sequence(c: FunctionCompiler, node: s.SeqStmt) -> Run:
+def _compile_sequence(c: FunctionCompiler, node: s.SeqStmt) -> Run:
     parts = [c.stmt(child) for child in node.seq]
 
     def run_all(env: Env) -> None:
@@ -118,7 +118,7 @@ def _sequence(c: FunctionCompiler, node: s.SeqStmt) -> Run:
     return run_all
 
 
-def _for(c: FunctionCompiler, node: s.For) -> Run:
+def _compile_for(c: FunctionCompiler, node: s.For) -> Run:
     var, body = node.loop_var, c.stmt(node.body)
     low, extent = c.expr(node.min), c.expr(node.extent)
 
@@ -131,7 +131,7 @@ def _for(c: FunctionCompiler, node: s.For) -> Run:
     return loop
 
 
-def _if(c: FunctionCompiler, node: s.IfThenElse) -> Run:
+def _compile_if(c: FunctionCompiler, node: s.IfThenElse) -> Run:
     condition, yes = c.expr(node.condition), c.stmt(node.then_case)
     no = None if node.else_case is None else c.stmt(node.else_case)
 
@@ -144,7 +144,7 @@ def _if(c: FunctionCompiler, node: s.IfThenElse) -> Run:
     return branch
 
 
-def _while(c: FunctionCompiler, node: s.While) -> Run:
+def _compile_while(c: FunctionCompiler, node: s.While) -> Run:
     condition, body = c.expr(node.condition), c.stmt(node.body)
 
     def repeat(env: Env) -> None:
@@ -154,7 +154,7 @@ def _while(c: FunctionCompiler, node: s.While) -> Run:
     return repeat
 
 
-def _let(c: FunctionCompiler, node: s.LetStmt) -> Run:
+def _compile_let(c: FunctionCompiler, node: s.LetStmt) -> Run:
     var, value = node.var, c.expr(node.value)
     body = c.stmt(node.body)
 
@@ -165,7 +165,7 @@ def _let(c: FunctionCompiler, node: s.LetStmt) -> Run:
     return bound
 
 
-def _assert(c: FunctionCompiler, node: s.AssertStmt) -> Run:
+def _compile_assert(c: FunctionCompiler, node: s.AssertStmt) -> Run:
     condition, body = c.expr(node.condition), c.stmt(node.body)
     message = node.message.value if isinstance(node.message, e.StringImm) else str(node.message)
 
@@ -177,7 +177,7 @@ def _assert(c: FunctionCompiler, node: s.AssertStmt) -> Run:
     return check
 
 
-def _evaluate(c: FunctionCompiler, node: s.Evaluate) -> Run:
+def _compile_evaluate(c: FunctionCompiler, node: s.Evaluate) -> Run:
     value = node.value
     if isinstance(value, IntImm):
         return lambda env: None
@@ -199,11 +199,11 @@ def _evaluate(c: FunctionCompiler, node: s.Evaluate) -> Run:
     return evaluate
 
 
-def _body(c: FunctionCompiler, node: s.AttrStmt | s.DeclBuffer) -> Run:
+def _compile_body(c: FunctionCompiler, node: s.AttrStmt | s.DeclBuffer) -> Run:
     return c.stmt(node.body)
 
 
-def _allocate(c: FunctionCompiler, node: s.Allocate) -> Run:
+def _compile_allocate(c: FunctionCompiler, node: s.Allocate) -> Run:
     var, dtype, body = node.buffer_var, node.dtype, c.stmt(node.body)
     extents = [c.expr(n) for n in node.extents]
 
@@ -214,7 +214,7 @@ def _allocate(c: FunctionCompiler, node: s.Allocate) -> Run:
     return run
 
 
-def _allocate_const(c: FunctionCompiler, node: s.AllocateConst) -> Run:
+def _compile_allocate_const(c: FunctionCompiler, node: s.AllocateConst) -> Run:
     var, body = node.buffer_var, c.stmt(node.body)
     memory = Memory(node.data.reshape(-1))
 
@@ -225,7 +225,7 @@ def _allocate_const(c: FunctionCompiler, node: s.AllocateConst) -> Run:
     return run
 
 
-def _allocated(c: FunctionCompiler, buffer: Buffer) -> Run:
+def _compile_allocation(c: FunctionCompiler, buffer: Buffer) -> Run:
     data, dtype, layout = buffer.data, buffer.dtype, c.layout(buffer)
 
     def allocate(env: Env) -> None:
@@ -234,14 +234,14 @@ def _allocated(c: FunctionCompiler, buffer: Buffer) -> Run:
     return allocate
 
 
-def _block(c: FunctionCompiler, node: s.BlockRealize) -> Run:
+def _compile_block(c: FunctionCompiler, node: s.BlockRealize) -> Run:
     block = node.block
     axes = [
         (axis.var, c.expr(value))
         for axis, value in zip(block.iter_vars, node.iter_values, strict=True)
     ]
     predicate = None if is_const_int(node.predicate, 1) else c.expr(node.predicate)
-    opening = [_allocated(c, buffer) for buffer in block.alloc_buffers]
+    opening = [_compile_allocation(c, buffer) for buffer in block.alloc_buffers]
     opening += [c.view(match) for match in block.match_buffers]
     init = None if block.init is None else c.stmt(block.init)
     firsts = [
@@ -266,16 +266,16 @@ def _block(c: FunctionCompiler, node: s.BlockRealize) -> Run:
 
 _HANDLERS: Final[dict[type, Callable[[FunctionCompiler, Any], Run]]] = {
     s.BufferStore: store,
-    s.SeqStmt: _sequence,
-    s.For: _for,
-    s.IfThenElse: _if,
-    s.While: _while,
-    s.LetStmt: _let,
-    s.AssertStmt: _assert,
-    s.Evaluate: _evaluate,
-    s.AttrStmt: _body,
-    s.DeclBuffer: _body,
-    s.Allocate: _allocate,
-    s.AllocateConst: _allocate_const,
-    s.BlockRealize: _block,
+    s.SeqStmt: _compile_sequence,
+    s.For: _compile_for,
+    s.IfThenElse: _compile_if,
+    s.While: _compile_while,
+    s.LetStmt: _compile_let,
+    s.AssertStmt: _compile_assert,
+    s.Evaluate: _compile_evaluate,
+    s.AttrStmt: _compile_body,
+    s.DeclBuffer: _compile_body,
+    s.Allocate: _compile_allocate,
+    s.AllocateConst: _compile_allocate_const,
+    s.BlockRealize: _compile_block,
 }

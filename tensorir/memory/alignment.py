@@ -8,6 +8,6 @@ ALIGNMENT: Final = 64
 """Bytes: a cache line, and the widest vector of x86 and ARM."""
 
 
-def aligned(nbytes: int) -> int:
+def align(nbytes: int) -> int:
     """Return the number of bytes, rounded up to the alignment."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from tensorir.arith import Analyzer
 from tensorir.function import PrimFunc
 from tensorir.memory.op_pattern import OpPattern, op_pattern
-from tensorir.memory.reshaping import flat, runs_over_domains, unravelled
+from tensorir.memory.reshaping import flatten_indices, runs_over_domains, unravel_index
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, Range, decl_buffer
@@ -42,7 +42,9 @@ def for_shape(func: PrimFunc, shape: Sequence[PrimExpr]) -> PrimFunc | None:
     if not all(buffer.has_constant_layout for buffer in buffers if buffer is not None):
         return None
     before = result.shape
-    return _checked(func, before, shape, lambda axes: unravelled(flat(axes, shape), before))
+    return _checked(
+        func, before, shape, lambda axes: unravel_index(flatten_indices(axes, shape), before)
+    )
 
 
 def for_order(func: PrimFunc, axes: Sequence[int]) -> PrimFunc | None:

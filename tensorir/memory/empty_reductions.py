@@ -153,7 +153,7 @@ def _initialisation(
     with ExitStack() as scopes:
         for step in (*outside, *domain.kept):
             _enter(scopes, known, step)
-        first, conditions = _at_first(domain.steps)
+        first, conditions = _first_values(domain.steps)
         unsure = [pair for pair in conditions if not known.can_prove(pair[1])]
         if not unsure:
             return None
@@ -166,9 +166,9 @@ def _initialisation(
         empty = negation(all_of(then for _, then in unsure))
         nest: s.Stmt = substitute(_init_instance(realize, empty), first)
     else:
-        nest = _after_search(domain.steps, substitute(_init_instance(realize, TRUE), first))
+        nest = _init_after_search(domain.steps, substitute(_init_instance(realize, TRUE), first))
     for kept in reversed(domain.kept):
-        nest = _surrounded(substitute(kept, first), nest)
+        nest = _insert_body(substitute(kept, first), nest)
     return FreshCopy()(nest)
 
 
@@ -213,7 +213,7 @@ class _Domain:
                 self.condition(step.predicate)
                 bound = zip(step.block.iter_vars, step.iter_values, strict=True)
                 kept = [(axis, value) for axis, value in bound if not self._binds(axis.var, value)]
-                self.kept.append(_realized(step.block, kept, TRUE))
+                self.kept.append(_realize(step.block, kept, TRUE))
             elif isinstance(step, s.While):
                 return False
             elif not isinstance(step, (s.Block, s.AssertStmt)):
@@ -239,7 +239,7 @@ class _Domain:
                 self.kept.append(s.IfThenElse(part, _NOTHING))
 
 
-def _at_first(
+def _first_values(
     steps: Sequence[s.For | PrimExpr],
 ) -> tuple[dict[Var, PrimExpr], list[tuple[PrimExpr, PrimExpr]]]:
     """Return the first values of the loops, and the condition of their first step.
@@ -297,10 +297,10 @@ def _init_instance(realize: s.BlockRealize, predicate: PrimExpr) -> s.BlockReali
     kept = [(axis, value) for axis, value in bound if axis.iter_type != IterVar.COMM_REDUCE]
     name = f"{block.name_hint}_init"
     starting = _with_body(block, block.init).with_(name_hint=name, reads=(), annotations=None)
-    return substitute(_realized(starting, kept, predicate), at_first)
+    return substitute(_realize(starting, kept, predicate), at_first)
 
 
-def _realized(
+def _realize(
     block: s.Block, bound: Sequence[tuple[IterVar, PrimExpr]], predicate: PrimExpr
 ) -> s.BlockRealize:
     """Return an instance of a block that has these axes only."""
@@ -318,14 +318,14 @@ def _with_body(block: s.Block, body: s.Stmt) -> s.Block:
     return block.with_(body=body, init=None, match_buffers=views)
 
 
-def _surrounded(outer: s.Stmt, body: s.Stmt) -> s.Stmt:
+def _insert_body(outer: s.Stmt, body: s.Stmt) -> s.Stmt:
     """Return a statement with the body inserted."""
     if isinstance(outer, s.BlockRealize):
         return s.BlockRealize(outer.iter_values, outer.predicate, _with_body(outer.block, body))
     return outer.with_(**{"then_case" if isinstance(outer, s.IfThenElse) else "body": body})
 
 
-def _after_search(steps: Sequence[s.For | PrimExpr], init: s.BlockRealize) -> s.Stmt:
+def _init_after_search(steps: Sequence[s.For | PrimExpr], init: s.BlockRealize) -> s.Stmt:
     """Return an init that runs if a search of the whole reduction finds no step."""
     found = decl_buffer((1,), "bool", "found")
     at = (const(0),)

@@ -53,7 +53,7 @@ def layout_rewrites(func: PrimFunc) -> list[LayoutRewrite]:
     statements = func.body.block.body.seq
     found = []
     for nest in statements:
-        block = _annotated(nest)
+        block = _annotated_block(nest)
         if block is None:
             continue
         weight, packed = block.reads[0].buffer, block.writes[0].buffer
@@ -108,7 +108,7 @@ def layout_rewrites_alone(func: PrimFunc, rewrites: Sequence[LayoutRewrite]) -> 
     return renew_defs(PrimFunc([*given, *made], body, buffer_map={**given, **made}, attrs=attrs))
 
 
-def _annotated(stmt: Stmt) -> Block | None:
+def _annotated_block(stmt: Stmt) -> Block | None:
     """Return the annotated block inside of a loop nest, None for other statements."""
     while isinstance(stmt, For):
         stmt = stmt.body

@@ -30,7 +30,10 @@ def is_reshape(func: PrimFunc) -> bool:
     for axis in copy.axes:
         assert axis.dom is not None
         analyzer.bind(axis.var, Range.from_min_extent(axis.dom.min, axis.dom.extent))
-    read, written = flat(load.indices, source.shape), flat(store.indices, target.shape)
+    read, written = (
+        flatten_indices(load.indices, source.shape),
+        flatten_indices(store.indices, target.shape),
+    )
     size, wanted = flat_size(source.shape), flat_size(target.shape)
     return analyzer.can_prove_equal(size, wanted) and analyzer.can_prove_equal(read, written)
 
@@ -94,7 +97,7 @@ def _copy_of(func: PrimFunc) -> _Copy | None:
     )
 
 
-def flat(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> PrimExpr:
+def flatten_indices(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> PrimExpr:
     """Return the position of an element in row-major order, an int64."""
     position: PrimExpr = const(0, INT64)
     for index, extent in zip(indices, shape, strict=True):
@@ -110,7 +113,7 @@ def flat_size(shape: Sequence[PrimExpr]) -> PrimExpr:
     return size
 
 
-def unravelled(position: PrimExpr, shape: Sequence[PrimExpr]) -> list[PrimExpr]:
+def unravel_index(position: PrimExpr, shape: Sequence[PrimExpr]) -> list[PrimExpr]:
     """Return the indices of the element at a position in row-major order.
 
     The indices of an empty tensor are 0.

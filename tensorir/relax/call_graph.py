@@ -59,12 +59,12 @@ def run_counts(functions: Mapping[str, BaseFunc]) -> Counter[str]:
     return runs
 
 
-def called(functions: Mapping[str, BaseFunc]) -> set[str]:
+def names_of_callees(functions: Mapping[str, BaseFunc]) -> set[str]:
     """Return the functions that any of these functions refers to."""
     return {name for func in functions.values() for name in callees(func)}
 
 
-def reached(functions: Mapping[str, BaseFunc], names: Iterable[str]) -> list[str]:
+def all_callees(functions: Mapping[str, BaseFunc], names: Iterable[str]) -> list[str]:
     """Return functions and their direct and indirect callees, including unknown functions.
 
     A function is followed by its new callees, in the order of the calls.

@@ -276,7 +276,7 @@ def _arguments(values: Sequence[GraphExpr]) -> list[Parameter]:
 def fit(name: str, expected: Sequence[Parameter], given: Sequence[Parameter]) -> Sizes:
     """Return the symbolic sizes of a call; IRTypeError for an argument that does not fit."""
     sizes = Sizes()
-    values = [_converted(p.info, v.info) for p, v in zip(expected, given, strict=True)]
+    values = [_convert_value(p.info, v.info) for p, v in zip(expected, given, strict=True)]
     for parameter, value in zip(expected, values, strict=True):
         sizes.define(parameter.info, value, parameter.name)
     for parameter, value, source in zip(expected, values, given, strict=True):
@@ -289,7 +289,7 @@ def fit(name: str, expected: Sequence[Parameter], given: Sequence[Parameter]) ->
     return sizes
 
 
-def _converted(parameter: si.StructInfo, value: si.StructInfo) -> si.StructInfo:
+def _convert_value(parameter: si.StructInfo, value: si.StructInfo) -> si.StructInfo:
     """Return the value of a parameter: integers are converted to the parameter's type."""
     if not isinstance(parameter, si.PrimStructInfo) or not isinstance(value, si.PrimStructInfo):
         return value

@@ -149,10 +149,10 @@ def leaves(info: StructInfo) -> list[StructInfo]:
     return [leaf for _, leaf in fields_of(info)]
 
 
-def assembled(info: StructInfo, parts: Mapping[Path, Any], path: Path = ()) -> Any:
+def assemble(info: StructInfo, parts: Mapping[Path, Any], path: Path = ()) -> Any:
     """Return the value, as nested tuples, whose leaves are given by their paths."""
     if isinstance(info, TupleStructInfo):
-        return tuple(assembled(x, parts, (*path, k)) for k, x in enumerate(info.elements))
+        return tuple(assemble(x, parts, (*path, k)) for k, x in enumerate(info.elements))
     return parts[path]
 
 

@@ -57,7 +57,7 @@ def _tuple_of(fields: list[Field], missing: Sequence[Field] = ()) -> str:
     return f"({', '.join(items)},)" if items else "()"
 
 
-def _rebuilding(kind: type[Node], scoped: bool = False) -> Row:
+def _rebuild_function(kind: type[Node], scoped: bool = False) -> Row:
     """Write the function that rebuilds a node of this class, itself if nothing in it changed.
 
     What the bodies of the node do not hold comes first, then definitions are made, then bodies are
@@ -115,5 +115,5 @@ OUTSIDE: Final = _parts(lambda f: f.walked and not f.is_body)
 INSIDE: Final = _parts(lambda f: f.walked and f.is_body)
 DEFINED: Final = _parts(lambda f: f.rewritten == "define")
 USED_BUFFERS: Final = _parts(lambda f: f.rewritten == "buffer")
-REBUILD: Final[Mapping[type, Row]] = ByKind(_rebuilding)
-SCOPED: Final[Mapping[type, Row]] = ByKind(lambda kind: _rebuilding(kind, scoped=True))
+REBUILD: Final[Mapping[type, Row]] = ByKind(_rebuild_function)
+SCOPED: Final[Mapping[type, Row]] = ByKind(lambda kind: _rebuild_function(kind, scoped=True))

@@ -122,7 +122,7 @@ class FunctionBuilder(Definitions):
                 stmts.append(result)
         return sequence(stmts)
 
-    def _nested(self, trees: list[Tree]) -> Stmt:
+    def _nest(self, trees: list[Tree]) -> Stmt:
         self._scope.push()
         self._depth += 1
         try:
@@ -266,7 +266,7 @@ class FunctionBuilder(Definitions):
 
     def read_while(self, tree: Tree) -> Stmt:
         """Read a while loop."""
-        return s.While(self._expr(tree[2]), self._nested(tree[3]))
+        return s.While(self._expr(tree[2]), self._nest(tree[3]))
 
     def read_if(self, tree: Tree) -> Stmt | list[Tree]:
         """Read an if; for a Python bool, return the statements of the chosen branch."""
@@ -281,8 +281,8 @@ class FunctionBuilder(Definitions):
                 f"If condition must be a boolean expression, but got {type(condition).__name__}",
                 condition_tree[1],
             )
-        then_case = self._nested(body)
-        else_case = None if otherwise is None else self._nested(otherwise)
+        then_case = self._nest(body)
+        else_case = None if otherwise is None else self._nest(otherwise)
         return s.IfThenElse(condition, then_case, else_case)
 
     def read_with(self, tree: Tree) -> Stmt | None:

@@ -152,7 +152,7 @@ class Definitions(StatementReader):
             raise IRValueError("Duplicate vars assigned.")
         parts = [n[2] if n[0] == "starred" else n for n in names]
         scopes = [self._bind(n, v) for n, v in zip(parts, values, strict=True)]
-        return nested(scope for scope in scopes if scope is not None)
+        return nest_scopes(scope for scope in scopes if scope is not None)
 
     def _open_scope(self, name: str | None, frame: ScopeFrame) -> Enclose:
         """Open a scope around the rest of the body; `name` is what it defines."""
@@ -249,7 +249,7 @@ class Definitions(StatementReader):
         return make_store(found.buffer, value, [const(0)]) if isinstance(found, Scalar) else None
 
 
-def nested(scopes: Iterable[Enclose]) -> Enclose | None:
+def nest_scopes(scopes: Iterable[Enclose]) -> Enclose | None:
     """Return nested scopes as one, the first outermost; None for no scopes."""
     known = list(scopes)
     if not known:

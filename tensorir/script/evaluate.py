@@ -113,13 +113,13 @@ class Evaluator:
         except DiagnosticError:
             raise
         except Exception as error:
-            raise self.explained(error, tree[1]) from error
+            raise self.explain(error, tree[1]) from error
 
     def fail(self, message: str, place: Place) -> DiagnosticError:
         """Return the error for a place."""
         return self.source.error(message, place)
 
-    def explained(self, error: Exception, place: Place) -> DiagnosticError:
+    def explain(self, error: Exception, place: Place) -> DiagnosticError:
         """Return the DiagnosticError for another error that was raised at a place.
 
         Raises the RecursionError again if a larger stack may prevent it.
@@ -141,7 +141,7 @@ class Evaluator:
         except DiagnosticError:
             raise
         except Exception as error:
-            raise self.explained(error, place) from error
+            raise self.explain(error, place) from error
 
     # ------------------------------------------------------------------------------------ operands
 
@@ -177,7 +177,9 @@ class Evaluator:
         hint = f"; did you mean {close[0]}?" if close else ""
         if known and not close:
             hint = f"; it has {', '.join(known)}"
-        raise self.fail(f"{_spelled(tree[2])} has no attribute {name!r} in a script{hint}", tree[1])
+        raise self.fail(
+            f"{_dotted_name(tree[2])} has no attribute {name!r} in a script{hint}", tree[1]
+        )
 
     def call(self, tree: Tree) -> Any:
         """Call a function, with starred and keyword arguments unpacked."""
@@ -197,7 +199,7 @@ class Evaluator:
             else:
                 args.append(self(argument))
         if not callable(function):
-            what = f"{_spelled(tree[2])}, a value of type {type(function).__name__},"
+            what = f"{_dotted_name(tree[2])}, a value of type {type(function).__name__},"
             raise self.fail(f"{what} cannot be called", tree[1])
         check_arguments(function, args, kwargs)
         try:
@@ -210,7 +212,7 @@ class Evaluator:
             if self.scope.trusted and not direct:
                 raise
             # The message of Python begins with the name of a Python function.
-            raise IRTypeError(_CALLED.sub(f"{_spelled(tree[2])}() ", str(error))) from error
+            raise IRTypeError(_CALLED.sub(f"{_dotted_name(tree[2])}() ", str(error))) from error
 
     def index(self, tree: Tree) -> Any:
         """Return `owner[...]`: a load or region of a buffer, an item, or a type of `T`."""
@@ -219,7 +221,9 @@ class Evaluator:
             return self._access(owner, subscripts)
         if not hasattr(owner, "__getitem__"):
             what = owner.dtype if isinstance(owner, PrimExpr) else type(owner).__name__
-            raise self.fail(f"{_spelled(tree[2])} is of type {what} and cannot be indexed", tree[1])
+            raise self.fail(
+                f"{_dotted_name(tree[2])} is of type {what} and cannot be indexed", tree[1]
+            )
         keys = self.items(subscripts)
         key = tuple(keys) if tree[4] else keys[0]
         if isinstance(owner, (list, tuple)) and isinstance(key, IntImm):
@@ -387,10 +391,10 @@ def _is_own(function: Callable[..., Any]) -> bool:
     return isinstance(module, str) and module.startswith("tensorir.")
 
 
-def _spelled(tree: Tree) -> str:
+def _dotted_name(tree: Tree) -> str:
     """Return the dotted name of an expression for an error message, or "this"."""
     if tree[0] == "attribute":
-        return f"{_spelled(tree[2])}.{tree[3]}"
+        return f"{_dotted_name(tree[2])}.{tree[3]}"
     return str(tree[2]) if tree[0] == "name" else "this"
 
 

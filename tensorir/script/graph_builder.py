@@ -194,7 +194,7 @@ class GraphBuilder(StatementReader):
         elif isinstance(value, OutputRecord):
             raise IRValueError("R.output(...) must be the last statement of `with R.dataflow():`")
         elif isinstance(value, g.GraphCall) and _has_effect(value):
-            self._bind("_", _told(value, VOID))
+            self._bind("_", _with_result_info(value, VOID))
         elif value is not None:
             raise IRValueError(
                 "the value of this expression is unused; give it a name, or remove it"
@@ -266,7 +266,7 @@ class GraphBuilder(StatementReader):
         else:
             normal = self._blocks.normal(_sized(value))
             if stated is not None:
-                normal = _told(normal, stated)
+                normal = _with_result_info(normal, stated)
             info = normal.struct_info
             if stated is not None and fits(stated, info) is Fits.NO:
                 assert place is not None
@@ -406,7 +406,7 @@ def _has_effect(call: g.GraphCall) -> bool:
     return not isinstance(call.struct_info, TupleStructInfo) or is_void(call.struct_info)
 
 
-def _told(value: g.GraphExpr, info: StructInfo) -> g.GraphExpr:
+def _with_result_info(value: g.GraphExpr, info: StructInfo) -> g.GraphExpr:
     """Return a value; the call of an unknown function gets the given struct info."""
     if not isinstance(value, g.GraphCall) or not isinstance(value.op, GlobalVar):
         return value

@@ -215,10 +215,10 @@ class _Function:
         statement = sequence(self._leaves(op, nest, around, start == nest.innermost))
         for level in reversed(range(nest.innermost)):
             axes = wrappers[level]
-            statement = _looped(statement, nest.loops(level + 1, axes.vars))
+            statement = _in_loops(statement, nest.loops(level + 1, axes.vars))
             init = self._init(op, axes.vars) if op.reduces and start == level else None
             statement = self._realize(op, axes, f"{op.name}_l{level + 1}", statement, init, {})
-        return _looped(statement, nest.loops(0, {}))
+        return _in_loops(statement, nest.loops(0, {}))
 
     def _leaves(
         self, op: ComputeOp, nest: Nest, around: Mapping[Var, Var], with_init: bool
@@ -359,7 +359,7 @@ def _expressions(op: ComputeOp) -> Iterator[PrimExpr | Range]:
             yield part
 
 
-def _looped(statement: Stmt, loops: Sequence[tuple[Var, Range]]) -> Stmt:
+def _in_loops(statement: Stmt, loops: Sequence[tuple[Var, Range]]) -> Stmt:
     """Return a statement inside loops, the first being the outermost."""
     for var, domain in reversed(loops):
         statement = For(var, domain.min, domain.extent, ForKind.SERIAL, statement)

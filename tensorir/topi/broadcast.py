@@ -53,10 +53,10 @@ def element(value: Value, indices: Sequence[PrimExpr]) -> PrimExpr:
     """Return the element of a broadcast operand at indices of the result."""
     if not isinstance(value, Tensor):
         return value
-    return value[tuple(stretched(indices, value.shape))]
+    return value[tuple(broadcast_indices(indices, value.shape))]
 
 
-def stretched(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> list[PrimExpr]:
+def broadcast_indices(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> list[PrimExpr]:
     """Return the operand's indices for indices of the broadcast result."""
     own = indices[len(indices) - len(shape) :]
     return [const(0, i.dtype) if is_number(n, 1) else i for i, n in zip(own, shape, strict=True)]
@@ -98,7 +98,7 @@ def sum_dtype(dtype: DataType) -> DataType:
     return FLOAT32 if dtype.is_floating and dtype.bits <= _NARROW else dtype
 
 
-def rounded(tensor: Tensor, dtype: DataType) -> Tensor:
+def convert_dtype(tensor: Tensor, dtype: DataType) -> Tensor:
     """Return a tensor converted to `dtype`; itself if it has this dtype."""
     if tensor.dtype is dtype:
         return tensor

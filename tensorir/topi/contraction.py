@@ -11,7 +11,7 @@ from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.ops import cast, const
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
-from tensorir.topi.broadcast import rounded, same_dtype, shape_text, sum_dtype
+from tensorir.topi.broadcast import convert_dtype, same_dtype, shape_text, sum_dtype
 from tensorir.topi.extents import is_number, of_sizes
 
 
@@ -42,7 +42,7 @@ def contract(operands: Sequence[Tensor], subscripts: str) -> Tensor:
         return te.sum(product, axis=over) if over else product
 
     shape = [extents[letter] for letter in output]
-    return rounded(te.compute(shape, element, name="T_contract"), operands[0].dtype)
+    return convert_dtype(te.compute(shape, element, name="T_contract"), operands[0].dtype)
 
 
 def _element(tensor: Tensor, letters: str, place: dict[str, PrimExpr]) -> PrimExpr:

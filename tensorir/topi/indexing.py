@@ -27,14 +27,14 @@ def check_indices(name: str, indices: Value) -> None:
         raise IRTypeError(f"{name} must be integers, got {indices.dtype}")
 
 
-def inside(index: PrimExpr, extent: PrimExpr) -> PrimExpr:
+def clamp_index(index: PrimExpr, extent: PrimExpr) -> PrimExpr:
     """Return an index clamped to an extent, as int64."""
     if isinstance(index, IntImm) and isinstance(extent, IntImm) and 0 <= index.value < extent.value:
         return const(index.value, INT64)
     return max_(const(0, INT64), min_(extent - 1, cast(INT64, index)))
 
 
-def counted(index: PrimExpr, extent: PrimExpr) -> PrimExpr:
+def normalize_index(index: PrimExpr, extent: PrimExpr) -> PrimExpr:
     """Return an index as int64; a negative index counts from the end."""
     wide = cast(INT64, index)
     return wide if index.dtype.is_uint else select(wide < 0, wide + extent, wide)
@@ -76,9 +76,9 @@ def take(
         if mode == "wrap":
             place = te.floormod(cast(INT64, place), extent)
         elif mode == "normalize":
-            place = inside(counted(place, extent), extent)
+            place = clamp_index(normalize_index(place, extent), extent)
         else:
-            place = inside(place, extent)
+            place = clamp_index(place, extent)
         return x[(*i[:k], place, *i[k + len(shape) :])]
 
     return te.compute([*x.shape[:k], *shape, *x.shape[k + 1 :]], taken, name="T_take")
@@ -106,7 +106,9 @@ def gather_elements(data: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
     extent = data.shape[k]
     return te.compute(
         indices.shape,
-        lambda *i: data[(*i[:k], inside(counted(indices[i], extent), extent), *i[k + 1 :])],
+        lambda *i: data[
+            (*i[:k], clamp_index(normalize_index(indices[i], extent), extent), *i[k + 1 :])
+        ],
         name="T_gather",
     )
 
@@ -147,7 +149,9 @@ def gather_nd(data: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
 
     def part(*i: PrimExpr) -> PrimExpr:
         places = [
-            inside(counted(indices[(*i[: len(outer)], const(n, INT64))], extent), extent)
+            clamp_index(
+                normalize_index(indices[(*i[: len(outer)], const(n, INT64))], extent), extent
+            )
             for n, extent in enumerate(extents)
         ]
         return data[(*i[:batch_dims], *places, *i[len(outer) :])]
@@ -166,7 +170,7 @@ def index_tensor(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
 
     def found(*i: PrimExpr) -> PrimExpr:
         places = [
-            inside(counted(element(index, i[: len(shape)]), extent), extent)
+            clamp_index(normalize_index(element(index, i[: len(shape)]), extent), extent)
             for index, extent in zip(indices, data.shape, strict=False)
         ]
         return data[(*places, *i[len(shape) :])]

@@ -49,7 +49,7 @@ def part_by_slice(
         return Part(const(found.start, INT64), step, const(len(found), INT64))
     low, high = (zero, extent) if step > 0 else (const(-1, INT64), extent - 1)
 
-    def counted(index: PrimExpr) -> PrimExpr:
+    def normalize_index(index: PrimExpr) -> PrimExpr:
         if isinstance(index, IntImm):
             index = index + extent if index.value < 0 else index
         elif not analyzer.can_prove(index >= 0):
@@ -60,7 +60,7 @@ def part_by_slice(
         inside = index if assume_inbound else te.max(low, te.min(high, index))
         return analyzer.simplify(inside)
 
-    first, last = counted(begin), counted(end)
+    first, last = normalize_index(begin), normalize_index(end)
     distance = last - first if step > 0 else first - last
     length = te.floordiv(distance + (abs(step) - 1), const(abs(step), INT64))
     # The bounds of a full slice are ordered; the order of other bounds is unknown.
@@ -70,7 +70,7 @@ def part_by_slice(
     return Part(first, step, length)
 
 
-def sliced(x: Tensor, parts: dict[int, Part], name: str) -> Tensor:
+def slice_parts(x: Tensor, parts: dict[int, Part], name: str) -> Tensor:
     """Return a tensor with parts of some axes."""
 
     def element(*i: PrimExpr) -> PrimExpr:
@@ -127,7 +127,7 @@ def strided_slice(
     gives simpler shapes.
     """
     parts = _parts(x, axes, begin, end, strides, assume_inbound)
-    return sliced(x, parts, "T_strided_slice_with_axes")
+    return slice_parts(x, parts, "T_strided_slice_with_axes")
 
 
 @operator("slice_scatter")

@@ -11,7 +11,7 @@ from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import cast
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
-from tensorir.topi.broadcast import broadcast_shape, rounded, shape_text, sum_dtype
+from tensorir.topi.broadcast import broadcast_shape, convert_dtype, shape_text, sum_dtype
 from tensorir.topi.extents import check_equal, check_rank
 
 
@@ -57,15 +57,15 @@ def product_of_matrices(
         column = indices[len(batch) + len(rows) :]
         left = [k.var, *row] if transpose_a else [*row, k.var]
         right = [*column, k.var] if transpose_b else [k.var, *column]
-        x = a[(*_stretched(a, outer), *left)]
-        y = b[(*_stretched(b, outer), *right)]
+        x = a[(*_broadcast_leading(a, outer), *left)]
+        y = b[(*_broadcast_leading(b, outer), *right)]
         return te.sum(cast(wide, x) * cast(wide, y), axis=k)
 
     names = [f"b{d}" for d in range(len(batch))] if len(batch) > 1 else ["b"] * len(batch)
     names += ["i"] * len(rows) + ["j"] * len(columns)
     shape = [*batch, *rows, *columns]
     total = te.compute(shape, element, name=name, varargs_names=names)
-    return rounded(total, result)
+    return convert_dtype(total, result)
 
 
 def product_dtypes(a: Tensor, b: Tensor, out_dtype: str | None) -> tuple[DataType, DataType]:
@@ -84,7 +84,7 @@ def product_dtypes(a: Tensor, b: Tensor, out_dtype: str | None) -> tuple[DataTyp
     return result, sum_dtype(result)
 
 
-def _stretched(tensor: Tensor, outer: Sequence[PrimExpr]) -> list[PrimExpr]:
+def _broadcast_leading(tensor: Tensor, outer: Sequence[PrimExpr]) -> list[PrimExpr]:
     """Return the leading indices of an operand: the result's indices, 0 where it broadcasts."""
     own = tensor.shape[:-2]
     return [

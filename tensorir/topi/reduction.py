@@ -15,7 +15,7 @@ from tensorir.relax.dimension_order import axes as order_of
 from tensorir.te.extrema import largest, place_of_best, smallest
 from tensorir.te.reduction import Reducer
 from tensorir.te.tensor import Tensor
-from tensorir.topi.broadcast import map_elements, rounded, sum_dtype
+from tensorir.topi.broadcast import convert_dtype, map_elements, sum_dtype
 from tensorir.topi.extents import axes_of, in_order, is_number, product
 
 Axes: TypeAlias = int | Sequence[int] | None
@@ -91,20 +91,24 @@ def _numbers(name: str, x: Tensor) -> DataType:
 def sum(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Return the sum along axes (default: all); float16 is accumulated in float32."""
     wide = _numbers("sum", x)
-    return rounded(_reduced(_Along(x, axis, keepdims), te.sum, lambda v: cast(wide, v)), x.dtype)
+    return convert_dtype(
+        _reduced(_Along(x, axis, keepdims), te.sum, lambda v: cast(wide, v)), x.dtype
+    )
 
 
 @operator("prod", dimension_order=order_of("axis"))
 def prod(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Return the product along axes (default: all)."""
     wide = _numbers("prod", x)
-    return rounded(_reduced(_Along(x, axis, keepdims), te.prod, lambda v: cast(wide, v)), x.dtype)
+    return convert_dtype(
+        _reduced(_Along(x, axis, keepdims), te.prod, lambda v: cast(wide, v)), x.dtype
+    )
 
 
 @operator("mean", dimension_order=order_of("axis"))
 def mean(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Return the sum along axes divided by the number of elements; integers round toward zero."""
-    return rounded(_mean(_Along(x, axis, keepdims), _numbers("mean", x)), x.dtype)
+    return convert_dtype(_mean(_Along(x, axis, keepdims), _numbers("mean", x)), x.dtype)
 
 
 def _mean(
@@ -127,7 +131,7 @@ def variance(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool 
         x.shape, lambda *i: cast(wide, x[i]) - average[along.at(i)], name="T_subtract"
     )
     squares = _mean(_Along(apart, axis, keepdims), wide, lambda v: v * v)
-    return rounded(squares, x.dtype)
+    return convert_dtype(squares, x.dtype)
 
 
 @operator("max", dimension_order=order_of("axis"))

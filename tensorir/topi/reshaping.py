@@ -77,11 +77,11 @@ def resolved_shape(
     if unknown:
         others = [const(n, INT64) if isinstance(n, int) else n for n in shape]
         del others[unknown[0]]
-        shape[unknown[0]] = _left(source, others)
+        shape[unknown[0]] = _inferred_extent(source, others)
     return shape
 
 
-def _left(source: Sequence[PrimExpr], others: Sequence[PrimExpr]) -> PrimExpr:
+def _inferred_extent(source: Sequence[PrimExpr], others: Sequence[PrimExpr]) -> PrimExpr:
     """Return the number of elements of the source divided by the product of other extents."""
     analyzer = of_sizes(source, others)
     # A common factor of both sides cancels, even if it may be 0.
@@ -112,13 +112,13 @@ def reshape(x: Tensor, shape: Sequence[PrimExpr]) -> Tensor:
     is used without these rules. If the numbers of elements cannot be compared, the caller
     guarantees that they are equal.
     """
-    return reshaped(x, shape, "T_reshape")
+    return reshape_to(x, shape, "T_reshape")
 
 
 @operator("flatten")
 def flatten(x: Tensor) -> Tensor:
     """Return the elements in row-major order, in one dimension."""
-    return reshaped(x, [of_sizes(x.shape).simplify(product(x.shape))], "T_reshape")
+    return reshape_to(x, [of_sizes(x.shape).simplify(product(x.shape))], "T_reshape")
 
 
 @operator("expand_dims")
@@ -152,7 +152,7 @@ def squeeze(x: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     return te.compute(shape, element, name="T_squeeze")
 
 
-def reshaped(x: Tensor, shape: Sequence[PrimExpr], name: str) -> Tensor:
+def reshape_to(x: Tensor, shape: Sequence[PrimExpr], name: str) -> Tensor:
     """Return a tensor in another shape; IRValueError for another number of elements."""
     groups = list(_groups(x.shape, shape))
 
@@ -228,7 +228,7 @@ def _coordinates(
 def unflatten(x: Tensor, axis: int, sizes: Sequence[PrimExpr]) -> Tensor:
     """Return `x` with one dimension split into several, whose product it is."""
     k = axis_of(axis, x.ndim)
-    return reshaped(x, [*x.shape[:k], *sizes, *x.shape[k + 1 :]], "T_reshape")
+    return reshape_to(x, [*x.shape[:k], *sizes, *x.shape[k + 1 :]], "T_reshape")
 
 
 @operator("permute_dims")
@@ -295,8 +295,8 @@ def roll(
     Without axes they move in row-major order.
     """
     if axis is None:
-        flat = reshaped(data, _flat(data), "T_reshape")
-        return reshaped(roll(flat, shift, 0), data.shape, "T_reshape")
+        flat = reshape_to(data, _flat(data), "T_reshape")
+        return reshape_to(roll(flat, shift, 0), data.shape, "T_reshape")
     axes = each_axis_of((axis,) if isinstance(axis, int) else axis, data.ndim)
     shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
     if len(shifts) != len(axes):
@@ -344,7 +344,7 @@ def repeat(data: Tensor, repeats: int, axis: int | None = None) -> Tensor:
     if repeats < 0:
         raise IRValueError(f"repeats must not be negative, got {repeats}")
     if axis is None:
-        flat = reshaped(data, _flat(data), "T_reshape")
+        flat = reshape_to(data, _flat(data), "T_reshape")
         return repeat(flat, repeats, 0)
     k = axis_of(axis, data.ndim)
     shape = [*data.shape[:k], data.shape[k] * repeats, *data.shape[k + 1 :]]

@@ -16,7 +16,7 @@ from tensorir.relax.dimension_order import axes
 from tensorir.relax.signature import DTypeName
 from tensorir.script.parts import complete_block
 from tensorir.te.tensor import Tensor
-from tensorir.topi.broadcast import rounded, sum_dtype
+from tensorir.topi.broadcast import convert_dtype, sum_dtype
 from tensorir.topi.extents import axis_of
 from tensorir.topi.reshaping import flatten
 
@@ -56,7 +56,7 @@ def cumsum(
 
     Exclusive sums omit the element itself; with `reverse` they start at the end.
     """
-    return _scanned("T_cumsum", te.add, 0, data, axis, dtype, exclusive, reverse)
+    return _scan("T_cumsum", te.add, 0, data, axis, dtype, exclusive, reverse)
 
 
 @operator("cumprod", dimension_order=axes("axis"))
@@ -68,10 +68,10 @@ def cumprod(
     reverse: bool = False,
 ) -> Tensor:
     """Return the cumulative products along an axis; otherwise like `cumsum`."""
-    return _scanned("T_cumprod", te.multiply, 1, data, axis, dtype, exclusive, reverse)
+    return _scan("T_cumprod", te.multiply, 1, data, axis, dtype, exclusive, reverse)
 
 
-def _scanned(
+def _scan(
     name: str,
     combine: Callable[[PrimExpr, PrimExpr], PrimExpr],
     first: int,
@@ -114,4 +114,4 @@ def _scanned(
 
     result = te.extern(data.shape, [data], body, name=name, dtype=wide)
     assert isinstance(result, Tensor)
-    return rounded(result, kind)
+    return convert_dtype(result, kind)

@@ -20,9 +20,9 @@ from tensorir.nodes.stmt import (
 from tensorir.relax.declaration import operator
 from tensorir.te.extrema import largest, smallest
 from tensorir.te.tensor import Tensor
-from tensorir.topi.broadcast import same_dtype, shape_text, stretched
+from tensorir.topi.broadcast import broadcast_indices, same_dtype, shape_text
 from tensorir.topi.extents import axis_of, of_sizes
-from tensorir.topi.indexing import check_indices, counted, stretched_indices, tuple_length
+from tensorir.topi.indexing import check_indices, normalize_index, stretched_indices, tuple_length
 from tensorir.topi.scan import block_nest
 
 _COMBINED: Final[dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
@@ -37,7 +37,7 @@ Reduction = Literal["update", "add", "mul", "max", "min"]
 """The new value of an element: the update, or a combination with it."""
 
 
-def _scattered(
+def _scatter(
     name: str,
     data: Tensor,
     indices: Sequence[Tensor],
@@ -112,11 +112,11 @@ def scatter_elements(
         )
 
     def place(i: Sequence[PrimExpr], buffers: Sequence[Buffer]) -> list[PrimExpr]:
-        index = counted(BufferLoad(buffers[0], i), data.shape[k])
+        index = normalize_index(BufferLoad(buffers[0], i), data.shape[k])
         return [*i[:k], index, *i[k + 1 :]]
 
     in_order = [n == k for n in range(data.ndim)]
-    return _scattered(
+    return _scatter(
         "T_scatter_elements", data, [indices], updates, indices.shape, in_order, place,
         lambda i, given: BufferLoad(given, i), reduction,
     )  # fmt: skip
@@ -138,11 +138,11 @@ def scatter_nd(
 
     def place(i: Sequence[PrimExpr], buffers: Sequence[Buffer]) -> list[PrimExpr]:
         own = [BufferLoad(buffers[0], [*i[: len(outer)], const(n, INT64)]) for n in range(count)]
-        places = [counted(index, n) for index, n in zip(own, data.shape, strict=False)]
+        places = [normalize_index(index, n) for index, n in zip(own, data.shape, strict=False)]
         return [*places, *i[len(outer) :]]
 
     in_order = [True] * len(outer) + [False] * len(rest)
-    return _scattered(
+    return _scatter(
         "T_scatter_nd", data, [indices], updates, loops, in_order, place,
         lambda i, given: BufferLoad(given, i), reduction,
     )  # fmt: skip
@@ -172,15 +172,15 @@ def index_put(
 
     def place(i: Sequence[PrimExpr], buffers: Sequence[Buffer]) -> list[PrimExpr]:
         own = [_load(b, i[: len(shape)]) for b in buffers]
-        places = [counted(index, n) for index, n in zip(own, data.shape, strict=False)]
+        places = [normalize_index(index, n) for index, n in zip(own, data.shape, strict=False)]
         return [*places, *i[len(shape) :]]
 
     in_order = [True] * len(shape) + [False] * len(rest)
-    return _scattered(
+    return _scatter(
         "T_index_put", data, list(indices), values, loops, in_order, place,
         lambda i, given: _load(given, i), "add" if accumulate else "update",
     )  # fmt: skip
 
 
 def _load(buffer: Buffer, indices: Sequence[PrimExpr]) -> PrimExpr:
-    return BufferLoad(buffer, stretched(indices, buffer.shape))
+    return BufferLoad(buffer, broadcast_indices(indices, buffer.shape))

@@ -117,10 +117,10 @@ class Aliases:
         if isinstance(value, g.If):
             return _either(self.of(value.true_branch.body), self.of(value.false_branch.body))
         if isinstance(value, g.GraphCall):
-            return self._result(value)
+            return self._places_of_call(value)
         return NOWHERE
 
-    def _result(self, call: g.GraphCall) -> Places:
+    def _places_of_call(self, call: g.GraphCall) -> Places:
         info = call.struct_info
         if destination_passing(call) is not None or call.op in (ALLOC_TENSOR, PLACE_TENSOR):
             return _everywhere(info, lambda _: {Memory(Owner.FUNCTION, call)})
@@ -130,7 +130,7 @@ class Aliases:
             return self.of(call.args[0])
         graph = called_graph(call)
         if graph is not None:
-            return self._result_of_graph(graph, info)
+            return self._places_of_graph_call(graph, info)
         seen = self._seen(call.args)
         if isinstance(call.op, g.ExternFunc):
             if written_last(call):
@@ -140,7 +140,7 @@ class Aliases:
             self.escaped |= seen
         return _everywhere(info, lambda _: {Memory(Owner.LIBRARY), *seen})
 
-    def _result_of_graph(self, graph: CalledGraph, info: StructInfo) -> Places:
+    def _places_of_graph_call(self, graph: CalledGraph, info: StructInfo) -> Places:
         escapes = self._escapes(graph.callee)
         seen = self._seen(graph.args)
         if escapes.arguments:

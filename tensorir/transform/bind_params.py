@@ -96,7 +96,7 @@ def bind_params(func: Function, params: Mapping[str | GraphVar, Any]) -> Functio
     return func.with_(
         params=[param for param in func.params if param not in bound],
         body=rewriter(func.body),
-        attrs=_counted(func, bound),
+        attrs=_with_input_count(func, bound),
     )
 
 
@@ -169,7 +169,7 @@ def _sizes(func: Function, bound: Mapping[GraphVar, Constant]) -> dict[Var, Prim
     return sizes.values
 
 
-def _counted(func: Function, bound: Mapping[GraphVar, Constant]) -> Mapping[str, Any]:
+def _with_input_count(func: Function, bound: Mapping[GraphVar, Constant]) -> Mapping[str, Any]:
     """Return attributes with `num_input` counting the remaining inputs."""
     if "num_input" not in func.attrs:
         return func.attrs

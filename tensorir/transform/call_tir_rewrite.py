@@ -142,7 +142,7 @@ class _Lowering(GraphRewriter):
             tensors = self._graph_call(var, value, outputs, bindings)
         info = var.struct_info
         if isinstance(info, TupleStructInfo):
-            bindings.append(g.VarBinding(self._plain(var), _assembled(info, iter(tensors))))
+            bindings.append(g.VarBinding(self._plain(var), _assemble(info, iter(tensors))))
         elif tensors[0] is not var:
             self.replaced[var] = tensors[0]
         return bindings
@@ -262,7 +262,7 @@ class _Lowering(GraphRewriter):
                 after = _field(new, k, extra)
                 fields.append(self._owned(g.TupleGetItem(old, k), after, extra, returned))
             return g.Tuple(fields)
-        return _copied(new, info, extra) if isinstance(info, TensorStructInfo) else new
+        return _copy(new, info, extra) if isinstance(info, TensorStructInfo) else new
 
 
 def _field(value: g.GraphExpr, k: int, extra: list[g.Binding]) -> g.GraphVar:
@@ -273,10 +273,10 @@ def _field(value: g.GraphExpr, k: int, extra: list[g.Binding]) -> g.GraphVar:
     return var
 
 
-def _assembled(info: StructInfo, tensors: Iterator[g.GraphExpr]) -> g.GraphExpr:
+def _assemble(info: StructInfo, tensors: Iterator[g.GraphExpr]) -> g.GraphExpr:
     """Return the value whose tensors are these, in order."""
     if isinstance(info, TupleStructInfo):
-        return g.Tuple(_assembled(field, tensors) for field in info.elements)
+        return g.Tuple(_assemble(field, tensors) for field in info.elements)
     return next(tensors)
 
 
@@ -291,7 +291,7 @@ def _are_own(places: Places, returned: set[Memory]) -> bool:
     return own
 
 
-def _copied(value: g.GraphExpr, info: TensorStructInfo, extra: list[g.Binding]) -> g.GraphExpr:
+def _copy(value: g.GraphExpr, info: TensorStructInfo, extra: list[g.Binding]) -> g.GraphExpr:
     """Return a copy of a tensor; the tensor itself if its dtype or rank is unknown."""
     if info.dtype is None or info.ndim < 0:
         return value

@@ -20,7 +20,7 @@ from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import used_vars
 from tensorir.rewriting.visit import collect_vars, walk
 from tensorir.transform.aliases import Aliases, Memory, memories
-from tensorir.transform.lifetimes import TensorBytes, scaled
+from tensorir.transform.lifetimes import TensorBytes, scale_count
 from tensorir.transform.value_memory import find_escapes
 
 
@@ -106,7 +106,7 @@ class _Check:
                 self._read(value, state)
             self._aliases.bind(binding.var, self._aliases.of(value))
             if isinstance(value, g.GraphCall) and value.op is PLACE_TENSOR:
-                self._place(binding.var, value, state)
+                self._check_placement(binding.var, value, state)
         self._read(node.body, state)
 
     def _arena(self, var: g.GraphVar, call: g.GraphCall) -> None:
@@ -125,7 +125,7 @@ class _Check:
             return type(nbytes)(self._of_extents(nbytes.a), self._of_extents(nbytes.b))
         return nbytes
 
-    def _place(self, var: g.GraphVar, call: g.GraphCall, state: _State) -> None:
+    def _check_placement(self, var: g.GraphVar, call: g.GraphCall, state: _State) -> None:
         storage, at = call.args[:2]
         info = call.struct_info
         assert isinstance(at, g.PrimValue)
@@ -138,7 +138,7 @@ class _Check:
         if not Analyzer().can_prove_equal(ops.floormod(start, ALIGNMENT), 0):
             self._fail(f"{var.name} is not at a multiple of {ALIGNMENT} bytes")
         factors = [self._extents[_key(extent)] for extent in nbytes.factors]
-        end = ops.add(_bounds(start)[1], scaled(nbytes.count, factors))
+        end = ops.add(_bounds(start)[1], scale_count(nbytes.count, factors))
         span = _Span(storage, start, end)
         arena = self._arenas[storage]
         if not (_is_at_most(ops.const(0, INT64), start) and _is_at_most(end, _bounds(arena)[0])):

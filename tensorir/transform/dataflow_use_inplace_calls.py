@@ -9,7 +9,7 @@ from tensorir.memory.overwritten_arguments import overwritable_arguments, overwr
 from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
 from tensorir.relax.building import UniqueNames
-from tensorir.relax.call_graph import called
+from tensorir.relax.call_graph import names_of_callees
 from tensorir.relax.calls import (
     CALL_TIR,
     FRESH,
@@ -51,7 +51,7 @@ class DataflowUseInplaceCalls(ModulePass):
             ),
         )
         result.update(kernels.made)
-        kept = called(result.functions)
+        kept = names_of_callees(result.functions)
         for name in kernels.replaced - kept:
             if "global_symbol" not in mod[name].attrs:
                 del result[name]

@@ -8,7 +8,7 @@ from tensorir.errors import IRTypeError
 from tensorir.function import IRModule
 from tensorir.nodes.node import Node, same_or_new
 from tensorir.relax import expr as g
-from tensorir.relax.call_graph import reached
+from tensorir.relax.call_graph import all_callees
 from tensorir.relax.callee import is_pure_call
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
@@ -46,7 +46,7 @@ class DeadCodeElimination(ModulePass):
 
     def _reachable(self, mod: IRModule) -> IRModule:
         entries = [n for n, f in mod.functions.items() if "global_symbol" in f.attrs]
-        found = set(reached(mod.functions, [*entries, *self.entry_functions]))
+        found = set(all_callees(mod.functions, [*entries, *self.entry_functions]))
         if not found or not all(name in mod for name in found):
             return mod
         return IRModule({n: f for n, f in mod.functions.items() if n in found}, mod.attrs)

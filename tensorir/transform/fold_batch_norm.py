@@ -137,7 +137,7 @@ class _Folding(GraphRewriter):
         kind = g.DataflowVar if isinstance(known.result, g.DataflowVar) else g.GraphVar
         result = kind(known.result.name, scaled.struct_info)
         self._bindings.append(g.VarBinding(result, scaled))
-        summand = _rounded(_wide(known.summand) * _wide(factor.data), factor.data.dtype)
+        summand = _round(_as_float64(known.summand) * _as_float64(factor.data), factor.data.dtype)
         self._affine[var] = _Affine(scaled, result, summand)
         return op.add(result, g.Constant(summand))
 
@@ -148,7 +148,7 @@ class _Folding(GraphRewriter):
             return None
         total = summand.data
         if known.summand is not None:
-            total = _rounded(_wide(known.summand) + _wide(total), total.dtype)
+            total = _round(_as_float64(known.summand) + _as_float64(total), total.dtype)
         self._affine[var] = _Affine(known.call, known.result, total)
         return op.add(known.result, g.Constant(total))
 
@@ -174,17 +174,16 @@ class _Folding(GraphRewriter):
         if mean.source.dtype.kind != "f" or self._items[var] != self._uses[var]:
             return
         with np.errstate(all="ignore"):
-            factor = 1 / np.sqrt(_wide(variance.data) + given["epsilon"])
+            factor = 1 / np.sqrt(_as_float64(variance.data) + given["epsilon"])
             if weights[0] is not None and given["scale"]:
-                factor = factor * _wide(weights[0].data)
-            summand = -_wide(mean.data) * factor
+                factor = factor * _as_float64(weights[0].data)
+            summand = -_as_float64(mean.data) * factor
             if weights[1] is not None and given["center"]:
-                summand = summand + _wide(weights[1].data)
+                summand = summand + _as_float64(weights[1].data)
         behind = info.ndim - 1 - given["axis"] % info.ndim
         shape = (-1, *(1 for _ in range(behind)))
         made = [
-            g.Constant(_rounded(array.reshape(shape), mean.data.dtype))
-            for array in (factor, summand)
+            g.Constant(_round(array.reshape(shape), mean.data.dtype)) for array in (factor, summand)
         ]
         self._normed[var] = [data, mean, variance, *made]
 
@@ -262,7 +261,7 @@ def _scaled(weight: object, channels: NDArray[Any], axis: int) -> g.Constant:
     assert info.dtype is not None
     shape = [1] * len(weight.source.shape)
     shape[axis] = -1
-    factors = _wide(channels).reshape(shape)
+    factors = _as_float64(channels).reshape(shape)
 
     def scaled() -> NDArray[Any]:
         data = unscaled.data
@@ -284,10 +283,10 @@ def _fits(shape: Sequence[int], result: g.GraphVar) -> bool:
     return all(n == 1 or n == getattr(m, "value", None) for n, m in zip(shape, own, strict=True))
 
 
-def _wide(array: NDArray[Any]) -> NDArray[np.float64]:
+def _as_float64(array: NDArray[Any]) -> NDArray[np.float64]:
     return array.astype(np.float64)
 
 
-def _rounded(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def _round(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     with np.errstate(all="ignore"):
         return np.ascontiguousarray(array).astype(dtype)

@@ -268,7 +268,7 @@ class _Fusing(GraphRewriter):
 
     def _call(self, bindings: Sequence[g.VarBinding]) -> g.VarBinding:
         """Return the binding of the result of a group, a call of its function."""
-        func, args = _grouped(bindings)
+        func, args = _group_function(bindings)
         gvar = self._builder.add_func(func, self._kinds.name(bindings))
         last = bindings[-1]
         call = g.GraphCall(gvar, args, struct_info=last.value.struct_info)
@@ -299,7 +299,7 @@ def _without_ends(group: Sequence[int], nodes: Sequence[Node], free: Sequence[bo
 # --------------------------------------------------------------------------------- the new function
 
 
-def _grouped(bindings: Sequence[g.VarBinding]) -> tuple[Function, Sequence[g.GraphExpr]]:
+def _group_function(bindings: Sequence[g.VarBinding]) -> tuple[Function, Sequence[g.GraphExpr]]:
     """Return the function of bindings, whose result is the last one, and its arguments."""
     inside = _Inside({binding.var for binding in bindings})
     *before, last = [binding for old in bindings for binding in inside.binding(old)]

@@ -10,7 +10,7 @@ from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, noting
 from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.op_pattern import OP_PATTERN, root_computes
-from tensorir.memory.reshaping import flat, unravelled
+from tensorir.memory.reshaping import flatten_indices, unravel_index
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, Range, decl_buffer
 from tensorir.nodes.dtype import HANDLE, INT64
@@ -18,7 +18,7 @@ from tensorir.nodes.expr import Cast, GlobalVar, PrimExpr, Var
 from tensorir.nodes.ops import TRUE, cast
 from tensorir.relax import expr as g
 from tensorir.relax.building import UniqueNames
-from tensorir.relax.call_graph import called
+from tensorir.relax.call_graph import names_of_callees
 from tensorir.relax.calls import CALL_TIR, VIEW, DestinationPassing, call_tir, destination_passing
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import (
@@ -70,8 +70,8 @@ class FuseTIR(ModulePass):
         if not made:
             return result
         result = map_functions(result, lambda func: _Calls(made)(func))
-        needed = called(result.functions)
-        for name in called(groups):
+        needed = names_of_callees(result.functions)
+        for name in names_of_callees(groups):
             if name not in needed and "global_symbol" not in result[name].attrs:
                 del result[name]
         return result
@@ -304,8 +304,8 @@ def reshape_function(
         analyzer = Analyzer()
         for index, extent in zip(indices, target, strict=True):
             analyzer.bind(index, Range(extent))
-        position = analyzer.simplify(flat(indices, target))
-        found: PrimExpr = tensor[tuple(map(analyzer.simplify, unravelled(position, source)))]
+        position = analyzer.simplify(flatten_indices(indices, target))
+        found: PrimExpr = tensor[tuple(map(analyzer.simplify, unravel_index(position, source)))]
         return found
 
     result = te.compute(target, element, "T_reshape")

@@ -18,7 +18,7 @@ from tensorir.interp import InterpreterError, interpret
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import Call, IntImm
 from tensorir.nodes.node import Node
-from tensorir.relax.call_graph import reached
+from tensorir.relax.call_graph import all_callees
 from tensorir.rewriting.visit import children, walk
 
 Run: TypeAlias = Callable[[Sequence[Any]], bool]
@@ -50,7 +50,7 @@ def runnable_kernel(mod: IRModule, name: str) -> Run | None:
     weights in a mapped file.
     """
     functions = mod.prim_funcs()
-    kernels = IRModule({n: functions[n] for n in reached(functions, [name]) if n in functions})
+    kernels = IRModule({n: functions[n] for n in all_callees(functions, [name]) if n in functions})
     for func in kernels.prim_funcs().values():
         for node in walk(func.body):
             if isinstance(node, Call) and getattr(node.op, "short_name", "") in _OUTSIDE:

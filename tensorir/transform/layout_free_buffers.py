@@ -17,7 +17,7 @@ from tensorir.memory.layout_rewrite import (
 from tensorir.nodes.expr import Call, GlobalVar, IntImm
 from tensorir.relax import expr as g
 from tensorir.relax.building import UniqueNames
-from tensorir.relax.call_graph import called
+from tensorir.relax.call_graph import names_of_callees
 from tensorir.relax.calls import FRESH, DestinationPassing, call_tir, destination_passing
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
@@ -142,7 +142,7 @@ class SplitLayoutRewritePreproc(ModulePass):
         if not splits:
             return mod
         result = map_functions(mod, lambda func: _Splitting(splits)(func))
-        named = called(result.functions)
+        named = names_of_callees(result.functions)
         for name, split in splits.items():
             if split.rest not in named:
                 continue

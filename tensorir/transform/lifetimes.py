@@ -181,7 +181,7 @@ class TensorBytes:
         return tuple((str(n), tuple(collect_vars(n))) for n in self.factors)
 
 
-def scaled(count: int, factors: Sequence[PrimExpr]) -> PrimExpr:
+def scale_count(count: int, factors: Sequence[PrimExpr]) -> PrimExpr:
     """Return `count` times the product of some extents."""
     total: PrimExpr = ops.const(1, INT64)
     for factor in factors:

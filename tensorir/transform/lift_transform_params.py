@@ -11,7 +11,7 @@ from tensorir.nodes.expr import Var
 from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax.building import UniqueNames
-from tensorir.relax.call_graph import called
+from tensorir.relax.call_graph import names_of_callees
 from tensorir.relax.callee import is_pure_call
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.relations import known_by
@@ -48,7 +48,7 @@ class LiftTransformParams(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with the functions that have weights split."""
-        result, named = mod.clone(), called(mod.functions)
+        result, named = mod.clone(), names_of_callees(mod.functions)
         for name, func in graph_functions(mod).items():
             if name in named or not func.weights:
                 continue

@@ -50,13 +50,13 @@ def pack(
     lower_bound, meetings = _most_at_once(placed, held)
     by_time = sorted(placed, key=lambda tensor: held[tensor][0])
     if meetings > _FEW + _MEETINGS * len(placed) * log2(len(placed) + 1):
-        offsets, size = _allocated(by_time, placed, held)
+        offsets, size = _allocate_best_fit(by_time, placed, held)
     else:
         met = _meetings(placed, held)
         by_size = sorted(placed, key=lambda tensor: -placed[tensor])
-        offsets, size = _placed(by_size, placed, met)
+        offsets, size = _place_smallest_gap(by_size, placed, met)
         if size != lower_bound:
-            other, least = _placed(by_time, placed, met)
+            other, least = _place_smallest_gap(by_time, placed, met)
             if least < size:
                 offsets, size = other, least
     return Packing({tensor: offsets.get(tensor, 0) for tensor in sizes}, size, lower_bound)
@@ -101,7 +101,7 @@ def _meetings(tensors: Iterable[T], held: Mapping[T, Sequence[Span]]) -> dict[T,
     return met
 
 
-def _placed(
+def _place_smallest_gap(
     order: Sequence[T], sizes: Mapping[T, int], met: Mapping[T, set[T]]
 ) -> tuple[dict[T, int], int]:
     """Return offsets: each tensor in order gets the smallest sufficient gap."""
@@ -120,7 +120,7 @@ def _placed(
     return offsets, max((end for _, end in spans.values()), default=0)
 
 
-def _allocated(
+def _allocate_best_fit(
     order: Sequence[T], sizes: Mapping[T, int], held: Mapping[T, Sequence[Span]]
 ) -> tuple[dict[T, int], int]:
     """Return the offsets of a best-fit allocator; tensors are held from first to last span."""

@@ -17,7 +17,7 @@ from tensorir.relax.struct_info import OBJECT, StructInfo, defining_extents
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.visit import collect_vars, walk
 from tensorir.transform.aliases import Aliases, EscapesOf, Memory, memories
-from tensorir.transform.lifetimes import Lifetimes, TensorBytes, Unit, rounded_up, scaled
+from tensorir.transform.lifetimes import Lifetimes, TensorBytes, Unit, rounded_up, scale_count
 from tensorir.transform.pack_intervals import Packing, pack
 from tensorir.transform.pass_context import ModulePass, PassContext, map_functions
 from tensorir.transform.value_memory import find_escapes
@@ -71,8 +71,8 @@ class Arena:
         """The bytes of the arena."""
         if self.is_aligned:
             smallest = 0 if self.factors else ALIGNMENT
-            return scaled(max(self.packing.size, smallest), self.factors)
-        return rounded_up(scaled(self.packing.size, self.factors), len(self._levels))
+            return scale_count(max(self.packing.size, smallest), self.factors)
+        return rounded_up(scale_count(self.packing.size, self.factors), len(self._levels))
 
     def offsets(self) -> dict[g.GraphVar, PrimExpr]:
         """Return the offset of each tensor in bytes.
@@ -92,8 +92,8 @@ class Arena:
 
     def _offset(self, start: int, level: int) -> PrimExpr:
         if self.is_aligned:
-            return scaled(start, self.factors)
-        return rounded_up(scaled(start, self.factors), level) if start else ops.const(0, INT64)
+            return scale_count(start, self.factors)
+        return rounded_up(scale_count(start, self.factors), level) if start else ops.const(0, INT64)
 
 
 def plan_memory(func: Function, escapes: EscapesOf) -> list[Arena]:

@@ -29,7 +29,7 @@ from tensorir.relax.struct_info import (
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
-    assembled,
+    assemble,
     fields_of,
     leaves,
 )
@@ -103,7 +103,7 @@ class ValueMemory:
                 }
                 self.outputs[value] = tuple(outputs.values())
                 places = {path: frozenset({memory}) for path, memory in outputs.items()}
-                found: Places = assembled(value.struct_info, places)
+                found: Places = assemble(value.struct_info, places)
                 return found
         return self.aliases.of(value)
 
@@ -133,7 +133,7 @@ class ValueMemory:
                     self.copied.add((branch, path))
         self.wanted[value] = wanted
         found = {path: memory for path, (memory, _) in wanted.items()}
-        return _replaced(value.struct_info, whole, found)
+        return _replace_places(value.struct_info, whole, found)
 
     def _compute_at(
         self, memory: Memory, info: TensorStructInfo, places: Places, branch: g.SeqExpr
@@ -281,7 +281,7 @@ def _part(places: Places, path: Path) -> Places:
     return places
 
 
-def _replaced(
+def _replace_places(
     info: StructInfo, places: Places, parts: dict[Path, Memory], path: Path = ()
 ) -> Places:
     """Return the places of a value with `parts` at some paths."""
@@ -289,7 +289,7 @@ def _replaced(
         return frozenset({parts[path]})
     if isinstance(info, TupleStructInfo):
         return tuple(
-            _replaced(field, _part(places, (k,)), parts, (*path, k))
+            _replace_places(field, _part(places, (k,)), parts, (*path, k))
             for k, field in enumerate(info.elements)
         )
     return places

@@ -12,7 +12,7 @@ import codegen
 from codegen.compile import llvm_source
 from codegen.explanation.facts import InnerLoop, Loop
 from codegen.lower import LoweringError
-from codegen.lower.remarks import collected, done
+from codegen.lower.remarks import collect_remarks, done
 from schedule import Schedule
 from tensorir import parse, workloads
 
@@ -285,7 +285,7 @@ def test_notebooks_show_tables_in_a_fixed_width_font():
 
 def test_remarks_are_kept_only_while_somebody_collects():
     done("some pass", "before")
-    with collected() as remarks:
+    with collect_remarks() as remarks:
         done("some pass", "inside")
         done("some pass", "inside")
     done("some pass", "after")

@@ -12,7 +12,7 @@ import pytest
 
 import search as ms
 from search.database import JSONDatabase
-from search.options import uninterrupted
+from search.options import delay_interrupt
 
 SCRIPT = """
 import signal
@@ -106,7 +106,7 @@ def test_the_third_interrupt_is_not_put_off() -> None:
     done: list[int] = []
 
     def interrupted_often() -> None:
-        with uninterrupted():
+        with delay_interrupt():
             for number in range(4):
                 signal.raise_signal(signal.SIGINT)
                 done.append(number)

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar, overload
 from search.compat.autotvm.arguments import as_tuples, deserialize_args, serialize_args
 from search.database.module_equality import unnamed
 from search.errors import TuningError, blamed_on
-from search.kinds import like_or_all
+from search.kinds import suggestion_or_all
 from search.task import normalize_mod
 from tensorir import te
 from tensorir.comparison.structural_hash import structural_hash
@@ -175,8 +175,8 @@ def _identity(function: Callable[..., Any]) -> str:
 def _registered(name: str) -> Callable[..., Any]:
     if name not in _functions:
         raise TuningError(
-            f"unknown workload {name!r}; {like_or_all(name, _functions)}. Import the module that "
-            "registers it, put @register_workload before the function, or call extract_tasks on "
-            "its network"
+            f"unknown workload {name!r}; {suggestion_or_all(name, _functions)}. Import the module "
+            "that registers it, put @register_workload before the function, or call extract_tasks "
+            "on its network"
         )
     return _functions[name]

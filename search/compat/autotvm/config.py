@@ -198,7 +198,7 @@ class ConfigEntity(Config):
                 "only: declare it for all"
             )
         try:
-            self.entity_map[name] = space.fitting(self.entity_map[name])
+            self.entity_map[name] = space.fit_entity(self.entity_map[name])
         except KnobError as error:
             raise KnobError(
                 f"the knob {name!r} differs from the one of the configuration: {error}"

@@ -65,7 +65,7 @@ class ConfigSpace(Config):
         if space is None:
             raise self._unknown(name)
         try:
-            self.entity_map[name] = space.fitting(entity)
+            self.entity_map[name] = space.fit_entity(entity)
         except KnobError as error:
             raise KnobError(f"the knob {name!r}: {error}") from error
 

@@ -115,7 +115,7 @@ class KnobSpace(Generic[E]):
         """Return the index of a value, None if the knob does not offer it."""
         return self.domain.index_of(tuple(entity._value))
 
-    def fitting(self, entity: Entity) -> E:
+    def fit_entity(self, entity: Entity) -> E:
         """Return a logged or assigned value as one of this knob, which need not offer it.
 
         KnobError for a value of another kind or length.
@@ -318,10 +318,10 @@ class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
         decision = len(self._candidates) if index is None else index
         sch.sample_knob_option(name, self._candidates + added, decision=decision)
 
-    def fitting(self, entity: Entity) -> OtherOptionEntity:
+    def fit_entity(self, entity: Entity) -> OtherOptionEntity:
         """Return the candidate with the same JSON, such as a tuple for a list; else the value."""
         if not isinstance(entity, OtherOptionEntity):
-            return super().fitting(entity)
+            return super().fit_entity(entity)
         place = self.index_of(entity)
         return entity if place is None else self.entity_of(place)
 

@@ -20,7 +20,7 @@ from search.compat.autotvm.config_space import ConfigSpace
 from search.compat.autotvm.dispatch import ApplyConfig, DispatchContext
 from search.compat.autotvm.errors import InstantiationError, KnobError, TemplateError
 from search.errors import TuningError
-from search.kinds import like_or_all
+from search.kinds import suggestion_or_all
 from search.runner.flops import OperationCounter
 from search.task import normalize_mod
 from tensorir.nodes import expr as e
@@ -147,7 +147,7 @@ class Task:
         self._func = self._func or TASK_TABLE.get(self.name)
         if self._func is None:
             raise TemplateError(
-                f"unknown template {self.name!r}; {like_or_all(str(self.name), TASK_TABLE)}. "
+                f"unknown template {self.name!r}; {suggestion_or_all(str(self.name), TASK_TABLE)}. "
                 "Import the module that registers it; in a log the name may be outdated"
             )
         return self._func

@@ -26,7 +26,7 @@ from search.database.module_equality import same_structure
 from search.errors import TuningError
 from search.history.default_designs import default_schedule
 from search.history.find_schedule import find_schedule
-from search.history.history import under_its_name
+from search.history.history import rename_to_original
 from search.models.graph_tuner.kernel_graph import (
     KernelCall,
     KernelGraph,
@@ -98,7 +98,7 @@ def _scheduled_in_order(func: PrimFunc, block: str, order: Layout, target: Targe
     sch = Schedule(IRModule({"main": func}))
     if order is not None:
         sch.transform_block_layout(sch.get_block(block, "main"), order)
-    return under_its_name(func, default_schedule(sch.mod, target).mod.prim_func("main"))
+    return rename_to_original(func, default_schedule(sch.mod, target).mod.prim_func("main"))
 
 
 def _blocks(func: PrimFunc) -> list[Block]:
@@ -364,7 +364,7 @@ class Candidates:
         forms: dict[str, PrimFunc] = {}
         for form in _best_forms(name, kernel, self._database, self._target):
             try:
-                func = under_its_name(kernel, form)
+                func = rename_to_original(kernel, form)
             except (IRValueError, IRTypeError) as error:
                 logger.debug("A schedule does not apply: %s", error)
             else:

@@ -72,7 +72,7 @@ def physical_shape(layout: Layout, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(extent.value for extent in extents if isinstance(extent, IntImm))
 
 
-def described(layout: Layout) -> str:
+def describe_layout(layout: Layout) -> str:
     """Return the text of a layout."""
     if layout is None:
         return "row-major"

@@ -20,7 +20,7 @@ from search.models.graph_tuner.kernel_graph import (
     KernelGraph,
     Layout,
     Tensor,
-    described,
+    describe_layout,
     kernel_graphs,
     parameter,
 )
@@ -191,7 +191,9 @@ def _tuned(
 ) -> LayoutTuning:
     asked, graphs = kernel_graphs(mod)
     candidates = Candidates(database, target, most)
-    kernels = _timed({name: candidates.of(graph) for name, graph in graphs.items()}, measure)
+    kernels = _time_candidates(
+        {name: candidates.of(graph) for name, graph in graphs.items()}, measure
+    )
     possible = (
         transform
         for name, graph in graphs.items()
@@ -213,7 +215,7 @@ def _tuned(
         TransformRow(
             name,
             tensor.var.name,
-            f"{described(source)} => {described(destination)}",
+            f"{describe_layout(source)} => {describe_layout(destination)}",
             seconds(tensor, source, destination),
         )
         for name in graphs
@@ -236,7 +238,7 @@ def _tuned(
     return tuning
 
 
-def _timed(
+def _time_candidates(
     candidates: Mapping[str, Mapping[GraphVar, Sequence[Candidate]]], measure: Measure
 ) -> dict[str, dict[GraphVar, list[Timed]]]:
     """Return the candidates of all calls, by graph function and result, with their times.
@@ -278,7 +280,7 @@ def _kernel_rows(
         chosen = choice.kernels[var]
         slots = zip(call.slots, chosen.candidate.layouts, strict=True)
         layouts = "; ".join(
-            f"{parameter(call.func, position).name}: {described(layout)}"
+            f"{parameter(call.func, position).name}: {describe_layout(layout)}"
             for position, layout in slots
             if layout is not None
         )
@@ -286,7 +288,7 @@ def _kernel_rows(
             name,
             var.name,
             call.name,
-            layouts or described(None),
+            layouts or describe_layout(None),
             len(kernels[var]),
             kernels[var][0].seconds,
             chosen.seconds,

@@ -98,7 +98,7 @@ _STYLES: Final = {"pre": "xcode", "[data-theme=dark] pre": "github-dark"}
 @lru_cache(maxsize=256)
 def program(text: str, label: str) -> Markup:
     """Return a program in a scrolling element; `label` names it for screen readers."""
-    return scrolled(_highlighted(text), label)
+    return scroll_box(_highlight(text), label)
 
 
 @lru_cache(maxsize=128)
@@ -112,23 +112,23 @@ def side_by_side(before: str, after: str, labels: tuple[str, str]) -> Markup:
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     same = [(a + k, b + k) for a, b, size in matcher.get_matching_blocks() for k in range(size)]
     kept = [{pair[side] for pair in same} for side in (0, 1)]
-    marked = (_marked(before, kept[0], "del", "-"), _marked(after, kept[1], "ins", "+"))
+    marked = (_mark_lines(before, kept[0], "del", "-"), _mark_lines(after, kept[1], "ins", "+"))
     figures = [
-        element("figure", element("figcaption", label), scrolled(lines, label))
+        element("figure", element("figcaption", label), scroll_box(lines, label))
         for lines, label in zip(marked, labels, strict=True)
     ]
     return element("div", figures, class_="beside")
 
 
-def _marked(text: str, kept: Collection[int], name: str, sign: str) -> list[Markup]:
+def _mark_lines(text: str, kept: Collection[int], name: str, sign: str) -> list[Markup]:
     """Return the lines of a program, with the sign before each line that is not kept."""
     return [
         markup([element("i", " "), line]) if k in kept else element(name, element("i", sign), line)
-        for k, line in enumerate(_highlighted(text))
+        for k, line in enumerate(_highlight(text))
     ]
 
 
-def scrolled(lines: Sequence[Content], label: str, class_: str | None = None) -> Markup:
+def scroll_box(lines: Sequence[Content], label: str, class_: str | None = None) -> Markup:
     """Return lines of text in an element that scrolls, also by keys."""
     code = element("code", Markup("\n".join(map(markup, lines))))
     return element("pre", code, tabindex=0, role="region", aria_label=label, class_=class_)
@@ -146,7 +146,7 @@ def styles() -> str:
     return "\n".join(rules)
 
 
-def _highlighted(text: str) -> list[Markup]:
+def _highlight(text: str) -> list[Markup]:
     """Return the lines of a program. Pygments escapes them and closes each element in its line."""
     if find_spec("pygments") is None:
         return [markup(line) for line in text.splitlines()]

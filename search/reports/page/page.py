@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from search.database import Database
 from search.errors import ArgumentError, DatabaseError
-from search.kinds import nearest
+from search.kinds import suggestion
 from search.reports.page.markup import Content, Markup, details, element, styles
 from search.reports.page.sections import Findings
 from search.reports.page.watched_search import WatchedSearch
@@ -111,7 +111,7 @@ def _tasks_by_name(search: WatchedSearch, names: Sequence[str]) -> list[TaskTria
     for name in names:
         if name not in known:
             raise ArgumentError(
-                f"unknown task {name!r} in {search.folder}{nearest(name, list(known))}"
+                f"unknown task {name!r} in {search.folder}{suggestion(name, list(known))}"
             )
     return [known[name] for name in dict.fromkeys(names)]
 

@@ -15,7 +15,7 @@ from search.reports.page.markup import (
     element,
     markup,
     program,
-    scrolled,
+    scroll_box,
     side_by_side,
     table,
 )
@@ -197,7 +197,7 @@ def _failure(group: Failure, search: WatchedSearch, place: int) -> Markup:
         [element("b", f"{count:,} trial{'s' * (count != 1)}, {group.ending}"), f": {reason}"],
         element("p", f"Numbers of the trials in {listed}{more}"),
         element("p", f"They took {spent:.1f} s. The error of the first:"),
-        scrolled([error], "error", class_="text"),
+        scroll_box([error], "error", class_="text"),
         id_=f"failure-{place}",
     )
 

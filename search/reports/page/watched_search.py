@@ -117,7 +117,8 @@ class WatchedSearch:
         wanted = self.tasks.largest(_MOST_WINNERS) if wanted is None else wanted
         numbers = {task.number for task in wanted if task.best is not None}
         return [
-            _shown(one, self._winner(one) if one.number in numbers else None) for one in self.tasks
+            _shown_task(one, self._winner(one) if one.number in numbers else None)
+            for one in self.tasks
         ]
 
     def _read_records(self) -> None:
@@ -180,7 +181,7 @@ class ShownTask(NamedTuple):
     """The trials of the task, with names of decisions in that design space."""
 
 
-def _shown(task: TaskTrials, winner: Winner | None) -> ShownTask:
+def _shown_task(task: TaskTrials, winner: Winner | None) -> ShownTask:
     point, sites = (winner.point, winner.sites) if winner else (None, ())
     same = (one for one in task.trials if point is None or one.decisions == point)
     space = next((one.space for one in same if one.space is not None), None)

@@ -119,14 +119,16 @@ class Machine:
         )
 
 
-def described(machines: Mapping[str, Machine]) -> str:
+def describe_machines(machines: Mapping[str, Machine]) -> str:
     """Return a sentence that lists machines, given by their addresses."""
     if not machines:
         return "no machine is connected: start `tensorir worker` on one"
     kinds: dict[str, list[str]] = {}
     for machine in machines.values():
         kinds.setdefault(machine.kind, []).append(machine.host)
-    texts = [f"{len(hosts)} of {kind} ({_some(hosts)})" for kind, hosts in sorted(kinds.items())]
+    texts = [
+        f"{len(hosts)} of {kind} ({_list_some(hosts)})" for kind, hosts in sorted(kinds.items())
+    ]
     return f"there are {', '.join(texts)}"
 
 
@@ -135,7 +137,7 @@ def this_release() -> str:
     return f"{__version__} (lowering {lowering_digest()})"
 
 
-def _some(names: Sequence[str], most: int = 4) -> str:
+def _list_some(names: Sequence[str], most: int = 4) -> str:
     different = sorted(set(names))
     more = f" and {len(different) - most} more" if len(different) > most else ""
     return ", ".join(different[:most]) + more

@@ -15,7 +15,12 @@ from search.builder.builder import Builder, BuilderInput, BuilderResult, checked
 from search.database.target_key import target_key
 from search.errors import TuningError
 from search.runner.arguments import ProgramFacts
-from search.runner.distributed.connection import Connection, Machine, described, this_release
+from search.runner.distributed.connection import (
+    Connection,
+    Machine,
+    describe_machines,
+    this_release,
+)
 from search.runner.distributed.credentials import Credentials, PathLike
 from search.runner.distributed.dispatcher import Dispatcher, Pin, SentCandidate
 from search.runner.distributed.messages import MeasureRequest
@@ -171,7 +176,7 @@ class DaskRunner(Runner):
         if None in reasons.values():
             return None
         each = "".join(f"; not by {found[a].host}: {why}" for a, why in reasons.items())
-        return f"at {self._connection.address} {described(found)}{each}"
+        return f"at {self._connection.address} {describe_machines(found)}{each}"
 
     def _why_not(self, machine: Machine, target: Target) -> str | None:
         if self.only not in (None, machine.kind, machine.cpu):

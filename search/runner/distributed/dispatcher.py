@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from search.errors import TuningError
-from search.runner.distributed.connection import Connection, Machine, described
+from search.runner.distributed.connection import Connection, Machine, describe_machines
 from search.runner.distributed.credentials import package
 from search.runner.distributed.messages import Arrays, MeasureAnswer, MeasureRequest, packed_arrays
 from search.runner.distributed.servers import measure_here
@@ -250,7 +250,7 @@ class Dispatcher:
         left_out = [f"{self._machines[a].host}: {o.reason}" for a, o in self._left_out.items()]
         self._warn(
             f"No machine measures at the moment; waiting for a {resource}; "
-            + "; left out of this search is ".join([described(self._machines), *left_out])
+            + "; left out of this search is ".join([describe_machines(self._machines), *left_out])
         )
 
     def _warn(self, text: str) -> None:

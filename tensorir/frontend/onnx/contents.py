@@ -71,7 +71,7 @@ def contents_of_call(
     if has_sizes or (is_short and info.dtype in ("bool", "int64")):
         with suppress(_UndecidedError, IRTypeError, IRValueError, OverflowError):
             return _Elements(op, call, known, analyzer, limits).of_result()
-    return None if has_sizes else _folded(call, known)
+    return None if has_sizes else _fold(call, known)
 
 
 def as_array(values: Sequence[Any]) -> Array:
@@ -91,7 +91,7 @@ def _tensors(value: Any) -> list[g.GraphExpr]:
     return [value] if isinstance(value.struct_info, TensorStructInfo) else []
 
 
-def _folded(call: g.GraphCall, known: Mapping[g.GraphExpr, Array]) -> Array | None:
+def _fold(call: g.GraphCall, known: Mapping[g.GraphExpr, Array]) -> Array | None:
     """Return the result of an operator on constants."""
 
     def constant(value: Any) -> Any:

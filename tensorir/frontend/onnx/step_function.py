@@ -107,7 +107,7 @@ class StepFunction(NamedTuple):
     ) -> GraphExpr:
         """Return the call of a loop: a tuple of the final carried values and the stacked parts."""
         is_known = self.always and go_on is True and not isinstance(trips, GraphExpr)
-        stacked = [_stacked(part, trips if is_known else None) for part in self.parts]  # type: ignore[arg-type]
+        stacked = [_stack_info(part, trips if is_known else None) for part in self.parts]  # type: ignore[arg-type]
         return call_loop(
             self.name,
             carried,
@@ -119,7 +119,7 @@ class StepFunction(NamedTuple):
         )
 
 
-def _stacked(part: TensorStructInfo, count: PrimExpr | int | None) -> TensorStructInfo:
+def _stack_info(part: TensorStructInfo, count: PrimExpr | int | None) -> TensorStructInfo:
     """Return the struct info of `count` stacked parts, None for an unknown number."""
     if count is not None and part.shape is not None:
         return TensorStructInfo([count, *part.shape], part.dtype)

@@ -98,7 +98,7 @@ def axis_of(axis: int, x: GraphExpr) -> int:
     return axis + max(tensor_info(x).ndim, 1) if axis < 0 else axis
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """Return a number, or numbers, as a list."""
     return list(value) if isinstance(value, (list, tuple)) else [value]
 

@@ -65,13 +65,13 @@ def from_exported_program(
             f"expected a torch.export.ExportedProgram, got {type(exported_program).__name__}; "
             "call torch.export.export(model.eval(), arguments)"
         )
-    program = _decomposed(exported_program)
+    program = _decompose(exported_program)
     return _Import(program, keep_params_as_input).module(
         unwrap_unit_return_tuple or program.call_spec.out_spec.is_leaf(), no_bind_return_tuple
     )
 
 
-def _decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+def _decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Return a program whose operators all have converters; `program` itself if they do already.
 
     Only operators without a converter are decomposed, because one operator has one good kernel.
@@ -197,13 +197,13 @@ class _Import:
         holders = [n for n in self._program.graph.nodes if n.op == "placeholder"]
         users = [n for n, s in zip(holders, specs, strict=True) if s.kind is InputKind.USER_INPUT]
         self._sizes.define(
-            _shape(node.meta["val"]) for node in users if _is_measurable(node.meta.get("val"))
+            _shape(node.meta["val"]) for node in users if _is_tensor_or_symint(node.meta.get("val"))
         )
         inputs = []
         for node, spec in zip(holders, specs, strict=True):
             if spec.kind is not InputKind.USER_INPUT:
                 self._values[node] = self._stored(spec)
-            elif _is_measurable(node.meta.get("val")):
+            elif _is_tensor_or_symint(node.meta.get("val")):
                 self._values[node] = GraphVar(node.name, self._parameter_info(node.meta["val"]))
                 inputs.append(self._values[node])
             else:
@@ -360,7 +360,7 @@ def _is_leaf(value: GraphExpr) -> bool:
     return isinstance(value, (GraphVar, Constant))
 
 
-def _is_measurable(example: Any) -> bool:
+def _is_tensor_or_symint(example: Any) -> bool:
     return isinstance(example, (torch.Tensor, torch.SymInt))
 
 

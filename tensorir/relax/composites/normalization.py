@@ -39,28 +39,28 @@ def batch_norm(
     if training:
         others = [k for k in range(rank) if k != along]
         mean, variance = op.mean(data, others), op.variance(data, others)
-        moving_mean = _moved(moving_mean, mean, momentum)
-        moving_var = _moved(moving_var, variance, momentum)
+        moving_mean = _move_axis(moving_mean, mean, momentum)
+        moving_var = _move_axis(moving_var, variance, momentum)
     dtype = sum_dtype(dtype_of(mean))
-    factor = op.rsqrt(op.add(_in(variance, dtype), const_of(epsilon, dtype)))
+    factor = op.rsqrt(op.add(_cast_to(variance, dtype), const_of(epsilon, dtype)))
     if scale and gamma is not None:
-        factor = op.multiply(_in(gamma, dtype), factor)
-    summand = op.negative(op.multiply(_in(mean, dtype), factor))
+        factor = op.multiply(_cast_to(gamma, dtype), factor)
+    summand = op.negative(op.multiply(_cast_to(mean, dtype), factor))
     if center and beta is not None:
-        summand = op.add(_in(beta, dtype), summand)
+        summand = op.add(_cast_to(beta, dtype), summand)
     behind = list(range(1, rank - along))
     if behind:
         factor, summand = op.expand_dims(factor, axis=behind), op.expand_dims(summand, axis=behind)
-    result = op.add(op.multiply(_in(data, dtype), factor), summand)
-    return Tuple([_in(result, dtype_of(data)), moving_mean, moving_var])
+    result = op.add(op.multiply(_cast_to(data, dtype), factor), summand)
+    return Tuple([_cast_to(result, dtype_of(data)), moving_mean, moving_var])
 
 
-def _in(value: GraphExpr, dtype: DataType) -> GraphExpr:
+def _cast_to(value: GraphExpr, dtype: DataType) -> GraphExpr:
     """Return a value converted to a dtype; itself if it has this dtype."""
     return value if dtype_of(value) is dtype else op.astype(value, dtype=dtype)
 
 
-def _moved(old: GraphExpr, new: GraphExpr, momentum: float) -> GraphExpr:
+def _move_axis(old: GraphExpr, new: GraphExpr, momentum: float) -> GraphExpr:
     dtype = dtype_of(old)
     return op.add(
         op.multiply(old, const_of(1 - momentum, dtype)),

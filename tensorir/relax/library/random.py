@@ -12,7 +12,7 @@ from tensorir.errors import IRTypeError
 from tensorir.nodes.expr import PrimExpr
 from tensorir.relax.declaration import library
 from tensorir.relax.expr import GraphExpr, tensor_info
-from tensorir.relax.library.sorting import like
+from tensorir.relax.library.sorting import info_like
 from tensorir.relax.signature import DTypeName
 from tensorir.relax.struct_info import UNKNOWN_NDIM, StructInfo, TensorStructInfo
 
@@ -61,7 +61,7 @@ def randint(
 
 
 def _events(x: GraphExpr, dtype: str, **_: Any) -> StructInfo:
-    return like(x, dtype)
+    return info_like(x, dtype)
 
 
 @library("random.bernoulli", _events)

@@ -20,7 +20,7 @@ from tensorir.relax.struct_info import UNKNOWN_NDIM, StructInfo, TensorStructInf
 Array = NDArray[Any]
 
 
-def like(x: GraphExpr, dtype: str | None = None) -> TensorStructInfo:
+def info_like(x: GraphExpr, dtype: str | None = None) -> TensorStructInfo:
     """Return the struct info of a tensor with the shape and, by default, the dtype of another."""
     info = tensor_info(x)
     return TensorStructInfo(info.shape, info.dtype if dtype is None else dtype, info.ndim)
@@ -41,7 +41,7 @@ def places_in_order(x: Array, axis: int, descending: bool) -> Array:
 
 def _sorted(x: GraphExpr, axis: int, descending: bool) -> StructInfo:
     _check_axis(tensor_info(x), axis)
-    return like(x)
+    return info_like(x)
 
 
 @library("sort", _sorted)
@@ -53,7 +53,7 @@ def sort(x: Array, axis: int = -1, descending: bool = False) -> Array:
 
 def _places(data: GraphExpr, axis: int, descending: bool, dtype: str) -> StructInfo:
     _check_axis(tensor_info(data), axis)
-    return like(data, dtype)
+    return info_like(data, dtype)
 
 
 @library("argsort", _places)
@@ -130,7 +130,7 @@ def _bucket(
 ) -> StructInfo:
     if tensor_info(boundaries).ndim not in (1, UNKNOWN_NDIM):
         raise IRTypeError(f"boundaries must be a vector, got {boundaries.struct_info}")
-    return like(input_tensor, "int32" if out_int32 else "int64")
+    return info_like(input_tensor, "int32" if out_int32 else "int64")
 
 
 @library("bucketize", _bucket)
@@ -154,7 +154,7 @@ def _searched(
             f"sorted_sequence has {own} dimension(s): it must be a vector, or have as many as "
             f"values, {other}"
         )
-    return like(values, "int32" if out_int32 else "int64")
+    return info_like(values, "int32" if out_int32 else "int64")
 
 
 @library("searchsorted", _searched)

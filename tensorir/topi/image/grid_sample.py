@@ -13,9 +13,9 @@ from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.ops import add, as_expr, cast, const, div, mul
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
-from tensorir.topi.broadcast import rounded, sum_dtype
+from tensorir.topi.broadcast import convert_dtype, sum_dtype
 from tensorir.topi.extents import check_equal, check_floats
-from tensorir.topi.image.resize import clamped, cubic_weight
+from tensorir.topi.image.resize import clamp_position, cubic_weight
 from tensorir.topi.nn.spatial import SPATIAL, Layout
 
 _CUBIC_ALPHA = -0.75
@@ -72,8 +72,8 @@ def grid_sample(
                     inside += [place >= 0, place < cast("int64", n)]
                 else:
                     if cubic and padding_mode == "reflection":
-                        place = _whole(_reflected(cast(dtype, place), n, dtype, align_corners))
-                    place = clamped(place, cast("int64", n))
+                        place = _whole(_reflect(cast(dtype, place), n, dtype, align_corners))
+                    place = clamp_position(place, cast("int64", n))
                 inner[letter] = cast(n.dtype, place)
             value: PrimExpr = data[places.ordered({**at, **inner})]
             if inside:
@@ -105,7 +105,7 @@ def grid_sample(
     shape = places.ordered(
         {**size, **{letter: grid.shape[1 + k] for k, letter in enumerate(letters)}}
     )
-    return rounded(te.compute(shape, element, name="grid_sample"), data.dtype)
+    return convert_dtype(te.compute(shape, element, name="grid_sample"), data.dtype)
 
 
 def _position(
@@ -124,7 +124,7 @@ def _position(
         if padding_mode == "border":
             place = te.min(te.max(place, const(0, dtype)), length - one)
         elif padding_mode == "reflection":
-            place = _reflected(place, n, dtype, align_corners)
+            place = _reflect(place, n, dtype, align_corners)
         # Positions far away, or NaN, become positions outside that fit in integers.
         far = const(1 << 30, dtype)
         bounded: PrimExpr = te.min(te.max(place, -far), far)
@@ -133,7 +133,7 @@ def _position(
     return te.compute(grid.shape[:-1], element, name="grid_position")
 
 
-def _reflected(place: PrimExpr, n: PrimExpr, dtype: str, align_corners: bool) -> PrimExpr:
+def _reflect(place: PrimExpr, n: PrimExpr, dtype: str, align_corners: bool) -> PrimExpr:
     """Return a position mirrored at the centres of the outer elements, or at their outer edges."""
     length = cast(dtype, n)
     low = const(0 if align_corners else -0.5, dtype)
@@ -186,4 +186,4 @@ def affine_grid(theta: Tensor, size: Sequence[PrimExpr], align_corners: bool = F
         return reduce(add, [*terms, cast(dtype, theta[n, k, const(rank, k.dtype)])])
 
     shape = [theta.shape[0], *size, const(rank, theta.shape[0].dtype)]
-    return rounded(te.compute(shape, element, name="affine_grid"), theta.dtype)
+    return convert_dtype(te.compute(shape, element, name="affine_grid"), theta.dtype)

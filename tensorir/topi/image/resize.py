@@ -78,7 +78,7 @@ def resize(
     outside = (
         extrapolation_value if coordinate_transformation_mode == "tf_crop_and_resize" else None
     )
-    return _resized(data, coordinates, size, kind, outside, out_dtype)
+    return _resize(data, coordinates, size, kind, outside, out_dtype)
 
 
 @operator("image.dynamic_resize")
@@ -125,7 +125,7 @@ def dynamic_resize(
     outside = (
         extrapolation_value if coordinate_transformation_mode == "tf_crop_and_resize" else None
     )
-    return _resized(data, coordinates, size, kind, outside, out_dtype)
+    return _resize(data, coordinates, size, kind, outside, out_dtype)
 
 
 class _Kind(NamedTuple):
@@ -138,7 +138,7 @@ class _Kind(NamedTuple):
     antialias: bool
 
 
-def _resized(
+def _resize(
     data: Tensor,
     coordinates: Mapping[int, Places],
     size: Sequence[PrimExpr],
@@ -164,7 +164,7 @@ def _resized(
                 alpha = kind.cubic_alpha if kind.method == "cubic" else None
                 resized = filtered.weighted(alpha, kind.antialias, kind.exclude_outside)
         resized = _converted(resized, dtype)
-    return resized if outside is None else _extrapolated(resized, coordinates, outside)
+    return resized if outside is None else _extrapolate(resized, coordinates, outside)
 
 
 @each_rank("image.resize#d", order_of_layout("layout"))
@@ -195,7 +195,7 @@ def _resize_spatial(
     )  # fmt: skip
 
 
-def clamped(place: PrimExpr, size: PrimExpr) -> PrimExpr:
+def clamp_position(place: PrimExpr, size: PrimExpr) -> PrimExpr:
     """Return a position moved to the nearest end of an axis if it is outside."""
     inside: PrimExpr = te.min(te.max(place, const(0, place.dtype)), size - 1)
     return inside
@@ -214,7 +214,7 @@ def _nearest(
         at = list(indices)
         for axis, place in coordinates.items():
             if not place.is_identity:
-                at[axis] = clamped(place.rounded(indices[axis], rounding), place.size)
+                at[axis] = clamp_position(place.rounded(indices[axis], rounding), place.size)
         return cast(dtype, data[tuple(at)])
 
     return te.compute(shape, element, name="resize")
@@ -231,7 +231,7 @@ def _converted(x: Tensor, dtype: DataType) -> Tensor:
     return x if x.dtype is dtype else te.compute(x.shape, element, name="T_cast")
 
 
-def _extrapolated(x: Tensor, coordinates: Mapping[int, Places], value: float) -> Tensor:
+def _extrapolate(x: Tensor, coordinates: Mapping[int, Places], value: float) -> Tensor:
     """Return `x` with `value` at elements outside of the original."""
 
     def element(*indices: PrimExpr) -> PrimExpr:
@@ -252,7 +252,7 @@ class _Filtered:
         self.shape = [*x.shape[:axis], count, *x.shape[axis + 1 :]]
 
     def _load(self, indices: Sequence[PrimExpr], place: PrimExpr) -> PrimExpr:
-        inside = clamped(place, self.at.size)
+        inside = clamp_position(place, self.at.size)
         at = (*indices[: self.axis], inside, *indices[self.axis + 1 :])
         return cast(self.dtype, self.x[at])
 

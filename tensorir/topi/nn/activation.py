@@ -18,71 +18,73 @@ from tensorir.topi.broadcast import broadcast_shape, element, same_dtype, sum_dt
 from tensorir.topi.extents import axis_of, check_equal, check_floats, check_rank, simplified
 
 
-def _like(v: PrimExpr, number: float) -> PrimExpr:
+def _const_like(v: PrimExpr, number: float) -> PrimExpr:
     return const(number, v.dtype)
 
 
-def _clipped(v: PrimExpr, low: float, high: float) -> Any:
+def _clip(v: PrimExpr, low: float, high: float) -> Any:
     # A comparison with NaN is false, which selects the second operand: NaN stays.
-    return te.min(_like(v, high), te.max(_like(v, low), v))
+    return te.min(_const_like(v, high), te.max(_const_like(v, low), v))
 
 
 def _expm1(v: PrimExpr) -> PrimExpr:
     """Return `exp(v) - 1`; near 0, where the difference would cancel, it is computed with tanh."""
-    result: PrimExpr = te.tanh(v * _like(v, 0.5)) * (te.exp(v) + _like(v, 1))
+    result: PrimExpr = te.tanh(v * _const_like(v, 0.5)) * (te.exp(v) + _const_like(v, 1))
     return result
 
 
 def _softplus(v: PrimExpr, beta: float = 1.0, threshold: float = 20.0) -> Any:
-    scaled = v * _like(v, beta)
-    return te.Select(scaled > _like(v, threshold), v, _log_1_exp(scaled) / _like(v, beta))
+    scaled = v * _const_like(v, beta)
+    return te.Select(
+        scaled > _const_like(v, threshold), v, _log_1_exp(scaled) / _const_like(v, beta)
+    )
 
 
 def _log_1_exp(v: PrimExpr) -> PrimExpr:
     """Return `log(1 + exp(v))`, which does not overflow in this form."""
-    result: PrimExpr = te.max(v, _like(v, 0)) + te.log1p(te.exp(-te.abs(v)))
+    result: PrimExpr = te.max(v, _const_like(v, 0)) + te.log1p(te.exp(-te.abs(v)))
     return result
 
 
 def _elu(v: PrimExpr, alpha: float = 1.0) -> Any:
-    zero = _like(v, 0)
-    return te.Select(v > zero, v, _like(v, alpha) * _expm1(te.min(zero, v)))
+    zero = _const_like(v, 0)
+    return te.Select(v > zero, v, _const_like(v, alpha) * _expm1(te.min(zero, v)))
 
 
 def _celu(v: PrimExpr, alpha: float = 1.0) -> Any:
-    zero = _like(v, 0)
-    inner = _expm1(te.min(zero, v) / _like(v, alpha))
-    return te.Select(v > zero, v, _like(v, alpha) * inner)
+    zero = _const_like(v, 0)
+    inner = _expm1(te.min(zero, v) / _const_like(v, alpha))
+    return te.Select(v > zero, v, _const_like(v, alpha) * inner)
 
 
 def _gelu(v: PrimExpr) -> Any:
-    half = _like(v, 0.5)
-    return v * (half + half * te.erf(v * _like(v, math.sqrt(0.5))))
+    half = _const_like(v, 0.5)
+    return v * (half + half * te.erf(v * _const_like(v, math.sqrt(0.5))))
 
 
 def _gelu_tanh(v: PrimExpr) -> Any:
-    one = _like(v, 1)
-    inner = _like(v, math.sqrt(2 / math.pi)) * v
-    inner = inner * (one + _like(v, 0.044715) * v * v)
-    return _like(v, 0.5) * v * (one + te.tanh(inner))
+    one = _const_like(v, 1)
+    inner = _const_like(v, math.sqrt(2 / math.pi)) * v
+    inner = inner * (one + _const_like(v, 0.044715) * v * v)
+    return _const_like(v, 0.5) * v * (one + te.tanh(inner))
 
 
 def _shrink(v: PrimExpr, lambd: float = 0.5, bias: float = 0.0) -> Any:
-    by = _like(v, bias)
-    inner = te.Select(v > _like(v, lambd), v - by, _like(v, 0))
-    return te.Select(v < _like(v, -lambd), v + by, inner)
+    by = _const_like(v, bias)
+    inner = te.Select(v > _const_like(v, lambd), v - by, _const_like(v, 0))
+    return te.Select(v < _const_like(v, -lambd), v + by, inner)
 
 
 _FUNCTIONS: Final[dict[str, tuple[Callable[..., PrimExpr], str]]] = {
-    "relu": (lambda v: te.max(_like(v, 0), v), "`max(x, 0)`; NaN stays"),
-    "relu6": (lambda v: _clipped(v, 0, 6), "`min(max(x, 0), 6)`; NaN stays"),
+    "relu": (lambda v: te.max(_const_like(v, 0), v), "`max(x, 0)`; NaN stays"),
+    "relu6": (lambda v: _clip(v, 0, 6), "`min(max(x, 0), 6)`; NaN stays"),
     "hardtanh": (
-        lambda v, min_val=-1.0, max_val=1.0: _clipped(v, min_val, max_val),
+        lambda v, min_val=-1.0, max_val=1.0: _clip(v, min_val, max_val),
         "`x`, limited to the range from `min_val` to `max_val`",
     ),
     "shrink": (_shrink, "`x + bias` below `-lambd`, `x - bias` above `lambd`, and 0 between"),
     "leakyrelu": (
-        lambda v, alpha=0.01: te.Select(v > 0, v, v * _like(v, alpha)),
+        lambda v, alpha=0.01: te.Select(v > 0, v, v * _const_like(v, alpha)),
         "`x` where it is positive, elsewhere `alpha * x`",
     ),
     "elu": (
@@ -91,7 +93,7 @@ _FUNCTIONS: Final[dict[str, tuple[Callable[..., PrimExpr], str]]] = {
     ),
     "selu": (
         lambda v, alpha=1.6732632423543772, gamma=1.0507009873554805: (
-            _like(v, gamma) * _elu(v, alpha)
+            _const_like(v, gamma) * _elu(v, alpha)
         ),
         "`gamma * elu(x, alpha)` (Klambauer et al., 2017)",
     ),
@@ -106,7 +108,7 @@ _FUNCTIONS: Final[dict[str, tuple[Callable[..., PrimExpr], str]]] = {
     ),
     "silu": (lambda v: v * te.sigmoid(v), "`x * sigmoid(x)` (Elfwing et al., 2018)"),
     "swish": (
-        lambda v, alpha=1.0: v * te.sigmoid(_like(v, alpha) * v),
+        lambda v, alpha=1.0: v * te.sigmoid(_const_like(v, alpha) * v),
         "`x * sigmoid(alpha * x)` (Ramachandran et al., 2017)",
     ),
     "mish": (lambda v: v * te.tanh(_log_1_exp(v)), "`x * tanh(softplus(x))` (Misra, 2019)"),
@@ -115,28 +117,30 @@ _FUNCTIONS: Final[dict[str, tuple[Callable[..., PrimExpr], str]]] = {
         "`log(1 + exp(beta * x)) / beta`; where `beta * x` is above a threshold, `x`",
     ),
     "log_sigmoid": (
-        lambda v: te.min(_like(v, 0), v) - te.log1p(te.exp(-te.abs(v))),
+        lambda v: te.min(_const_like(v, 0), v) - te.log1p(te.exp(-te.abs(v))),
         "the logarithm of `sigmoid(x)`",
     ),
-    "softsign": (lambda v: v / (_like(v, 1) + te.abs(v)), "`x / (1 + abs(x))`"),
+    "softsign": (lambda v: v / (_const_like(v, 1) + te.abs(v)), "`x / (1 + abs(x))`"),
     "hardsigmoid": (
-        lambda v, alpha=1 / 6, beta=0.5: _clipped(_like(v, alpha) * v + _like(v, beta), 0, 1),
+        lambda v, alpha=1 / 6, beta=0.5: _clip(
+            _const_like(v, alpha) * v + _const_like(v, beta), 0, 1
+        ),
         "`alpha * x + beta`, limited to the range 0 to 1",
     ),
     "hardswish": (
-        lambda v: v * _clipped(v + _like(v, 3), 0, 6) * _like(v, 1 / 6),
+        lambda v: v * _clip(v + _const_like(v, 3), 0, 6) * _const_like(v, 1 / 6),
         "`x * min(max(x + 3, 0), 6) / 6` (Howard et al., 2019)",
     ),
     "thresholded_relu": (
-        lambda v, alpha=1.0: te.Select(v > _like(v, alpha), v, _like(v, 0)),
+        lambda v, alpha=1.0: te.Select(v > _const_like(v, alpha), v, _const_like(v, 0)),
         "`x` where it is above `alpha`, elsewhere 0 (Konda et al., 2014)",
     ),
     "threshold": (
-        lambda v, bound, value: te.Select(v <= _like(v, bound), _like(v, value), v),
+        lambda v, bound, value: te.Select(v <= _const_like(v, bound), _const_like(v, value), v),
         "`value` where `x` is at most a bound, elsewhere `x`; NaN stays",
     ),
     "hardshrink": (
-        lambda v, lambd=0.5: te.Select(te.abs(v) <= _like(v, lambd), _like(v, 0), v),
+        lambda v, lambd=0.5: te.Select(te.abs(v) <= _const_like(v, lambd), _const_like(v, 0), v),
         "0 where the absolute value of `x` is at most `lambd`, elsewhere `x`; NaN stays",
     ),
     "tanhshrink": (lambda v: v - te.tanh(v), "`x - tanh(x)`"),

@@ -10,7 +10,7 @@ from tensorir.nodes.expr import EQ, IntImm, PrimExpr
 from tensorir.nodes.ops import as_expr, cast, compare, const, floordiv, floormod, infinity
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
-from tensorir.topi.broadcast import rounded, sum_dtype
+from tensorir.topi.broadcast import convert_dtype, sum_dtype
 from tensorir.topi.extents import axis_of, check_equal, check_floats, check_rank, known_extent
 from tensorir.topi.matmul import product_dtypes
 
@@ -34,7 +34,9 @@ def attention_scores(query: Tensor, key: Tensor) -> Tensor:
         x, y = query[b, i, h, k.var], key[b, _shared(h, group), k.var, j]
         return te.sum(cast(wide, x) * cast(wide, y), axis=k)
 
-    return rounded(te.compute((b, h, i, key.shape[3]), element, name="attention_scores"), dtype)
+    return convert_dtype(
+        te.compute((b, h, i, key.shape[3]), element, name="attention_scores"), dtype
+    )
 
 
 @operator("nn.attention_output")
@@ -56,7 +58,9 @@ def attention_output(weights: Tensor, value: Tensor) -> Tensor:
         x, y = weights[b, h, i, k.var], value[b, k.var, _shared(h, group), d]
         return te.sum(cast(wide, x) * cast(wide, y), axis=k)
 
-    return rounded(te.compute((b, i, h, value.shape[3]), element, name="attention_output"), dtype)
+    return convert_dtype(
+        te.compute((b, i, h, value.shape[3]), element, name="attention_output"), dtype
+    )
 
 
 def _heads_per_group(heads: PrimExpr, shared: PrimExpr) -> int:

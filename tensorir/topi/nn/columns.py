@@ -10,7 +10,7 @@ from tensorir.nodes.expr import EQ, IntImm, PrimExpr
 from tensorir.nodes.ops import as_expr, cast, compare, const, floordiv, floormod
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
-from tensorir.topi.broadcast import rounded, sum_dtype
+from tensorir.topi.broadcast import convert_dtype, sum_dtype
 from tensorir.topi.extents import check_equal, check_rank, extent_text, product, simplified
 from tensorir.topi.nn.spatial import Window, margins, padded, per_axis
 
@@ -90,7 +90,7 @@ def col2im(
         return te.sum(cast(dtype, data[n, row, column]), axis=axes, where=te.all(*inside))
 
     total = te.compute([data.shape[0], channels, *sizes], element, name="col2im")
-    return rounded(total, data.dtype)
+    return convert_dtype(total, data.dtype)
 
 
 def _windows(

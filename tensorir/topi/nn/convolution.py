@@ -9,7 +9,7 @@ from tensorir.errors import IRValueError
 from tensorir.nodes.expr import EQ, IntImm, PrimExpr
 from tensorir.nodes.ops import cast, compare, const, floordiv, floormod
 from tensorir.te.tensor import Tensor
-from tensorir.topi.broadcast import rounded
+from tensorir.topi.broadcast import convert_dtype
 from tensorir.topi.extents import (
     as_divisor,
     check_equal,
@@ -97,7 +97,7 @@ def convolution(
         name=f"{kind}conv{rank}d_{out.text.lower()}",
         varargs_names=[names[letter] for letter in out.text],
     )
-    return rounded(total, result)
+    return convert_dtype(total, result)
 
 
 def _check_groups(inputs: PrimExpr, per_group: PrimExpr, outputs: PrimExpr, groups: int) -> None:
@@ -224,4 +224,4 @@ def transposed_convolution(
         name=f"{'group_' if groups > 1 else ''}conv{rank}d_transpose_{out.text.lower()}",
         varargs_names=[names[letter] for letter in out.text],
     )
-    return rounded(total, result)
+    return convert_dtype(total, result)

@@ -16,7 +16,7 @@ from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import axes as order_of
 from tensorir.relax.expr import GraphCall
 from tensorir.te.tensor import Tensor
-from tensorir.topi.broadcast import rounded, sum_dtype
+from tensorir.topi.broadcast import convert_dtype, sum_dtype
 from tensorir.topi.extents import (
     as_divisor,
     axes_of,
@@ -41,14 +41,14 @@ def _order_of_channels(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, 
     rank = len(order)
     channel = call.attrs["channel_axis"] % rank
     given = call.attrs["axes"]
-    over = _behind(rank, channel) if given is None else axes_of(given, rank)
+    over = _axes_after_channels(rank, channel) if given is None else axes_of(given, rank)
     return {
         "channel_axis": order.index(channel),
         "axes": tuple(sorted(order.index(axis) for axis in over)),
     }
 
 
-def _behind(rank: int, channel: int) -> tuple[int, ...]:
+def _axes_after_channels(rank: int, channel: int) -> tuple[int, ...]:
     """Return the axes after batch and channels."""
     return tuple(axis for axis in range(1, rank) if axis != channel)
 
@@ -135,7 +135,7 @@ def _by_channel(
     """Return a norm with weights for channels; with `groups`, its statistics include channels."""
     check_floats("data", data)
     channel = axis_of(channel_axis, data.ndim)
-    over = _behind(data.ndim, channel) if axes is None else axes_of(axes, data.ndim)
+    over = _axes_after_channels(data.ndim, channel) if axes is None else axes_of(axes, data.ndim)
     statistics = _Statistics(data, over)
     if groups is not None:
         channels = known_extent(data.shape[channel], "the number of channels")
@@ -178,7 +178,7 @@ def rms_norm(
             value = value * cast(dtype, weight[tuple(indices[a] for a in over)])
         return value
 
-    return rounded(te.compute(data.shape, element, name="T_rms_norm"), data.dtype)
+    return convert_dtype(te.compute(data.shape, element, name="T_rms_norm"), data.dtype)
 
 
 @operator("nn.lrn", dimension_order=order_of("axis"))
@@ -216,7 +216,7 @@ def lrn(
         result: PrimExpr = cast(dtype, data[indices]) / te.power(divisor, const(beta, dtype))
         return result
 
-    return rounded(te.compute(data.shape, element, name="T_lrn"), data.dtype)
+    return convert_dtype(te.compute(data.shape, element, name="T_lrn"), data.dtype)
 
 
 def _check_weights(name: str, tensor: Tensor | None, shape: Sequence[PrimExpr]) -> None:
@@ -303,4 +303,4 @@ class _Statistics:
             result: PrimExpr = value
             return result
 
-        return rounded(te.compute(self.data.shape, element, name=name), self.data.dtype)
+        return convert_dtype(te.compute(self.data.shape, element, name=name), self.data.dtype)

@@ -13,7 +13,7 @@ from tensorir.nodes.ops import as_expr, cast, ceildiv, compare, const, div, floo
 from tensorir.relax.expr import GraphCall
 from tensorir.te.extrema import largest, lowest, place_of_best
 from tensorir.te.tensor import Tensor
-from tensorir.topi.broadcast import rounded, sum_dtype
+from tensorir.topi.broadcast import convert_dtype, sum_dtype
 from tensorir.topi.extents import check_floats, product, simplified
 from tensorir.topi.nn.spatial import (
     SPATIAL,
@@ -186,7 +186,7 @@ def avg_pool(
         return div(total[indices], cast(dtype, count))
 
     result = te.compute(pooled.shape, mean, name="pool_avg", varargs_names=pooled.names)
-    return rounded(result, data.dtype)
+    return convert_dtype(result, data.dtype)
 
 
 def _taps_counted(window: Window, place: PrimExpr, with_padding: bool) -> PrimExpr:
@@ -237,7 +237,7 @@ def lp_pool(
         ),
         name="pool_root",
     )
-    return rounded(root, data.dtype)
+    return convert_dtype(root, data.dtype)
 
 
 @each_rank("nn.max_pool#d_with_argmax", _order)
@@ -366,7 +366,7 @@ def adaptive_avg_pool(
     mean = te.compute(
         total.shape, lambda *i: div(total[i], cast(dtype, length(i))), name="adaptive_pool_avg"
     )
-    return rounded(mean, data.dtype)
+    return convert_dtype(mean, data.dtype)
 
 
 @each_rank("nn.adaptive_max_pool#d", _order)

@@ -13,7 +13,7 @@ from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import axes as order_of
 from tensorir.te.extrema import place_of_best
 from tensorir.te.tensor import Tensor
-from tensorir.topi.broadcast import rounded, sum_dtype
+from tensorir.topi.broadcast import convert_dtype, sum_dtype
 from tensorir.topi.extents import axis_of, check_equal, check_floats, check_rank
 from tensorir.topi.reduction import sum as sum_of
 
@@ -65,7 +65,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
     )
     total = along.reduced("T_softmax_expsum", exp, lambda v, k, _: te.sum(v, axis=k))
     norm = along.mapped("T_softmax_norm", lambda i, r: exp[i] / total[r], axis=along.axis)
-    return rounded(norm, x.dtype)
+    return convert_dtype(norm, x.dtype)
 
 
 @operator("nn.log_softmax", dimension_order=order_of("axis"))
@@ -84,7 +84,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
         lambda i, r: cast(dtype, x[i]) - cast(dtype, largest[r]) - te.log(total[r]),
         axis=along.axis,
     )
-    return rounded(norm, x.dtype)
+    return convert_dtype(norm, x.dtype)
 
 
 @operator("nn.hardmax", dimension_order=order_of("axis"))
@@ -158,12 +158,12 @@ def nll_loss(
 
     losses = te.compute(targets.shape, loss, name="nll_loss")
     if reduction == "none":
-        return rounded(losses, predictions.dtype)
+        return convert_dtype(losses, predictions.dtype)
     total = _total(losses)
     if reduction == "mean":
         divisor = _total(te.compute(targets.shape, weight, name="nll_weight"))
-        return rounded(_quotient(total, divisor), predictions.dtype)
-    return rounded(total, predictions.dtype)
+        return convert_dtype(_quotient(total, divisor), predictions.dtype)
+    return convert_dtype(total, predictions.dtype)
 
 
 @operator("nn.cross_entropy_with_logits")
@@ -182,7 +182,7 @@ def cross_entropy_with_logits(predictions: Tensor, labels: Tensor) -> Tensor:
     total = _total(terms)
     count = predictions.shape[0] if predictions.ndim > 1 else as_expr(1)
     mean = te.compute((), lambda: div(total(), cast(dtype, count)), name="cross_entropy_mean")
-    return rounded(mean, predictions.dtype)
+    return convert_dtype(mean, predictions.dtype)
 
 
 @operator("nn.cross_entropy")

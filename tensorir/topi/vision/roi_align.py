@@ -12,7 +12,7 @@ from tensorir.nodes.ops import as_expr, cast, const, div, floordiv
 from tensorir.relax.declaration import operator
 from tensorir.te.extrema import largest
 from tensorir.te.tensor import Tensor
-from tensorir.topi.broadcast import rounded, sum_dtype
+from tensorir.topi.broadcast import convert_dtype, sum_dtype
 from tensorir.topi.extents import check_equal, check_floats, check_rank
 
 
@@ -119,10 +119,10 @@ def roi_align(
     shape: list[PrimExpr | int] = [count, channels, *bins]
     total = te.compute(shape, element, name="roi_align")
     if mode == "max":
-        return rounded(total, data.dtype)
+        return convert_dtype(total, data.dtype)
 
     def mean(r: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr) -> PrimExpr:
         number = [samples(bounds(r, k)[1]) for k in range(2)]
         return div(total[r, c, y, x], te.max(number[0] * number[1], one))
 
-    return rounded(te.compute(shape, mean, name="roi_align_mean"), data.dtype)
+    return convert_dtype(te.compute(shape, mean, name="roi_align_mean"), data.dtype)

@@ -7,7 +7,7 @@ import pytest
 
 import codegen
 from codegen.lower import lower
-from codegen.lower.transpose import columns_of, interleaved, rows_of
+from codegen.lower.transpose import columns_of, interleave, rows_of
 from schedule import Schedule
 from tensorir import parse
 from tensorir.function import IRModule
@@ -60,7 +60,7 @@ def test_rows_and_columns_of_every_size(dtype: str, n: int, m: int) -> None:
     made = columns_of(rows, values.bind)
     assert [values.of(v) for v in made] == [values.of(v) for v in columns]
     assert [values.of(v) for v in rows_of(columns, values.bind)] == [values.of(v) for v in rows]
-    in_memory = [lane for v in interleaved(columns, values.bind) for lane in values.of(v)]
+    in_memory = [lane for v in interleave(columns, values.bind) for lane in values.of(v)]
     assert in_memory == [(i, j) for i in range(n) for j in range(m)]
 
 

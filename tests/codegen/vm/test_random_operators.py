@@ -43,7 +43,7 @@ def test_weights_that_are_wrong_by_a_hundredth_are_found(monkeypatch: pytest.Mon
     def rounded(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
         return (array * 1.01).astype(dtype)
 
-    monkeypatch.setattr(sys.modules[FoldBatchNorm.__module__], "_rounded", rounded)
+    monkeypatch.setattr(sys.modules[FoldBatchNorm.__module__], "_round", rounded)
     found = folded = 0
     for seed in range(40):
         graph = graph_of(seed)

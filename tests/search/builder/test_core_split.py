@@ -85,8 +85,8 @@ def test_a_core_is_claimed_for_all_processes_of_a_user(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(core_split_module, "_PARENT", tmp_path)
-    assert core_split_module._claimed([frozenset([0])]) == frozenset([0])
-    assert core_split_module._claimed([frozenset([0])]) is None
+    assert core_split_module._claim([frozenset([0])]) == frozenset([0])
+    assert core_split_module._claim([frozenset([0])]) is None
     assert output(CLAIM.format(folder=str(tmp_path))) == "[1]"
     path = lock_file(tmp_path, 0)
     assert (path.parent.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o700, 0o600)
@@ -121,7 +121,7 @@ def test_a_folder_of_another_user_is_not_used(
             user = os.geteuid()
             folder.rename(tmp_path / f"tensorir-{user + 1}")
             monkeypatch.setattr(os, "geteuid", lambda: user + 1)
-    assert core_split_module._claimed([frozenset([0])]) == frozenset([0])
+    assert core_split_module._claim([frozenset([0])]) == frozenset([0])
     assert "Another search may measure on the same core" in caplog.text
     assert not list(tmp_path.rglob("*.lock"))
 
@@ -134,6 +134,6 @@ def test_a_lock_that_is_a_link_is_not_followed(
     path, elsewhere = lock_file(tmp_path, 0), tmp_path / "elsewhere"
     path.parent.mkdir(mode=0o700)
     path.symlink_to(elsewhere)
-    assert core_split_module._claimed([frozenset([0])]) == frozenset([0])
+    assert core_split_module._claim([frozenset([0])]) == frozenset([0])
     assert "symbolic links" in caplog.text
     assert not elsewhere.exists()

@@ -10,7 +10,7 @@ import codegen
 import tensorir
 from tensorir import IRTypeError, IRValueError, relax, te, topi, verify_well_formed
 from tensorir.interp.graphs import interpret_graph
-from tensorir.memory.reshaping import flat, unravelled
+from tensorir.memory.reshaping import flatten_indices, unravel_index
 from tensorir.nodes.stmt import Block
 from tensorir.relax import op
 from tensorir.relax.calls import CALL_TIR, view
@@ -148,7 +148,9 @@ def test_equal_groups_are_one_function():
 
 def reshape(x, *shape):
     extents = [te.const(n, "int64") for n in shape]
-    return te.compute(extents, lambda *i: x[tuple(unravelled(flat(i, extents), x.shape))])
+    return te.compute(
+        extents, lambda *i: x[tuple(unravel_index(flatten_indices(i, extents), x.shape))]
+    )
 
 
 def test_reshapes_at_the_ends_of_a_group_are_views_and_inside_of_it_loops():

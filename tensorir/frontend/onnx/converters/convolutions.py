@@ -192,7 +192,7 @@ def col2im(
 # ------------------------------------------------------------------------------------------ pooling
 
 
-def _pooled(
+def _pool(
     node: OnnxNode,
     name: str,
     x: GraphExpr,
@@ -218,7 +218,7 @@ def average_pool(
     **windows: Unpack[Windows],
 ) -> GraphExpr:
     options = bool(ceil_mode), bool(count_include_pad)
-    return _pooled(node, "avg_pool#d", x, windows, *options)
+    return _pool(node, "avg_pool#d", x, windows, *options)
 
 
 @onnx_operator("LpPool")
@@ -230,7 +230,7 @@ def lp_pool(
     p: int = 2,
     **windows: Unpack[Windows],
 ) -> GraphExpr:
-    return _pooled(node, "lp_pool#d", x, windows, bool(ceil_mode), float(p))
+    return _pool(node, "lp_pool#d", x, windows, bool(ceil_mode), float(p))
 
 
 @onnx_operator("MaxPool")
@@ -243,13 +243,15 @@ def max_pool(
     **windows: Unpack[Windows],
 ) -> list[GraphExpr]:
     if not any(node.outputs[1:]):
-        return [_pooled(node, "max_pool#d", x, windows, bool(ceil_mode))]
+        return [_pool(node, "max_pool#d", x, windows, bool(ceil_mode))]
     name = "max_pool#d_with_argmax"
-    found = node.emit(_pooled(node, name, x, windows, bool(ceil_mode)))
-    return [found[0], _among_all(node, x, node.emit(found[1]), bool(storage_order))]
+    found = node.emit(_pool(node, name, x, windows, bool(ceil_mode)))
+    return [found[0], _global_positions(node, x, node.emit(found[1]), bool(storage_order))]
 
 
-def _among_all(node: OnnxNode, x: GraphExpr, places: GraphExpr, column_major: bool) -> GraphExpr:
+def _global_positions(
+    node: OnnxNode, x: GraphExpr, places: GraphExpr, column_major: bool
+) -> GraphExpr:
     """Return positions in the whole tensor, for positions in one channel."""
     batch, channels, *extents = node.shape(x)
     if column_major:

@@ -147,10 +147,10 @@ def _all_scaled(lengths: Sequence[PrimExpr], factors: Sequence[float]) -> list[i
         raise IRValueError(
             f"scales must be {len(lengths)} positive finite numbers, got {list(factors)}"
         )
-    return [_scaled(n, f) for n, f in zip(lengths, factors, strict=True)]
+    return [_scale(n, f) for n, f in zip(lengths, factors, strict=True)]
 
 
-def _scaled(length: PrimExpr, factor: float) -> int | PrimExpr:
+def _scale(length: PrimExpr, factor: float) -> int | PrimExpr:
     """Return `floor(length * factor)`."""
     if isinstance(length, IntImm):
         return int(length.value * factor)

@@ -46,11 +46,11 @@ def fused_mat_mul(
     """A product of matrices that may be transposed, times a number."""
     if transBatchA or transBatchB:
         raise IRValueError("transBatchA and transBatchB are not supported")
-    product = op.matmul(_transposed(node, a, transA), _transposed(node, b, transB))
+    product = op.matmul(_transpose(node, a, transA), _transpose(node, b, transB))
     return product if alpha == 1.0 else product * alpha
 
 
-def _transposed(node: OnnxNode, x: GraphExpr, is_transposed: int) -> GraphExpr:
+def _transpose(node: OnnxNode, x: GraphExpr, is_transposed: int) -> GraphExpr:
     if not is_transposed:
         return x
     rank = node.rank(x)
@@ -199,7 +199,7 @@ def multi_head_attention(
         biases = node.emit(op.split(bias, _cuts(widths[:2], "the width of queries and keys")))
         parts = [op.add(part, biases[k]) for k, part in enumerate(parts)]
     scores = _Scores(mask, attention_bias, mask_filter_value, scale, unidirectional)
-    heads = [_headed(node, node.emit(part), num_heads) for part in parts]
+    heads = [_split_heads(node, node.emit(part), num_heads) for part in parts]
     return _of_heads(node, heads, (past_key, past_value), scores)
 
 
@@ -216,14 +216,14 @@ def _of_product(
     if widths:
         cuts = [widths[0], widths[0] + widths[1]]
     else:
-        third = _number(node.extent(projected, 2), "the width of the weights") // 3
+        third = _constant_extent(node.extent(projected, 2), "the width of the weights") // 3
         cuts = [third, 2 * third]
     parts = node.emit(op.split(projected, cuts, axis=-1))
     pasts: tuple[GraphExpr | None, GraphExpr | None] = (None, None)
     if past is not None:
         both = node.emit(op.split(past, 2, axis=0))
         pasts = (node.emit(op.squeeze(both[0], [0])), node.emit(op.squeeze(both[1], [0])))
-    headed = [_headed(node, node.emit(parts[k]), heads) for k in range(3)]
+    headed = [_split_heads(node, node.emit(parts[k]), heads) for k in range(3)]
     output, *present = _of_heads(node, headed, pasts, scores)
     return [output, op.stack(present, axis=0)] if any(node.outputs[1:]) else [output]
 
@@ -247,7 +247,7 @@ def _of_heads(
     batch, length = node.shape(query)[:2]
     bias = scores.bias
     if scores.mask is not None:
-        summand = _masked(node, scores.mask, batch, node.extent(key, 1), scores.left_out)
+        summand = _mask_scores(node, scores.mask, batch, node.extent(key, 1), scores.left_out)
         bias = summand if bias is None else op.add(bias, summand)
     result = op.nn.attention(
         query,
@@ -262,7 +262,7 @@ def _of_heads(
     return [whole, *(op.permute_dims(part, [0, 2, 1, 3]) for part in kept)]
 
 
-def _masked(
+def _mask_scores(
     node: OnnxNode, mask: GraphExpr, batch: PrimExpr, length: PrimExpr, left_out: float
 ) -> GraphExpr:
     """Return the numbers that a mask adds to the scores `[b, h, s, t]`.
@@ -272,7 +272,7 @@ def _masked(
     """
     rank = node.rank(mask)
     if rank == 1:
-        counts = _within(node, mask, batch, length)
+        counts = _is_inside(node, mask, batch, length)
     elif rank in (2, 3):
         counts = op.not_equal(mask, 0)
         counts = op.expand_dims(counts, [1, 2] if rank == 2 else [1])
@@ -281,7 +281,7 @@ def _masked(
     return op.astype(op.logical_not(counts), "float32") * left_out
 
 
-def _within(node: OnnxNode, ends: GraphExpr, batch: PrimExpr, length: PrimExpr) -> GraphExpr:
+def _is_inside(node: OnnxNode, ends: GraphExpr, batch: PrimExpr, length: PrimExpr) -> GraphExpr:
     """Return which positions are inside of the sequences, `[b, 1, 1, t]`."""
     places = op.arange(0, length, 1, "int64")
     given, analyzer = node.extent(ends, 0), Analyzer()
@@ -304,10 +304,10 @@ def _within(node: OnnxNode, ends: GraphExpr, batch: PrimExpr, length: PrimExpr) 
     return result
 
 
-def _headed(node: OnnxNode, x: GraphExpr, heads: int) -> GraphExpr:
+def _split_heads(node: OnnxNode, x: GraphExpr, heads: int) -> GraphExpr:
     """Return a tensor `[b, s, h * d]` as `[b, s, h, d]`."""
     batch, length, width = node.sizes(x, 3)
-    depth = _number(width, "the width of queries, keys and values") // heads
+    depth = _constant_extent(width, "the width of queries, keys and values") // heads
     return node.emit(op.reshape(x, (batch, length, heads, depth)))
 
 
@@ -315,11 +315,11 @@ def _cuts(widths: Sequence[PrimExpr], what: str) -> list[int]:
     """Return the cumulative ends of parts of these widths."""
     ends: list[int] = []
     for width in widths:
-        ends.append((ends[-1] if ends else 0) + _number(width, what))
+        ends.append((ends[-1] if ends else 0) + _constant_extent(width, what))
     return ends
 
 
-def _number(extent: PrimExpr, what: str) -> int:
+def _constant_extent(extent: PrimExpr, what: str) -> int:
     if not isinstance(extent, IntImm):
         raise IRValueError(f"{what} must be known while the model is read, got {extent}")
     return extent.value

@@ -85,7 +85,9 @@ def _last_axes(node: OnnxNode, x: GraphExpr, first: int) -> list[int]:
     return list(range(node.axis(first, node.rank(x)), node.rank(x)))
 
 
-def _along(node: OnnxNode, weights: GraphExpr, x: GraphExpr, axes: Sequence[int]) -> GraphExpr:
+def _expand_weights(
+    node: OnnxNode, weights: GraphExpr, x: GraphExpr, axes: Sequence[int]
+) -> GraphExpr:
     """Return weights with an extent for each of the axes."""
     if node.rank(weights) == len(axes):
         return weights
@@ -99,8 +101,8 @@ def layer_normalization(
 ) -> list[GraphExpr]:  # fmt: skip
     axes = _last_axes(node, x, axis)
     if node.shape(scale):
-        scale = _along(node, scale, x, axes)
-    b = None if b is None else _along(node, b, x, axes)
+        scale = _expand_weights(node, scale, x, axes)
+    b = None if b is None else _expand_weights(node, b, x, axes)
     result: list[GraphExpr] = [op.nn.layer_norm(x, scale, b, axes, epsilon, center=b is not None)]
     if len(node.outputs) > 1:
         wide = op.astype(x, "float32") if node.dtype(x).bits < 32 else x
@@ -116,7 +118,7 @@ def rms_normalization(
     axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1,
 ) -> GraphExpr:  # fmt: skip
     axes = _last_axes(node, x, axis)
-    return op.nn.rms_norm(x, _along(node, scale, x, axes), axes, epsilon)
+    return op.nn.rms_norm(x, _expand_weights(node, scale, x, axes), axes, epsilon)
 
 
 @onnx_operator("GroupNormalization")

@@ -145,7 +145,7 @@ def conv_integer(
     return op.quantized.conv(x, w, *zeros, window.strides, window.padding, window.dilations, group)
 
 
-def _requantized(
+def _requantize_sums(
     node: OnnxNode, total: GraphExpr, factor: GraphExpr, zero_point: GraphExpr
 ) -> GraphExpr:
     """Return sums in int32 as quantized numbers."""
@@ -177,7 +177,7 @@ def _quantized_product(
     if node.rank(rows) == 1:
         rows = op.expand_dims(rows, [-1])
     factor = rows * _number(node, b[1]) / _number(node, y_scale)
-    return _requantized(node, total, factor, y_zero)
+    return _requantize_sums(node, total, factor, y_zero)
 
 
 @onnx_operator("QLinearConv")
@@ -205,7 +205,7 @@ def q_linear_conv(
     if node.rank(channels) == 1:
         channels = op.expand_dims(channels, trailing)
     factor = _number(node, x_scale) * channels / _number(node, y_scale)
-    return _requantized(node, total, factor, y_zero_point)
+    return _requantize_sums(node, total, factor, y_zero_point)
 
 
 # ------------------------------------------------------------------------------ in real numbers
@@ -319,4 +319,4 @@ def q_gemm(
     factor = _number(node, a_scale) * _number(node, b_scale) * np.float32(alpha)
     if y_scale is None or y_zero_point is None:
         return op.astype(total, "float32") * factor
-    return _requantized(node, total, factor / _number(node, y_scale), y_zero_point)
+    return _requantize_sums(node, total, factor / _number(node, y_scale), y_zero_point)

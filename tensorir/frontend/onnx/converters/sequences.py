@@ -63,7 +63,7 @@ def _of_unknown_length(node: OnnxNode, call: GraphExpr, element: TensorStructInf
     return value
 
 
-def _joined(
+def _join_facts(
     node: OnnxNode, sequences: Sequence[GraphExpr], tensors: Sequence[GraphExpr]
 ) -> TensorStructInfo:
     """Return the facts that hold for the elements of sequences and for other tensors alike."""
@@ -118,7 +118,7 @@ def sequence_insert(
         elements = _elements(sequence)
         return Tuple([*elements[:place], tensor, *elements[place:]])
     call = sequence_call("sequence_insert", sequence, tensor, position)
-    return _of_unknown_length(node, call, _joined(node, [sequence], [tensor]))
+    return _of_unknown_length(node, call, _join_facts(node, [sequence], [tensor]))
 
 
 @onnx_operator("SequenceErase")
@@ -208,7 +208,7 @@ def sequence_map(
             _of_unknown_length(
                 node,
                 sequence_call("sequence_insert", value, output, None),
-                _joined(node, [], [output]),
+                _join_facts(node, [], [output]),
             )
             for value, output in zip(values, outputs, strict=True)
         ]

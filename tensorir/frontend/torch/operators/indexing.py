@@ -147,7 +147,7 @@ _REDUCTIONS: Final = {
 }
 
 
-def _scattered(self: Any, dim: int, index: Any, src: Any, reduce: str | None) -> Any:
+def _scatter(self: Any, dim: int, index: Any, src: Any, reduce: str | None) -> Any:
     """Return a tensor with values at indices along an axis; `src` may be larger than `index`."""
     if reduce not in _REDUCTIONS:
         raise IRTypeError(f"a reduction by {reduce} is not supported")
@@ -168,7 +168,7 @@ def scatter_reduce(
     """Elements at indices along an axis combined with others."""
     if not include_self:
         raise IRTypeError("include_self=False is not supported")
-    return _scattered(self, dim, index, src, reduce)
+    return _scatter(self, dim, index, src, reduce)
 
 
 @aten("slice_scatter.default")
@@ -196,15 +196,13 @@ aten_rows(
     {
         "embedding.default": lambda weight, indices, **_: op.take(weight, indices, 0),
         "index_select.default": lambda self, dim, index: op.take(self, index, axis_of(dim, self)),
-        "scatter.src scatter.reduce": lambda self, dim, index, src, reduce=None: _scattered(
+        "scatter.src scatter.reduce": lambda self, dim, index, src, reduce=None: _scatter(
             self, dim, index, src, reduce
         ),
-        "scatter.value scatter.value_reduce": lambda self, dim, index, value, reduce=None: (
-            _scattered(self, dim, index, value, reduce)
+        "scatter.value scatter.value_reduce": lambda self, dim, index, value, reduce=None: _scatter(
+            self, dim, index, value, reduce
         ),
-        "scatter_add.default": lambda self, dim, index, src: _scattered(
-            self, dim, index, src, "add"
-        ),
+        "scatter_add.default": lambda self, dim, index, src: _scatter(self, dim, index, src, "add"),
         "topk.default": lambda self, k, dim, largest, **_: op.topk(
             self, k, axis_of(dim, self), "both", largest, "int64"
         ),

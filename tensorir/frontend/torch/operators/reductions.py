@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorir.frontend.torch.dtypes import (
+    as_list,
     as_tensor,
     axis_of,
     dtype_of,
     in_dtype_of,
     in_shape,
-    listed,
     tensor_info,
 )
 from tensorir.frontend.torch.table import aten, aten_rows
@@ -26,7 +26,7 @@ Operator = Callable[..., Any]
 
 def axes_of(dim: Any, self: GraphExpr) -> list[int]:
     """Return the reduced axes: all axes by default."""
-    axes = [] if dim is None else listed(dim)
+    axes = [] if dim is None else as_list(dim)
     return [axis_of(d, self) for d in axes] or list(range(tensor_info(self).ndim))
 
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tensorir.frontend.torch.dtypes import (
+    as_list,
     as_tensor,
     axis_of,
     common_dtype,
     in_shape,
-    listed,
     tensor_info,
 )
 from tensorir.frontend.torch.table import aten, aten_rows
@@ -41,8 +41,8 @@ def _transposed(self: Any, dim0: int, dim1: int) -> Any:
 def movedim(self: Any, source: Any, destination: Any) -> Any:
     """Axes moved to other positions; the other axes keep their order."""
     ndim = tensor_info(self).ndim
-    moved = [axis_of(d, self) for d in listed(source)]
-    places = dict(zip((axis_of(d, self) for d in listed(destination)), moved, strict=True))
+    moved = [axis_of(d, self) for d in as_list(source)]
+    places = dict(zip((axis_of(d, self) for d in as_list(destination)), moved, strict=True))
     rest = iter(d for d in range(ndim) if d not in moved)
     return op.permute_dims(self, [places[k] if k in places else next(rest) for k in range(ndim)])
 
@@ -164,11 +164,11 @@ def flip(self: Any, dims: Sequence[int]) -> Any:
 @aten("roll.default")
 def roll(self: Any, shifts: Any, dims: Any, result: TensorStructInfo) -> Any:
     """Slices moved along axes; slices beyond the end move to the beginning."""
-    if not listed(dims):
-        flat = op.roll(op.flatten(self), listed(shifts), [0])
+    if not as_list(dims):
+        flat = op.roll(op.flatten(self), as_list(shifts), [0])
         return in_shape(flat, result.shape)
-    axes = [axis_of(d, self) for d in listed(dims)]
-    return op.roll(self, listed(shifts), axes)
+    axes = [axis_of(d, self) for d in as_list(dims)]
+    return op.roll(self, as_list(shifts), axes)
 
 
 @aten("unfold.default", "unfold_copy.default")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tensorir.errors import IRTypeError
-from tensorir.frontend.torch.dtypes import in_shape, listed, tensor_info
+from tensorir.frontend.torch.dtypes import as_list, in_shape, tensor_info
 from tensorir.frontend.torch.table import aten, aten_rows
 from tensorir.nodes.expr import IntImm
 from tensorir.relax import op
@@ -24,7 +24,7 @@ def _by_rank(name: str, rank: int) -> Callable[..., Any]:
 
 def _each_axis(values: Any, rank: int) -> list[int]:
     """Return a number for each axis; a single number is repeated."""
-    given = listed(values)
+    given = as_list(values)
     return given * rank if len(given) == 1 else given
 
 
@@ -117,7 +117,7 @@ aten_rows(
 # ------------------------------------------------------------------------------------------ pooling
 
 
-def _batched(self: Any, rank: int, pool: Callable[[Any], Any]) -> Any:
+def _pool_with_batch(self: Any, rank: int, pool: Callable[[Any], Any]) -> Any:
     """Return the pooling of a tensor whose batch may be missing."""
     if tensor_info(self).ndim == rank + 2:
         return pool(self)
@@ -138,17 +138,19 @@ def _pooled(
     sizes = _each_axis(kernel, rank)
     options |= {
         "pool_size": sizes,
-        "strides": _each_axis(stride, rank) if listed(stride) else sizes,
+        "strides": _each_axis(stride, rank) if as_list(stride) else sizes,
         "padding": _each_axis(padding, rank) * 2,
         "ceil_mode": ceil_mode,
         "layout": _DATA[rank],
     }
-    return _batched(self, rank, lambda x: _by_rank(name, rank)(x, **options))
+    return _pool_with_batch(self, rank, lambda x: _by_rank(name, rank)(x, **options))
 
 
 def _adaptive(self: Any, name: str, rank: int, output_size: Any) -> Any:
     sizes = _each_axis(output_size, rank)
-    return _batched(self, rank, lambda x: _by_rank(name, rank)(x, sizes, layout=_DATA[rank]))
+    return _pool_with_batch(
+        self, rank, lambda x: _by_rank(name, rank)(x, sizes, layout=_DATA[rank])
+    )
 
 
 def _declare(rank: int) -> None:
@@ -170,7 +172,7 @@ def _declare(rank: int) -> None:
             return _pooled(x, name, *given, dilation=_each_axis(dilation, rank))[1]
 
         largest = maximum(self, kernel_size, stride, padding, dilation, ceil_mode)
-        return largest, _batched(self, rank, places)
+        return largest, _pool_with_batch(self, rank, places)
 
     @aten(f"avg_pool{rank}d.default")
     def average(
@@ -189,7 +191,7 @@ def _declare(rank: int) -> None:
 
     @aten(f"adaptive_avg_pool{rank}d.default", f"_adaptive_avg_pool{rank}d.default")
     def adaptive(self: Any, output_size: Any) -> Any:
-        if all(size == 1 for size in listed(output_size)):
+        if all(size == 1 for size in as_list(output_size)):
             ndim = tensor_info(self).ndim
             return op.mean(self, list(range(ndim - rank, ndim)), keepdims=True)
         return _adaptive(self, "adaptive_avg_pool#d", rank, output_size)
@@ -205,10 +207,10 @@ def _declare(rank: int) -> None:
             f"replication_pad{rank}d.default": lambda self, padding: _padded(
                 self, padding, "edge", None
             ),
-            f"upsample_nearest{rank}d.vec": lambda input, scale_factors, result, **_: _resized(
+            f"upsample_nearest{rank}d.vec": lambda input, scale_factors, result, **_: _resize(
                 input, result, "nearest", False, scale_factors
             ),
-            f"upsample_nearest{rank}d.default": lambda self, result, **scales: _resized(
+            f"upsample_nearest{rank}d.default": lambda self, result, **scales: _resize(
                 self, result, "nearest", False, _factors(scales)
             ),
         }
@@ -240,7 +242,7 @@ _MODES: Final = {
 _METHODS: Final = {"nearest": "nearest_neighbor", "linear": "linear", "bicubic": "cubic"}
 
 
-def _resized(
+def _resize(
     input: Any, result: TensorStructInfo, method: str, align_corners: bool, scales: Any
 ) -> Any:
     """Return images of the result's size; given scale factors set the sampling positions."""
@@ -270,10 +272,10 @@ def _factors(scales: dict[str, Any]) -> list[Any]:
 def _interpolated(method: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return the converters of a resizing by factors, and to a size."""
     return (
-        lambda input, align_corners, scale_factors, result, **_: _resized(
+        lambda input, align_corners, scale_factors, result, **_: _resize(
             input, result, method, align_corners, scale_factors
         ),
-        lambda self, align_corners, result, **scales: _resized(
+        lambda self, align_corners, result, **scales: _resize(
             self, result, method, align_corners, _factors(scales)
         ),
     )

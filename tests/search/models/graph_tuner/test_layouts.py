@@ -17,7 +17,7 @@ from search.models.graph_tuner.candidates import (
 from search.models.graph_tuner.kernel_graph import (
     KnownLayouts,
     Layout,
-    described,
+    describe_layout,
     physical_shape,
     wanted_layout,
     with_layouts,
@@ -77,14 +77,14 @@ def test_a_layout_with_empty_places_is_none() -> None:
 
 
 def test_layouts_are_described() -> None:
-    assert described(None) == "row-major"
-    assert described(TURNED) == "(i, j) -> (j, i)"
+    assert describe_layout(None) == "row-major"
+    assert describe_layout(TURNED) == "(i, j) -> (j, i)"
     assert physical_shape(BLOCKS, (16, 32)) == (2, 4, 8, 8)
     assert physical_shape(None, (16, 32)) == (16, 32)
 
 
 def test_a_product_in_tiles_wants_tiles() -> None:
-    assert described(wanted_layout(MOD["dense"], 0)) == (
+    assert describe_layout(wanted_layout(MOD["dense"], 0)) == (
         "(i0, i1) -> (i0 // 8, i1 // 8, i0 % 8, i1 % 8)"
     )
 
@@ -104,7 +104,7 @@ def conv(X: T.Buffer((32, 10, 10), "float32"), W: T.Buffer((4, 32, 3, 3), "float
             Y[vo, vy, vx] = Y[vo, vy, vx] + X[vc, vy + vr, vx + vs] * W[vo, vc, vr, vs]
 """)
     assert isinstance(conv, PrimFunc)
-    assert described(wanted_layout(conv, 0)) == "(i0, i1, i2) -> (i0 // 8, i1, i2, i0 % 8)"
+    assert describe_layout(wanted_layout(conv, 0)) == "(i0, i1, i2) -> (i0 // 8, i1, i2, i0 % 8)"
 
 
 def test_a_kernel_takes_and_gives_other_layouts() -> None:

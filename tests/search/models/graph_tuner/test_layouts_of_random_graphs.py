@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from codegen import Target
 from search.models.graph_tuner import Measure, tune_layouts
 from search.models.graph_tuner.candidates import Candidates
-from search.models.graph_tuner.kernel_graph import KernelGraph, Layout, Tensor, described
+from search.models.graph_tuner.kernel_graph import KernelGraph, Layout, Tensor, describe_layout
 from search.models.graph_tuner.layout_choice import (
     Choice,
     Timed,
@@ -102,7 +102,9 @@ def test_an_exact_choice_is_the_best_of_all(mod: IRModule, seed: int) -> None:
     measure = random_times(seed)
 
     def transform(tensor: Tensor, source: Layout, destination: Layout) -> float:
-        return random.Random(f"{seed} {described(source)} {described(destination)}").randint(0, 4)
+        return random.Random(
+            f"{seed} {describe_layout(source)} {describe_layout(destination)}"
+        ).randint(0, 4)
 
     kernels = {
         var: fastest_of_each(found, measure([candidate.func for candidate in found]))[:3]
