@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 import codegen
 import search
 from benchmarks.model_zoo import MODELS as ZOO
-from benchmarks.peer_process import PeerError, PeerProcess, started_peers
+from benchmarks.peer_process import PeerError, PeerProcess, start_peers
 from benchmarks.peers.serve import digest, seconds_of
 from benchmarks.side_by_side import Side, in_turns, markdown
 from tensorir import frontend
@@ -41,11 +41,8 @@ BUILT: Final = ("MLP", "BERT-2", "MobileNetV2", "ResNet-18", "ResNet-50")
 """The networks of `benchmarks.torch_models`."""
 TRAINED: Final = ("minilm", "ocr_recogniser")
 """Those of `benchmarks.model_zoo` that are measured if none is named."""
-RUNTIMES: Final = {
-    "onnx_session": ("onnxruntime", "numpy"),
-    "torch_session": ("torch", "numpy"),
-}
-"""The peers' scripts, and the packages that each needs."""
+RUNTIMES: Final = ("onnx", "torch")
+"""The peers."""
 LEAST: Final = 0.05
 """Seconds that a measurement lasts at least."""
 OURS: Final = ("tuned", "untuned")
@@ -208,7 +205,7 @@ def main() -> None:
         if options.work_dir is None:
             options.work_dir = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         options.work_dir.mkdir(parents=True, exist_ok=True)
-        peers = started_peers(RUNTIMES, options.peer, options.work_dir, stack, 600)
+        peers = start_peers(RUNTIMES, options.peer, options.work_dir, stack, 600)
         rows = []
         for name in options.networks:
             net = network(name, options.work_dir)

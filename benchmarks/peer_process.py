@@ -15,6 +15,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 PEERS: Final = Path(__file__).parent / "peers"
+PACKAGES: Final = {
+    "tvm": ("tvm", "numpy"),
+    "torch": ("torch", "numpy"),
+    "numpy": ("numpy",),
+    "onnx": ("onnxruntime", "numpy"),
+}
+"""The peers, and the packages that each needs."""
 _PATIENCE = 2.0
 """Seconds that a peer has to end."""
 
@@ -114,29 +121,31 @@ class PeerProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
 
 
-def started_peers(
-    runtimes: Mapping[str, Sequence[str]],
+def start_peers(
+    kinds: Sequence[str],
     pythons: Sequence[Path],
     logs: Path,
     stack: contextlib.ExitStack,
     limit: float,
     env: Mapping[str, str] = MappingProxyType({}),
 ) -> list[PeerProcess]:
-    """Start the runtimes that the interpreters have; print which are missing.
+    """Start the peers of some kinds in each interpreter that has their packages.
 
-    `runtimes` are scripts of `benchmarks/peers`, and the packages that each needs; the stack closes
-    them. `limit` and `env` are those of `PeerProcess`.
+    The stack closes them; `limit` and `env` are those of `PeerProcess`. Raises PeerError if an
+    interpreter does not run, or has none of the packages.
     """
     peers = []
-    for script, packages in runtimes.items():
-        homes = [python for python in pythons if packages_of(python, packages) == set(packages)]
-        if not homes:
-            print(f"without {packages[0]}: no interpreter given by --peer has {packages}")
-            continue
-        peer = PeerProcess(homes[0], PEERS / f"{script}.py", logs / f"{script}.log", limit, env)
-        stack.callback(peer.close)
-        peer.start()
-        peers.append(peer)
+    for python in pythons:
+        has = packages_of(python, sorted({name for kind in kinds for name in PACKAGES[kind]}))
+        found = [kind for kind in kinds if has.issuperset(PACKAGES[kind])]
+        if not found:
+            raise PeerError(f"{python} has the packages of no peer: {', '.join(kinds)}")
+        for kind in found:
+            log = logs / f"{kind}.log"
+            peer = PeerProcess(python, PEERS / f"{kind}_peer.py", log, limit, env)
+            stack.callback(peer.close)
+            peer.start()
+            peers.append(peer)
     return peers
 
 

@@ -14,14 +14,13 @@ is the time here over the time there: below 1 this version is faster. `here` is 
 the first number of trials.
 
 A side that fails at a program is left out there, with the cause. The folder given by --out receives
-results.json, kernels, traces and records of each side, logs, and a picture of the searches.
+results.json, kernels, traces and records of each side, and logs.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
 import math
 import os
 import platform
@@ -34,7 +33,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import codegen
-from benchmarks.peer_process import PeerError
+from benchmarks.peer_process import PeerError, start_peers
 from benchmarks.suite_programs import NAMES, Program, program, random_names
 from benchmarks.suite_results import PEAK, Result, Results
 from benchmarks.suite_sides import (
@@ -46,12 +45,8 @@ from benchmarks.suite_sides import (
     Tuned,
     earlier,
     folder_of,
-    peers_of,
+    library_environment,
 )
-from search import plot
-from search.database.records import FAILED
-from search.reports import RunTable, Trial
-from search.runner.flops import estimate_tir_flops
 
 ROUNDS = 15
 """The measurements of each kernel, interleaved with those of the other sides."""
@@ -181,9 +176,6 @@ def report(results: Results) -> str:
     ]
     if best := results.best_peers():
         parts.append(f"Beside the fastest peer:\n\n{best}")
-    flops = {name: estimate_tir_flops(program(name).func) for name in results.programs}
-    if shares := results.shares_of_peak(flops):
-        parts.append(f"Beside the multiply-adds that the cores did in this run:\n\n{shares}")
     if curves := results.curves():
         parts.append(
             f"Share of its final speed that a search had after so many trials:\n\n{curves}"
@@ -254,7 +246,6 @@ def main() -> None:
             parser.error(str(error))
         results = compare(sides, programs, options.seeds, options.out)
     print(f"\n{report(results)}")
-    draw(results, options.out / "searches.png")
 
 
 def _sides(options: argparse.Namespace, stack: contextlib.ExitStack) -> list[Side]:
@@ -275,48 +266,10 @@ def _sides(options: argparse.Namespace, stack: contextlib.ExitStack) -> list[Sid
         if path.resolve() == out.resolve():
             raise PeerError(f"--before {path} would be overwritten; give another folder by --out")
         add(earlier(path, first, out / "before.log", limit, target))
-    for python in options.peer:
-        for peer in peers_of(python, first, out, limit, target, options.kinds):
-            add(peer)
+    environment = library_environment(target)
+    for process in start_peers(options.kinds, options.peer, out, stack, limit, environment):
+        add(Peer(process.name, process, first, target))
     return sides
-
-
-def draw(results: Results, path: Path) -> None:
-    """Draw how the searches of each program went, if matplotlib is there to do it."""
-    runs = {name: _runs(results, name) for name in results.programs}
-    runs = {name: searches for name, searches in runs.items() if searches}
-    if not runs or importlib.util.find_spec("matplotlib") is None:
-        return
-    import matplotlib  # noqa: PLC0415 - optional
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - optional
-
-    columns = min(3, len(runs))
-    rows = -(-len(runs) // columns)
-    size = (5 * columns, 3.5 * rows)
-    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
-    for ax, (title, searches) in zip(axes.flat, runs.items(), strict=False):
-        plot.best_so_far(searches, ax=ax).set_title(title)
-    for ax in axes.flat[len(runs) :]:
-        ax.set_visible(False)
-    figure.savefig(path)
-    plt.close(figure)
-    print(f"\nThe searches are drawn in {path}.")
-
-
-def _runs(results: Results, name: str) -> dict[str, RunTable]:
-    """Return the searches of a program, those with the first seed, as tables that can be drawn."""
-    runs = {}
-    for side in results.sides:
-        for result in results.of(side, name)[:1]:
-            trials = [
-                Trial(name, "", "", 0, k, "done" if s < FAILED else "run", run_secs=(s,))
-                for k, s in enumerate(result.trial_seconds)
-            ]
-            if trials:
-                runs[side] = RunTable(trials)
-    return runs
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate, chain
 from pathlib import Path
@@ -145,20 +145,6 @@ class Results:
         mean, least = statistics.geometric_mean(ratios), min(ratios)
         rows.append(["geometric mean (least)", "", "", "", f"{mean:.2f} ({least:.2f})"])
         return markdown(rows)
-
-    def shares_of_peak(self, flops: Mapping[str, float]) -> str:
-        """Return the first side's speed, given the operations of each program, as a table.
-
-        Empty for results of a machine whose peak was not measured.
-        """
-        peak = float(self.machine.get(PEAK, 0))
-        rows = [["program", "GFLOPS", "share of the peak"]]
-        for program in self.programs:
-            times = [r.kernel for r in self.of(self.sides[0], program)]
-            if times and peak:
-                speed = flops[program] / statistics.geometric_mean(times) / 1e9
-                rows.append([program, f"{speed:.1f}", f"{speed / peak:.2f}"])
-        return markdown(rows) if len(rows) > 1 else ""
 
     def curves(self) -> str:
         """Return how much of its final speed each search had after some trials, as a table."""

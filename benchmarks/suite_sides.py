@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import codegen
-from benchmarks.peer_process import PeerError, PeerProcess, packages_of
+from benchmarks.peer_process import PEERS, PeerError, PeerProcess
 from benchmarks.peers.serve import digest, inputs
 from benchmarks.suite_programs import Program
 from benchmarks.suite_results import Results
 
 ROOT = Path(__file__).parents[1]
-PEERS = Path(__file__).parent / "peers"
 TARGET = "llvm -num-cores=1"
 """The target of the suite: one core of this machine."""
 KINDS = ("tvm", "torch", "numpy")
@@ -28,8 +26,8 @@ AVX2_ONLY = {
     "NPY_DISABLE_CPU_FEATURES": "X86_V4,AVX512_SKX,AVX512_ICL,AVX512_SPR",
 }
 """Environment variables that restrict libraries to AVX2."""
-SHORTEST_MS = 10
-"""The least milliseconds of a measurement of a kernel."""
+LEAST = 0.01
+"""The least seconds of a measurement of a kernel."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ class Kept(Side):
         self._arguments = [codegen.array(array) for array in inputs(program.shapes)]
         module["main"](*self._arguments)
         self._evaluator = module.time_evaluator(
-            "main", number=1, repeat=1, min_repeat_ms=SHORTEST_MS
+            "main", number=1, repeat=1, min_repeat_ms=1000 * LEAST
         )
         return digest(self._arguments[-1])
 
@@ -112,21 +110,9 @@ class Peer(Side):
         process = PeerProcess(python, script, log, limit, {"PYTHONPATH": path})
         return Peer(name, process, trials, target)
 
-    @staticmethod
-    def of_others(
-        python: Path, script: Path, trials: int, log: Path, limit: float, target: str = TARGET
-    ) -> Peer:
-        """Return what a script finds in an interpreter; PeerError if it cannot be started."""
-        # One thread; a number, since the libraries of a peer read it before any code of ours runs.
-        env = dict.fromkeys(("TVM_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-        if codegen.Target(target).vector_bits <= 256:
-            env |= AVX2_ONLY
-        process = PeerProcess(python, script, log, limit, env)
-        return Peer(process.start(), process, trials, target)
-
     def tune(self, program: Program, seed: int, folder: Path) -> Tuned:
         answer = self._process.request(
-            "tune",
+            "prepare",
             program=program.func.script(),
             operator=program.operator,
             parameters=program.parameters,
@@ -140,10 +126,19 @@ class Peer(Side):
         return Tuned(answer["seconds"], tuple(answer["trial_seconds"]), answer["digest"])
 
     def run(self) -> float:
-        return float(self._process.request("run")["seconds"])
+        return float(self._process.request("run", form="main", least=LEAST)["seconds"])
 
     def close(self) -> None:
         self._process.close()
+
+
+def library_environment(target: str) -> dict[str, str]:
+    """Return the variables that let libraries use one thread, and no wider vectors than a target.
+
+    They are read by the libraries of a peer before any code of ours runs.
+    """
+    env = dict.fromkeys(("TVM_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    return env | AVX2_ONLY if codegen.Target(target).vector_bits <= 256 else env
 
 
 def _search_path() -> list[str]:
@@ -164,27 +159,3 @@ def earlier(path: Path, trials: int, log: Path, limit: float, target: str = TARG
     if (path / "search" / "tune.py").exists():
         return Peer.of_version(name, path, trials, log, limit, target)
     raise PeerError(f"{path} is neither a checkout of this project nor a folder of the suite")
-
-
-def peers_of(
-    python: Path,
-    trials: int,
-    logs: Path,
-    limit: float,
-    target: str = TARGET,
-    kinds: Sequence[str] = KINDS,
-) -> list[Peer]:
-    """Return a peer for each of some of apache-tvm, torch and NumPy that an interpreter has.
-
-    Raises PeerError if it has neither, or cannot be started.
-    """
-    has = packages_of(python, KINDS)
-    kinds = [kind for kind in kinds if has >= {kind, "numpy"}]
-    if not kinds:
-        raise PeerError(f"{python} has none of apache-tvm, torch and numpy installed")
-    return [
-        Peer.of_others(
-            python, PEERS / f"{kind}_peer.py", trials, logs / f"{kind}.log", limit, target
-        )
-        for kind in kinds
-    ]

@@ -1,15 +1,16 @@
 """The arithmetic and the bookkeeping of the benchmark of the suite."""
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from benchmarks import suite
-from benchmarks.peer_process import PeerError, PeerProcess, parse_answer
+from benchmarks.peer_process import PeerError, PeerProcess, parse_answer, start_peers
 from benchmarks.suite_programs import NAMES, program, random_names
 from benchmarks.suite_results import PEAK, Result, Results, sparkline
-from benchmarks.suite_sides import Side, Tuned, earlier, peers_of
+from benchmarks.suite_sides import Side, Tuned, earlier
 
 
 def result(side, name, seed=1, tuning=0.0, kernel=0.0, **rest):
@@ -48,12 +49,6 @@ def test_programs_that_one_side_failed_at_are_not_in_the_mean():
     assert RESULTS.ratio("before", "C2D", times_of) is None
     assert RESULTS.mean_ratio("before", times_of) == pytest.approx((1.0 * 0.25) ** 0.5)
     assert RESULTS.total_ratio("before") == pytest.approx((6 + 4 + 10) / (12 + 8 + 10))
-
-
-def test_speeds_are_shares_of_the_peak_of_the_run():
-    results = Results(["here"], {PEAK: "200.0"}, [result("here", "MM128", 1, 5.0, 20e-6)])
-    assert "| MM128   | 150.0  | 0.75 " in results.shares_of_peak({"MM128": 3e6})
-    assert not RESULTS.shares_of_peak({"MM128": 3e6, "SFM": 1e6, "C2D": 1e6})
 
 
 def test_a_side_that_does_not_tune_has_no_ratio_of_tuning():
@@ -333,7 +328,7 @@ def test_a_peer_that_takes_too_long_is_stopped(peer):
 
 def test_an_interpreter_without_peers(tmp_path):
     with pytest.raises(PeerError, match="is no Python interpreter that runs"):
-        peers_of(tmp_path / "python", 64, tmp_path, 1.0)
+        start_peers(["torch"], [tmp_path / "python"], tmp_path, ExitStack(), 1.0)
 
 
 def test_a_folder_that_is_no_version(tmp_path):

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
-from serve import digest, inputs, seconds_of, serve
-
-_SECONDS = 0.01
-"""The least seconds of a measurement."""
-
-_call: Callable[[], Any]
+from serve import digest, inputs, seconds_of, serve_timers
 
 
 def _matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Callable[[], Any]:
@@ -56,19 +52,14 @@ _OPERATORS: dict[str, Callable[..., Callable[[], Any]]] = {
 }
 
 
-def tune(operator: str, shapes: list[list[int]], **_: Any) -> dict[str, Any]:
-    """Take NumPy's operator: there is nothing to tune."""
+def prepare(operator: str, shapes: list[list[int]], **_: Any) -> Any:
+    """Return NumPy's operator, which needs no tuning."""
     if operator not in _OPERATORS:
         raise LookupError(f"no NumPy operator is known for {operator}")
     arrays = inputs(shapes)
-    global _call
-    _call = _OPERATORS[operator](*arrays)
-    _call()
-    return {"seconds": 0.0, "trial_seconds": [], "digest": digest(arrays[-1])}
+    call = _OPERATORS[operator](*arrays)
+    call()
+    return {"digest": digest(arrays[-1])}, {"main": partial(seconds_of, call)}
 
 
-def run() -> dict[str, Any]:
-    return {"seconds": seconds_of(_call, _SECONDS)}
-
-
-serve(f"numpy {np.__version__}", {"tune": tune, "run": run})
+serve_timers(f"numpy {np.__version__}", prepare)

@@ -1,8 +1,11 @@
 """The common parts of the peers: requests and answers, inputs, and measurements.
 
-A peer is a process of the suite. It reads requests and writes answers, one JSON object a line:
-first `{"name": ...}` unasked, then for `{"do": action, ...}` what the action returns, or
-`{"error": sentence}`. Everything else that a library prints goes to standard error.
+A peer is a process of a benchmark. It reads requests and writes answers, one JSON object a line:
+first `{"name": ...}`, then for `{"do": action, ...}` the result of the action, or
+`{"error": sentence}`. All other output of a library goes to standard error.
+
+The peers of this folder have two actions. `prepare` tunes a program or loads a model, and returns
+its forms and the digest of its output; `run` returns the seconds of a call of a form.
 
 The files of this folder run in interpreters that have NumPy and the peer, but not this project.
 """
@@ -39,6 +42,28 @@ def serve(name: str, actions: Mapping[str, Callable[..., dict[str, Any]]]) -> No
             traceback.print_exc()
             text = str(error).strip() or "no message"
             say({"error": f"{type(error).__name__}: {text.splitlines()[0][:300]}"})
+
+
+Timer = Callable[[float], float]
+"""Returns the seconds of a call, the mean of as many as run in the given seconds."""
+
+
+def serve_timers(
+    name: str, prepare: Callable[..., tuple[dict[str, Any], Mapping[str, Timer]]]
+) -> None:
+    """Serve a peer whose `prepare` returns its answer, and a timer for each form."""
+    timers: dict[str, Timer] = {}
+
+    def prepared(**request: Any) -> dict[str, Any]:
+        timers.clear()
+        answer, found = prepare(**request)
+        timers.update(found)
+        return {"seconds": 0.0, "trial_seconds": [], "forms": list(timers), **answer}
+
+    def run(form: str, least: float) -> dict[str, Any]:
+        return {"seconds": timers[form](least)}
+
+    serve(name, {"prepare": prepared, "run": run})
 
 
 def inputs(shapes: Sequence[Sequence[int]]) -> list[np.ndarray]:

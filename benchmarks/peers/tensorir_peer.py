@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from serve import digest, inputs, serve, trial_seconds
+from serve import digest, inputs, serve_timers, trial_seconds
 
 import codegen
 import search as ms
 from tensorir import parse
 
-_run: Callable[[], float]
 
-
-def tune(
+def prepare(
     program: str,
     trials: int,
     seed: int,
@@ -24,8 +21,8 @@ def tune(
     shapes: list[list[int]],
     target: str = "llvm -num-cores=1",
     **_: Any,
-) -> dict[str, Any]:
-    """Leave the best kernel and its trace in `folder`, and make it the one that `run` times."""
+) -> Any:
+    """Tune a program; leave the best kernel and its trace in `folder`."""
     work_dir, library = Path(folder) / "work", Path(folder) / "kernel.so"
     start = time.perf_counter()
     best = ms.tune_tir(
@@ -43,19 +40,17 @@ def tune(
     module.export_library(library)
     arguments = [codegen.array(array) for array in inputs(shapes)]
     module["main"](*arguments)
-    evaluator = module.time_evaluator("main", number=1, repeat=1, min_repeat_ms=10)
-    global _run
-    _run = lambda: float(evaluator(*arguments).results[0])  # noqa: E731
-    return {
+
+    def timer(least: float) -> float:
+        evaluator = module.time_evaluator("main", number=1, repeat=1, min_repeat_ms=1e3 * least)
+        return float(evaluator(*arguments).results[0])
+
+    answer = {
         "seconds": seconds,
         "trial_seconds": trial_seconds(work_dir, trials),
         "digest": digest(arguments[-1]),
     }
+    return answer, {"main": timer}
 
 
-def run() -> dict[str, Any]:
-    """Return the seconds of a call, the mean of as many as take 10 ms."""
-    return {"seconds": _run()}
-
-
-serve("tensorir", {"tune": tune, "run": run})
+serve_timers("tensorir", prepare)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import tvm
-from serve import digest, inputs, serve, trial_seconds
+from serve import digest, inputs, serve_timers, trial_seconds
 from tvm.script import from_source
 
 try:
@@ -27,10 +26,8 @@ _NEW_NAMES = {
 _BUILD_LIMIT = 300.0
 """Seconds for a candidate. The default of 30 loses all of them on a machine that is busy."""
 
-_run: Callable[[], float]
 
-
-def tune(
+def prepare(
     program: str,
     trials: int,
     seed: int,
@@ -38,12 +35,13 @@ def tune(
     shapes: list[list[int]],
     mcpu: str | None = None,
     **_: Any,
-) -> dict[str, Any]:
+) -> Any:
+    """Tune a program; return the timer of the best kernel."""
     # Without a processor's name code would be for the oldest one.
     cpu = mcpu or tvm.target.codegen.llvm_get_system_cpu()
     target = tvm.target.Target({"kind": "llvm", "mcpu": cpu, "num-cores": 1})
     work_dir = Path(folder) / "work"
-    func = _parsed(program)
+    func = _parse(program)
     start = time.perf_counter()
     database = ms.tune_tir(
         func,
@@ -63,23 +61,22 @@ def tune(
     to_device = tvm.runtime.tensor if hasattr(tvm.runtime, "tensor") else tvm.nd.array
     arguments = [to_device(array, device) for array in inputs(shapes)]
     library["main"](*arguments)
-    evaluator = getattr(library, "mod", library).time_evaluator(
-        "main", device, number=1, repeat=1, min_repeat_ms=10
-    )
-    global _run
-    _run = lambda: float(evaluator(*arguments).results[0])  # noqa: E731
-    return {
+
+    def timer(least: float) -> float:
+        evaluator = getattr(library, "mod", library).time_evaluator(
+            "main", device, number=1, repeat=1, min_repeat_ms=round(1e3 * least)
+        )
+        return float(evaluator(*arguments).results[0])
+
+    answer = {
         "seconds": seconds,
         "trial_seconds": trial_seconds(work_dir, trials),
         "digest": digest(arguments[-1].numpy()),
     }
+    return answer, {"main": timer}
 
 
-def run() -> dict[str, Any]:
-    return {"seconds": _run()}
-
-
-def _parsed(program: str) -> Any:
+def _parse(program: str) -> Any:
     """Return the program under the names that this release has for blocks."""
     text = re.sub(r"^from tensorir import .*\n", "", program)
     try:
@@ -91,4 +88,4 @@ def _parsed(program: str) -> Any:
     return from_source(text)
 
 
-serve(f"tvm {tvm.__version__}", {"tune": tune, "run": run})
+serve_timers(f"tvm {tvm.__version__}", prepare)
