@@ -14,7 +14,6 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import Var
-from tensorir.nodes.node import Node
 from tensorir.nodes.stmt import (
     Allocate,
     AllocateConst,
@@ -64,8 +63,6 @@ class ScheduleState:
         self.stmt2ref: dict[Stmt, StmtSRef] = {}
         self.running = ""
         """The primitive that runs now; recorded in the references it consumes."""
-        self.covered: dict[Block, tuple[list[Node], bool]] = {}
-        """By block: if its reads are written before it, after the nodes that this depends on."""
         self.has_definitions = False
         """True if statements other than loops and blocks define names for blocks in them."""
         self._facts: dict[Hashable, Any] = {}
@@ -421,7 +418,6 @@ class ScheduleState:
             other.parent = None if sref.parent is None else twins[sref.parent]
         twin.__dict__.update(self.__dict__)
         twin.running = ""
-        twin.covered = dict(self.covered)
         twin._facts = {}
         twin.rolling = set(self.rolling)
         twin.stmt2ref = {stmt: twins[sref] for stmt, sref in self.stmt2ref.items()}

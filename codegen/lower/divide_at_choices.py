@@ -10,16 +10,15 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from codegen.lower.integer_conditions import Facts, Reader
-from codegen.lower.remarks import done, stands_for
-from codegen.lower.rewriters import IF_THEN_ELSE, BranchDecider, StatementRewriter
+from codegen.lower.integer_conditions import ComparisonDecider, Reader
+from codegen.lower.remarks import RemarkedCopy, done
+from codegen.lower.rewriters import IF_THEN_ELSE, StatementRewriter
 from codegen.lower.unroll import statement_count
 from tensorir.function import PrimFunc
 from tensorir.memory.value_variables import value_variables
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, Call, CmpOp, IntImm, PrimExpr, Select, Var
 from tensorir.nodes.ops import const
-from tensorir.rewriting.fresh_copy import FreshCopy
 from tensorir.rewriting.visit import walk
 
 MOST: Final = 64
@@ -42,23 +41,10 @@ def divide_at_choices(func: PrimFunc) -> PrimFunc:
     return func.with_body(divider(func.body))
 
 
-class _Decider(BranchDecider):
-    """Decides choices by what is known of the piece of a loop that they are in."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._read = reader
-        self.facts = Facts()
-
-    def rewrite_CmpOp(self, node: CmpOp) -> PrimExpr:  # noqa: N802
-        """Return a comparison, as a constant if it is decided."""
-        read = self._read(node)
-        return self.generic(node) if read is None else self.facts.reduced(node, read)
-
-
 class _Divider(StatementRewriter):
     def __init__(self, reader: Reader) -> None:
         self._read = reader
-        self._decide = _Decider(reader)
+        self._decide = ComparisonDecider(reader)
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         """Return a loop, or its pieces one after another."""
@@ -70,7 +56,7 @@ class _Divider(StatementRewriter):
             return self.generic(node)
         pieces: list[s.Stmt] = []
         for low, high in pairwise([first, *borders, end]):
-            piece = _Copy()(node) if pieces else node
+            piece = RemarkedCopy()(node) if pieces else node
             bounds = const(low, node.loop_var.dtype), const(high - low, node.loop_var.dtype)
             piece = piece.with_(min=bounds[0], extent=bounds[1])
             self._decide.facts.ranges[piece.loop_var] = low, high - 1
@@ -98,15 +84,6 @@ class _Divider(StatementRewriter):
         factor = read.terms[var]
         # factor * var + constant >= 0
         yield -(read.constant // factor) if factor > 0 else read.constant // -factor + 1
-
-
-class _Copy(FreshCopy):
-    """Copies a loop, to run after the original."""
-
-    def define(self, var: Var) -> Var:
-        new: Var = super().define(var)
-        stands_for(new, var)
-        return new
 
 
 def _condition(part: Call | Select) -> PrimExpr | None:

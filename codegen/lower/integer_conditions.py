@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from codegen.lower.rewriters import BranchDecider
 from tensorir.arith.coefficients import coefficients
 from tensorir.arith.const_interval import EVERYTHING, Interval, exact_interval
 from tensorir.arith.opaque import expr_key
@@ -233,3 +234,16 @@ def inequality(
     stride, lanes = const(abs(like.step), like.dtype), like.lanes
     left = Ramp(small, stride, lanes) if like.step < 0 else Broadcast(small, lanes)
     return LT(left, Ramp(large, stride, lanes) if like.step > 0 else Broadcast(large, lanes))
+
+
+class ComparisonDecider(BranchDecider):
+    """Decides comparisons, and the branches and choices that they decide, by `facts`."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._read = reader
+        self.facts = Facts()
+
+    def rewrite_CmpOp(self, node: CmpOp) -> PrimExpr:  # noqa: N802
+        """Return a comparison, as a constant if it is decided."""
+        condition = self._read(node)
+        return self.generic(node) if condition is None else self.facts.reduced(node, condition)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tensorir.nodes.expr import Var
+from tensorir.rewriting.fresh_copy import FreshCopy
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,16 @@ def stands_for(new: Var, old: Var) -> None:
     remarks = _current.get()
     if remarks is not None:
         remarks._origins[new] = old
+
+
+class RemarkedCopy(FreshCopy):
+    """Copies statements in addition to the original; remarks on the copy are about that."""
+
+    def define(self, var: Var) -> Var:
+        """Return a new variable, which stands for the old one."""
+        new: Var = super().define(var)
+        stands_for(new, var)
+        return new
 
 
 def name_in_llvm(loop: Var) -> str | None:

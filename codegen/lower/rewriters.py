@@ -145,7 +145,7 @@ NOTHING: Final = s.sequence([])
 class BranchDecider(Rewriter):
     """A rewriter that takes decided branches, and drops statements without an effect."""
 
-    def condition(self, node: PrimExpr) -> PrimExpr:
+    def rewrite_condition(self, node: PrimExpr) -> PrimExpr:
         """Return a condition rewritten."""
         return self(node)
 
@@ -155,7 +155,7 @@ class BranchDecider(Rewriter):
 
     def rewrite_IfThenElse(self, node: s.IfThenElse) -> s.Stmt:  # noqa: N802
         """Return a branch, or the case that is taken."""
-        condition = self.condition(node.condition)
+        condition = self.rewrite_condition(node.condition)
         if type(condition) is IntImm:
             taken = node.then_case if condition.value else node.else_case
             return NOTHING if taken is None else self(taken)
@@ -179,7 +179,7 @@ class BranchDecider(Rewriter):
 
     def rewrite_Select(self, node: e.Select) -> PrimExpr:  # noqa: N802
         """Return a choice, or the value that is chosen."""
-        condition = self.condition(node.condition)
+        condition = self.rewrite_condition(node.condition)
         known = decided(condition)
         if known is not None:
             return self(node.true_value if known else node.false_value)
@@ -191,7 +191,7 @@ class BranchDecider(Rewriter):
         if node.op is not IF_THEN_ELSE:
             return self.generic(node)
         test, yes, no = node.args
-        condition = self.condition(test)
+        condition = self.rewrite_condition(test)
         if type(condition) is IntImm:
             return self(yes if condition.value else no)
         args = (condition, self(yes), self(no))

@@ -60,7 +60,7 @@ class _SimplifyControl(BranchDecider, ScopedRewriter):
         return given(self.analyzer, condition)
 
     def rewrite_AssertStmt(self, node: s.AssertStmt) -> s.Stmt:  # noqa: N802
-        condition = self.condition(node.condition)
+        condition = self.rewrite_condition(node.condition)
         if type(condition) is IntImm and condition.value:
             return self(node.body)
         with given(self.analyzer, condition):
@@ -71,7 +71,7 @@ class _SimplifyControl(BranchDecider, ScopedRewriter):
     def _integer(self, node: PrimExpr) -> PrimExpr:
         return node if type(node) is IntImm else self._simplify_unless_effects(node)
 
-    def condition(self, node: PrimExpr) -> PrimExpr:
+    def rewrite_condition(self, node: PrimExpr) -> PrimExpr:
         return node if type(node) is IntImm else self._simplify_unless_effects(self(node))
 
     def _simplify_unless_effects(self, node: PrimExpr) -> PrimExpr:

@@ -15,19 +15,24 @@ from math import gcd
 from typing import Final
 
 from codegen.lower.hoist_allocations import MAX_REGISTER_BYTES, constant_bytes
-from codegen.lower.integer_conditions import Facts, Inequality, Reader, Terms, inequality
-from codegen.lower.remarks import done, missed, stands_for
-from codegen.lower.rewriters import NOTHING, BranchDecider, branch, decided
+from codegen.lower.integer_conditions import (
+    ComparisonDecider,
+    Inequality,
+    Reader,
+    Terms,
+    inequality,
+)
+from codegen.lower.remarks import RemarkedCopy, done, missed
+from codegen.lower.rewriters import NOTHING, branch, decided
 from codegen.lower.unroll import statement_count
 from tensorir.arith.const_interval import Interval, exact_interval
 from tensorir.function import PrimFunc
 from tensorir.memory.value_variables import value_variables
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import BufferLoad, CmpOp, IntImm, PrimExpr, Var
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.ops import conjuncts, const
 from tensorir.nodes.stmt import ForKind
-from tensorir.rewriting.fresh_copy import FreshCopy
 from tensorir.rewriting.visit import children, statements, walk
 from tensorir.semantics.purity import is_pure
 
@@ -101,19 +106,9 @@ class _Group:
         self.repeats |= other.repeats
 
 
-class _Copy(FreshCopy):
-    """Copies a loop or a version of statements, in addition to the original."""
-
-    def define(self, var: Var) -> Var:
-        new: Var = super().define(var)
-        stands_for(new, var)
-        return new
-
-
-class _SplitTails(BranchDecider):
+class _SplitTails(ComparisonDecider):
     def __init__(self, reader: Reader) -> None:
-        self._read = reader
-        self._facts = Facts()
+        super().__init__(reader)
         self._loops: list[s.For] = []
         self._room = MAX_ADDED
 
@@ -160,12 +155,12 @@ class _SplitTails(BranchDecider):
         condition = found.condition
         if loop is not None and loop.loop_var not in condition.used:
             return None
-        outer = self._facts.free(condition)
+        outer = self.facts.free(condition)
         variables = set(condition.variables(outer))
         around = [n for n in (*self._loops, *found.inner) if n.loop_var in variables]
         if _loop_to_split(around, condition.step != 0) is not loop:
             return None
-        low, high = self._facts.rest(condition, outer)
+        low, high = self.facts.rest(condition, outer)
         tile = around if loop is None else around[around.index(loop) + 1 :]
         for node in tile:
             factor, values = outer.pop(node.loop_var, None), self._interval(node)
@@ -199,7 +194,7 @@ class _SplitTails(BranchDecider):
         return self(stmt)
 
     def _is_worth_a_test(self, group: _Group) -> bool:
-        low, high = self._facts.interval(group.outer, group.like.parts)
+        low, high = self.facts.interval(group.outer, group.like.parts)
         return low < group.holds_from <= high and (group.has_tile or group.repeats)
 
     def _narrow_test(self, stmt: s.Stmt, group: _Group, loop: s.For | None) -> s.Stmt:
@@ -233,18 +228,18 @@ class _SplitTails(BranchDecider):
         if loop is not None:
             done("split_tails", "a version without conditions for whole tiles", loop.loop_var)
         outer, like = group.outer, group.like
-        low, high = self._facts.interval(outer, like.parts)
+        low, high = self.facts.interval(outer, like.parts)
 
         def version(copy: s.Stmt, least: int, most: int) -> s.Stmt:
-            with self._facts.within(outer, least, most):
+            with self.facts.within(outer, least, most):
                 return self.versions(copy, loop)
 
         whole = version(stmt, group.holds_from, high)
         tail = none = NOTHING
         if low < group.fails_below:
-            none = version(_Copy()(stmt), low, group.fails_below - 1)
+            none = version(RemarkedCopy()(stmt), low, group.fails_below - 1)
         if max(low, group.fails_below) < group.holds_from:
-            tail = version(_Copy()(stmt), max(low, group.fails_below), group.holds_from - 1)
+            tail = version(RemarkedCopy()(stmt), max(low, group.fails_below), group.holds_from - 1)
             if low < group.fails_below:
                 some = inequality(outer, -group.fails_below, like, in_all_lanes=True)
                 tail = branch(some, tail, none)
@@ -273,15 +268,15 @@ class _SplitTails(BranchDecider):
         self._loops.append(loop)
         values = self._interval(loop)
         if values is not None:
-            self._facts.ranges[loop.loop_var] = values
+            self.facts.ranges[loop.loop_var] = values
 
     def _leave(self, loop: s.For) -> None:
         self._loops.pop()
-        self._facts.ranges.pop(loop.loop_var, None)
+        self.facts.ranges.pop(loop.loop_var, None)
 
     def _interval(self, loop: s.For) -> Interval | None:
-        low = exact_interval(loop.min, self._facts.ranges)
-        extent = exact_interval(loop.extent, self._facts.ranges)
+        low = exact_interval(loop.min, self.facts.ranges)
+        extent = exact_interval(loop.extent, self.facts.ranges)
         if low is None or extent is None:
             return None
         return low[0], low[1] + max(extent[1], 1) - 1
@@ -309,7 +304,7 @@ class _SplitTails(BranchDecider):
             if pieces and size > self._room:
                 missed("split_tails", _TOO_MUCH, loop.loop_var)
                 break
-            piece = loop if not pieces else _Copy()(loop)
+            piece = loop if not pieces else RemarkedCopy()(loop)
             bounds = const(low, loop.loop_var.dtype), const(high - low, loop.loop_var.dtype)
             piece = self(piece.with_(min=bounds[0], extent=bounds[1]))
             if not s.is_no_op(piece):
@@ -324,10 +319,6 @@ class _SplitTails(BranchDecider):
         return None
 
     # ------------------------------------------------------------------------------ what is decided
-
-    def rewrite_CmpOp(self, node: CmpOp) -> PrimExpr:  # noqa: N802
-        condition = self._read(node)
-        return self.generic(node) if condition is None else self._facts.reduced(node, condition)
 
     def rewrite_And(self, node: e.And) -> PrimExpr:  # noqa: N802
         a = self(node.a)

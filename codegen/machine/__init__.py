@@ -13,7 +13,13 @@ from typing import Any, Final
 
 from codegen.errors import CodegenError
 from codegen.machine import measure as _measure
-from codegen.machine.measure import keep_speed, kept_speed
+from codegen.machine.measure import (
+    core_share,
+    keep_speed,
+    kept_speed,
+    peak_flops,
+    read_bandwidth,
+)
 from codegen.machine.speed import MachineSpeed
 from codegen.target import Target, as_target, host
 
@@ -57,36 +63,6 @@ def machine_speed(
             )
         keep_speed(chosen, found)
     return found
-
-
-def read_bandwidth(
-    size: int, target: str | Mapping[str, Any] | Target | None = None, cores: int = 1
-) -> float:
-    """Return the bytes a second that cores read in order, over and over, of `size` bytes in all.
-
-    It is measured now; several cores read at once, each its part. Raises CodegenError if code for
-    the target cannot run here.
-    """
-    return _measure.read_bandwidth(size, as_target(target), cores)
-
-
-def peak_flops(target: str | Mapping[str, Any] | Target | None = None, cores: int = 1) -> float:
-    """Return the operations on float32 a second that cores do at once, multiply-adds only.
-
-    It is measured now, as `machine_speed(...).peak_flops` was once for one core: several cores at
-    work have a lower clock on many machines. Raises CodegenError if code for the target cannot run
-    here.
-    """
-    return _measure.peak_flops(as_target(target), cores)
-
-
-def core_share(target: str | Mapping[str, Any] | Target | None = None, cores: int = 1) -> float:
-    """Return the share of the time for which so many threads, all at work, have a core: up to 1.
-
-    It is less where other programs compute. It is measured now, in about 30 ms. Raises CodegenError
-    if code for the target cannot run here.
-    """
-    return _measure.core_share(as_target(target), cores)
 
 
 def known_speed(target: Target) -> MachineSpeed | None:

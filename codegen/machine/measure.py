@@ -14,12 +14,12 @@ import math
 import mmap
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from codegen.cache_folder import cache_folder
 from codegen.emit.optimize import object_code
@@ -39,7 +39,7 @@ from codegen.machine.speed import MachineSpeed
 from codegen.runtime.host_features import prepare_host, why_not_here
 from codegen.runtime.jit import load_own
 from codegen.runtime.openmp import runtime, symbol_addresses
-from codegen.target import Target, host
+from codegen.target import Target, as_target, host
 from tensorir.replaced_file import replaced_file
 
 _ROUNDS: Final = 40
@@ -63,21 +63,13 @@ _LONGER: Final = 25
 """The factor of a loop's length on several cores, which start within tens of microseconds."""
 
 
-class Loops(Protocol):
-    """The loops of `kernels` for a target."""
-
-    def seconds(self, name: str, count: int, limit: int = 0, start: int = 0) -> float:
-        """Run a loop on the bytes from `start` on, once; return the time that it took."""
-        ...
-
-
 @lru_cache(maxsize=4)
 def _machine_code(target: Target) -> bytes:
     return object_code(kernels(target), target, False)
 
 
-class LoadedLoops:
-    """The loops as machine code, with `size` bytes to run on."""
+class Loops:
+    """The loops of `kernels` as machine code, with `size` bytes to run on."""
 
     def __init__(self, target: Target, size: int) -> None:
         prepare_host(target.required_features)
@@ -160,7 +152,7 @@ class _Probe:
         return min(slowest)
 
 
-def measure(target: Target, make: Callable[[Target, int], Loops] = LoadedLoops) -> MachineSpeed:
+def measure(target: Target) -> MachineSpeed:
     """Measure one core of this machine with the vectors of a target.
 
     Raises CodegenError if code for the target cannot run here.
@@ -172,7 +164,7 @@ def measure(target: Target, make: Callable[[Target, int], Loops] = LoadedLoops) 
     least, most = target.core.tlb
     most_pages = max(2 * most, 1024)
     size = min(_MOST_BYTES, max(_power(4 * caches.l3), _power(most_pages * PAGE_STEP)))
-    loops = make(target, size)
+    loops = Loops(target, size)
     probes = {
         "clock": _Probe.of_loop("clock", CHAIN, CHAIN),
         "latency": _Probe.of_loop("latency", CHAIN, 4 * CHAIN),
@@ -209,28 +201,29 @@ def measure(target: Target, make: Callable[[Target, int], Loops] = LoadedLoops) 
     )
 
 
-def peak_flops(
-    target: Target, cores: int = 1, make: Callable[[Target, int], Loops] = LoadedLoops
-) -> float:
-    """Return the operations on float32 a second that cores do, all at once: multiply-adds only.
+def peak_flops(target: str | Mapping[str, Any] | Target | None = None, cores: int = 1) -> float:
+    """Return the operations on float32 a second that cores do at once, multiply-adds only.
 
-    Raises CodegenError if code for the target cannot run here.
+    It is measured now, as `machine_speed(...).peak_flops` was once for one core: several cores at
+    work have a lower clock on many machines. Raises CodegenError if code for the target cannot run
+    here.
     """
-    _check(target)
-    probe = _Probe.of_loop("peak", multiply_adds(target), multiply_adds(target))
-    loops = [make(target, _LEAST_BYTES) for _ in range(cores)]
-    return 2 * target.vector_lanes(32) * cores / probe.run_at_once(loops, _ROUNDS)
+    chosen = as_target(target)
+    _check(chosen)
+    probe = _Probe.of_loop("peak", multiply_adds(chosen), multiply_adds(chosen))
+    loops = [Loops(chosen, _LEAST_BYTES) for _ in range(cores)]
+    return 2 * chosen.vector_lanes(32) * cores / probe.run_at_once(loops, _ROUNDS)
 
 
-def core_share(
-    target: Target, cores: int, make: Callable[[Target, int], Loops] = LoadedLoops
-) -> float:
+def core_share(target: str | Mapping[str, Any] | Target | None = None, cores: int = 1) -> float:
     """Return the share of the time for which so many threads, all at work, have a core: up to 1.
 
-    Raises CodegenError if code for the target cannot run here.
+    It is less where other programs compute. It is measured now, in about 30 ms. Raises CodegenError
+    if code for the target cannot run here.
     """
-    _check(target)
-    loops = [make(target, _LEAST_BYTES) for _ in range(cores)]
+    chosen = as_target(target)
+    _check(chosen)
+    loops = [Loops(chosen, _LEAST_BYTES) for _ in range(cores)]
     begin = threading.Barrier(cores)
 
     def share(own: Loops) -> float:
@@ -244,20 +237,18 @@ def core_share(
 
 
 def read_bandwidth(
-    size: int,
-    target: Target,
-    cores: int = 1,
-    make: Callable[[Target, int], Loops] = LoadedLoops,
+    size: int, target: str | Mapping[str, Any] | Target | None = None, cores: int = 1
 ) -> float:
-    """Return the bytes a second that cores read again and again in `size` bytes, in order.
+    """Return the bytes a second that cores read in order, over and over, of `size` bytes in all.
 
-    Each of several cores reads its own part. Raises CodegenError if code for the target cannot run
-    here.
+    It is measured now; several cores read at once, each its part. Raises CodegenError if code for
+    the target cannot run here.
     """
-    _check(target)
-    step = STREAM * target.vector_bits // 8
+    chosen = as_target(target)
+    _check(chosen)
+    step = STREAM * chosen.vector_bits // 8
     whole = max(1, round(size / cores / step)) * step
-    loops = [make(target, whole) for _ in range(cores)]
+    loops = [Loops(chosen, whole) for _ in range(cores)]
     probe = _Probe.of_bytes(whole)
     enough = _MOST_READ // (probe.does * cores)
     rounds = max(_LEAST_ROUNDS, min(_ROUNDS // 2, enough))

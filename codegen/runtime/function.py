@@ -38,20 +38,19 @@ class PreparedCall:
         """Run the function and return its result."""
         return self._function.run(self._bound)
 
-    def time(self, number: int = 1, limit_seconds: float = 0.0) -> Batch:
-        """Run the function up to `number` times in a compiled loop and time the whole batch.
+    def time(self, number: int = 1) -> Batch:
+        """Run the function `number` times in a compiled loop and time the whole batch.
 
-        With a positive `limit_seconds` no run starts after so long. Raises ExecutionError if a run
-        fails.
+        Raises ExecutionError if a run fails, after which no other starts.
         """
-        batch = time_calls(self._function.entry, self._bound.slots, number, limit_seconds)
+        batch = time_calls(self._function.entry, self._bound.slots, number)
         if batch.status:
             self._function.fail(batch.status)
         return batch
 
-    def flush_from_caches(self, skip_first: bool = False) -> None:
-        """Drop the argument arrays from all caches (x86 only)."""
-        flush_views(self._bound.views[1 if skip_first else 0 :])
+    def flush_non_first(self) -> None:
+        """Drop the argument arrays, except the first, from all caches (x86 only)."""
+        flush_views(self._bound.views[1:])
 
 
 class Function:

@@ -40,28 +40,20 @@ entry:
   ret i64 %total
 }}
 
-; Call `function(slots)` up to `number` times; stop at a status or, if `limit` is positive, once
-; more than `limit` nanoseconds have passed. Store calls made, nanoseconds and status in `result`.
-define void @tensorir_time_calls(ptr %function, ptr %slots, i64 %number, i64 %limit, ptr %result) {{
+; Call `function(slots)` up to `number` times; stop at a status.
+; Store calls made, nanoseconds and status in `result`.
+define void @tensorir_time_calls(ptr %function, ptr %slots, i64 %number, ptr %result) {{
 entry:
-  %limited = icmp sgt i64 %limit, 0
   %start = call i64 @now()
   br label %loop
 loop:
-  %k = phi i64 [0, %entry], [%next, %more], [%next, %check]
+  %k = phi i64 [0, %entry], [%next, %loop]
   %status = call i32 %function(ptr %slots)
   %next = add i64 %k, 1
   %failed = icmp ne i32 %status, 0
   %finished = icmp sge i64 %next, %number
   %stop = or i1 %failed, %finished
-  br i1 %stop, label %done, label %more
-more:
-  br i1 %limited, label %check, label %loop
-check:
-  %time = call i64 @now()
-  %passed = sub i64 %time, %start
-  %late = icmp sgt i64 %passed, %limit
-  br i1 %late, label %done, label %loop
+  br i1 %stop, label %done, label %loop
 done:
   %end = call i64 @now()
   %elapsed = sub i64 %end, %start
@@ -108,16 +100,12 @@ _POINTER: Final = ctypes.c_void_p
 _INTEGER: Final = ctypes.c_int64
 
 
-def time_calls(entry: int, slots: Any, number: int, limit_seconds: float = 0.0) -> Batch:
-    """Run the compiled function at address `entry` up to `number` times and time the batch.
-
-    With a positive `limit_seconds` no call starts after so long; the clock is then read after each
-    call, which costs some 30 nanoseconds.
-    """
+def time_calls(entry: int, slots: Any, number: int) -> Batch:
+    """Run the compiled function at address `entry` up to `number` times and time the batch."""
     result = (ctypes.c_int64 * 3)()
-    kinds = (_POINTER, _POINTER, _INTEGER, _INTEGER, _POINTER)
+    kinds = (_POINTER, _POINTER, _INTEGER, _POINTER)
     run, _ = _loaded(_DRIVER, "tensorir_time_calls", *kinds)
-    run(entry, slots, number, int(limit_seconds * 1e9), result)
+    run(entry, slots, number, result)
     return Batch(result[0], result[1] * 1e-9, result[2])
 
 

@@ -55,12 +55,12 @@ class Prepared(Protocol):
         """Run it."""
         ...
 
-    def time(self, number: int = 1, limit_seconds: float = 0.0) -> Batch:
+    def time(self, number: int = 1) -> Batch:
         """Run it several times and time all runs together."""
         ...
 
-    def flush_from_caches(self, skip_first: bool = False) -> None:
-        """Drop its arrays from all caches."""
+    def flush_non_first(self) -> None:
+        """Drop its arrays, except the first, from all caches."""
         ...
 
 
@@ -111,7 +111,7 @@ class TimeEvaluator:
             if callable(self.f_preproc):
                 self.f_preproc(*args)
             elif self.f_preproc:
-                call.flush_from_caches(skip_first=True)
+                call.flush_non_first()
             results.append(self._one_repeat(call))
             if self.cooldown_interval_ms > 0 and k % max(1, self.repeats_to_cooldown) == 0:
                 time.sleep(self.cooldown_interval_ms * 1e-3)

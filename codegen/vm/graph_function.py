@@ -299,30 +299,27 @@ class PreparedRun:
         self._function.run(self._frame)
         return self._function.result_of(self._frame)
 
-    def time(self, number: int = 1, limit_seconds: float = 0.0) -> Batch:
-        """Run up to `number` times and time all runs together.
+    def time(self, number: int = 1) -> Batch:
+        """Run `number` times and time all runs together.
 
         One run of machine code is timed in a compiled loop; other functions in a loop in Python,
-        whose own time counts. With a limit, no run starts after so many seconds.
+        whose own time counts.
         """
         function, frame = self._function, self._frame
         entry = function.native_entry()
         if entry is not None:
-            batch = time_calls(entry, frame.slots, number, limit_seconds)
+            batch = time_calls(entry, frame.slots, number)
             if batch.status:
                 function.run(frame)  # raises the error of the status
             return batch
         start = time.perf_counter()
-        runs, seconds = 0, 0.0
-        while runs < number and (limit_seconds <= 0 or seconds <= limit_seconds):
+        for _ in range(number):
             function.run(frame)
-            runs += 1
-            seconds = time.perf_counter() - start
-        return Batch(runs, seconds, 0)
+        return Batch(number, time.perf_counter() - start, 0)
 
-    def flush_from_caches(self, skip_first: bool = False) -> None:
-        """Drop the argument arrays from all caches (x86 only)."""
-        flush_views(map(view_of, self._args[1 if skip_first else 0 :]))
+    def flush_non_first(self) -> None:
+        """Drop the argument arrays, except the first, from all caches (x86 only)."""
+        flush_views(map(view_of, self._args[1:]))
 
 
 _ARRAY: Final = np.ndarray

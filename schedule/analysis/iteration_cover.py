@@ -18,7 +18,7 @@ from tensorir.arith import (
 from tensorir.arith.size import Size, plus_size
 from tensorir.errors import IRValueError
 from tensorir.nodes.buffer import Range
-from tensorir.nodes.expr import EQ, BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.expr import EQ, BufferLoad, IntImm, IterVar, PrimExpr
 from tensorir.nodes.ops import TRUE, compare, conjuncts, is_const_int, logical_and
 from tensorir.rewriting.visit import substitute, uses_var, walk
 
@@ -125,22 +125,14 @@ def stays_within(
     instance that corresponds to none of the producer would be lost if it followed the producer's
     loops.
     """
-    domains = axis_domain((*reader_axes, *writer_axes))
-    analyzer: Analyzer | None = None
+    analyzer = analyzer_with_ranges(axis_domain((*reader_axes, *writer_axes)))
 
     def bounds(values: Range) -> tuple[int, int]:
-        least, single = values.min, is_const_int(values.extent, 1)
-        axis = domains.get(least) if single and type(least) is Var else None
-        if axis is not None and type(axis.min) is IntImm and type(axis.extent) is IntImm:
-            # Most regions are points at an axis.
-            return axis.min.value, axis.min.value + axis.extent.value - 1
-        nonlocal analyzer
-        analyzer = analyzer or analyzer_with_ranges(domains)
-        first = analyzer.const_int_bound(least)
-        if single:
-            return first.min_value, first.max_value
-        last = analyzer.const_int_bound(least + values.extent - 1)
-        return first.min_value, last.max_value
+        last = values.min + values.extent - 1
+        return (
+            analyzer.const_int_bound(values.min).min_value,
+            analyzer.const_int_bound(last).max_value,
+        )
 
     for wanted, given in zip(read, stored, strict=True):
         (low, high), (first, last) = bounds(wanted), bounds(given)

@@ -16,12 +16,8 @@ from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IntervalSet
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
-from tensorir.nodes.node import Node
 from tensorir.nodes.ops import TRUE, conjuncts, const, is_const_int, logical_and, max_, min_
 from tensorir.nodes.stmt import Block, BufferStore
-
-_LIMIT = 128
-"""The number of blocks that a schedule remembers; they keep old loop nests in memory."""
 
 
 def reads_covered(
@@ -32,34 +28,13 @@ def reads_covered(
 ) -> bool:
     """Return the answer of `covers_reads` for all reads of a block, or for some buffers alone.
 
-    Producers in other loop nests that fill their buffers settle it. Else it depends on the loop
-    nests of the consumer and its producers, and on the loops around their scope. Statements are
-    immutable, so if all these are the same objects as before, so is the answer.
+    Producers in other loop nests that fill their buffers settle it.
     """
     nest = _nest(consumer)
-    edges = flow_into(graph, consumer, buffers)
-    nests = [_nest(edge.src) for edge in edges]
-    if all(
-        other is not nest and fills_buffer(edge.src, edge.buffer)
-        for edge, other in zip(edges, nests, strict=True)
-    ):
-        return True
-    evidence = [_evidence(nest)]
-    for edge, other in zip(edges, nests, strict=True):
-        evidence += (_evidence(other), edge.src.block, edge.buffer)
-    outer = nest.parent
-    while outer is not None:
-        if not outer.is_block:
-            evidence.append(outer.loop)
-        outer = outer.parent
-    before, answer = state.covered.get(consumer.block, ([], False))
-    if len(before) == len(evidence) and all(a is b for a, b in zip(before, evidence, strict=True)):
-        return answer
-    answer = covers_reads(state, consumer, graph, buffers)
-    if len(state.covered) >= _LIMIT:
-        state.covered.clear()
-    state.covered[consumer.block] = evidence, answer
-    return answer
+    return all(
+        _nest(edge.src) is not nest and fills_buffer(edge.src, edge.buffer)
+        for edge in flow_into(graph, consumer, buffers)
+    ) or covers_reads(state, consumer, graph, buffers)
 
 
 def _nest(block: StmtSRef) -> StmtSRef:
@@ -67,10 +42,6 @@ def _nest(block: StmtSRef) -> StmtSRef:
     while block.parent is not None and not block.parent.is_block:
         block = block.parent
     return block
-
-
-def _evidence(nest: StmtSRef) -> Node:
-    return nest.block_realize if nest.is_block else nest.loop
 
 
 def covers_reads(

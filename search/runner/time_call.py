@@ -100,7 +100,7 @@ def times(
             if config.enable_cpu_cache_flush:
                 if len(slices) >= _MOST_SLICES:
                     break
-                call.flush_from_caches(skip_first=True)
+                call.flush_non_first()
                 count = config.number
             else:
                 share = wanted / _SLICES / per_call if per_call > 0 else config.number * 1.618

@@ -67,14 +67,15 @@ class MadeUpLoops:
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let code for any target count as code that can run."""
+    """Let code for any target count as code that can run, on a made-up machine."""
     monkeypatch.setattr("codegen.machine.measure.why_not_here", lambda target: None)
+    monkeypatch.setattr("codegen.machine.measure.Loops", MadeUpLoops)
 
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("target", [AVX2, OLD, ARM], ids=["znver3", "sandybridge", "neoverse"])
 def test_the_least_of_many_times_tells_the_figures(target: Target) -> None:
-    speed = measure(target, MadeUpLoops)
+    speed = measure(target)
     assert speed.clock == pytest.approx(CLOCK)
     assert speed.fma_units == pytest.approx(2)
     assert speed.fma_latency == pytest.approx(5)
@@ -92,7 +93,7 @@ def test_several_cores_tell_what_a_parallel_loop_costs(
     monkeypatch: pytest.MonkeyPatch, cores: int, seconds: float
 ) -> None:
     monkeypatch.setattr("codegen.machine.measure._sharing_cores", lambda: cores)
-    speed = measure(AVX2, MadeUpLoops)
+    speed = measure(AVX2)
     assert speed.fork_seconds == pytest.approx(seconds)
     assert ("parallel loops  1.50 us to begin and end" in str(speed)) is (cores > 1)
     assert "an empty parallel loop took 1 s" in str(replace(speed, fork_seconds=1.0).implausible())
@@ -101,12 +102,12 @@ def test_several_cores_tell_what_a_parallel_loop_costs(
 def test_a_target_that_does_not_run_here_is_not_measured() -> None:
     target = ARM if why_not_here(ARM) else AVX2
     with pytest.raises(CodegenError, match=r"nothing can be measured for .*this machine is"):
-        measure(target, MadeUpLoops)
+        measure(target)
 
 
 @pytest.mark.usefixtures("here")
 def test_figures_that_no_processor_has_are_named() -> None:
-    speed = measure(AVX2, MadeUpLoops)
+    speed = measure(AVX2)
     assert "clock was measured as 2e+12" in str(replace(speed, clock=2e12).implausible())
     slow = replace(speed, read=(1e11, 1e9, 1e9, 3e9))
     assert "a larger memory was read at 3e+09 bytes/s" in str(slow.implausible())
@@ -116,7 +117,7 @@ def test_figures_that_no_processor_has_are_named() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_figures_print_as_a_table() -> None:
-    rows = str(measure(AVX2, MadeUpLoops)).splitlines()
+    rows = str(measure(AVX2)).splitlines()
     assert rows[0].split() == ["clock", "2.00", "GHz"]
     assert "64.0 GFLOPS: 2.00 vectors of 8 float32 a cycle, 5.0 cycles each" in rows[1]
     assert any("10.7 GB/s read in order, 12.0 cycles a line" in row for row in rows)
@@ -124,7 +125,7 @@ def test_figures_print_as_a_table() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_figures_survive_as_plain_data() -> None:
-    speed = measure(AVX2, MadeUpLoops)
+    speed = measure(AVX2)
     data = speed.to_dict()
     assert MachineSpeed.from_dict(data) == speed
     for wrong in ([], {}, {**data, "clock": "fast"}, {**data, "read": [1.0]}, {**data, "more": 1}):
@@ -136,9 +137,9 @@ def test_figures_survive_as_plain_data() -> None:
 @pytest.mark.parametrize("cores", [1, 3])
 def test_several_cores_do_as_much_as_each_of_them(cores: int) -> None:
     one = CLOCK * 2 * 2 * AVX2.vector_bits / 32
-    assert peak_flops(AVX2, cores, MadeUpLoops) == pytest.approx(cores * one)
+    assert peak_flops(AVX2, cores) == pytest.approx(cores * one)
     size = cores * AVX2.caches.l1
-    bandwidth = read_bandwidth(size, AVX2, cores, MadeUpLoops)
+    bandwidth = read_bandwidth(size, AVX2, cores)
     assert bandwidth == pytest.approx(cores * 64 * CLOCK), "each reads its part from its own cache"
 
 

@@ -24,7 +24,7 @@ class Call:
         self.batches.append(number)
         return Batch(number, number * next(self.seconds), 0)
 
-    def flush_from_caches(self, skip_first: bool) -> None:
+    def flush_non_first(self) -> None:
         self.flushed += 1
 
 
