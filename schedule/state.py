@@ -336,18 +336,18 @@ class ScheduleState:
                     top.consumed_by = self.running
                     continue
                 loop = stmt.with_body(body)
-                self._rebuilt(parent, stmt, loop, None)
+                self._replace_body(parent, stmt, loop, None)
                 old, new = stmt, loop
             else:
                 block = parent.block.with_body(body)
                 realize = parent.block_realize
                 rebuilt = BlockRealize(realize.iter_values, realize.predicate, block)
-                self._rebuilt(parent, stmt, block, rebuilt)
+                self._replace_body(parent, stmt, block, rebuilt)
                 old, new = realize, rebuilt
             parent = above
         self._set_body(top, new)
 
-    def _rebuilt(
+    def _replace_body(
         self, sref: StmtSRef, old: For | Block, new: For | Block, realize: BlockRealize | None
     ) -> None:
         """Let a loop or block have another body: by its variable or axis it is found as before."""

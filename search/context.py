@@ -78,7 +78,7 @@ class TuneContext(Task):
         self.search_strategy: SearchStrategy | None = (
             None if search_strategy is None else SearchStrategy.create(search_strategy)
         )
-        self.input_data = self._checked(input_data)
+        self.input_data = self._check_input_data(input_data)
         """The arguments that are not random, by position."""
         self.initial_schedules = self._replayable(initial_schedules)
         """The traces that are measured first."""
@@ -87,7 +87,7 @@ class TuneContext(Task):
         """The function of a trial that is minimised."""
         self.initialize()
 
-    def _checked(self, input_data: InputData | None) -> dict[int, NDArray[Any]]:
+    def _check_input_data(self, input_data: InputData | None) -> dict[int, NDArray[Any]]:
         if input_data is None:
             return {}
         return checked_input_data(self.program.prim_func("main"), input_data)

@@ -127,10 +127,12 @@ class Registry(Generic[T]):
     def check(self, kind: Any) -> None:
         """Raise IRValueError for an unknown short name; other objects pass."""
         if isinstance(kind, str) and kind not in self:
-            known = sorted({*map(_shown, self._makers), *map(_shown, self._later)})
+            known = sorted(
+                {*map(_without_password, self._makers), *map(_without_password, self._later)}
+            )
             raise IRValueError(
-                f"unknown {self.what} {_shown(kind)!r}; expected one of {', '.join(known)}"
-                f"{suggestion(_normalized(kind), self._makers)}"
+                f"unknown {self.what} {_without_password(kind)!r}; "
+                f"expected one of {', '.join(known)}{suggestion(_normalized(kind), self._makers)}"
             )
 
     def __contains__(self, kind: str) -> bool:
@@ -162,7 +164,7 @@ def _call_maker(maker: Callable[..., Any], refused: str, args: Any, kwargs: Any)
     return maker(*args, **kwargs)
 
 
-def _shown(kind: str) -> str:
+def _without_password(kind: str) -> str:
     """Return a name, or the scheme of a URL, whose rest may have a password."""
     scheme, separator, _ = kind.partition("://")
     return f"{scheme}://..." if separator else kind
@@ -187,16 +189,16 @@ def instances(base: type[Any], name: str, given: object) -> list[Any]:
     """Return the parts in an argument called `name`; IRValueError unless they are of `base`."""
     what = base.__name__
     if isinstance(given, (str, type)) or not isinstance(given, Iterable):
-        raise IRValueError(f"{name} is a list of instances of {what}, got {_named(given)}")
+        raise IRValueError(f"{name} is a list of instances of {what}, got {_part_text(given)}")
     parts = list(given)
     for part in parts:
         if not isinstance(part, base):
             remedy = f"; give an instance, {part.__name__}(...)" if isinstance(part, type) else ""
-            raise IRValueError(f"{name} holds {_named(part)}, which is not a {what}{remedy}")
+            raise IRValueError(f"{name} holds {_part_text(part)}, which is not a {what}{remedy}")
     return parts
 
 
-def _named(part: object) -> str:
+def _part_text(part: object) -> str:
     return f"the class {part.__name__}" if isinstance(part, type) else repr(part)
 
 

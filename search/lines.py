@@ -187,7 +187,7 @@ class LineFile:
         accepted if `take` accepts it. Otherwise its writer was killed: it is read again next time.
         """
         refused: list[str] = []
-        with self._opened() as file:
+        with self._open_at() as file:
             for text in file or ():
                 if text == b"\n" and self._ends_open:
                     self._bytes_read += 1  # the newline of the line before
@@ -219,11 +219,11 @@ class LineFile:
 
     def part(self, offset: int, length: int) -> bytes:
         """Return bytes that were read before."""
-        with self._opened(offset) as file:
+        with self._open_at(offset) as file:
             return b"" if file is None else file.read(length)
 
     @contextlib.contextmanager
-    def _opened(self, offset: int | None = None) -> Iterator[BinaryIO | None]:
+    def _open_at(self, offset: int | None = None) -> Iterator[BinaryIO | None]:
         """Yield the file at an offset, by default the first unread byte; None without a file."""
         with refusals_named(self.path):
             if self._identity is None and not self.path.exists():

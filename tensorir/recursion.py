@@ -91,7 +91,7 @@ def run_deep(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
     _enter()
     try:
-        thread = _started(work)
+        thread = _start_thread(work)
         thread.join()
     finally:
         _leave()
@@ -111,7 +111,7 @@ def run_as_deep_as(
     return run_deep(function, *args, **kwargs)
 
 
-def _started(work: Callable[[], None]) -> threading.Thread:
+def _start_thread(work: Callable[[], None]) -> threading.Thread:
     with _lock:
         usual = threading.stack_size(_STACK_BYTES)
         try:

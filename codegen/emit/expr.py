@@ -126,7 +126,7 @@ def _compare(f: FunctionEmitter, node: e.CmpOp) -> str:
         return _compare_integers(f, node, dtype)
     left, right = f.expr(node.a), f.expr(node.b)
     if dtype.is_handle:
-        return f.op(f"icmp {_unsigned(_SIGNED_TEST[type(node)])} ptr {left}, {right}")
+        return f.op(f"icmp {_unsigned_predicate(_SIGNED_TEST[type(node)])} ptr {left}, {right}")
     if is_half(dtype):
         left, right = half_to_float32(f, left, dtype), half_to_float32(f, right, dtype)
         dtype = FLOAT32.with_lanes(dtype.lanes)
@@ -146,7 +146,7 @@ def _compare_integers(f: FunctionEmitter, node: e.CmpOp, dtype: DataType) -> str
         left, right = f.index(node.a), f.index(node.b)
         return f.op(f"icmp {test} {register_type(INT64.with_lanes(dtype.lanes))} {left}, {right}")
     if dtype.is_uint:
-        test = _unsigned(test)
+        test = _unsigned_predicate(test)
     left = f.expr(node.a)
     return f.op(f"icmp {test} {register_type(dtype)} {left}, {f.expr(node.b)}")
 
@@ -190,7 +190,7 @@ def _is_exact(f: FunctionEmitter, node: e.CmpOp) -> bool:
     )
 
 
-def _unsigned(test: str) -> str:
+def _unsigned_predicate(test: str) -> str:
     return test.replace("s", "u") if test[0] == "s" else test
 
 

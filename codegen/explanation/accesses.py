@@ -274,7 +274,7 @@ class MemoryReader:
             self._name(over[0]) if over else "",
         )
         if position is None:
-            made = self._unkept(made, buffer, index, place, over)
+            made = self._describe_unkept(made, buffer, index, place, over)
         else:
             made = replace(
                 made, note="; ".join(self._watch(made, place.loops[own:position], index))
@@ -296,7 +296,7 @@ class MemoryReader:
             notes.append(f"loaded and stored in each iteration of {self._name(again[-1])}")
         return notes
 
-    def _unkept(
+    def _describe_unkept(
         self, made: Accumulator, buffer: Buffer, index: PrimExpr, place: _Place, over: list[s.For]
     ) -> Accumulator:
         if not over:

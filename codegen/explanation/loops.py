@@ -39,7 +39,7 @@ def loops_of(
     """
     history = [(step, _present(stage, remarks)) for step, stage in stages]
     return [
-        _followed(name, node, depth, blocks, history, remarks, ordered)
+        _follow_loop(name, node, depth, blocks, history, remarks, ordered)
         for node, depth, blocks in _nest(func.body)
     ]
 
@@ -65,7 +65,7 @@ def _present(func: PrimFunc, remarks: Remarks) -> dict[Var, s.For]:
     return found
 
 
-def _followed(
+def _follow_loop(
     function: str,
     node: s.For,
     depth: int,
@@ -80,7 +80,7 @@ def _followed(
     if fate == "once":
         lanes, notes = (), []
     elif fate in ("serial", "parallel") or (fate == "unrolled" and var in history[-1][1]):
-        fate, said = _emitted(fate, var, remarks, var in ordered)
+        fate, said = _fate_after_emission(fate, var, remarks, var in ordered)
         notes += said
     notes += [r.text for r in remarks.of_loop(var, "split_tails")]
     extent, mark = constant_extent(node), node.kind.name.lower()
@@ -112,7 +112,9 @@ def _fate(node: s.For, history: History, lanes: tuple[int, ...]) -> tuple[Fate, 
     return ("parallel" if last.kind is s.ForKind.PARALLEL else "serial"), ""
 
 
-def _emitted(fate: Fate, var: Var, remarks: Remarks, is_ordered: bool) -> tuple[Fate, list[str]]:
+def _fate_after_emission(
+    fate: Fate, var: Var, remarks: Remarks, is_ordered: bool
+) -> tuple[Fate, list[str]]:
     """Return the fate of a loop that remains after lowering, and the notes of emission and LLVM."""
     emitted, in_llvm = remarks.of_loop(var, "emit"), remarks.of_loop(var, "llvm")
     notes = []

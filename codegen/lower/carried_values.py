@@ -86,7 +86,7 @@ class _Walker(ScopedRewriter):
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
         self.generic(node)
-        life, indices = self._resolved(node.buffer, node.indices)
+        life, indices = self._resolve_views(node.buffer, node.indices)
         if life is not None and node.predicate is None:
             life.stores.append(_Store(indices, self._at))
         return node
@@ -124,7 +124,7 @@ class _Walker(ScopedRewriter):
 
     # ------------------------------------------------------------------------------------ accesses
 
-    def _resolved(
+    def _resolve_views(
         self, buffer: Buffer, indices: tuple[PrimExpr, ...]
     ) -> tuple[_Life | None, tuple[PrimExpr, ...]]:
         """Return the tracked buffer behind a buffer or view, and the indices into it."""
@@ -133,7 +133,7 @@ class _Walker(ScopedRewriter):
         return self._lives.get(buffer.data), indices
 
     def _read(self, node: BufferLoad) -> None:
-        life, indices = self._resolved(node.buffer, node.indices)
+        life, indices = self._resolve_views(node.buffer, node.indices)
         if life is None:
             return
         found: set[s.For] | None = None
@@ -183,7 +183,7 @@ class _Cover:
         predicate = self._restrictions()
         if predicate is None or not self._is_done_once():
             return False
-        written = self._written(predicate)
+        written = self._written_box(predicate)
         read = _box(indices)
         if written is None or read is None:
             return False
@@ -236,7 +236,7 @@ class _Cover:
                 return False
         return not any(depends(index) for index in self._indices)
 
-    def _written(self, predicate: Sequence[PrimExpr]) -> Box | None:
+    def _written_box(self, predicate: Sequence[PrimExpr]) -> Box | None:
         domain = {}
         for node in self._own:
             if not isinstance(node, s.For):

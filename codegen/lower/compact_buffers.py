@@ -224,8 +224,8 @@ class LiveRegions(ScopedRewriter):
             uses.whole = True
             return
         for k, dim in enumerate(region.region):
-            first = self._relaxed(dim.min, uses.depth)
-            last = self._relaxed(dim.min + dim.extent - 1, uses.depth)
+            first = self._relax(dim.min, uses.depth)
+            last = self._relax(dim.min + dim.extent - 1, uses.depth)
             both = None if first is None or last is None else (first[0], last[1])
             self._add(uses, k, both)
 
@@ -252,16 +252,16 @@ class LiveRegions(ScopedRewriter):
 
     def _span(self, index: PrimExpr, depth: int) -> Extent | None:
         if index.dtype.lanes == 1:
-            return self._relaxed(index, depth)
+            return self._relax(index, depth)
         if type(index) is not Ramp or type(index.stride) is not IntImm:
             return None
-        span = self._relaxed(index.base, depth)
+        span = self._relax(index.base, depth)
         reach = index.stride.value * (index.lanes - 1)
         if span is None:
             return None
         return span[0].plus_const(min(reach, 0)), span[1].plus_const(max(reach, 0))
 
-    def _relaxed(self, index: PrimExpr, depth: int) -> Extent | None:
+    def _relax(self, index: PrimExpr, depth: int) -> Extent | None:
         """Return the range that `index` covers while everything defined from `depth` on varies.
 
         None without a limit, and for a limit that is loaded from memory.

@@ -40,16 +40,16 @@ class _Hoist(StatementRewriter):
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         if node.kind is not s.ForKind.PARALLEL or self._runs_alone:
-            return self._around(node)
+            return self._hoist_from(node)
         outer, self._hoisted = self._hoisted, None
         self._runs_alone = True
-        body = self._around(node.body)
+        body = self._hoist_from(node.body)
         self._runs_alone = False
         self._hoisted = outer
         return node.changed(body=body)
 
     def rewrite_While(self, node: s.While) -> s.Stmt:  # noqa: N802
-        return self._around(node)
+        return self._hoist_from(node)
 
     def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
         size = constant_bytes(node)
@@ -58,7 +58,7 @@ class _Hoist(StatementRewriter):
         self._hoisted.append(node)
         return self(node.body)
 
-    def _around(self, stmt: s.Stmt) -> s.Stmt:
+    def _hoist_from(self, stmt: s.Stmt) -> s.Stmt:
         """Return a statement with the memory in front that its loops allocate."""
         if self._hoisted is not None:
             return self.generic(stmt)

@@ -105,7 +105,7 @@ class _Promote(StatementRewriter):
         """The statements that have run when the present one does."""
 
     def rewrite_SeqStmt(self, node: s.SeqStmt) -> s.Stmt:  # noqa: N802
-        unrolled = self._unrolled(node)
+        unrolled = self._unrolled_accumulators(node)
         if unrolled:
             return self._within_tiles(node, unrolled)
         known = len(self._before)
@@ -139,7 +139,7 @@ class _Promote(StatementRewriter):
             result = s.Allocate(local.data, local.dtype, (size,), TRUE, result)
         return result
 
-    def _unrolled(self, node: s.SeqStmt) -> list[Accesses]:
+    def _unrolled_accumulators(self, node: s.SeqStmt) -> list[Accesses]:
         """Return the masked accumulators of steps that were unrolled: stores, one after another.
 
         LLVM forwards what is stored to the loads that follow, but not through masks.

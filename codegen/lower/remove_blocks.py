@@ -20,11 +20,11 @@ def remove_blocks(func: PrimFunc) -> PrimFunc:
 
     Raises LoweringError for a block that still has axes, an init or views.
     """
-    body = rewrite(func.body, {s.BlockRealize: _opened}, over=StatementRewriter())
+    body = rewrite(func.body, {s.BlockRealize: _as_statement}, over=StatementRewriter())
     return func.with_body(body)
 
 
-def _opened(node: s.BlockRealize) -> s.Stmt:
+def _as_statement(node: s.BlockRealize) -> s.Stmt:
     block = node.block
     if block.iter_vars or block.init is not None or block.match_buffers:
         raise LoweringError(

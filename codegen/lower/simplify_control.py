@@ -102,13 +102,13 @@ class _SimplifyControl(BranchDecider, ScopedRewriter):
 
     def rewrite_BinaryOp(self, node: e.BinaryOp) -> PrimExpr:  # noqa: N802
         if node.dtype.is_int and node.dtype.lanes == 1:
-            return self._simplified(node)
+            return self._simplify_whole(node)
         return self.generic(node)
 
     def rewrite_CmpOp(self, node: e.CmpOp) -> PrimExpr:  # noqa: N802
-        return self._simplified(node)
+        return self._simplify_whole(node)
 
-    def _simplified(self, node: PrimExpr) -> PrimExpr:
+    def _simplify_whole(self, node: PrimExpr) -> PrimExpr:
         """Simplify arithmetic as a whole.
 
         A value that is a constant would look like an index if operands were simplified first, and

@@ -217,9 +217,9 @@ class _SplitTails(ComparisonDecider):
                         self.versions(s.sequence(stmt.seq[last:]), loop),
                     ]
                 )
-        return self._tested(stmt, group, loop)
+        return self._branch_on_conditions(stmt, group, loop)
 
-    def _tested(self, stmt: s.Stmt, group: _Group, loop: s.For | None) -> s.Stmt:
+    def _branch_on_conditions(self, stmt: s.Stmt, group: _Group, loop: s.For | None) -> s.Stmt:
         size = statement_count(stmt, _is_written_out)
         if size > self._room:
             missed("split_tails", _TOO_MUCH, None if loop is None else loop.loop_var)
@@ -254,7 +254,7 @@ class _SplitTails(ComparisonDecider):
         groups = self._groups(node.body, node)
         self._leave(node)
         for group in groups:
-            split = self._divided(node, group)
+            split = self._divide_loop(node, group)
             if split is not None:
                 return split
         self._enter(node)
@@ -281,7 +281,7 @@ class _SplitTails(ComparisonDecider):
             return None
         return low[0], low[1] + max(extent[1], 1) - 1
 
-    def _divided(self, loop: s.For, group: _Group) -> s.Stmt | None:
+    def _divide_loop(self, loop: s.For, group: _Group) -> s.Stmt | None:
         """Return a loop as several, one after another, each with the conditions decided or not."""
         if type(loop.min) is not IntImm or type(loop.extent) is not IntImm:
             return None

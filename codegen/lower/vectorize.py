@@ -263,7 +263,7 @@ class _Lanes:
         """Return a statement with these stores for all lanes, at most `native` of them at once."""
         if self.lanes <= native:
             whole = self._piece(node, mask, self.low, self.lanes)
-            self._made(stores, (self.lanes,))
+            self._remark_vectors(stores, (self.lanes,))
             return whole
         count, rest = divmod(self.lanes, native)
         parts: list[s.Stmt] = []
@@ -282,10 +282,10 @@ class _Lanes:
         if rest:
             start = add(self.low, const(count * native, self.var.dtype))
             parts.append(self._piece(node, mask, start, rest))
-        self._made(stores, (native,) * count + ((rest,) if rest else ()))
+        self._remark_vectors(stores, (native,) * count + ((rest,) if rest else ()))
         return s.sequence(parts)
 
-    def _made(self, stores: Sequence[s.BufferStore], lanes: tuple[int, ...]) -> None:
+    def _remark_vectors(self, stores: Sequence[s.BufferStore], lanes: tuple[int, ...]) -> None:
         for store in stores:
             done("vectorize", "vectors", self.var, store.buffer.data, lanes)
 

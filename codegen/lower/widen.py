@@ -169,14 +169,14 @@ class Widener:
         if node.op is _IF_THEN_ELSE:
             return self._choice(node)
         if not isinstance(node.op, Op) or node.op.effect not in (Effect.PURE, Effect.ANNOTATION):
-            raise CannotWiden(f"{_called(node)} may have effects")
+            raise CannotWiden(f"{_call_name(node)} may have effects")
         args = [self(arg) for arg in node.args]
         if all(a is b for a, b in zip(args, node.args, strict=True)):
             return node
         if node.op is _LIKELY:
             return args[0]
         if not (node.op.vectorizable or node.op in _ELEMENTWISE):
-            raise CannotWiden(f"{_called(node)} has no vector form")
+            raise CannotWiden(f"{_call_name(node)} has no vector form")
         if node.op.short_name.startswith("call_"):
             # The first arguments name the function and say on what it is overloaded.
             fixed = 1 + (len(args) > 1 and args[1].dtype == "uint32" and type(args[1]) is IntImm)
@@ -206,7 +206,7 @@ class Widener:
         raise CannotWiden("it works on vectors already")
 
 
-def _called(node: Call) -> str:
+def _call_name(node: Call) -> str:
     """Return the readable name of a call: the C function, or the intrinsic."""
     first = node.args[0] if node.args else None
     if isinstance(first, StringImm):

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     try:
         target = Target(options.target)
-        lines = [f"{name:16}{text}" for name, text in _known(target)]
+        lines = [f"{name:16}{text}" for name, text in _known_facts(target)]
         reason = why_not_here(target)
         measured = f"not measured: {reason}"
         if reason is None:
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.stdout.write("\n".join([*lines, "", measured, ""]))
 
 
-def _known(target: Target) -> Iterator[tuple[str, str]]:
+def _known_facts(target: Target) -> Iterator[tuple[str, str]]:
     core, caches = target.core, target.caches
     yield "target", str(target)
     yield "CPU model", f"{target.mcpu} ({target.architecture})"

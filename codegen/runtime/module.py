@@ -64,7 +64,7 @@ class Module(TimedFunctions[Function]):
 
     # ---------------------------------------------------------------------------------- functions
 
-    def _unknown(self, name: str) -> str:
+    def _unknown_message(self, name: str) -> str:
         graphs = "; its graph functions are called by codegen.VirtualMachine(module)"
         return (
             f"the module has no function {name!r}; it has {list(self._functions)}"

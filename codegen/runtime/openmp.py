@@ -70,7 +70,7 @@ def symbol_addresses() -> dict[str, int]:
 
 
 def _candidates() -> Iterator[str]:
-    yield from _loaded()
+    yield from _loaded_runtimes()
     yield from _SYSTEM_NAMES
     for package in _PACKAGES:
         spec = importlib.util.find_spec(package)
@@ -81,7 +81,7 @@ def _candidates() -> Iterator[str]:
             yield from (str(p) for p in sorted(folder.glob("lib*omp*")) if _RUNTIME.search(str(p)))
 
 
-def _loaded() -> list[str]:
+def _loaded_runtimes() -> list[str]:
     lines = system_text(Path("/proc/self/maps")).splitlines()
     paths = (line.split(maxsplit=5)[-1] for line in lines)
     return list(dict.fromkeys(p for p in paths if _RUNTIME.search(p)))

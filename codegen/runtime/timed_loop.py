@@ -90,7 +90,7 @@ done:
 
 
 @cache
-def _loaded(text: str, symbol: str, *kinds: Any) -> tuple[Callable[..., None], Any]:
+def _load_function(text: str, symbol: str, *kinds: Any) -> tuple[Callable[..., None], Any]:
     """Return a function of LLVM IR that takes arguments of these kinds, and what holds its code."""
     code = load_own(text, [symbol])
     return ctypes.CFUNCTYPE(None, *kinds)(code[symbol]), code
@@ -104,7 +104,7 @@ def time_calls(entry: int, slots: Any, number: int) -> Batch:
     """Run the compiled function at address `entry` up to `number` times and time the batch."""
     result = (ctypes.c_int64 * 3)()
     kinds = (_POINTER, _POINTER, _INTEGER, _POINTER)
-    run, _ = _loaded(_DRIVER, "tensorir_time_calls", *kinds)
+    run, _ = _load_function(_DRIVER, "tensorir_time_calls", *kinds)
     run(entry, slots, number, result)
     return Batch(result[0], result[1] * 1e-9, result[2])
 
@@ -116,5 +116,5 @@ def flush_views(views: Iterable[ArrayView | None]) -> None:
             low, high = view.extent_bytes()
             if host.machine() != "x86_64":
                 raise CodegenError("dropping memory from the caches needs an x86 CPU")
-            flush, _ = _loaded(_FLUSH, "tensorir_flush", _POINTER, _INTEGER)
+            flush, _ = _load_function(_FLUSH, "tensorir_flush", _POINTER, _INTEGER)
             flush(low, high - low)

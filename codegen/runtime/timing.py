@@ -158,11 +158,11 @@ class TimedFunctions(ABC, Generic[F]):
         """Return a function; IRValueError if there is none of that name."""
         found = self._functions.get(name)
         if found is None:
-            raise IRValueError(self._unknown(name))
+            raise IRValueError(self._unknown_message(name))
         return found
 
     @abstractmethod
-    def _unknown(self, name: str) -> str:
+    def _unknown_message(self, name: str) -> str:
         """Return the error message for a name that no function has."""
 
     def time_evaluator(

@@ -23,7 +23,7 @@ class GraphModule(TimedFunctions[GraphFunction]):
     A function that is one run of machine code is timed in a compiled loop, without Python.
     """
 
-    def _unknown(self, name: str) -> str:
+    def _unknown_message(self, name: str) -> str:
         return (
             f"unknown graph function {name!r}; the module has {sorted(self._functions)} "
             "(tensor functions are called through codegen.build)"

@@ -309,12 +309,14 @@ class _Meeting:
                     if not access.is_sure or not owner[1].is_sure:
                         return None
                     index = ", ".join(map(str, element)) or "()"
-                    told = " and ".join(self._told(values) for values in (owner[0], instance))
+                    told = " and ".join(
+                        self._instance_text(values) for values in (owner[0], instance)
+                    )
                     return f"touch the same element: {access.buffer.name}[{index}] for {told}"
         complete = all(len(runs[v]) == high - low + 1 for v, (low, high) in bound.items())
         return "" if complete else None
 
-    def _told(self, instance: Sequence[int]) -> str:
+    def _instance_text(self, instance: Sequence[int]) -> str:
         return ", ".join(f"{v.name} = {n}" for v, n in zip(self._axes, instance, strict=True))
 
 

@@ -140,7 +140,7 @@ def dependencies(
     """
     blocks = state.child_blocks(scope)
     if declared_only:
-        return BlockScope(blocks, _declared, Memory(scope))
+        return BlockScope(blocks, _declared_buffers, Memory(scope))
     root = scope if scope.is_block else state.scope_root(scope)
     tables = [b for b in root.block.alloc_buffers if is_table(b)]
     touched = (lambda block: _with_tables(block, tables)) if tables else _seen_through
@@ -152,7 +152,7 @@ def is_table(buffer: Buffer) -> bool:
     return bool(buffer.strides) and is_const_int(buffer.strides[-1], 1)
 
 
-def _declared(block: Block) -> tuple[list[Buffer], list[Buffer]]:
+def _declared_buffers(block: Block) -> tuple[list[Buffer], list[Buffer]]:
     """Return the buffers that a block declares to read and write."""
     read = dict.fromkeys(r.buffer for r in block.reads)
     return list(read), list(dict.fromkeys(r.buffer for r in block.writes))
@@ -170,8 +170,8 @@ def _seen_through(block: Block) -> tuple[list[Buffer], list[Buffer]]:
     through: what the blocks in it touch counts.
     """
     if not declares_nothing(block):
-        return _declared(block)
-    inner = [_declared(node) for node in walk(block.body) if type(node) is Block]
+        return _declared_buffers(block)
+    inner = [_declared_buffers(node) for node in walk(block.body) if type(node) is Block]
     bare = Accesses.of(block.body)
     read = dict.fromkeys(buffer for reads, _ in inner for buffer in reads)
     written = dict.fromkeys(buffer for _, writes in inner for buffer in writes)

@@ -314,10 +314,10 @@ def _solve(
     if isinstance(index, Var):
         return index, need, exists
     if isinstance(index, Mul) and isinstance(index.b, IntImm):
-        inner = _divided(need, index.b, analyzer), _divided(exists, index.b, analyzer)
+        inner = _divide(need, index.b, analyzer), _divide(exists, index.b, analyzer)
         return _solve(index.a, extent, *inner, domains, analyzer)
     if isinstance(index, FloorDiv) and isinstance(index.b, IntImm):
-        inner = _multiplied(need, index.b, analyzer), _multiplied(exists, index.b, analyzer)
+        inner = _multiply(need, index.b, analyzer), _multiply(exists, index.b, analyzer)
         return _solve(index.a, extent, *inner, domains, analyzer)
     if isinstance(index, FloorMod):
         whole = IntervalSet.everything()
@@ -325,7 +325,7 @@ def _solve(
     raise IRValueError(f"the values of an axis cannot be found from the index `{index}`")
 
 
-def _divided(values: IntervalSet, divisor: PrimExpr, analyzer: Analyzer) -> IntervalSet:
+def _divide(values: IntervalSet, divisor: PrimExpr, analyzer: Analyzer) -> IntervalSet:
     if not values.is_bounded:
         return values
     return IntervalSet(
@@ -334,7 +334,7 @@ def _divided(values: IntervalSet, divisor: PrimExpr, analyzer: Analyzer) -> Inte
     )
 
 
-def _multiplied(values: IntervalSet, factor: PrimExpr, analyzer: Analyzer) -> IntervalSet:
+def _multiply(values: IntervalSet, factor: PrimExpr, analyzer: Analyzer) -> IntervalSet:
     if not values.is_bounded:
         return values
     return IntervalSet(

@@ -271,16 +271,16 @@ def _best(better: Compare, as_good: Compare, best: Compare) -> Iterator[Combine]
         return logical_or(wins(x, y), logical_and(x[1] == y[1], x[0] > y[0]))
 
     for taken in (first, smaller, larger):
-        index = _selected(taken, 0)
-        for value in (_selected(taken, 1), _selected(wins, 1), lambda x, y: best(x[1], y[1])):
-            yield _paired(index, value)
+        index = _select_part(taken, 0)
+        for value in (_select_part(taken, 1), _select_part(wins, 1), lambda x, y: best(x[1], y[1])):
+            yield _pair(index, value)
 
 
-def _selected(taken: Choice, part: int) -> Choice:
+def _select_part(taken: Choice, part: int) -> Choice:
     return lambda x, y: Select(taken(x, y), x[part], y[part])
 
 
-def _paired(index: Choice, value: Choice) -> Combine:
+def _pair(index: Choice, value: Choice) -> Combine:
     return lambda x, y: [index(x, y), value(x, y)]
 
 

@@ -115,7 +115,7 @@ class Steps:
         """Take all the loops that the bindings use."""
         self._instances = instances
         indices = affine_map(instances.values, loops)
-        self._counted = _counted(indices)
+        self._counted = _are_whole_iterators(indices)
         self.spatial, self.reduce = instances.moved_by()
         self.late = self._late_start(loops, indices if self._counted else ())
         """The reason why the first step may not be the initialising step, None if it is."""
@@ -193,12 +193,14 @@ def left_out_first(
     return None
 
 
-def _counted(indices: Sequence[IterSumExpr]) -> bool:
+def _are_whole_iterators(indices: Sequence[IterSumExpr]) -> bool:
     """Say whether each index is a whole iterator, so that each loop moves one axis at most."""
     for index in indices:
         for piece in index.args:
             made_of = piece.source.source
-            if not piece.is_whole or not (isinstance(made_of, Var) or _counted([made_of])):
+            if not piece.is_whole or not (
+                isinstance(made_of, Var) or _are_whole_iterators([made_of])
+            ):
                 return False
     return bool(indices)
 

@@ -140,10 +140,10 @@ def written_below(
                 if surely is None:
                     continue
                 bound = bound_region(BufferRegion(buffer, surely), realize)
-                box = _written(bound, domain, realize.predicate, analyzer)
+                box = _written_box(bound, domain, realize.predicate, analyzer)
                 if box is None:
                     limits = _but_keeping_in_bounds(bound, buffer, realize.predicate, analyzer)
-                    box = _written(bound, domain, limits, analyzer)
+                    box = _written_box(bound, domain, limits, analyzer)
                 if box is not None:
                     boxes.append(clip(box, buffer, analyzer))
     if not boxes:
@@ -151,7 +151,7 @@ def written_below(
     return _join(boxes, analyzer)
 
 
-def _written(
+def _written_box(
     region: Sequence[Range], domain: Mapping[Var, Range], predicate: PrimExpr, analyzer: Analyzer
 ) -> Box | None:
     """Return the box written where a predicate holds, None if it is not known to hold."""

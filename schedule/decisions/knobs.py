@@ -180,9 +180,9 @@ class PermutationDomain(DecisionDomain):
         for k in range(len(left) - 1, -1, -1):
             place, index = divmod(index, factorial(k))
             inside.append(left.pop(place))
-        return self._filled(inside)
+        return self._whole_order(inside)
 
-    def _filled(self, inside: Sequence[int]) -> Decision:
+    def _whole_order(self, inside: Sequence[int]) -> Decision:
         return (*range(self.begin), *inside, *range(self.end, self.count))
 
     def index_of(self, decision: Decision) -> int | None:
@@ -193,7 +193,7 @@ class PermutationDomain(DecisionDomain):
             return None
         left = list(range(self.begin, self.end))
         inside = order[self.begin : self.end]
-        if order != self._filled(inside):
+        if order != self._whole_order(inside):
             return None
         index = 0
         for position in inside:
@@ -208,7 +208,9 @@ class PermutationDomain(DecisionDomain):
     def sample(self, rng: RandomState) -> Decision:
         """Draw an order, all equally likely."""
         left = list(range(self.begin, self.end))
-        return self._filled([left.pop(rng.uniform_int(0, len(left))) for _ in range(len(left))])
+        return self._whole_order(
+            [left.pop(rng.uniform_int(0, len(left))) for _ in range(len(left))]
+        )
 
     def neighbours(self, decision: Decision) -> Sequence[Decision]:
         """Return the orders with two adjacent loops swapped."""

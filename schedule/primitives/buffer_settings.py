@@ -104,7 +104,7 @@ def set_scope(
 
     def moved(old: Buffer) -> Buffer:
         name = f"{old.name}_{scope}"
-        data = Var(name, PointerType(PrimType(_stored(old.dtype)), scope))
+        data = Var(name, PointerType(PrimType(_storage_type(old.dtype)), scope))
         return old.with_(name=name, data=data)
 
     site = _allocation(block, buffer)
@@ -131,7 +131,7 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockArg, buffer_index: int, d
         return
 
     def converted(old: Buffer) -> Buffer:
-        data = Var(old.data.name, PointerType(PrimType(_stored(kind)), old.scope()))
+        data = Var(old.data.name, PointerType(PrimType(_storage_type(kind)), old.scope()))
         return old.with_(dtype=kind, data=data)
 
     site = _allocation(block, buffer)
@@ -212,7 +212,7 @@ class _ChangeDType(_ChangeBuffer):
         return BufferStore(buffer, stored, self.each(node.indices), predicate)
 
 
-def _stored(dtype: DataType) -> DataType:
+def _storage_type(dtype: DataType) -> DataType:
     return DataType("int8") if dtype.is_bool else dtype
 
 

@@ -170,9 +170,9 @@ class _Outside:
             inner = self.value(expr.value)
             return None if inner is None else cast(expr.dtype, inner)
         if isinstance(expr, Select):
-            return self._chosen(expr.condition, expr.true_value, expr.false_value)
+            return self._choose(expr.condition, expr.true_value, expr.false_value)
         if isinstance(expr, Call) and getattr(expr.op, "short_name", "") == "if_then_else":
-            return self._chosen(*expr.args)
+            return self._choose(*expr.args)
         if isinstance(expr, (Add, Sub)):
             a, b = self.value(expr.a), self.value(expr.b)
             return a if _is_zero(a) and _is_zero(b) else None
@@ -184,7 +184,7 @@ class _Outside:
                 return b
         return None
 
-    def _chosen(
+    def _choose(
         self, condition: PrimExpr, true_value: PrimExpr, false_value: PrimExpr
     ) -> PrimExpr | None:
         analyzer = Analyzer()

@@ -73,7 +73,7 @@ def read_at(
         early = plan.cursor.position(writer) < start
         check(early, WRITTEN_LATER, loop, writer, buffer=buffer.name)
     plan = replace(plan, cursor=plan.cursor.gap(start), users=plan.readers)
-    held = _simplified(plan.read(plan.users))
+    held = _simplify_region(plan.read(plan.users))
     plan.check_inside(held)
     return plan.apply(_OneBlock(plan, storage_scope), held, None)[-1]
 
@@ -110,12 +110,12 @@ def write_at(
         late = plan.cursor.position(reader) >= end
         check(not late, READ_LATER, loop, reader, buffer=buffer.name)
     plan = replace(plan, cursor=plan.cursor.span(start, end))
-    written, held = _simplified(plan.written(plan.writers)), None
+    written, held = _simplify_region(plan.written(plan.writers)), None
     if state.enable_check:
         check_copied(loop)
         if plan.must_be_filled(plan.stores_all(written)):
             read = plan.read(plan.readers)
-            held = bounding_box([written, read and _simplified(read)], buffer)
+            held = bounding_box([written, read and _simplify_region(read)], buffer)
     plan.check_inside(held or written)
     return plan.apply(_OneBlock(plan, storage_scope), held, written)[-1]
 
@@ -137,7 +137,7 @@ def _plan(
     return StagingPlan(state, scope, loop, cursor, block, buffer, users, threads)
 
 
-def _simplified(region: Region | None) -> Region:
+def _simplify_region(region: Region | None) -> Region:
     assert region is not None
     # Loops of one iteration stay visible in the region, so their ranges are left unsaid.
     simplify = Analyzer().simplify

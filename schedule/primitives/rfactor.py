@@ -202,7 +202,7 @@ class _Plan:
         var = Var(f"v{self.loop.loop_var.name}", extent.dtype)
         return IterVar(Range(extent), var, iter_type)
 
-    def _inserted(self, indices: Sequence[PrimExpr], index: PrimExpr) -> list[PrimExpr]:
+    def _insert_index(self, indices: Sequence[PrimExpr], index: PrimExpr) -> list[PrimExpr]:
         return [*indices[: self.axis], index, *indices[self.axis :]]
 
     # ------------------------------------------------------------------------- the partial results
@@ -267,7 +267,7 @@ class _Plan:
     ) -> tuple[Stmt, Stmt | None]:
         """Return body and init; where no reduction is left the body stores the values alone."""
         reduction = self.reduction
-        indices = self._inserted([substitute(i, values) for i in reduction.indices], index)
+        indices = self._insert_index([substitute(i, values) for i in reduction.indices], index)
         new = [substitute(value, values) for value in reduction.values]
         if not remains:
             return reduction.stored(new, self.partial, indices), None
@@ -295,7 +295,7 @@ class _Plan:
                 values[axis.var] = var
         reduction = self.reduction
         indices = [substitute(i, values) for i in reduction.indices]
-        inner = self._inserted(indices, first.var)
+        inner = self._insert_index(indices, first.var)
         own = [BufferLoad(buffer, indices) for buffer in reduction.buffers]
         new = [BufferLoad(buffer, inner) for buffer in self.partial]
         assert old.init is not None

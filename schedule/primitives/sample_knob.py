@@ -62,8 +62,8 @@ def sample_knob_split(
         reason = f"is {policy!r}; it must be one of {list(SPLIT_POLICIES)}, or give candidates"
         raise NoDecision("policy", reason)
     if candidates is None:
-        return _kept(SplitDomain(extent, parts, policy, max_factor, no_tail))
-    return _listed(SplitDomain(extent, parts), candidates)
+        return _first_equal(SplitDomain(extent, parts, policy, max_factor, no_tail))
+    return _candidate_domain(SplitDomain(extent, parts), candidates)
 
 
 @primitive("SampleKnobReorder")
@@ -89,7 +89,7 @@ def sample_knob_reorder(
         raise NoDecision("begin", reason)
     if candidates is None:
         return PermutationDomain(count, begin, last)
-    return _listed(PermutationDomain(count, 0, count), candidates)
+    return _candidate_domain(PermutationDomain(count, 0, count), candidates)
 
 
 @primitive("SampleKnobAnnotate")
@@ -113,8 +113,8 @@ def sample_knob_annotate(
             loop_marks(count, policy)
         except ValueError as error:
             raise NoDecision("policy", str(error)) from None
-        return _kept(LoopMarkDomain(count, policy))
-    return _listed(LoopMarkDomain(count, policy), candidates)
+        return _first_equal(LoopMarkDomain(count, policy))
+    return _candidate_domain(LoopMarkDomain(count, policy), candidates)
 
 
 @primitive("SampleKnobOption")
@@ -137,7 +137,7 @@ def sample_knob_option(
     except (TypeError, ValueError) as error:
         reason = f"has a value that JSON cannot hold: {error}"
         raise NoDecision("candidates", reason) from None
-    return _kept(OptionDomain(labels))
+    return _first_equal(OptionDomain(labels))
 
 
 def _has_text_keys(value: object) -> bool:
@@ -147,12 +147,12 @@ def _has_text_keys(value: object) -> bool:
 
 
 @lru_cache(maxsize=_KEPT)
-def _kept(domain: DecisionDomain) -> DecisionDomain:
+def _first_equal(domain: DecisionDomain) -> DecisionDomain:
     """Return the first of several equal domains, which has its alternatives listed already."""
     return domain
 
 
-def _listed(whole: DecisionDomain, candidates: Sequence[object]) -> DecisionDomain:
+def _candidate_domain(whole: DecisionDomain, candidates: Sequence[object]) -> DecisionDomain:
     """Return the domain of some decisions of a kind; NoDecision for one of another kind."""
     try:
         return _candidates(whole, tuple(map(plain_decision, candidates)))

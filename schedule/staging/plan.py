@@ -98,7 +98,7 @@ class StagingPlan:
 
         "At the place" is while what is below the location runs once.
         """
-        return self._around([(b, r) for b in blocks for r in b.block.reads])
+        return self._bounding_region([(b, r) for b in blocks for r in b.block.reads])
 
     def written(self, blocks: Sequence[StmtSRef]) -> Region:
         """Return the box that blocks surely write at the place, where it is known."""
@@ -114,11 +114,11 @@ class StagingPlan:
                 if region.buffer is self.buffer:
                     surely = surely_written(block.block, region) or region.region
                     regions.append((block, BufferRegion(self.buffer, surely)))
-        found = self._around(regions)
+        found = self._bounding_region(regions)
         assert found is not None
         return found
 
-    def _around(self, regions: Sequence[tuple[StmtSRef, BufferRegion]]) -> Region | None:
+    def _bounding_region(self, regions: Sequence[tuple[StmtSRef, BufferRegion]]) -> Region | None:
         # Loops of one iteration stay visible in the region, so their ranges are left unsaid.
         analyzer = Analyzer()
         boxes = []

@@ -162,7 +162,7 @@ class LocalBuilder(Builder):
 
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
         """Build each program to an object file, which exists until `clean_up`."""
-        futures = self._started(build_inputs)
+        futures = self._start_builds(build_inputs)
         try:
             return [future.result() for future in futures]
         except BaseException:
@@ -176,9 +176,9 @@ class LocalBuilder(Builder):
         """
         if type(self).build is not LocalBuilder.build:
             return super().start(build_inputs)
-        return self._started(build_inputs)
+        return self._start_builds(build_inputs)
 
-    def _started(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderFuture]:
+    def _start_builds(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderFuture]:
         with self._making:
             self._directory = self._directory or ArtifactDirectory()
             folder = str(self._directory.path)

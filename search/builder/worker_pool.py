@@ -91,7 +91,7 @@ class WorkerPool:
         loads: Callable[..., object] | None = None,
     ) -> None:
         self.size = size
-        start = partial(Worker, _pickled((loads, initializer)), cores)
+        start = partial(Worker, _pickle((loads, initializer)), cores)
         self._crew = _Crew(start, spare)
         self._finalizer = weakref.finalize(self, self._crew.stop)
 
@@ -101,7 +101,7 @@ class WorkerPool:
         The future raises WorkerError if no worker can be started. Raises WorkerError if the job
         cannot be pickled.
         """
-        task = _Task(_pickled(job), timeout_sec)
+        task = _Task(_pickle(job), timeout_sec)
         with self._crew.changed:
             self._crew.todo.append(task)
             self._crew.hire(min(self.size, self._crew.unfinished))
@@ -389,7 +389,7 @@ class Worker:
         self._errors.close()
 
 
-def _pickled(job: Any) -> bytes:
+def _pickle(job: Any) -> bytes:
     import cloudpickle  # noqa: PLC0415  slow to import, and needed only where processes are
 
     try:

@@ -109,7 +109,7 @@ def list_programs(database: Place) -> Result:
     programs = count_text(len({one["workload"] for one in known}), "program")
     lines = f"{found.place}: {count_text(len(found), 'record')} of {programs}"
     table = Table(("Number", "Program", "Target", "Measured", "Valid", "Best (us)"), rows)
-    report = {"database": _named(database, found), "records": len(found), "programs": known}
+    report = {"database": _place_shown(database, found), "records": len(found), "programs": known}
     return Result(report, [lines, table] if rows else [lines])
 
 
@@ -155,7 +155,7 @@ def best(database: Place, number: Numbers = None, save: Save = None) -> Result:
             trace.save(saved)
             row.update(program_file=str(program), trace_file=str(saved))
             parts.append(f"    tensorir replay {saved} {program}")
-    return Result({"database": _named(database, found), "best": rows}, parts)
+    return Result({"database": _place_shown(database, found), "best": rows}, parts)
 
 
 def validate(database: Place, run: Run = False, factor: Factor = 1.5) -> Result:
@@ -176,7 +176,7 @@ def validate(database: Place, run: Run = False, factor: Factor = 1.5) -> Result:
     )
     heading, *rows = findings.rows()
     report = {
-        "database": _named(database, found),
+        "database": _place_shown(database, found),
         "replayed": findings.checked,
         "run": findings.measured,
         "faults": [asdict(finding) for finding in findings],
@@ -200,7 +200,7 @@ def merge(sources: Sources, into: Into) -> Result:
     report = {
         "added": added,
         "known": known,
-        "database": _named(into, destination),
+        "database": _place_shown(into, destination),
         "records": len(destination),
     }
     there = f"; it had {known} of the others already" if known else ""
@@ -242,7 +242,7 @@ def prune(database: Place, keep: Keep = 1, output: Output = None) -> Result:
         else:
             raise ArgumentError(f"{found.place} cannot be pruned itself: give --output DATABASE")
         kept, place = len(destination), destination.place
-        path = _named(output or database, destination)
+        path = _place_shown(output or database, destination)
     report = {"before": before, "records": kept, "database": path}
     return Result(report, [f"{place} has {count_text(kept, 'record')}, the best of {before}"])
 
@@ -276,9 +276,9 @@ def convert(
     else:
         opened = database_of(destination, may_be_new=True)
         added, place = merge_into(opened, [found]), opened.place
-        written = _named(destination, opened)
+        written = _place_shown(destination, opened)
     report = {"records": len(found), "added": added, "destination": written}
-    origin = _named(source, found)
+    origin = _place_shown(source, found)
     return Result(
         report, [f"{count_text(added, 'record')} of {len(found)} from {origin} added to {place}"]
     )
@@ -294,7 +294,7 @@ COMMANDS: Final[dict[str, Callable[..., Result]]] = {
 }
 
 
-def _named(given: str, database: Database) -> str:
+def _place_shown(given: str, database: Database) -> str:
     """Return the name of a database in a result: as it was given, a URL without its password."""
     return database.place if "://" in given else given
 

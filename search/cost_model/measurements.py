@@ -182,7 +182,7 @@ class SavedModel:
                     f"the cost model {path} was made with {saved['features']}, and not with "
                     f"{features}: the model is not used"
                 )
-            return _decoded(saved)
+            return _decode(saved)
 
 
 @contextlib.contextmanager
@@ -204,7 +204,7 @@ def read_arrays(path: str | os.PathLike[str]) -> Iterator[dict[str, NDArray[Any]
         ) from error
 
 
-def _decoded(saved: dict[str, Any]) -> SavedModel:
+def _decode(saved: dict[str, Any]) -> SavedModel:
     counts = {len(saved[name]) for name in ("candidates", "seconds", "is_bound", "row_counts")}
     names = [str(name) for name in saved["workloads"]]
     if counts != {int(saved["sizes"].sum())}:

@@ -66,11 +66,11 @@ class RankingLoss:
 
     def without(self, candidates: NDArray[np.bool_]) -> Floats:
         """Return the weights of pairs, with 0 for pairs with one of the `candidates`."""
-        return np.where(self._touched(candidates), 0.0, self.weights)
+        return np.where(self._pairs_with_any(candidates), 0.0, self.weights)
 
     def only(self, candidates: NDArray[np.bool_]) -> Floats:
         """Return the weights of pairs, with 0 for pairs without any of the `candidates`."""
-        return np.where(self._touched(candidates), self.weights, 0.0)
+        return np.where(self._pairs_with_any(candidates), self.weights, 0.0)
 
     def value(self, scores: Floats, weights: Floats) -> float:
         """Return the mean loss of pairs, 0 without pairs."""
@@ -85,7 +85,7 @@ class RankingLoss:
         curvature = weights * np.maximum(said * (1 - said), _LEAST_CURVATURE)
         return self._sums(slope, -slope), self._sums(curvature, curvature)
 
-    def _touched(self, candidates: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _pairs_with_any(self, candidates: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return candidates[self.faster] | candidates[self.slower]
 
     def _sums(self, of_faster: Floats, of_slower: Floats) -> Floats:

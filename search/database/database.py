@@ -253,7 +253,7 @@ class Database(DatabaseScope):
 
         It may be of another program if `module_equality` does not compare all of it.
         """
-        return next(iter(self._ranked(mod, target)), None)
+        return next(iter(self._rank_records(mod, target)), None)
 
     def query_tuning_records(
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
@@ -265,7 +265,7 @@ class Database(DatabaseScope):
         record = self.query_tuning_record(mod, target, workload_name)
         return () if record is None else (record,)
 
-    def _ranked(self, mod: IRModule, target: Target | str | None) -> list[TuningRecord]:
+    def _rank_records(self, mod: IRModule, target: Target | str | None) -> list[TuningRecord]:
         """Return all valid records of a workload, those of the program itself first, best first."""
         found = self._answers(Workload(mod), None if target is None else Target(target))
         same = {of: same_structure(of.mod, mod) for of in {record.workload for record in found}}

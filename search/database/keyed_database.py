@@ -163,7 +163,7 @@ class KeyedDatabase(Database):
 
         The winner of a search comes before faster ones; see `winner_first`.
         """
-        return self._ranked(mod, target)
+        return self._rank_records(mod, target)
 
     # ------------------------------------------------------------------------------- several tuners
 

@@ -120,9 +120,12 @@ class RecordFiles(Generic[R]):
         """
         if isinstance(given, (str, bytes, os.PathLike)):
             path = os.fsdecode(given)
-            yield path, _placed("line", self.numbered(path))
+            yield path, _with_places("line", self.numbered(path))
         elif hasattr(given, "readline"):
-            yield str(getattr(given, "name", "the records")), _placed("line", self.lines(given))
+            yield (
+                str(getattr(given, "name", "the records")),
+                _with_places("line", self.lines(given)),
+            )
         elif self.is_record(given):
             yield from self.sources([given])
         elif not isinstance(given, Iterable):
@@ -130,7 +133,7 @@ class RecordFiles(Generic[R]):
         else:
             for are_records, some in groupby(given, self.is_record):
                 if are_records:
-                    yield "the records", _placed("record", enumerate(list(some), 1))
+                    yield "the records", _with_places("record", enumerate(list(some), 1))
                 else:
                     for one in some:
                         yield from self.sources(one)
@@ -163,7 +166,7 @@ class RecordFiles(Generic[R]):
         return len(kept), len(records)
 
 
-def _placed(word: str, numbered: Iterable[tuple[int, R]]) -> Iterator[tuple[str, R]]:
+def _with_places(word: str, numbered: Iterable[tuple[int, R]]) -> Iterator[tuple[str, R]]:
     return ((f"{word} {number}", record) for number, record in numbered)
 
 

@@ -321,7 +321,7 @@ def read_record_line(line: bytes) -> RecordLine:
         found = _cut(line)
     except DatabaseError:
         found = None  # the reader of the whole line finds the cause
-    return found or _parsed(line)
+    return found or _parse_line(line)
 
 
 def _cut(line: bytes) -> RecordLine | None:
@@ -337,7 +337,7 @@ def _cut(line: bytes) -> RecordLine | None:
     return RecordLine(int(index), trace, *measured_fields(*measured))
 
 
-def _parsed(line: bytes) -> RecordLine:
+def _parse_line(line: bytes) -> RecordLine:
     obj = json_of(line)
     if not isinstance(obj, list) or len(obj) != 2 or type(obj[0]) is not int:
         raise DatabaseError("a line is [index of the workload, record]")

@@ -111,7 +111,7 @@ class SQLConnection:
         self._made: str | None = None
         """Identifies these tables among others that a server has had at the same place."""
         self._lock = threading.RLock()
-        self._connected(writes=False)
+        self._connect(writes=False)
 
     @property
     def name(self) -> str:
@@ -120,7 +120,7 @@ class SQLConnection:
 
     def rows(self, query: Any) -> Sequence[Any]:
         """Return the rows of a query, none before there are tables."""
-        engine = self._connected(writes=False)
+        engine = self._connect(writes=False)
         if engine is None:
             return ()
         with self._errors_named(), engine.connect() as connection:
@@ -132,7 +132,7 @@ class SQLConnection:
 
         DatabaseError if the tables were made again: their rows have other numbers.
         """
-        engine = self._connected(writes)
+        engine = self._connect(writes)
         with self._errors_named(), engine.begin() as connection:
             if writes and self.path is not None:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -153,7 +153,7 @@ class SQLConnection:
                 self._engine.dispose(close=self._process == os.getpid())
             self._engine = None
 
-    def _connected(self, writes: bool) -> Any:
+    def _connect(self, writes: bool) -> Any:
         """Return the engine of this process, None for reading before there are tables.
 
         A forked process makes its own, and does not close connections of its parent.

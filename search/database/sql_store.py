@@ -95,7 +95,7 @@ class SQLStore(Store):
             with self.sql.session(writes=True) as session:
                 if self._number(key, workload, session) is None:
                     row = {"key": key, "program": workload.script}
-                    (self._numbers[workload],) = _inserted(session, WORKLOAD_TABLE, [row])
+                    (self._numbers[workload],) = _insert(session, WORKLOAD_TABLE, [row])
         own = self._workloads.setdefault(self._numbers[workload], workload)
         self._numbers[own] = self._numbers[workload]
         return own
@@ -110,7 +110,7 @@ class SQLStore(Store):
         with self.sql.session(writes=True) as session:
             for start in range(0, len(entries), _AT_ONCE):
                 records = entries[start : start + _AT_ONCE]
-                numbers = _inserted(session, RECORD_TABLE, [self._row(*one) for one in records])
+                numbers = _insert(session, RECORD_TABLE, [self._row(*one) for one in records])
                 traces = zip(numbers, (record.trace_text for _, record in records), strict=True)
                 session.execute(
                     TRACE_TABLE.insert(), [{"record": n, "text": text} for n, text in traces]
@@ -136,7 +136,7 @@ class SQLStore(Store):
         table, columns = (
             (RECORD_TABLE, _RECORD_COLUMNS) if kind is RECORDS else (WORKLOAD_TABLE, ["id"])
         )
-        query = _narrowed(sa.select(*(table.c[name] for name in columns)), table, key, target)
+        query = _narrow(sa.select(*(table.c[name] for name in columns)), table, key, target)
         rows = self.sql.rows(query.where(table.c.id > behind).order_by(table.c.id))
         place, read = (1, self._record) if kind is RECORDS else (0, self._workload)
         self._read_workloads({row[place] for row in rows})
@@ -156,7 +156,7 @@ class SQLStore(Store):
         """Return the number of entries."""
         table = RECORD_TABLE if kind is RECORDS else WORKLOAD_TABLE
         query = sa.select(sa.func.count()).select_from(table)
-        return sum(number for (number,) in self.sql.rows(_narrowed(query, table, key, target)))
+        return sum(number for (number,) in self.sql.rows(_narrow(query, table, key, target)))
 
     def retain(self, choose: Choose) -> None:
         """Keep only the records that `choose` selects from all."""
@@ -188,10 +188,10 @@ class SQLStore(Store):
             if wanted is None:
                 return Claimed(frozenset(), frozenset())
             place, keys = (wanted.key, wanted.target), frozenset(wanted.trace_keys)
-            done = _narrowed(sa.select(RECORD_TABLE.c.trace_key), RECORD_TABLE, *place)
+            done = _narrow(sa.select(RECORD_TABLE.c.trace_key), RECORD_TABLE, *place)
             rows = session.execute(done.where(RECORD_TABLE.c.trace_key.in_(list(keys))))
             measured = frozenset(bytes(key) for (key,) in rows)
-            others = _narrowed(sa.select(CLAIM_TABLE.c.trace_key), CLAIM_TABLE, *place).where(~mine)
+            others = _narrow(sa.select(CLAIM_TABLE.c.trace_key), CLAIM_TABLE, *place).where(~mine)
             leased = {bytes(key) for (key,) in session.execute(others)}
             granted = keys - measured - leased
             row = {"workload_key": wanted.key, "target_key": wanted.target, "owner": owner}
@@ -261,14 +261,14 @@ class SQLStore(Store):
         return self._numbers.get(workload)
 
 
-def _narrowed(query: Any, table: Any, key: str | None, target: str | None) -> Any:
+def _narrow(query: Any, table: Any, key: str | None, target: str | None) -> Any:
     """Return a query for the rows of a key and target."""
     of_key = table.c.key if table is WORKLOAD_TABLE else table.c.workload_key
     query = query if key is None else query.where(of_key == key)
     return query if target is None else query.where(table.c.target_key == target)
 
 
-def _inserted(session: Any, table: Any, rows: Sequence[dict[str, Any]]) -> list[int]:
+def _insert(session: Any, table: Any, rows: Sequence[dict[str, Any]]) -> list[int]:
     """Add rows to a table and return their numbers."""
     insert = table.insert()
     return [int(session.execute(insert, row).inserted_primary_key[0]) for row in rows]

@@ -250,11 +250,11 @@ def _intensity_curve(
     curve = []
     for k in range(samples):
         target = (k + 1) / samples * compute[-1]
-        curve.append(_slog(_interpolated(compute, ratios, target)))
+        curve.append(_slog(_interpolate(compute, ratios, target)))
     return curve
 
 
-def _interpolated(xs: list[float], ys: list[float], x: float) -> float:
+def _interpolate(xs: list[float], ys: list[float], x: float) -> float:
     if x <= xs[0] + 1e-4:
         return ys[0]
     for (x0, x1), (y0, y1) in zip(pairwise(xs), pairwise(ys), strict=True):

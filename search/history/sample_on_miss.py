@@ -81,7 +81,7 @@ class SampleOnMiss(Sampler):
         )
         if self.num_measure > 0:
             with without_history():
-                return self._measured(context)
+                return self._measure_best(context)
         for sch in default_designs(context, self._model()):
             assert context.mod is not None
             return TuningRecord(
@@ -89,7 +89,7 @@ class SampleOnMiss(Sampler):
             )
         return None
 
-    def _measured(self, context: TuneContext) -> TuningRecord | None:
+    def _measure_best(self, context: TuneContext) -> TuningRecord | None:
         """Return the record of the fastest of the most promising schedules."""
         assert context.mod is not None
         database = MemoryDatabase()

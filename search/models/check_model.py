@@ -152,7 +152,7 @@ def refuse_wrong_schedules(
     try:
         entries = [_entry(name, func) for name, func in _entries(mod).items()]
         untuned = OnlySome(database, ())
-        expected = [_expected(mod, target, untuned, entry) for entry in entries]
+        expected = [_expected_results(mod, target, untuned, entry) for entry in entries]
     except TensorIRError as error:
         logger.warning("The tuned model is not compared with the untuned one: %s", error)
         return []
@@ -264,7 +264,9 @@ def _entry(name: str, func: Function) -> Entry:
     return Entry(name, arguments, nudged)
 
 
-def _expected(mod: IRModule, target: Target, untuned: OnlySome, entry: Entry) -> list[Expected]:
+def _expected_results(
+    mod: IRModule, target: Target, untuned: OnlySome, entry: Entry
+) -> list[Expected]:
     """Return the results of a graph function that is built without records."""
     first, second = _results(mod, target, untuned, entry.name, entry.arguments, entry.nudged)
     return [

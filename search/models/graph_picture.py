@@ -70,7 +70,7 @@ def _steps(func: Function) -> list[_Step]:
     row: dict[g.GraphVar, int] = {param: k for k, param in enumerate(func.params)}
     for binding in func.body.bindings:
         sources = [row[var] for var in dict.fromkeys(used_vars(binding.value)) if var in row]
-        text = _called(binding.value)
+        text = _callee_name(binding.value)
         if text is None:  # another name, a field, a tuple: use the row of its operand
             row[binding.var] = max(sources, default=0)
             continue
@@ -79,7 +79,7 @@ def _steps(func: Function) -> list[_Step]:
     return steps
 
 
-def _called(value: g.GraphExpr) -> str | None:
+def _callee_name(value: g.GraphExpr) -> str | None:
     """Return the name of the callee of a value, None if it is not a call."""
     if isinstance(value, g.If):
         return "if"

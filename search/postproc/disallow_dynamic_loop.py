@@ -36,11 +36,11 @@ class DisallowDynamicLoop(Postproc):
 
     def apply(self, sch: Schedule) -> bool:
         """Return True if all extents are constant or allowed."""
-        return self._refused(sch) is None
+        return self._refused_loop(sch) is None
 
     def reason(self, sch: Schedule) -> str:
         """Return the name of a loop whose extent is not constant, with advice."""
-        loop = self._refused(sch)
+        loop = self._refused_loop(sch)
         if loop is None:
             return ""
         return (
@@ -48,7 +48,7 @@ class DisallowDynamicLoop(Postproc):
             "sizes with PrimFunc.specialize"
         )
 
-    def _refused(self, sch: Schedule) -> For | None:
+    def _refused_loop(self, sch: Schedule) -> For | None:
         dynamic = _dynamic_loops(sch.mod)
         return next((loop for loop in dynamic if loop.loop_var not in self._own), None)
 

@@ -56,7 +56,7 @@ def _rewrite(sch: Schedule, name: str, copy: BlockRV, target: Target) -> None:
     cache = sch.get(copy).writes[0].buffer
     place = last_read(sch.state.blocks(name), cache)
     layout = None if place is None else panel_layout(*place)
-    filled = _filled(sch, copy)
+    filled = _filled_dimensions(sch, copy)
     if place is None or layout is None or filled is None:
         return
     reader, _ = place
@@ -84,7 +84,7 @@ class _Filled:
     """The stride of the loop in the source, in elements."""
 
 
-def _filled(sch: Schedule, copy: BlockRV) -> list[_Filled] | None:
+def _filled_dimensions(sch: Schedule, copy: BlockRV) -> list[_Filled] | None:
     """Return the dimensions of a copy.
 
     None unless each axis has its own loop, with a constant extent and no other block in it.

@@ -183,7 +183,7 @@ def where_time_went(
     builds` and `other`. Logs with only the sum of building and measuring have one bar for both.
     """
     ax = new_axes(ax)
-    named = _named(runs)
+    named = _by_name(runs)
     of_run = profilers if isinstance(profilers, Mapping) else dict.fromkeys(named, profilers)
     stages = {label: _stages(run, of_run.get(label)) for label, run in named.items()}
     names = list(dict.fromkeys(name for seconds in stages.values() for name in seconds))
@@ -232,14 +232,14 @@ def overview(table: Trials) -> NDArray[Any]:
 
 def _parts(runs: Runs) -> Iterator[tuple[str, TaskTrials]]:
     """Yield each task of each run with its label."""
-    for label, run in _named(runs).items():
+    for label, run in _by_name(runs).items():
         for name, task in zip(run.labels, run.by_task, strict=True):
             several = ": ".join(filter(None, (label, name)))
             if task.trials:
                 yield (several if len(run.tasks) > 1 else label), task
 
 
-def _named(runs: Runs) -> Mapping[str, Trials]:
+def _by_name(runs: Runs) -> Mapping[str, Trials]:
     return {"": runs} if isinstance(runs, Trials) else runs
 
 

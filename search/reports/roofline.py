@@ -175,7 +175,7 @@ class _Accesses:
         if isinstance(node, For):
             extent = node.extent.value if isinstance(node.extent, IntImm) else None
             times = None if times is None or extent is None else times * extent
-        for buffer, lanes in self._accessed(node):
+        for buffer, lanes in self._accessed_elements(node):
             before = self.times[buffer]
             if before is None or times is None:
                 self.times[buffer] = None
@@ -184,7 +184,7 @@ class _Accesses:
         for part in children(node):
             self.count(part, times)
 
-    def _accessed(self, node: Node) -> Iterator[tuple[Buffer, float]]:
+    def _accessed_elements(self, node: Node) -> Iterator[tuple[Buffer, float]]:
         """Yield the arguments that a node itself accesses, and the numbers of elements."""
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer in self.times:
             yield node.buffer, prod(index.dtype.lanes for index in node.indices)

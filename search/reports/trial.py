@@ -29,7 +29,7 @@ NO_ERROR: Final = "NO_ERROR"
 STOPPED: Final = "STOPPED_EARLY"
 
 
-def _kept(meaning: str) -> dict[str, str]:
+def _kept_field(meaning: str) -> dict[str, str]:
     """Return the metadata of a field that is written to the file of trials."""
     return {"meaning": meaning}
 
@@ -42,32 +42,35 @@ class Trial:
     and from the program of the candidate.
     """
 
-    task: str = field(metadata=_kept("the name of the task"))
-    workload: str = field(metadata=_kept("the key of its program in the database of the run"))
-    target: str = field(metadata=_kept("the target it was compiled for"))
+    task: str = field(metadata=_kept_field("the name of the task"))
+    workload: str = field(metadata=_kept_field("the key of its program in the database of the run"))
+    target: str = field(metadata=_kept_field("the target it was compiled for"))
     batch: int = field(
-        metadata=_kept("its batch within the task; the model learns between batches")
+        metadata=_kept_field("its batch within the task; the model learns between batches")
     )
-    number: int = field(metadata=_kept("its number within the task, from 0"))
+    number: int = field(metadata=_kept_field("its number within the task, from 0"))
     stage: Stage = field(
-        metadata=_kept("the stage it reached: build, run, check, done, or stopped early")
+        metadata=_kept_field("the stage it reached: build, run, check, done, or stopped early")
     )
-    error: str | None = field(default=None, metadata=_kept("the text of the error"))
-    build_secs: float = field(default=0.0, metadata=_kept("seconds of building"))
-    measure_secs: float = field(default=0.0, metadata=_kept("seconds of running, with warm-up"))
+    error: str | None = field(default=None, metadata=_kept_field("the text of the error"))
+    build_secs: float = field(default=0.0, metadata=_kept_field("seconds of building"))
+    measure_secs: float = field(
+        default=0.0, metadata=_kept_field("seconds of running, with warm-up")
+    )
     run_secs: tuple[float, ...] = field(
-        default=(), metadata=_kept("seconds per call; a lower bound if it was stopped")
+        default=(), metadata=_kept_field("seconds per call; a lower bound if it was stopped")
     )
     predicted: Score | None = field(
-        default=None, metadata=_kept("the earlier prediction of the cost model; higher is faster")
+        default=None,
+        metadata=_kept_field("the earlier prediction of the cost model; higher is faster"),
     )
-    time: float = field(default=0.0, metadata=_kept("its end in seconds since 1970 (UTC)"))
-    space: int | None = field(default=None, metadata=_kept("its design space"))
+    time: float = field(default=0.0, metadata=_kept_field("its end in seconds since 1970 (UTC)"))
+    space: int | None = field(default=None, metadata=_kept_field("its design space"))
     decisions: list[Any] | None = field(
-        default=None, metadata=_kept("its point, one decision per sampling instruction")
+        default=None, metadata=_kept_field("its point, one decision per sampling instruction")
     )
     machine: str | None = field(
-        default=None, metadata=_kept("the machine that measured it, if it was another one")
+        default=None, metadata=_kept_field("the machine that measured it, if it was another one")
     )
     knobs: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The decisions by name."""

@@ -163,7 +163,9 @@ class Requirements:
             case e.FloorDiv() | e.Div():
                 if isinstance(expr.b, IntImm) and expr.b.value > 0:
                     divisor = expr.b.value
-                    self.want(expr.a, _scaled(low, divisor), _scaled(high, divisor) + divisor - 1)
+                    self.want(
+                        expr.a, _scale_end(low, divisor), _scale_end(high, divisor) + divisor - 1
+                    )
             case e.FloorMod() | e.Mod():
                 self.want(expr.a, max(low, 0), high)
             case e.Min():
@@ -212,7 +214,7 @@ class Requirements:
             elif self.is_loaded(term):
                 loaded.append((factor, term))
             else:
-                least, most = sorted(_scaled(end, factor) for end in self.interval(term))
+                least, most = sorted(_scale_end(end, factor) for end in self.interval(term))
                 if least <= -INFINITE or most >= INFINITE:
                     return
                 low, high = low - least, high - most
@@ -227,7 +229,7 @@ class Requirements:
             self.want(term, least, most)
             if least <= -INFINITE or most >= INFINITE:
                 return
-            taken = sorted((_scaled(least, factor), _scaled(most, factor)))
+            taken = sorted((_scale_end(least, factor), _scale_end(most, factor)))
             low, high = low - taken[0], high - taken[1]
 
     def _want_of_extremum(self, expr: e.Min | e.Max, low: int, high: int, is_min: bool) -> None:
@@ -401,7 +403,7 @@ def _terms(expr: PrimExpr, factor: int) -> Iterator[tuple[int, PrimExpr]]:
             yield factor, expr
 
 
-def _scaled(end: int, factor: int) -> int:
+def _scale_end(end: int, factor: int) -> int:
     return end * factor if abs(end) < INFINITE else (INFINITE if end * factor > 0 else -INFINITE)
 
 

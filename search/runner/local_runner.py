@@ -125,18 +125,18 @@ class LocalRunner(Runner):
         if pause > 0:
             sleep(pause)
         try:
-            return self._measured(entry)
+            return self._measure(entry)
         finally:
             self._rested_at = monotonic() + self.cooldown_sec
 
-    def _measured(self, entry: RunnerInput) -> RunnerResult:
+    def _measure(self, entry: RunnerInput) -> RunnerResult:
         own = (self.f_alloc_argument, self.f_run_evaluator, self.f_cleanup)
         if any(own):
             entry = replace(entry, reference_path=None, best_seconds=None)
-        given = self._written(entry.input_data)
+        given = self._write_given(entry.input_data)
         if entry.reference_path is not None:
             facts = entry.facts or ProgramFacts()
-            expected = self._expected(entry.reference_path, facts, given)
+            expected = self._expected_file(entry.reference_path, facts, given)
             if isinstance(expected, RunnerResult):
                 return expected
             entry = replace(entry, reference_path=expected)
@@ -150,7 +150,7 @@ class LocalRunner(Runner):
         )
         return self._result(entry, (measure, args))
 
-    def _written(self, arrays: Mapping[int, NDArray[Any]]) -> str | None:
+    def _write_given(self, arrays: Mapping[int, NDArray[Any]]) -> str | None:
         """Return the file with arrays of the user, written once; None if there are none."""
         if not arrays:
             return None
@@ -165,7 +165,7 @@ class LocalRunner(Runner):
         self._files += 1
         return str(self._directory.path / f"{self._files}.npz")
 
-    def _expected(
+    def _expected_file(
         self, reference_path: str, facts: ProgramFacts, given: str | None
     ) -> str | RunnerResult:
         """Return the file with the expected results, or the failure of the unscheduled program.

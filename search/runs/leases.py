@@ -89,7 +89,7 @@ class Leases:
         is_new = not keyed.keys() <= mine.seen
         mine.seen.update(keyed)
         try:
-            granted = self._granted(task, keyed)
+            granted = self._claim(task, keyed)
         except DatabaseError as error:
             logger.warning(
                 "Candidates of other runs may be measured here again, because the database does "
@@ -101,7 +101,7 @@ class Leases:
         mine.repeated = 0 if is_new or granted else mine.repeated + 1
         return granted
 
-    def _granted(
+    def _claim(
         self, task: TuneContext, keyed: Mapping[bytes, MeasureCandidate]
     ) -> list[MeasureCandidate]:
         mine = self._of(task)
@@ -130,7 +130,7 @@ class Leases:
         """Return up to `most` candidates that another run had leased and has not measured."""
         waiting = self._of(task).waiting
         try:
-            return self._granted(task, dict(islice(waiting.items(), most))) if waiting else []
+            return self._claim(task, dict(islice(waiting.items(), most))) if waiting else []
         except DatabaseError as error:
             logger.debug("Expired leases are not known: %s", error)
             return []

@@ -160,12 +160,12 @@ def measure_baselines(run: Run, task: TaskState, records: Sequence[TuningRecord]
         usual = max(BASELINE_SECONDS, _BASELINE_FRACTION * run.budget.seconds / len(run.tasks))
         longest = min(usual, run.budget.left) / HOPELESS
         plain = MeasureCandidate(Schedule(task.ctx.program))
-        task.unscheduled = _measured(run, task, plain, longest * 1e3, None)
+        task.unscheduled = _measure(run, task, plain, longest * 1e3, None)
         if task.ctx.constraint is None:  # a constraint is about decisions, and this has none
             _add_baseline(run, task, plain, task.unscheduled)
         reference = None if task.reference is None else task.reference.result().artifact_path
         for serial in _serial_forms(task, records) if reference else ():
-            _add_baseline(run, task, serial, _measured(run, task, serial, task.best_ms, reference))
+            _add_baseline(run, task, serial, _measure(run, task, serial, task.best_ms, reference))
 
 
 def _serial_forms(task: TaskState, records: Sequence[TuningRecord]) -> Iterator[MeasureCandidate]:
@@ -180,7 +180,7 @@ def _serial_forms(task: TaskState, records: Sequence[TuningRecord]) -> Iterator[
             yield application.candidate(sch)
 
 
-def _measured(
+def _measure(
     run: Run,
     task: TaskState,
     candidate: MeasureCandidate,

@@ -250,14 +250,14 @@ def _tasks(database: Database, log: Sequence[Trial]) -> Iterable[_Recorded]:
         taken[name] = taken.get(name, 0) + 1
         label = name if taken[name] == 1 else f"{name} on {records[0].target}"
         of_task = [trial for trial in log if _key_of_task(trial) == key]
-        yield _recorded(label, records, of_task)
+        yield _record_task(label, records, of_task)
 
 
 def _key_of_task(trial: Trial) -> tuple[str, str]:
     return trial.workload, target_key(Target(trial.target))
 
 
-def _recorded(name: str, records: Sequence[TuningRecord], log: Sequence[Trial]) -> _Recorded:
+def _record_task(name: str, records: Sequence[TuningRecord], log: Sequence[Trial]) -> _Recorded:
     """Return a task with its records, as points of design spaces."""
     first = records[0]
     mod, target = first.workload.mod, first.target

@@ -92,10 +92,10 @@ class PackOperands(ScheduleRule):
                 )
                 continue
             for place in (None, _inner_place(sch, sref)):
-                designs += self._packed(sch.copy(), block, operand, place)
+                designs += self._pack(sch.copy(), block, operand, place)
         return designs
 
-    def _packed(
+    def _pack(
         self, sch: Schedule, block: BlockRV, operand: _Packable, place: int | None
     ) -> list[Schedule]:
         """Return the design with a copy at the loop with index `place`, or at the root."""

@@ -39,7 +39,7 @@ def traces_that_replay(given: InitialSchedules, mod: IRModule, task_name: str) -
     listed: Sequence[Any] = [given] if alone else given  # type: ignore[assignment]
     traces = [_trace(one, f"initial_schedules[{k}]") for k, one in enumerate(listed)]
     return tuple(
-        _replayed(trace, mod, task_name, k)
+        _checked_trace(trace, mod, task_name, k)
         for k, trace in enumerate(traces)
         if trace.instructions(remove_postproc=True)
     )
@@ -100,7 +100,7 @@ def _trace(given: object, which: str) -> Trace:
     )
 
 
-def _replayed(trace: Trace, mod: IRModule, task_name: str, place: int) -> Trace:
+def _checked_trace(trace: Trace, mod: IRModule, task_name: str, place: int) -> Trace:
     trace = _on_main(trace)
     sch = Schedule(mod, seed=1, error_render_level="none")
     try:

@@ -250,7 +250,7 @@ def decision_columns(knobs: Sequence[Knob], decisions: Sequence[Any]) -> Iterato
             continue
         number = decision[0] if isinstance(decision, (list, tuple)) else decision
         domain = knobs[k].domain if is_known else None
-        yield name, number if domain is None or number is None else _labelled(domain, number)
+        yield name, number if domain is None or number is None else _alternative_of(domain, number)
 
 
 def _value(knob: Knob, decision: Any) -> Any:
@@ -261,10 +261,10 @@ def _value(knob: Knob, decision: Any) -> Any:
         return tuple(decision)
     if knob.domain is None and knob.purpose == LOCATION:
         return LocationDomain((decision,)).label(decision)
-    return decision if knob.domain is None else _labelled(knob.domain, decision)
+    return decision if knob.domain is None else _alternative_of(knob.domain, decision)
 
 
-def _labelled(domain: DecisionDomain, decision: Any) -> Any:
+def _alternative_of(domain: DecisionDomain, decision: Any) -> Any:
     """Return the alternative for a decision, as a number if it is one.
 
     A decision of a file that is not in the domain is returned unchanged.
@@ -327,13 +327,13 @@ def decisions_of(schedule: Schedule | TuningRecord) -> NamedDecisions:
     A `constraint` gets the same names and values. A schedule without sampling instructions has no
     decisions. TuningError for any other argument.
     """
-    sch = schedule if isinstance(schedule, Schedule) else _replayed(schedule)
+    sch = schedule if isinstance(schedule, Schedule) else _schedule_of(schedule)
     trace = sch.trace.simplified(remove_postproc=True)
     knobs = knobs_in(trace.insts)
     return named(knobs, [knob.decision_in(trace.decisions, knob.inst) for knob in knobs])
 
 
-def _replayed(record: object) -> Schedule:
+def _schedule_of(record: object) -> Schedule:
     make = getattr(record, "schedule", None)
     sch = make() if callable(make) else None
     if not isinstance(sch, Schedule):

@@ -127,7 +127,7 @@ def _apply(
             ):
                 made.append([sch])
                 continue
-            with blamed_on(rule, partial(_given, sch, sch.get(block).name_hint)):
+            with blamed_on(rule, partial(_block_text, sch, sch.get(block).name_hint)):
                 made.append(rule.apply(sch, block))
         spaces = _choose_designs(made, most, rng)
     return spaces
@@ -145,5 +145,5 @@ def _choose_designs(made: list[list[Schedule]], most: int, rng: RandomState) -> 
     return [made[k][fork] for k, fork in places]
 
 
-def _given(sch: Schedule, name: str) -> str:
+def _block_text(sch: Schedule, name: str) -> str:
     return f"block {name!r} of\n{sch.trace}"

@@ -151,15 +151,15 @@ class ConstrainedSpace(DesignSpace):
         for _ in range(_DRAWS):
             point = super().sample(rng)
             if self._allows(point):
-                return self._noted(point)
+                return self._note(point)
         point = self.known[rng.uniform_int(0, len(self.known))]
         for _ in range(_STEPS):
             step = super().neighbour(point, rng)
             if step is not None and self._allows(step):
                 point = step
-        return self._noted(point)
+        return self._note(point)
 
-    def _noted(self, point: Decisions) -> Decisions:
+    def _note(self, point: Decisions) -> Decisions:
         if len(self.known) < _MOST_KNOWN:
             self.known.append(point)
         return point

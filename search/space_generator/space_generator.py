@@ -53,9 +53,9 @@ class SpaceGenerator(TaskPart[Task], ABC):
         mutator_probs: MutatorsArg = FROM_TARGET,
     ) -> None:
         self._given: dict[str, Any] = {
-            "sch_rules": _checked(ScheduleRule, "sch_rules", sch_rules),
-            "postprocs": _checked(Postproc, "postprocs", postprocs),
-            "mutator_probs": _checked(Mutator, "mutator_probs", mutator_probs),
+            "sch_rules": _check_parts(ScheduleRule, "sch_rules", sch_rules),
+            "postprocs": _check_parts(Postproc, "postprocs", postprocs),
+            "mutator_probs": _check_parts(Mutator, "mutator_probs", mutator_probs),
         }
         """The arguments: objects, or the name of a preset."""
         self.sch_rules: list[ScheduleRule] = []
@@ -88,13 +88,13 @@ class SpaceGenerator(TaskPart[Task], ABC):
     def _initialize_with_tune_context(self, context: Task) -> None:
         """Resolve presets by the target and initialise every rule, postprocessor and mutator."""
         super()._initialize_with_tune_context(context)
-        self.sch_rules = list(self._resolved("sch_rules", ScheduleRule.create))
-        self.postprocs = list(self._resolved("postprocs", Postproc.create))
-        self.mutator_probs = dict(self._resolved("mutator_probs", Mutator.create))
+        self.sch_rules = list(self._resolve("sch_rules", ScheduleRule.create))
+        self.postprocs = list(self._resolve("postprocs", Postproc.create))
+        self.mutator_probs = dict(self._resolve("mutator_probs", Mutator.create))
         for part in (*self.sch_rules, *self.postprocs, *self.mutator_probs):
             part._initialize_with_tune_context(context)
 
-    def _resolved(self, name: str, create: Callable[[str], Any]) -> Any:
+    def _resolve(self, name: str, create: Callable[[str], Any]) -> Any:
         """Return the rules, postprocessors or mutators of an argument."""
         given = self._given[name]
         if not isinstance(given, str):
@@ -158,7 +158,7 @@ def preset_kind(target: Target) -> str:
     return "llvm"
 
 
-def _checked(base: type[Any], name: str, given: Any) -> Any:
+def _check_parts(base: type[Any], name: str, given: Any) -> Any:
     """Return objects or the name of a preset; IRValueError for any other argument."""
     if given is None or isinstance(given, str):
         return given or FROM_TARGET
@@ -262,7 +262,9 @@ def space_from_parts(
     arguments that exclude each other, IRValueError for parts of a wrong type.
     """
     given = {"sch_rules": sch_rules, "postprocs": postprocs, "mutator_probs": mutator_probs}
-    parts: dict[str, Any] = {name: _made(part) for name, part in given.items() if part is not None}
+    parts: dict[str, Any] = {
+        name: _instance(part) for name, part in given.items() if part is not None
+    }
     if blocks is not None:
         if space is not None:
             raise TuningError("blocks filters the default space: pass either blocks or space")
@@ -276,5 +278,5 @@ def space_from_parts(
     return SpaceGenerator.create("post-order-apply" if space is None else space, **parts)
 
 
-def _made(part: T | Callable[[], T]) -> T | Any:
+def _instance(part: T | Callable[[], T]) -> T | Any:
     return part() if callable(part) and not isinstance(part, type) else part

@@ -145,16 +145,16 @@ class Analyzer:
 
     def _assume(self, condition: PrimExpr) -> None:
         for part in _parts(condition):
-            facts, residues = self._said(part)
+            facts, residues = self._lasting_facts(part)
             if facts or residues:
                 said = Statement(facts, residues=residues)
                 self._linear.context = Context(self._linear.context, said)
 
     def facts(self, condition: PrimExpr) -> list[Linear]:
         """Return sums that are at least 0 if `condition` holds, except about memory."""
-        return [fact for part in _parts(condition) for fact in self._said(part)[0]]
+        return [fact for part in _parts(condition) for fact in self._lasting_facts(part)[0]]
 
-    def _said(
+    def _lasting_facts(
         self, condition: PrimExpr
     ) -> tuple[tuple[Linear, ...], tuple[tuple[Term, ModularSet], ...]]:
         """Return the lasting facts of a condition: sums of at least 0, and residue classes."""

@@ -68,7 +68,7 @@ class Comparisons:
 
     def at_least_zero(self, gap: Linear, dtype: DataType) -> PrimExpr | None:
         """Return `gap >= 0` as a condition on numbers of a dtype."""
-        reduced = self._reduced(gap)
+        reduced = self._reduce(gap)
         if isinstance(reduced, bool):
             return TRUE if reduced else FALSE
         gap, const = reduced, reduced.const
@@ -95,7 +95,7 @@ class Comparisons:
             for gap, other in ((difference, opposite), (opposite, difference)):
                 if self._reader.at_least_zero(other):
                     gap = gap if equal else negative(gap)
-                    if self._reduced(gap) is not gap:
+                    if self._reduce(gap) is not gap:
                         return self.at_least_zero(gap, dtype)
         if divisor > 1:
             difference = difference.over(divisor)
@@ -146,7 +146,7 @@ class Comparisons:
 
     # ----------------------------------------------------------------------------------- reducing
 
-    def _reduced(self, gap: Linear) -> Linear | bool:
+    def _reduce(self, gap: Linear) -> Linear | bool:
         """Return a shorter sum that is at least 0 wherever `gap` is, or whether it always is."""
         while True:
             if self._reader.at_least_zero(gap):

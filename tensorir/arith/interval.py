@@ -211,7 +211,7 @@ def _spanned(
     if high is not None:
         high = high.plus_const(beyond)
     dtype = first.dtype.element
-    return IntervalSet(_written(low, dtype, analyzer), _written(high, dtype, analyzer))
+    return IntervalSet(_write_end(low, dtype, analyzer), _write_end(high, dtype, analyzer))
 
 
 def _depends(values: IntervalSet, sets: Mapping[Var, IntervalSet]) -> bool:
@@ -233,7 +233,7 @@ def _ends(values: IntervalSet | None, analyzer: Analyzer) -> Ends | None:
     )
 
 
-def _written(end: Linear | None, dtype: DataType, analyzer: Analyzer) -> PrimExpr | None:
+def _write_end(end: Linear | None, dtype: DataType, analyzer: Analyzer) -> PrimExpr | None:
     reader = analyzer.linearizer
     if end is None or (reader.may_wrap(end) and not reader.fits(end, dtype)):
         return None  # Written as arithmetic of the type it might wrap.

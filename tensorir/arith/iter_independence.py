@@ -65,7 +65,7 @@ def check_pieces_fit(
             if len(splits) > 1 or mark.missing or not splits[0].is_whole:
                 reached = _check_mark(mark, splits, level)
             if depth:
-                _note(_used(mark, reached, level), uses)
+                _note(_used_pieces(mark, reached, level), uses)
     if level is IterMapLevel.INJECTIVE or not groups:
         return uses
     met = {group for mark in uses for group in _with_inner(mark.groups)}
@@ -84,7 +84,7 @@ def _note(splits: Iterable[IterSplitExpr], uses: dict[IterMark, list[IterSplitEx
             known.append(split)
 
 
-def _used(mark: IterMark, reached: Size, level: IterMapLevel) -> tuple[IterSplitExpr, ...]:
+def _used_pieces(mark: IterMark, reached: Size, level: IterMapLevel) -> tuple[IterSplitExpr, ...]:
     """Return the pieces that an iterator consists of, as far as they are used.
 
     After `reached` values the pieces repeat, so any `reached` values of the single padded piece are

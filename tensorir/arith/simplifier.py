@@ -141,7 +141,7 @@ class _Simplifier(Rewriter):
         """Simplify a choice; `parts` are its condition and values."""
         old, t, f = parts
         condition = self(old)
-        taken = _taken(condition, t, f)
+        taken = _taken_case(condition, t, f)
         if taken is not None:
             return self(taken)  # type: ignore[no-any-return]
         evaluates_both = type(node) is e.Select
@@ -244,7 +244,7 @@ def _size(expr: PrimExpr) -> int:
     return sum(1 for _ in walk(expr))
 
 
-def _taken(condition: PrimExpr, t: PrimExpr, f: PrimExpr) -> PrimExpr | None:
+def _taken_case(condition: PrimExpr, t: PrimExpr, f: PrimExpr) -> PrimExpr | None:
     if isinstance(condition, e.Broadcast):
         condition = condition.value
     if not isinstance(condition, IntImm):

@@ -122,7 +122,7 @@ class Writer:
 
         With `one_sign`, no factor multiplies a sum of both signs.
         """
-        parts: Parts = [self._turned(part) for part in pieces(linear, not self._wraps)]
+        parts: Parts = [self._turn_remainder(part) for part in pieces(linear, not self._wraps)]
         shared = [f for _, part in parts if type(part) is Product for f in part.factors]
         for factor in dict.fromkeys(shared):
             places, scale, times = _multiple(factor, parts)
@@ -177,7 +177,7 @@ class Writer:
 
     # -------------------------------------------------------------------- the domain of expressions
 
-    def _turned(self, part: Part) -> Part:
+    def _turn_remainder(self, part: Part) -> Part:
         """Return a multiple of `-x % c` as one of `x % -c` if `-x` may overflow."""
         c, piece = part
         if type(piece) is not Remainder or not piece.numbers or piece.divisor != 1:

@@ -44,12 +44,12 @@ def assert_structural_equal(
     found = get_first_structural_mismatch(a, b, map_free_vars, ignore_ndarray)
     if found is not None:
         raise IRValueError(
-            f"StructuralEqual check failed, caused by lhs at {found[0]}:\n{_marked(a, found[0])}\n"
-            f"and rhs at {found[1]}:\n{_marked(b, found[1])}"
+            f"StructuralEqual check failed, caused by lhs at {found[0]}:\n"
+            f"{_marked_text(a, found[0])}\nand rhs at {found[1]}:\n{_marked_text(b, found[1])}"
         )
 
 
-def _marked(value: Any, path: str) -> str:
+def _marked_text(value: Any, path: str) -> str:
     return value.script(path_to_underline=[path]) if isinstance(value, Node) else str(value)
 
 

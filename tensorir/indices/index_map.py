@@ -101,7 +101,9 @@ class IndexMap:
         if inverse is not None and not isinstance(inverse, IndexMap):
             inverse = IndexMap.from_func(inverse, len(final), index_dtype=index_dtype)
         variables = [*indices, *named.values()]
-        return IndexMap(variables, [_typed(f, index_dtype) for f in final], inverse), separators
+        return IndexMap(
+            variables, [_typed_expr(f, index_dtype) for f in final], inverse
+        ), separators
 
     def map_indices(
         self, indices: Sequence[PrimExpr], analyzer: Analyzer | None = None
@@ -375,5 +377,5 @@ def _typed_range(var: Var, values: Range) -> Range:
     return Range.from_min_extent(values.min.astype(dtype), values.extent.astype(dtype))
 
 
-def _typed(value: ExprLike, dtype: str) -> PrimExpr:
+def _typed_expr(value: ExprLike, dtype: str) -> PrimExpr:
     return const(value, DataType(dtype)) if isinstance(value, int) else as_expr(value)

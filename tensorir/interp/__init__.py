@@ -39,7 +39,7 @@ def interpret(
     buffer, index and bounds for an access out of bounds; with `refuse_undefined` also for a read of
     memory that was never written.
     """
-    func = _chosen(program, func_name)
+    func = _function_to_run(program, func_name)
     functions = Functions(program if isinstance(program, IRModule) else None, refuse_undefined)
     layout = FunctionCompiler(func, functions)
     env = bind_arguments(func, args, lambda node, env: layout.expr(node)(env))
@@ -47,7 +47,7 @@ def interpret(
         return run_as_deep_as(func, functions.run, func, env)
 
 
-def _chosen(program: PrimFunc | IRModule, name: str | None) -> PrimFunc:
+def _function_to_run(program: PrimFunc | IRModule, name: str | None) -> PrimFunc:
     if isinstance(program, PrimFunc):
         return program
     if name is None:

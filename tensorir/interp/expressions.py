@@ -91,7 +91,7 @@ class ExpressionCompiler(AccessCompiler):
 
         def masked(env: Env) -> tuple[Any, ...]:
             rows = zip(*[part(env) for part in parts], strict=True)
-            taken = _taken(env, lanes)
+            taken = _mask_of_lanes(env, lanes)
             if taken is None:
                 return tuple(fn(*row) for row in rows)
             return tuple(fn(*row) if on else 0 for row, on in zip(rows, taken, strict=True))
@@ -99,7 +99,7 @@ class ExpressionCompiler(AccessCompiler):
         return masked
 
 
-def _taken(env: Env, lanes: int) -> Sequence[bool] | None:
+def _mask_of_lanes(env: Env, lanes: int) -> Sequence[bool] | None:
     """Return the mask of `lanes` lanes, None if all are evaluated."""
     mask = env.get(_MASK)
     return mask if mask is not None and len(mask) == lanes else None
@@ -117,7 +117,7 @@ def _within(env: Env, lanes: Sequence[bool], run: Eval) -> Any:
         env[_MASK] = outer
 
 
-def _combined(a: Sequence[bool] | None, b: Sequence[bool] | None) -> Sequence[bool] | None:
+def _both_masks(a: Sequence[bool] | None, b: Sequence[bool] | None) -> Sequence[bool] | None:
     if a is None or b is None:
         return a or b
     return [x and y for x, y in zip(a, b, strict=True)]
@@ -264,7 +264,9 @@ def _load(c: ExpressionCompiler, node: e.BufferLoad) -> Eval:
         find, lanes = c.places(node.buffer, node.indices, node), node.indices[-1].dtype.lanes
 
         def load_vector(env: Env) -> tuple[Any, ...]:
-            taken = _combined(_taken(env, lanes), None if predicate is None else predicate(env))
+            taken = _both_masks(
+                _mask_of_lanes(env, lanes), None if predicate is None else predicate(env)
+            )
             values: list[Any] = []
             for place in find(env, taken):
                 if place is None:

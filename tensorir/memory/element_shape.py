@@ -42,7 +42,7 @@ def for_shape(func: PrimFunc, shape: Sequence[PrimExpr]) -> PrimFunc | None:
     if not all(buffer.has_constant_layout for buffer in buffers if buffer is not None):
         return None
     before = result.shape
-    return _checked(
+    return _reshape_elementwise(
         func, before, shape, lambda axes: unravel_index(flatten_indices(axes, shape), before)
     )
 
@@ -57,10 +57,10 @@ def for_order(func: PrimFunc, axes: Sequence[int]) -> PrimFunc | None:
     if result is None or len(result.shape) != len(axes):
         return None
     shape = [result.shape[axes.index(k)] for k in range(len(axes))]
-    return _checked(func, result.shape, shape, lambda new: [new[axis] for axis in axes])
+    return _reshape_elementwise(func, result.shape, shape, lambda new: [new[axis] for axis in axes])
 
 
-def _checked(
+def _reshape_elementwise(
     func: PrimFunc, before: Sequence[PrimExpr], after: Sequence[PrimExpr], places: Places
 ) -> PrimFunc | None:
     if op_pattern(func) is not OpPattern.ELEMENTWISE:

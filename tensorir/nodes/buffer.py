@@ -105,9 +105,9 @@ class Buffer(Node):
     ) -> None:
         self.data = data
         self.dtype = DataType(dtype)
-        self.shape = tuple([_counted(size) for size in shape])
-        self.strides = tuple([_counted(stride) for stride in strides])
-        self.elem_offset = elem_offset = _counted(elem_offset)
+        self.shape = tuple([_as_size(size) for size in shape])
+        self.strides = tuple([_as_size(stride) for stride in strides])
+        self.elem_offset = elem_offset = _as_size(elem_offset)
         self.name = name
         self.data_alignment = data_alignment
         self.offset_factor = offset_factor
@@ -202,7 +202,7 @@ class Buffer(Node):
             size, first = size // content_lanes, first // content_lanes
         kind = Call(self.dtype.with_lanes(self.dtype.lanes * content_lanes), _TYPE_ANNOTATION, ())
         count = size - start if extent is None else as_expr(extent)
-        place, count = _simplified([first + start, count])
+        place, count = _simplify([first + start, count])
         return Call(ptr_type, _ACCESS_PTR, (kind, self.data, place, count, const(mask)))
 
     def all_strides(self) -> tuple[PrimExpr, ...]:
@@ -241,13 +241,13 @@ class Buffer(Node):
                     offset = offset * self.shape[k] + given[k]
             offsets.append(offset)
         if is_const_int(self.elem_offset, 0):
-            return _simplified(offsets)
+            return _simplify(offsets)
         if len(offsets) > 1:
             raise IRValueError(
                 f"buffer {self.name} has axis_separators {self.axis_separators}, between which its "
                 f"elem_offset {self.elem_offset} cannot be told apart"
             )
-        return _simplified([offsets[0] + self.elem_offset])
+        return _simplify([offsets[0] + self.elem_offset])
 
     def get_flattened_buffer(self) -> Buffer:
         """Return the flat buffer over the same memory that `offset_of` indexes; `self` if flat.
@@ -428,7 +428,7 @@ def wide_index(dtype: DataType) -> DataType:
     return INT32 if dtype.bits < INT32.bits else dtype
 
 
-def _counted(size: PrimExpr) -> PrimExpr:
+def _as_size(size: PrimExpr) -> PrimExpr:
     if type(size) is IntImm and size.dtype.bits < INT32.bits:
         return const(size.value, INT32)
     return size
@@ -443,7 +443,7 @@ def _range_of(index: Any, extent: PrimExpr) -> Range:
     return Range(begin, extent if index.stop is None else as_expr(index.stop))
 
 
-def _simplified(exprs: Sequence[PrimExpr]) -> list[PrimExpr]:
+def _simplify(exprs: Sequence[PrimExpr]) -> list[PrimExpr]:
     from tensorir.arith import Analyzer  # noqa: PLC0415  it is made of nodes
 
     analyzer = Analyzer()

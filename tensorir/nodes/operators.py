@@ -24,7 +24,7 @@ def _of_two(name: str) -> Callable[[Any, ExprLike], PrimExpr]:
     return operator
 
 
-def _reflected(name: str) -> Callable[[Any, ExprLike], PrimExpr]:
+def _reflected_operator(name: str) -> Callable[[Any, ExprLike], PrimExpr]:
     def operator(self: Any, other: ExprLike) -> PrimExpr:
         return smart[name](other, self)  # type: ignore[no-any-return]
 
@@ -36,17 +36,17 @@ class Operators:
 
     __slots__ = ()
 
-    __add__, __radd__ = _of_two("add"), _reflected("add")
-    __sub__, __rsub__ = _of_two("sub"), _reflected("sub")
-    __mul__, __rmul__ = _of_two("mul"), _reflected("mul")
-    __truediv__, __rtruediv__ = _of_two("div"), _reflected("div")
-    __floordiv__, __rfloordiv__ = _of_two("floordiv"), _reflected("floordiv")
-    __mod__, __rmod__ = _of_two("floormod"), _reflected("floormod")
-    __lshift__, __rlshift__ = _of_two("shift_left"), _reflected("shift_left")
-    __rshift__, __rrshift__ = _of_two("shift_right"), _reflected("shift_right")
-    __and__, __rand__ = _of_two("bitwise_and"), _reflected("bitwise_and")
-    __or__, __ror__ = _of_two("bitwise_or"), _reflected("bitwise_or")
-    __xor__, __rxor__ = _of_two("bitwise_xor"), _reflected("bitwise_xor")
+    __add__, __radd__ = _of_two("add"), _reflected_operator("add")
+    __sub__, __rsub__ = _of_two("sub"), _reflected_operator("sub")
+    __mul__, __rmul__ = _of_two("mul"), _reflected_operator("mul")
+    __truediv__, __rtruediv__ = _of_two("div"), _reflected_operator("div")
+    __floordiv__, __rfloordiv__ = _of_two("floordiv"), _reflected_operator("floordiv")
+    __mod__, __rmod__ = _of_two("floormod"), _reflected_operator("floormod")
+    __lshift__, __rlshift__ = _of_two("shift_left"), _reflected_operator("shift_left")
+    __rshift__, __rrshift__ = _of_two("shift_right"), _reflected_operator("shift_right")
+    __and__, __rand__ = _of_two("bitwise_and"), _reflected_operator("bitwise_and")
+    __or__, __ror__ = _of_two("bitwise_or"), _reflected_operator("bitwise_or")
+    __xor__, __rxor__ = _of_two("bitwise_xor"), _reflected_operator("bitwise_xor")
     __lt__, __le__, __gt__, __ge__ = _of_two("lt"), _of_two("le"), _of_two("gt"), _of_two("ge")
 
     def __neg__(self) -> PrimExpr:

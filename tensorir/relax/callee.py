@@ -56,7 +56,7 @@ def result_of(call: GraphCall, functions: Functions) -> si.StructInfo:
             _check_function_arguments(call, functions)
         return op.infer(call.args, call.attrs, call.sinfo_args)  # type: ignore[arg-type]
     if isinstance(op, GlobalVar):
-        return _result_of_named(call, op.name, _named(op, functions))
+        return _result_of_named(call, op.name, _function_named(op, functions))
     if isinstance(op, GraphVar):
         known = op.struct_info
         if isinstance(known, si.FuncStructInfo):
@@ -119,7 +119,7 @@ def _check_call_into(call: GraphCall, functions: Functions) -> None:
     parts = called_graph(call)
     assert parts is not None
     assert parts.outputs is not None
-    name, callee = parts.callee.name, _named(parts.callee, functions)
+    name, callee = parts.callee.name, _function_named(parts.callee, functions)
     if isinstance(callee, PrimFunc):
         raise IRTypeError(f'"{name}" is a tensor function, not a graph function')
     as_value = GraphCall(parts.callee, parts.args)
@@ -193,7 +193,7 @@ def signature(func: BaseFunc) -> list[Parameter]:
 # ------------------------------------------------------------------------------------- the callee
 
 
-def _named(gvar: GlobalVar, functions: Functions) -> BaseFunc | si.FuncStructInfo:
+def _function_named(gvar: GlobalVar, functions: Functions) -> BaseFunc | si.FuncStructInfo:
     if gvar.name not in functions:
         close = difflib.get_close_matches(gvar.name, list(functions), 1)
         hint = f"; did you mean {close[0]}?" if close else ""
@@ -211,7 +211,7 @@ def _tensor_function(call: GraphCall, functions: Functions) -> PrimFunc:
             f"{call.op.short_name} calls a tensor function of the module by its name; "
             "a library function is called by call_dps_packed"
         )
-    func = _named(gvar, functions)
+    func = _function_named(gvar, functions)
     if not isinstance(func, PrimFunc):
         raise IRTypeError(
             f'{call.op.short_name} calls a tensor function, "{gvar.name}" is a graph function; '
@@ -225,7 +225,7 @@ def _check_function_arguments(call: GraphCall, functions: Functions) -> None:
     for arg in call.args:
         if not isinstance(arg, GlobalVar):
             continue
-        func = _named(arg, functions)
+        func = _function_named(arg, functions)
         if not isinstance(func, (Function, si.FuncStructInfo)):
             raise IRTypeError(
                 f'"{arg.name}" is a tensor function, and a library function takes graph '

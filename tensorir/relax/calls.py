@@ -47,7 +47,7 @@ FRESH: Final = -1
 """In `inplace_indices`: the output has new memory."""
 
 
-def _stated(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
+def _stated_info(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
     return sinfo_args[0] if sinfo_args else OBJECT
 
 
@@ -81,10 +81,10 @@ def product(shape: Iterable[PrimExpr]) -> PrimExpr:
     return prod(shape, start=const(1, INT64))
 
 
-CALL_TIR: Final = Operator.register("relax.call_tir", _stated)
-CALL_TIR_INPLACE: Final = Operator.register("relax.call_tir_inplace", _stated)
-CALL_DPS_PACKED: Final = Operator.register("relax.call_dps_packed", _stated)
-CALL_PURE_PACKED: Final = Operator.register("relax.call_pure_packed", _stated)
+CALL_TIR: Final = Operator.register("relax.call_tir", _stated_info)
+CALL_TIR_INPLACE: Final = Operator.register("relax.call_tir_inplace", _stated_info)
+CALL_DPS_PACKED: Final = Operator.register("relax.call_dps_packed", _stated_info)
+CALL_PURE_PACKED: Final = Operator.register("relax.call_pure_packed", _stated_info)
 ALLOC_TENSOR: Final = Operator.register("relax.builtin.alloc_tensor", _tensor, pure=False)
 """New memory for one tensor: `(shape, dtype, device index, scope)`."""
 ALLOC_STORAGE: Final = Operator.register(

@@ -325,7 +325,7 @@ class GraphCall(GraphExpr):
         self.args = tuple(args)
         self.attrs = as_attrs(attrs)
         self.sinfo_args = tuple(sinfo_args)
-        self.struct_info = self._inferred() if struct_info is None else struct_info
+        self.struct_info = self._infer() if struct_info is None else struct_info
 
     @staticmethod
     def rebuilt(
@@ -342,7 +342,7 @@ class GraphCall(GraphExpr):
         stated = None if isinstance(op, Operator) else struct_info
         return GraphCall(op, args, attrs, sinfo_args, stated)
 
-    def _inferred(self) -> StructInfo:
+    def _infer(self) -> StructInfo:
         if isinstance(self.op, Operator):
             return self.op.infer(self.args, self.attrs, self.sinfo_args)  # type: ignore[arg-type]
         if self.sinfo_args:

@@ -38,13 +38,13 @@ class _Family(_Name):
         self._prefix = prefix
 
     def __getattr__(self, name: str) -> _Name:
-        return _found(self._prefix, name)
+        return _find(self._prefix, name)
 
     def __dir__(self) -> list[str]:
         return _names(self._prefix)
 
 
-def _found(prefix: str, name: str) -> _Name:
+def _find(prefix: str, name: str) -> _Name:
     if Operator.exists(prefix + name):
         return cast("_Name", Operator.get(prefix + name))
     if any(known.startswith(f"{prefix}{name}.") for known in Operator.names()):
@@ -61,7 +61,7 @@ def __getattr__(name: str) -> _Name:
     """Return an operator, or a family of operators such as `nn`; AttributeError for others."""
     if name.startswith("__"):
         raise AttributeError(name)
-    return _found("", name)
+    return _find("", name)
 
 
 def __dir__() -> list[str]:

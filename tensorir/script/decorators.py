@@ -68,7 +68,7 @@ def _decorated(func: Any, check_well_formed: bool) -> Any:
     caller = _user_frame(inspect.currentframe())
     if caller is not None and _is_class_body(caller):
         return func
-    return _read(func, _captured(func, caller), check_well_formed)
+    return _read(func, _captured_names(func, caller), check_well_formed)
 
 
 def ir_module(cls: Any = None, *, check_well_formed: bool = True) -> Any:
@@ -81,7 +81,7 @@ def ir_module(cls: Any = None, *, check_well_formed: bool = True) -> Any:
     caller = _user_frame(inspect.currentframe())
     for member in vars(cls).values():
         if inspect.isfunction(member):
-            names.update(_captured(member, caller))
+            names.update(_captured_names(member, caller))
     return _read(cls, names, check_well_formed)
 
 
@@ -98,7 +98,7 @@ def macro(func: Any = None, *, hygienic: bool = True) -> Any:
         raise IRValueError(
             "Invalid use of T.macro. It decorates a function: @T.macro or @T.macro(hygienic=False)"
         )
-    names = _captured(func, _user_frame(inspect.currentframe()))
+    names = _captured_names(func, _user_frame(inspect.currentframe()))
     source = _source(func)
     (item,) = parse_module(source)
     return Macro(item[3], source, {**names, "range": T.serial}, trusted=True, hygienic=hygienic)
@@ -144,7 +144,7 @@ def _source_of(thing: Any) -> tuple[list[str], int, str]:
     raise OSError(f"class {thing.__name__} is not in {codes[0].co_filename}")
 
 
-def _captured(func: Callable[..., Any], caller: FrameType | None) -> dict[str, Any]:
+def _captured_names(func: Callable[..., Any], caller: FrameType | None) -> dict[str, Any]:
     """Return the names that a function sees: globals, locals of its callers, its closure."""
     names: dict[str, Any] = dict(func.__globals__)
     frames: list[FrameType] = []

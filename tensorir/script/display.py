@@ -28,7 +28,7 @@ def to_html(text: str, style: str | None = None) -> str:
     from pygments.formatters import HtmlFormatter  # noqa: PLC0415
 
     colours = _pygments_style(style or "light")
-    return _highlighted(
+    return _highlight(
         text, HtmlFormatter(style=colours, noclasses=True, nobackground=True, prestyles=_STYLE)
     )
 
@@ -57,7 +57,7 @@ def display(text: str, style: str | None = None) -> None:
             if style in (None, "ansi")
             else Terminal256Formatter(style=_pygments_style(style))
         )
-        text = _highlighted(text, formatter).rstrip("\n")
+        text = _highlight(text, formatter).rstrip("\n")
     sys.stdout.write(text + "\n")
 
 
@@ -77,7 +77,7 @@ def _pygments_style(style: str) -> str:
     return name
 
 
-def _highlighted(text: str, formatter: Any) -> str:
+def _highlight(text: str, formatter: Any) -> str:
     from pygments import highlight  # noqa: PLC0415  heavy, and few programs show text in colour
     from pygments.lexers import PythonLexer  # noqa: PLC0415
 

@@ -461,7 +461,7 @@ def _key(key: Any) -> Any:
     return key
 
 
-def _starred(_: Evaluator, tree: Tree) -> Any:
+def _refuse_starred(_: Evaluator, tree: Tree) -> Any:
     raise IRTypeError(
         "a starred value is only allowed in a tuple, a list, a subscript or the arguments of a call"
     )
@@ -481,6 +481,6 @@ _EVALUATE: Final[dict[str, Callable[[Evaluator, Tree], Any]]] = {
     "tuple": lambda ev, t: tuple(ev.items(t[2])),
     "list": lambda ev, t: ev.items(t[2]),
     "slice": Evaluator.slice,
-    "starred": _starred,
+    "starred": _refuse_starred,
     "dict": lambda ev, t: {_key(ev(k)): ev(v) for k, v in t[2]},
 }

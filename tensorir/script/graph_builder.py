@@ -73,7 +73,7 @@ class GraphBuilder(StatementReader):
     def build(self, tree: Tree) -> Function:
         """Return the function whose `def` is `tree`."""
         _, place, name, _, _, body, _ = tree
-        with self._named():
+        with self._function_scopes():
             params, stated = self._signature(tree)
             value = self._body(body, place)
         result = value.struct_info if stated is None else stated
@@ -87,11 +87,11 @@ class GraphBuilder(StatementReader):
 
     def declared(self, tree: Tree) -> tuple[list[g.GraphVar], StructInfo | None]:
         """Return the parameters with their types, and the declared type of the result, if any."""
-        with self._named():
+        with self._function_scopes():
             return self._signature(tree)
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def _function_scopes(self) -> Iterator[None]:
         """Define the functions of the module, and open a level for the names of the function."""
         self._scope.push()
         for name, value in self._siblings.items():
@@ -150,10 +150,10 @@ class GraphBuilder(StatementReader):
         raise self._fail("a graph function must end in `return` with its value", place)
 
     def _result(self, value: Any) -> g.GraphExpr:
-        return self._blocks.part(_sized(value))
+        return self._blocks.part(_value_without_quotes(value))
 
     def _leaf(self, value: Any) -> g.GraphExpr:
-        return self._blocks.leaf(_sized(value))
+        return self._blocks.leaf(_value_without_quotes(value))
 
     def _value(self, tree: Tree) -> Any:
         """Return the value of an expression; the call of a macro is expanded."""
@@ -264,7 +264,7 @@ class GraphBuilder(StatementReader):
             var = self._blocks.variable(name, info if stated is None else stated)
             self._blocks.emit(g.MatchCast(var, source, info))
         else:
-            normal = self._blocks.normal(_sized(value))
+            normal = self._blocks.normal(_value_without_quotes(value))
             if stated is not None:
                 normal = _with_result_info(normal, stated)
             info = normal.struct_info
@@ -389,7 +389,7 @@ class _Ended(Alias):
         raise IRValueError(self.why)
 
 
-def _sized(value: Any) -> g.GraphExpr:
+def _value_without_quotes(value: Any) -> g.GraphExpr:
     """Return the value of a binding; IRValueError for sizes in quotes in it."""
     known = as_value(value)
     for text in quoted_sizes(known):

@@ -49,7 +49,7 @@ def function(p: Printer, func: Function, name: str) -> None:
         p.line(f"{p.r}.func_attr({p.mapping(attrs)})")
     if p.module_name and not p.options.is_oldest and calls_by_name(func):
         p.line(f"cls = {p.module_name}")
-    Bindings(p, _used(func.body)).sequence(func.body)
+    Bindings(p, _used_variables(func.body)).sequence(func.body)
     p.line(f"return {p.inside(func.body, p, func.body.body)}")
     p.depth -= 1
     names.end_function()
@@ -64,7 +64,7 @@ def part(p: Printer, node: g.Binding | g.BindingBlock | g.SeqExpr | g.If) -> Non
     """Print a part of a graph function by itself."""
     if isinstance(node, g.If):
         node = g.VarBinding(g.GraphVar("value", node.struct_info), node)
-    bindings = Bindings(p, _used(node))
+    bindings = Bindings(p, _used_variables(node))
     if isinstance(node, g.SeqExpr):
         bindings.sequence(node)
         p.line(f"return {p.inside(node, p, node.body)}")
@@ -74,7 +74,7 @@ def part(p: Printer, node: g.Binding | g.BindingBlock | g.SeqExpr | g.If) -> Non
         bindings.binding(node)
 
 
-def _used(node: Node) -> set[g.GraphVar]:
+def _used_variables(node: Node) -> set[g.GraphVar]:
     return {n for n in walk(node) if isinstance(n, g.GraphVar)}
 
 
@@ -269,7 +269,7 @@ def _call(p: Printer, n: g.GraphCall) -> Text:
     args = [p(a) for a in n.args]
     if isinstance(n.op, g.ExternFunc):
         args.insert(0, quote(n.op.symbol))
-        return _value(p, "call_packed", *args, *_attributes(p, n), *_stated(p, n))
+        return _value(p, "call_packed", *args, *_attributes(p, n), *_printed_infos(p, n))
     return f"{p(n.op)}({', '.join(args)})", ATOM
 
 
@@ -286,7 +286,7 @@ def _operator_call(p: Printer, n: g.GraphCall, op: Operator) -> Text:
         args += [f"tir_vars={p(extra)}" for extra in n.args[2:]]
     else:
         operands = [_callee(p, a) for a in n.args]
-        args = [*operands, *_attributes(p, n), *_stated(p, n)]
+        args = [*operands, *_attributes(p, n), *_printed_infos(p, n)]
     return _value(p, op.short_name, *args)
 
 
@@ -323,7 +323,7 @@ def _attributes(p: Printer, n: g.GraphCall) -> list[str]:
     return [*named, f"**{p.mapping(others)}"] if others else named
 
 
-def _stated(p: Printer, n: g.GraphCall) -> list[str]:
+def _printed_infos(p: Printer, n: g.GraphCall) -> list[str]:
     return [f"sinfo_args={p.tuple_of(n.sinfo_args)}"] if n.sinfo_args else []
 
 

@@ -74,10 +74,10 @@ def _axes(p: Printer, block: s.Block, realize: s.BlockRealize | None) -> None:
         if value is not None and _is_remappable(p, axis, value):
             run.append((axis, value))
             continue
-        _remapped(p, run)
+        _print_remapped(p, run)
         run = []
         _axis(p, axis, text)
-    _remapped(p, run)
+    _print_remapped(p, run)
 
 
 def _is_remappable(p: Printer, axis: IterVar, value: PrimExpr) -> bool:
@@ -89,7 +89,7 @@ def _is_remappable(p: Printer, axis: IterVar, value: PrimExpr) -> bool:
     return expr_deep_equal(loop.min, axis.dom.min) and expr_deep_equal(loop.extent, axis.dom.extent)
 
 
-def _remapped(p: Printer, run: list[tuple[IterVar, PrimExpr]]) -> None:
+def _print_remapped(p: Printer, run: list[tuple[IterVar, PrimExpr]]) -> None:
     if len(run) == 1:
         _axis(p, run[0][0], p(run[0][1]))
     elif run:
@@ -216,7 +216,9 @@ def _is_grid_loop(loop: s.For) -> bool:
 # ------------------------------------------------------ statements that enclose those after them
 
 
-def _scoped(p: Printer, node: _Scoped, last: bool, concise: str, call: str, name: str = "") -> None:
+def _print_scoped(
+    p: Printer, node: _Scoped, last: bool, concise: str, call: str, name: str = ""
+) -> None:
     """Print a statement that encloses others, without `with` if it is the last of its body."""
     named = f" as {name}" if name else ""
     p.line(concise if last else f"with {call}{named}:", node)
@@ -236,7 +238,7 @@ def _let(p: Printer, node: s.LetStmt, last: bool) -> None:
     call = f"{p.t}.LetStmt({value}{annotation})"
     p.names.open()
     name = p.defined(node.var)
-    _scoped(p, node, last, f"{name}: {kind} = {value}", call, name)
+    _print_scoped(p, node, last, f"{name}: {kind} = {value}", call, name)
 
 
 def _assertion(p: Printer, node: s.AssertStmt, last: bool) -> None:
@@ -244,7 +246,7 @@ def _assertion(p: Printer, node: s.AssertStmt, last: bool) -> None:
     condition, message = p(node.condition), p(node.message)
     call = f"{p.t}.Assert({condition}, {message})"
     p.names.open()
-    _scoped(p, node, last, f"assert {condition}, {message}", call)
+    _print_scoped(p, node, last, f"assert {condition}, {message}", call)
 
 
 def _attr(p: Printer, node: s.AttrStmt, last: bool) -> None:
@@ -252,7 +254,7 @@ def _attr(p: Printer, node: s.AttrStmt, last: bool) -> None:
     target, value = p.value(node.node), p(node.value)
     call = f"{p.t}.attr({target}, {quote(node.attr_key)}, {value})"
     p.names.open()
-    _scoped(p, node, last, call, call)
+    _print_scoped(p, node, last, call, call)
 
 
 def _allocate(p: Printer, node: s.Allocate, last: bool) -> None:
@@ -260,7 +262,7 @@ def _allocate(p: Printer, node: s.Allocate, last: bool) -> None:
     body = node.body
     merges = last and p.sugar and isinstance(body, s.DeclBuffer)
     if merges and isinstance(body, s.DeclBuffer) and _declares_all(node, body.buffer):
-        _declared(p, body, last)
+        _print_declaration(p, body, last)
         return
     kind = node.buffer_var.type_annotation
     scope = kind.storage_scope if isinstance(kind, PointerType) else ""
@@ -285,20 +287,20 @@ def _pointer(
     call = f"{p.t}.{what}({', '.join(args)})"
     p.names.open()
     name = p.defined(node.buffer_var)
-    _scoped(p, node, last, f"{name} = {call}", call, name)
+    _print_scoped(p, node, last, f"{name} = {call}", call, name)
 
 
 def _decl_buffer(p: Printer, node: s.DeclBuffer, last: bool) -> None:
     """Print a view of a pointer."""
     p.var(node.buffer.data)
-    _declared(p, node, last)
+    _print_declaration(p, node, last)
 
 
-def _declared(p: Printer, node: s.DeclBuffer, last: bool) -> None:
+def _print_declaration(p: Printer, node: s.DeclBuffer, last: bool) -> None:
     p.names.open()
     call = p.declaration(node.buffer, "decl_buffer")
     name = p.buffer(node.buffer)
-    _scoped(p, node, last, f"{name} = {call}", call, name)
+    _print_scoped(p, node, last, f"{name} = {call}", call, name)
 
 
 def _declares_all(node: s.Allocate, buffer: Buffer) -> bool:

@@ -45,12 +45,12 @@ def read_script_file(
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return parse(text, filename=place)  # raises an error with the place
     programs = [one for one in statements if _is_decorated(one, _DEFINING)]
-    chosen = _chosen(programs, name, place)
+    chosen = _choose_program(programs, name, place)
     kept = [chosen, *(one for one in statements if _is_context(one))]
     return parse(_only(text, kept), dict(_literals(statements)), place)
 
 
-def _chosen(programs: Sequence[ast.stmt], name: str | None, place: str) -> ast.stmt:
+def _choose_program(programs: Sequence[ast.stmt], name: str | None, place: str) -> ast.stmt:
     names = [getattr(one, "name", "") for one in programs]
     known = ", ".join(dict.fromkeys(names))
     if not programs:

@@ -93,7 +93,7 @@ def _floor(value: float) -> float:
     return float(np.floor(value))
 
 
-def _fused(a: float, b: float, c: float) -> float | Fraction:
+def _fused_multiply_add(a: float, b: float, c: float) -> float | Fraction:
     """Return `a * b + c` exactly where it is a finite number other than 0."""
     if not (math.isfinite(a) and math.isfinite(b)) or a == 0 or b == 0:
         return a * b + c
@@ -183,7 +183,7 @@ def floating(op: type | str, dtype: DataType) -> Callable[..., float] | None:
     if op is e.FloorMod:
         return lambda a, b: to_own(a - to_own(_floor(to_own(_quotient(a, b))) * b))
     if op == "fma":
-        return lambda a, b, c: _near(_fused(a, b, c), dtype)
+        return lambda a, b, c: _near(_fused_multiply_add(a, b, c), dtype)
     if op == "nextafter":
         return lambda a, b: _next(a, b, dtype)
     compute = ROUNDED.get(op) or REAL.get(op)  # type: ignore[arg-type]

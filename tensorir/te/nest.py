@@ -57,7 +57,7 @@ class Nest:
     def loops(self, level: int, outer: Mapping[Var, Var]) -> list[tuple[Var, Range]]:
         """Return the loops of a level, given the variables of the block around them."""
         return [
-            (self._loop_vars[axis.var], self._lowered(axis, outer))
+            (self._loop_vars[axis.var], self._lower_domain(axis, outer))
             for axis in self._axes
             if self.level(axis) == level
         ]
@@ -76,7 +76,7 @@ class Nest:
                 continue
             var = made.vars[axis.var] = Var(f"v_{axis.var.name}", axis.var.dtype)
             if self.level(axis) == level:
-                domain = self._lowered(axis, outer)
+                domain = self._lower_domain(axis, outer)
                 made.bindings.append(self._loop_vars[axis.var])
             else:
                 domain = Range.point(outer[axis.var])
@@ -84,7 +84,7 @@ class Nest:
             made.iter_vars.append(IterVar(domain, var, axis.iter_type))
         return made
 
-    def _lowered(self, axis: IterVar, outer: Mapping[Var, Var]) -> Range:
+    def _lower_domain(self, axis: IterVar, outer: Mapping[Var, Var]) -> Range:
         domain = _domain(axis)
         return Range.from_min_extent(
             self._lower(domain.min, outer), self._lower(domain.extent, outer)

@@ -119,14 +119,14 @@ class Reducer:
         condition = TRUE if where is None else as_expr(where)
         if not condition.dtype.is_bool:
             raise IRTypeError(f"`where` of te.{self.name} is {condition.dtype}, not bool")
-        start = () if init is None else self._typed(init, source, "`init`")
+        start = () if init is None else self._check_values(init, source, "`init`")
         combiner = self._combiner(source)
         return tuple(
             Reduce(combiner, source, axes, condition, k, start) for k in range(len(source))
         )
 
     def _combiner(self, source: tuple[PrimExpr, ...]) -> CommReducer:
-        identity = self._typed(
+        identity = self._check_values(
             self.identity(*(value.dtype for value in source)), source, "the identity element"
         )
         lhs = [Var(f"x{k}", value.dtype) for k, value in enumerate(source)]
@@ -135,10 +135,12 @@ class Reducer:
             combined = self.combine(lhs[0], rhs[0])
         else:
             combined = self.combine(lhs, rhs)
-        result = self._typed(combined, source, "the combination")
+        result = self._check_values(combined, source, "the combination")
         return CommReducer(lhs, rhs, result, identity)
 
-    def _typed(self, values: Any, source: Sequence[PrimExpr], what: str) -> tuple[PrimExpr, ...]:
+    def _check_values(
+        self, values: Any, source: Sequence[PrimExpr], what: str
+    ) -> tuple[PrimExpr, ...]:
         """Return one value for each of `source`, of its dtype; plain numbers adopt the dtype."""
         parts = values if isinstance(values, (tuple, list)) else (values,)
         if len(parts) != len(source):

@@ -131,7 +131,7 @@ class Aliases:
         graph = called_graph(call)
         if graph is not None:
             return self._places_of_graph_call(graph, info)
-        seen = self._seen(call.args)
+        seen = self._memories_of_values(call.args)
         if isinstance(call.op, g.ExternFunc):
             if written_last(call):
                 return NOWHERE
@@ -142,12 +142,12 @@ class Aliases:
 
     def _places_of_graph_call(self, graph: CalledGraph, info: StructInfo) -> Places:
         escapes = self._escapes(graph.callee)
-        seen = self._seen(graph.args)
+        seen = self._memories_of_values(graph.args)
         if escapes.arguments:
             self.escaped |= seen
         if graph.outputs is not None:
             if escapes.result:
-                self.escaped |= self._seen(graph.outputs)
+                self.escaped |= self._memories_of_values(graph.outputs)
             return NOWHERE
 
         def fresh(part: StructInfo) -> Iterable[Memory]:
@@ -160,7 +160,7 @@ class Aliases:
 
         return _everywhere(info, fresh)
 
-    def _seen(self, values: Iterable[g.GraphExpr | GlobalVar]) -> frozenset[Memory]:
+    def _memories_of_values(self, values: Iterable[g.GraphExpr | GlobalVar]) -> frozenset[Memory]:
         return frozenset(memory for value in values for memory in memories(self.of(value)))
 
     def add_sequence(self, node: g.SeqExpr) -> None:

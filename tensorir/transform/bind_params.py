@@ -45,7 +45,7 @@ class BindParams(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with the parameters of the function bound."""
-        name = self._chosen(mod)
+        name = self._key_of_function(mod)
         func = mod[name]
         assert isinstance(func, Function)
         result = mod.clone()
@@ -53,7 +53,7 @@ class BindParams(ModulePass):
             result[name] = bind_params(func, self.params)
         return result
 
-    def _chosen(self, mod: IRModule) -> str:
+    def _key_of_function(self, mod: IRModule) -> str:
         """Return the key of the function: its public name is preferred."""
         functions = graph_functions(mod)
         for name, func in functions.items():

@@ -97,7 +97,7 @@ class _Converting(GraphRebuilder):
         if not isinstance(value, g.GraphCall) or not isinstance(value.op, FormulaOperator):
             return self.plain(value)
         if value.op.short_name in self._desired:
-            return self._anchored(value, value.op)
+            return self._in_desired_layout(value, value.op)
         leaves = [leaf for arg in value.args for leaf in leaves_of(arg)]
         orders = [self._held[x][1] for x in leaves if isinstance(x, g.GraphVar) and x in self._held]
         followed = self._following(value, value.op, orders[0]) if orders else None
@@ -166,7 +166,7 @@ class _Converting(GraphRebuilder):
 
     # ------------------------------------------------------------------------------------ operators
 
-    def _anchored(self, call: g.GraphCall, operator: FormulaOperator) -> g.GraphExpr:
+    def _in_desired_layout(self, call: g.GraphCall, operator: FormulaOperator) -> g.GraphExpr:
         """Return an operator in its desired layout."""
         data, kernel = self._desired[operator.short_name]
         attrs = dict(call.attrs)

@@ -84,7 +84,7 @@ class _Folding(GraphRewriter):
             return self._item(new, value)
         if not isinstance(value, g.GraphCall):
             return rebuilt
-        made = self._made(new.var, value)
+        made = self._replacement(new.var, value)
         if made is value and not self._bindings:
             return rebuilt
         return (*self._bindings, new.with_(value=made))
@@ -107,7 +107,7 @@ class _Folding(GraphRewriter):
         last = op.add(scaled, summand) if total is None else total
         return (*self._bindings, node.with_(value=last))
 
-    def _made(self, var: g.GraphVar, call: g.GraphCall) -> g.GraphExpr:
+    def _replacement(self, var: g.GraphVar, call: g.GraphCall) -> g.GraphExpr:
         """Return the value that replaces a call."""
         name = call.op.short_name if isinstance(call.op, DeclaredOperator) else ""
         if name == "nn.batch_norm":
@@ -214,9 +214,9 @@ class _Weight:
     def scaled(self, call: g.GraphCall, channels: NDArray[Any]) -> g.GraphCall:
         """Return the call with weights, and a bias, that are multiplied."""
         args = list(call.args)
-        args[self.position] = _scaled(args[self.position], channels, self.axis)
+        args[self.position] = _scale(args[self.position], channels, self.axis)
         if self.bias is not None:
-            args[self.bias] = _scaled(args[self.bias], channels, 0)
+            args[self.bias] = _scale(args[self.bias], channels, 0)
         return call.with_(args=args)
 
 
@@ -254,7 +254,7 @@ def _arguments(call: g.GraphCall) -> Mapping[str, Any]:
     return call.op.arguments(call)
 
 
-def _scaled(weight: object, channels: NDArray[Any], axis: int) -> g.Constant:
+def _scale(weight: object, channels: NDArray[Any], axis: int) -> g.Constant:
     assert isinstance(weight, g.Constant)
     unscaled = weight
     info = g.tensor_info(weight)

@@ -166,13 +166,13 @@ class _Kinds:
             if isinstance(func, PrimFunc):
                 written = set(written_parameters(func))
                 positions = frozenset(k for k, p in enumerate(func.params) if p in written)
-                self._known[name] = _stated(func, name), positions
+                self._known[name] = _stated_pattern(func, name), positions
             else:
                 self._known[name] = OpPattern.OPAQUE, frozenset()
         return self._known[name]
 
 
-def _stated(func: PrimFunc, name: str) -> OpPattern:
+def _stated_pattern(func: PrimFunc, name: str) -> OpPattern:
     stated = func.attrs.get(OP_PATTERN)
     found = op_pattern(func)
     if stated is None or found is OpPattern.OPAQUE:

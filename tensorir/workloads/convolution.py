@@ -48,7 +48,7 @@ def _convolution(
     rank = len(letters)
     inputs = te.placeholder((n, *sizes, ci), name="inputs")
     weight = te.placeholder((*[kernel] * rank, ci // groups, co), name="weight")
-    padded = _padded(inputs, [0, *[padding] * rank, 0], "PadInput")
+    padded = _pad(inputs, [0, *[padding] * rank, 0], "PadInput")
     taps = [te.reduce_axis((0, kernel), f"r{letter}") for letter in letters]
     rc = te.reduce_axis((0, ci // groups), "rc")
 
@@ -73,7 +73,7 @@ def convolved(size: int, kernel: int, stride: int, padding: int, dilation: int) 
     return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
 
-def _padded(tensor: Tensor, margins: Sequence[int], name: str) -> Tensor:
+def _pad(tensor: Tensor, margins: Sequence[int], name: str) -> Tensor:
     """Return a tensor with zeros around it, `margins` on both sides of each dimension."""
 
     def element(*indices: Var) -> PrimExpr:
@@ -101,7 +101,7 @@ def depthwise_conv2d_nhwc(
     """
     inputs = te.placeholder((n, h, w, c))
     weight = te.placeholder((factor, kernel, kernel, c))
-    padded = _padded(inputs, [0, padding, padding, 0], "PadInput")
+    padded = _pad(inputs, [0, padding, padding, 0], "PadInput")
     rh, rw = te.reduce_axis((0, kernel), "rh"), te.reduce_axis((0, kernel), "rw")
     shape = [convolved(size, kernel, stride, padding, dilation) for size in (h, w)]
     output = te.compute(
@@ -129,7 +129,7 @@ def conv2d_transpose_nhwc(
     border = kernel - 1 - padding
     margin = -(-border // stride)
     surplus = margin * stride - border
-    padded = _padded(inputs, [0, margin, margin, 0], "PadInput")
+    padded = _pad(inputs, [0, margin, margin, 0], "PadInput")
     rh, rw = te.reduce_axis((0, kernel), "rh"), te.reduce_axis((0, kernel), "rw")
     rc = te.reduce_axis((0, ci), "rc")
 
@@ -162,7 +162,7 @@ def conv2d_capsule_nhwijc(
     """
     inputs = te.placeholder((n, h, w, capsule, capsule, ci), name="inputs")
     weight = te.placeholder((kernel, kernel, capsule, capsule, ci, co), name="weight")
-    padded = _padded(inputs, [0, padding, padding, 0, 0, 0], "PadInput")
+    padded = _pad(inputs, [0, padding, padding, 0, 0, 0], "PadInput")
     rh, rw = te.reduce_axis((0, kernel), "rh"), te.reduce_axis((0, kernel), "rw")
     cap_k = te.reduce_axis((0, capsule), "cap_k")
     rc = te.reduce_axis((0, ci), "rc")
@@ -189,7 +189,7 @@ def conv2d_nhwc_bn_relu(
     bias = te.placeholder((co,), name="bias")
     bn_scale = te.placeholder((co,), name="bn_scale")
     bn_offset = te.placeholder((co,), name="bn_offset")
-    padded = _padded(data, [0, padding, padding, 0], "PaddedInput")
+    padded = _pad(data, [0, padding, padding, 0], "PaddedInput")
     ry, rx = te.reduce_axis((0, kernel), "ry"), te.reduce_axis((0, kernel), "rx")
     rc = te.reduce_axis((0, ci), "rc")
     shape = (n, *(convolved(size, kernel, stride, padding, dilation) for size in (h, w)), co)

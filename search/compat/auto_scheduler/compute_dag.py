@@ -67,13 +67,13 @@ class ComputeDAG:
         root = self.func.body.block.body  # type: ignore[attr-defined]
         nests = iter(root.seq if isinstance(root, SeqStmt) else (root,))
         total = 0.0
-        for op, count in self._computed():
+        for op, count in self._computed_operations():
             own = sum(estimate_tir_flops(next(nests)) for _ in range(count))
             stated = op.attrs.get("FLOP")
             total += own if stated is None else float(getattr(stated, "value", stated))
         return total
 
-    def _computed(self) -> Iterator[tuple[Operation, int]]:
+    def _computed_operations(self) -> Iterator[tuple[Operation, int]]:
         """Yield the operations that `func` computes, in order, with their numbers of blocks."""
         for op in operations_in_order(self.tensors):
             if not isinstance(op, te.PlaceholderOp):
@@ -113,7 +113,7 @@ class ComputeDAG:
         sch = Schedule(self.func, seed=1, error_render_level="fast")
         blocks = sch.state.child_blocks(sch.state.root("main"))
         names = iter([block.block.name_hint for block in blocks])
-        for op, count in self._computed():
+        for op, count in self._computed_operations():
             sources[op] = tuple(next(names) for _ in range(count))
         return State(sch, [_stage(op, sources[op]) for op in self.ops])
 
@@ -178,10 +178,10 @@ def _lines(op: Operation) -> list[str]:
         return [f"{tensor.name} = EXTERN({inputs})" for tensor in op.outputs]
     axes = ", ".join(axis.var.name for axis in op.axis)
     pairs = zip(op.outputs, op.body, strict=True)
-    return [f"{tensor.name}({axes}) {_defined(body)}" for tensor, body in pairs]
+    return [f"{tensor.name}({axes}) {_definition_text(body)}" for tensor, body in pairs]
 
 
-def _defined(body: PrimExpr) -> str:
+def _definition_text(body: PrimExpr) -> str:
     if not isinstance(body, Reduce):
         return f"= {body}"
     where = "" if is_const_int(body.condition, 1) else f" where {body.condition}"

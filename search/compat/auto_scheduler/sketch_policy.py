@@ -226,7 +226,7 @@ class Sketch:
         elif isinstance(node, BlockRealize):
             block = node.block
             if block.iter_vars or not _has_blocks(block):
-                yield f"{'  ' * depth}{_stored(block)}"
+                yield f"{'  ' * depth}{_store_text(block)}"
             else:
                 yield from self._lines(block.body, depth)
 
@@ -271,7 +271,7 @@ def _has_blocks(block: Block) -> bool:
     return isinstance(block.body, (For, SeqStmt, BlockRealize))
 
 
-def _stored(block: Block) -> str:
+def _store_text(block: Block) -> str:
     reduces = any(axis.iter_type == IterVar.COMM_REDUCE for axis in block.iter_vars)
     return f"{block.name_hint} {'+=' if reduces else '='} ..."
 

@@ -86,7 +86,7 @@ def make_workload_key(func: str | Callable[..., Any], args: Sequence[Any]) -> st
     an unregistered function, or an argument that JSON cannot hold.
     """
     name = func if isinstance(func, str) else _name_of(func)
-    _registered(name)
+    _registered_function(name)
     return json.dumps([name, *serialize_args(args)])
 
 
@@ -96,7 +96,7 @@ def workload_of(workload_key: str) -> Workload:
     TuningError for a malformed key, an unregistered function, or a result of another type.
     """
     name, args = name_and_args(workload_key)
-    function = _registered(name)
+    function = _registered_function(name)
     with blamed_on(f"the workload {name!r}", lambda: f"the arguments {args}"):
         made = function(*deserialize_args(args))
     if isinstance(made, te.Tensor):
@@ -172,7 +172,7 @@ def _identity(function: Callable[..., Any]) -> str:
     return f"{name} at {id(function):#x}" if "<lambda>" in name else name
 
 
-def _registered(name: str) -> Callable[..., Any]:
+def _registered_function(name: str) -> Callable[..., Any]:
     if name not in _functions:
         raise TuningError(
             f"unknown workload {name!r}; {suggestion_or_all(name, _functions)}. Import the module "

@@ -27,12 +27,12 @@ def serialize_args(args: Any) -> tuple[Any, ...]:
             f"the arguments of a task are a tuple, got {type(args).__name__}: {args!r}; write (n,) "
             "for one argument"
         )
-    return tuple([_encoded(arg, f"argument {k}") for k, arg in enumerate(args)])
+    return tuple([_encode(arg, f"argument {k}") for k, arg in enumerate(args)])
 
 
 def deserialize_args(args: Any) -> list[Any]:
     """Return arguments with encoded tensors as placeholders of the same shape and dtype."""
-    return [_decoded(arg) for arg in args]
+    return [_decode(arg) for arg in args]
 
 
 def args_to_workload(args: Any, task_name: str | None = None) -> Workload:
@@ -46,19 +46,19 @@ def as_tuples(value: Any) -> Any:
     return tuple(map(as_tuples, value)) if isinstance(value, (list, tuple)) else value
 
 
-def _encoded(arg: Any, where: str) -> Any:
+def _encode(arg: Any, where: str) -> Any:
     if isinstance(arg, te.Tensor):
         return (
             _TENSOR,
-            tuple([_encoded(n, f"the shape of {where}") for n in arg.shape]),
+            tuple([_encode(n, f"the shape of {where}") for n in arg.shape]),
             str(arg.dtype),
         )
     if isinstance(arg, (tuple, list)):
-        return tuple([_encoded(one, f"{where}[{k}]") for k, one in enumerate(arg)])
+        return tuple([_encode(one, f"{where}[{k}]") for k, one in enumerate(arg)])
     if arg is None or isinstance(arg, (str, int, float)):
         return arg
     if isinstance(arg, np.generic):
-        return _encoded(arg.item(), where)
+        return _encode(arg.item(), where)
     if isinstance(arg, (StringImm, IntImm, FloatImm)):
         return arg.value
     raise ArgumentsError(
@@ -67,7 +67,7 @@ def _encoded(arg: Any, where: str) -> Any:
     )
 
 
-def _decoded(arg: Any) -> Any:
+def _decode(arg: Any) -> Any:
     if isinstance(arg, tuple) and len(arg) == 3 and arg[0] == _TENSOR:
         return te.placeholder(arg[1], dtype=arg[2])
-    return tuple([_decoded(one) for one in arg]) if isinstance(arg, tuple) else arg
+    return tuple([_decode(one) for one in arg]) if isinstance(arg, tuple) else arg

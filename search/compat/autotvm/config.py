@@ -100,13 +100,13 @@ class Config(ABC):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.entity_map:
-            raise self._unknown(name)
+            raise self._unknown_knob(name)
         return self.entity_map[name].owned(self, name)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self.entity_map
 
-    def _unknown(self, name: str) -> UnknownKnobError:
+    def _unknown_knob(self, name: str) -> UnknownKnobError:
         known = list(self.entity_map)
         close = get_close_matches(str(name), known, 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
@@ -193,9 +193,9 @@ class ConfigEntity(Config):
         space = checked_space(name, make)
         if name not in self.entity_map:
             raise UnknownKnobError(
-                f"{self._unknown(name)}. Either the configuration belongs to another version of "
-                "the template, or the template declares this knob for some values of other knobs "
-                "only: declare it for all"
+                f"{self._unknown_knob(name)}. Either the configuration belongs to another version "
+                "of the template, or the template declares this knob for some values of other "
+                "knobs only: declare it for all"
             )
         try:
             self.entity_map[name] = space.fit_entity(self.entity_map[name])

@@ -63,7 +63,7 @@ class ConfigSpace(Config):
         """Set the value of a knob, with which the template continues."""
         space = self.space_map.get(name)
         if space is None:
-            raise self._unknown(name)
+            raise self._unknown_knob(name)
         try:
             self.entity_map[name] = space.fit_entity(entity)
         except KnobError as error:
@@ -200,7 +200,7 @@ class ConfigSpace(Config):
         for name, inst in knob_instructions(trace).items():
             space = self.space_map.get(name)
             if space is None:
-                raise self._unknown(name)
+                raise self._unknown_knob(name)
             decision = trace.decisions.get(inst)
             if inst.kind.name == "SampleKnobOption":
                 value = inst.value_of("candidates")[decision]
@@ -316,7 +316,7 @@ class FallbackConfigEntity(ConfigSpace):
         space = self.space_map.get(name)
         if not isinstance(space, SplitSpace) or len(constraints) != space.num_output:
             raise (
-                self._unknown(name)
+                self._unknown_knob(name)
                 if space is None
                 else KnobError(
                     f"the knob {name!r} is {space.summary}; fallback_split needs a split into "

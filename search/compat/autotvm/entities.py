@@ -53,7 +53,7 @@ class Entity:
             self._owner.reads.add(self._name)
         return self._value
 
-    def _sampled(self, sch: Schedule) -> list[Any] | None:
+    def _sampled_numbers(self, sch: Schedule) -> list[Any] | None:
         """Return the sampled numbers of the knob in a schedule, None for constants."""
         return None if self._owner is None else self._owner.sampled(sch, self._name)
 
@@ -91,7 +91,7 @@ class SplitEntity(_ListEntity):
         loop: LoopRV = op if axis is None else axis
         if len(self._value) == 1:
             return [loop]
-        return sch.split(loop, self._sampled(sch) or [None, *self._value[1:]])
+        return sch.split(loop, self._sampled_numbers(sch) or [None, *self._value[1:]])
 
 
 class ReorderEntity(_ListEntity):
@@ -111,7 +111,7 @@ class ReorderEntity(_ListEntity):
         skipped.
         """
         loops: list[LoopRV] = list(op if axes is None else axes)
-        if len(loops) == len(self._value) and (positions := self._sampled(sch)) is not None:
+        if len(loops) == len(self._value) and (positions := self._sampled_numbers(sch)) is not None:
             return sch.reorder_by(loops, positions)
         ordered = [loops[position] for position in self.perm if position < len(loops)]
         sch.reorder(*ordered)
@@ -165,7 +165,7 @@ class AnnotateEntity(_ListEntity):
             raise KnobError(refused[0])
         for message in refused:
             owner.raise_error(message)  # type: ignore[union-attr]
-        marks = self._sampled(sch) or [MARKS.index(ann) for ann in anns]
+        marks = self._sampled_numbers(sch) or [MARKS.index(ann) for ann in anns]
         sch.mark_loops(loops, marks, *((None, None) if refused else (max_unroll, vec_size)))
         return loops
 
@@ -192,7 +192,7 @@ class OtherOptionEntity(Entity):
 
         KnobError unless all candidates are 32-bit integers; other values are read by `val`.
         """
-        numbers = self._sampled(sch)
+        numbers = self._sampled_numbers(sch)
         if numbers is None and type(self._value) is not int:
             raise KnobError(
                 f"the knob {self._name!r} has candidates that are not 32-bit integers; use val"

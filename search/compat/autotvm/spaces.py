@@ -67,7 +67,7 @@ class TemplateSpace(SpaceGenerator):
         TemplateError if the template results in no schedule, or in one of another program.
         """
         rng = RandomState(1 if self.context is None else self.context.fork_seed())
-        made = self._made(rng)
+        made = self._make_schedules(rng)
         same: list[Schedule] = []
         for sch in made:
             if structural_equal(normalize_mod(sch.initial_mod), mod):
@@ -91,7 +91,7 @@ class TemplateSpace(SpaceGenerator):
             )
         return same
 
-    def _made(self, rng: RandomState) -> list[Schedule]:
+    def _make_schedules(self, rng: RandomState) -> list[Schedule]:
         """Return the schedules; start again while the template turns out to read more knobs."""
         space = self.task.space
         while True:
@@ -116,7 +116,7 @@ class TemplateSpace(SpaceGenerator):
                 continue
             for digit in sorted({0, dim - 1, random_below(rng, dim), random_below(rng, dim)}):
                 point = [*base[:position], digit, *base[position + 1 :]]
-                other = self._instantiated(point)
+                other = self._instantiate(point)
                 if other is not None and design.decisions_of(other.trace) is None:
                     space.reads.add(name)
                     break
@@ -130,12 +130,12 @@ class TemplateSpace(SpaceGenerator):
                 point = [random_below(rng, dim) for dim in space.dims]
             for position, digit in fixed.items():
                 point[position] = digit
-            sch = self._instantiated(point)
+            sch = self._instantiate(point)
             if sch is not None:
                 return sch
         return None
 
-    def _instantiated(self, point: Sequence[int]) -> Schedule | None:
+    def _instantiate(self, point: Sequence[int]) -> Schedule | None:
         """Return the schedule of a configuration, None if it is refused or filtered out."""
         space = self.task.space
         try:

@@ -321,12 +321,14 @@ class Candidates:
         key = (call.name, call.slots)
         if key not in self._forms:
             plain = (None,) * len(call.slots)
-            scheduled = self._scheduled(call.name, call.func) or [call.func]
-            self._forms[key] = [_Form(func, self._wanted(func, call), plain) for func in scheduled]
-            self._forms[key] += self._blocked(call)
+            scheduled = self._scheduled_forms(call.name, call.func) or [call.func]
+            self._forms[key] = [
+                _Form(func, self._wanted_layouts(func, call), plain) for func in scheduled
+            ]
+            self._forms[key] += self._blocked_forms(call)
         return self._forms[key]
 
-    def _blocked(self, call: KernelCall) -> list[_Form]:
+    def _blocked_forms(self, call: KernelCall) -> list[_Form]:
         """Return the schedules that were found for a kernel in blocks of channels."""
         if self._database is None or not can_be_scheduled(call.func):
             return []
@@ -334,21 +336,21 @@ class Candidates:
         kernel = blocked_kernel(call, channels)
         if kernel is None:
             return []
-        layouts = self._known(blocked_layouts(call, channels), call)
+        layouts = self._shared_layouts(blocked_layouts(call, channels), call)
         forms = []
-        for func in self._scheduled(call.name, kernel):
+        for func in self._scheduled_forms(call.name, kernel):
             try:
                 forms.append(_Form(read_as_rows(func, call, channels), layouts, layouts))
             except ScheduleError as error:
                 logger.debug("A schedule of %s stays in blocks: %s", call.name, error)
         return forms
 
-    def _wanted(self, func: PrimFunc, call: KernelCall) -> tuple[Layout, ...]:
+    def _wanted_layouts(self, func: PrimFunc, call: KernelCall) -> tuple[Layout, ...]:
         """Return the layouts in which a schedule reads the slots of a call; it writes rows."""
         read = tuple(wanted_layout(func, position) for position in call.inputs)
-        return self._known(read if call.output is None else (*read, None), call)
+        return self._shared_layouts(read if call.output is None else (*read, None), call)
 
-    def _known(self, layouts: Sequence[Layout], call: KernelCall) -> tuple[Layout, ...]:
+    def _shared_layouts(self, layouts: Sequence[Layout], call: KernelCall) -> tuple[Layout, ...]:
         """Return the layouts of the slots of a call, one map for each order of elements."""
         found = []
         for position, layout in zip(call.slots, layouts, strict=True):
@@ -357,7 +359,7 @@ class Candidates:
             found.append(self._layouts.known(layout, shape))
         return tuple(found)
 
-    def _scheduled(self, name: str, kernel: PrimFunc) -> list[PrimFunc]:
+    def _scheduled_forms(self, name: str, kernel: PrimFunc) -> list[PrimFunc]:
         """Return the best scheduled forms of a kernel in the database, best first."""
         if self._database is None or not can_be_scheduled(kernel):
             return []

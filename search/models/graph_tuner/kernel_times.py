@@ -71,7 +71,7 @@ class KernelTimes:
         pairs = zip(keys, kernels, strict=True)
         new = {key: kernel for key, kernel in pairs if key not in self._seconds}
         if new:
-            found = self._measured(list(new.values()))
+            found = self._measure(list(new.values()))
             self._keep(dict(zip(new, found, strict=True)))
         return [self._seconds[key] for key in keys]
 
@@ -84,7 +84,7 @@ class KernelTimes:
         text = f"{target_key(self._target)}\n{_as_main(kernel).script()}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    def _measured(self, kernels: Sequence[PrimFunc]) -> list[float]:
+    def _measure(self, kernels: Sequence[PrimFunc]) -> list[float]:
         logger.info("Layouts: %d kernels are built and measured", len(kernels))
         kind = self._target.kind
         programs = [

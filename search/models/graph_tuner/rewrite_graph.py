@@ -51,15 +51,17 @@ class GraphRewriting:
         A form with row-major parameters replaces the kernel under its name.
         """
         if any(layout is not None for layout in chosen.layouts):
-            return self._named(f"{call.name}_blocked", chosen.func)
+            return self._name_kernel(f"{call.name}_blocked", chosen.func)
         self.mod[call.name] = chosen.func
         return call.name
 
     def transform(self, tensor: Tensor, source: Layout, destination: Layout) -> str:
         """Return the name of the kernel that transforms a tensor to another layout."""
-        return self._named("layout_transform", self._transform_kernel(tensor, source, destination))
+        return self._name_kernel(
+            "layout_transform", self._transform_kernel(tensor, source, destination)
+        )
 
-    def _named(self, prefix: str, func: PrimFunc) -> str:
+    def _name_kernel(self, prefix: str, func: PrimFunc) -> str:
         key = (prefix, func.without_attr("global_symbol").script())
         name = self._kernels.get(key)
         if name is None:

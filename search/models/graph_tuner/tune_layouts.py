@@ -178,15 +178,15 @@ def tune_layouts(
     verify_well_formed(mod)
     wanted = with_num_cores(as_target(target))
     if measure is not None:
-        return _tuned(mod, database, wanted, max_candidates, measure)
+        return _tune(mod, database, wanted, max_candidates, measure)
     times = KernelTimes(wanted, builder, runner, work_dir)
     try:
-        return _tuned(mod, database, wanted, max_candidates, times)
+        return _tune(mod, database, wanted, max_candidates, times)
     finally:
         times.close()
 
 
-def _tuned(
+def _tune(
     mod: IRModule, database: Database | None, target: Target, most: int, measure: Measure
 ) -> LayoutTuning:
     asked, graphs = kernel_graphs(mod)

@@ -261,10 +261,10 @@ def chart_data(findings: Findings) -> dict[str, Any]:
         "stage": [_STAGES.index(trial.stage) for trial in trials],
         "time": [_micros(trial.seconds or trial.slower_than) for trial in trials],
         "best": [_micros(tasks.best_so_far[k]) for k in drawn],
-        "score": [_rounded(trial.predicted, 4) for trial in trials],
+        "score": [_round_digits(trial.predicted, 4) for trial in trials],
         "at": [round(trial.time - tasks.start, 2) for trial in trials],
-        "building": [_rounded(trial.build_secs, 3) for trial in trials],
-        "measuring": [_rounded(trial.measure_secs, 3) for trial in trials],
+        "building": [_round_digits(trial.build_secs, 3) for trial in trials],
+        "measuring": [_round_digits(trial.measure_secs, 3) for trial in trials],
         "space": [trial.space for trial in trials],
         "decisions": [values[id(trial)] for trial in trials],
         "machine": [trial.machine for trial in trials],
@@ -282,8 +282,8 @@ def _worth_drawing(findings: Findings) -> Sequence[int]:
 
 
 def _micros(seconds: float | None) -> float | None:
-    return _rounded(1e6 * seconds, 6) if seconds else None
+    return _round_digits(1e6 * seconds, 6) if seconds else None
 
 
-def _rounded(number: float | None, digits: int) -> float | None:
+def _round_digits(number: float | None, digits: int) -> float | None:
     return None if number is None else float(f"{number:.{digits}g}")

@@ -140,12 +140,12 @@ class LocalBench:
             reason = energy_refusal()
         if reason is not None:
             return "unable", RunnerResult(error_msg=reason)
-        build = self._built(request, request.program)
+        build = self._build(request, request.program)
         if build.artifact_path is None:
             result = RunnerResult(error_msg=build.error_msg, stage="build", ending=build.ending)
             return "done", replace(result, build_seconds=build.seconds)
         try:
-            result = self._measured(request, build.artifact_path)
+            result = self._measure(request, build.artifact_path)
         except TuningError as error:
             return "program", RunnerResult(error_msg=str(error))
         finally:
@@ -168,7 +168,7 @@ class LocalBench:
         finally:
             self._places.release(count)
 
-    def _built(self, request: MeasureRequest, program: str) -> BuilderResult:
+    def _build(self, request: MeasureRequest, program: str) -> BuilderResult:
         """Build a program of a request, next to other builds."""
         mod = parse(program)
         if not isinstance(mod, IRModule):
@@ -189,7 +189,7 @@ class LocalBench:
         with self._lock:
             found = self._references.pop(about, None)
             if found is None:
-                build = self._built(request, request.reference)
+                build = self._build(request, request.reference)
                 if build.artifact_path is None:
                     raise TuningError(
                         f"the program cannot be built even unscheduled:\n{build.error_msg}"
@@ -201,7 +201,7 @@ class LocalBench:
                 self._builder.remove_artifact(oldest.path)
             return found
 
-    def _measured(self, request: MeasureRequest, path: str) -> RunnerResult:
+    def _measure(self, request: MeasureRequest, path: str) -> RunnerResult:
         """Measure when the machine is free for it; the time limit begins then."""
         reference_path, best = self._reference(request)
         overlaps = not request.evaluator.energy and all(

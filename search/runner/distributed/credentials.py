@@ -40,7 +40,7 @@ class Credentials:
     @staticmethod
     def temporary() -> Credentials:
         """Return new credentials that exist only in this process."""
-        return _checked("temporary credentials", *[_new_pem()] * 3)
+        return _check("temporary credentials", *[_new_pem()] * 3)
 
     @staticmethod
     def read(file: PathLike | None = None) -> Credentials:
@@ -69,7 +69,7 @@ class Credentials:
             text = os.read(handle, _LONGEST).decode("ascii", "replace")
         finally:
             os.close(handle)
-        return _checked(str(path), *[text] * 3)
+        return _check(str(path), *[text] * 3)
 
     @staticmethod
     def read_or_make(file: PathLike | None = None) -> Credentials:
@@ -102,7 +102,7 @@ class Credentials:
             texts = [Path(path).read_text("ascii") for path in (authority, certificate, key)]
         except (OSError, ValueError) as error:
             raise TuningError(f"a certificate or a key cannot be read: {error}") from error
-        return _checked(str(certificate), *texts)
+        return _check(str(certificate), *texts)
 
     @property
     def security(self) -> Any:
@@ -154,7 +154,7 @@ def _new_pem() -> str:
     return f"{made.tls_scheduler_key}{made.tls_scheduler_cert}"
 
 
-def _checked(place: str, authority: str, certificate: str, key: str) -> Credentials:
+def _check(place: str, authority: str, certificate: str, key: str) -> Credentials:
     """Return credentials if TLS accepts them, else raise TuningError."""
     again = "give another file, or delete it and let `tensorir scheduler` make a new one for all"
     try:

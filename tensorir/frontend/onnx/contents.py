@@ -185,7 +185,7 @@ class _Elements(Rewriter):
         total: Sequence[e.PrimExpr] = body.init
         for inner in product(*(range(self._number(axis.dom.extent)) for axis in body.axis)):  # type: ignore[union-attr]
             at.update({axis.var: const(k, INT64) for axis, k in zip(body.axis, inner, strict=True)})
-            if not self._decided(substitute(body.condition, at)):
+            if not self._decide(substitute(body.condition, at)):
                 continue
             terms = [self._simple(substitute(source, at)) for source in body.source]
             if total:
@@ -207,7 +207,7 @@ class _Elements(Rewriter):
             raise _UndecidedError
         return value.value
 
-    def _decided(self, condition: e.PrimExpr) -> bool:
+    def _decide(self, condition: e.PrimExpr) -> bool:
         return bool(self._number(condition))
 
     def rewrite_BufferLoad(self, node: e.BufferLoad) -> e.PrimExpr:  # noqa: N802
@@ -226,14 +226,14 @@ class _Elements(Rewriter):
 
     def rewrite_Select(self, node: e.Select) -> e.PrimExpr:  # noqa: N802
         """Return the chosen value."""
-        return self(node.true_value if self._decided(node.condition) else node.false_value)
+        return self(node.true_value if self._decide(node.condition) else node.false_value)
 
     def rewrite_Call(self, node: e.Call) -> e.PrimExpr:  # noqa: N802
         """Return the chosen value of `if_then_else`."""
         if getattr(node.op, "short_name", "") != "if_then_else":
             return self.generic(node)
         condition, chosen, other = node.args
-        return self(chosen if self._decided(condition) else other)
+        return self(chosen if self._decide(condition) else other)
 
 
 def _is_size(expr: e.PrimExpr) -> bool:

@@ -230,7 +230,7 @@ class GraphImport:
                 defaults = [value for value in stated if value.type]
             with self.repeats.node(proto):
                 if function is not None:
-                    results = self._called(function, proto, inputs, scope, defaults)
+                    results = self._call_function(function, proto, inputs, scope, defaults)
                 else:
                     results = self.convert(node, inputs)
             if len(results) < len([name for name in proto.output if name]):
@@ -239,7 +239,7 @@ class GraphImport:
                 )
             for name, value in zip(proto.output, results, strict=False):
                 if name:
-                    scope.define(name, self._named(value, name, scope))
+                    scope.define(name, self._bind_output(value, name, scope))
         except (IRTypeError, IRValueError) as error:
             if str(error).startswith("node "):
                 raise
@@ -267,7 +267,7 @@ class GraphImport:
             )
         return function
 
-    def _called(
+    def _call_function(
         self,
         function: Any,
         proto: Any,
@@ -307,7 +307,7 @@ class GraphImport:
 
     # ------------------------------------------------------------------------------------ values
 
-    def _named(self, value: GraphExpr | None, name: str, scope: Scope) -> GraphExpr:
+    def _bind_output(self, value: GraphExpr | None, name: str, scope: Scope) -> GraphExpr:
         """Return the value of an output, bound to a variable of its name."""
         if value is None:
             raise IRValueError(f"the output {name!r} is not computed by the converter")

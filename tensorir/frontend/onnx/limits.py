@@ -58,8 +58,9 @@ class ImportLimits:
         most = getattr(self, name)
         if amount > most:
             raise ImportLimitError(
-                f"{what}: {_shown(amount)}, at most {most:,} allowed; if the model is meant to be "
-                f"so large, raise the limit: from_onnx(..., limits=ImportLimits({name}=...))"
+                f"{what}: {_amount_text(amount)}, at most {most:,} allowed; if the model is "
+                "meant to be so large, raise the limit: "
+                f"from_onnx(..., limits=ImportLimits({name}=...))"
             )
 
     def check_tensor(self, info: StructInfo, what: str) -> None:
@@ -101,5 +102,5 @@ class ImportLimits:
 DEFAULT_LIMITS = ImportLimits()
 
 
-def _shown(amount: int) -> str:
+def _amount_text(amount: int) -> str:
     return f"{amount:,}" if amount < 1 << 64 else f"about 2^{amount.bit_length() - 1}"

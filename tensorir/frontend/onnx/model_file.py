@@ -67,7 +67,7 @@ class Model:
         _check_bytes(name, shape, dtype, stored[1])
         if not stored[1]:
             return Constant(np.empty(shape, dtype.to_numpy()), dtype)
-        return self._stored(path, stored, shape, dtype)
+        return self._constant_in_file(path, stored, shape, dtype)
 
     def _external(self, tensor: Any, name: str, needed: int | None) -> tuple[Path, tuple[int, int]]:
         """Return the file and position of external data; by default they reach to its end."""
@@ -83,14 +83,14 @@ class Model:
             )
         return path, (offset, length)
 
-    def _stored(
+    def _constant_in_file(
         self, path: Path, place: tuple[int, int], shape: Sequence[int], dtype: DataType
     ) -> Constant:
         """Return a tensor whose elements are in a file."""
-        file, kind = self._mapped(path), dtype.to_numpy()
+        file, kind = self._mapped_file(path), dtype.to_numpy()
         return Constant.made_by(lambda: file.array(place, kind).reshape(shape), shape, dtype)
 
-    def _mapped(self, path: Path) -> MappedFile:
+    def _mapped_file(self, path: Path) -> MappedFile:
         if path not in self._files:
             self._files[path] = MappedFile(path)
         return self._files[path]
@@ -101,7 +101,7 @@ class Model:
         result.CopyFrom(tensor)
         result.ClearField("external_data")
         result.data_location = onnx_package().TensorProto.DEFAULT
-        result.raw_data = self._mapped(path).array(place, np.dtype(np.uint8)).tobytes()
+        result.raw_data = self._mapped_file(path).array(place, np.dtype(np.uint8)).tobytes()
         return result
 
     def _data_file(self, location: str, place: str) -> Path:
@@ -150,13 +150,13 @@ def read_model(model: Any) -> Model:
             ) from error
         if stored is None:
             raise IRValueError(f"the model file {shown(str(path))} does not exist")
-        return _checked(Model(_parsed(stored.message, path.name), path, places=stored.places))
+        return _check_model(Model(_parse(stored.message, path.name), path, places=stored.places))
     if not isinstance(model, onnx.ModelProto):
         raise IRTypeError("from_onnx expects the path of a model file or an onnx.ModelProto, got ")
-    return _checked(Model(model))
+    return _check_model(Model(model))
 
 
-def _parsed(message: bytes, name: str) -> Any:
+def _parse(message: bytes, name: str) -> Any:
     proto = onnx_package().ModelProto()
     wrong: type[Exception] = import_module("google.protobuf.message").DecodeError
     try:
@@ -166,7 +166,7 @@ def _parsed(message: bytes, name: str) -> Any:
     return proto
 
 
-def _checked(model: Model) -> Model:
+def _check_model(model: Model) -> Model:
     onnx = onnx_package()
     if not model.proto.HasField("graph"):
         name = "the model" if model.path is None else model.path.name

@@ -54,9 +54,9 @@ class Converter(NamedTuple):
         """Convert a node; IRValueError for inputs and attributes outside of the signature."""
         given = len(inputs)
         if given < self.required or None in inputs[: self.required]:
-            raise IRValueError(f"{self.required} input(s) must be given, got {_shown(inputs)}")
+            raise IRValueError(f"{self.required} input(s) must be given, got {_infos_text(inputs)}")
         if self.most is None and None in inputs[self.named :]:
-            raise IRValueError(f"{given} input(s) must be given, got {_shown(inputs)}")
+            raise IRValueError(f"{given} input(s) must be given, got {_infos_text(inputs)}")
         if self.most is not None and any(value is not None for value in inputs[self.most :]):
             raise IRValueError(f"at most {self.most} input(s) may be given, got {given}")
         for name in attributes:
@@ -129,5 +129,5 @@ def _converter(function: Callable[..., Any]) -> Converter:
     )
 
 
-def _shown(inputs: Sequence[GraphExpr | None]) -> str:
+def _infos_text(inputs: Sequence[GraphExpr | None]) -> str:
     return ", ".join("none" if value is None else str(value.struct_info) for value in inputs) or "0"

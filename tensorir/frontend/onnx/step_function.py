@@ -172,11 +172,11 @@ class _Carried:
 
     def parameter(self) -> GraphVar:
         """Return a parameter, with new symbolic sizes for changing axes."""
-        param = GraphVar(self._importing.builder.get_unique_name("x"), self._stated())
+        param = GraphVar(self._importing.builder.get_unique_name("x"), self._declared_info())
         self._importing.known.remember_elements(param, self.elements)
         return param
 
-    def _stated(self) -> StructInfo:
+    def _declared_info(self) -> StructInfo:
         info = self._first
         if not isinstance(info, TensorStructInfo):
             return info

@@ -202,7 +202,7 @@ class _Import:
         inputs = []
         for node, spec in zip(holders, specs, strict=True):
             if spec.kind is not InputKind.USER_INPUT:
-                self._values[node] = self._stored(spec)
+                self._values[node] = self._stored_tensor(spec)
             elif _is_tensor_or_symint(node.meta.get("val")):
                 self._values[node] = GraphVar(node.name, self._parameter_info(node.meta["val"]))
                 inputs.append(self._values[node])
@@ -216,7 +216,7 @@ class _Import:
             return PrimStructInfo("int64", ops.as_expr(shape[0]))
         return TensorStructInfo(shape, dtype_name(example.dtype))
 
-    def _stored(self, spec: Any) -> GraphExpr:
+    def _stored_tensor(self, spec: Any) -> GraphExpr:
         """Return a weight, a buffer or a constant of the program."""
         program = self._program
         for place in (program.state_dict, program.constants):
@@ -268,9 +268,9 @@ class _Import:
                 is_tensor = isinstance(held, torch.Tensor)
                 self._values[node] = constant_of(held, str(node.target)) if is_tensor else held
             elif node.op == "call_function":
-                self._values[node] = self._converted(node)
+                self._values[node] = self._convert_node(node)
 
-    def _converted(self, node: torch.fx.Node) -> Any:
+    def _convert_node(self, node: torch.fx.Node) -> Any:
         """Return the value of a node."""
         example = node.meta.get("val")
         name = str(node.target)
@@ -282,7 +282,7 @@ class _Import:
             if node.target is operator.getitem:
                 value = args[0][args[1]]
             elif name in _INLINED:
-                return self._inlined(*args[_INLINED[name] :])
+                return self._inline(*args[_INLINED[name] :])
             elif name not in TABLE:
                 return node.target(*args, **kwargs)  # Python's arithmetic of sizes
             else:
@@ -290,7 +290,7 @@ class _Import:
                     node.target._schema,
                     args,
                     kwargs,
-                    self._expected(example),
+                    self._expected_info(example),
                     self._builder.match_cast,
                 )
             if isinstance(example, torch.SymInt) and isinstance(value, GraphExpr):
@@ -298,12 +298,12 @@ class _Import:
                 self._builder.match_cast(value, PrimStructInfo("int64", size), node.name)
                 return size
             if isinstance(value, GraphExpr):
-                return self._emitted(value, example, node.name)
+                return self._emit(value, example, node.name)
             return value
         except (IRTypeError, IRValueError) as error:
             raise type(error)(f"node {node.name} ({name}): {error}") from error
 
-    def _inlined(self, module: torch.fx.GraphModule, *inputs: Any) -> Any:
+    def _inline(self, module: torch.fx.GraphModule, *inputs: Any) -> Any:
         holders = [node for node in module.graph.nodes if node.op == "placeholder"]
         self._values.update(zip(holders, inputs, strict=True))
         *_, output = self._nodes(module)
@@ -319,19 +319,19 @@ class _Import:
             return {key: self._argument(v) for key, v in value.items()}
         return dtype_name(value) if isinstance(value, torch.dtype) else value
 
-    def _expected(self, example: Any) -> StructInfo | None:
+    def _expected_info(self, example: Any) -> StructInfo | None:
         """Return the struct info that torch reports for a node's result."""
         if isinstance(example, torch.Tensor):
             shape = self._sizes.result_shape(example.shape)
             return TensorStructInfo(shape, dtype_name(example.dtype))
         if isinstance(example, (list, tuple)):
-            infos = [self._expected(e) for e in example]
+            infos = [self._expected_info(e) for e in example]
             return TupleStructInfo([i for i in infos if i is not None])
         return None
 
-    def _emitted(self, value: GraphExpr, example: Any, name: str) -> GraphExpr:
+    def _emit(self, value: GraphExpr, example: Any, name: str) -> GraphExpr:
         """Return the variable of a value, with the shape and dtype that torch reports."""
-        expected = self._expected(example)
+        expected = self._expected_info(example)
         var = value if _is_leaf(value) else self._builder.emit(value, name)
         if expected is None:
             return var

@@ -51,17 +51,17 @@ def _place(sequence: tuple[Any, ...], position: Any, most: int) -> int:
     return place % len(sequence) if place < 0 else place
 
 
-def _kept(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     """Return a copy of a value in a call's memory, which is freed before its result."""
     if isinstance(value, tuple):
-        return tuple(map(_kept, value))
+        return tuple(map(_copy, value))
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
 @library_call("sequence_at")
 def sequence_at(sequence: tuple[Any, ...], position: Any) -> Any:
     """Return the element at a position."""
-    return _kept(sequence[_place(sequence, position, len(sequence))])
+    return _copy(sequence[_place(sequence, position, len(sequence))])
 
 
 @library_call("sequence_insert")
@@ -70,7 +70,7 @@ def sequence_insert(sequence: tuple[Any, ...], element: Any, position: Any) -> t
     place = len(sequence)
     if not _is_absent(position):
         place = _place(sequence, position, len(sequence) + 1)
-    return tuple(map(_kept, (*sequence[:place], element, *sequence[place:])))
+    return tuple(map(_copy, (*sequence[:place], element, *sequence[place:])))
 
 
 @library_call("sequence_erase")
@@ -79,7 +79,7 @@ def sequence_erase(sequence: tuple[Any, ...], position: Any) -> tuple[Any, ...]:
     place = len(sequence) - 1
     if not _is_absent(position):
         place = _place(sequence, position, len(sequence))
-    return tuple(map(_kept, (*sequence[:place], *sequence[place + 1 :])))
+    return tuple(map(_copy, (*sequence[:place], *sequence[place + 1 :])))
 
 
 @library_call("sequence_length")
@@ -127,4 +127,4 @@ def optional_get_element(value: Any) -> Any:
     """Return the content of an optional value; IRValueError if it is absent."""
     if value is None:
         raise IRValueError("the optional value is absent")
-    return _kept(value)
+    return _copy(value)

@@ -31,7 +31,7 @@ def attention_scores(query: Tensor, key: Tensor) -> Tensor:
     k = te.reduce_axis((0, d), "k")
 
     def element(b: PrimExpr, h: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
-        x, y = query[b, i, h, k.var], key[b, _shared(h, group), k.var, j]
+        x, y = query[b, i, h, k.var], key[b, _shared_head(h, group), k.var, j]
         return te.sum(cast(wide, x) * cast(wide, y), axis=k)
 
     return convert_dtype(
@@ -55,7 +55,7 @@ def attention_output(weights: Tensor, value: Tensor) -> Tensor:
     k = te.reduce_axis((0, j), "k")
 
     def element(b: PrimExpr, i: PrimExpr, h: PrimExpr, d: PrimExpr) -> PrimExpr:
-        x, y = weights[b, h, i, k.var], value[b, k.var, _shared(h, group), d]
+        x, y = weights[b, h, i, k.var], value[b, k.var, _shared_head(h, group), d]
         return te.sum(cast(wide, x) * cast(wide, y), axis=k)
 
     return convert_dtype(
@@ -76,7 +76,7 @@ def _heads_per_group(heads: PrimExpr, shared: PrimExpr) -> int:
     return count // among
 
 
-def _shared(head: PrimExpr, group: int) -> PrimExpr:
+def _shared_head(head: PrimExpr, group: int) -> PrimExpr:
     return head if group == 1 else floordiv(head, group)
 
 

@@ -73,7 +73,7 @@ def _unary(operator: Callable[..., GraphExpr]) -> Callable[..., GraphExpr]:
     return lambda node, x: operator(x)
 
 
-def _chosen(
+def _function_named(
     what: str, name: str, functions: dict[str, Callable[..., GraphExpr]]
 ) -> Callable[..., GraphExpr]:
     """Return the function that an attribute names; IRValueError for another name."""
@@ -103,7 +103,7 @@ onnx_operators(
         "Mod": lambda node, a, b, *, fmod=0: (op.mod if fmod else op.floor_mod)(
             *node.broadcast_operands(a, b)
         ),
-        "BitShift": lambda node, x, y, *, direction: _chosen(
+        "BitShift": lambda node, x, y, *, direction: _function_named(
             "direction", direction, {"LEFT": op.left_shift, "RIGHT": op.right_shift}
         )(*node.broadcast_operands(x, y)),
         "Where": lambda node, condition, x, y: op.where(*node.broadcast_operands(condition, x, y)),
@@ -116,7 +116,7 @@ onnx_operators(
         "Elu": lambda node, x, *, alpha=1.0: op.nn.elu(x, alpha),
         "Selu": lambda node, x, *, alpha=1.6732632, gamma=1.050701: op.nn.selu(x, alpha, gamma),
         "Celu": lambda node, x, *, alpha=1.0: op.nn.celu(x, alpha),
-        "Gelu": lambda node, x, *, approximate="none": _chosen(
+        "Gelu": lambda node, x, *, approximate="none": _function_named(
             "approximate", approximate, {"none": op.nn.gelu, "tanh": op.nn.gelu_tanh}
         )(x),
         "Swish": lambda node, x, *, alpha=1.0: op.nn.swish(x, alpha),
@@ -130,10 +130,8 @@ onnx_operators(
         "Softmax": lambda node, x, *, axis=None: _along(node, op.nn.softmax, x, axis),
         "LogSoftmax": lambda node, x, *, axis=None: _along(node, op.nn.log_softmax, x, axis),
         "Hardmax": lambda node, x, *, axis=None: _along(node, op.nn.hardmax, x, axis),
-        "Cast": lambda node, x, *, to, saturate=1, round_mode="up": _converted(
-            node, x, to, saturate
-        ),
-        "CastLike": lambda node, x, like, *, saturate=1, round_mode="up": _converted(
+        "Cast": lambda node, x, *, to, saturate=1, round_mode="up": _convert(node, x, to, saturate),
+        "CastLike": lambda node, x, like, *, saturate=1, round_mode="up": _convert(
             node, x, node.known.narrow(like) or dtype_number(node.dtype(like)), saturate
         ),
     }
@@ -233,7 +231,7 @@ def constant(
     raise IRTypeError("a constant has one value")
 
 
-def _converted(node: OnnxNode, x: GraphExpr, number: int, saturate: int) -> GraphExpr:
+def _convert(node: OnnxNode, x: GraphExpr, number: int, saturate: int) -> GraphExpr:
     dtype, narrow = held_dtype(number), narrow_integer(number)
     if "float8" in dtype and not saturate:
         raise IRValueError(f"a conversion to {dtype} without saturation is not supported")

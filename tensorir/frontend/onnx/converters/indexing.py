@@ -58,7 +58,7 @@ def _tuples_from_the_first(
     )
 
 
-def _scattered(
+def _scatter(
     node: OnnxNode, x: GraphExpr, indices: GraphExpr, updates: GraphExpr, axis: int, reduction: str
 ) -> GraphExpr:
     places, place = _along(node, x, indices, axis)
@@ -117,10 +117,10 @@ onnx_operators(
         "GatherND": lambda node, x, indices, *, batch_dims=0: op.gather_nd(
             x, _tuples_from_the_first(node, x, indices, batch_dims), batch_dims
         ),
-        "ScatterElements": lambda node, x, indices, updates, *, axis=0, reduction="none": (
-            _scattered(node, x, indices, updates, axis, reduction)
+        "ScatterElements": lambda node, x, indices, updates, *, axis=0, reduction="none": _scatter(
+            node, x, indices, updates, axis, reduction
         ),
-        "Scatter": lambda node, x, indices, updates, *, axis=0: _scattered(
+        "Scatter": lambda node, x, indices, updates, *, axis=0: _scatter(
             node, x, indices, updates, axis, "none"
         ),
         "ScatterND": lambda node, x, indices, updates, *, reduction="none": op.scatter_nd(

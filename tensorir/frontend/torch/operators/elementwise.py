@@ -64,7 +64,7 @@ def _test(operator: Operator, of_integers: bool) -> Operator:
     )
 
 
-def _scaled(value: Any, alpha: Any, dtype: str) -> GraphExpr:
+def _scale(value: Any, alpha: Any, dtype: str) -> GraphExpr:
     tensor = as_tensor(value, dtype)
     return tensor if alpha == 1 else tensor * as_tensor(alpha, dtype)
 
@@ -75,7 +75,7 @@ def add(self: Any, other: Any, alpha: Any, result: TensorStructInfo) -> Any:
     dtype = str(result.dtype)
     if dtype == "bool":
         return op.logical_or(as_tensor(self, dtype), as_tensor(other, dtype))
-    return as_tensor(self, dtype) + _scaled(other, alpha, dtype)
+    return as_tensor(self, dtype) + _scale(other, alpha, dtype)
 
 
 @aten("mul.Tensor", "mul.Scalar")
@@ -87,7 +87,7 @@ def mul(self: Any, other: Any, result: TensorStructInfo) -> Any:
 
 def _difference(a: Any, b: Any, alpha: Any, result: TensorStructInfo) -> Any:
     dtype = str(result.dtype)
-    return as_tensor(a, dtype) - _scaled(b, alpha, dtype)
+    return as_tensor(a, dtype) - _scale(b, alpha, dtype)
 
 
 @aten("div.Tensor_mode", "div.Scalar_mode")
@@ -205,10 +205,10 @@ aten_rows(
         "minimum.default min.other": _common(op.minimum),
         "atan2.default": lambda self, other, result: op.atan2(*in_dtype_of(result, self, other)),
         "addcmul.default": lambda self, tensor1, tensor2, value: (
-            self + _scaled(tensor1, value, dtype_of(self)) * tensor2
+            self + _scale(tensor1, value, dtype_of(self)) * tensor2
         ),
         "addcdiv.default": lambda self, tensor1, tensor2, value: (
-            self + _scaled(tensor1, value, dtype_of(self)) / tensor2
+            self + _scale(tensor1, value, dtype_of(self)) / tensor2
         ),
         "lerp.Tensor lerp.Scalar": lambda self, end, weight: (
             self + as_tensor(weight, dtype_of(self)) * (end - self)

@@ -50,12 +50,12 @@ class _Places:
         """The axes of the result, axes of the indices first."""
 
 
-def _turned(value: Any, order: Sequence[int]) -> Any:
+def _permute_axes(value: Any, order: Sequence[int]) -> Any:
     return value if list(order) == sorted(order) else op.permute_dims(value, list(order))
 
 
 def _back(value: Any, order: Sequence[int]) -> Any:
-    return _turned(value, sorted(range(len(order)), key=lambda k: order[k]))
+    return _permute_axes(value, sorted(range(len(order)), key=lambda k: order[k]))
 
 
 @aten("index.Tensor", "_unsafe_index.Tensor")
@@ -69,7 +69,7 @@ def index(self: Any, indices: Sequence[Any], result: TensorStructInfo, matched: 
     if len(chosen) == 1:
         return op.take(self, found[chosen[0]], chosen[0], "normalize")
     places = _Places(tensor_info(self).ndim, found)
-    elements = op.index_tensor(_turned(self, places.axes), places.indices)
+    elements = op.index_tensor(_permute_axes(self, places.axes), places.indices)
     return _back(elements, places.order)
 
 
@@ -132,7 +132,7 @@ def index_put(
         missing = len(places.order) - tensor_info(values).ndim
         full = in_shape(updates, [*[1] * missing, *(tensor_info(values).shape or ())])
         updates = op.permute_dims(full, places.order)
-    done = op.index_put(_turned(self, places.axes), places.indices, updates, bool(accumulate))
+    done = op.index_put(_permute_axes(self, places.axes), places.indices, updates, bool(accumulate))
     return _back(done, places.axes)
 
 

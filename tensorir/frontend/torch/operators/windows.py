@@ -28,7 +28,7 @@ def _each_axis(values: Any, rank: int) -> list[int]:
     return given * rank if len(given) == 1 else given
 
 
-def _biased(value: Any, bias: Any, rank: int) -> Any:
+def _add_bias(value: Any, bias: Any, rank: int) -> Any:
     if bias is None:
         return value
     return value + in_shape(bias, [1, tensor_info(bias).shape[0], *[1] * rank])  # type: ignore[index]
@@ -66,7 +66,7 @@ def convolution(
         )
     else:
         value = _by_rank("conv#d", rank)(data, weight, kernel_layout=_KERNEL[rank], **options)
-    made = _biased(value, bias, rank)
+    made = _add_bias(value, bias, rank)
     return made if data is input else op.squeeze(made, 0)
 
 
@@ -201,10 +201,10 @@ def _declare(rank: int) -> None:
             f"adaptive_max_pool{rank}d.default": lambda self, output_size: (
                 (_adaptive(self, "adaptive_max_pool#d", rank, output_size), None)
             ),
-            f"reflection_pad{rank}d.default": lambda self, padding: _padded(
+            f"reflection_pad{rank}d.default": lambda self, padding: _pad(
                 self, padding, "reflect", None
             ),
-            f"replication_pad{rank}d.default": lambda self, padding: _padded(
+            f"replication_pad{rank}d.default": lambda self, padding: _pad(
                 self, padding, "edge", None
             ),
             f"upsample_nearest{rank}d.vec": lambda input, scale_factors, result, **_: _resize(
@@ -223,7 +223,7 @@ for _rank in (1, 2, 3):
 # ----------------------------------------------------------------------------- padding, resizing
 
 
-def _padded(self: Any, pad: Sequence[int], mode: str, value: Any) -> Any:
+def _pad(self: Any, pad: Sequence[int], mode: str, value: Any) -> Any:
     """Return a tensor with padding; `pad` starts with the last axis."""
     pairs = [pad[k : k + 2] for k in range(0, len(pad), 2)]
     pairs += [[0, 0]] * (tensor_info(self).ndim - len(pairs))
@@ -292,8 +292,8 @@ for _name, _method in (
 
 aten_rows(
     {
-        "pad.default": lambda self, pad, mode, value: _padded(self, pad, _MODES[mode], value),
-        "constant_pad_nd.default": lambda self, pad, value: _padded(self, pad, "constant", value),
+        "pad.default": lambda self, pad, mode, value: _pad(self, pad, _MODES[mode], value),
+        "constant_pad_nd.default": lambda self, pad, value: _pad(self, pad, "constant", value),
         "affine_grid_generator.default": lambda theta, size, align_corners: op.image.affine_grid(
             theta, list(size)[2:], align_corners
         ),
