@@ -231,7 +231,8 @@ class _Meeting:
 
     def _is_same(self, var: Var, equal: set[Var]) -> bool:
         """Say whether a variable has the same value in both instances."""
-        if var in equal:
+        low, high = self._ranges.get(var, (0, 1))
+        if var in equal or low == high:
             return True
         values = self._domains.get(var)
         outer = values is None and var not in self._inner

@@ -337,3 +337,17 @@ reorder(l, i)
 # with 8 => 2 + i
 reorder(l, i)
 # refused NotAffineBindingError at block B: affine binding
+
+# ---- axes whose instances are independent pass one whose instances write the same element
+@T.prim_func
+def main(A: T.Buffer((16, 3)), B: T.Buffer((4, 4))):
+    for i, j, k in T.grid(4, 4, 3):
+        with T.block("B"):
+            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+            for a, b in T.grid(1, 1):
+                B[(vi * 4 + vj) // 4 + a, (vi * 4 + vj) % 4 + b] = A[vi * 4 + vj + b, vk + a]
+# apply
+reorder(j, i)
+# becomes
+for j, i, k in T.grid(4, 4, 3):
+    ...
