@@ -193,7 +193,7 @@ class _Meeting:
                 *((part, -factor) for part, factor in one.parts),
             ]
         )
-        for var in one.of.keys() | other.of.keys():
+        for var in {**one.of, **other.of}:
             first, second = one.of.get(var, 0), other.of.get(var, 0)
             if self._is_same(var, equal):
                 rest.append((var, second - first))

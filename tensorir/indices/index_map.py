@@ -325,7 +325,7 @@ class IndexMap:
 def _retyping(variables: Mapping[Var, Var]) -> Rewriter:
     """Return what replaces variables by ones of other types, and redoes the arithmetic on them."""
     old = {v.dtype for v in variables}
-    widest = max({v.dtype for v in variables.values()}, key=lambda d: d.bits, default=INT32)
+    widest = max((v.dtype for v in variables.values()), key=lambda d: d.bits, default=INT32)
 
     def call(node: Call, retype: Rewriter) -> PrimExpr:
         if node.op is _IF_THEN_ELSE:
