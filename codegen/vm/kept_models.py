@@ -27,7 +27,7 @@ from codegen.vm.executable import Executable
 from tensorir.comparison.structural_hash import structural_hash
 from tensorir.extensions import SCHEDULES, entry_point
 from tensorir.function import IRModule
-from tensorir.memory.alignment import ALIGNMENT, aligned
+from tensorir.memory.alignment import ALIGNMENT, align
 from tensorir.relax.function import graph_functions
 
 _LIMIT: Final = 1 << 30
@@ -104,11 +104,11 @@ def _padded(part: Part) -> Iterator[Part]:
 def _read(content: memoryview, guard_pages: bool, build: Callable[[], Executable]) -> Executable:
     length = int.from_bytes(content[:_HEADER], "little")
     header = json.loads(bytes(content[_HEADER : _HEADER + length]))
-    at = aligned(_HEADER + length)
+    at = align(_HEADER + length)
 
     def taken(size: int) -> memoryview:
         nonlocal at
-        start, at = at, at + aligned(size)
+        start, at = at, at + align(size)
         return content[start : start + size]
 
     code, text, block = map(taken, header["sizes"])
