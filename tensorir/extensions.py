@@ -19,7 +19,6 @@ SCHEDULES: Final = "tensorir.schedules"
 """Makes schedules of functions without a record: `codegen.history.Schedules`."""
 
 
-@cache
 def entry_point(group: str) -> metadata.EntryPoint | None:
     """Return the entry point of an extension point, the first of several; None for nothing."""
     return next(iter(metadata.entry_points(group=group)), None)
