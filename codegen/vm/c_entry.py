@@ -143,7 +143,7 @@ class Entry:
         return filled(
             "graph.txt",
             name=self.name,
-            graph=self.program.name,
+            graph=dumps(self.program.name)[1:-1],
             words=self._words,
             inputs=max(1, len(self.inputs)) * TENSOR,
             outputs=max(1, len(self.results)) * TENSOR,
@@ -498,11 +498,8 @@ class Entry:
             self._parts(shapes), loads(str(stated.value)), places[1 + len(states) :], strict=True
         )
         for shape, dtype, place in stacked:
-            block, total, source = (
-                self._block(_int(ALIGNMENT)),
-                self._take(TENSOR),
-                self._place(shape),
-            )
+            block, total = self._block(_int(ALIGNMENT)), self._take(TENSOR)
+            source = self._place(shape)
             rank = f"T.bitwise_and(frame[{source + 1}], {_int(0xFF << 32)})"
             self._do(
                 _memcpy(_at(total + 3), _at(source + 2), _int(8 * (RANK - 1))),
