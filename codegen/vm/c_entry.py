@@ -4,11 +4,11 @@ A call from C works on a frame like a call from Python (`codegen.vm.frame`), but
 array of 64-bit words, and machine code runs the steps. Words hold the slots, the registers and the
 memory of the call:
 
-- a register is a tensor of C (`TENSOR`): address, dtype and rank, extents. A shape is a tensor
-  without address, a number has its address at its own extents. Tuples have no register: their
-  parts are known when the code is written.
-- a block is an address and a number of bytes. It grows when a call needs more, and stays for
-  the next call.
+- A register is a tensor of C (`TENSOR`): address, dtype and rank, extents. A shape is a tensor
+  with address 0. The address of a number is that of its own extents. The parts of a tuple have
+  registers; which ones is known when the code is written.
+- A block is an address and a number of bytes. It grows when a call needs more, and stays for the
+  next call.
 
 Each program becomes functions in script text, which are lowered and compiled like any other. A
 failed check returns the status of its message; the memory stays in the frame until `free` gets it.
@@ -48,7 +48,7 @@ _MOST_ELEMENTS: Final = 2**48
 
 
 class Described(NamedTuple):
-    """What is known of a value: its dtype, its rank, its extents; None and -1 for unknown ones."""
+    """The known properties of a value; None, and -1 for the rank, are unknown ones."""
 
     kind: str
     """`tensor`, `shape` or `number`."""
@@ -58,7 +58,7 @@ class Described(NamedTuple):
 
 
 def of_pattern(pattern: p.Leaf) -> Described:
-    """Return what is known of a value that fits a pattern."""
+    """Return the known properties of a value that fits a pattern."""
     if isinstance(pattern, p.TensorPattern):
         return Described("tensor", pattern.dtype, pattern.ndim, pattern.shape)
     if isinstance(pattern, p.ShapePattern):
@@ -115,9 +115,9 @@ class Entry:
         self.inputs = p.leaves(program.parameters)
         self.results = p.parts_of(program.result)
         self.outputs: list[Described] = []
-        """What is known of the results."""
+        """The known properties of the results."""
         self._described: dict[int, Described] = {}
-        """What is known of the values of registers."""
+        """The known properties of the values of registers."""
         self._read = p.registers_read(program)
         self._slots = dict(program.sizes)
         self._words = program.slots
@@ -245,7 +245,7 @@ class Entry:
             )
 
     def _evaluate(self, operand: p.Operand, at: int) -> Described:
-        """Write the value of an operand into the tensor at a word; return what is known of it."""
+        """Write the value of an operand into the tensor at a word; return its known properties."""
         if isinstance(operand, p.Register):
             self._do(_memcpy(_at(at), _at(self._place(operand.number)), _int(8 * TENSOR)))
             return self._described[operand.number]
@@ -372,7 +372,7 @@ class Entry:
         self._lines = checks + self._lines + steps
 
     def _promise(self, k: int, known: Described) -> None:
-        """Write what is known of an output before anything runs: -1 for what is not."""
+        """Write the known extents of an output before anything runs, -1 for the others."""
         at = k * TENSOR
         ndim = known.ndim if known.shape is None else len(known.shape)
         self._do(f"outputs[{at + 1}] = {_head(known.dtype, ndim)}")
@@ -546,7 +546,7 @@ def _memcpy(target: str, source: str, nbytes: str) -> str:
 def _head(dtype: str | None, ndim: int) -> str:
     """Return the word with dtype and rank, all bits for unknown ones.
 
-    Raises CodegenError for those that C cannot have.
+    Raises CodegenError for a dtype or rank that C cannot have.
     """
     if ndim > RANK or not (dtype is None or dtype in DTYPES):
         raise CodegenError(

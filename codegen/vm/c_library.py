@@ -65,7 +65,7 @@ def refuse_python(calls: Iterable[tuple[str, str]]) -> None:
     if listed:
         texts = (f"{name} (in {', '.join(dict.fromkeys(at))})" for name, at in listed.items())
         raise CodegenError(
-            "a shared library has no Python, and the model calls functions of Python: "
+            "a shared library cannot contain Python functions, and the model calls some: "
             f"{', '.join(texts)}; compute them outside of the model, or pickle the executable of "
             "codegen.vm_build for a process with Python"
         )

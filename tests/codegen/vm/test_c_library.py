@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -262,3 +263,17 @@ class Module:
     with pytest.raises(LinkError, match="there is no directory"):
         codegen.export(two_sizes(), tmp_path / "none" / "model.so")
     assert not list(tmp_path.iterdir())
+
+
+def test_threads_call_at_the_same_time(tmp_path: Path) -> None:
+    model = same(two_sizes(), tmp_path)
+
+    def calls(n: int) -> None:
+        workspace = Workspace()
+        x, y, z = np.full((n, 3), n, "float32"), np.ones(2, "float32"), np.ones(1, "float32")
+        for _ in range(100):
+            np.testing.assert_array_equal(model.call((x, y, z), 4, workspace=workspace)[0], 4 * x)
+        model.free(workspace)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(calls, range(500, 508))) == [None] * 8
