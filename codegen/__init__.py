@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from codegen.explanation.explain import Explanation, explain
     from codegen.machine import machine_speed, peak_flops, read_bandwidth
     from codegen.machine.speed import MachineSpeed
-    from codegen.vm import Executable, Report, VirtualMachine, vm_build
+    from codegen.vm import Executable, Report, VirtualMachine, export, vm_build
 
 
 __all__ = [
@@ -79,6 +79,7 @@ __all__ = [
     "cpu",
     "empty",
     "explain",
+    "export",
     "from_dlpack",
     "get_global_func",
     "keep_objects",

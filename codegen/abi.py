@@ -15,8 +15,10 @@ INFO_SYMBOL: Final = "tensorir.info"
 """The description of a library's functions, as JSON."""
 PROGRAM_SYMBOL: Final = "tensorir.graph_functions"
 """The programs of a library's graph functions, as JSON."""
+HEADER_SYMBOL: Final = "tensorir.header"
+"""The C header of a library's graph functions."""
 CONSTANTS_SYMBOL: Final = "__tensorir_constants"
-"""The constants of a library's graph functions, one after the other; C programs pass them on."""
+"""The constants of a library's graph functions, one after the other."""
 OPENMP_SYMBOLS: Final = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 """The symbols that compiled code takes from an OpenMP runtime."""
 OUT_OF_MEMORY: Final = -1

@@ -23,10 +23,11 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z_.$][\w.$]*\Z", re.ASCII)
 
 def global_name(name: str) -> str:
     """Return the name of a global value as an operand."""
-    return f"@{name}" if _PLAIN_NAME.match(name) else f'@"{_escape(name.encode())}"'
+    return f"@{name}" if _PLAIN_NAME.match(name) else f'@"{escape(name.encode())}"'
 
 
-def _escape(data: bytes) -> str:
+def escape(data: bytes) -> str:
+    """Return bytes as the text between quotes."""
     return "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
 
 
@@ -49,7 +50,7 @@ class ModuleText:
         name = global_name(local_symbol(f"constant{self._names}"))
         self._globals[name] = (
             f"{name} = private unnamed_addr constant [{len(data)} x i8] "
-            f'c"{_escape(data)}", align {align}'
+            f'c"{escape(data)}", align {align}'
         )
         return name
 

@@ -17,6 +17,7 @@ from typing import BinaryIO, Final
 
 from codegen.abi import (
     CONSTANTS_SYMBOL,
+    HEADER_SYMBOL,
     INFO_SYMBOL,
     OPENMP_SYMBOLS,
     PROGRAM_SYMBOL,
@@ -24,7 +25,7 @@ from codegen.abi import (
     kernel_symbol,
 )
 from codegen.emit.llvm_text import global_name, parameter_type
-from codegen.emit.optimize import object_code
+from codegen.emit.optimize import object_code as object_code_of
 from codegen.errors import LinkError
 from codegen.runtime import openmp
 from codegen.runtime.host_features import prepare_host, why_not_loaded
@@ -49,28 +50,44 @@ _C_TYPES: Final = {"bool": "bool", "float32": "float", "float64": "double", "han
 _SEGMENT: Final = struct.Struct("<IIQQQQQQ")
 
 
-def link_library(
-    object_code: bytes, path: Path, embedded: Mapping[str, Parts] | None = None
-) -> None:
-    """Link the result of `compile_object` into the shared library `path`.
+def linker_for(target: Target, path: Path) -> list[str]:
+    """Return the command that links a library for a target at a path.
 
-    `embedded` are data by the symbols that they get. Raises LinkError without a linker, for two
-    functions of one name for C, and for a path at which no file can be.
+    Raises LinkError without a linker, and for a path at which no file can be.
     """
     if path.is_dir() or not path.parent.is_dir():
         wrong = (
             f"{path} is a directory" if path.is_dir() else f"there is no directory {path.parent}"
         )
         raise LinkError(f"no library can be written to {path}: {wrong}; name a file to be made")
+    return _linker(target)
+
+
+def link_library(
+    object_code: bytes,
+    path: Path,
+    embedded: Mapping[str, Parts] | None = None,
+    *,
+    interface: str | None = None,
+    more_objects: Sequence[bytes] = (),
+) -> None:
+    """Link the result of `compile_object` into the shared library `path`.
+
+    `embedded` are data by the symbols that they get, `interface` is LLVM IR of the functions for C
+    (by default each public function under its name). Raises LinkError without a linker, for two
+    functions of one name for C, and for a path at which no file can be.
+    """
     info, objects = read_object_code(object_code)
     target = Target(info.target)
-    command = _linker(target)
+    command = linker_for(target, path)
     data: dict[str, Parts] = {INFO_SYMBOL: [info.to_json().encode() + b"\0"], **(embedded or {})}
     with tempfile.TemporaryDirectory() as folder:
         files = []
         is_macos = sys.platform == "darwin"
         text = _included(data, Path(folder)) if is_macos else ""
-        for number, content in enumerate([*objects.values(), _interface(info, target, text)]):
+        text += _interface(info) if interface is None else interface
+        own = object_code_of(text, target, has_scalar_loop=False)
+        for number, content in enumerate([*objects.values(), *more_objects, own]):
             files.append(Path(folder) / f"{number}.o")
             files[-1].write_bytes(content)
         if not is_macos:
@@ -93,8 +110,9 @@ def link_library(
     raise LinkError(f"linking {path} with {command[0]} failed:\n{finished.stderr.strip()}")
 
 
-def _interface(info: ModuleInfo, target: Target, text: str) -> bytes:
-    """Return an object with the functions under their C names, and the LLVM IR in `text`."""
+def _interface(info: ModuleInfo) -> str:
+    """Return LLVM IR of the functions under their C names."""
+    text = ""
     callable_from_c: dict[str, str] = {}
     for signature in info.public:
         c_name = c_name_of(signature)
@@ -107,7 +125,7 @@ def _interface(info: ModuleInfo, target: Target, text: str) -> bytes:
                 f"{c_name}, and a library has one function of a name; give one of them another"
             )
         text += _named_for_c(signature, c_name)
-    return object_code(text, target, has_scalar_loop=False)
+    return text
 
 
 def _included(embedded: Mapping[str, Parts], folder: Path) -> str:
@@ -265,24 +283,25 @@ def embedded_program(code: LoadedCode) -> tuple[str, int] | None:
     return text, _address(library, CONSTANTS_SYMBOL)
 
 
+def embedded_header(code: LoadedCode) -> str | None:
+    """Return the C header in a library of graph functions, None for other code."""
+    library = code.owner
+    if not isinstance(library, ctypes.CDLL) or not hasattr(library, HEADER_SYMBOL):
+        return None
+    return ctypes.string_at(_address(library, HEADER_SYMBOL)).decode()
+
+
 def _address(library: ctypes.CDLL, symbol: str) -> int:
     return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
 
 
-def c_header(info: ModuleInfo, has_constants: bool = False) -> str:
-    """Return prototypes in C for the functions of a library, and its constants if it has some.
+def c_header(info: ModuleInfo) -> str:
+    """Return prototypes in C for the functions of a library.
 
     A C program defines `main` itself, so a function of that name is declared as a type, to be used
     with dlsym. Functions without a name for C are left out; see `c_name_of`.
     """
     lines = ["#include <stdbool.h>", "#include <stdint.h>", ""]
-    if has_constants:
-        lines += [
-            "/* Pass this as constants. An arena is memory for temporaries, which calls at the",
-            "   same time do not share. Arrays begin at multiples of 64 bytes. */",
-            f"extern const uint8_t {CONSTANTS_SYMBOL}[];",
-            "",
-        ]
     for signature in info.public:
         name, prefix = c_name_of(signature), ""
         if name is None:
@@ -340,6 +359,8 @@ _RELOCATABLE: Final = 1
 _BITS, _SYMBOLS, _STRINGS = 1, 2, 3
 _LOADED: Final = 2
 _GLOBAL_OBJECT: Final = 0x11
+_PROTECTED: Final = 3
+"""Visible outside, but code of the library is not bound to data of another library."""
 _NAMES: Final = ("", ".rodata", ".symtab", ".strtab", ".shstrtab", ".note.GNU-stack")
 
 Parts = Sequence[bytes | memoryview]
@@ -359,7 +380,7 @@ def write_data_object(path: Path, architecture: str, data: Mapping[str, Parts]) 
             for part in parts:
                 file.write(part)
             file.write(b"\0")
-            entry = (len(names), _GLOBAL_OBJECT, 0, 1, at - start, file.tell() - at)
+            entry = (len(names), _GLOBAL_OBJECT, _PROTECTED, 1, at - start, file.tell() - at)
             symbols.append(_SYMBOL.pack(*entry))
             names += symbol.encode() + b"\0"
         content_end = file.tell()

@@ -13,6 +13,7 @@ from codegen.runtime import export
 from codegen.runtime.function import Function
 from codegen.runtime.jit import LoadedCode, load_object
 from codegen.runtime.timing import TimedFunctions
+from codegen.signature import ModuleInfo
 from codegen.target import Target, as_target
 from tensorir.errors import IRValueError
 
@@ -96,6 +97,11 @@ class Module(TimedFunctions[Function]):
         return export.embedded_program(self._code)
 
     @property
+    def info(self) -> ModuleInfo:
+        """The description of the compiled functions."""
+        return self._code.info
+
+    @property
     def target(self) -> Target:
         """The target that the module was compiled for."""
         return Target(self._code.info.target)
@@ -156,13 +162,9 @@ class Module(TimedFunctions[Function]):
             )
         export.link_library(self.object_code, Path(path), embedded)
 
-    def c_header(self, has_constants: bool = False) -> str:
-        """Return the C prototypes of the functions, as the library exports them.
-
-        A library with graph functions has constants; they are declared for `has_constants` too.
-        """
-        is_embedded = self.embedded_program is not None
-        return export.c_header(self._code.info, has_constants or is_embedded)
+    def c_header(self) -> str:
+        """Return the C prototypes of the functions, as the library exports them."""
+        return export.embedded_header(self._code) or export.c_header(self._code.info)
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
         """Pickle as object code; only for the same kind of machine."""

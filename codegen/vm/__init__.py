@@ -6,7 +6,7 @@
 docs/networks.md follows a network to it.
 """
 
-from codegen.vm.build import vm_build
+from codegen.vm.build import export, vm_build
 from codegen.vm.executable import Executable
 from codegen.vm.graph_function import GraphFunction
 from codegen.vm.machine import VirtualMachine
@@ -14,4 +14,4 @@ from codegen.vm.profile import Report
 
 build = vm_build
 
-__all__ = ["Executable", "GraphFunction", "Report", "VirtualMachine", "build", "vm_build"]
+__all__ = ["Executable", "GraphFunction", "Report", "VirtualMachine", "build", "export", "vm_build"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from codegen.compile import compile_functions
+from codegen.compile import compile_functions, functions_by_name
 from codegen.errors import CodegenError
 from codegen.history import (
     Schedules,
@@ -15,15 +16,17 @@ from codegen.history import (
     is_small,
     with_history,
 )
-from codegen.runtime.module import Module
+from codegen.runtime.export import linker_for
+from codegen.runtime.module import Module, build
 from codegen.target import Target, as_target
 from codegen.vm import program as p
+from codegen.vm.c_library import library_name, python_calls, refuse_python
 from codegen.vm.constants import ConstantPool
 from codegen.vm.executable import Executable
 from codegen.vm.kept_models import kept_or_built
 from codegen.vm.translate import Translation
 from tensorir import transform
-from tensorir.function import IRModule, PrimFunc
+from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.nodes.stmt import For, ForKind
 from tensorir.recursion import any_depth
 from tensorir.relax.call_graph import all_callees, callees_first
@@ -163,7 +166,7 @@ def vm_build(
     verify_well_formed(mod)
     chosen = as_target(target)
 
-    def build() -> Executable:
+    def built() -> Executable:
         kernels = as_kernels(mod)
         scheduled = with_schedules(kernels, chosen, database, make_missing=default_schedules)
         packed = _with_packed_constants(scheduled)
@@ -172,8 +175,46 @@ def vm_build(
     # Records and the settings of passes are no part of the key of a kept model.
     has_records = database is not None or innermost() is not None
     if default_schedules and not has_records and not transform.PassContext.is_entered():
-        return kept_or_built(mod, chosen, guard_pages, build)
-    return build()
+        return kept_or_built(mod, chosen, guard_pages, built)
+    return built()
+
+
+def export(
+    model: IRModule | BaseFunc | Executable | Module,
+    path: str | Path,
+    target: str | Mapping[str, Any] | Target | None = None,
+    params: Mapping[str | GraphVar, Any] | None = None,
+    **options: Any,
+) -> Path:
+    """Write a model as a shared library and a C header, which need no Python; return the header.
+
+    `path` is that of the library; the header is next to it and describes the functions: for
+    `libmodel.so` it is `model.h`, and their names begin with `model_`. A module is built as by
+    `vm_build`, with the same `target`, `params` and `options`, tensor functions alone as by
+    `build`. Weights, tuned kernels, sizes that become known in a call, branches and loops are in
+    the library.
+
+    Raises CodegenError for a model that calls functions of Python, with all of them, and LinkError
+    for a place at which no library can be, both before anything is compiled, and the errors of
+    `vm_build`.
+    """
+    place = Path(path)
+    if not isinstance(model, (Executable, Module)):
+        functions_by_name(model)  # type: ignore[arg-type]  # refuses other things
+        chosen = as_target(target)
+        linker_for(chosen, place)
+        mod = IRModule.from_expr(model) if isinstance(model, BaseFunc) else model
+        mod = transform.BindParams("main", params)(mod) if params else mod
+        verify_well_formed(mod)
+        is_graph = bool(mod.graph_funcs())
+        refuse_python(python_calls(as_kernels(mod) if is_graph else mod))
+        model = vm_build(mod, chosen, **options) if is_graph else build(mod, chosen)
+    model.export_library(place)
+    name = library_name(place)
+    text = model.c_header(name) if isinstance(model, Executable) else model.c_header()
+    header = place.with_name(f"{name}.h")
+    header.write_text(text, encoding="utf-8")
+    return header
 
 
 def _with_packed_constants(mod: IRModule) -> IRModule:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from codegen.abi import CONSTANTS_SYMBOL, PROGRAM_SYMBOL
 from codegen.errors import CodegenError, LinkError
 from codegen.runtime.module import Module
 from codegen.runtime.ndarray import NDArray
 from codegen.signature import dim_text
 from codegen.vm import program as p
+from codegen.vm.c_library import header, link_executable
 from codegen.vm.constants import Array, Constants
 from tensorir.function import IRModule
 from tensorir.text_table import aligned
@@ -91,31 +91,15 @@ class Executable:
     def export_library(self, path: str | Path) -> None:
         """Write machine code, programs and constants as one shared library.
 
-        `codegen.load_module` reads it in another process, without a compiler. Raises CodegenError
-        if a Python function is called, which a library cannot carry; LinkError without a linker.
+        C calls it as `c_header` declares, without Python, and `codegen.load_module` reads it in
+        another process, without a compiler. Raises CodegenError if a Python function is called,
+        which a library cannot carry; LinkError without a linker.
         """
-        needed = self.library_calls()
-        if needed:
-            calls = "; ".join(f"{name} ({', '.join(where)})" for name, where in needed.items())
-            raise CodegenError(
-                f"a shared library cannot carry Python functions, and these are called: {calls}. "
-                f"Pickle the executable instead: library functions are looked up where it is loaded"
-            )
-        self.module.export_library(
-            path,
-            {
-                PROGRAM_SYMBOL: [self.description.to_json().encode() + b"\0"],
-                CONSTANTS_SYMBOL: self.constants.content(),
-            },
-        )
+        link_executable(self, Path(path))
 
-    def c_header(self) -> str:
-        """Return the C header of the library that `export_library` writes.
-
-        A graph function that is machine code takes its arguments, memory for its results, an arena
-        for temporaries, and the constants of the library.
-        """
-        return self.module.c_header(has_constants=True)
+    def c_header(self, name: str = "model") -> str:
+        """Return the C header of the library that `export_library` writes to `lib<name>.so`."""
+        return header(self, name)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         """Pickle as object code, programs and constants."""

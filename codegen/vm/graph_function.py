@@ -45,7 +45,7 @@ class GraphFunction:
         self._free: list[Frame] = []
         self._has_sizes = bool(program.sizes)
         is_quick = not guard_pages and not self._has_sizes
-        used = _registers_read(program)
+        used = p.registers_read(program)
         self._quick = _quick_checks(program, used) if is_quick else None
         self._fresh = [_fresh_array(array) for array in program.results] if is_quick else None
         prepared = {register for register, _ in program.prepared}
@@ -364,25 +364,3 @@ def _as_bfloat16(value: Any, kinds: p.Kinds) -> Any:
     if isinstance(kinds, tuple):
         return tuple(_as_bfloat16(part, kind) for part, kind in zip(value, kinds, strict=True))
     return BFloat16Array(value) if kinds else value
-
-
-def _registers_read(program: p.Program) -> set[int]:
-    found = set(_in_operand(program.result))
-    for _, operand in program.prepared:
-        found.update(_in_operand(operand))
-    for step in program.all_steps():
-        if isinstance(step, (p.CallLibrary, p.CallGraph)):
-            found.update(step.arguments)
-        elif isinstance(step, p.Branch):
-            found.add(step.condition)
-        elif isinstance(step, p.Match):
-            found.add(step.value)
-        elif isinstance(step, p.Assemble):
-            found.update(_in_operand(step.value))
-    return found
-
-
-def _in_operand(operand: p.Operand) -> list[int]:
-    parts = p.parts_of(operand)
-    found = [x.number for x in parts if isinstance(x, (p.Register, p.CopyOf))]
-    return found + [x.memory for x in parts if isinstance(x, p.View) and x.memory != p.NONE]

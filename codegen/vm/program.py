@@ -296,6 +296,30 @@ def parts_of(operand: Operand) -> list[Operand]:
     return [operand]
 
 
+def registers_read(program: Program) -> set[int]:
+    """Return the registers that steps, operands and the result read."""
+    found = set(_in_operand(program.result))
+    for _, operand in program.prepared:
+        found.update(_in_operand(operand))
+    for step in program.all_steps():
+        if isinstance(step, (CallLibrary, CallGraph)):
+            found.update(step.arguments)
+            found.update(step.outputs if isinstance(step, CallGraph) else ())
+        elif isinstance(step, Branch):
+            found.add(step.condition)
+        elif isinstance(step, Match):
+            found.add(step.value)
+        elif isinstance(step, Assemble):
+            found.update(_in_operand(step.value))
+    return found
+
+
+def _in_operand(operand: Operand) -> list[int]:
+    parts = parts_of(operand)
+    found = [x.number for x in parts if isinstance(x, (Register, CopyOf))]
+    return found + [x.memory for x in parts if isinstance(x, View) and x.memory != NONE]
+
+
 def _nested(steps: tuple[Step, ...]) -> Iterator[Step]:
     for step in steps:
         yield step

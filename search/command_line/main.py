@@ -38,6 +38,7 @@ INTERRUPTED: Final = 130
 COMMANDS: Final = {
     "tune": "Search for the schedules that make a program or a model fast.",
     "run": "Build a program or a model, call it, and print its results.",
+    "build": "Write a program or a model as a shared library for C.",
     "show": "Show a program, a trace, or what a search has found.",
     "explain": "Explain why a kernel is slow, or what a search did.",
     "report": "Show a search as a page, or live while it runs.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,8 +89,13 @@ Cert = Annotated[str | None, _certificate("--tls-cert", "The certificate of this
 Key = Annotated[str | None, _certificate("--tls-key", "The key of this side.")]
 
 
-def output_file(metavar: str, help: str, show_default: bool | str = False) -> Any:
-    """Return an option for a file to write, which is checked before the work begins."""
+def output_file(
+    metavar: str, help: str, show_default: bool | str = False, names: Sequence[str] = ()
+) -> Any:
+    """Return an option for a file to write, which is checked before the work begins.
+
+    `names` are short ones besides that of the parameter.
+    """
 
     def check(path: Path | None) -> Path | None:
         if path is not None and not path.absolute().parent.is_dir():
@@ -98,6 +103,7 @@ def output_file(metavar: str, help: str, show_default: bool | str = False) -> An
         return path
 
     return typer.Option(
+        *(["--output", *names] if names else []),
         metavar=metavar,
         help=help,
         dir_okay=False,

@@ -98,7 +98,7 @@ def run(
     """
     chosen = target_of(target)
     place = database or work_dir
-    records = None if place is None else _records(program, place)
+    records = None if place is None else records_at(program, place)
     mod = read_program(program, shape)
     if is_model(mod):
         how = ""
@@ -135,7 +135,8 @@ def run(
     return Result(report, lines)
 
 
-def _records(program: str, place: str) -> Database:
+def records_at(program: str, place: str) -> Database:
+    """Return the records at a place; NoDatabaseError or TuningError if there are none."""
     remedy = (
         f"`tensorir tune {program} --work-dir DIR` makes records; without them the program runs "
         "with schedules that were not measured"

@@ -5,12 +5,9 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
-import shutil
-import subprocess
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +16,7 @@ import pytest
 import codegen
 from codegen.errors import CodegenError, ExecutionError, LibraryFunctionError, LinkError
 from codegen.vm import program as p
-from tensorir import IRModule, relax, renew_defs, transform
+from tensorir import relax, renew_defs, transform
 from tensorir.errors import DiagnosticError, IRTypeError, IRValueError, WellFormedError
 from tests.codegen.vm.models import module
 
@@ -626,41 +623,3 @@ def main(x: R.Tensor("float32", ndim=2)):
     return y
 """)
     assert "y: float32[n, 3]" in codegen.vm_build(mod, "llvm").as_text()
-
-
-def test_a_c_program_calls_an_exported_model(tmp_path: Path) -> None:
-    bound: IRModule = transform.BindParams("main", {"y": Y})(CHAIN)
-    executable = codegen.vm_build(bound, "llvm")
-    executable.export_library(tmp_path / "model.so")
-    loaded = codegen.load_module(tmp_path / "model.so")
-    assert loaded.c_header() == executable.c_header()
-    (tmp_path / "model.h").write_text(executable.c_header())
-    (tmp_path / "caller.c").write_text(CALLER)
-    compiler = shutil.which("cc")
-    assert compiler is not None
-    subprocess.run(
-        [compiler, "-Wall", "-Werror", "caller.c", "-o", "caller", "-ldl"], cwd=tmp_path, check=True
-    )
-    output = subprocess.run(
-        [tmp_path / "caller", tmp_path / "model.so"], capture_output=True, text=True, check=True
-    ).stdout
-    np.testing.assert_array_equal(np.array(output.split(), "float32").reshape(2, 3), 2 * (X + Y))
-    with pytest.raises(IRValueError, match=r"called by codegen.VirtualMachine\(module\)"):
-        loaded["model"]
-
-
-CALLER = """
-#include <dlfcn.h>
-#include <stdio.h>
-#include "model.h"
-
-int main(int argc, char** argv) {
-    void* library = dlopen(argv[1], RTLD_NOW);
-    main_function* model = (main_function*)dlsym(library, "main");
-    _Alignas(64) float x[6] = {0, 1, 2, 3, 4, 5}, result[6];
-    _Alignas(64) uint8_t arena[128];
-    int status = model(x, result, arena, dlsym(library, "__tensorir_constants"));
-    for (int i = 0; i < 6; ++i) printf("%g ", result[i]);
-    return status;
-}
-"""

@@ -22,6 +22,11 @@ def test_each_error_is_one_line_after_which_nothing_is_left(
     (folder / "other.json").write_text('[[["GetBlock", [], ["X", "main"], ["b0"]]], []]')
     (folder / "autotvm.log").write_text('{"input": [], "config": {}, "version": 0.2}\n')
     (folder / "model.txt").write_text("")
+    (folder / "sorted.py").write_text(
+        "@R.function\n"
+        'def main(x: R.Tensor((8,), "float32")):\n'
+        "    return (R.sort(x), R.nonzero(x))\n"
+    )
     (folder / "empty").mkdir()
     there = sorted(folder.rglob("*"))
 

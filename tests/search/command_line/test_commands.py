@@ -15,7 +15,9 @@ from search.command_line.main import main
 from search.database import database_at
 from tensorir import assert_structural_equal, parse
 from tensorir.script.script_file import read_script_file
+from tests.codegen.vm.c_model import CModel
 
+ONE_CORE = ("--target", "llvm -num-cores=1")
 Said = Callable[..., str]
 Told = Callable[..., dict[str, Any]]
 
@@ -109,6 +111,16 @@ def test_a_program_is_run_on_inputs_of_ones_own(folder: Path, said: Said, told: 
 
 
 # -------------------------------------------------------------------------------------- explain
+
+
+def test_a_model_and_a_program_are_built_for_c(folder: Path, told: Told) -> None:
+    report = told("build", "model.onnx", "-o", "libdense.so", "--target", "llvm -opt-level=1")
+    assert (report["library"], report["header"]) == ("libdense.so", "dense.h")
+    assert report["bytes"] == (folder / "libdense.so").stat().st_size
+    (y,) = CModel(folder / "libdense.so").call([np.load("image.npy")], 1)
+    assert y.shape == (16, 24)
+    program = told("build", "matmul.py", "-o", "libmatmul.so", "--work-dir", "tuned", *ONE_CORE)
+    assert "const float* A /* [16][16] */" in (folder / program["header"]).read_text()
 
 
 def test_a_kernel_is_explained_as_written_and_as_scheduled(told: Told, said: Said) -> None:
