@@ -5,6 +5,7 @@ from tensorir.transform.call_tir_rewrite import CallTIRRewrite
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
 from tensorir.transform.check_memory_plan import check_memory_plan
 from tensorir.transform.combine_transposes import CombineTransposes
+from tensorir.transform.concat_in_place import ConcatInPlace
 from tensorir.transform.convert_layout import ConvertLayout
 from tensorir.transform.convert_to_dataflow import ConvertToDataflow
 from tensorir.transform.dataflow_use_inplace_calls import DataflowUseInplaceCalls
@@ -54,6 +55,7 @@ __all__ = [
     "CallTIRRewrite",
     "CanonicalizeBindings",
     "CombineTransposes",
+    "ConcatInPlace",
     "ConvertLayout",
     "ConvertToDataflow",
     "DataflowUseInplaceCalls",

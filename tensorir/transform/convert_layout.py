@@ -24,6 +24,9 @@ CHANNELS_LAST: Final = {
     "nn.conv1d": ("NWC", "WIO"),
     "nn.conv2d": ("NHWC", "HWIO"),
     "nn.conv3d": ("NDHWC", "DHWIO"),
+    "nn.conv1d_transpose": ("NWC", "WIO"),
+    "nn.conv2d_transpose": ("NHWC", "HWIO"),
+    "nn.conv3d_transpose": ("NDHWC", "DHWIO"),
 }
 """Layouts of data and kernel with the lanes of a vector contiguous in memory."""
 

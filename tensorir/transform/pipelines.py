@@ -8,6 +8,7 @@ from tensorir.function import IRModule
 from tensorir.transform.call_tir_rewrite import CallTIRRewrite
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
 from tensorir.transform.combine_transposes import CombineTransposes
+from tensorir.transform.concat_in_place import ConcatInPlace
 from tensorir.transform.convert_layout import ConvertLayout
 from tensorir.transform.dataflow_use_inplace_calls import DataflowUseInplaceCalls
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
@@ -56,6 +57,7 @@ def default_pipeline() -> Sequential:
             DeadCodeElimination(),
             FuseOps(),
             FuseTIR(),
+            ConcatInPlace(),
         ],
         name="default_pipeline",
     )

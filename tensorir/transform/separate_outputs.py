@@ -1,19 +1,21 @@
-"""A call with several results becomes one call for each."""
+"""Separate functions for the results of a function, for its first stage and for its last."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, TypeAlias
 
 from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.op_pattern import OpPattern, op_pattern
 from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.dtype import HANDLE
 from tensorir.nodes.expr import BufferLoad, GlobalVar, Var
 from tensorir.nodes.ops import TRUE
 from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
-from tensorir.relax.calls import CALL_TIR, call_tir, destination_passing
-from tensorir.relax.function import Function
-from tensorir.relax.struct_info import TupleStructInfo
+from tensorir.relax.calls import CALL_TIR, DestinationPassing, call_tir, destination_passing
+from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import collect_vars, walk
@@ -21,40 +23,38 @@ from tensorir.transform.fuse_ops import FUSED_OPERATORS, operators_of
 from tensorir.transform.pass_context import ModulePass, PassContext
 from tensorir.transform.rebuild_graph import rewritten_graphs
 
+Stages: TypeAlias = Sequence[s.Stmt]
+"""Loop nests of a function, each of which stores to one buffer."""
+
 
 class SeparateOutputs(ModulePass):
-    """Computes each result of a call by a separate function, which can be fused with its user.
+    """Computes parts of a function by separate functions, which later passes can fuse or remove.
 
     Before: lv = R.call_tir(split, (x,), [R.Tensor((2,), "float32"), R.Tensor((2,), "float32")])
             a = lv[0]; b = lv[1]
     After:  a = R.call_tir(split_0, (x,), R.Tensor((2,), "float32"))
             b = R.call_tir(split_1, (x,), R.Tensor((2,), "float32"))
 
-    The function must move or transform single elements (`OpPattern.INJECTIVE` at most), and no
-    output may depend on another one.
+    Each result of a function that moves or transforms single elements (`OpPattern.INJECTIVE` at
+    most) is computed alone, and can be fused with its user; no output may depend on another one.
+    Of other functions, the stage that depends on constants only is computed alone, and can be
+    folded, and so is a last stage that moves elements, which can become a view or be fused. Their
+    shapes must be constant.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Return the module with a call for each output."""
-        return rewritten_graphs(
-            mod, lambda builder: _Separating(mod, builder), _has_several_results
-        )
+        """Return the module with a call for each part."""
+        return rewritten_graphs(mod, lambda builder: _Separating(mod, builder))
 
 
-def _has_several_results(func: Function) -> bool:
-    calls = (node for node in walk(func.body) if isinstance(node, g.GraphCall))
-    return any(
-        call.op is CALL_TIR and isinstance(call.struct_info, TupleStructInfo) for call in calls
-    )
+class Part(NamedTuple):
+    """The function of some stages, the buffers of its arguments and of its result, its sizes."""
 
-
-class _Part:
-    """The function of one output."""
-
-    def __init__(self, gvar: GlobalVar, inputs: Sequence[int], scalars: Sequence[int]) -> None:
-        self.gvar = gvar
-        self.inputs = inputs
-        self.scalars = scalars
+    func: PrimFunc
+    stages: Stages
+    inputs: Sequence[Buffer]
+    output: Buffer
+    scalars: Sequence[int]
 
 
 class _Separating(GraphRewriter):
@@ -62,83 +62,138 @@ class _Separating(GraphRewriter):
         super().__init__()
         self._mod = mod
         self._builder = builder
-        self._parts: dict[str, Sequence[_Part] | None] = {}
+        self._parts: dict[tuple[str, tuple[int, ...]], Sequence[tuple[GlobalVar, Part]]] = {}
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return the calls for each output and their tuple, or the binding itself."""
+        """Return the calls of each part, or the binding itself."""
         rebuilt = super().binding(node)
         (new,) = rebuilt
-        call = destination_passing(new.value)
-        if call is None or not isinstance(new, g.VarBinding) or not call.gives_tuple:
-            return rebuilt
         value = new.value
-        if not isinstance(value, g.GraphCall) or value.op is not CALL_TIR:
+        call = destination_passing(value)
+        if call is None or not isinstance(new, g.VarBinding) or value.op is not CALL_TIR:  # type: ignore[attr-defined]
             return rebuilt
-        assert isinstance(call.callee, GlobalVar)
-        parts = self._parts_of(call.callee.name, len(call.args), len(call.outputs))
-        if parts is None:
+        func = self._mod.functions.get(call.callee.name)  # type: ignore[union-attr]
+        if not isinstance(func, PrimFunc):
             return rebuilt
-        kind = self.inner if isinstance(new.var, g.DataflowVar) else type(new.var)
-        bindings: list[g.Binding] = []
-        for k, (part, info) in enumerate(zip(parts, call.outputs, strict=True)):
-            sizes = [call.scalars[j] for j in part.scalars]
-            one = call_tir(part.gvar, [call.args[j] for j in part.inputs], info, sizes or None)
-            bindings.append(g.VarBinding(kind(f"{new.var.name}_{k}", info), one))
-        return [*bindings, new.with_(value=g.Tuple(binding.var for binding in bindings))]
-
-    def _parts_of(self, name: str, inputs: int, outputs: int) -> Sequence[_Part] | None:
-        """Return the functions of the outputs of a function, None if it cannot be separated."""
-        if name not in self._parts:
-            func = self._mod.functions.get(name)
-            self._parts[name] = (
-                self._made(name, func, inputs, outputs) if isinstance(func, PrimFunc) else None
+        parts = self._parts_of(call.callee.name, func, call)  # type: ignore[union-attr]
+        if not parts:
+            return rebuilt
+        tensors = [func.buffer_map[param] for param in func.params if param in func.buffer_map]
+        values = dict(zip(tensors, call.args, strict=False))
+        results = dict(zip(tensors[len(call.args) :], call.outputs, strict=True))
+        is_local = isinstance(new.var, g.DataflowVar) or not call.gives_tuple
+        kind = self.inner if is_local else type(new.var)
+        bindings: list[g.VarBinding] = []
+        for k, (gvar, part) in enumerate(parts):
+            info = results.get(part.output) or TensorStructInfo(
+                part.output.shape, part.output.dtype
             )
-        return self._parts[name]
+            sizes = [call.scalars[j] for j in part.scalars]
+            one = call_tir(gvar, [values[b] for b in part.inputs], info, sizes or None)
+            bindings.append(g.VarBinding(kind(f"{new.var.name}_{k}", info), one))
+            values[part.output] = bindings[-1].var
+        if not call.gives_tuple:
+            return [*bindings[:-1], new.with_(value=bindings[-1].value)]
+        return [*bindings, new.with_(value=g.Tuple(values[buffer] for buffer in results))]
 
-    def _made(self, name: str, func: PrimFunc, inputs: int, outputs: int) -> list[_Part] | None:
-        if outputs < 2 or op_pattern(func) > OpPattern.INJECTIVE:
-            return None
-        assert isinstance(func.body, s.BlockRealize)
-        root = func.body.block
-        nests = root.body.seq if isinstance(root.body, s.SeqStmt) else (root.body,)
-        if len(nests) != outputs or root.alloc_buffers:
-            return None
-        given, results = func.params[:inputs], func.params[inputs : inputs + outputs]
-        read_only = {func.buffer_map[param].data for param in given}
-        found: dict[Var, s.Stmt] = {}
-        for nest in nests:
-            nodes = list(walk(nest))
-            stored = {n.buffer for n in nodes if isinstance(n, s.BufferStore)}
-            loaded = {n.buffer.data for n in nodes if isinstance(n, BufferLoad)}
-            if len(stored) != 1 or not loaded <= read_only:
-                return None
-            (buffer,) = stored
-            found[buffer.data] = nest
-        if any(func.buffer_map[param].data not in found for param in results):
-            return None
-        return [
-            self._part(name, k, func, found[func.buffer_map[result].data], inputs)
-            for k, result in enumerate(results)
-        ]
+    def _parts_of(
+        self, name: str, func: PrimFunc, call: DestinationPassing
+    ) -> Sequence[tuple[GlobalVar, Part]]:
+        """Return the functions of the parts of a function, none if it cannot be separated."""
+        constant = tuple(k for k, arg in enumerate(call.args) if isinstance(arg, g.Constant))
+        if (name, constant) not in self._parts:
+            tensors = [func.buffer_map[param] for param in func.params if param in func.buffer_map]
+            count, operators = len(call.args), operators_of(func, name, self._mod)
+            parts = (
+                _each_result(func, tensors[:count], tensors[count:])
+                if call.gives_tuple
+                else _with_separate_ends(func, {tensors[k] for k in constant})
+            )
+            self._parts[name, constant] = [
+                (
+                    self._builder.add_func(
+                        renew_defs(part.func.with_attr(FUSED_OPERATORS, operators)), f"{name}_{k}"
+                    ),
+                    part,
+                )
+                for k, part in enumerate(parts)
+            ]
+        return self._parts[name, constant]
 
-    def _part(self, name: str, number: int, func: PrimFunc, nest: s.Stmt, inputs: int) -> _Part:
-        """Return the function of an output, which one loop nest computes."""
-        result = func.params[inputs + number]
-        operators = operators_of(func, name, self._mod)
-        loaded = {n.buffer for n in walk(nest) if isinstance(n, BufferLoad)}
-        kept = [k for k in range(inputs) if func.buffer_map[func.params[k]] in loaded]
-        tensors = [*(func.params[k] for k in kept), result]
-        shapes = [n for param in tensors for n in func.buffer_map[param].shape]
-        used = {*collect_vars(nest), *(var for n in shapes for var in collect_vars(n))}
-        scalars = [param for param in func.params if param not in func.buffer_map]
-        sizes = [k for k, param in enumerate(scalars) if param in used]
-        assert isinstance(func.body, s.BlockRealize)
-        root = func.body.block.with_(body=nest)
-        made = PrimFunc(
-            [*tensors, *(scalars[k] for k in sizes)],
-            s.BlockRealize((), TRUE, root),
-            buffer_map={param: func.buffer_map[param] for param in tensors},
-            attrs={**func.attrs.without("global_symbol"), FUSED_OPERATORS: operators},
-        )
-        gvar = self._builder.add_func(renew_defs(made), f"{name}_{number}")
-        return _Part(gvar, kept, sizes)
+
+def _each_result(func: PrimFunc, given: Sequence[Buffer], results: Sequence[Buffer]) -> list[Part]:
+    """Return the part of each result; none if the results depend on each other."""
+    if op_pattern(func) > OpPattern.INJECTIVE:
+        return []
+    stages = {stored(stage): stage for stage in stages_of(func)}
+    if stages.keys() != {*results} or len(stages_of(func)) != len(results):
+        return []
+    if not all(loaded(stage) <= {*given} for stage in stages.values()):
+        return []
+    return [part_of(func, [stages[buffer]]) for buffer in results]
+
+
+def _with_separate_ends(func: PrimFunc, constant: Collection[Buffer]) -> list[Part]:
+    """Return a first stage of constants, the other stages, and a last stage that moves."""
+    if not OpPattern.INJECTIVE < op_pattern(func) < OpPattern.TUPLE:
+        return []
+    *stages, last = stages_of(func)
+    made = {stored(stage) for stage in stages}
+    if made & {*func.buffer_map.values()} or not all(b.has_constant_layout for b in made):
+        return []
+    first = [stage for stage in stages if loaded(stage) and loaded(stage) <= {*constant}][:1]
+    middle = [stage for stage in stages if stage not in first]
+    if middle and loaded(last) == {stored(middle[-1])} and _moves(last):
+        groups = [first, middle, [last]]
+    else:
+        groups = [first, [*middle, last]]
+    parts = [part_of(func, group) for group in groups if group]
+    return parts if len(parts) > 1 else []
+
+
+def _moves(stage: s.Stmt) -> bool:
+    """Return True if a stage only moves elements, as a reshape or a slice does."""
+    stores = [node for node in walk(stage) if isinstance(node, s.BufferStore)]
+    return all(isinstance(store.value, BufferLoad) for store in stores)
+
+
+def stages_of(func: PrimFunc) -> Stages:
+    """Return the loop nests of a function that is not opaque."""
+    assert isinstance(func.body, s.BlockRealize)
+    body = func.body.block.body
+    return body.seq if isinstance(body, s.SeqStmt) else (body,)
+
+
+def stored(stage: s.Stmt) -> Buffer:
+    """Return the buffer of a stage of a function that is not opaque."""
+    return next(node.buffer for node in walk(stage) if isinstance(node, s.BufferStore))
+
+
+def loaded(stage: s.Stmt) -> set[Buffer]:
+    """Return the other buffers that a stage loads."""
+    own = stored(stage)
+    found = {node.buffer for node in walk(stage) if isinstance(node, BufferLoad)}
+    return found - {own}
+
+
+def part_of(func: PrimFunc, stages: Stages) -> Part:
+    """Return the function of some stages, which gives what the last one stores."""
+    made = [stored(stage) for stage in stages]
+    read = {b: None for stage in stages for b in loaded(stage) if b not in made}
+    order = [*func.buffer_map.values()]
+    inputs = sorted(read, key=lambda b: order.index(b) if b in order else len(order))
+    params = {buffer: param for param, buffer in func.buffer_map.items()}
+    tensors = {params.get(b, Var(b.name, HANDLE)): b for b in (*inputs, made[-1])}
+    shapes = [extent for buffer in tensors.values() for extent in buffer.shape]
+    used = {var for node in (*stages, *shapes) for var in collect_vars(node)}
+    scalars = [param for param in func.params if param not in func.buffer_map]
+    sizes = [k for k, param in enumerate(scalars) if param in used]
+    assert isinstance(func.body, s.BlockRealize)
+    root = func.body.block.with_(body=s.sequence(stages), alloc_buffers=made[:-1])
+    alone = PrimFunc(
+        [*tensors, *(scalars[k] for k in sizes)],
+        s.BlockRealize((), TRUE, root),
+        buffer_map=tensors,
+        attrs=func.attrs.without("global_symbol"),
+    )
+    return Part(alone, stages, inputs, made[-1], sizes)

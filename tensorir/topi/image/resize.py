@@ -14,6 +14,7 @@ from tensorir.nodes.dtype import FLOAT32, DataType
 from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.ops import add, as_expr, cast, const
 from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import axes as order_of
 from tensorir.relax.dimension_order import layout as order_of_layout
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import sum_dtype
@@ -34,7 +35,7 @@ from tensorir.topi.image.coordinates import (
 from tensorir.topi.nn.spatial import SPATIAL, Layout, each_rank
 
 
-@operator("image.resize")
+@operator("image.resize", dimension_order=order_of("axes"))
 def resize(
     data: Tensor,
     size: Sequence[PrimExpr],
@@ -81,7 +82,7 @@ def resize(
     return _resize(data, coordinates, size, kind, outside, out_dtype)
 
 
-@operator("image.dynamic_resize")
+@operator("image.dynamic_resize", dimension_order=order_of("axes"))
 def dynamic_resize(
     data: Tensor,
     size: Sequence[PrimExpr],

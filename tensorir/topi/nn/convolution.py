@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 from tensorir import te
 from tensorir.errors import IRValueError
 from tensorir.nodes.expr import EQ, IntImm, PrimExpr
-from tensorir.nodes.ops import cast, compare, const, floordiv, floormod
+from tensorir.nodes.ops import as_expr, cast, compare, const, floordiv, floormod
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import convert_dtype
 from tensorir.topi.extents import (
@@ -114,28 +116,60 @@ def _check_groups(inputs: PrimExpr, per_group: PrimExpr, outputs: PrimExpr, grou
         )
 
 
-class _Spread:
-    """One axis, as a convolution of the input, spread by `stride - 1` zeros, with a mirrored
-    kernel.
+class _Phases:
+    """One axis of a transposed convolution, as `stride` convolutions, one for each phase.
 
-    Position `p` of the spread input is element `p // stride` if `p % stride` is 0, otherwise 0. The
-    input is padded by whole elements, `before` and `behind`; `surplus` counts the excess zeros.
+    The convolution of a phase computes the elements `place * stride + phase` of the result. Tap `k`
+    of the kernel contributes to such an element if `place * stride + phase + margin - k * step` is
+    a multiple of the stride, and reads the element at that multiple. So a phase has every
+    `interval`-th tap, `count` taps in all, and no products with zeros between the elements (Shi et
+    al., 2016, sub-pixel convolution). The input is padded by `before` and `behind` elements.
     """
 
     def __init__(
         self, size: PrimExpr, taps: int, stride: int, margin: tuple[int, int], extra: int, step: int
     ) -> None:
-        reach = step * (taps - 1)
-        border = reach - margin[0]
-        self.taps, self.stride, self.step = taps, stride, step
-        self.before = -(-border // stride)
-        self.surplus = self.before * stride - border
-        self.behind = (reach - margin[1] + extra) // stride
-        self.count = simplified((size - 1) * stride + (reach + extra + 1 - sum(margin)))
+        self.taps, self.stride, self._step, self._margin = taps, stride, step, margin[0]
+        self._common = math.gcd(stride, step)
+        self.interval = stride // self._common
+        self.count = -(-taps // self.interval)
+        more = step * (taps - 1) + extra + 1 - sum(margin) - stride
+        places = -(-more // stride)
+        self.extent = simplified(size * stride + more)
+        self.places = simplified(size + places)
+        self._offsets = [self._offset(phase) for phase in range(stride)]
+        reach = (self.count - 1) * (step // self._common)
+        self.before = max(0, reach - min(self._offsets))
+        self.behind = max(0, places + max(self._offsets))
+        self._surplus = self.before - reach
 
-    def position(self, place: PrimExpr, k: PrimExpr) -> PrimExpr:
-        """Return the position of tap `k` of the mirrored kernel in the spread input."""
-        return place + k * self.step + self.surplus
+    def _first(self, phase: Any) -> Any:
+        """Return the first tap of a phase."""
+        inverse = pow(self._step // self._common, -1, self.interval)
+        return (phase + self._margin) // self._common * inverse % self.interval
+
+    def _offset(self, phase: Any) -> Any:
+        """Return the distance from the place to the element that the first tap reads."""
+        return (phase + self._margin - self._first(phase) * self._step) // self.stride
+
+    def position(self, place: PrimExpr, phase: PrimExpr, k: PrimExpr) -> PrimExpr:
+        """Return the element of the padded input that tap `k` of a phase reads, taps mirrored."""
+        is_same = len(set(self._offsets)) == 1
+        offset = self._offsets[0] if is_same else self._offset(phase)
+        element: PrimExpr = place + offset + self._surplus + k * (self._step // self._common)
+        return element
+
+    def tap(self, phase: PrimExpr, k: PrimExpr) -> PrimExpr:
+        """Return the tap of the kernel that is tap `k` of a phase, taps mirrored."""
+        first: PrimExpr = self._first(phase)
+        return first + (self.count - 1 - k) * self.interval
+
+    def conditions(self, phase: PrimExpr, k: PrimExpr) -> list[PrimExpr]:
+        """Return what has to be true for a phase to have a tap `k`."""
+        found = [self.tap(phase, k) < self.taps] if self.taps % self.interval else []
+        if self._common > 1:
+            found.append(compare(EQ, (phase + self._margin) % self._common, 0))
+        return found
 
 
 @each_rank("nn.conv#d_transpose")
@@ -181,47 +215,78 @@ def transposed_convolution(
                 f"output_padding must be less than the stride or the dilation, got {extras} for "
                 f"strides {steps}"
             )
-    spread = {
-        x: _Spread(size[x], known_extent(taps[x], "the kernel's size"), stride, margin, extra, step)
+    phases = {
+        x: _Phases(size[x], known_extent(taps[x], "the kernel's size"), stride, margin, extra, step)
         for x, stride, margin, extra, step in zip(
             letters, steps, margins(padding, rank), extras, widths, strict=True
         )
     }
-    amounts = {layout.text.index(x): (s.before, s.behind) for x, s in spread.items()}
+    amounts = {layout.text.index(x): (p.before, p.behind) for x, p in phases.items()}
     source = padded(data, amounts, const(0, data.dtype))
     per_group = channels // groups if groups > 1 else taps["I"]
-    axes = {x: te.reduce_axis((0, taps[x]), f"r{x.lower()}") for x in letters}
+
+    def if_tapped(value: PrimExpr, phase: Sequence[PrimExpr], k: Sequence[PrimExpr]) -> PrimExpr:
+        each = zip(phases.values(), phase, k, strict=True)
+        needed = [condition for p, *at in each for condition in p.conditions(*at)]
+        zero = const(0, value.dtype)
+        return te.if_then_else(te.all(*needed), value, zero) if needed else value
+
+    def mirrored(*indices: PrimExpr) -> PrimExpr:
+        phase, k = indices[:rank], indices[rank:-2]
+        at = {x: p.tap(*step) for (x, p), *step in zip(phases.items(), phase, k, strict=True)}
+        value = weight[kernel.ordered({**at, "I": indices[-2], "O": indices[-1]})]
+        return if_tapped(value, phase, k)
+
+    every = phases.values()
+    kernels = te.compute(
+        [*(p.stride for p in every), *(p.count for p in every), taps["I"], taps["O"]],
+        mirrored,
+        name="kernels",
+    )
+    axes = {x: te.reduce_axis((0, p.count), f"r{x.lower()}") for x, p in phases.items()}
     axes["C"] = te.reduce_axis((0, per_group), "rc")
     walked = [x for x in layout.text if x in axes]
+    # An axis of places is followed by its axis of phases, if it has several.
+    keys = [key for x in out.text for key in ([x, x.lower()] if x in phases else [x])]
+    keys = [key for key in keys if key.isupper() or phases[key.upper()].stride > 1]
 
     def element(*indices: PrimExpr) -> PrimExpr:
-        at = out.named(indices)
+        at = dict(zip(keys, indices, strict=True))
         channel: PrimExpr = axes["C"].var
         output = at["C"]
         if groups > 1:
             divisor = as_divisor(taps["O"])
             channel = floordiv(output, divisor) * per_group + channel
             output = floormod(output, divisor)
-        positions = {x: s.position(at[x], axes[x].var) for x, s in spread.items()}
-        places = {x: floordiv(positions[x], s.stride) for x, s in spread.items()}
-        x: PrimExpr = source[layout.ordered({"N": at["N"], "C": channel, **places})]
-        on_element = [
-            compare(EQ, floormod(positions[letter], s.stride), 0)
-            for letter, s in spread.items()
-            if s.stride > 1
-        ]
-        if on_element:
-            x = te.if_then_else(te.all(*on_element), x, const(0, x.dtype))
-        across = {letter: s.taps - 1 - axes[letter].var for letter, s in spread.items()}
-        y = weight[kernel.ordered({"O": output, "I": channel, **across})]
+        phase = [at.get(x.lower(), const(0, at[x].dtype)) for x in letters]
+        k = [axes[x].var for x in letters]
+        places = {
+            x: p.position(at[x], *step)
+            for (x, p), *step in zip(phases.items(), phase, k, strict=True)
+        }
+        x = if_tapped(source[layout.ordered({"N": at["N"], "C": channel, **places})], phase, k)
+        y = kernels[(*phase, *k, channel, output)]
         return te.sum(cast(wide, x) * cast(wide, y), axis=[axes[letter] for letter in walked])
 
-    extents = {"N": size["N"], "C": taps["O"] * groups, **{x: s.count for x, s in spread.items()}}
-    names = {"N": "n", "C": "co", **{letter: letter.lower() for letter in letters}}
+    extents = {"N": size["N"], "C": taps["O"] * groups, **{x: p.places for x, p in phases.items()}}
+    extents |= {x.lower(): as_expr(p.stride) for x, p in phases.items()}
+    names = {"N": "n", "C": "co", **{x: x.lower() for x in letters}}
+    names |= {x.lower(): f"{x.lower()}_phase" for x in letters}
     total = te.compute(
-        out.ordered(extents),
+        [extents[key] for key in keys],
         element,
         name=f"{'group_' if groups > 1 else ''}conv{rank}d_transpose_{out.text.lower()}",
-        varargs_names=[names[letter] for letter in out.text],
+        varargs_names=[names[key] for key in keys],
     )
-    return convert_dtype(total, result)
+    total = convert_dtype(total, result)
+    if len(keys) == len(out.text):
+        return total
+
+    def interleaved(*indices: PrimExpr) -> PrimExpr:
+        at = out.named(indices)
+        for x, p in phases.items():
+            at[x], at[x.lower()] = floordiv(at[x], p.stride), floormod(at[x], p.stride)
+        return total[tuple(at[key] for key in keys)]
+
+    extents |= {x: p.extent for x, p in phases.items()}
+    return te.compute(out.ordered(extents), interleaved, name="T_interleave")

@@ -208,6 +208,9 @@ def test_transposed_convolutions(rank: int) -> None:
         (2, 3, 1, 1, 2, 0, 0, 1),
         (2, 2, 1, 3, 2, 2, 1, 1),
         (2, 2, 1, 2, 1, 1, 0, 1),
+        (3, 4, 1, 2, 2, 0, 0, 1),
+        (2, 3, 1, 3, 2, 1, 1, 2),
+        (2, 2, 1, 5, 4, 3, 3, 2),
     ]:
         options = {"strides": s, "padding": p, "output_padding": o, "dilation": d, "groups": g}
 

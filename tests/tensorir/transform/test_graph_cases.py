@@ -82,6 +82,7 @@ def test_graphs(case: TextCase, pytestconfig: pytest.Config) -> None:
     before = module_of(case.before)
     if case.path.stem in BOUND and "num_input" not in case.before and "w: F4" in case.before:
         before = transform.BindParams("main", {"w": W})(before)
+    before = transform.LegalizeOps()(before)
     kept = before.clone()
     step = eval(case.call, vars(transform))
     after = step(before)

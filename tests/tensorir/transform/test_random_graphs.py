@@ -33,6 +33,7 @@ TRANSFORMS = {
     "SinkViews": t.Sequential([t.RewriteDataflowReshape(), t.SinkViews()]),
     "default_pipeline": t.default_pipeline(),
     "FuseTIR": t.Sequential([t.RewriteDataflowReshape(), t.FuseOps(), t.FuseTIR()]),
+    "ConcatInPlace": t.Sequential([t.FuseOps(), t.FuseTIR(), t.ConcatInPlace(smallest=0)]),
     "in place": t.Sequential(
         [
             t.DataflowUseInplaceCalls(smallest=0),
