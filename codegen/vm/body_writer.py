@@ -333,14 +333,7 @@ class BodyWriter:
         """Return the register of a tensor in shared memory, prepared with the frame if possible."""
         root, info, layout = place.address.root, place.info, self._layout
         assert info.shape is not None
-        view = p.View(
-            root.slot,
-            layout.dim(place.address.offset),
-            layout.dims(info),
-            str(info.dtype),
-            root.register,
-            place.address.is_far,
-        )
+        view = self._view_of(place)
         key = (root, repr(view))
         register = self._views.get(key)
         if register is None:
@@ -352,6 +345,18 @@ class BodyWriter:
             else:
                 self._step(p.Assemble(register, view))
         return register
+
+    def _view_of(self, place: Place) -> p.View:
+        """Return the operand of a tensor in shared memory."""
+        address, layout = place.address, self._layout
+        return p.View(
+            address.root.slot,
+            layout.dim(address.offset),
+            layout.dims(place.info),
+            str(place.info.dtype),
+            address.root.register,
+            address.is_far,
+        )
 
     def _is_prepared(self, value: Known) -> bool:
         return self._layout.is_entered(*(value.extents or ()), value.scalar)

@@ -32,7 +32,8 @@ class GraphFunction:
     defers, is copied; it is an error if the function writes to it. The result has new memory: an
     `NDArray`, a `BFloat16Array` for bfloat16, or nested tuples of them. Several threads may call
     it, and library functions that it calls may call it again: each call has a separate frame, which
-    later calls reuse.
+    later calls reuse. The `state` is common to all calls: calls of a function with state must not
+    overlap.
     """
 
     def __init__(
@@ -62,6 +63,10 @@ class GraphFunction:
         ]
         """The memory of each part of the result, None for a part without separate memory."""
         self.link = link
+        self.state: dict[str, NDArray] = {}
+        """The arrays of parameters that are kept from call to call, by name. They may be read,
+        written, and replaced by other arrays, such as those of another function."""
+        self.reset_state()
         self.steps = [link(step, self) for step in program.steps]
         self._needs_stack = needs_stack(self.steps)
 
@@ -69,6 +74,15 @@ class GraphFunction:
     def name(self) -> str:
         """The name in the module."""
         return self.program.name
+
+    def reset_state(self) -> None:
+        """Give the state new arrays with its first contents."""
+        program = self.program
+        if program.state:
+            frame = Frame(program, self._constants, self.allocate)
+            kept = program.parameters[len(program.arguments) :]
+            for pattern, first in zip(kept, program.state, strict=True):
+                self.state[pattern.name] = copied(frame.evaluate(first, {}))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Check the arguments, given by position or by name, run, return the result.
@@ -79,14 +93,18 @@ class GraphFunction:
         """
         if kwargs:
             args = self.positional(args, kwargs)
-        return self._for_reader(self.finished(self.run(self.entered(args, None))))
+        return self._for_reader(self.finished(self.run(self._called(args))))
+
+    def _called(self, args: Sequence[Any]) -> Frame:
+        """Return a frame for a call of the user, with the state."""
+        return self.entered((*args, *self.state.values()) if self.state else args, None)
 
     def positional(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return all arguments in the order of the parameters.
 
         Raises IRTypeError for missing, repeated and unknown arguments.
         """
-        names = [pattern.name for pattern in self.program.parameters]
+        names = [pattern.name for pattern in self.program.arguments]
         problems = [
             f"{what} {', '.join(found)}"
             for what, found in (
@@ -106,7 +124,7 @@ class GraphFunction:
 
     def prepare(self, *args: Any) -> PreparedRun:
         """Check the arguments once, for many runs on the same frame."""
-        return PreparedRun(self, self.entered(args, None), args)
+        return PreparedRun(self, self._called(args), args)
 
     def run(self, frame: Frame) -> Frame:
         """Run the steps on a frame that holds arguments; return it."""
@@ -192,16 +210,17 @@ class GraphFunction:
     def _enter(self, frame: Frame, args: Sequence[Any]) -> None:
         program = self.program
         if len(args) != len(program.parameters):
-            names = ", ".join(x.name for x in program.parameters)
+            names = ", ".join(x.name for x in program.arguments)
             raise IRTypeError(
-                f"{self.name} takes {len(program.parameters)} argument(s) ({names}), "
-                f"got {len(args)}"
+                f"{self.name} takes {len(program.arguments)} argument(s) ({names}), "
+                f"got {len(args) - len(program.state)}"
             )
         sizes: dict[str, int] = {}
         matcher = Matcher("", frame.slots, frame.registers, sizes, frame.copies)
         for k, (pattern, arg) in enumerate(zip(program.parameters, args, strict=True)):
             matcher.place = f"{self.name}: argument {k + 1} "
-            matcher.match(pattern, self._guarded(arg) if self._guard_pages else arg)
+            is_copied = self._guard_pages and not _is_written(pattern)
+            matcher.match(pattern, self._guarded(arg) if is_copied else arg)
         matcher.finish(program.sizes)
         if not self._has_sizes:
             return
@@ -358,6 +377,10 @@ def _quick_checks(program: p.Program, used: set[int]) -> list[_Quick] | None:
         dtype = DataType(pattern.dtype).to_numpy()
         checks.append((pattern.shape, dtype, pattern.slot, register))  # type: ignore[arg-type]
     return checks
+
+
+def _is_written(pattern: p.Pattern) -> bool:
+    return any(isinstance(x, p.TensorPattern) and x.written for x in p.leaves([pattern]))
 
 
 def _as_bfloat16(value: Any, kinds: p.Kinds) -> Any:

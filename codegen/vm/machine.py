@@ -136,7 +136,7 @@ class VirtualMachine:
         self, func_name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, ...]:
         function = self.module[func_name]
-        names = {pattern.name for pattern in function.program.parameters}
+        names = {pattern.name for pattern in function.program.arguments}
         unknown = sorted(set(kwargs) - names)
         if unknown:
             warnings.warn(

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from codegen.errors import LinkError
 from codegen.signature import Dim
 
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 NONE: Final = -1
 """The number of no register or slot."""
 
@@ -268,6 +268,13 @@ class Program:
     is_native: bool
     bfloat16: Kinds = False
     """The parts of the result that are of bfloat16."""
+    state: tuple[View, ...] = ()
+    """The first contents of the last parameters, which are kept from call to call."""
+
+    @property
+    def arguments(self) -> tuple[Pattern, ...]:
+        """The parameters that a caller passes."""
+        return self.parameters[: len(self.parameters) - len(self.state)]
 
     def all_steps(self) -> Iterator[Step]:
         """Yield the steps, also those of branches."""

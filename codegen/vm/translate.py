@@ -121,6 +121,7 @@ class Translation(BodyWriter):
             self._layout.constants.slot,
             is_native,
             _bfloat16(func.ret_struct_info),
+            tuple(self._view_of(self._place(constant)) for constant in func.state),
         )
 
     def functions(self, constant_bytes: int) -> dict[str, PrimFunc]:

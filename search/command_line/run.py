@@ -104,7 +104,7 @@ def run(
         how = ""
         main = mod["main"]
         assert isinstance(main, Function)
-        given = read_arrays(inputs or (), [param.name for param in main.params], "model")
+        given = read_arrays(inputs or (), [param.name for param in main.arguments], "model")
         call = _call_model(mod, main, chosen, records, given, repeat, profile)
     else:
         if profile:

@@ -56,7 +56,7 @@ def random_inputs(
     rng = np.random.default_rng(seed)
     known = given or {}
     sizes: dict[Var, PrimExpr] = {}
-    for param in func.params:
+    for param in func.arguments:
         info = param.struct_info
         if param.name in known and isinstance(info, TensorStructInfo):
             for extent, size in zip(info.shape or (), known[param.name].shape, strict=False):
@@ -64,7 +64,7 @@ def random_inputs(
                     sizes.setdefault(extent, const(size, extent.dtype))
     return {
         param.name: known[param.name] if param.name in known else _random(name, param, sizes, rng)
-        for param in func.params
+        for param in func.arguments
     }
 
 
@@ -298,9 +298,16 @@ def _why_wrong(
 def _results(
     mod: IRModule, target: Target, database: OnlySome, name: str, *calls: Sequence[NDArray[Any]]
 ) -> list[list[Typed]]:
-    """Build a model with some schedules, and return the results of calls of a function."""
-    function = codegen.VirtualMachine(codegen.vm_build(mod, target, database=database))[name]
-    return [[_typed(array) for array in arrays_in(function(*call))] for call in calls]
+    """Build a model with some schedules, and return the results of calls of a function.
+
+    The arguments stay as they are, and each call starts with the first contents of the state.
+    """
+    machine = codegen.VirtualMachine(codegen.vm_build(mod, target, database=database))
+    function, results = machine.function(name), []
+    for call in calls:
+        function.reset_state()
+        results.append([_typed(array) for array in arrays_in(function(*map(np.array, call)))])
+    return results
 
 
 def _typed(array: Array) -> Typed:

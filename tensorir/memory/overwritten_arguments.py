@@ -1,8 +1,11 @@
 """Tensor functions that may write an output over an argument.
 
-This is safe if each element of the output is stored once, directly from the element of the argument
-at the same indices, and nothing else reads or writes either of them. Then no element is read after
-it was overwritten, in any order of the loops.
+This is safe in two cases:
+- Each element of the output is stored once, directly from the element of the argument at the same
+  indices, and nothing else reads or writes either of them. Then no element is read after it was
+  overwritten, in any order of the loops.
+- The function first copies the argument to the output, and does not use the argument otherwise.
+  Then the copy is left out, and only the elements that later statements change are written.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from tensorir.nodes.buffer import Buffer, MatchBufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import is_const_int
-from tensorir.nodes.stmt import BlockRealize, BufferStore, For, While
+from tensorir.nodes.stmt import BlockRealize, BufferStore, For, SeqStmt, Stmt, While
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import children, substitute, substitute_buffers, walk
 
@@ -43,15 +46,19 @@ def overwritable_arguments(func: PrimFunc) -> dict[int, tuple[int, ...]]:
     uses = _uses_of(func, [b for b in buffers if b is not None])
     found: dict[int, tuple[int, ...]] = {}
     for k, output in enumerate(buffers):
-        if output is None or not _is_written_once(uses[output]):
+        if output is None or uses[output].is_used_otherwise or not uses[output].stores:
             continue
+        is_written_once = _is_written_once(uses[output])
         fitting = tuple(
             j
             for j, argument in enumerate(buffers)
             if argument is not None
             and argument is not output
             and _have_same_layout(argument, output)
-            and _is_read_where_written(uses[argument], uses[output])
+            and (
+                (is_written_once and _is_read_where_written(uses[argument], uses[output]))
+                or _copy_of(func, uses[argument], output) is not None
+            )
         )
         if fitting:
             found[k] = fitting
@@ -65,12 +72,50 @@ def overwriting(func: PrimFunc, output: int, argument: int) -> PrimFunc:
     """
     dropped, kept = func.params[output], func.params[argument]
     before, after = func.buffer_map[dropped], func.buffer_map[kept]
+    copy = _copy_of(func, _uses_of(func, [before, after])[after], before)
+    if copy is not None:
+        root = func.body
+        assert isinstance(root, BlockRealize)
+        nests = [nest for nest in _nests(func) if nest is not copy]
+        block = root.block.with_(body=nests[0] if len(nests) == 1 else SeqStmt(nests))
+        func = func.with_(body=root.with_(block=block))
     rest = func.with_(
         params=[p for p in func.params if p is not dropped],
         buffer_map={p: b for p, b in func.buffer_map.items() if p is not dropped},
         body=substitute_buffers(func.body, {before: after}),
     )
     return renew_defs(rest)
+
+
+def _nests(func: PrimFunc) -> Sequence[Stmt]:
+    """Return the statements of the root block of a function."""
+    if not isinstance(func.body, BlockRealize):
+        return ()
+    body = func.body.block.body
+    return body.seq if isinstance(body, SeqStmt) else (body,)
+
+
+def _copy_of(func: PrimFunc, argument: _Uses, output: Buffer) -> Stmt | None:
+    """Return the statement that copies an argument to an output, if no copy is needed in place.
+
+    It is the first statement of several that uses the output, and the only use of the argument.
+    """
+    if argument.is_used_otherwise or argument.stores or len(argument.loads) != 1:
+        return None
+    ((load, store),) = argument.loads
+    if store is None or store.buffer is not output or store.value is not load:
+        return None
+    nests = _nests(func)
+    first = next((n for n in nests if any(_buffer_of(node) is output for node in walk(n))), None)
+    if first is None or len(nests) == 1 or not _same_place(load, store):
+        return None
+    nodes = list(walk(first))
+    writes = [node for node in nodes if isinstance(node, BufferStore)]
+    return first if writes == [store] and not any(isinstance(n, While) for n in nodes) else None
+
+
+def _buffer_of(node: Node) -> Buffer | None:
+    return node.buffer if isinstance(node, (BufferLoad, BufferStore)) else None
 
 
 def _uses_of(func: PrimFunc, buffers: Sequence[Buffer]) -> dict[Buffer, _Uses]:

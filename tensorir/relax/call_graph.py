@@ -1,9 +1,9 @@
 """The call graph of a module, and the values that its graph functions write.
 
-Values of a graph are immutable, with one exception: a direct call of a tensor function that writes
-to a parameter, which programs for TVM use for persistent memory. A variable aliases the array of
-another value if it is bound to it, takes it out of a tuple, or selects it by an `If`; the results
-of calls have new memory.
+Values of a graph are immutable until their memory is explicit, with one exception: a direct call of
+a tensor function that writes to a parameter, which programs for TVM use for persistent memory. A
+variable aliases the array of another value if it is bound to it, takes it out of a tuple, or
+selects it by an `If`; the results of calls have new memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tensorir.memory.written_parameters import written_parameters
 from tensorir.nodes.expr import Call, GlobalVar
 from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
-from tensorir.relax.calls import VIEW, called_graph
+from tensorir.relax.calls import COPY_INTO, VIEW, called_graph
 from tensorir.relax.function import Function
 from tensorir.rewriting.visit import walk
 
@@ -126,6 +126,8 @@ class _Values:
 
     def _written_by(self, value: Node) -> list[Node]:
         """Return the arguments that a call writes."""
+        if isinstance(value, g.GraphCall) and value.op is COPY_INTO:
+            return [value.args[1]]
         call = called_graph(value) if isinstance(value, g.GraphCall) else None
         if call is None:
             return []

@@ -10,7 +10,7 @@ from tensorir.function import BaseFunc, IRModule
 from tensorir.nodes.expr import IntImm
 from tensorir.nodes.node import body, parts, value
 from tensorir.nodes.stmt import normalize_annotations
-from tensorir.relax.expr import GraphVar, SeqExpr
+from tensorir.relax.expr import Constant, GraphVar, SeqExpr, Tuple
 from tensorir.relax.struct_info import FuncStructInfo, StructInfo
 
 
@@ -19,7 +19,13 @@ class Function(BaseFunc):
 
     `params` are variables with struct info; `body` computes the result. `is_pure` is True if a call
     has no effects. Standard attributes: `global_symbol` (absent for a private function),
-    `num_input` (parameters from this index on are weights).
+    `num_input` (parameters from this index on are weights), `updates` and `state`.
+
+    `updates` are names of parameters that a call overwrites, for a function that no other one
+    calls. As a value, such a function returns a pair: its result, and a tuple of the new contents
+    of these parameters. Compiled, it returns the result and writes the new contents to the arrays
+    of the caller. `state` is a tuple of constants, the first contents of as many last parameters:
+    a virtual machine keeps their arrays from call to call, so that callers do not pass them.
     """
 
     fields = (
@@ -69,8 +75,31 @@ class Function(BaseFunc):
 
     @property
     def weights(self) -> tuple[GraphVar, ...]:
-        """The parameters from `num_input` on, none without it; IRValueError for a bad index."""
-        return self.params[self._num_input() :]
+        """The arguments from `num_input` on, none without it; IRValueError for a bad index."""
+        return self.arguments[self._num_input() :]
+
+    @property
+    def arguments(self) -> tuple[GraphVar, ...]:
+        """The parameters that a caller passes: all but the state."""
+        return self.params[: len(self.params) - len(self.state)]
+
+    @property
+    def state(self) -> tuple[Constant, ...]:
+        """The first contents of the last parameters, which a virtual machine keeps."""
+        held = self.attrs.get("state", ())
+        return tuple(held.elements if isinstance(held, Tuple) else held)
+
+    @property
+    def updates(self) -> tuple[GraphVar, ...]:
+        """The parameters that a call overwrites; IRValueError for the name of no parameter."""
+        named = {param.name: param for param in self.params}
+        names = [str(name) for name in self.attrs.get("updates", ())]
+        unknown = [name for name in names if name not in named]
+        if unknown or len(set(names)) != len(names):
+            raise IRValueError(
+                f"updates must be different names of parameters, {', '.join(named)}, got {names}"
+            )
+        return tuple(named[name] for name in names)
 
     def _num_input(self) -> int:
         stated = self.attrs.get("num_input", len(self.params))

@@ -88,6 +88,36 @@ class _Verifier:
         self._place = f"the result of {self._function}"
         self._use_sizes(func.ret_struct_info)
         self._check_stated(func.ret_struct_info, func.body.struct_info, "the function returns")
+        self._check_state(func)
+
+    def _check_state(self, func: Function) -> None:
+        """Check that updates and state fit their parameters."""
+        self._place = self._function
+        kept = zip(func.params[len(func.arguments) :], func.state, strict=False)
+        pairs = [(param, constant.struct_info, "its state") for param, constant in kept]
+        try:
+            updated = func.updates
+        except IRValueError as error:
+            self._fail(str(error))
+        if updated:
+            result = func.ret_struct_info
+            given = result.elements[-1] if isinstance(result, TupleStructInfo) else None
+            if (
+                not isinstance(result, TupleStructInfo)
+                or len(result) != 2
+                or not isinstance(given, TupleStructInfo)
+                or len(given) != len(updated)
+            ):
+                self._fail(
+                    f"it updates {len(updated)} parameter(s), so it must return a pair: its result "
+                    f"and a tuple of as many new contents; it returns {result}"
+                )
+            pairs += [
+                (p, i, "its new contents") for p, i in zip(updated, given.elements, strict=True)
+            ]
+        for param, info, what in pairs:
+            if fits(param.struct_info, info, self._analyzer) is Fits.NO:
+                self._fail(f"the parameter {param.name} is {param.struct_info}, {what} {info}")
 
     def _sequence(self, node: g.SeqExpr) -> None:
         """Verify the body of a function or branch."""

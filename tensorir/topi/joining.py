@@ -10,8 +10,8 @@ from tensorir import te
 from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import INT64
-from tensorir.nodes.expr import EQ, IntImm, PrimExpr
-from tensorir.nodes.ops import all_of, as_expr, cast, compare, const, select
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.ops import as_expr, cast, const, select
 from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import axes
 from tensorir.relax.dimension_order import axes as axes_named
@@ -84,7 +84,7 @@ def slice_parts(x: Tensor, parts: dict[int, Part], name: str) -> Tensor:
     return te.compute(shape, element, name=name)
 
 
-def _parts(
+def parts_of_slices(
     x: Tensor,
     axes: Sequence[int],
     begin: Sequence[int | PrimExpr],
@@ -92,6 +92,7 @@ def _parts(
     strides: Sequence[int | PrimExpr] | None,
     assume_inbound: bool,
 ) -> dict[int, Part]:
+    """Return the slices of axes, for the arguments of `strided_slice`."""
     own = each_axis_of(axes, x.ndim)
     steps: Sequence[int | PrimExpr] = [1] * len(own) if strides is None else strides
     if not len(own) == len(begin) == len(end) == len(steps):
@@ -126,43 +127,8 @@ def strided_slice(
     Bounds may be symbolic; `assume_inbound` promises that they are ordered and in range, which
     gives simpler shapes.
     """
-    parts = _parts(x, axes, begin, end, strides, assume_inbound)
+    parts = parts_of_slices(x, axes, begin, end, strides, assume_inbound)
     return slice_parts(x, parts, "T_strided_slice_with_axes")
-
-
-@operator("slice_scatter")
-def slice_scatter(
-    input_tensor: Tensor,
-    src: Tensor,
-    start: PrimExpr,
-    end: PrimExpr,
-    step: PrimExpr,
-    axis: int = 0,
-) -> Tensor:
-    """Return a tensor in which `src` replaces a slice of an axis, with a positive step."""
-    x = input_tensor
-    same_dtype(x, src)
-    k = axis_of(axis, x.ndim)
-    if not isinstance(step, IntImm) or step.value < 1:
-        raise IRValueError(f"the step must be a constant of at least 1, got {step}")
-    part = _parts(x, [k], [start], [end], [step], False)[k]
-    shape = [*x.shape[:k], part.length, *x.shape[k + 1 :]]
-    analyzer = of_sizes(x.shape, src.shape, shape)
-    fits = src.ndim == x.ndim and not any(
-        analyzer.can_prove(a != b) for a, b in zip(shape, src.shape, strict=True)
-    )
-    if not fits:
-        raise IRTypeError(f"src has shape {shape_text(src.shape)}, the slice {shape_text(shape)}")
-
-    def element(*i: PrimExpr) -> PrimExpr:
-        place = te.floordiv(i[k] - part.begin, const(part.step, INT64))
-        beside = te.floormod(i[k] - part.begin, const(part.step, INT64))
-        is_in = all_of(
-            [i[k] >= part.begin, place < part.length, compare(EQ, beside, const(0, INT64))]
-        )
-        return te.if_then_else(is_in, src[(*i[:k], place, *i[k + 1 :])], x[i])
-
-    return te.compute(x.shape, element, name="T_slice_scatter")
 
 
 @operator("concat", dimension_order=axes("axis"))

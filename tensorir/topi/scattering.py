@@ -9,7 +9,7 @@ from tensorir import te
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import INT64
-from tensorir.nodes.expr import BufferLoad, PrimExpr, Var
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.ops import all_of, const
 from tensorir.nodes.stmt import (
     BufferStore,
@@ -21,8 +21,9 @@ from tensorir.relax.declaration import operator
 from tensorir.te.extrema import largest, smallest
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import broadcast_indices, same_dtype, shape_text
-from tensorir.topi.extents import axis_of, of_sizes
+from tensorir.topi.extents import axis_of, each_axis_of, of_sizes
 from tensorir.topi.indexing import check_indices, normalize_index, stretched_indices, tuple_length
+from tensorir.topi.joining import parts_of_slices
 from tensorir.topi.scan import block_nest
 
 _COMBINED: Final[dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
@@ -159,21 +160,30 @@ def _check_updates(updates: Tensor, shape: Sequence[PrimExpr]) -> None:
 
 @operator("index_put")
 def index_put(
-    data: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False
+    data: Tensor,
+    indices: Sequence[Tensor],
+    values: Tensor,
+    accumulate: bool = False,
+    axes: Sequence[int] | None = None,
 ) -> Tensor:
     """Return `data` after `data[indices] = values`, or `+=` to accumulate, like NumPy.
 
-    The indices are arrays of integers for the first dimensions and broadcast together; the values
-    broadcast to the elements there. Among several values for one element, the last one is kept.
+    The indices are arrays of integers for `axes`, by default the first ones, and broadcast
+    together; the values broadcast to the elements there: the dimensions of the indices, then the
+    other ones of `data`. Among several values for one element, the last one is kept.
     """
     shape = stretched_indices(data, indices)
-    rest = data.shape[len(indices) :]
-    loops = [*shape, *rest]
+    own = range(len(indices)) if axes is None else each_axis_of(axes, data.ndim)
+    if len(own) != len(indices):
+        raise IRValueError(f"{len(indices)} indices are given for {len(own)} axes")
+    rest = [k for k in range(data.ndim) if k not in own]
+    loops = [*shape, *(data.shape[k] for k in rest)]
 
     def place(i: Sequence[PrimExpr], buffers: Sequence[Buffer]) -> list[PrimExpr]:
-        own = [_load(b, i[: len(shape)]) for b in buffers]
-        places = [normalize_index(index, n) for index, n in zip(own, data.shape, strict=False)]
-        return [*places, *i[len(shape) :]]
+        found = dict(zip(rest, i[len(shape) :], strict=True))
+        for k, buffer in zip(own, buffers, strict=True):
+            found[k] = normalize_index(_load(buffer, i[: len(shape)]), data.shape[k])
+        return [found[k] for k in range(data.ndim)]
 
     in_order = [True] * len(shape) + [False] * len(rest)
     return _scatter(
@@ -184,3 +194,36 @@ def index_put(
 
 def _load(buffer: Buffer, indices: Sequence[PrimExpr]) -> PrimExpr:
     return BufferLoad(buffer, broadcast_indices(indices, buffer.shape))
+
+
+@operator("slice_scatter")
+def slice_scatter(
+    input_tensor: Tensor,
+    src: Tensor,
+    start: PrimExpr,
+    end: PrimExpr,
+    step: PrimExpr,
+    axis: int = 0,
+) -> Tensor:
+    """Return a tensor in which `src` replaces a slice of an axis, with a positive step."""
+    x = input_tensor
+    same_dtype(x, src)
+    k = axis_of(axis, x.ndim)
+    if not isinstance(step, IntImm) or step.value < 1:
+        raise IRValueError(f"the step must be a constant of at least 1, got {step}")
+    part = parts_of_slices(x, [k], [start], [end], [step], False)[k]
+    shape = [*x.shape[:k], part.length, *x.shape[k + 1 :]]
+    analyzer = of_sizes(x.shape, src.shape, shape)
+    fits = src.ndim == x.ndim and not any(
+        analyzer.can_prove(a != b) for a, b in zip(shape, src.shape, strict=True)
+    )
+    if not fits:
+        raise IRTypeError(f"src has shape {shape_text(src.shape)}, the slice {shape_text(shape)}")
+
+    def place(i: Sequence[PrimExpr], buffers: Sequence[Buffer]) -> list[PrimExpr]:
+        return [*i[:k], i[k] * const(part.step, INT64) + part.begin, *i[k + 1 :]]
+
+    return _scatter(
+        "T_slice_scatter", x, [], src, shape, [False] * x.ndim, place,
+        lambda i, given: BufferLoad(given, i), "update",
+    )  # fmt: skip

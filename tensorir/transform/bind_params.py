@@ -81,6 +81,10 @@ def bind_params(func: Function, params: Mapping[str | GraphVar, Any]) -> Functio
         param = _parameter(func, key)
         if param in bound:
             raise IRValueError(f"the parameter {param.name} is given twice, by name and variable")
+        if param in func.updates or param not in func.arguments:
+            raise IRValueError(
+                f"the parameter {param.name} changes from call to call, so that it cannot be bound"
+            )
         bound[param] = _constant(param, value)
     if not bound:
         return func

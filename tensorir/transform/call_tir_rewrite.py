@@ -55,7 +55,9 @@ class CallTIRRewrite(ModulePass):
     Dataflow blocks become plain blocks. `call_tir_inplace` overwrites its argument if that is a
     dead tensor of the function, otherwise a copy. Each result of a function is in separate memory:
     an argument, a constant, or a tensor that is returned twice is copied, and so is a value of an
-    `if` that a branch did not compute. `ValueMemory` decides.
+    `if` that a branch did not compute. `ValueMemory` decides. The new contents of a parameter that
+    the function updates are copied to it at the end, unless they were computed in its memory; they
+    are no longer a part of the result, and the attribute `updates` is gone.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -75,10 +77,41 @@ class _Lowering(GraphRewriter):
         """Lower a function: its bindings, then its result."""
         body = self(node.body)
         extra: list[g.Binding] = []
-        result = self._owned(node.body.body, body.body, extra, set())
-        if extra:
-            body = g.SeqExpr.rebuilt([*body.blocks, g.BindingBlock(extra)], result)
-        return node.changed(body=body)
+        if not node.updates:
+            result = self._owned(node.body.body, body.body, extra, set())
+            if extra:
+                body = g.SeqExpr.rebuilt([*body.blocks, g.BindingBlock(extra)], result)
+            return node.changed(body=body)
+        old, contents = (_element(node.body.body, k) for k in range(2))
+        new, updates = (_element(body.body, k, extra) for k in range(2))
+        result = self._owned(old, new, extra, set())  # before parameters are overwritten
+        self._update(node.updates, contents, updates, extra)
+        body = g.SeqExpr.rebuilt([*body.blocks, g.BindingBlock(extra)], result)
+        attrs = node.attrs.without("updates")
+        return node.with_(body=body, ret_struct_info=old.struct_info, attrs=attrs)
+
+    def _update(
+        self,
+        params: Sequence[g.GraphVar],
+        old: g.GraphExpr,
+        new: g.GraphExpr,
+        extra: list[g.Binding],
+    ) -> None:
+        """Copy new contents to parameters, unless they were computed there.
+
+        Contents in the memory of another updated parameter are copied to new memory first. `old`
+        and `new` are the tuple of contents before and after lowering.
+        """
+        updated, copies = self._decided.updated, []
+        for k, param in enumerate(params):
+            places = set(memories(self._decided.aliases.of(_element(old, k))))
+            if {updated.get(memory) for memory in places} == {param}:
+                continue
+            source = _element(new, k, extra)
+            if not places.isdisjoint(updated):
+                source = _copied(source, g.tensor_info(source), extra)
+            copies.append(_step(copy_into(source, param)))
+        extra += copies
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
         """Lower a block to a plain one."""
@@ -230,7 +263,7 @@ class _Lowering(GraphRewriter):
             return value
         fields = []
         for k in range(len(info)):
-            part = value.elements[k] if isinstance(value, g.Tuple) else _field(value, k, extra)
+            part = _element(value, k, extra)
             fields.append(self._given(branch, part, (*path, k), places, extra))
         return g.Tuple(fields)
 
@@ -263,6 +296,13 @@ class _Lowering(GraphRewriter):
                 fields.append(self._owned(g.TupleGetItem(old, k), after, extra, returned))
             return g.Tuple(fields)
         return _copy(new, info, extra) if isinstance(info, TensorStructInfo) else new
+
+
+def _element(value: g.GraphExpr, k: int, extra: list[g.Binding] | None = None) -> g.GraphExpr:
+    """Return the field of a tuple: a part of the expression, or a variable that `extra` binds."""
+    if isinstance(value, g.Tuple):
+        return value.elements[k]
+    return g.TupleGetItem(value, k) if extra is None else _field(value, k, extra)
 
 
 def _field(value: g.GraphExpr, k: int, extra: list[g.Binding]) -> g.GraphVar:

@@ -167,7 +167,8 @@ def _rest(
     rename.replaced.update(zip(computed, params, strict=True))
     body = rename(body)
     while True:
-        rest = func.with_(params=[*func.inputs, *direct, *params], body=body)
+        state = func.params[len(func.arguments) :]
+        rest = func.with_(params=[*func.inputs, *direct, *params, *state], body=body)
         lost = _used_sizes(rest) - _defined_by(_infos(rest.params))
         teller = next((w for w in weights if lost & _defined_by([w.struct_info])), None)
         if teller is None:

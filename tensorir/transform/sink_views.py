@@ -96,7 +96,11 @@ class _Sinking(GraphRewriter):
         shape = parts.outputs[0].static_shape
         if parts.gives_tuple or parts.scalars or shape is None:
             return None
-        sources = [self._sources[a] for a in parts.args if a in self._sources]
+        sources = [
+            self._sources[arg]
+            for arg in parts.args
+            if arg in self._sources and same_shape(arg.struct_info, parts.outputs[0])
+        ]
         if not sources or not isinstance(parts.callee, GlobalVar):
             return None
         info = g.tensor_info(sources[0])

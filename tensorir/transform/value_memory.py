@@ -2,9 +2,9 @@
 
 A call of a tensor function, of a graph function and an `if` have tensors that their results are
 written to. Each such tensor has separate memory, except in two cases. A dead argument that a call
-overwrites is the memory of its result. A value that a branch computes only for the value of its
-`if` is computed in the memory of the `if`. So a value is copied only if it has to be in two
-places.
+overwrites is the memory of its result; a parameter that the function updates is such an argument,
+too. A value that a branch computes only for the value of its `if` is computed in the memory of the
+`if`. So a value is copied only if it has to be in two places.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tensorir.relax.struct_info import (
     fields_of,
     leaves,
 )
+from tensorir.relax.visit import used_vars
 from tensorir.transform.aliases import (
     Aliases,
     Escapes,
@@ -76,6 +77,15 @@ class ValueMemory:
         self._lifetimes = Lifetimes(func.body)
         self._escapes = escapes
         self.aliases = Aliases(func, self._escapes)
+        self.updated: dict[Memory, g.GraphVar] = {}
+        """The memories of parameters that the function updates, which calls may overwrite."""
+        self._sources: dict[Memory, set[g.GraphVar]] = {}
+        """The variables that the new contents of such a parameter depend on."""
+        for k, param in enumerate(func.updates):
+            (memory,) = memories(self.aliases.of(param))
+            self.updated[memory] = param
+            self._made[memory] = func.body, g.tensor_info(param)
+            self._sources[memory] = _needed(func.body, k)
         self._sequence(func.body)
 
     def place(self, memory: Memory) -> Memory:
@@ -181,7 +191,8 @@ class ValueMemory:
         """Return the argument that an output of new memory overwrites instead, `FRESH` for none.
 
         The argument is a tensor of the same sequence: a result in the memory of an outer sequence
-        would have to be copied at the end of the branch.
+        would have to be copied at the end of the branch. Only values on the way to its new contents
+        overwrite a parameter: others would have to be copied out of it.
         """
         if self._overwritable is None:
             return FRESH
@@ -192,6 +203,7 @@ class ValueMemory:
                 index not in taken.values()
                 and len(found) == 1
                 and self._made.get(found[0], (None,))[0] is sequence
+                and binding.var in self._sources.get(found[0], {binding.var})
                 and self._may_overwrite(call, index, binding)
             ):
                 taken[output] = index
@@ -205,7 +217,7 @@ class ValueMemory:
         others = (arg for k, arg in enumerate(call.args) if k != index)
         return (
             bool(target)
-            and all(memory.owner is Owner.FUNCTION for memory in target)
+            and all(m.owner is Owner.FUNCTION or m in self.updated for m in target)
             and target.isdisjoint(aliases.escaped)
             and target.isdisjoint(memory for arg in others for memory in memories(aliases.of(arg)))
             and not any(self._lifetimes.is_used_after(binding, aliases.holders[m]) for m in target)
@@ -270,6 +282,18 @@ def tensors_of(info: StructInfo) -> Iterator[tuple[Path, TensorStructInfo]]:
     for path, leaf in fields_of(info):
         if isinstance(leaf, TensorStructInfo):
             yield path, leaf
+
+
+def _needed(body: g.SeqExpr, k: int) -> set[g.GraphVar]:
+    """Return the variables that the new contents of updated parameter `k` depend on."""
+    value = body.body
+    for field in (1, k):
+        value = value.elements[field] if isinstance(value, g.Tuple) else value
+    found = set(used_vars(value))
+    for binding in reversed(body.bindings):
+        if binding.var in found:
+            found.update(used_vars(binding.value))
+    return found
 
 
 def _part(places: Places, path: Path) -> Places:

@@ -16,23 +16,21 @@ from tensorir.arith import Analyzer
 from tensorir.comparison.equal import structural_equal
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.frontend.onnx.known_values import common_element
-from tensorir.nodes.expr import GlobalVar, PrimExpr, Var
-from tensorir.relax.expr import GraphExpr, GraphVar, MatchCast, ShapeExpr
+from tensorir.nodes.expr import GlobalVar, PrimExpr
+from tensorir.relax.expr import GraphExpr, GraphVar
 from tensorir.relax.function import Function
-from tensorir.relax.library.loop import call_loop
+from tensorir.relax.library.loop import call_loop, sizes_of_parameters, with_sizes
 from tensorir.relax.relations import Fits, fits, known_by
 from tensorir.relax.struct_info import (
     OBJECT,
     UNKNOWN_NDIM,
     ObjectStructInfo,
-    ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
     defining_extents,
 )
 from tensorir.rewriting.fresh_copy import renew_defs
-from tensorir.rewriting.visit import collect_vars, walk
 
 if TYPE_CHECKING:
     from tensorir.frontend.onnx.graph_import import GraphImport
@@ -276,13 +274,9 @@ def _read(
     own = {n for param in params for n in defining_extents(param.struct_info)} - {
         n for value in values for n in defining_extents(value.known())
     }
-    sizes = _free_sizes(func)
-    captured: list[GraphExpr] = list(step.captured)
-    if sizes:
-        captured.append(ShapeExpr(sizes))
-        shape = GraphVar("sizes", ShapeStructInfo(sizes))
-        func = Function([*func.params, shape], func.body, None, func.is_pure, func.attrs)
-    outside = _sizes_of_parameters(func) - own
+    func, sizes = with_sizes(func)
+    captured: list[GraphExpr] = [*step.captured, *sizes]
+    outside = sizes_of_parameters(func) - own
     parts = []
     for part in outputs.parts:
         info = known_by(part.struct_info, outside)
@@ -293,24 +287,3 @@ def _read(
     known = [value.known() for value in values]
     elements = [value.elements for value in values]
     return StepFunction(GlobalVar(name), captured, known, elements, parts, always)
-
-
-def _sizes_of_parameters(func: Function) -> set[Var]:
-    return {
-        extent
-        for param in func.params
-        for extent in defining_extents(param.struct_info)
-        if isinstance(extent, Var)
-    }
-
-
-def _free_sizes(func: Function) -> list[Var]:
-    """Return the sizes that a function uses but does not define."""
-    defined = _sizes_of_parameters(func)
-    for node in walk(func.body):
-        if isinstance(node, MatchCast):
-            extents = defining_extents(node.struct_info)
-            defined.update(extent for extent in extents if isinstance(extent, Var))
-    used = [var for param in func.params for var in collect_vars(param.struct_info)]
-    used += collect_vars(func.body)
-    return [var for var in dict.fromkeys(used) if var not in defined]

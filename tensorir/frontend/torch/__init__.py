@@ -3,8 +3,9 @@
     program = torch.export.export(model.eval(), (x,))
     mod = frontend.from_exported_program(program)
 
-The modules: `exported_program` walks the program, `table` maps ATen's operators to converters (in
-the subpackage `operators`), `sizes` and `dtypes` convert symbolic sizes and dtypes.
+The modules: `exported_program` reads the signature, `graph_import` walks the graph, `table` maps
+ATen's operators to converters (in the subpackage `operators`), `sizes` and `dtypes` convert
+symbolic sizes and dtypes. `codegen.torch_backend` uses them for `torch.compile`.
 """
 
 from typing import TYPE_CHECKING

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from typing import Any, Final
 
@@ -60,6 +61,17 @@ class Sizes:
     def new(self, symbol: sympy.Symbol) -> PrimExpr:
         """Return the expression of a symbol; an undefined symbol becomes a new variable."""
         return self._symbols.setdefault(symbol, Var(str(symbol), "int64"))
+
+    @contextmanager
+    def replaced(self, values: Iterable[tuple[torch.SymInt, PrimExpr | int]]) -> Iterator[None]:
+        """Let the symbols of a called graph be expressions of the caller, in a `with` statement."""
+        given = {size_of(n): ops.as_expr(v) for n, v in values if size_of(n).is_Symbol}
+        before = {symbol: self._symbols[symbol] for symbol in given if symbol in self._symbols}
+        self._symbols |= given
+        yield
+        for symbol in given:
+            del self._symbols[symbol]
+        self._symbols |= before
 
     def __call__(self, value: Any) -> PrimExpr | int:
         """Return an integer of torch, or an expression of sympy, as an integer expression.

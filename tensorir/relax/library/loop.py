@@ -24,12 +24,29 @@ from numpy.typing import NDArray
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import DataType
-from tensorir.nodes.expr import GlobalVar, PrimExpr
+from tensorir.nodes.expr import GlobalVar, PrimExpr, Var
 from tensorir.relax.calls import call_pure_packed
 from tensorir.relax.declaration import library_call
-from tensorir.relax.expr import GraphCall, GraphExpr, PrimValue, ShapeExpr, StringValue, Tuple
+from tensorir.relax.expr import (
+    GraphCall,
+    GraphExpr,
+    GraphVar,
+    MatchCast,
+    PrimValue,
+    ShapeExpr,
+    StringValue,
+    Tuple,
+)
+from tensorir.relax.function import Function
 from tensorir.relax.operator import LIBRARY_PREFIX
-from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from tensorir.relax.struct_info import (
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    defining_extents,
+)
+from tensorir.rewriting.visit import collect_vars, walk
 
 LOOP: Final = LIBRARY_PREFIX + "loop"
 """The library function: `(step, dtypes as JSON, shapes, trips, go_on, carried, captured)`."""
@@ -74,6 +91,36 @@ def call_loop(
         Tuple(captured),
         sinfo_args=TupleStructInfo(out_sinfo),
     )
+
+
+def with_sizes(step: Function) -> tuple[Function, list[GraphExpr]]:
+    """Return a step that receives the sizes that it uses but does not define.
+
+    Also returns the argument for its new last parameter; no argument if there are no such sizes.
+    """
+    defined = sizes_of_parameters(step)
+    for node in walk(step.body):
+        if isinstance(node, MatchCast):
+            extents = defining_extents(node.struct_info)
+            defined.update(extent for extent in extents if isinstance(extent, Var))
+    used = [var for param in step.params for var in collect_vars(param.struct_info)]
+    used += collect_vars(step.body)
+    sizes = [var for var in dict.fromkeys(used) if var not in defined]
+    if not sizes:
+        return step, []
+    shape = GraphVar("sizes", ShapeStructInfo(sizes))
+    made = Function([*step.params, shape], step.body, None, step.is_pure, step.attrs)
+    return made, [ShapeExpr(sizes)]
+
+
+def sizes_of_parameters(func: Function) -> set[Var]:
+    """Return the symbolic sizes that the parameters of a function define."""
+    return {
+        extent
+        for param in func.params
+        for extent in defining_extents(param.struct_info)
+        if isinstance(extent, Var)
+    }
 
 
 def _dtype(info: TensorStructInfo) -> str:

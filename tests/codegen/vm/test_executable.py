@@ -53,7 +53,7 @@ def executable() -> codegen.Executable:
 def test_descriptions_survive_json(executable: codegen.Executable) -> None:
     description = executable.description
     assert Description.from_json(description.to_json()) == description
-    with pytest.raises(LinkError, match="format 0 of graph functions, this release reads 3"):
+    with pytest.raises(LinkError, match="format 0 of graph functions, this release reads 4"):
         Description.from_json('{"version": 0}')
 
 

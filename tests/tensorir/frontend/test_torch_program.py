@@ -401,20 +401,6 @@ def test_a_converter_of_ones_own() -> None:
         del TABLE["aten.lgamma.default"]
 
 
-def test_a_model_that_changes_its_buffers_is_refused() -> None:
-    class Counter(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("count", torch.zeros(1))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.count.add_(1)
-            return x + self.count
-
-    with pytest.raises(IRValueError, match=r"the model changes the buffer count.*model\.eval\(\)"):
-        imported(Counter(), (X,))
-
-
 def test_arguments_that_matter_and_are_not_supported_are_named() -> None:
     class Net(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -478,6 +478,18 @@ def test_what_is_left_of_transposes(formula, shapes, expected):
 
 # ---------------------------------------------------------------- RewriteDataflowReshape, SinkViews
 
+
+def test_the_view_of_a_row_is_no_view_of_the_result() -> None:
+    body = """
+    r = R.exp(v)
+    s = R.reshape(r, R.shape([1, 8]))
+    y = R.multiply(x, s)
+    """
+    params = 'x: R.Tensor((4, 8), "float32"), v: R.Tensor((8,), "float32")'
+    mod = RewriteDataflowReshape()(legal(body, params=params))
+    assert kernels(SinkViews()(mod)) == ["exp", "multiply"]
+
+
 RESHAPES = """
     @T.prim_func(private=True)
     def reshape(A: T.Buffer((2, 6), "float32"), C: T.Buffer((3, 4), "float32")):

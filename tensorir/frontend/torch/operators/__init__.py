@@ -1,6 +1,7 @@
 """Converters of ATen's operators; importing this package imports every module in it.
 
-The modules: `creation`, `elementwise`, `indexing`, `products`, `reductions`, `shapes`, `windows`.
+The modules: `creation`, `elementwise`, `indexing`, `products`, `recurrent`, `reductions`,
+`shapes`, `windows`.
 """
 
 import importlib

@@ -12,6 +12,7 @@ from tensorir.frontend.torch.dtypes import as_tensor, dtype_of, is_float
 from tensorir.frontend.torch.table import aten, aten_rows
 from tensorir.nodes.expr import PrimExpr
 from tensorir.relax import op
+from tensorir.relax.relations import Fits, fits
 from tensorir.relax.struct_info import TensorStructInfo
 
 
@@ -69,6 +70,13 @@ def item(self: Any) -> Any:
     return op.tensor_to_scalars(as_tensor(self, "int64"), 1)[0]
 
 
+def _in_shape_of(result: TensorStructInfo, value: Any) -> Any:
+    """Return elements broadcast to the shape of a result; a value of this shape unchanged."""
+    if fits(result, value.struct_info) is Fits.YES:
+        return value
+    return op.broadcast_to(value, result.shape)
+
+
 _ZEROS = (
     "zeros.default zeros_like.default new_zeros.default zero.default empty.memory_format "
     "empty_like.default new_empty.default empty_strided.default new_empty_strided.default "
@@ -90,8 +98,8 @@ aten_rows(
         "fill.Tensor": lambda value, result, **_: op.broadcast_to(
             as_tensor(value, str(result.dtype)), result.shape
         ),
-        "copy.default": lambda self, src, result: op.broadcast_to(
-            as_tensor(src, dtype_of(self)), result.shape
+        "copy.default": lambda self, src, result: _in_shape_of(
+            result, as_tensor(src, dtype_of(self))
         ),
         "eye.default eye.m": lambda n, result, m=None: op.eye(
             n, n if m is None else m, 0, str(result.dtype)

@@ -132,8 +132,8 @@ def index_put(
         missing = len(places.order) - tensor_info(values).ndim
         full = in_shape(updates, [*[1] * missing, *(tensor_info(values).shape or ())])
         updates = op.permute_dims(full, places.order)
-    done = op.index_put(_permute_axes(self, places.axes), places.indices, updates, bool(accumulate))
-    return _back(done, places.axes)
+    axes = places.axes[: len(places.indices)]
+    return op.index_put(self, places.indices, updates, bool(accumulate), axes)
 
 
 _REDUCTIONS: Final = {

@@ -221,6 +221,7 @@ aten_rows(
         ),
         "transpose.int swapdims.default": lambda self, dim0, dim1: _transposed(self, dim0, dim1),
         "swapaxes.default": lambda self, axis0, axis1: _transposed(self, axis0, axis1),
+        "numpy_T.default": lambda self: op.permute_dims(self),
         "t.default mT.default": lambda self: (
             self if tensor_info(self).ndim < 2 else _transposed(self, -1, -2)
         ),
