@@ -109,7 +109,7 @@ class _Lowering(GraphRewriter):
                 continue
             source = _element(new, k, extra)
             if not places.isdisjoint(updated):
-                source = _copied(source, g.tensor_info(source), extra)
+                source = _copy(source, g.tensor_info(source), extra)
             copies.append(_step(copy_into(source, param)))
         extra += copies
 
