@@ -14,7 +14,7 @@ import codegen
 from codegen.kept_files import CACHE, kept_files
 from codegen.vm import Executable
 from search.database import MemoryDatabase
-from tensorir import IRModule, relax
+from tensorir import IRModule, parse, relax
 from tensorir.transform import PassContext
 
 # `codegen.vm.build` is hidden by the function of that name.
@@ -127,3 +127,31 @@ def test_0_keeps_nothing(
     codegen.vm_build(network(), "llvm")
     assert len(builds) == 2
     assert not [*tmp_path.iterdir()]
+
+
+COUNTER = parse(
+    """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1024,), "float32"), total: R.Tensor((1024,), "float32")):
+        R.func_attr({"updates": ["total"], "state": (R.const(zeros, "float32"),)})
+        with R.dataflow():
+            after = R.add(total, x)
+            R.output(after)
+        return (after, (after,))
+""",
+    {"zeros": np.zeros(1024, "float32")},
+)
+
+
+def test_each_machine_has_a_state_of_its_own(builds: list[str]) -> None:
+    one = np.ones(1024, "float32")
+    for _ in range(2):
+        built = codegen.vm_build(COUNTER, "llvm")
+        for _ in range(2):
+            function = codegen.VirtualMachine(built, codegen.cpu()).function("main")
+            assert function(one)[0] == 1
+            assert function(one)[0] == 2
+            assert function.state["total"][0] == 2
+    assert len(builds) == 1
