@@ -6,7 +6,7 @@ program; loops get a `name_in_llvm`. Remarks are kept only while they are collec
 
     with collected() as remarks:
         lowered = lower(func)
-    remarks.about(loop_var)
+    remarks.of_loop(loop_var)
 
 `vectorize` reports the vectors of the statements of a loop, or why they run lane by lane;
 `divide_at_choices` the number of pieces of a loop; `split_tails` the loops whose whole tiles run
