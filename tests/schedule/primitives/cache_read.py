@@ -3,12 +3,8 @@
 # ==== what is cached
 
 # ---- ADD
-@T.prim_func
-def main(A: T.Buffer((8, 6)), B: T.Buffer((8, 6))):
-    for i, j in T.grid(8, 6):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] + T.float32(1)
+A = placeholder((8, 6))
+B = compute((8, 6), lambda i, j: A[i, j] + 1)
 
 # ---- a parameter is copied at the start | ADD
 cache_read("B", 0, "local")
@@ -55,21 +51,11 @@ ax0 8, ax1 6: A_local(ax0, ax1)
 i 8, j 6: B(i, j)
 
 # ---- TWO_READERS
-@T.prim_func
-def main(A: T.Buffer((8,)), W: T.Buffer((3,)), C: T.Buffer((8,)), D: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi] * W[2]
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = B[vi] + A[vi]
-    for i in range(8):
-        with T.block("D"):
-            vi = T.axis.spatial(8, i)
-            D[vi] = B[vi] - A[vi]
+A = placeholder((8,))
+W = placeholder((3,))
+B = compute((8,), lambda i: A[i] * W[2])
+C = compute((8,), lambda i: B[i] + A[i])
+D = compute((8,), lambda i: B[i] - A[i])
 
 # ---- all readers use the copy | TWO_READERS
 cache_read("D", 1, "local")

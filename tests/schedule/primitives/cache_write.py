@@ -3,14 +3,10 @@
 # ==== what is cached
 
 # ---- MATMUL_2
-@T.prim_func
-def main(A: T.Buffer((8, 5)), B: T.Buffer((5, 6)), C: T.Buffer((8, 6))):
-    for i, j, k in T.grid(8, 6, 5):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+A = placeholder((8, 5))
+B = placeholder((5, 6))
+k = reduce_axis((0, 5))
+C = compute((8, 6), lambda i, j: sum(A[i, k] * B[k, j], k))
 
 # ---- an output is copied back at the end | MATMUL_2
 cache_write("C", 0, "global")
@@ -56,21 +52,10 @@ for ax0, ax1 in T.grid(8, 6):
         C[v0, v1] = C_shared[v0, v1]
 
 # ---- CHAIN
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((8,)), D: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi] * T.float32(3)
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = B[vi] + T.float32(1)
-    for i in range(8):
-        with T.block("D"):
-            vi = T.axis.spatial(8, i)
-            D[vi] = B[vi] - T.float32(1)
+A = placeholder((8,))
+B = compute((8,), lambda i: A[i] * 3)
+C = compute((8,), lambda i: B[i] + 1)
+D = compute((8,), lambda i: B[i] - 1)
 
 # ---- an intermediate buffer is copied back before its first reader | CHAIN
 cache_write("B", 0, "local")

@@ -1,14 +1,10 @@
 """Copying the part of a buffer that a loop's body touches."""
 
 # ---- MATMUL_2
-@T.prim_func
-def main(A: T.Buffer((5, 6)), B: T.Buffer((6, 7)), C: T.Buffer((5, 7))):
-    for i, j, k in T.grid(5, 7, 6):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+A = placeholder((5, 6))
+B = placeholder((6, 7))
+k = reduce_axis((0, 6))
+C = compute((5, 7), lambda i, j: sum(A[i, k] * B[k, j], k))
 
 # ---- read | MATMUL_2
 read_at(i, "C", 0, "local")
@@ -89,19 +85,9 @@ i 6: B_global(i)
 i 6, j 4: C(i, j)
 
 # ---- write before it is read elsewhere
-@T.prim_func
-def main(A: T.Buffer((6, 4)), C: T.Buffer((6, 4))):
-    B = T.alloc_buffer((6, 4))
-    for i in range(6):
-        for j in range(4):
-            with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] * T.float32(2)
-    for i in range(6):
-        for j in range(4):
-            with T.block("C"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = B[vi, 3 - vj] + T.float32(1)
+A = placeholder((6, 4))
+B = compute((6, 4), lambda i, j: A[i, j] * 2)
+C = compute((6, 4), lambda i, j: B[i, 3 - j] + 1)
 # apply
 i, _ = get_loops("B")
 write_at(i, "B", 0, "global")

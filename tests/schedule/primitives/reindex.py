@@ -1,14 +1,10 @@
 """Copying a buffer into the index space of a block."""
 
 # ---- CONV
-@T.prim_func
-def main(A: T.Buffer((9,)), W: T.Buffer((3,)), C: T.Buffer((7,))):
-    for i, k in T.grid(7, 3):
-        with T.block("C"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                C[vi] = T.float32(0)
-            C[vi] = C[vi] + A[vi + vk] * W[vk]
+A = placeholder((9,))
+W = placeholder((3,))
+k = reduce_axis((0, 3))
+C = compute((7,), lambda i: sum(A[i + k] * W[k], k))
 
 # ---- read | CONV
 reindex("C", ("read", 0))

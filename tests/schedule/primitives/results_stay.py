@@ -1,14 +1,10 @@
 """Sequences that once changed a result: they are refused now, or done right."""
 
 # ---- MATMUL_2
-@T.prim_func
-def main(A: T.Buffer((6, 8), "float32"), B: T.Buffer((8, 7), "float32"), C: T.Buffer((6, 7), "float32")):
-    for i, j, k in T.grid(6, 7, 8):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = 0.0
-            C[vi, vj] += A[vi, vk] * B[vk, vj]
+A = placeholder((6, 8))
+B = placeholder((8, 7))
+k = reduce_axis((0, 8))
+C = compute((6, 7), lambda i, j: sum(A[i, k] * B[k, j], k))
 
 # ---- a reduction does not move below a parallel loop over its axis | MATMUL_2
 cache_read("C", 0, "local")
@@ -56,17 +52,9 @@ reverse_compute_inline("P")
 # refused BodyAnalysisError at block P: the body of block "P" has not the form that can be inlined: it runs where 'A_local' stores nothing
 
 # ---- a cache inside a loop does not copy beyond the buffer
-@T.prim_func
-def main(A: T.Buffer((4, 6), "int32"), C: T.Buffer((6, 4), "int32")):
-    B = T.alloc_buffer((6, 4), "int32")
-    for i, j in T.grid(6, 4):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vj, vi] * 3
-    for i, j in T.grid(6, 4):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = B[vi, vj] + vi
+A = placeholder((4, 6), "int32")
+B = compute((6, 4), lambda i, j: A[j, i] * 3)
+C = compute((6, 4), lambda i, j: B[i, j] + i)
 # apply
 i, _ = get_loops("B")
 split(i, [None, 4])
