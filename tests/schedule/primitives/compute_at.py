@@ -79,19 +79,9 @@ x_0 4, ax0 5: B(x_0 * 5 + ax0) where x_0 * 5 + ax0 < 16
 x_0 4, x_1 5: C(x_0 * 5 + x_1) where x_0 * 5 + x_1 < 16
 
 # ---- reads beyond both ends get a predicate
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((10,))):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi] + T.float32(1)
-    for x in range(10):
-        with T.block("C"):
-            vi = T.axis.spatial(10, x)
-            T.reads(B[vi - 1])
-            T.writes(C[vi])
-            C[vi] = T.if_then_else(1 <= vi and vi < 9, B[vi - 1], T.float32(0))
+A = placeholder((8,))
+B = compute((8,), lambda i: A[i] + 1)
+C = compute((10,), lambda x: T.if_then_else(all(1 <= x, x < 9), B[x - 1], 0))
 # apply
 compute_at("B", x)
 # blocks

@@ -126,3 +126,76 @@ def main(A: T.Buffer((33,)), B: T.Buffer((32,)), C: T.Buffer((32,))):
             with T.block("C"):
                 vi = T.axis.spatial(32, i_0 * 8 + i_1)
                 C[vi] = B[vi] + A[vi + 1]
+
+# ---- TWO_NESTS_IN_A_LOOP
+@T.prim_func
+def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
+    B = T.alloc_buffer((8, 6))
+    for i in range(8):
+        for j in range(6):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for j in range(6):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+
+# ---- TILE_IN_A_BLOCK
+@T.prim_func
+def main(A: T.Buffer((16,)), B: T.Buffer((16,))):
+    for i in range(4):
+        with T.block("outer"):
+            vi = T.axis.spatial(4, i)
+            T.reads(A[vi * 4:vi * 4 + 4])
+            T.writes(B[vi * 4:vi * 4 + 4])
+            for j in range(4):
+                with T.block("inner"):
+                    vj = T.axis.spatial(4, j)
+                    T.reads(A[vi * 4 + vj])
+                    T.writes(B[vi * 4 + vj])
+                    B[vi * 4 + vj] = A[vi * 4 + vj] + T.float32(1)
+
+# ---- DECLARING_ROOT
+@T.prim_func
+def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
+    with T.block("root"):
+        T.reads(A[0:8])
+        T.writes(B[0:8])
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi]
+
+# ---- CONSTANTS
+@T.prim_func
+def main(A: T.Buffer((4,)), C: T.Buffer((4,))):
+    data = T.allocate_const([0.0, 1.0, 2.0, 3.0], "float32", [4])
+    B = T.decl_buffer((4,), data=data)
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = A[vi] + B[vi]
+
+# ---- OVERWRITES_ITS_INPUT
+@T.prim_func
+def main(A: T.Buffer((4,)), B: T.Buffer((4,))):
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi]
+    for i in range(4):
+        with T.block("A"):
+            vi = T.axis.spatial(4, i)
+            A[vi] = T.float32(0)
+
+# ---- SHARED_LOOPS
+@T.prim_func
+def main(A: T.Buffer((4,)), B: T.Buffer((4,)), C: T.Buffer((4,))):
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi]
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = A[vi]

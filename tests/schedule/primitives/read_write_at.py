@@ -222,18 +222,7 @@ read_at(i, "C", 0, "local")
 read_at(i, "C", 0, "local")
 # refused UnsafeStageError at block C: block "C" cannot use a copy of A: the copy would touch 6 elements from -1 on in a dimension of 6
 
-# ---- scope that is no pipeline is refused
-@T.prim_func
-def main(A: T.Buffer((4,)), B: T.Buffer((4,))):
-    for i in range(4):
-        with T.block("B"):
-            vi = T.axis.spatial(4, i)
-            B[vi] = A[vi]
-    for i in range(4):
-        with T.block("A"):
-            vi = T.axis.spatial(4, i)
-            A[vi] = T.float32(0)
-# apply
+# ---- scope that is no pipeline is refused | OVERWRITES_ITS_INPUT
 (i,) = get_loops("B")
 read_at(i, "B", 0, "local")
 # refused NotStagePipelineError at block root, block A: the scope block "root" is not a stage pipeline around block "B". A stage pipeline has only blocks whose reads are covered by their producers, and no block that overwrites what an earlier one reads; here block "A" overwrites A, which block "B" reads before

@@ -187,17 +187,6 @@ def main(A: T.Buffer((4, 6)), C: T.Buffer((4,))):
 reindex_cache_read("C", 0, "global", lambda i: (i,))
 # refused NotSinglePointAccess at block C: not a single point
 
-# ---- scope that is no pipeline is refused
-@T.prim_func
-def main(A: T.Buffer((4,)), B: T.Buffer((4,))):
-    for i in range(4):
-        with T.block("B"):
-            vi = T.axis.spatial(4, i)
-            B[vi] = A[vi]
-    for i in range(4):
-        with T.block("A"):
-            vi = T.axis.spatial(4, i)
-            A[vi] = T.float32(0)
-# apply
+# ---- scope that is no pipeline is refused | OVERWRITES_ITS_INPUT
 reindex_cache_read("B", 0, "global", lambda i: (i,))
 # refused NotStagePipelineError at block root, block A: the scope block "root" is not a stage pipeline around block "B". A stage pipeline has only blocks whose reads are covered by their producers, and no block that overwrites what an earlier one reads; here block "A" overwrites A, which block "B" reads before

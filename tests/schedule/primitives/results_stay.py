@@ -27,12 +27,8 @@ reverse_compute_at("C", ax1)
 # refused WrongBlockIterTypeError at block C, loop ax1: block "C" cannot move under loop `ax1`: that loop would drive its axis vk, which is not data-parallel, and its iterations run at the same time
 
 # ---- PADDED
-@T.prim_func
-def main(A: T.Buffer((7,), "float32"), P: T.Buffer((11,), "float32")):
-    for i in T.grid(11):
-        with T.block("P"):
-            vi = T.axis.spatial(11, i)
-            P[vi] = T.if_then_else(2 <= vi and vi < 9, A[vi - 2], T.float32(0))
+A = placeholder((7,))
+P = compute((11,), lambda i: T.if_then_else(all(2 <= i, i < 9), A[i - 2], 0))
 
 # ---- a consumer that runs further than its producer is not inlined | PADDED
 cache_read("P", 0, "local")

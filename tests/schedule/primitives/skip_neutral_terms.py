@@ -198,14 +198,11 @@ skip_neutral_terms(r)
 # refused MatchBufferError at block C: extent 3
 
 # ---- GUARDED
-@T.prim_func
-def main(A: T.Buffer((9,)), S: T.Buffer((6,), "int32"), W: T.Buffer((4,)), C: T.Buffer((16,))):
-    for h, r in T.grid(16, 4):
-        with T.block("C"):
-            vh, vr = T.axis.remap("SR", [h, r])
-            with T.init():
-                C[vh] = T.float32(0)
-            C[vh] = C[vh] + T.if_then_else(vh < 6 and (S[vh] + vr) % 2 == 0, A[vh + vr], T.float32(0)) * W[vr]
+A = placeholder((9,))
+S = placeholder((6,), "int32")
+W = placeholder((4,))
+r = reduce_axis((0, 4))
+C = compute((16,), lambda h: sum(T.if_then_else(all(h < 6, (S[h] + r) % 2 == 0), A[h + r], 0) * W[r], r))
 
 # ---- what is tested before the condition guards its solution | GUARDED
 skip_neutral_terms(r)

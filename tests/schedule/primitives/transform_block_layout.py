@@ -74,17 +74,7 @@ split(i, [None, 4])
 transform_block_layout("B", lambda i, j: (j, i))
 # refused NotTrivialBindingError at block B: not variables of outer loops
 
-# ---- shared loops are refused
-@T.prim_func
-def main(A: T.Buffer((4,)), B: T.Buffer((4,)), C: T.Buffer((4,))):
-    for i in range(4):
-        with T.block("B"):
-            vi = T.axis.spatial(4, i)
-            B[vi] = A[vi]
-        with T.block("C"):
-            vi = T.axis.spatial(4, i)
-            C[vi] = A[vi]
-# apply
+# ---- shared loops are refused | SHARED_LOOPS
 transform_block_layout("B", lambda i: (i // T.int64(2), i % T.int64(2)))
 # refused NotSingleChildBlockError at loop i, block B: block "B" is not the only block below its outermost loop loop `i`
 
