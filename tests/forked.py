@@ -152,18 +152,15 @@ def _run(
     kind, *rest = (numbers.get(argument, argument) for argument in arguments)
     code: Any = 0
     try:
-        if kind == "-c":
-            sys.argv = ["-c", *rest[1:]]
-            main = types.ModuleType("__main__")
-            sys.modules["__main__"] = main
-            exec(compile(rest[0], "<string>", "exec"), vars(main))
-        elif kind == "-m":
+        # `sys.modules["__main__"]` stays, since a fork of this fork would run its file again.
+        if kind == "-m":
             sys.argv = rest
-            runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+            runpy.run_module(rest[0], run_name="__main__")
         else:
-            sys.argv = [kind, *rest]
+            sys.argv = [kind, *rest[1:]] if kind == "-c" else [kind, *rest]
+            text = rest[0] if kind == "-c" else Path(kind).read_text()
             sys.path.insert(0, os.path.dirname(kind))
-            runpy.run_path(kind, run_name="__main__")
+            exec(compile(text, kind, "exec"), {"__name__": "__main__", "__file__": kind})
     except SystemExit as end:
         code = end.code
         if isinstance(code, str):
