@@ -50,7 +50,9 @@ class Forked:
         start_new_session: bool = False,
     ) -> None:
         outputs = [
-            None if out == subprocess.DEVNULL else DupFd(out if isinstance(out, int) else out.fileno())
+            None
+            if out == subprocess.DEVNULL
+            else DupFd(out if isinstance(out, int) else out.fileno())
             for out in (stdout, stderr)
         ]
         self._process = _SERVER.Process(
