@@ -105,12 +105,12 @@ def main(A: T.Buffer((8,))):
 """
 
 POINTER = STAGES.replace(
-    "C[vi, vj] = B[vi, vj] + T.float32(1)",
-    'C[vi, vj] = T.call_extern("float32", "f", B.data, vi, vj)',
+    "C[vx, vy] = B[vx, vy] + T.float32(1)",
+    'C[vx, vy] = T.call_extern("float32", "f", B.data, vx, vy)',
 ).replace(
-    "            C[vi, vj] = T.call",
+    "            C[vx, vy] = T.call",
     "            T.reads(B[0:8, 0:6])\n"
-    "            T.writes(C[vi, vj])\n            C[vi, vj] = T.call",
+    "            T.writes(C[vx, vy])\n            C[vx, vy] = T.call",
 )
 
 VIEW = """\
