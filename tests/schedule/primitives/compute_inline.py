@@ -269,6 +269,104 @@ get_loops("B")
 compute_inline(i)
 # refused ArgumentError: `block` takes a BlockRV or the name of a block, got LoopRV: LoopRV(l1: for i in range(8))
 
+# ---- refused: an init | AFTER_A_SUM
+compute_inline("B")
+# refused HasInitBlock at block B: has an init statement
+
+# ---- refused: no stage pipeline, an output, no complete block | STAGES
+# with C[vx, vy] = B[vx, vy] + T.float32(1) => A[7 - vx, vy] = B[vx, vy]
+compute_inline("B")
+# refused NotStagePipelineError at block root, block C: block "C" overwrites A, which block "B" reads before
+
+# with i, j in T.grid(8, 6) => i, j in T.grid(8, 5)
+compute_inline("B")
+# refused NotStagePipelineError at block root, block C: block "C" reads more than its producers write
+
+compute_inline("C")
+# refused OutputBlockError at block C: writes C
+
+# with A[vi, vj] * T.float32(2) => B[vi, vj] * T.float32(2)
+compute_inline("B")
+# refused IncompleteBlockError at block B: violates condition #3
+
+# with vi, vj = T.axis.remap("SS", [i, j]) => vi = T.axis.spatial(8, i)\nvj = T.axis.opaque(6, j)
+compute_inline("B")
+# refused IncompleteBlockError at block B: violates condition #1
+
+# with B[vi, vj] = A[vi, vj] * T.float32(2) => for k in range(1):\n    B[vi, vj] = A[vi, vj]
+compute_inline("B")
+# refused BodyAnalysisError at block B: not a single store
+
+# with C[vx, vy] = B[vx, vy] + T.float32(1) => T.reads(B[0:8, 0:6])\nT.writes(C[vx, vy])\nC[vx, vy] = T.call_extern("float32", "f", B.data, vx, vy)
+compute_inline("B")
+# refused OpaqueAccessError at block root: B has an opaque access
+
+# ---- refused: a view | STAGES
+# with x, y in T.grid(8, 6) => x in range(8)
+# with vx, vy = T.axis.remap("SS", [x, y]) => vx = T.axis.spatial(8, x)\nT.reads(B[vx, 0:6])\nT.writes(C[vx, 0:6])
+# with C[vx, vy] = B[vx, vy] + T.float32(1) => V = T.match_buffer(B[vx, 0:6], (6,), offset_factor=1)\nfor y in range(6):\n    C[vx, y] = V[y]
+compute_inline("B")
+# refused OpaqueAccessError at block root: match_buffer
+
+# ---- refused: two buffers
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    D = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("both"):
+            vi = T.axis.spatial(8, i)
+            T.reads(A[vi])
+            T.writes(B[vi], D[vi])
+            B[vi] = A[vi]
+            D[vi] = A[vi]
+    for x in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, x)
+            C[vi] = B[vi] + D[vi]
+# apply
+compute_inline("both")
+# refused NotSingleReadWriteBuffer at block both: a single buffer region that it writes, but it has 2
+
+# ---- refused: the root block | DECLARING_ROOT
+compute_inline("root")
+# refused RootBlockError at block root: root block
+
+# ---- refused: no bijective store
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((4,))):
+    B = T.alloc_buffer((4,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi % 4] = A[vi]
+    for x in range(4):
+        with T.block("C"):
+            vx = T.axis.spatial(4, x)
+            C[vx] = B[vx]
+# apply
+compute_inline("B")
+# refused BodyAnalysisError at block B: not a bijective affine map
+
+# ---- refused: only leaf
+@T.prim_func
+def main(A: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+# apply
+compute_inline("B")
+# refused OnlyLeafError at block B, block root: only leaf of block
+
+# ---- without checks the scope need not be a stage pipeline | STAGES
+# enable_check=False
+# with i, j in T.grid(8, 6) => i, j in T.grid(8, 5)
+compute_inline("B")
+# lines, not interpreted
+C[vx, vy] = A[vx, vy] * T.float32(2.0) + T.float32(1.0)
+
 # ==== values and calls
 
 # ---- INTEGERS

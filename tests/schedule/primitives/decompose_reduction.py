@@ -341,3 +341,45 @@ decompose_reduction("C", k)
 # ---- arguments of another type | SUM
 decompose_reduction("C", "k")
 # refused ArgumentError: `loop` takes a LoopRV, got str: 'k'
+
+# ---- the init stands before the loop | MATMUL_2
+decompose_reduction("C", k)
+# blocks
+i 8, j 6: C_init(i, j)
+i 8, j 6, k 5: C_update(i, j, +k)
+
+decompose_reduction("C", j)
+# blocks
+i 8, j_init 6: C_init(i, j_init)
+i 8, j 6, k 5: C_update(i, j, +k)
+
+decompose_reduction("C", i)
+# blocks
+i_init 8, j_init 6: C_init(i_init, j_init)
+i 8, j 6, k 5: C_update(i, j, +k)
+
+# ---- without checks only a loop around and an init are needed
+@T.prim_func
+def main(A: T.Buffer((8, 5)), C: T.Buffer((8,))):
+    for i, k in T.grid(8, 5):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+    for x in range(8):
+        with T.block("again"):
+            vx = T.axis.spatial(8, x)
+            C[vx] = T.float32(0)
+# apply
+# enable_check=False
+decompose_reduction("C", k)
+# blocks
+i 8: C_init(i)
+i 8, k 5: C_update(i, +k)
+x 8: again(x)
+
+# ---- without checks an init is needed | COPY_2
+# enable_check=False
+decompose_reduction("C", i)
+# refused NotReductionBlockError at block C: block "C" is not a reduction block: it violates condition #1. A reduction block has (1) an init, (2) an affine binding, (3) data-parallel and reduction axes only, (4) is dominant: the only writer of what it writes in its scope, (5) does not use reduction axes to index what it writes

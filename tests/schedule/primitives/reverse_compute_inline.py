@@ -445,3 +445,43 @@ C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
 # with 8 + => 7 + ; {} => x * 7 + y < 25
 reverse_compute_inline("C")
 # refused BodyAnalysisError at block C: its predicate cannot be written in terms of its axes
+
+# ---- CONDITION
+@T.prim_func
+def main(A: T.Buffer((16,)), C: T.Buffer((10,))):
+    B = T.alloc_buffer((16,))
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            T.reads(A[vi])
+            T.writes(B[vi])
+            if vi < 10:
+                B[vi] = A[vi] + T.float32(1)
+    for x in range(10):
+        with T.block("C"):
+            vx = T.axis.spatial(10, x)
+            C[vx] = B[vx]
+
+# ---- a condition in the body of the producer stays, or joins the predicate | CONDITION
+# enable_check=False
+# with 10 => 16 ; vi < 16 => A[vi] > T.float32(0)
+reverse_compute_inline("C")
+# becomes, not interpreted
+for i in range(16):
+    with T.block("B"):
+        vi = T.axis.spatial(16, i)
+        if A[vi] > T.float32(0.0):
+            C[vi] = A[vi] + T.float32(1.0)
+
+# enable_check=False
+reverse_compute_inline("C")
+# lines, not interpreted
+T.where(i < 10)
+C[vi] = A[vi] + T.float32(1.0)
+
+# enable_check=False
+# with vi < 10 => 3 <= vi
+reverse_compute_inline("C")
+# lines, not interpreted
+T.where(i < 10 and 3 <= i)
+C[vi] = A[vi] + T.float32(1.0)
