@@ -72,7 +72,7 @@ CLAIM = """
 import pathlib
 from search.builder import core_split
 core_split._PARENT = pathlib.Path({folder!r})
-print(sorted(core_split._claimed([frozenset([0]), frozenset([1])])))
+print(sorted(core_split._claim([frozenset([0]), frozenset([1])])))
 """
 
 
