@@ -2,11 +2,12 @@
 
 The `python` blocks of a page run one after another, as in a notebook. A `text` block right behind
 one is what it prints; a line `...` in it stands for any lines, `...` inside a line for any text.
-`--update` writes what they print now.
+`--update` writes what they print now. `--trials N` lets searches measure N candidates at most.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import difflib
 import io
@@ -14,6 +15,7 @@ import linecache
 import re
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +55,24 @@ def agrees(expected: str, printed: str) -> bool:
     return re.fullmatch("".join(rows), printed + "\n") is not None
 
 
+def _limited(trials: int, found: re.Match[str]) -> str:
+    return f"{found[1]}{min(int(found[2]), trials)}"
+
+
 def main(arguments: list[str]) -> int:
     """Check the pages that are named, or all; with `--update`, write what they print."""
-    update = "--update" in arguments
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*", default=PAGES)
+    parser.add_argument("--update", action="store_true")
+    parser.add_argument("--trials", type=int)
+    options = parser.parse_args(arguments)
+    update, trials = options.update, options.trials
     wrong = 0
-    for name in [a for a in arguments if not a.startswith("-")] or PAGES:
+    for name in options.names:
         page = DOCS / f"{name}.md"
         text = page.read_text()
+        if trials is not None:
+            text = re.sub(r"(max_trials_global=)(\d+)", partial(_limited, trials), text)
         now = run(text, name)
         same = now == text
         if not same and update:

@@ -11,8 +11,8 @@ READMES = {folder: (ROOT / folder / "README.md").read_text() for folder in FOLDE
 
 
 def _shortened(program: str) -> str:
-    program = re.sub(r"max_trials_global=\d+", "max_trials_global=4", program)
-    return re.sub(r"max_seconds=\d+", "max_seconds=2", program)
+    program = re.sub(r"max_trials_global=\d+", "max_trials_global=2", program)
+    return re.sub(r"max_seconds=\d+", "max_seconds=1", program)
 
 
 PROGRAMS = {

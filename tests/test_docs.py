@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from tests import forked
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = {
@@ -33,15 +35,7 @@ pages = of_docs("pages")
 @pytest.mark.parametrize("name", [name for name, text in PAGES.items() if "```python" in text])
 def test_a_page_prints_what_it_says(name: str, tmp_path: Path) -> None:
     """In a separate process: pages register primitives and passes."""
-    done = subprocess.run(
-        [sys.executable, str(DOCS / "pages.py"), name],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = forked.run([sys.executable, DOCS / "pages.py", name, "--trials", "4"], tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -1,13 +1,13 @@
 """The programs of the READMEs run as they stand there; links there and in docs/ lead somewhere."""
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from readme_programs import FOLDERS, PROGRAMS, ROOT
+
+from tests import forked
 
 PAGES = [
     *(f"{folder}/README.md" for folder in FOLDERS if folder),
@@ -26,15 +26,7 @@ def test_programs_of_the_readme_run(name: str, tmp_path: Path) -> None:
         pytest.importorskip(package, reason="the program is for those who have it")
     path = tmp_path / "program.py"
     path.write_text(program)
-    done = subprocess.run(
-        [sys.executable, str(path)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = forked.run([sys.executable, path], tmp_path)
     assert done.returncode == 0, done.stderr
 
 

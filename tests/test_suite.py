@@ -11,6 +11,7 @@ from benchmarks.peer_process import PeerError, PeerProcess, parse_answer, start_
 from benchmarks.suite_programs import NAMES, program, random_names
 from benchmarks.suite_results import PEAK, Result, Results, sparkline
 from benchmarks.suite_sides import Side, Tuned, earlier
+from tests import forked
 
 
 def result(side, name, seed=1, tuning=0.0, kernel=0.0, **rest):
@@ -201,6 +202,9 @@ def test_ctrl_c_keeps_what_is_there(tmp_path):
 
 
 def test_a_run_and_then_another_one_against_it(tmp_path, monkeypatch, capsys):
+    forked.fork_workers(monkeypatch)
+    forked.measure_briefly(monkeypatch)
+
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["suite", "MM16", "--trials", "2", *map(str, arguments)])
         suite.main()

@@ -22,6 +22,15 @@ other titles say from which program the cases below start:
     split(i, [4, 31])
     # refused WrongFactorError at loop i: is smaller than the extent
 
+A program that only computes tensors is shorter as formulas of `tensorir.te`, which are named by what
+they are assigned to. The parameters are the inputs and the tensors that no other formula reads, in
+the order of the lines; the axes of blocks are named after the loops, `vi` for `i`:
+
+    # ---- ROW_SUMS
+    A = placeholder((8, 6))
+    k = reduce_axis((0, 6))
+    B = compute((8,), lambda i: sum(A[i, k], k))
+
 Empty lines separate the cases of a section. `programs.py` has the programs that several files use. A
 case can contain its own program; `# apply` separates it from the calls. A line `# with OLD => NEW`
 replaces words of the named program, wherever they occur; ` ; ` separates several replacements, and
@@ -63,7 +72,7 @@ from pathlib import Path
 from typing import Any
 
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
-from tensorir import assert_structural_equal, parse
+from tensorir import T, assert_structural_equal, parse, te
 from tensorir.errors import TensorIRError
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import IterVar
@@ -122,9 +131,28 @@ def program(name: str, file: str = "programs") -> str:
 
 @cache
 def _programs_of(path: Path) -> dict[str, str]:
-    return {
-        title: "\n".join(lines) + "\n" for title, _, lines in _sections(path) if title.isupper()
-    }
+    return {title: _script(lines) for title, _, lines in _sections(path) if title.isupper()}
+
+
+def _script(lines: list[str]) -> str:
+    """Return the script of a program of these lines, which may be formulas."""
+    text = "\n".join(lines) + "\n"
+    if "@T.prim_func" in lines:
+        return text
+    formulas = ast.parse(text)
+    names: dict[str, Any] = {name: getattr(te, name) for name in te.__all__} | {"T": T}
+    for formula in formulas.body:
+        assert isinstance(formula, ast.Assign), ast.unparse(formula)
+        (target,), call = formula.targets, formula.value
+        assert isinstance(target, ast.Name), ast.unparse(formula)
+        assert isinstance(call, ast.Call), ast.unparse(formula)
+        call.keywords.append(ast.keyword("name", ast.Constant(target.id)))
+    exec(compile(ast.fix_missing_locations(formulas), "formulas", "exec"), names)
+    tensors = [value for value in names.values() if isinstance(value, te.Tensor)]
+    read = [tensor for reader in tensors for tensor in reader.op.inputs]
+    func = te.create_prim_func([t for t in tensors if not t.op.inputs or t not in read])
+    script = "@T.prim_func\n" + compact_text(func.without_attr("tir.noalias")) + "\n"
+    return re.sub(r"\bv_(\w)", r"v\1", script).replace(', "float32")', ")").replace(".0)", ")")
 
 
 @cache
@@ -157,7 +185,7 @@ def _sections(path: Path) -> Iterator[tuple[str, int, list[str]]]:
 def _case(title: str, program: str, first: int, lines: list[str]) -> Case:
     start = lines.index("# apply") + 1 if "# apply" in lines else 0
     if start:
-        program = "\n".join(lines[: start - 1]) + "\n"
+        program = _script(lines[: start - 1])
     assert program, f"{title}: name a program, or put `# apply` after one"
     end = next((k for k, line in enumerate(lines) if _END.match(line)), len(lines))
     calls = "\n".join(lines[start:end]) + "\n"

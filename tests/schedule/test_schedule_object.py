@@ -481,10 +481,10 @@ class Module:
                 B[vi, vj] = A[vi, vj] * T.float32(2.0)
         for x, y in T.grid(8, 6):
             with T.block("C"):
-                vi, vj = T.axis.remap("SS", [x, y])
-                T.reads(B[vi, vj])
-                T.writes(C[vi, vj])
-                C[vi, vj] = B[vi, vj] + T.float32(1.0)
+                vx, vy = T.axis.remap("SS", [x, y])
+                T.reads(B[vx, vy])
+                T.writes(C[vx, vy])
+                C[vx, vy] = B[vx, vy] + T.float32(1.0)
 
 Hint: give a loop around another block
 The schedule is unchanged."""

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import codegen
-from codegen.target import host
 from schedule import Schedule
 from tensorir import parse, verify_well_formed
 from tensorir.interp import interpret, random_arguments
@@ -61,6 +60,8 @@ def main(
                     c[j] = c[j] + T.Cast("int32", a[k]) * T.Cast("int32", b[j, k])
 """
 
+SERVER = "llvm -mcpu=sapphirerapids -num-cores=1"
+
 BFLOATS = """\
 @T.prim_func
 def main(
@@ -89,11 +90,6 @@ TILES_OF_BYTES = (
     .replace("reduce(64, k_0 * 32", "reduce(128, k_0 * 64")
     .replace("vk // 2, vj, vk % 2", "vk // 4, vj, vk % 4")
 )
-
-
-def with_feature(*features):
-    missing = [feature for feature in features if feature not in host.cpu_features()]
-    return pytest.mark.skipif(bool(missing), reason=f"the CPU lacks {', '.join(missing)}")
 
 
 def tensorize(name, depth=3, block="C", **options):
@@ -134,23 +130,17 @@ def test_the_body_becomes_that_of_the_implementation():
     assert_machine_code_computes(sch, BYTES)
 
 
-@with_feature("avx512f", "avx512bw")
-def test_dot_products_of_pairs():
-    sch = apply(BYTES, tensorize("dot_16x4_avx512"))
-    assert "pmaddw.d.512" in sch.mod.script()
-    assert_machine_code_computes(sch, BYTES)
-
-
-@with_feature("avx512f", "avx512vnni")
-def test_dot_products_of_quadruples():
-    sch = apply(BYTES, tensorize("dot_16x4_vnni"))
-    assert "vpdpbusd.512" in sch.mod.script()
-    assert_machine_code_computes(sch, BYTES)
-
-
-def test_machine_instructions_are_interpreted_on_any_machine():
-    for name in ("dot_16x4_vnni", "dot_16x4_avx512"):
-        apply(BYTES, tensorize(name))
+@pytest.mark.parametrize(
+    ("name", "call", "instruction"),
+    [
+        ("dot_16x4_avx512", "pmaddw.d.512", "vpmaddwd"),
+        ("dot_16x4_vnni", "vpdpbusd.512", "vpdpbusd"),
+    ],
+)
+def test_dot_products(name, call, instruction):
+    sch = apply(BYTES, tensorize(name))
+    assert call in sch.mod.script()
+    assert instruction in codegen.build(sch.mod, SERVER).inspect_asm()
 
 
 @pytest.mark.parametrize(
@@ -172,27 +162,8 @@ def test_matrix_tiles(before, name, depth, product):
     assert str(views["C"].source) == "C[vi_o * 16:vi_o * 16 + 16, 0:16]"
     assert [b.name for b in block.alloc_buffers] == ["shape"]
     assert f"llvm.x86.{product}" in sch.mod.script()
+    assert product in codegen.build(sch.mod, SERVER).inspect_asm()
     assert block.init is not None
-
-
-@with_feature("amx-tile", "amx-bf16")
-def test_tiles_of_bfloat16_on_this_machine():
-    sch = scheduled(BFLOATS, tensorize("amx_16x16x32_bf16bf16f32", 2))
-    given = random_arguments(parse(BFLOATS), 5)
-    expected = [array.copy() for array in given]
-    interpret(parse(BFLOATS), *expected)
-    codegen.build(sch.mod, "host")["main"](*given)
-    np.testing.assert_allclose(given[2], expected[2], rtol=1e-5)
-
-
-@with_feature("amx-tile", "amx-int8")
-def test_tiles_of_bytes_on_this_machine():
-    sch = scheduled(TILES_OF_BYTES, tensorize("amx_16x16x64_u8i8i32", 2))
-    given = random_arguments(parse(TILES_OF_BYTES), 5)
-    expected = [array.copy() for array in given]
-    interpret(parse(TILES_OF_BYTES), *expected)
-    codegen.build(sch.mod, "host")["main"](*given)
-    np.testing.assert_array_equal(given[2], expected[2])
 
 
 # ------------------------------------------------------------------------------------- loop or block

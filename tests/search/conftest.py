@@ -12,12 +12,21 @@ import pytest
 from search.builder import LocalBuilder
 from search.runner import EvaluatorConfig, LocalRunner
 from search.runner.distributed.credentials import VARIABLE, Credentials
+from tests import forked
 from tests.search.postgres_server import Server, running_server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(autouse=True, scope="session")
+def _workers_are_forks() -> Iterator[None]:
+    """Start the workers of searches in milliseconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        forked.fork_workers(patch)
+        yield
+
+
+@pytest.fixture(scope="session")
 def measured() -> Iterator[dict[str, Any]]:
-    """What builds and measures with the least effort: its processes start once a module."""
+    """What builds and measures with the least effort: its processes start once a session."""
     builder = LocalBuilder(max_workers=1)
     runner = LocalRunner(evaluator_config=EvaluatorConfig(number=1, repeat=1, min_repeat_ms=1))
     yield {"builder": builder, "runner": runner}

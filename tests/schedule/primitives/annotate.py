@@ -3,12 +3,8 @@
 # ==== annotate
 
 # ---- PROGRAM
-@T.prim_func
-def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi] + T.float32(1)
+A = placeholder((8,))
+B = compute((8,), lambda i: A[i] + 1)
 
 # ---- numbers are int32 and float32 | PROGRAM
 annotate(B, "hint", [1, 0.5])

@@ -16,20 +16,10 @@ for i_0 in range(4):
                 C[vi_o * 8 + vi_i] = B[vi_o * 8 + vi_i] + A[vi_o * 8 + vi_i + 1]
 
 # ---- some of the blocks of a function
-@T.prim_func
-def main(A: T.Buffer((8, 4)), B: T.Buffer((8, 4)), C: T.Buffer((8, 4)), D: T.Buffer((8, 4))):
-    for i, j in T.grid(8, 4):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] + T.float32(1)
-    for i, j in T.grid(8, 4):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = A[vi, vj] + T.float32(2)
-    for i, j in T.grid(8, 4):
-        with T.block("D"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            D[vi, vj] = A[vi, vj] + T.float32(3)
+A = placeholder((8, 4))
+B = compute((8, 4), lambda i, j: A[i, j] + 1)
+C = compute((8, 4), lambda i, j: A[i, j] + 2)
+D = compute((8, 4), lambda i, j: A[i, j] + 3)
 # apply
 blockize([C, D])
 # becomes

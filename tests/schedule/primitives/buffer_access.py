@@ -38,17 +38,9 @@ annotate_buffer_access("C", 0, "read", 3)
 # refused ArgumentError: `gen_new_ranges` takes a function of the block's axes that gives a list of ranges, got int: 3
 
 # ---- hides accesses from dependencies
-@T.prim_func
-def main(A: T.Buffer((7,)), C: T.Buffer((7,))):
-    B = T.alloc_buffer((7,))
-    for i in range(7):
-        with T.block("B"):
-            vi = T.axis.spatial(7, i)
-            B[vi] = A[vi]
-    for i in range(7):
-        with T.block("C"):
-            vi = T.axis.spatial(7, i)
-            C[vi] = B[vi] + A[vi]
+A = placeholder((7,))
+B = compute((7,), lambda i: A[i])
+C = compute((7,), lambda i: B[i] + A[i])
 # apply
 get_producers("C")
 unsafe_hide_buffer_access("C", "read", [0])

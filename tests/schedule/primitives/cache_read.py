@@ -3,12 +3,8 @@
 # ==== what is cached
 
 # ---- ADD
-@T.prim_func
-def main(A: T.Buffer((8, 6)), B: T.Buffer((8, 6))):
-    for i, j in T.grid(8, 6):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] + T.float32(1)
+A = placeholder((8, 6))
+B = compute((8, 6), lambda i, j: A[i, j] + 1)
 
 # ---- a parameter is copied at the start | ADD
 cache_read("B", 0, "local")
@@ -55,21 +51,11 @@ ax0 8, ax1 6: A_local(ax0, ax1)
 i 8, j 6: B(i, j)
 
 # ---- TWO_READERS
-@T.prim_func
-def main(A: T.Buffer((8,)), W: T.Buffer((3,)), C: T.Buffer((8,)), D: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi] * W[2]
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = B[vi] + A[vi]
-    for i in range(8):
-        with T.block("D"):
-            vi = T.axis.spatial(8, i)
-            D[vi] = B[vi] - A[vi]
+A = placeholder((8,))
+W = placeholder((3,))
+B = compute((8,), lambda i: A[i] * W[2])
+C = compute((8,), lambda i: B[i] + A[i])
+D = compute((8,), lambda i: B[i] - A[i])
 
 # ---- all readers use the copy | TWO_READERS
 cache_read("D", 1, "local")
@@ -101,20 +87,7 @@ alloc B(8), B_shared(8) shared
 ax0 8: B_shared(ax0)
 i 8: D(i)
 
-# ---- under a loop the copy has the whole shape
-@T.prim_func
-def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
-    B = T.alloc_buffer((8, 6))
-    for i in range(8):
-        for j in range(6):
-            with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] * T.float32(2)
-        for j in range(6):
-            with T.block("C"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = B[vi, vj] + T.float32(1)
-# apply
+# ---- under a loop the copy has the whole shape | TWO_NESTS_IN_A_LOOP
 cache_read("C", 0, "local")
 # blocks
 alloc B(8, 6), B_local(8, 6) local
@@ -122,21 +95,7 @@ i 8, j 6: B(i, j)
 i 8, ax0 1, ax1 6: B_local(i + ax0, ax1)
 i 8, j 6: C(i, j)
 
-# ---- in a block the copy has the region that the block declares
-@T.prim_func
-def main(A: T.Buffer((16,)), B: T.Buffer((16,))):
-    for i in range(4):
-        with T.block("outer"):
-            vi = T.axis.spatial(4, i)
-            T.reads(A[vi * 4:vi * 4 + 4])
-            T.writes(B[vi * 4:vi * 4 + 4])
-            for j in range(4):
-                with T.block("inner"):
-                    vj = T.axis.spatial(4, j)
-                    T.reads(A[vi * 4 + vj])
-                    T.writes(B[vi * 4 + vj])
-                    B[vi * 4 + vj] = A[vi * 4 + vj] + T.float32(1)
-# apply
+# ---- in a block the copy has the region that the block declares | TILE_IN_A_BLOCK
 cache_read("inner", 0, "local")
 # blocks
 i 4: outer(i)
@@ -412,17 +371,7 @@ cache_read("B", 1, "local")
 cache_read("B", -1, "local")
 # refused BufferIndexOutOfRangeError at block B: buffer_index
 
-# ---- refused: root block
-@T.prim_func
-def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
-    with T.block("root"):
-        T.reads(A[0:8])
-        T.writes(B[0:8])
-        for i in range(8):
-            with T.block("B"):
-                vi = T.axis.spatial(8, i)
-                B[vi] = A[vi]
-# apply
+# ---- refused: root block | DECLARING_ROOT
 cache_read("root", 0, "local")
 # refused RootBlockError at block root: root block
 
@@ -487,16 +436,7 @@ cache_read("B", 1.0, "local")
 cache_read("B", 0, "local", consumer_blocks=["B", 3])
 # refused ArgumentError: `consumer_blocks[1]` takes a BlockRV or the name of a block, got int: 3
 
-# ---- constants are copied where they are defined
-@T.prim_func
-def main(A: T.Buffer((4,)), C: T.Buffer((4,))):
-    data = T.allocate_const([0.0, 1.0, 2.0, 3.0], "float32", [4])
-    B = T.decl_buffer((4,), data=data)
-    for i in range(4):
-        with T.block("C"):
-            vi = T.axis.spatial(4, i)
-            C[vi] = A[vi] + B[vi]
-# apply
+# ---- constants are copied where they are defined | CONSTANTS
 cache_read("C", 1, "global")
 cache_read("C", 0, "global")
 # blocks

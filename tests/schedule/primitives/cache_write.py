@@ -3,14 +3,10 @@
 # ==== what is cached
 
 # ---- MATMUL_2
-@T.prim_func
-def main(A: T.Buffer((8, 5)), B: T.Buffer((5, 6)), C: T.Buffer((8, 6))):
-    for i, j, k in T.grid(8, 6, 5):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+A = placeholder((8, 5))
+B = placeholder((5, 6))
+k = reduce_axis((0, 5))
+C = compute((8, 6), lambda i, j: sum(A[i, k] * B[k, j], k))
 
 # ---- an output is copied back at the end | MATMUL_2
 cache_write("C", 0, "global")
@@ -56,21 +52,10 @@ for ax0, ax1 in T.grid(8, 6):
         C[v0, v1] = C_shared[v0, v1]
 
 # ---- CHAIN
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((8,)), D: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi] * T.float32(3)
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = B[vi] + T.float32(1)
-    for i in range(8):
-        with T.block("D"):
-            vi = T.axis.spatial(8, i)
-            D[vi] = B[vi] - T.float32(1)
+A = placeholder((8,))
+B = compute((8,), lambda i: A[i] * 3)
+C = compute((8,), lambda i: B[i] + 1)
+D = compute((8,), lambda i: B[i] - 1)
 
 # ---- an intermediate buffer is copied back before its first reader | CHAIN
 cache_write("B", 0, "local")
@@ -96,20 +81,7 @@ alloc B(8), B_local(8) local
 ...
 ax0 8: B_local(ax0)
 
-# ---- under a loop the cache has the whole shape
-@T.prim_func
-def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
-    B = T.alloc_buffer((8, 6))
-    for i in range(8):
-        for j in range(6):
-            with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] * T.float32(2)
-        for j in range(6):
-            with T.block("C"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = B[vi, vj] + T.float32(1)
-# apply
+# ---- under a loop the cache has the whole shape | TWO_NESTS_IN_A_LOOP
 cache_write("B", 0, "local")
 # blocks
 alloc B(8, 6), B_local(8, 6) local
@@ -131,21 +103,7 @@ alloc B_local(5, 4) local
 i 5, k 4: B(i, k)
 ax0 5, ax1 4: B_local(ax0, ax1)
 
-# ---- in a block the cache covers what the block writes there
-@T.prim_func
-def main(A: T.Buffer((16,)), B: T.Buffer((16,))):
-    for i in range(4):
-        with T.block("outer"):
-            vi = T.axis.spatial(4, i)
-            T.reads(A[vi * 4:vi * 4 + 4])
-            T.writes(B[vi * 4:vi * 4 + 4])
-            for j in range(4):
-                with T.block("inner"):
-                    vj = T.axis.spatial(4, j)
-                    T.reads(A[vi * 4 + vj])
-                    T.writes(B[vi * 4 + vj])
-                    B[vi * 4 + vj] = A[vi * 4 + vj] + T.float32(1)
-# apply
+# ---- in a block the cache covers what the block writes there | TILE_IN_A_BLOCK
 cache_write("inner", 0, "local")
 # blocks
 i 4: outer(i)
@@ -469,17 +427,7 @@ cache_write("C", 1, "local")
 cache_write("C", -1, "local")
 # refused BufferIndexOutOfRangeError at block C: count
 
-# ---- refused: root block
-@T.prim_func
-def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
-    with T.block("root"):
-        T.reads(A[0:8])
-        T.writes(B[0:8])
-        for i in range(8):
-            with T.block("B"):
-                vi = T.axis.spatial(8, i)
-                B[vi] = A[vi]
-# apply
+# ---- refused: root block | DECLARING_ROOT
 cache_write("root", 0, "local")
 # refused RootBlockError at block root: root block
 
@@ -583,16 +531,7 @@ ax0 8: A_local(ax0)
 ax0 7: A_local(ax0)
 i 8: C(i)
 
-# ---- the copy of a result stays with the constants of the scope
-@T.prim_func
-def main(A: T.Buffer((4,)), C: T.Buffer((4,))):
-    data = T.allocate_const([0.0, 1.0, 2.0, 3.0], "float32", [4])
-    B = T.decl_buffer((4,), data=data)
-    for i in range(4):
-        with T.block("C"):
-            vi = T.axis.spatial(4, i)
-            C[vi] = A[vi] + B[vi]
-# apply
+# ---- the copy of a result stays with the constants of the scope | CONSTANTS
 cache_write("C", 0, "global")
 # blocks
 alloc C_global(4)

@@ -3,17 +3,9 @@
 # ==== instances computed
 
 # ---- SHIFTED
-@T.prim_func
-def main(A: T.Buffer((8, 9)), C: T.Buffer((8, 8))):
-    B = T.alloc_buffer((8, 9))
-    for i, j in T.grid(8, 9):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-    for x, y in T.grid(8, 8):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [x, y])
-            C[vi, vj] = B[vi, vj] + B[vi, vj + 1]
+A = placeholder((8, 9))
+B = compute((8, 9), lambda i, j: A[i, j] * 2)
+C = compute((8, 8), lambda x, y: B[x, y] + B[x, y + 1])
 
 # ---- what an iteration of the consumer reads is computed there | SHIFTED
 compute_at("B", x)
@@ -26,8 +18,8 @@ for x in range(8):
             B[vi, vj] = A[vi, vj] * T.float32(2.0)
     for y in range(8):
         with T.block("C"):
-            vi, vj = T.axis.remap("SS", [x, y])
-            C[vi, vj] = B[vi, vj] + B[vi, vj + 1]
+            vx, vy = T.axis.remap("SS", [x, y])
+            C[vx, vy] = B[vx, vy] + B[vx, vy + 1]
 
 # ---- a producer of no elements moves with its loops | STAGES
 # with 6 => 0 ; 0)), => 1)),
@@ -41,8 +33,8 @@ for x in range(8):
             B[vi, vj] = A[vi, vj] * T.float32(2.0)
     for y in range(0):
         with T.block("C"):
-            vi, vj = T.axis.remap("SS", [x, y])
-            C[vi, vj] = B[vi, vj] + T.float32(1.0)
+            vx, vy = T.axis.remap("SS", [x, y])
+            C[vx, vy] = B[vx, vy] + T.float32(1.0)
 
 # ---- below the innermost loop elements are computed repeatedly | SHIFTED
 compute_at("B", y)
@@ -87,19 +79,9 @@ x_0 4, ax0 5: B(x_0 * 5 + ax0) where x_0 * 5 + ax0 < 16
 x_0 4, x_1 5: C(x_0 * 5 + x_1) where x_0 * 5 + x_1 < 16
 
 # ---- reads beyond both ends get a predicate
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((10,))):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi] + T.float32(1)
-    for x in range(10):
-        with T.block("C"):
-            vi = T.axis.spatial(10, x)
-            T.reads(B[vi - 1])
-            T.writes(C[vi])
-            C[vi] = T.if_then_else(1 <= vi and vi < 9, B[vi - 1], T.float32(0))
+A = placeholder((8,))
+B = compute((8,), lambda i: A[i] + 1)
+C = compute((10,), lambda x: T.if_then_else(all(1 <= x, x < 9), B[x - 1], 0))
 # apply
 compute_at("B", x)
 # blocks
@@ -108,7 +90,7 @@ x 10: B(x - 1) where 1 <= x and x < 9
 x 10: C(x)
 
 # ---- a reversed access | COPY
-# with vi] * => 15 - vi] *
+# with vx] * => 15 - vx] *
 compute_at("B", x)
 # blocks
 alloc B(16)
@@ -442,25 +424,11 @@ compute_at("B", x, index=-3)
 # refused InvalidInsertionIndexError at block B, loop x: -3 is not in the valid range [0, 2]
 
 # ---- refused: not all required blocks are visited, dependency order, domain not solvable
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((8,)), D: T.Buffer((8,)), E: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi]
-    for x in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, x)
-            C[vi] = B[vi]
-    for y in range(8):
-        with T.block("D"):
-            vi = T.axis.spatial(8, y)
-            D[vi] = B[vi]
-    for z in range(8):
-        with T.block("E"):
-            vi = T.axis.spatial(8, z)
-            E[vi] = B[vi]
+A = placeholder((8,))
+B = compute((8,), lambda i: A[i])
+C = compute((8,), lambda x: B[x])
+D = compute((8,), lambda y: B[y])
+E = compute((8,), lambda z: B[z])
 # apply
 compute_at("B", x)
 # refused NotAllRequiredBlocksAreVisitedError at block B, loop x: requires all the consumer(s) of block "B" to be under loop `x`, but these are not: D, E
@@ -504,19 +472,10 @@ compute_at("B", x)
 # refused DomainNotSolvableError at block B, loop x: the index `vi * 2 + 1`
 
 # ---- SUMS
-@T.prim_func
-def main(A: T.Buffer((4, 8)), C: T.Buffer((4, 8))):
-    B = T.alloc_buffer((4,))
-    for i, k in T.grid(4, 8):
-        with T.block("B"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                B[vi] = T.float32(0)
-            B[vi] = B[vi] + A[vi, vk]
-    for x, y in T.grid(4, 8):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [x, y])
-            C[vi, vj] = A[vi, vj] - B[vi]
+A = placeholder((4, 8))
+k = reduce_axis((0, 8))
+B = compute((4,), lambda i: sum(A[i, k], k))
+C = compute((4, 8), lambda x, y: A[x, y] - B[x])
 
 # ---- loops that run at the same time may hold a whole reduction | SUMS
 parallel(y)
@@ -662,19 +621,11 @@ get_loops("B")
 
 # ---- below fused loops only what one iteration reads is computed
 # The inner fused loop stays in one group: `(i_1_g_1_fused % 4 * 4 + g_2) // 16` is 0.
-@T.prim_func
-def main(A: T.Buffer((8, 64)), W: T.Buffer((32, 32)), C: T.Buffer((8, 32))):
-    P = T.alloc_buffer((8, 64))
-    for i, j in T.grid(8, 64):
-        with T.block("P"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            P[vi, vj] = A[vi, vj] * T.float32(2)
-    for i, g, r in T.grid(8, 32, 32):
-        with T.block("C"):
-            vi, vg, vr = T.axis.remap("SSR", [i, g, r])
-            with T.init():
-                C[vi, vg] = T.float32(0)
-            C[vi, vg] = C[vi, vg] + P[vi, vg // 16 * 32 + vr] * W[vg, vr]
+A = placeholder((8, 64))
+W = placeholder((32, 32))
+P = compute((8, 64), lambda i, j: A[i, j] * 2)
+r = reduce_axis((0, 32))
+C = compute((8, 32), lambda i, g: sum(P[i, g // 16 * 32 + r] * W[g, r], r))
 # apply
 i, g, r = get_loops("C")
 split(i, [4, 2])
@@ -744,15 +695,15 @@ compute_at("B", place)
 # becomes
 for x in range(16):
     with T.block("C"):
-        vi = T.axis.spatial(16, x)
-        C[vi] = (A[vi] + T.float32(1.0)) * T.float32(2.0)
+        vx = T.axis.spatial(16, x)
+        C[vx] = (A[vx] + T.float32(1.0)) * T.float32(2.0)
 
 compute_at("B", inline)
 # becomes
 for x in range(16):
     with T.block("C"):
-        vi = T.axis.spatial(16, x)
-        C[vi] = (A[vi] + T.float32(1.0)) * T.float32(2.0)
+        vx = T.axis.spatial(16, x)
+        C[vx] = (A[vx] + T.float32(1.0)) * T.float32(2.0)
 
 # ---- without checks the scope need not be a stage pipeline | OVERWRITES
 # enable_check=False

@@ -7,25 +7,14 @@ compute_inline("B")
 # becomes
 for x, y in T.grid(8, 6):
     with T.block("C"):
-        vi, vj = T.axis.remap("SS", [x, y])
-        C[vi, vj] = A[vi, vj] * T.float32(2.0) + T.float32(1.0)
+        vx, vy = T.axis.remap("SS", [x, y])
+        C[vx, vy] = A[vx, vy] * T.float32(2.0) + T.float32(1.0)
 
 # ---- every load of every consumer
-@T.prim_func
-def main(A: T.Buffer((16,)), C: T.Buffer((16,)), D: T.Buffer((8,))):
-    B = T.alloc_buffer((16,))
-    for i in range(16):
-        with T.block("B"):
-            vi = T.axis.spatial(16, i)
-            B[vi] = A[vi] + T.float32(1)
-    for x in range(16):
-        with T.block("C"):
-            vx = T.axis.spatial(16, x)
-            C[vx] = B[vx] * B[15 - vx]
-    for y in range(8):
-        with T.block("D"):
-            vy = T.axis.spatial(8, y)
-            D[vy] = B[vy * 2 + 1]
+A = placeholder((16,))
+B = compute((16,), lambda i: A[i] + 1)
+C = compute((16,), lambda x: B[x] * B[15 - x])
+D = compute((8,), lambda y: B[y * 2 + 1])
 # apply
 compute_inline("B")
 # becomes
@@ -59,10 +48,10 @@ for x, y in T.grid(8, 6):
         C[vx, vy] = (7 - vx) * 10 + vy
 
 # ---- indices in another order | STAGES
-# with alloc_buffer((8, 6 => alloc_buffer((6, 8 ; B[vi, vj => B[vj, vi
+# with alloc_buffer((8, 6 => alloc_buffer((6, 8 ; B[vi, vj => B[vj, vi ; B[vx, vy => B[vy, vx
 compute_inline("B")
 # lines
-C[vi, vj] = A[vi, vj] * T.float32(2.0) + T.float32(1.0)
+C[vx, vy] = A[vx, vy] * T.float32(2.0) + T.float32(1.0)
 
 # ---- dimensions of extent 1
 @T.prim_func
@@ -133,23 +122,15 @@ compute_inline("B")
 C[vx] = A[vx + 3 - 3]
 
 # ---- into a reduction
-@T.prim_func
-def main(A: T.Buffer((8, 5)), W: T.Buffer((5, 6)), C: T.Buffer((8, 6))):
-    B = T.alloc_buffer((8, 5))
-    for i, k in T.grid(8, 5):
-        with T.block("B"):
-            vi, vk = T.axis.remap("SS", [i, k])
-            B[vi, vk] = T.max(A[vi, vk], T.float32(0))
-    for x, y, z in T.grid(8, 6, 5):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [x, y, z])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + B[vi, vk] * W[vk, vj]
+A = placeholder((8, 5))
+W = placeholder((5, 6))
+B = compute((8, 5), lambda i, k: T.max(A[i, k], 0))
+z = reduce_axis((0, 5))
+C = compute((8, 6), lambda x, y: sum(B[x, z] * W[z, y], z))
 # apply
 compute_inline("B")
 # lines
-C[vi, vj] = C[vi, vj] + T.max(A[vi, vk], T.float32(0.0)) * W[vk, vj]
+C[vx, vy] = C[vx, vy] + T.max(A[vx, vz], T.float32(0.0)) * W[vz, vy]
 
 # ---- into nested blocks
 @T.prim_func
@@ -216,7 +197,7 @@ C[vi] = A[vi] + T.float32(1.0)
 # with 8, 6 => T.int64(8), T.int64(6) ; 2 => 3
 compute_inline("B")
 # lines
-C[vi, vj] = A[vi, vj] * T.float32(3.0) + T.float32(1.0)
+C[vx, vy] = A[vx, vy] * T.float32(3.0) + T.float32(1.0)
 
 # ---- only emptied loops vanish
 @T.prim_func
@@ -240,22 +221,10 @@ compute_inline("B")
 C[vi] = A[vi]
 
 # ---- CHAIN_PRODUCERS
-@T.prim_func
-def main(A: T.Buffer((8,)), D: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    C = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi] + T.float32(1)
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = B[7 - vi] * T.float32(2)
-    for i in range(8):
-        with T.block("D"):
-            vi = T.axis.spatial(8, i)
-            D[vi] = C[vi] - T.float32(3)
+A = placeholder((8,))
+B = compute((8,), lambda i: A[i] + 1)
+C = compute((8,), lambda i: B[7 - i] * 2)
+D = compute((8,), lambda i: C[i] - 3)
 
 # ---- a chain of producers | CHAIN_PRODUCERS
 compute_inline("B")
@@ -299,6 +268,104 @@ get_loops("B")
 
 compute_inline(i)
 # refused ArgumentError: `block` takes a BlockRV or the name of a block, got LoopRV: LoopRV(l1: for i in range(8))
+
+# ---- refused: an init | AFTER_A_SUM
+compute_inline("B")
+# refused HasInitBlock at block B: has an init statement
+
+# ---- refused: no stage pipeline, an output, no complete block | STAGES
+# with C[vx, vy] = B[vx, vy] + T.float32(1) => A[7 - vx, vy] = B[vx, vy]
+compute_inline("B")
+# refused NotStagePipelineError at block root, block C: block "C" overwrites A, which block "B" reads before
+
+# with i, j in T.grid(8, 6) => i, j in T.grid(8, 5)
+compute_inline("B")
+# refused NotStagePipelineError at block root, block C: block "C" reads more than its producers write
+
+compute_inline("C")
+# refused OutputBlockError at block C: writes C
+
+# with A[vi, vj] * T.float32(2) => B[vi, vj] * T.float32(2)
+compute_inline("B")
+# refused IncompleteBlockError at block B: violates condition #3
+
+# with vi, vj = T.axis.remap("SS", [i, j]) => vi = T.axis.spatial(8, i)\nvj = T.axis.opaque(6, j)
+compute_inline("B")
+# refused IncompleteBlockError at block B: violates condition #1
+
+# with B[vi, vj] = A[vi, vj] * T.float32(2) => for k in range(1):\n    B[vi, vj] = A[vi, vj]
+compute_inline("B")
+# refused BodyAnalysisError at block B: not a single store
+
+# with C[vx, vy] = B[vx, vy] + T.float32(1) => T.reads(B[0:8, 0:6])\nT.writes(C[vx, vy])\nC[vx, vy] = T.call_extern("float32", "f", B.data, vx, vy)
+compute_inline("B")
+# refused OpaqueAccessError at block root: B has an opaque access
+
+# ---- refused: a view | STAGES
+# with x, y in T.grid(8, 6) => x in range(8)
+# with vx, vy = T.axis.remap("SS", [x, y]) => vx = T.axis.spatial(8, x)\nT.reads(B[vx, 0:6])\nT.writes(C[vx, 0:6])
+# with C[vx, vy] = B[vx, vy] + T.float32(1) => V = T.match_buffer(B[vx, 0:6], (6,), offset_factor=1)\nfor y in range(6):\n    C[vx, y] = V[y]
+compute_inline("B")
+# refused OpaqueAccessError at block root: match_buffer
+
+# ---- refused: two buffers
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    D = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("both"):
+            vi = T.axis.spatial(8, i)
+            T.reads(A[vi])
+            T.writes(B[vi], D[vi])
+            B[vi] = A[vi]
+            D[vi] = A[vi]
+    for x in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, x)
+            C[vi] = B[vi] + D[vi]
+# apply
+compute_inline("both")
+# refused NotSingleReadWriteBuffer at block both: a single buffer region that it writes, but it has 2
+
+# ---- refused: the root block | DECLARING_ROOT
+compute_inline("root")
+# refused RootBlockError at block root: root block
+
+# ---- refused: no bijective store
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((4,))):
+    B = T.alloc_buffer((4,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi % 4] = A[vi]
+    for x in range(4):
+        with T.block("C"):
+            vx = T.axis.spatial(4, x)
+            C[vx] = B[vx]
+# apply
+compute_inline("B")
+# refused BodyAnalysisError at block B: not a bijective affine map
+
+# ---- refused: only leaf
+@T.prim_func
+def main(A: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+# apply
+compute_inline("B")
+# refused OnlyLeafError at block B, block root: only leaf of block
+
+# ---- without checks the scope need not be a stage pipeline | STAGES
+# enable_check=False
+# with i, j in T.grid(8, 6) => i, j in T.grid(8, 5)
+compute_inline("B")
+# lines, not interpreted
+C[vx, vy] = A[vx, vy] * T.float32(2.0) + T.float32(1.0)
 
 # ==== values and calls
 
@@ -374,17 +441,9 @@ def main(C: T.Buffer((16,), "int32")):
 compute_inline("B")
 
 # ---- DRAWN
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            v = T.axis.spatial(8, i)
-            B[v] = T.call_extern("float32", "draw", A[v])
-    for i in range(8):
-        with T.block("C"):
-            v = T.axis.spatial(8, i)
-            C[v] = B[v] + B[v]
+A = placeholder((8,))
+B = compute((8,), lambda i: T.call_extern("float32", "draw", A[i]))
+C = compute((8,), lambda i: B[i] + B[i])
 
 # ---- a call for its effect runs as often as it does | DRAWN
 compute_inline("B")
@@ -398,17 +457,9 @@ compute_at("B", i)
 # refused OpaqueCallError at block B: another number of times
 
 # ---- DRAWING
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            v = T.axis.spatial(8, i)
-            B[v] = A[v]
-    for i in range(8):
-        with T.block("C"):
-            v = T.axis.spatial(8, i)
-            C[v] = T.call_extern("float32", "draw", B[v])
+A = placeholder((8,))
+B = compute((8,), lambda i: A[i])
+C = compute((8,), lambda i: T.call_extern("float32", "draw", B[i]))
 
 # ---- a call for its effect runs as often as it does (2) | DRAWING
 reverse_compute_inline("C")

@@ -3,14 +3,8 @@
 # ==== the loop
 
 # ---- IMAGE
-@T.prim_func
-def main(A: T.Buffer((6, 5)), P: T.Buffer((8, 9))):
-    for i, j in T.grid(8, 9):
-        with T.block("P"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            P[vi, vj] = T.if_then_else(
-                1 <= vi and vi < 7 and 2 <= vj and vj < 7, A[vi - 1, vj - 2], T.float32(0)
-            )
+A = placeholder((6, 5))
+P = compute((8, 9), lambda i, j: T.if_then_else(all(1 <= i, i < 7, 2 <= j, j < 7), A[i - 1, j - 2], 0))
 
 # ---- at the outermost loop all loops become shorter | IMAGE
 decompose_padding("P", i)
@@ -40,14 +34,8 @@ for i in range(8):
             P[vi + 1, vj + 2] = A[vi, vj]
 
 # ---- axes without padding stay as they are
-@T.prim_func
-def main(A: T.Buffer((1, 6, 6, 4)), P: T.Buffer((1, 8, 8, 4))):
-    for n, h, w, c in T.grid(1, 8, 8, 4):
-        with T.block("P"):
-            vn, vh, vw, vc = T.axis.remap("SSSS", [n, h, w, c])
-            P[vn, vh, vw, vc] = T.if_then_else(
-                1 <= vh and vh < 7 and 1 <= vw and vw < 7, A[vn, vh - 1, vw - 1, vc], T.float32(0)
-            )
+A = placeholder((1, 6, 6, 4))
+P = compute((1, 8, 8, 4), lambda n, h, w, c: T.if_then_else(all(1 <= h, h < 7, 1 <= w, w < 7), A[n, h - 1, w - 1, c], 0))
 # apply
 decompose_padding("P", h)
 # becomes
@@ -64,12 +52,8 @@ for n in range(1):
             P[vn, vh + 1, vw + 1, vc] = A[vn, vh, vw, vc]
 
 # ---- LINE
-@T.prim_func
-def main(A: T.Buffer((12,)), P: T.Buffer((16,))):
-    for i in range(16):
-        with T.block("P"):
-            vi = T.axis.spatial(16, i)
-            P[vi] = T.if_then_else(3 <= vi and vi < 15, A[vi - 3], T.float32(0))
+A = placeholder((12,))
+P = compute((16,), lambda i: T.if_then_else(all(3 <= i, i < 15), A[i - 3], 0))
 
 # ---- axes of several loops keep a predicate | LINE
 split(i, [4, 4])

@@ -3,14 +3,10 @@
 # ==== where the init goes
 
 # ---- MATMUL_2
-@T.prim_func
-def main(A: T.Buffer((8, 5)), B: T.Buffer((5, 6)), C: T.Buffer((8, 6))):
-    for i, j, k in T.grid(8, 6, 5):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+A = placeholder((8, 5))
+B = placeholder((5, 6))
+k = reduce_axis((0, 5))
+C = compute((8, 6), lambda i, j: sum(A[i, k] * B[k, j], k))
 
 # ---- loops that the data parallel axes do not use are left out | MATMUL_2
 reorder(j, k, i)
@@ -66,14 +62,9 @@ for i_0, i_1, j_0, j_1, k_0, k_1 in T.grid(3, 3, 2, 4, 3, 2):
         C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
 
 # ---- SUM
-@T.prim_func
-def main(A: T.Buffer((8, 5)), C: T.Buffer((8,))):
-    for i, k in T.grid(8, 5):
-        with T.block("C"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                C[vi] = T.float32(0)
-            C[vi] = C[vi] + A[vi, vk]
+A = placeholder((8, 5))
+k = reduce_axis((0, 5))
+C = compute((8,), lambda i: sum(A[i, k], k))
 
 # ---- a bound between loops above and below | SUM
 # with 8, 5)), C: T.Buffer((8 => 7, 4)), C: T.Buffer((7
@@ -151,12 +142,8 @@ i 5: argmax_init(i)
 i 5, k 12: argmax_update(i, +k)
 
 # ---- COPY_2
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = A[vi]
+A = placeholder((8,))
+C = compute((8,), lambda i: A[i])
 
 # ---- a reduction to one number | COPY_2
 # with i in range(8 => k in range(12 ; 8,)), C: T.Buffer((8, => 12,)), C: T.Buffer((
@@ -354,3 +341,45 @@ decompose_reduction("C", k)
 # ---- arguments of another type | SUM
 decompose_reduction("C", "k")
 # refused ArgumentError: `loop` takes a LoopRV, got str: 'k'
+
+# ---- the init stands before the loop | MATMUL_2
+decompose_reduction("C", k)
+# blocks
+i 8, j 6: C_init(i, j)
+i 8, j 6, k 5: C_update(i, j, +k)
+
+decompose_reduction("C", j)
+# blocks
+i 8, j_init 6: C_init(i, j_init)
+i 8, j 6, k 5: C_update(i, j, +k)
+
+decompose_reduction("C", i)
+# blocks
+i_init 8, j_init 6: C_init(i_init, j_init)
+i 8, j 6, k 5: C_update(i, j, +k)
+
+# ---- without checks only a loop around and an init are needed
+@T.prim_func
+def main(A: T.Buffer((8, 5)), C: T.Buffer((8,))):
+    for i, k in T.grid(8, 5):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+    for x in range(8):
+        with T.block("again"):
+            vx = T.axis.spatial(8, x)
+            C[vx] = T.float32(0)
+# apply
+# enable_check=False
+decompose_reduction("C", k)
+# blocks
+i 8: C_init(i)
+i 8, k 5: C_update(i, +k)
+x 8: again(x)
+
+# ---- without checks an init is needed | COPY_2
+# enable_check=False
+decompose_reduction("C", i)
+# refused NotReductionBlockError at block C: it violates condition #1

@@ -1,12 +1,8 @@
 """Cutting the range of a loop into pieces."""
 
 # ---- BEFORE
-@T.prim_func
-def main(A: T.Buffer((13, 3)), B: T.Buffer((13, 3))):
-    for i, j in T.grid(13, 3):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
+A = placeholder((13, 3))
+B = compute((13, 3), lambda i, j: A[i, j] * 2)
 
 # ---- two pieces | BEFORE
 loop_partition(i, [4])
@@ -44,14 +40,9 @@ v = sample_categorical([1, 2], [0.5, 0.5], decision=1)
 loop_partition(j, [v, None])
 
 # ---- REDUCTION
-@T.prim_func
-def main(A: T.Buffer((7, 11)), B: T.Buffer((7,))):
-    for i, k in T.grid(7, 11):
-        with T.block("B"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                B[vi] = T.float32(0)
-            B[vi] += A[vi, vk]
+A = placeholder((7, 11))
+k = reduce_axis((0, 11))
+B = compute((7,), lambda i: sum(A[i, k], k))
 
 # ---- spatial loop of a reduction | REDUCTION
 loop_partition(i, [3])
@@ -65,17 +56,9 @@ split(i, [None, 4])
 loop_partition(i_0, [1, 2, None])
 
 # ---- STAGES_2
-@T.prim_func
-def main(A: T.Buffer((11,)), C: T.Buffer((11,))):
-    B = T.alloc_buffer((11,))
-    for i in range(11):
-        with T.block("B"):
-            vi = T.axis.spatial(11, i)
-            B[vi] = A[vi] + T.float32(1)
-    for i in range(11):
-        with T.block("C"):
-            vi = T.axis.spatial(11, i)
-            C[vi] = B[10 - vi]
+A = placeholder((11,))
+B = compute((11,), lambda i: A[i] + 1)
+C = compute((11,), lambda i: B[10 - i])
 
 # ---- producer and consumer in one loop | STAGES_2
 # with 10 - vi => vi
@@ -180,22 +163,10 @@ B_i_common()
         i1 6 from 2: B_i1(i1)
 
 # ---- CHAIN
-@T.prim_func
-def main(A: T.Buffer((12,)), C: T.Buffer((12,))):
-    B = T.alloc_buffer((12,))
-    D = T.alloc_buffer((12,))
-    for i in range(12):
-        with T.block("B"):
-            vi = T.axis.spatial(12, i)
-            B[vi] = A[vi] + T.float32(1)
-    for i in range(12):
-        with T.block("D"):
-            vi = T.axis.spatial(12, i)
-            D[vi] = B[vi] * T.float32(2)
-    for i in range(12):
-        with T.block("C"):
-            vi = T.axis.spatial(12, i)
-            C[vi] = D[vi] + T.float32(1)
+A = placeholder((12,))
+B = compute((12,), lambda i: A[i] + 1)
+D = compute((12,), lambda i: B[i] * 2)
+C = compute((12,), lambda i: D[i] + 1)
 
 # ---- what the pieces write is known together | CHAIN
 (i,) = get_loops("B")
@@ -240,12 +211,8 @@ compute_at("D", i)
 # refused NotStagePipelineError at block root, block D: reads more than its producers write
 
 # ---- COPY_2
-@T.prim_func
-def main(A: T.Buffer((16, 128)), B: T.Buffer((16, 128))):
-    for i, j in T.grid(16, 128):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
+A = placeholder((16, 128))
+B = compute((16, 128), lambda i, j: A[i, j] * 2)
 
 # ---- a piece of a piece declares what it touches | COPY_2
 loop_partition(i, [2, None])

@@ -3,14 +3,10 @@
 # ==== what is padded
 
 # ---- MATMUL_2
-@T.prim_func
-def main(A: T.Buffer((6, 7)), B: T.Buffer((7, 5)), C: T.Buffer((6, 5))):
-    for i, j, k in T.grid(6, 5, 7):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+A = placeholder((6, 7))
+B = placeholder((7, 5))
+k = reduce_axis((0, 7))
+C = compute((6, 5), lambda i, j: sum(A[i, k] * B[k, j], k))
 
 # ---- all axes | MATMUL_2
 pad_einsum("C", [4, 16, 8])
@@ -61,28 +57,12 @@ pad_einsum("C", [3, 1, 7])
 ...
 
 # ---- stages before and after stay outside
-@T.prim_func
-def main(X: T.Buffer((6, 3)), Y: T.Buffer((6,)), Z: T.Buffer((6,))):
-    A = T.alloc_buffer((6, 3))
-    C = T.alloc_buffer((6,))
-    for i, k in T.grid(6, 3):
-        with T.block("A"):
-            vi, vk = T.axis.remap("SS", [i, k])
-            A[vi, vk] = X[vi, vk] * T.float32(2)
-    for i, k in T.grid(6, 3):
-        with T.block("C"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                C[vi] = T.float32(0)
-            C[vi] = C[vi] + A[vi, vk]
-    for i in range(6):
-        with T.block("Y"):
-            vi = T.axis.spatial(6, i)
-            Y[vi] = C[vi] + T.float32(1)
-    for i in range(6):
-        with T.block("Z"):
-            vi = T.axis.spatial(6, i)
-            Z[vi] = C[5 - vi] + A[vi, 0]
+X = placeholder((6, 3))
+A = compute((6, 3), lambda i, k: X[i, k] * 2)
+k = reduce_axis((0, 3))
+C = compute((6,), lambda i: sum(A[i, k], k))
+Y = compute((6,), lambda i: C[i] + 1)
+Z = compute((6,), lambda i: C[5 - i] + A[i, 0])
 # apply
 pad_einsum("C", [4, 2])
 # blocks

@@ -1,14 +1,10 @@
 """Copying the part of a buffer that a loop's body touches."""
 
 # ---- MATMUL_2
-@T.prim_func
-def main(A: T.Buffer((5, 6)), B: T.Buffer((6, 7)), C: T.Buffer((5, 7))):
-    for i, j, k in T.grid(5, 7, 6):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+A = placeholder((5, 6))
+B = placeholder((6, 7))
+k = reduce_axis((0, 6))
+C = compute((5, 7), lambda i, j: sum(A[i, k] * B[k, j], k))
 
 # ---- read | MATMUL_2
 read_at(i, "C", 0, "local")
@@ -89,19 +85,9 @@ i 6: B_global(i)
 i 6, j 4: C(i, j)
 
 # ---- write before it is read elsewhere
-@T.prim_func
-def main(A: T.Buffer((6, 4)), C: T.Buffer((6, 4))):
-    B = T.alloc_buffer((6, 4))
-    for i in range(6):
-        for j in range(4):
-            with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] * T.float32(2)
-    for i in range(6):
-        for j in range(4):
-            with T.block("C"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = B[vi, 3 - vj] + T.float32(1)
+A = placeholder((6, 4))
+B = compute((6, 4), lambda i, j: A[i, j] * 2)
+C = compute((6, 4), lambda i, j: B[i, 3 - j] + 1)
 # apply
 i, _ = get_loops("B")
 write_at(i, "B", 0, "global")
@@ -236,18 +222,7 @@ read_at(i, "C", 0, "local")
 read_at(i, "C", 0, "local")
 # refused UnsafeStageError at block C: block "C" cannot use a copy of A: the copy would touch 6 elements from -1 on in a dimension of 6
 
-# ---- scope that is no pipeline is refused
-@T.prim_func
-def main(A: T.Buffer((4,)), B: T.Buffer((4,))):
-    for i in range(4):
-        with T.block("B"):
-            vi = T.axis.spatial(4, i)
-            B[vi] = A[vi]
-    for i in range(4):
-        with T.block("A"):
-            vi = T.axis.spatial(4, i)
-            A[vi] = T.float32(0)
-# apply
+# ---- scope that is no pipeline is refused | OVERWRITES_ITS_INPUT
 (i,) = get_loops("B")
 read_at(i, "B", 0, "local")
 # refused NotStagePipelineError at block root, block A: the scope block "root" is not a stage pipeline around block "B". A stage pipeline has only blocks whose reads are covered by their producers, and no block that overwrites what an earlier one reads; here block "A" overwrites A, which block "B" reads before

@@ -27,14 +27,10 @@ alloc C_local(4) local
 cache_write("C", 0, "local")
 
 # ---- SUM
-@T.prim_func
-def main(A: T.Buffer((4, 3, 5)), C: T.Buffer((4,))):
-    for i, k, r in T.grid(4, 3, 5):
-        with T.block("C"):
-            vi, vk, vr = T.axis.remap("SRR", [i, k, r])
-            with T.init():
-                C[vi] = T.float32(0)
-            C[vi] = C[vi] + A[vi, vk, vr]
+A = placeholder((4, 3, 5))
+k = reduce_axis((0, 3))
+r = reduce_axis((0, 5))
+C = compute((4,), lambda i: sum(A[i, k, r], (k, r)))
 
 # ---- copies hold what earlier iterations around the block accumulated (2) | SUM
 loop_partition(r, [2, None])

@@ -1,14 +1,10 @@
 """Copying a buffer into the index space of a block."""
 
 # ---- CONV
-@T.prim_func
-def main(A: T.Buffer((9,)), W: T.Buffer((3,)), C: T.Buffer((7,))):
-    for i, k in T.grid(7, 3):
-        with T.block("C"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                C[vi] = T.float32(0)
-            C[vi] = C[vi] + A[vi + vk] * W[vk]
+A = placeholder((9,))
+W = placeholder((3,))
+k = reduce_axis((0, 3))
+C = compute((7,), lambda i: sum(A[i + k] * W[k], k))
 
 # ---- read | CONV
 reindex("C", ("read", 0))
@@ -165,17 +161,7 @@ reindex("C", "A")
 reindex("C", "C")
 # refused UnsafeStageError at block C: one place
 
-# ---- shared loops are refused
-@T.prim_func
-def main(A: T.Buffer((4,)), B: T.Buffer((4,)), C: T.Buffer((4,))):
-    for i in range(4):
-        with T.block("B"):
-            vi = T.axis.spatial(4, i)
-            B[vi] = A[vi]
-        with T.block("C"):
-            vi = T.axis.spatial(4, i)
-            C[vi] = A[vi]
-# apply
+# ---- shared loops are refused | SHARED_LOOPS
 reindex("C", "A")
 # refused NotSingleChildChainError at block C, block root: not alone
 
@@ -185,18 +171,7 @@ reindex("C", "A")
 reindex("outer", ("read", 0))
 # refused NotLeafBlockError at block outer: not a leaf
 
-# ---- scope that is no pipeline is refused
-@T.prim_func
-def main(A: T.Buffer((4,)), B: T.Buffer((4,))):
-    for i in range(4):
-        with T.block("B"):
-            vi = T.axis.spatial(4, i)
-            B[vi] = A[vi]
-    for i in range(4):
-        with T.block("A"):
-            vi = T.axis.spatial(4, i)
-            A[vi] = T.float32(0)
-# apply
+# ---- scope that is no pipeline is refused | OVERWRITES_ITS_INPUT
 reindex("B", "A")
 # refused NotStagePipelineError at block root, block A: the scope block "root" is not a stage pipeline around block "B". A stage pipeline has only blocks whose reads are covered by their producers, and no block that overwrites what an earlier one reads; here block "A" overwrites A, which block "B" reads before
 

@@ -1,17 +1,9 @@
 """Staging what a block touches in a buffer of another layout."""
 
 # ---- BEFORE
-@T.prim_func
-def main(A: T.Buffer((7, 4)), C: T.Buffer((7, 4))):
-    B = T.alloc_buffer((7, 4))
-    for i, j in T.grid(7, 4):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-    for i, j in T.grid(7, 4):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = B[vi, vj] + T.float32(1)
+A = placeholder((7, 4))
+B = compute((7, 4), lambda i, j: A[i, j] * 2)
+C = compute((7, 4), lambda i, j: B[i, j] + 1)
 
 # ---- read of a parameter | BEFORE
 reindex_cache_read("B", 0, "local", lambda i, j: (j, i))
@@ -54,14 +46,10 @@ i 7, j 4: B_global(i, j)
 i 7, j 4: C(i, j)
 
 # ---- MATMUL_2
-@T.prim_func
-def main(A: T.Buffer((4, 6)), B: T.Buffer((6, 7)), C: T.Buffer((4, 7))):
-    for i, j, k in T.grid(4, 7, 6):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+A = placeholder((4, 6))
+B = placeholder((6, 7))
+k = reduce_axis((0, 6))
+C = compute((4, 7), lambda i, j: sum(A[i, k] * B[k, j], k))
 
 # ---- axes and loops that are not used are left out | MATMUL_2
 reindex_cache_read("C", 0, "global", lambda i, j, k: (k, i))
@@ -166,17 +154,9 @@ reindex_cache_read("B", 0, "global", lambda i, j: (i + j,))
 # refused UnsafeStageError at block B: block "B" cannot use a copy of A: the index map lambda vi, vj: (vi + vj,) may map two points to one place on this shape: the scales of added iterators leave gaps
 
 # ---- refused: unsafe stage
-@T.prim_func
-def main(A: T.Buffer((7, 4)), C: T.Buffer((7, 4))):
-    B = T.alloc_buffer((7, 4))
-    for i, j in T.grid(7, 4):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = T.if_then_else(1 <= vi, A[vi - 1, vj], T.float32(0))
-    for i, j in T.grid(7, 4):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = B[vi, vj] + T.float32(1)
+A = placeholder((7, 4))
+B = compute((7, 4), lambda i, j: T.if_then_else(1 <= i, A[i - 1, j], 0))
+C = compute((7, 4), lambda i, j: B[i, j] + 1)
 # apply
 reindex_cache_read("B", 0, "global", lambda i, j: (j, i))
 # refused UnsafeStageError at block B: block "B" cannot use a copy of A: the copy would touch 1 elements from vi - 1 on in a dimension of 7
@@ -207,17 +187,6 @@ def main(A: T.Buffer((4, 6)), C: T.Buffer((4,))):
 reindex_cache_read("C", 0, "global", lambda i: (i,))
 # refused NotSinglePointAccess at block C: not a single point
 
-# ---- scope that is no pipeline is refused
-@T.prim_func
-def main(A: T.Buffer((4,)), B: T.Buffer((4,))):
-    for i in range(4):
-        with T.block("B"):
-            vi = T.axis.spatial(4, i)
-            B[vi] = A[vi]
-    for i in range(4):
-        with T.block("A"):
-            vi = T.axis.spatial(4, i)
-            A[vi] = T.float32(0)
-# apply
+# ---- scope that is no pipeline is refused | OVERWRITES_ITS_INPUT
 reindex_cache_read("B", 0, "global", lambda i: (i,))
 # refused NotStagePipelineError at block root, block A: the scope block "root" is not a stage pipeline around block "B". A stage pipeline has only blocks whose reads are covered by their producers, and no block that overwrites what an earlier one reads; here block "A" overwrites A, which block "B" reads before

@@ -1,14 +1,10 @@
 """Sequences that once changed a result: they are refused now, or done right."""
 
 # ---- MATMUL_2
-@T.prim_func
-def main(A: T.Buffer((6, 8), "float32"), B: T.Buffer((8, 7), "float32"), C: T.Buffer((6, 7), "float32")):
-    for i, j, k in T.grid(6, 7, 8):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = 0.0
-            C[vi, vj] += A[vi, vk] * B[vk, vj]
+A = placeholder((6, 8))
+B = placeholder((8, 7))
+k = reduce_axis((0, 8))
+C = compute((6, 7), lambda i, j: sum(A[i, k] * B[k, j], k))
 
 # ---- a reduction does not move below a parallel loop over its axis | MATMUL_2
 cache_read("C", 0, "local")
@@ -31,12 +27,8 @@ reverse_compute_at("C", ax1)
 # refused WrongBlockIterTypeError at block C, loop ax1: block "C" cannot move under loop `ax1`: that loop would drive its axis vk, which is not data-parallel, and its iterations run at the same time
 
 # ---- PADDED
-@T.prim_func
-def main(A: T.Buffer((7,), "float32"), P: T.Buffer((11,), "float32")):
-    for i in T.grid(11):
-        with T.block("P"):
-            vi = T.axis.spatial(11, i)
-            P[vi] = T.if_then_else(2 <= vi and vi < 9, A[vi - 2], T.float32(0))
+A = placeholder((7,))
+P = compute((11,), lambda i: T.if_then_else(all(2 <= i, i < 9), A[i - 2], 0))
 
 # ---- a consumer that runs further than its producer is not inlined | PADDED
 cache_read("P", 0, "local")
@@ -56,17 +48,9 @@ reverse_compute_inline("P")
 # refused BodyAnalysisError at block P: the body of block "P" has not the form that can be inlined: it runs where 'A_local' stores nothing
 
 # ---- a cache inside a loop does not copy beyond the buffer
-@T.prim_func
-def main(A: T.Buffer((4, 6), "int32"), C: T.Buffer((6, 4), "int32")):
-    B = T.alloc_buffer((6, 4), "int32")
-    for i, j in T.grid(6, 4):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vj, vi] * 3
-    for i, j in T.grid(6, 4):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = B[vi, vj] + vi
+A = placeholder((4, 6), "int32")
+B = compute((6, 4), lambda i, j: A[j, i] * 3)
+C = compute((6, 4), lambda i, j: B[i, j] + i)
 # apply
 i, _ = get_loops("B")
 split(i, [None, 4])

@@ -13,8 +13,8 @@ for i in range(8):
             B[vi, vj] = A[vi, vj] * T.float32(2.0)
     for ax0 in range(6):
         with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, ax0])
-            C[vi, vj] = B[vi, vj] + T.float32(1.0)
+            vx, vy = T.axis.remap("SS", [i, ax0])
+            C[vx, vy] = B[vx, vy] + T.float32(1.0)
 
 # ---- loops of extent 1 are kept if asked for | STAGES
 reverse_compute_at("C", j, preserve_unit_loops=True)
@@ -24,9 +24,9 @@ for i, j in T.grid(8, 6):
     ...
     for ax0, ax1 in T.grid(1, 1):
         with T.block("C"):
-            vi = T.axis.spatial(8, i + ax0)
-            vj = T.axis.spatial(6, j + ax1)
-            C[vi, vj] = B[vi, vj] + T.float32(1.0)
+            vx = T.axis.spatial(8, i + ax0)
+            vy = T.axis.spatial(6, j + ax1)
+            C[vx, vy] = B[vx, vy] + T.float32(1.0)
 
 # ---- a consumer of a reduction follows its last step | MATMUL_RELU
 reverse_compute_at("R", j)
@@ -45,24 +45,16 @@ for i, j in T.grid(8, 6):
 
 # ---- a transposed read | STAGES
 # with 8, 6))) => 6, 8))) ; y in T.grid(8, 6 => y in T.grid(6, 8
-# with vi, vj] + T.float32(1) => vj, vi]
+# with vx, vy] + T.float32(1) => vy, vx]
 reverse_compute_at("C", i)
 # blocks
 ...
 i 8, ax0 6: C(ax0, i)
 
 # ---- a read in another layout
-@T.prim_func
-def main(A: T.Buffer((8, 6)), C: T.Buffer((48,))):
-    B = T.alloc_buffer((8, 6))
-    for i, j in T.grid(8, 6):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-    for x in range(48):
-        with T.block("C"):
-            vx = T.axis.spatial(48, x)
-            C[vx] = B[vx // 6, vx % 6]
+A = placeholder((8, 6))
+B = compute((8, 6), lambda i, j: A[i, j] * 2)
+C = compute((48,), lambda x: B[x // 6, x % 6])
 # apply
 reverse_compute_at("C", i)
 # blocks
@@ -113,17 +105,9 @@ reverse_compute_at("C", j)
 i 8, j 6: C(i, +j)
 
 # ---- axes that read nothing run over all their values
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((4, 8))):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi] + T.float32(1)
-    for x, y in T.grid(4, 8):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [x, y])
-            C[vi, vj] = B[vj]
+A = placeholder((8,))
+B = compute((8,), lambda i: A[i] + 1)
+C = compute((4, 8), lambda x, y: B[y])
 # apply
 reverse_compute_at("C", i)
 # blocks
@@ -384,37 +368,18 @@ def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
 reverse_compute_at("C", i)
 # refused NotAllRequiredBlocksAreVisitedError at block C, loop i: requires all the producer(s) of block "C" to be under loop `i`, but these are not:
 
-@T.prim_func
-def main(A: T.Buffer((8,)), D: T.Buffer((8,)), X: T.Buffer((8,))):
-    C = T.alloc_buffer((8,))
-    for c in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, c)
-            C[vi] = A[vi]
-    for d in range(8):
-        with T.block("D"):
-            vi = T.axis.spatial(8, d)
-            D[vi] = C[vi]
-    for x in range(8):
-        with T.block("X"):
-            vi = T.axis.spatial(8, x)
-            X[vi] = A[vi]
+A = placeholder((8,))
+C = compute((8,), lambda c: A[c])
+D = compute((8,), lambda d: C[d])
+X = compute((8,), lambda x: A[x])
 # apply
 reverse_compute_at("C", x)
 # refused DependencyOrderError at block C, loop x, block D: wrong side
 
 # ---- NEXT_ELEMENT
-@T.prim_func
-def main(A: T.Buffer((9,)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((9,))
-    for i in range(9):
-        with T.block("B"):
-            vi = T.axis.spatial(9, i)
-            B[vi] = A[vi]
-    for x in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, x)
-            C[vi] = B[vi] + B[vi + 1]
+A = placeholder((9,))
+B = compute((9,), lambda i: A[i])
+C = compute((8,), lambda x: B[x] + B[x + 1])
 
 # ---- refused: not region cover | NEXT_ELEMENT
 reverse_compute_at("C", i)
@@ -427,27 +392,19 @@ reverse_compute_at("C", i)
 # ---- refused: wrong block iter type | ROW_SUMS
 parallel(j)
 reverse_compute_at("C", j)
-# refused WrongBlockIterTypeError at block C, loop j: drive its axis vk
+# refused WrongBlockIterTypeError at block C, loop j: drive its axis vy
 
 vectorize(j)
 reverse_compute_at("C", j)
-# refused WrongBlockIterTypeError at block C, loop j: drive its axis vk
+# refused WrongBlockIterTypeError at block C, loop j: drive its axis vy
 
 # ---- refused: domain not solvable
-@T.prim_func
-def main(A: T.Buffer((18,)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((18,))
-    for i in range(18):
-        with T.block("B"):
-            vi = T.axis.spatial(18, i)
-            B[vi] = A[vi]
-    for x in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, x)
-            C[vi] = B[vi * 2 + 1] + B[vi * 2 + 2]
+A = placeholder((18,))
+B = compute((18,), lambda i: A[i])
+C = compute((8,), lambda x: B[x * 2 + 1] + B[x * 2 + 2])
 # apply
 reverse_compute_at("C", i)
-# refused DomainNotSolvableError at block C, loop i: the index `vi * 2 + 1`
+# refused DomainNotSolvableError at block C, loop i: the index `vx * 2 + 1`
 
 # ---- after a refusal the schedule can be used | NEXT_ELEMENT
 get_loops("B")
@@ -478,21 +435,11 @@ reverse_compute_at("C", i, index="last")
 # refused ArgumentError: `index` takes int, got str: 'last'
 
 # ---- PARTIAL_SUMS
-@T.prim_func
-def main(A: T.Buffer((4, 3, 5)), C: T.Buffer((4,))):
-    P = T.alloc_buffer((4, 3))
-    for i, j, k in T.grid(4, 3, 5):
-        with T.block("P"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                P[vi, vj] = T.float32(0)
-            P[vi, vj] = P[vi, vj] + A[vi, vj, vk]
-    for i, j in T.grid(4, 3):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SR", [i, j])
-            with T.init():
-                C[vi] = T.float32(0)
-            C[vi] = C[vi] + P[vi, vj]
+A = placeholder((4, 3, 5))
+k = reduce_axis((0, 5))
+P = compute((4, 3), lambda i, j: sum(A[i, j, k], k))
+j = reduce_axis((0, 3))
+C = compute((4,), lambda i: sum(P[i, j], j))
 
 # ---- steps of a reduction are not repeated | PARTIAL_SUMS
 reverse_compute_at("C", k)
@@ -502,19 +449,10 @@ _, j, _ = get_loops("P")
 reverse_compute_at("C", j)
 
 # ---- a block without axes that uses a loop stays
-@T.prim_func
-def main(A: T.Buffer((4, 3, 5)), C: T.Buffer((4, 3))):
-    P = T.alloc_buffer((4, 3))
-    for i, j, k in T.grid(4, 3, 5):
-        with T.block("P"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                P[vi, vj] = T.float32(0)
-            P[vi, vj] = P[vi, vj] + A[vi, vj, vk]
-    for i, j in T.grid(4, 3):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = P[vi, vj]
+A = placeholder((4, 3, 5))
+k = reduce_axis((0, 5))
+P = compute((4, 3), lambda i, j: sum(A[i, j, k], k))
+C = compute((4, 3), lambda i, j: P[i, j])
 # apply
 _, j = get_loops("C")
 loop_partition(j, [1, None])
@@ -552,19 +490,10 @@ reverse_compute_at("C", i_j_fused_0)
 # refused RepeatedReductionError at block C, loop i_j_fused_0: drive data-parallel and reduction axes, but are nested in another order
 
 # ---- a reduction whose loops and tiles have remainders covers its tile
-@T.prim_func
-def main(A: T.Buffer((10, 7, 5)), D: T.Buffer((10, 7))):
-    Z = T.alloc_buffer((10, 7))
-    for i, j, k in T.grid(10, 7, 5):
-        with T.block("Z"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                Z[vi, vj] = T.float32(0)
-            Z[vi, vj] = Z[vi, vj] + A[vi, vj, vk]
-    for i, j in T.grid(10, 7):
-        with T.block("D"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            D[vi, vj] = Z[vi, vj] * T.float32(2)
+A = placeholder((10, 7, 5))
+k = reduce_axis((0, 5))
+Z = compute((10, 7), lambda i, j: sum(A[i, j, k], k))
+D = compute((10, 7), lambda i, j: Z[i, j] * 2)
 # apply
 i, j, k = get_loops("Z")
 split(k, [None, 2])
@@ -725,17 +654,9 @@ reverse_compute_at("C", f_1)
 f_0 4, f_1 8, ax0 8: C(f_0 * 64 + f_1 * 8 + ax0)
 
 # ---- PACKED
-@T.prim_func
-def main(A: T.Buffer((32, 8)), C: T.Buffer((32, 8))):
-    B = T.alloc_buffer((8, 2, 4, 4))
-    for i, j, k, l in T.grid(8, 2, 4, 4):
-        with T.block("B"):
-            va, vb, vc, vd = T.axis.remap("SSSS", [i, j, k, l])
-            B[va, vb, vc, vd] = A[va * 4 + vc, vb * 4 + vd] * T.float32(2)
-    for x, y in T.grid(32, 8):
-        with T.block("C"):
-            vx, vy = T.axis.remap("SS", [x, y])
-            C[vx, vy] = B[vx // 4, vy // 4, vx % 4, vy % 4]
+A = placeholder((32, 8))
+B = compute((8, 2, 4, 4), lambda i, j, k, l: A[i * 4 + k, j * 4 + l] * 2)
+C = compute((32, 8), lambda x, y: B[x // 4, y // 4, x % 4, y % 4])
 
 # ---- packed tiles are unpacked below any loop | PACKED
 reorder(i, j, k, l)

@@ -3,17 +3,9 @@
 # ==== what is substituted
 
 # ---- STAGES_2
-@T.prim_func
-def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
-    B = T.alloc_buffer((8, 6))
-    for i, j in T.grid(8, 6):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-    for x, y in T.grid(8, 6):
-        with T.block("C"):
-            vx, vy = T.axis.remap("SS", [x, y])
-            C[vx, vy] = B[vx, vy] + T.float32(1)
+A = placeholder((8, 6))
+B = compute((8, 6), lambda i, j: A[i, j] * 2)
+C = compute((8, 6), lambda x, y: B[x, y] + 1)
 
 # ---- the producer stores the final value | STAGES_2
 reverse_compute_inline("C")
@@ -43,17 +35,9 @@ for i, j in T.grid(8, 6):
         C[vj, vi] = A[vi, vj] * T.float32(2.0)
 
 # ---- CONSUMER_FLATTENS
-@T.prim_func
-def main(A: T.Buffer((8, 6)), C: T.Buffer((48,))):
-    B = T.alloc_buffer((8, 6))
-    for i, j in T.grid(8, 6):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-    for x in range(48):
-        with T.block("C"):
-            vx = T.axis.spatial(48, x)
-            C[vx] = B[vx // 6, vx % 6]
+A = placeholder((8, 6))
+B = compute((8, 6), lambda i, j: A[i, j] * 2)
+C = compute((48,), lambda x: B[x // 6, x % 6])
 
 # ---- a consumer that flattens | CONSUMER_FLATTENS
 reverse_compute_inline("C")
@@ -61,51 +45,27 @@ reverse_compute_inline("C")
 C[vi * 6 + vj] = A[vi, vj] * T.float32(2.0)
 
 # ---- a consumer that tiles
-@T.prim_func
-def main(A: T.Buffer((16,)), C: T.Buffer((4, 4))):
-    B = T.alloc_buffer((16,))
-    for i in range(16):
-        with T.block("B"):
-            vi = T.axis.spatial(16, i)
-            B[vi] = A[vi] + T.float32(1)
-    for x, y in T.grid(4, 4):
-        with T.block("C"):
-            vx, vy = T.axis.remap("SS", [x, y])
-            C[vx, vy] = B[vx * 4 + vy]
+A = placeholder((16,))
+B = compute((16,), lambda i: A[i] + 1)
+C = compute((4, 4), lambda x, y: B[x * 4 + y])
 # apply
 reverse_compute_inline("C")
 # lines
 C[vi // 4, vi % 4] = A[vi] + T.float32(1.0)
 
 # ---- axes of extent 1 become their minimum
-@T.prim_func
-def main(A: T.Buffer((16,)), C: T.Buffer((1, 16))):
-    B = T.alloc_buffer((16,))
-    for i in range(16):
-        with T.block("B"):
-            vi = T.axis.spatial(16, i)
-            B[vi] = A[vi] + T.float32(1)
-    for u, x in T.grid(1, 16):
-        with T.block("C"):
-            vu, vx = T.axis.remap("SS", [u, x])
-            C[vu, vx] = B[vx]
+A = placeholder((16,))
+B = compute((16,), lambda i: A[i] + 1)
+C = compute((1, 16), lambda u, x: B[x])
 # apply
 reverse_compute_inline("C")
 # lines
 C[0, vi] = A[vi] + T.float32(1.0)
 
 # ---- DIAGONAL
-@T.prim_func
-def main(A: T.Buffer((4, 4)), C: T.Buffer((16,))):
-    B = T.alloc_buffer((4, 4))
-    for i, j in T.grid(4, 4):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj]
-    for x in range(16):
-        with T.block("C"):
-            vx = T.axis.spatial(16, x)
-            C[vx] = B[vx % 4, vx % 4]
+A = placeholder((4, 4))
+B = compute((4, 4), lambda i, j: A[i, j])
+C = compute((16,), lambda x: B[x % 4, x % 4])
 
 # ---- axes in the value of the consumer | DIAGONAL
 # with )) => ), "int32") ; A[vi, vj] => A[vi, vj] + 1 ; % 4, vx % 4] => // 4, vx % 4] * vx
@@ -116,17 +76,9 @@ C[vi * 4 + vj] = (A[vi, vj] + 1) * (vi * 4 + vj)
 # ==== consumers of a part only
 
 # ---- COPY_2
-@T.prim_func
-def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
-    B = T.alloc_buffer((16,))
-    for i in range(16):
-        with T.block("B"):
-            vi = T.axis.spatial(16, i)
-            B[vi] = A[vi] + T.float32(1)
-    for x in range(16):
-        with T.block("C"):
-            vx = T.axis.spatial(16, x)
-            C[vx] = B[vx] * T.float32(2)
+A = placeholder((16,))
+B = compute((16,), lambda i: A[i] + 1)
+C = compute((16,), lambda x: B[x] * 2)
 
 # ---- a consumer of a part gives the producer a predicate | COPY_2
 # with 16,))): => 10,))): ; x in range(16 => x in range(10 ; 16, x => 10, x
@@ -163,22 +115,10 @@ C[vi] = (A[vi] + T.float32(1.0)) * T.float32(2.0)
 # ==== chains, loops, names
 
 # ---- CHAIN_CONSUMERS
-@T.prim_func
-def main(A: T.Buffer((8,)), D: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    C = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi] + T.float32(1)
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = B[vi] * T.float32(2)
-    for i in range(8):
-        with T.block("D"):
-            vi = T.axis.spatial(8, i)
-            D[vi] = C[vi] - T.float32(3)
+A = placeholder((8,))
+B = compute((8,), lambda i: A[i] + 1)
+C = compute((8,), lambda i: B[i] * 2)
+D = compute((8,), lambda i: C[i] - 3)
 
 # ---- a chain of consumers | CHAIN_CONSUMERS
 reverse_compute_inline("C")
@@ -239,22 +179,10 @@ reverse_compute_inline("root")
 # refused RootBlockError at block root: root block
 
 # ---- refused: not single read write buffer
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    D = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi]
-    for j in range(8):
-        with T.block("D"):
-            vj = T.axis.spatial(8, j)
-            D[vj] = A[vj]
-    for x in range(8):
-        with T.block("C"):
-            vx = T.axis.spatial(8, x)
-            C[vx] = B[vx] + D[vx]
+A = placeholder((8,))
+B = compute((8,), lambda i: A[i])
+D = compute((8,), lambda j: A[j])
+C = compute((8,), lambda x: B[x] + D[x])
 # apply
 reverse_compute_inline("C")
 # refused NotSingleReadWriteBuffer at block C: a single buffer region that it reads, but it has 2
@@ -378,34 +306,16 @@ reverse_compute_inline("C")
 # refused BodyAnalysisError at block C: not affine
 
 # ---- refused: body analysis (2)
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((10,))):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi]
-    for x in range(10):
-        with T.block("C"):
-            vx = T.axis.spatial(10, x)
-            T.reads(B[vx])
-            T.writes(C[vx])
-            C[vx] = T.if_then_else(vx < 8, B[vx], T.float32(0))
+A = placeholder((8,))
+B = compute((8,), lambda i: A[i])
+C = compute((10,), lambda x: T.if_then_else(x < 8, B[x], 0))
 # apply
 reverse_compute_inline("C")
 # refused BodyAnalysisError at block C: runs where 'B' stores nothing
 
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((8, 6))):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi]
-    for x, y in T.grid(8, 6):
-        with T.block("C"):
-            vx, vy = T.axis.remap("SS", [x, y])
-            C[vx, vy] = B[vx]
+A = placeholder((8,))
+B = compute((8,), lambda i: A[i])
+C = compute((8, 6), lambda x, y: B[x])
 # apply
 reverse_compute_inline("C")
 # refused BodyAnalysisError at block C: iterator vy is not used
@@ -535,3 +445,43 @@ C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
 # with 8 + => 7 + ; {} => x * 7 + y < 25
 reverse_compute_inline("C")
 # refused BodyAnalysisError at block C: its predicate cannot be written in terms of its axes
+
+# ---- CONDITION
+@T.prim_func
+def main(A: T.Buffer((16,)), C: T.Buffer((10,))):
+    B = T.alloc_buffer((16,))
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            T.reads(A[vi])
+            T.writes(B[vi])
+            if vi < 10:
+                B[vi] = A[vi] + T.float32(1)
+    for x in range(10):
+        with T.block("C"):
+            vx = T.axis.spatial(10, x)
+            C[vx] = B[vx]
+
+# ---- a condition in the body of the producer stays, or joins the predicate | CONDITION
+# enable_check=False
+# with 10 => 16 ; vi < 16 => A[vi] > T.float32(0)
+reverse_compute_inline("C")
+# becomes, not interpreted
+for i in range(16):
+    with T.block("B"):
+        vi = T.axis.spatial(16, i)
+        if A[vi] > T.float32(0.0):
+            C[vi] = A[vi] + T.float32(1.0)
+
+# enable_check=False
+reverse_compute_inline("C")
+# lines, not interpreted
+T.where(i < 10)
+C[vi] = A[vi] + T.float32(1.0)
+
+# enable_check=False
+# with vi < 10 => 3 <= vi
+reverse_compute_inline("C")
+# lines, not interpreted
+T.where(i < 10 and 3 <= i)
+C[vi] = A[vi] + T.float32(1.0)

@@ -1,14 +1,9 @@
 """rfactor: refusals; for the rest see `test_rfactor.py`."""
 
 # ---- ROW_SUM
-@T.prim_func
-def main(A: T.Buffer((5, 12)), C: T.Buffer((5,))):
-    for i, k in T.grid(5, 12):
-        with T.block("C"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                C[vi] = T.float32(0)
-            C[vi] = C[vi] + A[vi, vk]
+A = placeholder((5, 12))
+k = reduce_axis((0, 12))
+C = compute((5,), lambda i: sum(A[i, k], k))
 
 # ---- the inner part of a sum | ROW_SUM
 split(k, [3, 4])

@@ -94,19 +94,11 @@ i 9, k 3: B(?i * 2 // 3 + k) where i < 1 or 2 <= k
 i 9: C(?i)
 
 # ---- IMAGE
-@T.prim_func
-def main(A: T.Buffer((8, 8)), C: T.Buffer((6, 6))):
-    B = T.alloc_buffer((8, 8))
-    for i, j in T.grid(8, 8):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-    for i, j, r, s in T.grid(6, 6, 3, 3):
-        with T.block("C"):
-            vi, vj, vr, vs = T.axis.remap("SSRR", [i, j, r, s])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + B[vi + vr, vj + vs]
+A = placeholder((8, 8))
+B = compute((8, 8), lambda i, j: A[i, j] * 2)
+r = reduce_axis((0, 3))
+s = reduce_axis((0, 3))
+C = compute((6, 6), lambda i, j: sum(B[i + r, j + s], (r, s)))
 
 # ---- rows of an image | IMAGE
 i, *_ = get_loops("C")
@@ -294,22 +286,10 @@ i 8, k 3: both(?i + k) where i < 1 or 2 <= k
 i 8: C(?i)
 
 # ---- CHAIN_WINDOWS
-@T.prim_func
-def main(A: T.Buffer((12,)), D: T.Buffer((8,))):
-    B = T.alloc_buffer((12,))
-    C = T.alloc_buffer((10,))
-    for i in range(12):
-        with T.block("B"):
-            vi = T.axis.spatial(12, i)
-            B[vi] = A[vi] * T.float32(2)
-    for i in range(10):
-        with T.block("C"):
-            vi = T.axis.spatial(10, i)
-            C[vi] = B[vi] + B[vi + 2]
-    for i in range(8):
-        with T.block("D"):
-            vi = T.axis.spatial(8, i)
-            D[vi] = C[vi] * C[vi + 2]
+A = placeholder((12,))
+B = compute((12,), lambda i: A[i] * 2)
+C = compute((10,), lambda i: B[i] + B[i + 2])
+D = compute((8,), lambda i: C[i] * C[i + 2])
 
 # ---- a chain of windows | CHAIN_WINDOWS
 (i,) = get_loops("D")
@@ -434,17 +414,9 @@ rolling_buffer("B", 0)
 # refused RollingBufferDependencyError at block B, block B: B cannot roll: block "B" does not only read elements that block "B" has written
 
 # ---- refused: rolling buffer insertion, opaque access, stale value
-@T.prim_func
-def main(A: T.Buffer((18,)), C: T.Buffer((16,))):
-    B = T.alloc_buffer((18,))
-    for i in range(18):
-        with T.block("B"):
-            vi = T.axis.spatial(18, i)
-            B[vi] = A[vi] * T.float32(2)
-    for i in range(16):
-        with T.block("C"):
-            vi = T.axis.spatial(16, i)
-            C[vi] = B[vi] + B[vi + 2]
+A = placeholder((18,))
+B = compute((18,), lambda i: A[i] * 2)
+C = compute((16,), lambda i: B[i] + B[i + 2])
 # apply
 rolling_buffer("B", 0)
 # refused RollingBufferInsertionError at block B: block "B" and its consumers have no common loop

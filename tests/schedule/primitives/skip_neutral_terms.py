@@ -1,14 +1,10 @@
 """Reductions that run only for the terms that a periodic condition leaves in."""
 
 # ---- TRANSPOSED
-@T.prim_func
-def main(A: T.Buffer((10,)), W: T.Buffer((4,)), C: T.Buffer((16,))):
-    for h, r in T.grid(16, 4):
-        with T.block("C"):
-            vh, vr = T.axis.remap("SR", [h, r])
-            with T.init():
-                C[vh] = T.float32(0)
-            C[vh] = C[vh] + T.if_then_else((vh + vr) % 2 == 0, A[(vh + vr) // 2], T.float32(0)) * W[3 - vr]
+A = placeholder((10,))
+W = placeholder((4,))
+r = reduce_axis((0, 4))
+C = compute((16,), lambda h: sum(T.if_then_else((h + r) % 2 == 0, A[(h + r) // 2], 0) * W[3 - r], r))
 
 # ---- takes every other step | TRANSPOSED
 skip_neutral_terms(r)
@@ -117,14 +113,10 @@ for h, w, r, s in T.grid(8, 8, 2, 2):
 C[vh, vw] = C[vh, vw] + T.if_then_else(vs * 3 + (vh + vr - vh // 2) % 3 < 4, T.Cast("float32", W[vr * 2 + vh % 2, vs * 3 + (vh + vr - vh // 2) % 3]) * A[vh + vr - vh // 2, vs + (vw + vs + vh + vr + (vh + vr - vh // 2) // 3 - vh // 2) // 2 - (vh + vr - vh // 2) // 3 * 2], T.float32(0.0))
 
 # ---- a maximum skips what is lowest
-@T.prim_func
-def main(A: T.Buffer((10,)), W: T.Buffer((4,)), C: T.Buffer((16,))):
-    for h, r in T.grid(16, 4):
-        with T.block("C"):
-            vh, vr = T.axis.remap("SR", [h, r])
-            with T.init():
-                C[vh] = T.min_value("float32")
-            C[vh] = T.max(C[vh], T.if_then_else((vh + vr) % 2 == 0, A[(vh + vr) // 2], T.min_value("float32")))
+A = placeholder((10,))
+W = placeholder((4,))
+r = reduce_axis((0, 4))
+C = compute((16,), lambda h: max(T.if_then_else((h + r) % 2 == 0, A[(h + r) // 2], T.float32(-3.4028234663852886e+38)), r))
 # apply
 skip_neutral_terms(r)
 # lines
@@ -206,14 +198,11 @@ skip_neutral_terms(r)
 # refused MatchBufferError at block C: extent 3
 
 # ---- GUARDED
-@T.prim_func
-def main(A: T.Buffer((9,)), S: T.Buffer((6,), "int32"), W: T.Buffer((4,)), C: T.Buffer((16,))):
-    for h, r in T.grid(16, 4):
-        with T.block("C"):
-            vh, vr = T.axis.remap("SR", [h, r])
-            with T.init():
-                C[vh] = T.float32(0)
-            C[vh] = C[vh] + T.if_then_else(vh < 6 and (S[vh] + vr) % 2 == 0, A[vh + vr], T.float32(0)) * W[vr]
+A = placeholder((9,))
+S = placeholder((6,), "int32")
+W = placeholder((4,))
+r = reduce_axis((0, 4))
+C = compute((16,), lambda h: sum(T.if_then_else(all(h < 6, (S[h] + r) % 2 == 0), A[h + r], 0) * W[r], r))
 
 # ---- what is tested before the condition guards its solution | GUARDED
 skip_neutral_terms(r)

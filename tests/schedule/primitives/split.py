@@ -129,14 +129,10 @@ i_0 T.int64(11), i_1 T.int64(12): B(i_0 * T.int64(12) + i_1) where i_0 * T.int64
 # ==== among other loops
 
 # ---- MATMUL_2
-@T.prim_func
-def main(A: T.Buffer((5, 6)), B: T.Buffer((6, 4)), C: T.Buffer((5, 4))):
-    for i, j, k in T.grid(5, 4, 6):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+A = placeholder((5, 6))
+B = placeholder((6, 4))
+k = reduce_axis((0, 6))
+C = compute((5, 4), lambda i, j: sum(A[i, k] * B[k, j], k))
 
 # ---- a reduction loop between others | MATMUL_2
 split(k, [None, 4])

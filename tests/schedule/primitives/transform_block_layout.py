@@ -1,12 +1,8 @@
 """Giving a block another index space."""
 
 # ---- COPY_2
-@T.prim_func
-def main(A: T.Buffer((12, 5)), B: T.Buffer((12, 5))):
-    for i, j in T.grid(12, 5):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
+A = placeholder((12, 5))
+B = compute((12, 5), lambda i, j: A[i, j] * 2)
 
 # ---- tiles | COPY_2
 transform_block_layout("B", lambda i, j: (j, i // 4, i % 4))
@@ -17,14 +13,10 @@ for ax0, ax1, ax2 in T.grid(5, 3, 4):
         B[v1 * 4 + v2, v0] = A[v1 * 4 + v2, v0] * T.float32(2.0)
 
 # ---- MATMUL_2
-@T.prim_func
-def main(A: T.Buffer((4, 6)), B: T.Buffer((6, 7)), C: T.Buffer((4, 7))):
-    for i, j, k in T.grid(4, 7, 6):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] += A[vi, vk] * B[vk, vj]
+A = placeholder((4, 6))
+B = placeholder((6, 7))
+k = reduce_axis((0, 6))
+C = compute((4, 7), lambda i, j: sum(A[i, k] * B[k, j], k))
 
 # ---- fuses axes of one kind | MATMUL_2
 transform_block_layout("C", lambda i, j, k: (i * 7 + j, k))
@@ -82,17 +74,7 @@ split(i, [None, 4])
 transform_block_layout("B", lambda i, j: (j, i))
 # refused NotTrivialBindingError at block B: not variables of outer loops
 
-# ---- shared loops are refused
-@T.prim_func
-def main(A: T.Buffer((4,)), B: T.Buffer((4,)), C: T.Buffer((4,))):
-    for i in range(4):
-        with T.block("B"):
-            vi = T.axis.spatial(4, i)
-            B[vi] = A[vi]
-        with T.block("C"):
-            vi = T.axis.spatial(4, i)
-            C[vi] = A[vi]
-# apply
+# ---- shared loops are refused | SHARED_LOOPS
 transform_block_layout("B", lambda i: (i // T.int64(2), i % T.int64(2)))
 # refused NotSingleChildBlockError at loop i, block B: block "B" is not the only block below its outermost loop loop `i`
 

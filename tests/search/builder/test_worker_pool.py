@@ -12,8 +12,17 @@ from pathlib import Path
 import pytest
 
 from search import WorkerError
+from search.builder import worker_pool
 from search.builder.worker_pool import WorkerPool
 from tests.search.programs import end_process, fail_on, sleep_for, square
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _workers_are_interpreters() -> Iterator[None]:
+    """As for a user; in other tests they are forks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_pool, "subprocess", subprocess)
+        yield
 
 
 @pytest.fixture(scope="module")

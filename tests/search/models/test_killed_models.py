@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 from search.database import JSONDatabase
+from tests import forked
 
 ROOT = Path(__file__).parents[3]
 TRIALS = 12
@@ -36,15 +35,15 @@ ms.tune_model(
 """
 
 
-def start(work_dir: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", TUNE, str(work_dir), str(TRIALS)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+def start(work_dir: Path) -> forked.Forked:
+    """Start a run, whose output is in a file next to its folder."""
+    with work_dir.with_suffix(".log").open("w") as said:
+        return forked.Forked(
+            [sys.executable, "-c", TUNE, str(work_dir), str(TRIALS)],
+            cwd=ROOT,
+            stdout=said,
+            stderr=said,
+        )
 
 
 def records_in(work_dir: Path) -> int:
@@ -60,9 +59,8 @@ def end_after(work_dir: Path, more: int, by: signal.Signals, delay: float = 0.0)
         time.sleep(0.005)
     time.sleep(delay)
     process.send_signal(by)
-    said, _ = process.communicate(timeout=240)
-    assert process.returncode != 0, said
-    return records_in(work_dir), said
+    assert process.wait(240) != 0
+    return records_in(work_dir), work_dir.with_suffix(".log").read_text()
 
 
 def test_a_run_that_is_killed_and_interrupted_is_finished_by_the_last(tmp_path: Path) -> None:
@@ -73,9 +71,7 @@ def test_a_run_that_is_killed_and_interrupted_is_finished_by_the_last(tmp_path: 
     assert 0 < killed < interrupted < TRIALS
     assert "KeyboardInterrupt" in said
     assert len(JSONDatabase(work_dir=tmp_path).get_all_tuning_records()) == interrupted
-    process = start(tmp_path)
-    said, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, said
+    assert start(tmp_path).wait(240) == 0, tmp_path.with_suffix(".log").read_text()
     assert (tmp_path / "database_tuning_record.json").read_text().startswith(before)
     records = JSONDatabase(work_dir=tmp_path).get_all_tuning_records()
     assert len(records) == TRIALS
