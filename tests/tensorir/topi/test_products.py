@@ -240,7 +240,7 @@ def test_convolutions_with_zero_points() -> None:
     cases = []
     for groups in (1, 2):
         for a, b in [("uint8", "int8"), ("uint8", "uint8")]:
-            x, w = integers(a, 2, 4, 7, 6), integers(b, 6, 4 // groups, 3, 3)
+            x, w = integers(a, 1, 4, 5, 4), integers(b, 6, 4 // groups, 3, 3)
             for zeros in (integers(b), integers(b, 6)):
                 u = integers(a)
                 call, expected = convolution(groups), reference(groups)
@@ -252,10 +252,9 @@ def test_convolutions_with_zero_points() -> None:
                     return f(x, w, u, v)
 
                 name = f"{a} {b} {groups} {zeros.shape}"
-                cases += [
-                    Case(name, call, expected, x, w, u, zeros),
-                    Case(f"{name}, known", known, of_known, x, w),
-                ]
+                cases.append(Case(name, call, expected, x, w, u, zeros))
+                if a != b:
+                    cases.append(Case(f"{name}, known", known, of_known, x, w))
     check(cases)
 
 

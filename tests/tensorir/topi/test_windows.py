@@ -17,7 +17,8 @@ from tests.window_references import convolved, pooled, shared_out, spread
 # ------------------------------------------------------------------ Pooling along one to three axes
 
 RNG = np.random.default_rng(0)
-SIZES = {1: (9,), 2: (7, 6), 3: (4, 5, 6)}
+BATCH = {1: 2, 2: 2, 3: 1}
+SIZES = {1: (9,), 2: (7, 6), 3: (4, 3, 5)}
 
 
 def floats(*shape: int) -> np.ndarray:
@@ -32,7 +33,7 @@ def tensor(*shape: Any, dtype: str = "float32") -> relax.Var:
 def test_windows(rank: int) -> None:
     """Size, stride, padding, dilation, and whether windows may go beyond the end."""
     cases = []
-    x = floats(2, 3, *SIZES[rank])
+    x = floats(BATCH[rank], 3, *SIZES[rank])
     for size, stride, padding, dilation, ceil in [
         (3, 2, 1, 1, False),
         (2, 2, 0, 1, True),
@@ -115,7 +116,7 @@ def test_places_of_the_largest() -> None:
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_windows_that_share_axes_out(rank: int) -> None:
-    x = floats(2, 3, *SIZES[rank])
+    x = floats(BATCH[rank], 3, *SIZES[rank])
     cases = []
     for n in (1, 3, 4)[: 2 if rank == 3 else None]:
 
@@ -188,7 +189,7 @@ def test_convolutions(rank: int) -> None:
         def reference(x: Any, w: Any, s: int = s, p: int = p, d: int = d, g: int = g) -> Any:
             return convolved(x, w, s, [(p, p)] * rank, d, g)
 
-        x, w = floats(2, ci, *SIZES[rank]), floats(co, ci // g, *[k] * rank)
+        x, w = floats(BATCH[rank], ci, *SIZES[rank]), floats(co, ci // g, *[k] * rank)
         cases.append(Case(str(options), call, reference, x, w, rtol=1e-5, atol=1e-5))
         if k == 3 and g == 1:
             names = ["n", ci, *"hwd"[:rank]]
@@ -222,9 +223,9 @@ def test_transposed_convolutions(rank: int) -> None:
         ) -> Any:
             return spread(x, w, s, p, o, d, g)
 
-        x, w = floats(2, ci, *SIZES[rank]), floats(ci, co // g, *[k] * rank)
+        x, w = floats(BATCH[rank], ci, *SIZES[rank]), floats(ci, co // g, *[k] * rank)
         cases.append(Case(str(options), call, reference, x, w, rtol=1e-5, atol=1e-5))
-    x, w = floats(2, 2, *SIZES[rank]), floats(2, 2, *[3] * rank)
+    x, w = floats(BATCH[rank], 2, *SIZES[rank]), floats(2, 2, *[3] * rank)
     cases.append(
         Case(
             "any sizes",

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from graph_modules import module_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.fuzz.graphs import LIBRARY, random_graph
@@ -90,6 +90,7 @@ def test_the_check_names_what_is_wrong(mod, message):
         check_memory_plan(mod)
 
 
+@settings(max_examples=15)
 @given(st.integers(0, 10_000), st.integers(1, 30))
 def test_plans_of_random_graphs_hold(seed, steps):
     lowered = CallTIRRewrite()(random_graph(seed, steps).mod)
@@ -117,6 +118,7 @@ class Moved(GraphRewriter):
         return GraphCall(PLACE_TENSOR, [storage, at, *rest])
 
 
+@settings(max_examples=15)
 @given(st.integers(0, 10_000))
 def test_plans_that_the_check_accepts_keep_results(seed):
     rng = random.Random(seed)
