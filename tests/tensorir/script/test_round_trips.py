@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from benchmarks.fuzz.graphs import random_graph
 from tensorir import (
-    DiagnosticError,
     I,
     IRModule,
     IRValueError,
@@ -125,42 +124,6 @@ def test_names_do_not_count_for_equality_and_hash():
 
 def test_hash_is_the_same_in_every_process():
     assert structural_hash(parse(SAMPLE)) == 5150229554741542772
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "column", "message"),
-    [
-        (
-            "@T.prim_func\ndef f(A: T.Buffer((4,))):\n    for i in range(4)\n        pass\n",
-            3,
-            22,
-            "':'",
-        ),
-        (
-            "@T.prim_func\ndef f(A: T.Buffer((4,))):\n    A[0] = B[0]\n",
-            3,
-            12,
-            "Undefined variable: B",
-        ),
-        (
-            "@T.prim_func\ndef f(A: T.Buffer((4,))):\n    A[0] = __import__('os').system('x')\n",
-            3,
-            12,
-            "Undefined variable: __import__",
-        ),
-        ("@T.prim_func\ndef f(A: T.Buffer((4,))):\n    A[0] = T.nothing(1)\n", 3, 12, "nothing"),
-        ("@T.prim_func\ndef f(A: T.Buffer((4,))):\n    A[0, 1] = 2.0\n", 3, 5, "1 dimension"),
-        ("@T.prim_func\ndef f(A: T.Buffer((4,))):\n    break\n", 3, 5, "not supported"),
-    ],
-)
-def test_errors_show_the_place(text, line, column, message):
-    with pytest.raises(DiagnosticError) as caught:
-        parse(text, filename="demo.py")
-    error = caught.value
-    assert (error.line, error.column) == (line, column)
-    assert message in error.message
-    assert text.splitlines()[line - 1] in str(error)
-    assert "^" in str(error)
 
 
 @pytest.mark.parametrize("name", RECORDED)
