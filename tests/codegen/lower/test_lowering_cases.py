@@ -29,19 +29,22 @@ OLD, ARM = "llvm -mcpu=x86-64-v2", "llvm -mtriple=aarch64-linux-gnu"
 MATRICES = '(A: T.Buffer((4096,), "float32"), C: T.Buffer((4096,), "float32"), n: T.int32)'
 VECTORS = '(A: T.Buffer((64,), "{0}"), B: T.Buffer((64,), "{0}"), n: T.int32)'
 TILES = '(A: T.Buffer((256,)), B: T.Buffer((256,)), I: T.Buffer((4,), "int32"), n: T.int32)'
-HEADERS = {"split_tails": MATRICES, "contiguous_accesses": VECTORS, "transpose_tiles": TILES}
+ROWS = '(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32"), n: T.int32)'
+HEADERS = {
+    "split_tails": MATRICES,
+    "contiguous_accesses": VECTORS,
+    "transpose_tiles": TILES,
+    "accumulators": ROWS,
+    "unmask_tiles": ROWS,
+}
 NOALIAS = '    T.func_attr({"tir.noalias": True})\n'
-Step = Callable[[PrimFunc], PrimFunc]
 
 
-def split_tails(func: PrimFunc) -> PrimFunc:
-    target = "llvm -mcpu=skylake-avx512 -num-cores=1"
-    after = codegen.lower(func, target, until="split_tails")
-    return (
-        func
-        if structural_equal(after, codegen.lower(func, target, until="mark_unrolled"))
-        else after
-    )
+def lowered(func: PrimFunc, target: str, name: str, before: str) -> PrimFunc:
+    """Return a function lowered until a pass, `func` if the pass changes nothing."""
+    after = codegen.lower(func, target, until=name)
+    is_same = structural_equal(after, codegen.lower(func, target, until=before))
+    return func if is_same else after
 
 
 def contiguous(func: PrimFunc, target: str = AVX2) -> PrimFunc:
@@ -82,7 +85,15 @@ def results(func: PrimFunc) -> list[np.ndarray]:  # type: ignore[type-arg]
     return arrays
 
 
-STEPS = {"split_tails": split_tails, "contiguous": contiguous, "transpose": transpose}
+STEPS: dict[str, Callable[..., PrimFunc]] = {
+    "split_tails": lambda func: lowered(
+        func, "llvm -mcpu=skylake-avx512 -num-cores=1", "split_tails", "mark_unrolled"
+    ),
+    "accumulators": lambda func: lowered(func, AVX2, "promote_accumulators", "unmask_tiles"),
+    "unmask": lambda func: lowered(func, AVX2, "unmask_tiles", "unroll"),
+    "contiguous": contiguous,
+    "transpose": transpose,
+}
 
 
 @each_case(HERE / "cases")
