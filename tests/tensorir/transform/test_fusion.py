@@ -16,7 +16,6 @@ from tensorir.relax import op
 from tensorir.relax.calls import CALL_TIR, view
 from tensorir.relax.function import graph_functions
 from tensorir.rewriting.visit import walk
-from tensorir.te.index_dtype import with_index_dtype
 from tensorir.transform import (
     AnnotateTIROpPattern,
     CanonicalizeBindings,
@@ -30,7 +29,6 @@ from tensorir.transform import (
     RewriteDataflowReshape,
     SeparateOutputs,
     Sequential,
-    SinkViews,
     default_pipeline,
 )
 
@@ -490,106 +488,6 @@ def test_the_view_of_a_row_is_no_view_of_the_result() -> None:
     assert kernels(SinkViews()(mod)) == ["exp", "multiply"]
 
 
-RESHAPES = """
-    @T.prim_func(private=True)
-    def reshape(A: T.Buffer((2, 6), "float32"), C: T.Buffer((3, 4), "float32")):
-        for i, j in T.grid(3, 4):
-            with T.block("reshape"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = A[(vi * 4 + vj) // 6, (vi * 4 + vj) % 6]
-
-    @T.prim_func(private=True)
-    def flatten(A: T.Buffer((3, 4), "float32"), C: T.Buffer((12,), "float32")):
-        for i in range(12):
-            with T.block("flatten"):
-                vi = T.axis.spatial(12, i)
-                C[vi] = A[vi // 4, vi % 4]
-
-    @T.prim_func(private=True)
-    def back(A: T.Buffer((12,), "float32"), C: T.Buffer((2, 6), "float32")):
-        for i, j in T.grid(2, 6):
-            with T.block("back"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = A[vi * 6 + vj]
-
-    @T.prim_func(private=True)
-    def transpose(A: T.Buffer((2, 6), "float32"), C: T.Buffer((6, 2), "float32")):
-        for i, j in T.grid(6, 2):
-            with T.block("transpose"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = A[vj, vi]
-"""
-
-
-def reshapes(graph: str):
-    """Return a module of these functions; `S26` stands for `R.Tensor((2, 6), "float32")`."""
-    for shape in ("(2, 6)", "(3, 4)", "(6, 2)", "(12,)"):
-        graph = graph.replace(
-            "S" + "".join(c for c in shape if c.isdigit()), f'R.Tensor({shape}, "float32")'
-        )
-    return tensorir.parse(f"@I.ir_module\nclass Module:\n{RESHAPES}\n{graph}")
-
-
-BEFORE = """
-    @R.function
-    def main(x: S26):
-        cls = Module
-        with R.dataflow():
-            a = R.call_tir(cls.reshape, (x,), S34)
-            b = R.call_tir(cls.flatten, (a,), S12)
-            c = R.call_tir(cls.back, (b,), S26)
-            d = R.call_tir(cls.transpose, (c,), S62)
-            R.output(b, d)
-        return (b, d)
-"""
-AFTER = """
-    @R.function
-    def main(x: S26):
-        cls = Module
-        with R.dataflow():
-            a = R.memory.view(x, R.shape([3, 4]))
-            b = R.memory.view(x, R.shape([12]))
-            d = R.call_tir(cls.transpose, (x,), S62)
-            R.output(b, d)
-        return (b, d)
-"""
-
-
-def test_reshapes_become_views_of_the_tensor_behind_them():
-    before = reshapes(BEFORE)
-    after = CanonicalizeBindings()(RewriteDataflowReshape()(before))
-    tensorir.assert_structural_equal(after["main"], reshapes(AFTER)["main"])
-    x = np.arange(12, dtype="float32").reshape(2, 6)
-    for old, new in zip(
-        interpret_graph(before, "main", x), interpret_graph(after, "main", x), strict=True
-    ):
-        np.testing.assert_array_equal(old, new)
-
-
-def test_a_view_is_printed_and_read():
-    mod = reshapes(AFTER)
-    text = mod.script()
-    assert "R.memory.view(x, R.shape([12]))" in text
-    tensorir.assert_structural_equal(tensorir.parse(text), mod)
-
-
-def test_a_view_of_a_variable_of_another_block_stays_behind_what_that_gives_out():
-    mod = reshapes("""
-    @R.function
-    def main(x: S26):
-        cls = Module
-        with R.dataflow():
-            a = R.call_tir(cls.transpose, (x,), S62)
-            b = R.memory.view(a, R.shape([3, 4]))
-            R.output(b)
-        c = R.call_tir(cls.flatten, (b,), S12)
-        return c
-    """)
-    after = RewriteDataflowReshape()(mod)
-    assert verify_well_formed(after)
-    assert "R.memory.view(b, R.shape([12]))" in after.script()
-
-
 def test_views_of_constants_are_constants_that_share_data():
     data = np.arange(6, dtype="float32")
     mod = module_of("""
@@ -612,87 +510,3 @@ def test_what_cannot_be_viewed():
         view(relax.Var("x", relax.TensorStructInfo(None, "float32", 2)), [4])
     with pytest.raises(IRTypeError, match="match_cast states them"):
         view(relax.Tuple([x]), [6])
-
-
-ELEMENTS = """
-    @T.prim_func(private=True)
-    def repeat(A: T.Buffer((2, 6), "float32"), C: T.Buffer((1, 3, 4), "float32")):
-        for h, i, j in T.grid(1, 3, 4):
-            with T.block("repeat"):
-                vh, vi, vj = T.axis.remap("SSS", [h, i, j])
-                C[vh, vi, vj] = A[0, vi + vj // 2]
-
-    @T.prim_func(private=True)
-    def add(
-        A: T.Buffer({shape}, "float32"),
-        B: T.Buffer({shape}, "float32"),
-        R: T.Buffer((4,), "float32"),
-        C: T.Buffer({shape}, "float32"),
-    ):
-        for {axes} in T.grid{shape}:
-            with T.block("add"):
-                {blocks} = T.axis.remap("{kinds}", [{axes}])
-                C[{blocks}] = A[{blocks}] + B[{blocks}] * R[vj]
-"""
-FLAT = ELEMENTS.format(shape="(3, 4)", axes="i, j", blocks="vi, vj", kinds="SS")
-
-
-def test_element_wise_calls_go_in_front_of_views():
-    before = reshapes(
-        FLAT
-        + """
-    @R.function
-    def main(x: S26, y: S34, r: R.Tensor((4,), "float32")):
-        cls = Module
-        with R.dataflow():
-            a = R.call_tir(cls.repeat, (x,), R.Tensor((1, 3, 4), "float32"))
-            b = R.memory.view(a, R.shape([3, 4]))
-            c = R.call_tir(cls.add, (b, y, r), S34)
-            d = R.call_tir(cls.add, (c, b, r), S34)
-            R.output(d)
-        return d
-    """
-    )
-    after = DeadCodeElimination()(SinkViews()(before))
-    high = {"shape": "(1, 3, 4)", "axes": "h, i, j", "blocks": "vh, vi, vj", "kinds": "SSS"}
-    expected = reshapes(
-        ELEMENTS.format(**high).replace("def add", "def add1")
-        + """
-    @R.function
-    def main(x: S26, y: S34, r: R.Tensor((4,), "float32")):
-        cls = Module
-        with R.dataflow():
-            a = R.call_tir(cls.repeat, (x,), R.Tensor((1, 3, 4), "float32"))
-            seen = R.memory.view(y, R.shape([1, 3, 4]))
-            c = R.call_tir(cls.add1, (a, seen, r), R.Tensor((1, 3, 4), "float32"))
-            d = R.call_tir(cls.add1, (c, a, r), R.Tensor((1, 3, 4), "float32"))
-            e = R.memory.view(d, R.shape([3, 4]))
-            R.output(e)
-        return e
-    """
-    )
-    tensorir.assert_structural_equal(after["main"], expected["main"])
-    found, wanted = (
-        with_index_dtype(m["add1"], "int64").without_attr("tir.noalias") for m in (after, expected)
-    )
-    tensorir.assert_structural_equal(found, wanted)
-
-
-def test_views_stay_where_rows_would_be_cut_and_behind_what_is_given():
-    mod = reshapes(
-        FLAT
-        + """
-    @R.function
-    def main(x: S26, y: S34, r: R.Tensor((4,), "float32")):
-        cls = Module
-        with R.dataflow():
-            a = R.call_tir(cls.transpose, (x,), S62)
-            b = R.memory.view(a, R.shape([3, 4]))
-            c = R.call_tir(cls.add, (b, y, r), S34)
-            d = R.memory.view(x, R.shape([3, 4]))
-            e = R.call_tir(cls.add, (c, d, r), S34)
-            R.output(e)
-        return e
-    """
-    )
-    assert SinkViews()(mod)["main"] is mod["main"]
