@@ -110,4 +110,3 @@ class Module:
     for result in main():
         np.testing.assert_array_equal(result, WEIGHTS)
     assert seen == [True, True]
-
