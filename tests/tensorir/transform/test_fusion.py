@@ -29,6 +29,7 @@ from tensorir.transform import (
     RewriteDataflowReshape,
     SeparateOutputs,
     Sequential,
+    SinkViews,
     default_pipeline,
 )
 
