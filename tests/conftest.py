@@ -42,6 +42,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update", action="store_true", help="rewrite the results of text cases")
 
 
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of all later collections, which many tests ask for."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _no_llvm_processes() -> Iterator[None]:
     """Compile in this process only: `make test` occupies all cores anyway.

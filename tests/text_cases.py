@@ -8,7 +8,13 @@
     def main(x): ...
 
 A line that starts with `== ` is the title of a case, a line that starts with `-- ` the call.
-`pytest --update` rewrites the part after the call; review the difference.
+In a table, such a title is followed by rows, whose cells stand on both sides of ` -> `:
+
+    == quotients rounded down
+    x // 2 // 3 -> x // 6
+
+`pytest --update` rewrites the part after the call, and the last cell of a row; review the
+difference.
 """
 
 from __future__ import annotations
@@ -63,6 +69,42 @@ def each_case(path: Path) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         "case", cases, ids=[f"{case.path.stem}: {case.title}" for case in cases]
     )
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table in a text file, and the title above it."""
+
+    path: Path
+    title: str
+    cells: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " -> ".join(self.cells)
+
+    def check(self, found: str, config: pytest.Config) -> None:
+        """Compare the last cell with `found`; with `--update`, write it to the file."""
+        if config.getoption("--update"):
+            row = replace(self, cells=(*self.cells[:-1], found))
+            self.path.write_text(self.path.read_text().replace(f"\n{self}\n", f"\n{row}\n"))
+        else:
+            assert found == self.cells[-1]
+
+
+def rows_of(path: Path, *titles: str) -> list[Row]:
+    """Return the rows under some titles of a file, or under all."""
+    found = []
+    for part in path.read_text().split("\n== ")[1:]:
+        title, *lines = part.splitlines()
+        if not titles or title in titles:
+            found += [Row(path, title, tuple(line.split(" -> "))) for line in lines if line]
+    return found
+
+
+def each_row(path: Path, *titles: str) -> pytest.MarkDecorator:
+    """Return the decorator of a test that gets the rows of a table as `row`."""
+    rows = rows_of(path, *titles)
+    return pytest.mark.parametrize("row", rows, ids=[f"{row.title}: {row}" for row in rows])
 
 
 def check_lines(path: Path, prompt: str, say: Callable[[str], str], config: pytest.Config) -> None:

@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from tensorir.errors import IRTypeError, IRValueError, noting
+from tensorir.errors import IRTypeError, IRValueError, WellFormedError, noting
 from tensorir.function import IRModule
 from tensorir.recursion import any_depth
 from tensorir.transform.check_memory_plan import check_memory_plan
@@ -186,10 +186,14 @@ def verify_result(before: IRModule, after: IRModule) -> None:
 
     Raises WellFormedError, but not if the module was malformed before.
     """
-    changed = any(before.functions.get(name) is not func for name, func in after.functions.items())
-    if changed and verify_well_formed(before, assert_mode=False):
+    if all(before.functions.get(name) is func for name, func in after.functions.items()):
+        return
+    try:
         verify_well_formed(after)
         check_memory_plan(after)
+    except WellFormedError:
+        if verify_well_formed(before, assert_mode=False):
+            raise
 
 
 class Sequential(Pass):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tensorir import parse
 from tensorir.interp import interpret
 from tensorir.memory.empty_reductions import initialise_empty_reductions
 from tensorir.verify import verify_well_formed
+from tests.text_cases import TextCase, each_case
 
 Array = NDArray[Any]
 
@@ -100,208 +102,13 @@ def nest(text: str) -> str:
     return shifted.format(nest="\n".join(lines))
 
 
-SURE = {
-    "a constant extent": """
-for i, k in T.grid(4, 8):
-    with T.block("C"):
-        vi, vk = T.axis.remap("SR", [i, k])
-""",
-    "an extent that is positive": """
-for i, k in T.grid(4, T.max(n, 1)):
-    with T.block("C"):
-        vi, vk = T.axis.remap("SR", [i, k])
-""",
-    "a predicate that holds in the first step": """
-for i, k0, k1 in T.grid(4, 3, 4):
-    with T.block("C"):
-        vi = T.axis.spatial(4, i)
-        vk = T.axis.reduce(10, k0 * 4 + k1)
-        T.where(k0 * 4 + k1 < 10)
-""",
-    "a loop around whose values are positive": """
-for i in range(4):
-  for k in range(i + 1):
-    with T.block("C"):
-        vi, vk = T.axis.remap("SR", [i, k])
-""",
-    "loops that bind spatial axes too": """
-for f in range(4 * n):
-    with T.block("C"):
-        vi = T.axis.spatial(4, f // n)
-        vk = T.axis.reduce(n, f % n)
-""",
-}
-
-
-@pytest.mark.parametrize("loops", SURE.values(), ids=SURE)
-def test_nothing_is_written_where_each_instance_has_a_step(loops: str) -> None:
-    func = parse(nest(loops))
-    assert initialise_empty_reductions(func) is func
-
-
-CASES = {
-    "a triangle": (
-        """
-for i in range(4):
-  for k in range(i):
-    with T.block("C"):
-        vi, vk = T.axis.remap("SR", [i, k])
-""",
-        [0, 1, 2, 3],
-    ),
-    "a predicate over both loops": (
-        """
-for i, k in T.grid(4, 8):
-    with T.block("C"):
-        vi, vk = T.axis.remap("SR", [i, k])
-        T.where(k < i)
-""",
-        [0, 1, 2, 3],
-    ),
-    "the loop of the reduction outside": (
-        """
-for k, i in T.grid(8, 4):
-    with T.block("C"):
-        vi, vk = T.axis.remap("SR", [i, k])
-        T.where(k < i)
-""",
-        [0, 1, 2, 3],
-    ),
-    "no iteration, outside": (
-        """
-for k, i in T.grid(n, 4):
-    with T.block("C"):
-        vi, vk = T.axis.remap("SR", [i, k])
-""",
-        [0, 0, 0, 0],
-    ),
-    "the second loop has no iteration": (
-        """
-for k0, i, k1 in T.grid(2, 4, n):
-    with T.block("C"):
-        vi = T.axis.spatial(4, i)
-        vk = T.axis.reduce(8, k0 * 4 + k1)
-""",
-        [0, 0, 0, 0],
-    ),
-    "a loop that another loop of the reduction bounds": (
-        """
-for i, k0 in T.grid(4, 3):
-  for k1 in range(k0):
-    with T.block("C"):
-        vi = T.axis.spatial(4, i)
-        vk = T.axis.reduce(8, k0 * 2 + k1)
-""",
-        # Steps run, none of them with vk = 0: no init runs.
-        [2, 2, 2, 2],
-    ),
-    "a predicate that only a search decides": (
-        """
-for i, k in T.grid(4, 8):
-    with T.block("C"):
-        vi, vk = T.axis.remap("SR", [i, k])
-        T.where(k * 3 % 7 >= 5 and i % 2 * 8 <= k)
-""",
-        # With i even, steps 2 and 4 run, but no init; with i odd, no step runs.
-        [1, 0, 1, 0],
-    ),
-    "a predicate without the first step": (
-        """
-for i, k in T.grid(4, 8):
-    with T.block("C"):
-        vi, vk = T.axis.remap("SR", [i, k])
-        T.where(k >= 6)
-""",
-        [1, 1, 1, 1],
-    ),
-    "a predicate of the instances": (
-        """
-for i, k in T.grid(4, n):
-    with T.block("C"):
-        vi, vk = T.axis.remap("SR", [i, k])
-        T.where(i < 2)
-""",
-        [0, 0, -1, -1],
-    ),
-    "a branch": (
-        """
-for i, k in T.grid(4, 8):
-  if i < 3 and k < i:
-    with T.block("C"):
-        vi, vk = T.axis.remap("SR", [i, k])
-""",
-        [0, 1, 2, -1],
-    ),
-    "the other branch": (
-        """
-for i, k in T.grid(4, 8):
-  if k >= i:
-    T.evaluate(0)
-  else:
-    with T.block("C"):
-        vi, vk = T.axis.remap("SR", [i, k])
-""",
-        [0, 1, 2, 3],
-    ),
-    "a bound variable": (
-        """
-for k in range(8):
-  for i in range(4):
-    x: T.int32 = k + 1
-    y: T.int32 = i + 0
-    with T.block("C"):
-        vi = T.axis.spatial(4, y)
-        vk = T.axis.reduce(10, x)
-        T.where(x <= i)
-""",
-        # vk begins at 1, so that no step is the first.
-        [0, 0, 1, 2],
-    ),
-    "a block around": (
-        """
-for k0 in range(n):
-  with T.block("outer"):
-    vk0 = T.axis.reduce(n, k0)
-    for i, k1 in T.grid(4, 4):
-      with T.block("C"):
-        vi = T.axis.spatial(4, i)
-        vk = T.axis.reduce(n * 4, vk0 * 4 + k1)
-""",
-        [0, 0, 0, 0],
-    ),
-    "loops that run beside one another": (
-        """
-for i in T.parallel(4):
-  for k in range(i):
-    with T.block("C"):
-        vi, vk = T.axis.remap("SR", [i, k])
-""",
-        [0, 1, 2, 3],
-    ),
-    "lanes": (
-        """
-for k in range(n):
-  for i in T.vectorized(4):
-    with T.block("C"):
-        vi, vk = T.axis.remap("SR", [i, k])
-""",
-        [0, 0, 0, 0],
-    ),
-    "an axis that is scanned": (
-        """
-for i, k in T.grid(4, n):
-    with T.block("C"):
-        vi = T.axis.scan(4, i)
-        vk = T.axis.reduce(n, k)
-""",
-        [0, 0, 0, 0],
-    ),
-}
-
-
-@pytest.mark.parametrize(("loops", "expected"), CASES.values(), ids=CASES)
-def test_instances_without_a_step(loops: str, expected: list[int]) -> None:
-    assert result(nest(loops), ones(20), 0) == expected
+@each_case(Path(__file__).with_name("empty_reductions.txt"))
+def test_instances_with_and_without_a_step(case: TextCase, pytestconfig: pytest.Config) -> None:
+    text = nest(case.before)
+    func = parse(text)
+    assert (initialise_empty_reductions(func) is func) == (case.call == "sure")
+    found = result(text, ones(20), 0)
+    case.check(str([int(x) for x in found]), pytestconfig)
 
 
 def test_rows_of_a_sparse_matrix_that_hold_nothing() -> None:

@@ -62,8 +62,8 @@ def test_the_meaning_stays(dtype: str, stride: int, target: str) -> None:
 # Buffers end at pages without access: whatever is read or written beside them stops the process.
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint16", "float16", "bool"])
-@pytest.mark.parametrize("stride", [2, 3, 4, 6, 9])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float16", "bool"])
+@pytest.mark.parametrize("stride", [2, 3, 9])
 @pytest.mark.parametrize("size", [16, 21])
 def test_strided_rows_of_every_length(dtype: str, stride: int, size: int) -> None:
     extent = (size - 1) * stride + 1
@@ -223,42 +223,3 @@ def test_the_result_stays() -> None:
     c = np.zeros((32, 64), np.float32)
     codegen.build(product())["main"](a, b, c)
     np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
-
-
-# ------------------------------------------ Vector indices into views become ramps over flat memory
-
-
-def flatten_program(text: str) -> PrimFunc:
-    func = parse(text)
-    assert isinstance(func, PrimFunc)
-    return func
-
-
-VIEW = """
-@T.prim_func
-def main(A: T.Buffer((8, 64), "float32"), B: T.Buffer((8, 64), "float32")):
-    for i, j, once in T.grid(8, 4, 1):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            vj = T.axis.spatial(4, j + once)
-            T.reads(A[vi, vj * 16:vj * 16 + 16])
-            T.writes(B[vi, vj * 16:vj * 16 + 16])
-            source = T.match_buffer(A[vi, vj * 16:vj * 16 + 16], (16,), offset_factor=1)
-            target = T.match_buffer(B[vi, vj * 16:vj * 16 + 16], (16,), offset_factor=1)
-            target[T.ramp(0, 1, 16)] = source[{index}] + T.broadcast(T.float32(1), 16)
-"""
-
-
-def test_a_ramp_in_a_view_is_a_ramp_in_its_source() -> None:
-    text = codegen.lower(flatten_program(VIEW.format(index="T.ramp(0, 1, 16)")), "llvm").script()
-    assert "B_1[i * 64 + j * 16:i * 64 + j * 16 + 16]" in text
-    assert "A_1[i * 64 + j * 16:i * 64 + j * 16 + 16]" in text
-
-
-def test_other_vector_indices_lose_the_loops_that_run_once() -> None:
-    func = flatten_program(VIEW.format(index="T.ramp(0, 2, 16) % T.broadcast(16, 16)"))
-    assert "once" not in codegen.lower(func, "llvm").script()
-    a, b = np.arange(512, dtype="float32").reshape(8, 64), np.zeros((8, 64), "float32")
-    codegen.build(func, "llvm")["main"](a, b)
-    expected = a.reshape(8, 4, 16)[:, :, np.arange(0, 32, 2) % 16] + 1
-    np.testing.assert_array_equal(b, expected.reshape(8, 64))

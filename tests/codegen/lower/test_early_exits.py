@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,106 +12,13 @@ import pytest
 import codegen
 from tensorir import parse
 from tensorir.interp import InterpreterError, interpret
+from tests.text_cases import TextCase, each_case
 
 HEAD = """
 @T.prim_func
 def main(A: T.Buffer((16,), "float32"), C: T.Buffer((64,), "float32")) -> T.int32:
     T.func_attr({"tir.noalias": True})
 """
-EXITS = {
-    "T.ret": """
-    for k in range(8):
-        C[0] = C[0] + A[k]
-        if A[k] > T.float32(3):
-            T.ret(T.int32(k))
-    T.ret(T.int32(100))
-""",
-    "an assertion that fails": """
-    for k in range(8):
-        C[0] = C[0] + A[k]
-        assert A[k] < T.float32(3), "too large"
-    T.ret(T.int32(100))
-""",
-    "an assertion before the store": """
-    for k in range(8):
-        assert A[k] < T.float32(3), "too large"
-        C[0] = C[0] + A[k]
-    T.ret(T.int32(100))
-""",
-    "accumulators in a vector": """
-    for k in range(8):
-        for j in T.vectorized(16):
-            C[j] = C[j] + A[k]
-        if A[k] > T.float32(3):
-            T.ret(T.int32(k))
-    T.ret(T.int32(100))
-""",
-    "an assertion between vectors": """
-    for k in range(8):
-        for j in T.vectorized(16):
-            C[j] = C[j] + A[k]
-            assert A[k] < T.float32(3), "x"
-            C[j+16] = C[j+16] + A[k]
-    T.ret(T.int32(100))
-""",
-    "an assertion that all lanes share": """
-    for j in T.vectorized(16):
-        C[j] = A[0]
-        assert A[4] < T.float32(3), "x"
-        C[j+16] = C[j+16] + A[1]
-    T.ret(T.int32(100))
-""",
-    "an assertion in a loop over lanes": """
-    for j in T.vectorized(16):
-        for k in range(8):
-            assert A[k] < T.float32(3), "x"
-            C[j] = A[k]
-    T.ret(T.int32(100))
-""",
-    "T.ret in a lane": """
-    for j in T.vectorized(16):
-        C[j] = A[0]
-        if A[j] > T.float32(3):
-            T.ret(T.int32(j))
-        C[j+16] = C[j+16] + A[1]
-    T.ret(T.int32(100))
-""",
-    "accumulators under conditions": """
-    for t in range(3):
-        for k in range(8):
-            if t < 2:
-                for j in T.vectorized(8):
-                    if t*8+j < 13:
-                        C[t*8+j] = C[t*8+j] + A[k]
-            if A[k] > T.float32(3):
-                T.ret(T.int32(k))
-    T.ret(T.int32(100))
-""",
-    "a loop in a while loop": """
-    k = T.alloc_buffer((1,), "int32")
-    k[0] = 0
-    while k[0] < 8:
-        C[0] = C[0] + A[k[0]]
-        for z in range(4):
-            C[2] = C[2] + A[z]
-            if A[k[0]] > T.float32(3):
-                T.ret(k[0])
-        k[0] = k[0] + 1
-    T.ret(T.int32(100))
-""",
-    "a library call that raises": """
-    for k in range(8):
-        C[0] = C[0] + A[k]
-        T.call_packed("tests.at_most_3", A[k])
-    T.ret(T.int32(100))
-""",
-    "a value of a library call that raises": """
-    for k in range(8):
-        C[0] = C[0] + A[k]
-        C[1] = C[1] + T.Cast("float32", T.call_packed("tests.at_most_3", A[k], dtype="int32"))
-    T.ret(T.int32(100))
-""",
-}
 
 
 @codegen.register_func("tests.at_most_3")
@@ -119,21 +28,22 @@ def at_most_3(x: float) -> int:
     return 1
 
 
-@pytest.mark.parametrize("body", EXITS.values(), ids=EXITS)
-def test_what_was_stored_before_the_end(body: str) -> None:
-    func = parse(HEAD + body)
+@each_case(Path(__file__).with_name("early_exits.txt"))
+def test_what_was_stored_before_the_end(case: TextCase, pytestconfig: pytest.Config) -> None:
+    func = parse(HEAD + textwrap.indent(case.before, "    "))
     compiled = codegen.build(func, "llvm")["main"]
     a = np.array([1, 1, 2, 1, 5, 1, 1, 1] * 2, "float32")
     interpreted, found = np.zeros(64, "float32"), np.zeros(64, "float32")
     try:
-        result = interpret(func, a, interpreted)
+        outcome = str(interpret(func, a, interpreted))
     except (InterpreterError, codegen.LibraryFunctionError) as error:
+        outcome = str(error).removeprefix("assertion failed: ")
         kinds = (codegen.AssertionFailedError, codegen.LibraryFunctionError)
-        message = str(error).removeprefix("assertion failed: ")
-        with pytest.raises(kinds, match=re.escape(message)):
+        with pytest.raises(kinds, match=re.escape(outcome)):
             compiled(a, found)
     else:
-        assert compiled(a, found) == result == 4
+        assert str(compiled(a, found)) == outcome
+    case.check(outcome, pytestconfig)
     np.testing.assert_array_equal(found, interpreted)
     assert found.any()
 

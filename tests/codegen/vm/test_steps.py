@@ -440,11 +440,11 @@ def main(x: R.Tensor(("n", 3), "float32")):
     gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    calls(2000)
+    calls(600)
     gc.collect()
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    assert grown < 20_000
+    assert grown < 10_000
 
 
 def test_steps_run_between_guard_pages() -> None:

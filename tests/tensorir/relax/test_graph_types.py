@@ -185,35 +185,6 @@ def test_what_a_tensor_says():
     assert TensorStructInfo(None, "void").dtype is None
 
 
-@pytest.mark.parametrize(
-    ("build", "error", "message"),
-    [
-        (lambda: TensorStructInfo((2,), ndim=3), IRValueError, "1 dimension.* given with ndim=3"),
-        (lambda: TensorStructInfo((-1,)), IRValueError, "at least 0, got -1"),
-        (
-            lambda: TensorStructInfo(ndim=-2),
-            IRValueError,
-            r"at least 0, or -1 for unknown, got ndim=-2",
-        ),
-        (lambda: ShapeStructInfo([1, 2], ndim=1), IRValueError, "given with ndim=1"),
-        (
-            lambda: ShapeStructInfo(ndim=-2),
-            IRValueError,
-            "at least 0, or -1 for unknown, got ndim=-2",
-        ),
-        (
-            lambda: TensorStructInfo((Var("k", "int32"),)),
-            IRTypeError,
-            r"must be an int64, got k of int32; declare its variables by T\.int64",
-        ),
-        (lambda: ShapeStructInfo([1.5]), IRTypeError, "must be an int64, got .* of float32"),
-    ],
-)
-def test_what_describes_nothing(build, error, message):
-    with pytest.raises(error, match=message):
-        build()
-
-
 # ------------------------------------------------- What a call means for the function that it names
 
 KERNELS = parse("""

@@ -46,29 +46,6 @@ def test_unknown_dimensions_stay_unknown() -> None:
     assert str(op.nn.relu(x).struct_info) == 'R.Tensor(dtype="float32", ndim=2)'
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda x: op.add(x), "add needs x2, a tensor or a number: add"),
-        (lambda x: op.add(x, x, 1), "add got 3 arguments by position: add"),
-        (lambda x: op.add(x, y=x), "add has no argument y: add"),
-        (lambda x: op.add(x, x2="a"), "x2 of add must be a tensor or a number, got str 'a'"),
-        (lambda x: op.add(x, tensor("y", 4)), r"add: shapes \(2, 3\), \(4\) do not broadcast"),
-        (lambda x: op.add(x, op.astype(x, "int8")), "add: operands must have one dtype"),
-        (lambda x: op.astype(x), "astype needs dtype"),
-        (
-            lambda x: op.astype(x, dtype=3),
-            "dtype of astype must be a dtype such as 'float32', got 3",
-        ),
-    ],
-)
-def test_errors_name_operator_argument_and_remedy(
-    call: Callable[[relax.Var], object], message: str
-) -> None:
-    with pytest.raises((IRTypeError, IRValueError), match=message):
-        call(tensor("x", 2, 3))
-
-
 def test_a_name_that_no_operator_has() -> None:
     with pytest.raises(AttributeError, match=r"there is no operator relax\.nn\.rellu"):
         _ = op.nn.rellu
@@ -303,26 +280,6 @@ def test_random_numbers() -> None:
                 Case("any n", lambda x, sizes: op.random.uniform((sizes["n"], 2)), lambda x: np.random.default_rng(0).uniform(0, 1, (100, 2)).astype("float32"), biased, shapes=[("n", 400)]),
             ]
         )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda x: op.sort(x, 2), "sort: axis 2 is out of bounds for rank 2"),
-        (lambda x: op.topk(x, 7), "topk: k is 7, but axis -1 has 6 elements"),
-        (lambda x: op.bucketize(x, x), "boundaries must be a vector"),
-        (lambda x: op.compress(x, x), "the condition must be of bools, got"),
-        (lambda x: op.random.multinomial(op.flatten(x)), "x must be a matrix"),
-        (
-            lambda x: op.random.uniform((2,), seed="7"),
-            "seed of random.uniform must be int, got '7'",
-        ),
-        (lambda x: op.vision.non_max_suppression(x, x), "boxes must have 3 dimensions"),
-    ],
-)
-def test_errors(call: Callable[..., object], message: str) -> None:
-    with pytest.raises((IRTypeError, IRValueError), match=message):
-        call(relax.Var("x", relax.TensorStructInfo((3, 6), "float32")))
 
 
 # ------------------------- Operators along axes, and with sizes, that are known when the model runs

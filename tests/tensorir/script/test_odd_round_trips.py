@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tensorir import GlobalVar, I, IRModule, PrimFunc, R, T, parse
@@ -259,6 +259,7 @@ NAMES = st.one_of(
 )
 
 
+@settings(max_examples=15)
 @example(["a b", "a-b", "a_b"], True)
 @given(st.lists(NAMES, min_size=1, max_size=4, unique=True), st.booleans())
 def test_functions_of_any_name(names, public):
@@ -336,6 +337,7 @@ def test_the_option_name_of_a_lone_function():
         parse("from tensorir import T\n@T.prim_func(name=True)\ndef f():\n    pass")
 
 
+@settings(max_examples=20)
 @given(NAMES, st.one_of(st.integers(-9, 9), st.booleans(), st.floats(width=32), NAMES))
 def test_strings_of_any_kind(text, value):
     p = Var(text, PointerType(PrimType("int8"), text or "global"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from tensorir.errors import DiagnosticError, IRValueError
 from tensorir.nodes.expr import FloatImm, IntImm, PointerType
 from tensorir.nodes.ops import const
 from tensorir.nodes.stmt import BufferStore
+from tests.tensorir.script.test_graph_forms import module as graph_module
+from tests.text_cases import TextCase, each_case
 
 # ---------- Other spellings of a program, older, newer and shorter ones, read as the program itself
 
@@ -19,128 +22,15 @@ HEADER = (
     'def f(A: T.Buffer((8, 16), "float32"), B: T.Buffer((8, 16), "float32"), n: T.int32):\n'
 )
 
-SAME = {
-    "a comma after the last index": ("A[0, 1,] = B[n, 2,]", "A[0, 1] = B[n, 2]"),
-    "a starred tuple of indices": (
-        "at = T.meta_var((1, 2))\nA[*at] = B[*at,]",
-        "A[1, 2] = B[1, 2]",
-    ),
-    "starred arguments": (
-        "sizes = T.meta_var([8, 16])\nfor i, j in T.grid(*sizes):\n    A[i, j] = T.max(*[B[i, j], 1.0])",
-        "for i, j in T.grid(8, 16):\n    A[i, j] = T.max(B[i, j], 1.0)",
-    ),
-    "statements on one line": (
-        "A[0, 0] = 1.0; A[0, 1] = 2.0;\nif n < 3: A[0, 2] = 3.0; A[0, 3] = 4.0\nA[0, 4] = 5.0",
-        "A[0, 0] = 1.0\nA[0, 1] = 2.0\nif n < 3:\n    A[0, 2] = 3.0\n    A[0, 3] = 4.0\nA[0, 4] = 5.0",
-    ),
-    "lets of newer releases": (
-        "x: T.let[T.int32] = n + 1\ny: T.let = x * 2\nA[0, y] = 1.0",
-        "x = n + 1\ny = x * 2\nA[0, y] = 1.0",
-    ),
-    "a literal takes the type it is annotated with": (
-        "x: T.int64 = 3\nA[0, x] = 1.0",
-        "x: T.int64 = T.int64(3)\nA[0, x] = 1.0",
-    ),
-    "a pointer let": (
-        'p: T.let[T.handle("float32")] = A.data\nT.evaluate(p)',
-        'with T.LetStmt(A.data, T.handle("float32")) as p:\n    T.evaluate(p)',
-    ),
-    "a type that is not quoted": (
-        "C = T.decl_buffer((4,), T.int32)\nA[0, 0] = T.Cast(T.float32, C[0])",
-        'C = T.decl_buffer((4,), "int32")\nA[0, 0] = T.Cast("float32", C[0])',
-    ),
-    "a scalar that is stored to": (
-        "x: T.int32\nx = 0\nwhile x < n:\n    A[0, x] = 1.0\n    x += 1",
-        'x = T.decl_buffer((1,), "int32", scope="local")\nx[0] = 0\n'
-        "while x[0] < n:\n    A[0, x[0]] = 1.0\n    x[0] = x[0] + 1",
-    ),
-    "memory of a few values": (
-        "x: T.float32[4]\nx[0] = 1.0\nA[0, 0] = x[0]",
-        'x = T.alloc_local((4,), "float32")\nx[0] = 1.0\nA[0, 0] = x[0]',
-    ),
-    "memory of each iteration": (
-        "for i in range(8):\n    C = T.alloc_buffer((1,))\n    C[0] = B[i, 0]\n    A[i, 0] = C[0]",
-        "for i in range(8):\n    C = T.decl_buffer((1,))\n    C[0] = B[i, 0]\n    A[i, 0] = C[0]",
-    ),
-    "memory whose size is a let": (
-        "x = n + 1\nC = T.alloc_buffer((x,))\nC[0] = 1.0",
-        "x = n + 1\nC = T.decl_buffer((x,))\nC[0] = 1.0",
-    ),
-    "a view": (
-        "C = A.view(n, -1)\nC[0, 0] = 1.0\nD = A.view(128)\nD[0] = 1.0",
-        "C = T.decl_buffer((n, 128 // n), data=A.data)\nC[0, 0] = 1.0\n"
-        "D = T.decl_buffer((128,), data=A.data)\nD[0] = 1.0",
-    ),
-    "an allocation with its alignment as an annotation": (
-        'C = T.alloc_buffer((4,), annotations={"buffer_allocated_addr": [], "buffer_data_alignment": 8})',
-        "C = T.alloc_buffer((4,), align=8)",
-    ),
-    "a condition on vectors and scalars": (
-        "A[0, 0:4] = T.Select(A[0, 0:4] < B[0, 0:4] and not n < 3, A[0, 0:4], B[0, 0:4])",
-        "A[0, 0:4] = T.Select(T.And(A[0, 0:4] < B[0, 0:4], T.Broadcast(not n < 3, 4)), A[0, 0:4], B[0, 0:4])",
-    ),
-    "remainders of floats": (
-        "A[0, 0] = A[0, 1] % B[0, 1]\nA[0, 1] = A[0, 0] // 2.0\nA[0, 2] = 5.5 % 2.0",
-        "A[0, 0] = T.FloorMod(A[0, 1], B[0, 1])\nA[0, 1] = T.FloorDiv(A[0, 0], T.float32(2))\n"
-        "A[0, 2] = T.float32(1.5)",
-    ),
-    "a thread that is launched": (
-        'tx = T.launch_thread("threadIdx.x", 8)\nA[tx, 0] = 1.0',
-        'for tx in T.thread_binding(8, thread="threadIdx.x"):\n    A[tx, 0] = 1.0',
-    ),
-    "a thread of the environment": (
-        'tx = T.env_thread("threadIdx.x")\nwith T.launch_thread(tx, 8):\n    A[tx, 0] = 1.0',
-        'for tx in T.thread_binding(8, thread="threadIdx.x"):\n    A[tx, 0] = 1.0',
-    ),
-    "attributes of a dict": (
-        'T.attr({"a": 1, "b": "x"})\nA[0, 0] = 1.0',
-        'T.attr(0, "a", 1)\nT.attr(0, "b", "x")\nA[0, 0] = 1.0',
-    ),
-    "pointers to a buffer's elements": (
-        'T.evaluate(T.call_extern("int32", "f", A.access_ptr("r"), B.access_ptr("rw", offset=4, extent=8)))',
-        'T.evaluate(T.call_extern("int32", "f", '
-        'T.tvm_access_ptr(T.type_annotation("float32"), A.data, 0, 128, 1), '
-        'T.tvm_access_ptr(T.type_annotation("float32"), B.data, 4, 8, 3)))',
-    ),
-    "a buffer given to a packed function": (
-        'T.call_packed("f", A)',
-        'T.call_packed("f", T.tvm_stack_make_array(A.data, T.tvm_stack_make_shape(8, 16), 0, 2, '
-        "T.float32(0), 0))",
-    ),
-    "names of machine instructions": (
-        'A[0, 0] = T.call_llvm_pure_intrin("float32", T.llvm_lookup_intrinsic_id("llvm.sqrt.f32"), T.uint32(1), B[0, 0])',
-        'A[0, 0] = T.call_llvm_pure_intrin("float32", "llvm.sqrt.f32", T.uint32(1), B[0, 0])',
-    ),
-    "a type at the end": (
-        'p: T.handle = T.tvm_stack_alloca("array", 1)\nT.evaluate(T.tvm_struct_get(p, 0, 1, "int64"))',
-        'p: T.handle = T.tvm_stack_alloca("array", 1)\nT.evaluate(T.tvm_struct_get(p, 0, 1, dtype="int64"))',
-    ),
-    "strings and tuples as nodes": (
-        'T.evaluate(T.tvm_tuple(n, T.StringImm("a"), T.IntImm("int64", 3)))',
-        'T.evaluate(T.tvm_tuple(n, "a", T.int64(3)))',
-    ),
-    "code that a known condition chooses": (
-        "if len([1, 2]) == 2:\n    x = n + 1\nA[0, x] = 1.0",
-        "x = n + 1\nA[0, x] = 1.0",
-    ),
-    "a function attribute of newer releases": (
-        'T.func_attr({"tirx.noalias": True})\nA[0, 0] = 1.0',
-        'T.func_attr({"tir.noalias": True})\nA[0, 0] = 1.0',
-    ),
-    "short names of types": (
-        "A[0, T.i64(1)] = T.f32(2)",
-        "A[0, T.int64(1)] = T.float32(2)",
-    ),
-}
-
 
 def body(text: str) -> str:
     return HEADER + "".join(f"    {line}\n" for line in text.split("\n"))
 
 
-@pytest.mark.parametrize("name", SAME)
-def test_spellings_of_one_program(name: str) -> None:
-    written, meant = (parse(body(text)) for text in SAME[name])
+@each_case(Path(__file__).with_name("spellings.txt"))
+def test_spellings_of_one_program(case: TextCase) -> None:
+    read = graph_module if case.call == "graph" else lambda text: parse(body(text))
+    written, meant = read(case.before), read(case.after)
     assert_structural_equal(written, meant)
     assert_structural_equal(parse(written.script()), written)
 

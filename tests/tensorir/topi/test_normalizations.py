@@ -142,29 +142,6 @@ def test_batch_norm() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda x, w: op.nn.softmax(x, axis=3), "axis 3 is out of bounds for rank 3"),
-        (lambda x, w: op.nn.softmax(op.astype(x, "int8")), "x must be of floating-point numbers"),
-        (
-            lambda x, w: op.nn.layer_norm(x, w),
-            "dimension 0 of gamma is 4, but that of the data is 6",
-        ),
-        (lambda x, w: op.nn.layer_norm(x, w, axes=[1, 2]), "gamma must have 2 dimensions, got 1"),
-        (
-            lambda x, w: op.nn.group_norm(x, num_groups=2),
-            "5 channels cannot be divided into 2 groups",
-        ),
-        (lambda x, w: op.nn.batch_norm(x, w, w, w, w, axis=5), "axis 5 is"),
-        (lambda x, w: op.nn.lrn(x, 0), "size must be at least 1"),
-    ],
-)
-def test_what_does_not_go_together(call: Callable[..., Any], message: str) -> None:
-    with pytest.raises((IRValueError, IRTypeError), match=message):
-        call(tensor(2, 5, 6), tensor(4))
-
-
 # ----------------------------------------------------------- Attention, rotary embedding and losses
 
 
@@ -290,28 +267,6 @@ def test_losses() -> None:
             Case("with logits", op.nn.cross_entropy_with_logits, lambda p, t: -(p * t).sum() / 4, floats(4, 5), labels),
         ]
     )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda q, k: op.nn.attention(q, k, k), "3 heads of query cannot share the 2 heads"),
-        (
-            lambda q, k: op.nn.attention(q, q, op.nn.relu(k)),
-            "the length of value is 7, but that of key is 5",
-        ),
-        (lambda q, k: op.nn.attention(q, q, q, window_size=2), "window_size needs a causal_mask"),
-        (lambda q, k: op.nn.attention(tensor(2, 3), q, q), "query must have 4 dimensions, got 2"),
-        (
-            lambda q, k: op.nn.rotary_embedding(q, tensor(2, 5, 3), tensor(2, 5, 4)),
-            "the last extent of cos is 3",
-        ),
-        (lambda q, k: op.nn.nll_loss(q, tensor(2, 3, 8)), "targets must be integers, got float32"),
-    ],
-)
-def test_what_does_not_go_together_of_attention(call: Callable[..., Any], message: str) -> None:
-    with pytest.raises((IRValueError, IRTypeError), match=message):
-        call(tensor(2, 5, 3, 8), tensor(2, 7, 2, 8))
 
 
 # ---------------------------------------------------------- Recurrent layers against loops of NumPy

@@ -159,26 +159,6 @@ def test_others() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda x: op.einsum([x, x], "ij,jk->ik"), r"einsum: contract: j has the extents \(3, 2\)"),
-        (lambda x: op.einsum([x], "ij,jk->ik"), "is of 2 operand.s., got 1"),
-        (lambda x: op.einsum([x], "ijk->i"), r"'ijk' of 'ijk->i' does not fit 2 dimension"),
-        (lambda x: op.einsum([x], "ij->ik"), "the result of 'ij->ik' cannot have 'k'"),
-        (lambda x: op.einsum([x], "i.j->i"), "'i.j->i' is not an equation such as"),
-        (
-            lambda x: op.reinterpret(x, "int8"),
-            "elements of float32 and int8 must have the same number of bits",
-        ),
-        (lambda x: op.collapse_sum_to(x, (1, 2, 3)), r"cannot become a tensor of 3 dimension"),
-    ],
-)
-def test_errors(call: Callable[..., object], message: str) -> None:
-    with pytest.raises((IRTypeError, IRValueError), match=message):
-        call(relax.Var("x", relax.TensorStructInfo((2, 3), "float32")))
-
-
 # ------------------------------------------- Products and convolutions of integers with zero points
 
 BOUNDS = {"uint8": (0, 256), "int8": (-128, 128)}
@@ -240,7 +220,7 @@ def test_convolutions_with_zero_points() -> None:
     cases = []
     for groups in (1, 2):
         for a, b in [("uint8", "int8"), ("uint8", "uint8")]:
-            x, w = integers(a, 2, 4, 7, 6), integers(b, 6, 4 // groups, 3, 3)
+            x, w = integers(a, 1, 4, 5, 4), integers(b, 6, 4 // groups, 3, 3)
             for zeros in (integers(b), integers(b, 6)):
                 u = integers(a)
                 call, expected = convolution(groups), reference(groups)
@@ -252,10 +232,9 @@ def test_convolutions_with_zero_points() -> None:
                     return f(x, w, u, v)
 
                 name = f"{a} {b} {groups} {zeros.shape}"
-                cases += [
-                    Case(name, call, expected, x, w, u, zeros),
-                    Case(f"{name}, known", known, of_known, x, w),
-                ]
+                cases.append(Case(name, call, expected, x, w, u, zeros))
+                if a != b:
+                    cases.append(Case(f"{name}, known", known, of_known, x, w))
     check(cases)
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+import re
+import textwrap
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from graph_modules import module_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from text_cases import each_case
 
 from benchmarks.fuzz.graphs import LIBRARY, random_graph
 from tensorir import WellFormedError, relax
@@ -90,6 +94,7 @@ def test_the_check_names_what_is_wrong(mod, message):
         check_memory_plan(mod)
 
 
+@settings(max_examples=15)
 @given(st.integers(0, 10_000), st.integers(1, 30))
 def test_plans_of_random_graphs_hold(seed, steps):
     lowered = CallTIRRewrite()(random_graph(seed, steps).mod)
@@ -117,6 +122,7 @@ class Moved(GraphRewriter):
         return GraphCall(PLACE_TENSOR, [storage, at, *rest])
 
 
+@settings(max_examples=15)
 @given(st.integers(0, 10_000))
 def test_plans_that_the_check_accepts_keep_results(seed):
     rng = random.Random(seed)
@@ -230,114 +236,10 @@ def test_extents_that_are_differences_are_not_negative():
 # -------------------------------------------------------------------------- DataflowUseInplaceCalls
 
 
-def kernel(body, shapes=("(8, 4)",) * 3):
-    parameters = ", ".join(
-        f'{name}: T.Buffer({shape}, "float32")' for name, shape in zip("ABC", shapes, strict=True)
-    )
-    lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
-    return parse(f"@T.prim_func\ndef kernel({parameters}):\n{lines}")
-
-
-SAFE = {
-    "at the same place": """
-for i, j in T.grid(8, 4):
-    with T.block("c"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        C[vi, vj] = A[vi, vj] * B[vj, vi % 4]
-""",
-    "fused, split and padded loops": """
-for f in T.parallel(2):
-    for g in T.vectorized(20):
-        with T.block("c"):
-            T.where(f * 20 + g < 32)
-            vi = T.axis.spatial(8, (f * 20 + g) // 4)
-            vj = T.axis.spatial(4, (f * 20 + g) % 4)
-            C[vi, vj] = T.if_then_else(vi < 3, A[vi, vj], T.float32(0)) + B[0, 0]
-""",
-    "after a reduction": """
-S = T.alloc_buffer((8, 4))
-for i, j, k in T.grid(8, 4, 4):
-    with T.block("s"):
-        vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-        with T.init():
-            S[vi, vj] = T.float32(0)
-        S[vi, vj] += B[vi, vk]
-for i, j in T.grid(8, 4):
-    with T.block("c"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        C[vi, vj] = S[vi, vj] + A[vi, vj]
-""",
-}
-UNIT = """
-for i, j in T.grid(1, 4):
-    with T.block("c"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        C[vi, vj] = A[0, vj] + B[0, 0]
-"""
-UNSAFE = {
-    "another place": """
-for i, j in T.grid(8, 4):
-    with T.block("c"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        C[vi, vj] = A[7 - vi, vj] + B[vi, vj % 2]
-""",
-    "read again": """
-for i, j in T.grid(8, 4):
-    with T.block("c"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        C[vi, vj] = A[vi, vj] + A[0, vj] + B[vi, vj % 2]
-""",
-    "written twice": """
-for i, j, k in T.grid(8, 4, 2):
-    with T.block("c"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        C[vi, vj] = A[vi, vj] + B[vi, vj % 2]
-""",
-    "overlapping tiles": """
-for i, j in T.grid(2, 5):
-    for k in range(4):
-        with T.block("c"):
-            vi = T.axis.spatial(8, i * 3 + j)
-            vj = T.axis.spatial(4, k)
-            C[vi, vj] = A[vi, vj] + B[vi, vj % 2]
-""",
-    "a sum": """
-for i, j, k in T.grid(8, 4, 4):
-    with T.block("c"):
-        vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-        with T.init():
-            C[vi, vj] = T.float32(0)
-        C[vi, vj] += A[vi, vj] * B[vi, vk % 2]
-""",
-    "through a pointer": """
-for i, j in T.grid(8, 4):
-    with T.block("c"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        T.reads(A[vi, vj], B[vi, vj % 2])
-        T.writes(C[vi, vj])
-        T.evaluate(T.call_extern("int32", "f", A.data))
-        C[vi, vj] = A[vi, vj] + B[vi, vj % 2]
-""",
-}
-
-
-@pytest.mark.parametrize("name", SAFE)
-def test_elements_that_are_read_only_where_they_are_overwritten(name):
-    assert overwritable_arguments(kernel(SAFE[name])) == {2: (0,)}
-
-
-@pytest.mark.parametrize("name", UNSAFE)
-def test_elements_that_may_be_read_after_they_are_overwritten(name):
-    assert overwritable_arguments(kernel(UNSAFE[name])) == {}
-
-
-def test_all_indices_of_one_element_are_the_same():
-    assert overwritable_arguments(kernel(UNIT, ("(1, 4)", "(1, 1)", "(1, 4)"))) == {2: (0,)}
-
-
-def test_tensors_of_other_shapes_are_not_overwritten():
-    broadcast = kernel(
-        SAFE["at the same place"].replace("A[vi, vj]", "A[vi]").replace("B[vj, vi % 4]", "B[vj]"),
-        ("(8,)", "(4,)", "(8, 4)"),
-    )
-    assert overwritable_arguments(broadcast) == {}
+@each_case(Path(__file__).with_name("overwritten_arguments.txt"))
+def test_arguments_that_an_output_may_overwrite(case, pytestconfig):
+    shapes = zip("ABC", re.findall(r"\(.*?\)", case.call), strict=True)
+    parameters = ", ".join(f'{name}: T.Buffer({shape}, "float32")' for name, shape in shapes)
+    body = textwrap.indent(case.before, "    ")
+    kernel = parse(f"@T.prim_func\ndef kernel({parameters}):\n{body}")
+    case.check(str(overwritable_arguments(kernel)), pytestconfig)

@@ -65,7 +65,7 @@ def can_be_bound(info):
     )
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(st.integers(0, 100_000), st.integers(1, 16), st.integers(0, 4))
 def test_random_graphs(seed, steps, num_input):
     """All transforms get one graph, whose results are computed once."""
