@@ -46,7 +46,7 @@ _Form: TypeAlias = tuple[ProgramShape, Expressions]
 Structure: TypeAlias = "tuple[Decision | None, ...]"
 """The structural decisions of a point, or the first few of them."""
 
-_FIRST_PROBES: Final = 3
+_FIRST_PROBES: Final = 4
 _MOST_PROBES: Final = 32
 _POOL: Final = 64
 """The number of points for which fitting expressions are compared."""
@@ -239,7 +239,8 @@ class CompiledSpace:
         for k in self._structural[:knobs]:
             # Locations are numbers; any other decision is numbered here.
             alternatives = sorted({point[k] for point in points}, key=repr)
-            is_location = self._space.knobs[k].purpose == LOCATION
+            knob = self._space.knobs[k]
+            is_location = knob.purpose == LOCATION
             codes = {d: d if is_location else code for code, d in enumerate(alternatives)}
             decided = np.array([codes[point[k]] for point in points])
             finer: dict[Structure, NDArray[np.int64]] = {}

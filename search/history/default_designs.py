@@ -32,6 +32,7 @@ from search.space_generator.replays import ReplayBudget
 from search.space_generator.restricted_space import ConstraintFunction
 from search.space_generator.space_generator import SpaceArg
 from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes.node import Node
 from tensorir.nodes.stmt import Block
 from tensorir.rewriting.visit import walk
 
@@ -39,9 +40,11 @@ _SPACES_BY_BLOCKS: Final = 64
 """The number of compared design spaces of a program, times its blocks."""
 _LEAST_SPACES: Final = 4
 _INSTRUCTIONS: Final = 3300
+_INSTRUCTIONS_LIKE: Final = 600
 _NODES: Final = 600
-"""The budget of instructions for one choice, each of which runs in a fraction of a millisecond; for
-a program with `_NODES` nodes it is half of that, as each takes twice as long."""
+"""The budget of instructions for one choice, and for one like another, each of which runs in a
+fraction of a millisecond; for a program with `_NODES` nodes it is half of that, as each takes twice
+as long."""
 
 logger = logging.getLogger("tensorir.search")
 
@@ -150,8 +153,7 @@ def _choose(
 
 def default_designs(context: TuneContext, model: CostModel) -> Iterator[Schedule]:
     """Yield the postprocessed schedules of a task, best score of a model first."""
-    nodes = list(walk(context.program.prim_func("main").body))
-    context.budget = ReplayBudget(_INSTRUCTIONS / (1 + len(nodes) / _NODES))
+    nodes = _limit_replays(context, _INSTRUCTIONS)
     blocks = sum(isinstance(node, Block) for node in nodes)
     most = max(_LEAST_SPACES, _SPACES_BY_BLOCKS // blocks)
     samples: dict[int, list[Schedule]] = defaultdict(list)
@@ -181,6 +183,7 @@ def _designs_like(context: TuneContext, like: Choice, is_same: bool) -> Iterator
         if TraceApplication(context).postprocess(sch):
             yield sch
         return
+    _limit_replays(context, _INSTRUCTIONS_LIKE)
     space = DesignSpace.of(sch)
     knobs = list(space.knobs)
     for k in space.structural_knobs:
@@ -188,6 +191,13 @@ def _designs_like(context: TuneContext, like: Choice, is_same: bool) -> Iterator
         if domain is not None and decision is not None:
             knobs[k] = replace(knobs[k], domain=CandidatesDomain(domain, (decision,)))
     yield from _best_first(context, [DesignSpace(space.trace, knobs)], XGBModel(), [])
+
+
+def _limit_replays(context: TuneContext, instructions: int) -> list[Node]:
+    """Set the budget of a task by the size of its program, and return the nodes of the program."""
+    nodes = list(walk(context.program.prim_func("main").body))
+    context.budget = ReplayBudget(instructions / (1 + len(nodes) / _NODES))
+    return nodes
 
 
 def _best_first(

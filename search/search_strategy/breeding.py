@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 REFUSED: Final = "the constraint"
 """The name that rejects candidates which the user's constraint does not allow."""
+LEFT: Final = "the design space"
+"""The name that rejects points whose replay leaves their design space."""
 
 
 class Breeding:
@@ -124,6 +126,9 @@ class Breeding:
         actual = Individual.of_trace(sch.trace, self.spaces)
         if not self.allows(actual, sch):
             self.application.reject(REFUSED)
+            return False
+        if individual.space is not None and actual.space is None:
+            self.application.reject(LEFT, "a decision was repaired to one that the space lacks")
             return False
         individual.key, individual.space = actual.key, actual.space
         individual.decisions = actual.decisions
