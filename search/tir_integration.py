@@ -1,4 +1,4 @@
-"""Tuning of tensor programs, under the module name and with the signatures that TVM gives it.
+"""Tuning of tensor programs with the module name and the signatures of TVM.
 
 `tune_tir(mod, target, work_dir, max_trials_global, ...)` tunes every function of a module and
 returns the database; the `tune_tir` of this package tunes one function as a `TuneConfig` says.

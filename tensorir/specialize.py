@@ -8,7 +8,7 @@ from typing import Final
 from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import PrimFunc
-from tensorir.indices.placed_values import as_value, never_wraps
+from tensorir.indices.placed_values import mark_as_value, never_wraps
 from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import PrimExpr, Var, smart
@@ -53,7 +53,7 @@ def specialize(func: PrimFunc, values: Mapping[Var, PrimExpr | int | Buffer]) ->
     special = _Specialize(known.scalars, known.buffers, known.values)
     body = special(func.body)
     if not never_wraps(body, special.placed):
-        marked = {var: as_value(known.scalars[var]) for var in known.values}
+        marked = {var: mark_as_value(known.scalars[var]) for var in known.values}
         special = _Specialize({**known.scalars, **marked}, known.buffers)
         body = special(func.body)
     return func.with_(

@@ -40,7 +40,7 @@ def _known_facts(target: Target) -> Iterator[tuple[str, str]]:
     yield "vectors", f"{target.vector_registers} registers of {target.vector_bits} bits"
     yield "caches", ", ".join(f"{size >> 10} KiB" for size in (caches.l1, caches.l2, caches.l3))
     yield "multiply-adds", f"{target.fma_units:g} a cycle, {target.fma_latency} cycles each"
-    yield "loads", f"{core.vector_loads(target.vector_bits):g} vectors a cycle"
+    yield "loads", f"{core.vector_loads_per_cycle(target.vector_bits):g} vectors a cycle"
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def symbol(name: str) -> str:
 
 
 def multiply_adds(target: Target) -> int:
-    """Return how many there are in one iteration of `peak`."""
+    """Return the number of multiply-adds in one iteration of the loop `peak`."""
     count = _accumulators(target)
     return count if "fma" in target.features else count // 2
 

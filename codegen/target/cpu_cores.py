@@ -46,11 +46,11 @@ class Core:
     """Cycles from one update of a sum in memory to the next."""
 
     def units(self, vector_bits: int) -> float:
-        """Return the multiply-adds of vectors of so many bits that start each cycle."""
+        """Return the number of `vector_bits`-bit multiply-adds that start each cycle."""
         return self.fma_units * min(1.0, self.fma_bits / vector_bits)
 
-    def vector_loads(self, vector_bits: int) -> float:
-        """Return the loads of vectors of so many bits that start each cycle."""
+    def vector_loads_per_cycle(self, vector_bits: int) -> float:
+        """Return the number of `vector_bits`-bit loads that start each cycle."""
         return self.loads * min(1.0, self.load_bits / vector_bits)
 
 

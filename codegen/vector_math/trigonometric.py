@@ -61,7 +61,7 @@ def _sin_cos(w: Formula, r: Lane) -> tuple[Lane, Lane]:
     return sine, cosine
 
 
-def _of_quadrant(w: Formula, r: Lane, q: Lane) -> Lane:
+def _sin_in_quadrant(w: Formula, r: Lane, q: Lane) -> Lane:
     """Return sin(q * pi/2 + r)."""
     sine, cosine = _sin_cos(w, r)
     chosen = w.select((q & 1).equals(0), sine, cosine)
@@ -72,13 +72,13 @@ def _of_quadrant(w: Formula, r: Lane, q: Lane) -> Lane:
 def sin(w: Formula, x: Lane) -> Lane:
     """Return the sine of an angle in radians."""
     r, q = _reduce_argument(w, x)
-    return w.select(x.equals(0.0), x, _of_quadrant(w, r, q))
+    return w.select(x.equals(0.0), x, _sin_in_quadrant(w, r, q))
 
 
 def cos(w: Formula, x: Lane) -> Lane:
     """Return the cosine of an angle in radians."""
     r, q = _reduce_argument(w, x)
-    return _of_quadrant(w, r, q + 1)
+    return _sin_in_quadrant(w, r, q + 1)
 
 
 def tan(w: Formula, x: Lane) -> Lane:

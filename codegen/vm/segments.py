@@ -104,12 +104,13 @@ class NativeIf:
 Operation: TypeAlias = CallKernel | Copy | NativeIf
 
 
-def sizes_of(
+def infer_symbolic_sizes(
     callee: PrimFunc, shapes: Sequence[Sequence[PrimExpr] | None]
 ) -> dict[Var, PrimExpr] | list[str]:
-    """Return the sizes that a kernel takes behind its parameters, from its arguments' shapes.
+    """Return the values of a kernel's symbolic sizes, inferred from the shapes of its arguments.
 
-    `shapes` has None for scalars. Returns the names of sizes that the arguments do not determine.
+    A call passes these values after the arguments. `shapes` has None for scalars. If the arguments
+    do not determine all sizes, return the names of the missing ones instead.
     """
     wanted = symbolic_vars(callee)
     values: dict[Var, PrimExpr] = {}
@@ -131,7 +132,7 @@ def sizes_of(
     return missing or {var: values[var] for var in wanted}
 
 
-def expected_of(buffer: Buffer, sizes: Mapping[Var, PrimExpr]) -> TensorStructInfo:
+def expected_struct_info(buffer: Buffer, sizes: Mapping[Var, PrimExpr]) -> TensorStructInfo:
     """Return the struct info that a kernel expects for a buffer, given its sizes."""
     shape = [ops.cast(INT64, substitute(dim, sizes)) for dim in buffer.shape]
     return TensorStructInfo(shape, buffer.dtype)

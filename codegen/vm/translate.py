@@ -334,7 +334,7 @@ class Translation(BodyWriter):
             self._fail(
                 f"it calls {name} with {len(arguments)} arguments, which takes {len(callee.params)}"
             )
-        sizes = seg.sizes_of(callee, shapes)
+        sizes = seg.infer_symbolic_sizes(callee, shapes)
         if isinstance(sizes, list):
             self._fail(
                 f"its arguments do not determine the extents {sizes} of {name}; declare each of "
@@ -344,7 +344,7 @@ class Translation(BodyWriter):
             buffer = callee.buffer_map.get(callee.params[k])
             if buffer is not None:
                 what = f"{arg_name or 'a constant'} for {buffer.name} of {name}"
-                self._require(place, seg.expected_of(buffer, {**given, **sizes}), what)
+                self._require(place, seg.expected_struct_info(buffer, {**given, **sizes}), what)
         arguments += sizes.values()
         self._operation(seg.CallKernel(name, tuple(arguments)), name, ", ".join(described))
         return ()

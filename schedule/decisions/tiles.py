@@ -220,10 +220,10 @@ class PartitionedTileDomain(TileDomain):
 
 @dataclass(frozen=True)
 class InferredTileDomain(DecisionDomain):
-    """The one tile of an extent that is not known: the first of `n` parts is inferred, as -1.
+    """The only tile of a symbolic or indivisible extent: -1 ("infer"), followed by `n - 1` ones.
 
-    `first` is what the instruction gives for it. As for a known extent, the parts from `position`
-    on would be a multiple of `factor`.
+    The instruction returns `first` in place of the -1. `position` and `factor` are the attributes
+    of `sample_partitioned_tile`; they are only checked here.
     """
 
     n: int

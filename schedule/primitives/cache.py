@@ -122,9 +122,9 @@ def cache_inplace(
     Before: for i: A[i] = f(A[i])                              # cache_inplace(A, 0, "local")
     After:  for i: { A_local[i] = A[i];  A_local[i] = f(A_local[i]);  A[i] = A_local[i] }
 
-    The two copies stand right before and after the block; the results are their blocks. Everything
-    that the block reads or writes is copied first, so that the way back restores what the block
-    left alone.
+    One copy is right before the block, the other right after it; returns the blocks of both copies.
+    The first copies all elements that the block reads or writes, so that the second restores the
+    elements that the block did not change.
 
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
     NotReadWriteError, NotRegionCoverError, AliasedBufferError, UnsafeStageError.

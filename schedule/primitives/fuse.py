@@ -82,7 +82,7 @@ def fuse(state: ScheduleState, *loops: LoopArg, preserve_unit_iters: bool = True
         product = product * extent
     if not isinstance(product, IntImm):
         product = Analyzer().simplify(product).astype(dtype)
-    body = substitute_loops(old[-1].body, _values(old, extents, fused))
+    body = substitute_loops(old[-1].body, _loop_var_values(old, extents, fused))
     nest: Stmt = For(fused, const(0, dtype), product, ForKind.SERIAL, body)
     nest = BindingSimplifier(loops_above(loops[0]), preserve_unit_iters)(nest)
 
@@ -92,8 +92,10 @@ def fuse(state: ScheduleState, *loops: LoopArg, preserve_unit_iters: bool = True
     return state.stmt2ref[nest]
 
 
-def _values(loops: Sequence[For], extents: Sequence[PrimExpr], fused: Var) -> dict[Var, PrimExpr]:
-    """Return the loop variables in terms of the fused one, whose dtype the extents have."""
+def _loop_var_values(
+    loops: Sequence[For], extents: Sequence[PrimExpr], fused: Var
+) -> dict[Var, PrimExpr]:
+    """Return the old loop variables as expressions of the fused one; `extents` have its dtype."""
     values: dict[Var, PrimExpr] = {}
     inner_size: PrimExpr = const(1, fused.dtype)
     for position, loop in reversed(list(enumerate(loops))):

@@ -27,7 +27,7 @@ from tensorir.arith import (
     detect_iter_map,
     inverse_affine_iter_map,
 )
-from tensorir.indices.placed_values import as_value, never_wraps
+from tensorir.indices.placed_values import mark_as_value, never_wraps
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import BufferLoad, PrimExpr, Var
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
@@ -170,7 +170,7 @@ class Inliner(BlockRewriter):
         """
         new: Stmt = self(body)
         if is_index_arithmetic(self._value) and not never_wraps(new, self._placed, domains):
-            self._value = as_value(self._value)
+            self._value = mark_as_value(self._value)
             self.reuse.clear()
             new = self(body)
         return new

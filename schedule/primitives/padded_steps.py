@@ -73,7 +73,7 @@ def keep_neutral(
     if not _is_accumulator(kept, store):
         return None
     beyond = {axis: _Outside(axis, extents[axis]).value(other) for axis in axes}
-    loose = [axis for axis, value in beyond.items() if not _keeps(block, step, value)]
+    loose = [axis for axis, value in beyond.items() if not _is_identity_step(block, step, value)]
     if not loose:
         return AddedSteps(store)
     neutral = _NEUTRAL[type(step)](step.dtype)
@@ -125,8 +125,8 @@ _NEUTRAL: Final[dict[type[PrimExpr], Callable[[DataType], PrimExpr]]] = {
 """The neutral constant of each operation."""
 
 
-def _keeps(block: StmtSRef, step: PrimExpr, value: PrimExpr | None) -> bool:
-    """Say whether a step that combines a constant with the accumulator keeps its value."""
+def _is_identity_step(block: StmtSRef, step: PrimExpr, value: PrimExpr | None) -> bool:
+    """Return True if combining the accumulator with `value` is proved not to change it."""
     if not isinstance(value, (IntImm, FloatImm)):
         return False
     kind, init = type(step), block.block.init

@@ -63,12 +63,12 @@ class LocationDomain(ChoiceDomain):
         loops = [place for place in self.values if place not in _MARKS]
         texts = [_MARKS[place] for place in self.values if place in _MARKS]
         if loops:
-            texts.append(f"{'loop' if len(loops) == 1 else 'loops'} {_runs(loops)}")
+            texts.append(f"{'loop' if len(loops) == 1 else 'loops'} {_ranges_text(loops)}")
         return ", ".join(texts)
 
 
-def _runs(numbers: Sequence[int]) -> str:
-    """Return ascending numbers as text, three and more in a row by the first and the last."""
+def _ranges_text(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as text; `3 to 5` abbreviates three or more consecutive numbers."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:

@@ -63,7 +63,7 @@ class CostModel(Named, ABC):
 
     @abstractmethod
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Load the state from a file of `save`."""
+        """Load the state from a file that `save` wrote."""
 
     @abstractmethod
     def save(self, path: str | os.PathLike[str]) -> None:

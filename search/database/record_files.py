@@ -114,9 +114,10 @@ class RecordFiles(Generic[R]):
         return (record for _, record in self.numbered(path))
 
     def sources(self, given: Any) -> Iterator[tuple[str, Iterator[tuple[str, R]]]]:
-        """Yield the name and the records of each file in the input, and of the records between.
+        """Yield the name and the records of each file in the input.
 
-        The records come with their places, `line 3` or `record 3`.
+        Consecutive records in the input count as one file, `the records`. Each record comes with
+        its position, `line 3` or `record 3`.
         """
         if isinstance(given, (str, bytes, os.PathLike)):
             path = os.fsdecode(given)

@@ -102,8 +102,8 @@ class TuningRecord:
     """A trace and its measurement.
 
     `run_secs` are seconds per call. A failed trial has `[1e10]` and an `error_msg`, which is not
-    stored. A trial that was stopped early, because it could not be the best, has `[bound, 1e10]`,
-    where the bound is the minimum of its time.
+    stored. A trial that was stopped early, because it could not be the best, has `[bound, 1e10]`;
+    its time is at least `bound` seconds.
     """
 
     trace: Trace

@@ -89,7 +89,7 @@ class Machine:
             target.num_cores or 1,
             target.fma_units if speed is None else _halves(_FALLS_SHORT * speed.fma_units),
             target.fma_latency if speed is None else _halves(speed.fma_latency),
-            core.vector_loads(target.vector_bits)
+            core.vector_loads_per_cycle(target.vector_bits)
             if speed is None
             else _halves(_FALLS_SHORT * speed.loads),
             core.issue,

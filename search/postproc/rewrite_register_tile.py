@@ -159,8 +159,8 @@ def _is_tileable(around: Sequence[StmtSRef], kinds: Sequence[int], place: int) -
 
 
 @dataclass(frozen=True)
-class _Vector:
-    """The loop of a nest along which vectors are, and their number of lanes."""
+class _VectorLoop:
+    """The vectorised loop of a nest, and the number of lanes of its vectors."""
 
     place: int
     lanes: int
@@ -168,13 +168,13 @@ class _Vector:
     """True if the whole loop is already vectorised."""
 
 
-def _vector(update: _Update) -> _Vector | None:
-    """Return the vector that a nest has or can get; None if there is none."""
+def _vector_loop(update: _Update) -> _VectorLoop | None:
+    """Return the vectorised loop, else the innermost loop that can be vectorised, else None."""
     last, accesses = update.loops[-1], update.accesses
     if accesses.fills:
         return None
     if last.kind is ForKind.VECTORIZED:
-        return _Vector(len(update.loops) - 1, _extent(last), is_marked=True)
+        return _VectorLoop(len(update.loops) - 1, _extent(last), is_marked=True)
     for place in reversed(range(len(update.loops))):
         loop = update.loops[place]
         var = loop.loop_var
@@ -183,7 +183,7 @@ def _vector(update: _Update) -> _Vector | None:
             extent = _extent(loop)
             lanes = int(tiled_lanes(np.array([float(extent)]), accesses.register)[0])
             if lanes > 1:
-                return _Vector(place, lanes, is_marked=False)
+                return _VectorLoop(place, lanes, is_marked=False)
     return None
 
 
@@ -192,7 +192,7 @@ def _extent(loop: For) -> int:
     return loop.extent.value
 
 
-def _nest(update: _Update, vector: _Vector | None) -> Nests:
+def _nest(update: _Update, vector: _VectorLoop | None) -> Nests:
     """Return the nest of an update as the input of `choose_tiles`."""
     extents, accesses = [_extent(loop) for loop in update.loops], update.accesses
     pieces = accesses.fills[0] if accesses.fills else 1
@@ -229,7 +229,7 @@ def _rewrite(sch: Schedule, name: str, update: _Update, registers: int, in_fligh
 
     In the tile, the loops that move the operand in registers are innermost.
     """
-    vector = _vector(update)
+    vector = _vector_loop(update)
     nest = _nest(update, vector)
     tile = choose_tiles(nest, np.array([float(registers)]), in_flight)
     if not tile.found[0] or (vector is not None and not vector.is_marked and tile.stays[0]):

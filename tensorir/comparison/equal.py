@@ -24,15 +24,15 @@ def structural_equal(
     ignore_ndarray: bool = False,
     ignore_integers: bool = False,
 ) -> bool:
-    """Say whether two programs are the same but for names.
+    """Return True if two programs are equal except for names.
 
-    Variables are mapped to each other where they are defined, which they are by the layouts of
-    buffers, too, also where they are parts of expressions; free variables must be identical, unless
-    `map_free_vars`. Names of blocks and buffers do not count. Floats are equal that are the same
-    number: 0.0 and -0.0 are two, a NaN is equal to every NaN. Among attributes, 1, 1.0 and True are
-    three values, and a list is equal to the tuple of its items. Of constant arrays dtype, shape and
-    bits count, with `ignore_ndarray` not the bits. With `ignore_integers` only the types of
-    integers count. Equal programs have one `structural_hash`.
+    Two variables correspond if both programs define them at the same position. The layout of a
+    buffer defines the variables in it, such as `n` in the dimension `n * 8`. Free variables must be
+    identical, unless `map_free_vars`. Names of blocks and buffers do not count. Floats are compared
+    by value; 0.0 differs from -0.0, and NaNs are equal. In attributes, 1, 1.0 and True differ, and
+    a list equals a tuple of the same items. Constant arrays are equal if dtype, shape and bits are;
+    `ignore_ndarray` ignores the bits. `ignore_integers` ignores the values of integers, but not
+    their types. Equal programs have the same `structural_hash`.
     """
     return Comparison(map_free_vars, ignore_ndarray, ignore_integers).same(a, b, map_free_vars)
 

@@ -21,8 +21,8 @@ from tensorir.rewriting.visit import children
 _REINTERPRET = Op.get("reinterpret")
 
 
-def as_value(expr: PrimExpr) -> PrimExpr:
-    """Return index arithmetic as a value: what its type holds of it, on which arithmetic wraps."""
+def mark_as_value(expr: PrimExpr) -> PrimExpr:
+    """Mark index arithmetic as a value of its type, so that arithmetic on it wraps."""
     return Call(expr.dtype, _REINTERPRET, [expr])
 
 

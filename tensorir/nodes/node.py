@@ -146,7 +146,7 @@ def value(name: str, *, walked: bool = False) -> Field:
 
 
 def label(name: str) -> Field:
-    """Name a name, or something else that counts neither for equality nor for hashes."""
+    """Declare a field that structural equality and hashes ignore, such as a name."""
     return Field(name, counts=False)
 
 

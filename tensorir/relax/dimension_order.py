@@ -5,8 +5,8 @@ An operator whose attributes name dimensions declares the rule:
     @operator("concat", dimension_order=axes("axis"))
     @operator("nn.max_pool2d", dimension_order=layout("layout"))
 
-`transform.ConvertLayout` then computes it in the order of its operands. `order` has the dimensions
-in memory order: `(0, 2, 3, 1)` for channels last.
+`transform.ConvertLayout` then makes the operator compute in the dimension order of its operands.
+`order` has the dimensions in memory order: `(0, 2, 3, 1)` for channels last.
 """
 
 from __future__ import annotations

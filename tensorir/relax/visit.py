@@ -1,7 +1,7 @@
 """Walking and rewriting graph functions: the rules for bindings, besides the nodes' field tables.
 
-A variable is replaced if its value changes its struct info, and a binding may become several
-bindings or none.
+If the rebuilt value of a binding has another struct info, a new variable replaces the bound
+variable. A rewriter may replace a binding by several bindings or none.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def _nothing(_: Node) -> tuple[Node, ...]:
     return ()
 
 
-def _itself(_: Any, node: Any) -> Any:
+def _return_node(_: Any, node: Any) -> Any:
     """Return a node unchanged: the row of nodes without parts."""
     return node
 
@@ -65,7 +65,7 @@ def _rebuild_function(kind: type[Node], scoped: bool = False) -> Row:
     """
     fields = [f for f in kind.roles if f.rewritten]
     if not fields:
-        return _itself
+        return _return_node
     order = kind.walk_order or kind.fields
     first = [f for f in fields if f.rewritten == "node" and not f.is_body and not f.defines]
     last = sorted((f for f in fields if f.is_body), key=order.index)

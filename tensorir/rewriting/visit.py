@@ -253,12 +253,12 @@ class Substitution(Rewriter):
         new = self._buffers[buffer] = self._with_layout(buffer)
         return new
 
-    def size(self, size: PrimExpr) -> PrimExpr:
+    def layout_expr(self, expr: PrimExpr) -> PrimExpr:
         """Return the expression that replaces a dimension, stride or offset of a buffer."""
-        return self(size)
+        return self(expr)
 
     def _with_layout(self, buffer: Buffer) -> Buffer:
-        data, new = self(buffer.data), tuple(map(self.size, buffer.layout))
+        data, new = self(buffer.data), tuple(map(self.layout_expr, buffer.layout))
         if data is buffer.data and all(map(is_, new, buffer.layout)):
             return buffer
         if not isinstance(data, Var):

@@ -89,8 +89,8 @@ def macro(func: Any = None, *, hygienic: bool = True) -> Any:
     """Turn a Python function in the script dialect into a macro.
 
     A call inside a function in the dialect is replaced by the body of the macro, with the arguments
-    bound to its parameters. Free names of a hygienic macro are looked up at its definition,
-    otherwise at the call.
+    bound to its parameters. A hygienic macro looks up free names at its definition, any other
+    macro at the call.
     """
     if func is None:
         return lambda f: macro(f, hygienic=hygienic)

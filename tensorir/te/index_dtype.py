@@ -51,9 +51,9 @@ class _WithIndexDType(FreshCopy):
             new = self._buffers[buffer] = self._with_layout(buffer)
         return new
 
-    def size(self, size: PrimExpr) -> PrimExpr:
-        """Return a dimension in the index dtype."""
-        return self._index(size)
+    def layout_expr(self, expr: PrimExpr) -> PrimExpr:
+        """Return a dimension, stride or offset in the index dtype."""
+        return self._index(expr)
 
     # ------------------------------------------------------------------------------ indices, values
 

@@ -105,7 +105,7 @@ class _Grouping:
             parent: int | None = users[0]
             pattern = max(self._nodes[user].pattern for user in users)
             for user in users[1:]:
-                parent, pattern = _common(found, parent, user, pattern)
+                parent, pattern = _common_post_dominator(found, parent, user, pattern)
             depth = 1 if parent is None else found[parent].depth + 1
             found[k] = _Dominator(parent, depth, pattern)
         return found
@@ -200,10 +200,10 @@ def _into_elements_or_reductions(other: OpPattern, is_sink: bool) -> bool:
     return other <= OpPattern.INJECTIVE
 
 
-def _common(
+def _common_post_dominator(
     found: Sequence[_Dominator], a: int | None, b: int | None, pattern: OpPattern
 ) -> tuple[int | None, OpPattern]:
-    """Return the nearest node that post-dominates both, and the highest kind up to there."""
+    """Return the nearest common post-dominator of two nodes, and the highest pattern up to it."""
     while a != b:
         if a is None or b is None:
             return None, OpPattern.OPAQUE

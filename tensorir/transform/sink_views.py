@@ -112,7 +112,7 @@ class _Sinking(GraphRewriter):
         bindings: list[g.Binding] = []
         args: list[g.GraphExpr] = []
         for param, arg in zip(func.params, parts.args, strict=False):
-            args.append(self._seen_as(arg, func.buffer_map[param].shape, bindings))
+            args.append(self._argument_in_shape(arg, func.buffer_map[param].shape, bindings))
         result = TensorStructInfo(info.shape, parts.outputs[0].dtype)
         inner = self.inner(var.name, result)
         bindings.append(g.VarBinding(inner, call_tir(gvar, args, result)))
@@ -120,10 +120,10 @@ class _Sinking(GraphRewriter):
         self._sources[var] = inner
         return [*bindings, g.VarBinding(var, view(inner, shape))]
 
-    def _seen_as(
+    def _argument_in_shape(
         self, value: g.GraphExpr, shape: Sequence[PrimExpr], bindings: list[g.Binding]
     ) -> g.GraphExpr:
-        """Return an argument in a shape, a view of it if it has another one."""
+        """Return an argument with this shape: the argument itself, or a view of it."""
         wanted = TensorStructInfo(shape, None).static_shape
         source = self._sources.get(value, value) if isinstance(value, g.GraphVar) else value
         for known in (value, source):

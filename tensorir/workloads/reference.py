@@ -18,10 +18,10 @@ from tensorir.workloads.convolution import convolved
 Array: TypeAlias = NDArray[Any]
 
 
-def _windows(
+def _inputs_by_tap(
     x: Array, kernel: int, rank: int, stride: int, padding: int, dilation: int
 ) -> list[tuple[tuple[int, ...], Array]]:
-    """Return for each tap of the kernel the elements that it meets."""
+    """Return the taps of a kernel, each with the input elements that it multiplies."""
     around = [(0, 0), *[(padding, padding)] * rank, *[(0, 0)] * (x.ndim - 1 - rank)]
     padded = np.pad(x.astype("float64"), around)
     sizes = [convolved(n, kernel, stride, padding, dilation) for n in x.shape[1 : rank + 1]]
@@ -49,7 +49,7 @@ def convolution(
     """Convolve in as many dimensions as `x` has between batch and channels."""
     rank = x.ndim - 2
     total: Any = 0
-    for tap, window in _windows(x, weight.shape[0], rank, stride, padding, dilation):
+    for tap, window in _inputs_by_tap(x, weight.shape[0], rank, stride, padding, dilation):
         inputs = np.split(window, groups, axis=-1)
         outputs = np.split(weight[tap].astype("float64"), groups, axis=-1)
         products = [a @ b for a, b in zip(inputs, outputs, strict=True)]
@@ -62,7 +62,7 @@ def depthwise(
 ) -> Array:
     """Convolve each channel alone; outputs of one channel are neighbours."""
     total: Any = 0
-    for (ky, kx), window in _windows(x, weight.shape[1], 2, stride, padding, dilation):
+    for (ky, kx), window in _inputs_by_tap(x, weight.shape[1], 2, stride, padding, dilation):
         product = window[..., :, None] * weight[:, ky, kx].T.astype("float64")
         total = total + product.reshape(*window.shape[:3], -1)
     return np.asarray(total, x.dtype)
@@ -88,7 +88,7 @@ def capsule_convolution(
 ) -> Array:
     """Convolve with products of small matrices in place of numbers."""
     total: Any = 0
-    for tap, window in _windows(x, weight.shape[0], 2, stride, padding, 1):
+    for tap, window in _inputs_by_tap(x, weight.shape[0], 2, stride, padding, 1):
         total = total + np.einsum("nhwikc,kjco->nhwijo", window, weight[tap], optimize=True)
     return np.asarray(total, x.dtype)
 

@@ -186,8 +186,8 @@ def recover_measure_input(inp: MeasureInput, rebuild_state: bool = False) -> Mea
 def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
     """Return a measurement as a line of a log, without its end.
 
-    Lines with a trace have the field `slower_than` where the result has one. Lines with steps of
-    Ansor do not, since Ansor refuses lines with additional fields.
+    Lines with a trace have the field `slower_than` if the result has one. Lines with steps of Ansor
+    omit this field, since Ansor refuses lines with additional fields.
     """
     failed = res.error_no != MeasureErrorNo.NO_ERROR
     costs = [FAILED] if failed else [float(cost) for cost in res.costs]

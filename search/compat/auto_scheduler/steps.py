@@ -321,15 +321,17 @@ def rfactor(state: State, at: int, stage: int, iterator: int, position: int) -> 
     kept = [k for k in range(rank, len(found.loops)) if k != iterator]
     order = [*range(place), iterator, *range(place, rank), *kept]
     block = state.block(found)
-    partial = _factor(state, found, iterator, place, order)
+    partial = _rfactor_block(state, found, iterator, place, order)
     axes = {found.loops[k]: found.axes.get(found.loops[k]) for k in order}
     final = dict.fromkeys([*(f"ax{k}" for k in range(rank)), f"{loop}_v"])
     state.stages[stage] = Stage(f"{found.name}.repl", final, rank, block)
     state.insert(stage, Stage(f"{found.name}.rf", axes, rank + 1, partial))
 
 
-def _factor(state: State, stage: Stage, iterator: int, place: int, order: Sequence[int]) -> BlockRV:
-    """Apply the changes of a reduction, factor one loop, and return the block of partial results.
+def _rfactor_block(
+    state: State, stage: Stage, iterator: int, place: int, order: Sequence[int]
+) -> BlockRV:
+    """Apply the changes of a reduction, rfactor one loop, and return the block of partial results.
 
     Both blocks get their axes in the order of their loops, in which `compute_at` makes new ones.
     """

@@ -72,7 +72,8 @@ def register_tensors(tensors: Sequence[te.Tensor], func: PrimFunc) -> str:
 def register_program(func: PrimFunc) -> str:
     """Register a program and return its key, a hash that is the same in every process.
 
-    Programs that differ in names only share a key; the first of them is the workload.
+    Programs with different names but the same structure share a key, which refers to the program
+    that was registered first.
     """
     name = f"{structural_hash(unnamed(normalize_mod(func))):016x}"
     _functions.setdefault(name, lambda: func)

@@ -99,7 +99,7 @@ class LocalBench:
         for runner in self._runners:
             self._idle.put(runner)
         self._turn = threading.Lock()
-        self._places = threading.Semaphore(self.machine.at_once)
+        self._slots = threading.Semaphore(self.machine.at_once)
         self._lock = threading.Lock()
         self._references: dict[str, _Reference] = {}
         self._pace: float | None = None
@@ -153,27 +153,27 @@ class LocalBench:
         return "done", replace(result, build_seconds=build.seconds)
 
     @contextlib.contextmanager
-    def _place(self, *, alone: bool = False) -> Iterator[None]:
-        """Wait for one of the places of requests, or for all of them: to compute alone.
+    def _slot(self, *, alone: bool = False) -> Iterator[None]:
+        """Acquire one of the slots for requests; with `alone`, acquire all slots.
 
-        While a request waits for all places, no other one gets any; it would otherwise wait
+        While a request waits for all slots, no other request gets one: otherwise it would wait
         forever.
         """
         count = self.machine.at_once if alone else 1
         with self._turn:
             for _ in range(count):
-                self._places.acquire()
+                self._slots.acquire()
         try:
             yield
         finally:
-            self._places.release(count)
+            self._slots.release(count)
 
     def _build(self, request: MeasureRequest, program: str) -> BuilderResult:
         """Build a program of a request, next to other builds."""
         mod = parse(program)
         if not isinstance(mod, IRModule):
             raise TuningError("the program of the request is a function, not a module")
-        with self._place():
+        with self._slot():
             self._builder.timeout_sec = request.build_seconds
             entry = BuilderInput(mod, request.target, allow_externs=request.allow_externs)
             return self._builder.build([entry])[0]
@@ -207,7 +207,7 @@ class LocalBench:
         overlaps = not request.evaluator.energy and all(
             runner.may_overlap(request.target) for runner in self._runners
         )
-        with self._place(alone=not overlaps):
+        with self._slot(alone=not overlaps):
             runner = self._idle.get()
             try:
                 self._time_reference_kernel(runner)
