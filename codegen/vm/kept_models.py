@@ -28,7 +28,10 @@ from tensorir.comparison.structural_hash import structural_hash
 from tensorir.extensions import SCHEDULES, entry_point
 from tensorir.function import IRModule
 from tensorir.memory.alignment import ALIGNMENT, align
+from tensorir.relax.declaration import DeclaredOperator
+from tensorir.relax.expr import GraphCall
 from tensorir.relax.function import graph_functions
+from tensorir.rewriting.visit import walk
 
 _LIMIT: Final = 1 << 30
 _HEADER: Final = 8
@@ -43,10 +46,11 @@ def kept_or_built(
 ) -> Executable:
     """Return the executable that an earlier process has kept of a module, else build and keep it.
 
-    A kept executable builds the module once more when its module or its source is asked for.
+    A kept executable builds the module once more when its module or its source is asked for. A
+    module with operators that other packages declare is not kept, since their sources may change.
     """
     files = kept_files("models", _LIMIT)
-    if files is None:
+    if files is None or not _has_own_operators(mod):
         return build()
     key = _key(mod, target, guard_pages)
     content = files.get(key)
@@ -55,6 +59,14 @@ def kept_or_built(
     built = build()
     files.put(key, _parts(built))
     return built
+
+
+def _has_own_operators(mod: IRModule) -> bool:
+    """Return True if the package `tensorir` declares all operators of a module."""
+    bodies = [func.body for func in graph_functions(mod).values()]
+    calls = (node for body in bodies for node in walk(body) if isinstance(node, GraphCall))
+    declared = {call.op for call in calls if isinstance(call.op, DeclaredOperator)}
+    return all(op.function.__module__.startswith("tensorir.") for op in declared)
 
 
 def _key(mod: IRModule, target: Target, guard_pages: bool) -> bytes:

@@ -14,7 +14,9 @@ import codegen
 from codegen.kept_files import CACHE, kept_files
 from codegen.vm import Executable
 from search.database import MemoryDatabase
-from tensorir import IRModule, parse, relax
+from tensorir import IRModule, parse, relax, te
+from tensorir.relax.declaration import operator
+from tensorir.relax.operator import Operator
 from tensorir.transform import PassContext
 
 # `codegen.vm.build` is hidden by the function of that name.
@@ -127,6 +129,28 @@ def test_0_keeps_nothing(
     codegen.vm_build(network(), "llvm")
     assert len(builds) == 2
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_model_with_an_operator_of_the_user_is_built_each_time(builds: list[str]) -> None:
+    @operator("test.scaled")
+    def scaled(x: te.Tensor) -> te.Tensor:
+        return te.compute(x.shape, lambda i: x[i] * 2)
+
+    try:
+        mod = parse(
+            """
+@R.function
+def main(x: R.Tensor((64,), "float32")):
+    return R.test.scaled(x)
+"""
+        )
+        for _ in range(2):
+            built = codegen.vm_build(mod, "llvm")
+            main = codegen.VirtualMachine(built, codegen.cpu())["main"]
+            assert main(np.ones(64, "float32"))[0] == 2
+    finally:
+        del Operator.table["relax.test.scaled"]
+    assert len(builds) == 2
 
 
 COUNTER = parse(
