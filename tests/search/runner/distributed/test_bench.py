@@ -84,14 +84,14 @@ def test_who_computes_alone_waits_for_the_others_and_nobody_begins_before(
     log: list[str] = []
 
     def alone() -> None:
-        with bench._place(alone=True):
+        with bench._slot(alone=True):
             log.append("alone")
 
     def beside() -> None:
-        with bench._place():
+        with bench._slot():
             log.append("later")
 
-    with bench._place():
+    with bench._slot():
         threads = [threading.Thread(target=alone), threading.Thread(target=beside)]
         threads[0].start()
         while not bench._turn.locked():
