@@ -43,6 +43,7 @@ NODE_TESTS = {
     "reduce_log_sum_exp": "reduce_log_sum_exp_keepdims_example_expanded",
     "reducesumsquare": "reduce_sum_square_empty_set",
     "rmsnormalization": "rms_normalization_4d_axis_negative_3",
+    "scan": "scan_sum",
     "sin": "sin",
     "softmax_cross_entropy_loss": "sce_mean_no_weight_ii_4d_expanded",
     "split": "split_variable_parts_default_axis_opset18",

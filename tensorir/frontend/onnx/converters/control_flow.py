@@ -148,7 +148,8 @@ def _unrolled(
 @onnx_operator("Scan")
 def scan(
     node: OnnxNode,
-    *inputs: GraphExpr,
+    first: GraphExpr | None = None,
+    *others: GraphExpr,
     body: Any,
     num_scan_inputs: int,
     scan_input_axes: Sequence[int] = (),
@@ -157,10 +158,13 @@ def scan(
     scan_output_directions: Sequence[int] = (),
     directions: Sequence[int] = (),
 ) -> Sequence[GraphExpr]:
-    """Run a graph for each slice of its inputs, and stack its outputs."""
-    values = inputs[1:] if node.opset < _WITHOUT_BATCH else inputs
+    """Run a graph for each slice of its inputs, and stack its outputs.
+
+    In the first version of the operator, `first` has the lengths of sequences, and may be absent.
+    """
+    values = others if node.opset < _WITHOUT_BATCH or first is None else (first, *others)
     states = len(values) - num_scan_inputs
-    if states < 0 or len(body.input) != len(values) or None in values:
+    if states < 0 or len(body.input) != len(values):
         raise IRValueError(
             f"the body takes {len(body.input)} input(s), but is given {len(values)}, "
             f"{num_scan_inputs} of them slice by slice"
@@ -174,7 +178,7 @@ def scan(
         _each(scan_output_directions, len(body.output) - states),
     )
     if node.opset < _WITHOUT_BATCH:
-        return _in_batches(node, over, inputs[0], values)
+        return _in_batches(node, over, first, values)
     return over.converted(node, values)
 
 
