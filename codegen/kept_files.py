@@ -13,6 +13,7 @@ removed first.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import mmap
@@ -89,6 +90,8 @@ class KeptFiles:
                 self._written = 0
                 self._remove_old()
         except OSError as error:
+            with contextlib.suppress(OSError):
+                beside.unlink()  # a part of the file
             level = logging.DEBUG if self._has_warned else logging.WARNING
             self._has_warned = True
             logger.log(level, "Nothing is kept in %s for later processes: %s", self._folder, error)
