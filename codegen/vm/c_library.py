@@ -98,6 +98,7 @@ def link_executable(executable: Executable, path: Path) -> None:
             *((x.function, at) for at, calls in info.library.items() for x in calls),
         ]
     )
+    name = library_name(path)
     entries, runs = _entries(executable)
     module = parse(entries_text(entries, runs))
     assert isinstance(module, IRModule)
@@ -112,9 +113,9 @@ def link_executable(executable: Executable, path: Path) -> None:
         {
             PROGRAM_SYMBOL: [executable.description.to_json().encode() + b"\0"],
             CONSTANTS_SYMBOL: executable.constants.content(),
-            HEADER_SYMBOL: [header(executable, library_name(path)).encode() + b"\0"],
+            HEADER_SYMBOL: [_header(entries, name, info).encode() + b"\0"],
         },
-        interface=_interface(entries, library_name(path), messages, info),
+        interface=_interface(entries, name, messages, info),
         more_objects=[kernel.code.object_code() for kernel in kernels],
     )
 
@@ -151,9 +152,12 @@ def _public(entries: list[Entry], name: str) -> dict[str, Entry]:
 
 def header(executable: Executable, name: str) -> str:
     """Return the C header of the library `name`."""
-    info = executable.module.info
+    return _header(_entries(executable)[0], name, executable.module.info)
+
+
+def _header(entries: list[Entry], name: str, info: ModuleInfo) -> str:
     texts = []
-    for function, entry in _public(_entries(executable)[0], name).items():
+    for function, entry in _public(entries, name).items():
         lines = [f"inputs[{k}]: {_input_text(x)}" for k, x in enumerate(entry.inputs)]
         lines += [f"outputs[{k}]: {_value_text(x)}" for k, x in enumerate(entry.outputs)]
         values = "\n * ".join(lines).replace("*/", "* /")

@@ -106,23 +106,31 @@ class Executable:
         constants = self.constants
         content = np.asarray(constants.block), constants.arrays, constants.distances
         text = self.description.to_json()
-        return _unpickled, (self.module.object_code, text, content, self.guard_pages)
+        return executable_of_parts, (self.module.object_code, text, content, self.guard_pages)
 
     def __repr__(self) -> str:
         names = ", ".join(program.name for program in self.description.programs)
         return f"<executable for {self.module.target}: {names}>"
 
 
-def _unpickled(
+def executable_of_parts(
     object_code: bytes,
     description: str,
     constants: tuple[Array, tuple[Array, ...], tuple[int, ...]],
     guard_pages: bool,
+    rebuild: Callable[[], Executable] | None = None,
 ) -> Executable:
+    """Return an executable of its parts.
+
+    `rebuild` makes it anew, when its module or its LLVM IR is asked for.
+    """
     return Executable(
-        Module.from_object(object_code),
+        Module.from_object(
+            object_code, source=None if rebuild is None else lambda: rebuild().module.source
+        ),
         p.Description.from_json(description),
         Constants.of(*constants),
+        mod=None if rebuild is None else lambda: rebuild().mod,
         guard_pages=guard_pages,
     )
 

@@ -15,15 +15,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from codegen.compile import Source
 from codegen.emit.optimize import made_by
 from codegen.kept_files import Part, kept_files, sources_stamp
 from codegen.machine import known_speed
-from codegen.runtime.module import Module
 from codegen.target import Target, host
-from codegen.vm import program as p
-from codegen.vm.constants import Array, Constants
-from codegen.vm.executable import Executable
+from codegen.vm.constants import Array
+from codegen.vm.executable import Executable, executable_of_parts
 from tensorir.comparison.structural_hash import structural_hash
 from tensorir.extensions import SCHEDULES, entry_point
 from tensorir.function import IRModule
@@ -129,15 +126,5 @@ def _read(content: memoryview, guard_pages: bool, build: Callable[[], Executable
         dtype = np.dtype(kind)
         size = int(np.prod(shape)) * dtype.itemsize
         arrays.append(np.frombuffer(taken(size), dtype).reshape(shape))
-    module = Module.from_object(bytes(code), source=lambda: _source_of(build()))
-    constants = Constants.of(
-        np.frombuffer(block, np.uint8), tuple(arrays), tuple(header["distances"])
-    )
-    description = p.Description.from_json(bytes(text).decode())
-    return Executable(
-        module, description, constants, mod=lambda: build().mod, guard_pages=guard_pages
-    )
-
-
-def _source_of(built: Executable) -> Source:
-    return built.module.source
+    constants = np.frombuffer(block, np.uint8), tuple(arrays), tuple(header["distances"])
+    return executable_of_parts(bytes(code), bytes(text).decode(), constants, guard_pages, build)

@@ -239,8 +239,7 @@ class CompiledSpace:
         for k in self._structural[:knobs]:
             # Locations are numbers; any other decision is numbered here.
             alternatives = sorted({point[k] for point in points}, key=repr)
-            knob = self._space.knobs[k]
-            is_location = knob.purpose == LOCATION
+            is_location = self._space.knobs[k].purpose == LOCATION
             codes = {d: d if is_location else code for code, d in enumerate(alternatives)}
             decided = np.array([codes[point[k]] for point in points])
             finer: dict[Structure, NDArray[np.int64]] = {}

@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from codegen import Target
@@ -157,7 +157,8 @@ def _make_defaults(
     others = host.physical_cores() - 1 if searched >= _WORTH_A_PROCESS else 0
     with _progress(len(jobs)) as shown, _workers(min(others, searched - 1)) as workers:
         _do(now, target, workers, note)
-        _do({n: _Job.of(programs[n], choices) for n in waiting}, target, workers, note)
+        later = {n: replace(jobs[n], like=choices.get(jobs[n].structure)) for n in waiting}
+        _do(later, target, workers, note)
     return {name: made[name] for name in programs}
 
 

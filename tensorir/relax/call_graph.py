@@ -64,6 +64,14 @@ def names_of_callees(functions: Mapping[str, BaseFunc]) -> set[str]:
     return {name for func in functions.values() for name in callees(func)}
 
 
+def remove_unreferenced(mod: IRModule, names: Iterable[str]) -> None:
+    """Remove the private functions among `names` that no function of a module refers to."""
+    needed = names_of_callees(mod.functions)
+    for name in names:
+        if name not in needed and "global_symbol" not in mod[name].attrs:
+            del mod[name]
+
+
 def all_callees(functions: Mapping[str, BaseFunc], names: Iterable[str]) -> list[str]:
     """Return functions and their direct and indirect callees, including unknown functions.
 

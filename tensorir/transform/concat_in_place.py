@@ -19,7 +19,7 @@ from tensorir.nodes.expr import BufferLoad, GlobalVar, IntImm, PrimExpr, Var
 from tensorir.nodes.ops import const
 from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
-from tensorir.relax.call_graph import names_of_callees
+from tensorir.relax.call_graph import names_of_callees, remove_unreferenced
 from tensorir.relax.calls import (
     CALL_TIR,
     VIEW,
@@ -64,9 +64,7 @@ class ConcatInPlace(ModulePass):
         """Return the module with parts in place, and without functions that lost their callers."""
         functions = _Functions(mod)
         after = rewritten_graphs(mod, lambda builder: _Placing(builder, functions, self.smallest))
-        for name in names_of_callees(mod.functions) - names_of_callees(after.functions):
-            if "global_symbol" not in mod[name].attrs:
-                del after[name]
+        remove_unreferenced(after, names_of_callees(mod.functions))
         return after
 
 

@@ -9,7 +9,7 @@ from tensorir.memory.overwritten_arguments import overwritable_arguments, overwr
 from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
 from tensorir.relax.building import UniqueNames
-from tensorir.relax.call_graph import names_of_callees
+from tensorir.relax.call_graph import remove_unreferenced
 from tensorir.relax.calls import (
     CALL_TIR,
     FRESH,
@@ -51,10 +51,7 @@ class DataflowUseInplaceCalls(ModulePass):
             ),
         )
         result.update(kernels.made)
-        kept = names_of_callees(result.functions)
-        for name in kernels.replaced - kept:
-            if "global_symbol" not in mod[name].attrs:
-                del result[name]
+        remove_unreferenced(result, kernels.replaced)
         return result
 
 

@@ -18,7 +18,7 @@ from tensorir.nodes.expr import Cast, GlobalVar, PrimExpr, Var
 from tensorir.nodes.ops import TRUE, cast
 from tensorir.relax import expr as g
 from tensorir.relax.building import UniqueNames
-from tensorir.relax.call_graph import names_of_callees
+from tensorir.relax.call_graph import names_of_callees, remove_unreferenced
 from tensorir.relax.calls import CALL_TIR, VIEW, DestinationPassing, call_tir, destination_passing
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import (
@@ -70,10 +70,7 @@ class FuseTIR(ModulePass):
         if not made:
             return result
         result = map_functions(result, lambda func: _Calls(made)(func))
-        needed = names_of_callees(result.functions)
-        for name in names_of_callees(groups):
-            if name not in needed and "global_symbol" not in result[name].attrs:
-                del result[name]
+        remove_unreferenced(result, names_of_callees(groups))
         return result
 
 
