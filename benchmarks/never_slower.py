@@ -21,9 +21,9 @@ from typing import Any, Final
 
 import numpy as np
 
+import codegen
 import search as ms
 from benchmarks.script_texts import buffers, function, nest
-from benchmarks.side_by_side import kernel
 from search.builder import LocalBuilder
 from search.database import JSONDatabase
 from search.runner import LocalRunner
@@ -79,14 +79,22 @@ def ratios(func: PrimFunc, target: str, trials: int, **parts: Any) -> tuple[floa
         best = ms.tune_tir(func, target, ms.TuneConfig(trials), folder, seed=1, **parts)
         assert best is not None
         plain = IRModule({"main": func})
-        sides = [
-            kernel(name, mod, target, 3) for name, mod in (("plain", plain), ("best", best.mod))
-        ]
+        built = [codegen.build(plain, target), codegen.build(best.mod, target)]
         with JSONDatabase(work_dir=folder):
-            sides.append(kernel("built", plain, target, 3))
-    least = np.full(len(sides), np.inf)
+            built.append(codegen.build(plain, target))
+    rng = np.random.default_rng(1)
+    arrays = []
+    for parameter in func.params:
+        array = codegen.empty([int(n) for n in func.buffer_map[parameter].shape], "float32")
+        array[...] = rng.standard_normal(array.shape)
+        arrays.append(array)
+    timers = [
+        one.time_evaluator("main", codegen.cpu(), number=1, repeat=1, min_repeat_ms=3)
+        for one in built
+    ]
+    least = np.full(len(timers), np.inf)
     for _ in range(_ATTEMPTS):
-        table = np.array([[side.run() for side in sides] for _ in range(_ROUNDS)])
+        table = np.array([[timer(*arrays).mean for timer in timers] for _ in range(_ROUNDS)])
         least = np.minimum(least, np.median(table / table[:, :1], axis=0))
         if least.max() <= BAR:
             break
