@@ -39,9 +39,9 @@ from tensorir.rewriting.visit import walk
 _SPACES_BY_BLOCKS: Final = 64
 """The number of compared design spaces of a program, times its blocks."""
 _LEAST_SPACES: Final = 4
-_INSTRUCTIONS: Final = 2600
+_INSTRUCTIONS: Final = 3300
 _INSTRUCTIONS_LIKE: Final = 600
-_NODES: Final = 400
+_NODES: Final = 600
 """The budget of instructions for one choice, and for one like another, each of which runs in a
 fraction of a millisecond; for a program with `_NODES` nodes it is half of that, as each takes twice
 as long."""
