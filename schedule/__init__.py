@@ -1,7 +1,8 @@
 """Schedules: transformations of tensor programs that are recorded and can be replayed.
 
 `Schedule` transforms a program through primitives; its `Trace` replays from JSON. `primitive`
-registers a new one.
+registers a new one, `composite` makes one step of several; `library` has such steps, `cursors` and
+`queries` find out where to apply them.
 
 The subpackages: `primitives` has a file for each primitive, or for a pair with one rewrite;
 `staging` plans and makes the copies that several of them need; `analysis` has their analyses of
@@ -11,6 +12,7 @@ through these, docs/schedule-state.md the program under transformation (`state.p
 """
 
 from schedule import primitives
+from schedule.composites import composite
 from schedule.decisions.domain import ChoiceDomain, Decision, DecisionDomain
 from schedule.errors import Problem, ScheduleError, TraceError, check, fail
 from schedule.handles import BlockRV, ExprRV, LoopRV
@@ -42,6 +44,7 @@ __all__ = [
     "UnknownHandleError",
     "__version__",
     "check",
+    "composite",
     "fail",
     "primitive",
     "primitives",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NoReturn, overload
 from weakref import ReferenceType, WeakSet, ref
 
@@ -247,7 +248,7 @@ class Schedule(PrimitiveMethods):
     def can_decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> bool:
         """Say whether `decompose_padding` would accept a block and a loop; nothing is recorded."""
         if isinstance(block, str):
-            found = get_block(self.state, block, self._function_to_search())
+            found = get_block(self.state, block, self.function_to_search())
         else:
             found = self.get_sref(block)
         place = self.get_sref(loop)
@@ -292,6 +293,41 @@ class Schedule(PrimitiveMethods):
             raise IRValueError(f"`{expr}` is not a constant number: it simplifies to `{result}`")
         return result.value
 
+    # ------------------------------------------------------------------------------ several at once
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Apply the primitives of a `with` block together: all of them, or none.
+
+        If the block raises, the program, the trace, the handles and the random stream are again
+        what they were before it, and the error goes on.
+        """
+        state = self.state
+        point, length = state.open_savepoint(), len(self.trace.insts)
+        table, seed, working_on = dict(self._table), self._rng.state, self._func_working_on
+        try:
+            yield
+        except BaseException:
+            state.restore(point)
+            self.trace.truncate(length)
+            self._table, self._rng.state, self._func_working_on = table, seed, working_on
+            raise
+        finally:
+            state.close_savepoint()
+
+    @contextmanager
+    def composite(self, name: str, arguments: str = "") -> Iterator[None]:
+        """Record the primitives of a `with` block as one step of the trace, called `name`.
+
+        `arguments` is a text that the trace shows behind the name. The block is a `transaction`.
+        The trace has its instructions between two marks, so that a replay needs neither the block
+        nor a function of that name. `schedule.composite` makes such a step of a function.
+        """
+        with self.transaction():
+            self.enter_composite(name, arguments)
+            yield
+            self.exit_composite()
+
     # ----------------------------------------------------------------------------------- applying
 
     def _call(self, kind: InstructionKind, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -304,7 +340,7 @@ class Schedule(PrimitiveMethods):
             if len(given) > len(kind.params):
                 decision = given.pop()
             if kind.name == "GetBlock" and given[1] is None:
-                given[1] = self._function_to_search()
+                given[1] = self.function_to_search()
             values = [call.accept(p, v) for p, v in zip(kind.params, given, strict=True)]
             outputs = self.invoke(kind, values, decision)
             for name, operands in call.follow_ups:
@@ -399,7 +435,8 @@ class Schedule(PrimitiveMethods):
             outputs.append(rv)
         return outputs
 
-    def _function_to_search(self) -> str:
+    def function_to_search(self) -> str:
+        """Return the name of the function of `func_working_on`; IRValueError if none is chosen."""
         if self._func_working_on is None:
             raise IRValueError(
                 "get_block needs func_name: the module has several tensor functions, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from itertools import count
 from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
@@ -42,13 +43,25 @@ _Entry: TypeAlias = tuple[StmtSRef, For | Block | None, StmtSRef | None, BlockRe
 """A reference, what it refers to, the one around that, and for a block what binds its axes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """What a state was at one moment; see `ScheduleState.open_savepoint`."""
+
+    undo: tuple[int, int]
+    mod: IRModule | None
+    has_definitions: bool
+    rolling: set[Buffer]
+    before_postproc: IRModule | None
+
+
 class ScheduleState:
     """A module with a reference for every loop and block in it (those in a block's `init` aside).
 
     Its graph functions stay as they are.
 
     `replace` is the only way to change it. What was replaced since the last `commit` can be taken
-    back by `rollback`, so a primitive that fails leaves nothing behind.
+    back by `rollback`, so a primitive that fails leaves nothing behind. `restore` takes several
+    primitives back, to a savepoint.
     """
 
     def __init__(
@@ -81,6 +94,10 @@ class ScheduleState:
         """By the variable of a loop, or by the first axis of a block: the loop or block."""
         self._undo: list[_Entry] = []
         self._undo_funcs: list[tuple[str, PrimFunc]] = []
+        self._committed = (0, 0)
+        """The lengths of both lists at the last commit."""
+        self._open_points = 0
+        """The number of savepoints to which `restore` may still go."""
         for name, func in self._funcs.items():
             if type(func.body) is BlockRealize:
                 self._index(name, func.body)
@@ -382,33 +399,66 @@ class ScheduleState:
 
     def _begin(self) -> None:
         """Note that the module is about to change."""
-        if not self._undo and not self._undo_funcs:
+        if self._committed == (len(self._undo), len(self._undo_funcs)):
             self._mod_before = self._mod
         self._mod = None
         self._facts.clear()
 
     def commit(self) -> None:
-        """Make what was replaced since the last commit final."""
-        self._undo.clear()
-        self._undo_funcs.clear()
+        """Make what was replaced since the last commit final, as far as no savepoint is open."""
+        if not self._open_points:
+            self._undo.clear()
+            self._undo_funcs.clear()
+        self._committed = (len(self._undo), len(self._undo_funcs))
         self._mod_before = None
 
     def rollback(self) -> None:
         """Take back what was replaced since the last commit."""
-        for sref, _, _, _ in reversed(self._undo):
+        if self._committed != (len(self._undo), len(self._undo_funcs)):
+            self._take_back(self._committed, self._mod_before)
+        self.commit()
+
+    def open_savepoint(self) -> Savepoint:
+        """Return a point to which `restore` can go back until `close_savepoint` is called."""
+        assert self._committed == (len(self._undo), len(self._undo_funcs)), "a primitive is running"
+        self._open_points += 1
+        return Savepoint(
+            self._committed,
+            self._mod,
+            self.has_definitions,
+            set(self.rolling),
+            self.before_postproc,
+        )
+
+    def close_savepoint(self) -> None:
+        """Give up the savepoint that was opened last."""
+        self._open_points -= 1
+        self.commit()
+
+    def restore(self, point: Savepoint) -> None:
+        """Make the program and its references those at a savepoint that is open."""
+        self._take_back(point.undo, point.mod)
+        self.has_definitions = point.has_definitions
+        self.rolling = set(point.rolling)
+        self.before_postproc = point.before_postproc
+        self.commit()
+
+    def _take_back(self, until: tuple[int, int], mod: IRModule | None) -> None:
+        """Take back the entries of the undo lists from a position on; the module becomes `mod`."""
+        entries, funcs = self._undo[until[0] :], self._undo_funcs[until[1] :]
+        for sref, _, _, _ in reversed(entries):
             self._forget(sref.stmt, sref)
-        for sref, stmt, parent, realize in reversed(self._undo):
+        for sref, stmt, parent, realize in reversed(entries):
             sref.stmt = stmt
             sref.parent = parent
             sref.realize = realize
-        for sref, _, _, _ in self._undo:
+        for sref, _, _, _ in entries:
             self._enter(sref.stmt, sref)
-        for name, func in reversed(self._undo_funcs):
+        for name, func in reversed(funcs):
             self._funcs[name] = func
-        if self._undo or self._undo_funcs:
-            self._mod = self._mod_before
-            self._facts.clear()
-        self.commit()
+        del self._undo[until[0] :], self._undo_funcs[until[1] :]
+        self._mod = mod
+        self._facts.clear()
 
     def copy(self) -> tuple[ScheduleState, dict[StmtSRef, StmtSRef]]:
         """Return an independent state of the same program, and which reference became which."""
@@ -426,6 +476,8 @@ class ScheduleState:
         twin._defining = {var: twins[sref] for var, sref in self._defining.items()}
         twin._undo = []
         twin._undo_funcs = []
+        twin._committed = (0, 0)
+        twin._open_points = 0
         twin._mod_before = None
         return twin, twins
 

@@ -18,6 +18,7 @@ from schedule.handles import LoopRV
 from schedule.instruction import Instruction, InstructionKind
 from schedule.operands.handles import shown_value
 from schedule.operands.operand import Parameter, python_number
+from schedule.primitives.marker import EXIT_COMPOSITE
 from schedule.trace.json_form import define_output
 from tensorir.errors import DiagnosticError, TensorIRError
 from tensorir.nodes.expr import FloatImm, IntImm
@@ -53,8 +54,26 @@ class _Reader:
     def read(self) -> tuple[list[Instruction], dict[Instruction, Any]]:
         """Return the instructions and decisions."""
         for stmt in self._calls():
-            self._instruction(stmt)
+            self._step(stmt)
         return self._insts, self._decisions
+
+    def _step(self, stmt: ast.stmt) -> None:
+        """Read a call, or the calls of a composite."""
+        if not isinstance(stmt, ast.With):
+            self._instruction(stmt)
+            return
+        call = stmt.items[0].context_expr
+        method = call.func if isinstance(call, ast.Call) else None
+        if len(stmt.items) != 1 or not isinstance(method, ast.Attribute):
+            self._fail(stmt, f"a `with` of a trace is one {self._schedule}.composite(...)")
+        if method.attr != "composite":
+            self._fail(method, f"a `with` of a trace calls {self._schedule}.composite")
+        method.attr = "enter_composite"
+        self._instruction(ast.copy_location(ast.Expr(call), call))
+        for inner in stmt.body:
+            if not isinstance(inner, ast.Pass):
+                self._step(inner)
+        self._insts.append(Instruction(InstructionKind.get(EXIT_COMPOSITE), (), ()))
 
     def _calls(self) -> list[ast.stmt]:
         try:

@@ -9,6 +9,7 @@ from typing import Any
 from schedule.handles import BlockRV, Handle, LoopRV
 from schedule.instruction import Instruction
 from schedule.operands.operand import Parameter, python_number, substituted, variables_of
+from schedule.primitives.marker import ENTER_COMPOSITE, EXIT_COMPOSITE
 from schedule.sref import INLINE_MARK, ROOT_MARK, StmtSRef
 from tensorir.dialect import Dialect, checked_dialect
 from tensorir.indices.index_map import IndexMap
@@ -30,13 +31,45 @@ def python_function(
 ) -> str:
     """Return the instructions as a function that applies them to a schedule, with its imports."""
     names = Names(dialect)
-    lines = [_line(inst, decisions.get(inst), names) for inst in insts]
+    lines = _indented(insts, [_line(inst, decisions.get(inst), names) for inst in insts], dialect)
     if dialect == "tensorir":
         header, owner = [*_imports(names), ""], ""
     else:
         header, owner = ["# from tvm import tir"], "tir."
     signature = f"def apply_trace(sch: {owner}Schedule) -> None:"
     return "\n".join([*header, signature, *(f"  {line}" for line in lines or ["pass"])])
+
+
+def _indented(insts: Sequence[Instruction], lines: list[str], dialect: Dialect) -> list[str]:
+    """Return the lines of instructions, those of a composite below a `with` of its name.
+
+    TVM has no composites: in its dialect they are comments. A mark without its partner, as a part
+    of a trace may have it, stays a call.
+    """
+    ends: dict[int, int] = {}
+    begins: list[int] = []
+    for k, inst in enumerate(insts):
+        if inst.kind.name == ENTER_COMPOSITE:
+            begins.append(k)
+        elif inst.kind.name == EXIT_COMPOSITE and begins:
+            ends[begins.pop()] = k
+    closing = set(ends.values())
+    indented: list[str] = []
+    depth = 0
+    for k, line in enumerate(lines):
+        if k in ends and dialect == "tensorir":
+            head = line.replace("sch.enter_composite", "with sch.composite", 1)
+            indented.append("  " * depth + f"{head}:")
+            depth += 1
+            if ends[k] == k + 1:
+                indented.append("  " * depth + "pass")
+        elif k in ends:
+            indented.append(f"# {insts[k].values[0]}({insts[k].values[1]})")
+        elif k in closing:
+            depth -= dialect == "tensorir"
+        else:
+            indented.append("  " * depth + line)
+    return indented
 
 
 def _imports(names: Names) -> list[str]:

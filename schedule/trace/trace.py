@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 DecisionProvider = Callable[[Instruction, Sequence[Any], Sequence[Any], Any], Any]
 
 _POSTPROC = "EnterPostproc"
+_COMPOSITE = ("EnterComposite", "ExitComposite")
 
 
 class Trace:
@@ -96,6 +97,11 @@ class Trace:
                     used.update(variables_of(value))
         kept.reverse()
         return Trace(kept, {i: self.decisions[i] for i in kept if i in self.decisions})
+
+    def without_composites(self) -> Trace:
+        """Return a trace without the marks of composites, which TVM can read."""
+        kept = [inst for inst in self.insts if inst.kind.name not in _COMPOSITE]
+        return Trace(kept, self.decisions)
 
     def instructions(self, remove_postproc: bool) -> list[Instruction]:
         """Return the instructions, on request only those before postprocessing."""

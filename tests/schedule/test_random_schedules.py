@@ -225,7 +225,9 @@ def test_what_once_failed(entry):
 def test_every_primitive_occurs():
     called = {line.removeprefix("sch.").partition("(")[0] for _, line in LINES}
     elsewhere = {
+        "enter_composite",
         "enter_postproc",
+        "exit_composite",
         "get_block",
         "get_child_blocks",
         "get_consumers",
