@@ -110,7 +110,9 @@ def is_elementwise(sch: Schedule, block: BlockRV) -> bool:
         return False
     for load in walk(node.body.value):
         if isinstance(load, BufferLoad):
-            places = [variables.index(i) for i in load.indices if isinstance(i, Var) and i in variables]
+            places = [
+                variables.index(i) for i in load.indices if isinstance(i, Var) and i in variables
+            ]
             constants = [i for i in load.indices if isinstance(i, IntImm)]
             if len(places) + len(constants) != len(load.indices) or places != sorted(set(places)):
                 return False
