@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from codegen.target.gpu import GPU_PRESETS
+
 _SSE: Final = frozenset({"sse", "sse2"})
 _V2: Final = _SSE | {"sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"}
 _AVX: Final = _V2 | {"avx"}
@@ -85,5 +87,6 @@ PRESETS: Final[dict[str, dict[str, str | int]]] = {
             ("24xlarge", 48, "cascadelake"),
         )
     },
+    **GPU_PRESETS,
 }
 """Whole targets by name. `host`, which depends on the machine, is made in `codegen.target`."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 from codegen.errors import TargetError
 from codegen.target import host
 from codegen.target.cpu_cores import CORES, Core, common_core
+from codegen.target.gpu import DEFAULTS, GPU_NUMBERS, GpuLimits, check_architecture, limits_of
 from codegen.target.host import CacheSizes, architecture
 from codegen.target.llvm_names import check_names
 from codegen.target.presets import BASELINE_FEATURES, CPU_FEATURES, KNOWN_FEATURES, PRESETS
@@ -19,11 +20,16 @@ from tensorir.text_table import html_table
 
 _NOTES: Final = ("device", "libs", "model", "tag")
 """Options that TVM writes into its target texts; they are kept and change nothing here."""
-_OPTIONS: Final = (
-    "keys", "mcpu", "mattr", "mtriple", "num-cores", "opt-level", "vector-width", *_NOTES,
-)  # fmt: skip
 _LISTS: Final = ("keys", "libs", "mattr")
-_NUMBERS: Final = {"num-cores": (1, 1 << 16), "opt-level": (0, 3), "vector-width": (64, 2048)}
+_CPU_NUMBERS: Final = {"num-cores": (1, 1 << 16), "opt-level": (0, 3), "vector-width": (64, 2048)}
+_NUMBERS: Final = {**_CPU_NUMBERS, **GPU_NUMBERS}
+_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "llvm": ("keys", "mcpu", "mattr", "mtriple", *_CPU_NUMBERS, *_NOTES),
+    "cuda": ("keys", "arch", *GPU_NUMBERS, *_NOTES),
+    "rocm": ("keys", "mcpu", "mtriple", *GPU_NUMBERS, *_NOTES),
+    "opencl": ("keys", *GPU_NUMBERS, *_NOTES),
+}
+"""The options of each kind of target."""
 
 _stack: ContextVar[tuple[Target, ...]] = ContextVar("target_stack", default=())
 
@@ -34,8 +40,10 @@ class Target:
     It is built from text in the way of TVM (`"llvm -mcpu=skylake-avx512 -mattr=+avx2,-fma
     -num-cores=4"`, one or two dashes, `=` or a space), from a mapping with the same keys
     (`{"kind": "llvm", "num-cores": 4}`), from the name of a preset (`"host"`, `"x86-64-v3"`, ...)
-    or from another target. Without `mcpu`, or with `native`, it is the machine this process runs
-    on. It may be another one than this: code for it is built, inspected and exported, but not run.
+    or from another target. A GPU is one of the kinds `cuda`, `rocm` and `opencl`
+    (`"cuda -arch=sm_90a -max_shared_memory_per_block=101376"`, `"nvidia/nvidia-a100"`).
+    A CPU without `mcpu`, or with `native`, is the machine this process runs on. Code for another
+    machine than this one is built, inspected and exported, but not run.
 
     `num_cores` bounds how many threads a parallel loop uses; None leaves it to the OpenMP runtime.
     Targets are values: they are hashable and compare by content. `with target:` makes one current.
@@ -43,7 +51,7 @@ class Target:
     Raises TargetError (a ValueError) for an unknown kind, option, preset, CPU or feature.
     """
 
-    KINDS: ClassVar[tuple[str, ...]] = ("llvm",)
+    KINDS: ClassVar[tuple[str, ...]] = tuple(_OPTIONS)
 
     def __init__(self, description: str | Mapping[str, Any] | Target = "llvm") -> None:
         if isinstance(description, Target):
@@ -59,14 +67,20 @@ class Target:
             )
         self._options: dict[str, Any] = options
         self.kind: str = options["kind"]
-        self.keys: tuple[str, ...] = options.get("keys", ("cpu",))
+        is_gpu = self.kind in DEFAULTS
+        self.keys: tuple[str, ...] = options.get("keys", (self.kind, "gpu") if is_gpu else ("cpu",))
         self.mattr: tuple[str, ...] = options.get("mattr", ())
         """Features switched on (`+avx2`) or off (`-fma`) beyond those of the CPU model."""
         self.mtriple: str | None = options.get("mtriple")
         self.num_cores: int | None = options.get("num-cores")
         self.opt_level: int = options.get("opt-level", 2)
+        self.gpu: GpuLimits | None = limits_of(self.kind, options)
+        """The resources of the GPU; None for a CPU."""
         if not isinstance(description, Target):
-            self._check_cpu()
+            if is_gpu:
+                check_architecture(self.kind, options)
+            else:
+                self._check_cpu()
 
     def _check_cpu(self) -> None:
         if self._options.get("mcpu") == "native":
@@ -105,7 +119,16 @@ class Target:
     @property
     def is_host(self) -> bool:
         """True if the CPU is the one of this machine: no other model or architecture is named."""
-        return "mcpu" not in self._options and self.architecture == host.machine()
+        is_named = self.gpu is not None or "mcpu" in self._options
+        return not is_named and self.architecture == host.machine()
+
+    @property
+    def arch(self) -> str:
+        """The architecture of a GPU, such as `sm_90a` or `gfx90a`; "" for a CPU and for OpenCL."""
+        if self.gpu is None:
+            return ""
+        known = {**DEFAULTS[self.kind], **self._options}
+        return str(known.get("arch", known.get("mcpu", "")))
 
     @property
     def architecture(self) -> str:
@@ -308,10 +331,10 @@ def _from_mapping(mapping: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in mapping.items():
         if key == "kind" or value is None or (key in _NOTES and not value):
             continue
-        if key not in _OPTIONS:
+        if key not in _OPTIONS[kind]:
             raise TargetError(
                 f"unknown option -{key} of target kind {kind}; it takes "
-                + ", ".join(f"-{name}" for name in _OPTIONS)
+                + ", ".join(f"-{name}" for name in _OPTIONS[kind])
             )
         options[key] = _option_value(key, value)
     return options

@@ -20,6 +20,45 @@ from codegen.target.presets import ARCHITECTURES, BASELINE_FEATURES, CPU_FEATURE
 from search.space_generator.space_generator import preset_kind
 from tensorir import IRModule, parse
 
+# ---------------------------------------------------------------- GPUs
+
+
+@pytest.mark.parametrize(
+    ("description", "arch", "threads", "shared"),
+    [
+        ("opencl", "", 256, 32768),
+        ("cuda -arch=sm_90 -max_shared_memory_per_block=100000", "sm_90", 1024, 100000),
+        ("nvidia/nvidia-a100", "sm_80", 1024, 49152),
+        ("rocm -mcpu=gfx942", "gfx942", 1024, 65536),
+        ({"kind": "cuda", "arch": "sm_86", "thread_warp_size": 32}, "sm_86", 1024, 49152),
+    ],
+)
+def test_the_limits_of_a_gpu(
+    description: str | dict[str, object], arch: str, threads: int, shared: int
+) -> None:
+    target = Target(description)
+    assert target.gpu is not None
+    assert (target.arch, target.keys) == (arch, (target.kind, "gpu"))
+    assert target.gpu.max_threads_per_block == threads
+    assert target.gpu.max_shared_memory_per_block == shared
+    assert not target.is_host
+    assert Target(str(target)) == Target(target.to_dict()) == target
+
+
+@pytest.mark.parametrize(
+    ("description", "message"),
+    [
+        ("cuda -arch=sm_33", r"unknown architecture 'sm_33' of a cuda target; known are sm_50"),
+        ("rocm -mcpu=znver3", r"-mcpu of a rocm target is a name such as gfx90a, got 'znver3'"),
+        ("opencl -mcpu=x", r"unknown option -mcpu of target kind opencl; it takes -keys, -max_thr"),
+        ("cuda -max_threads_per_block=0", r"takes an integer from 1 to 65536, got '0'"),
+    ],
+)
+def test_a_wrong_description_of_a_gpu(description: str, message: str) -> None:
+    with pytest.raises(TargetError, match=message):
+        Target(description)
+
+
 # -------------- CPUs and features of a target: names that LLVM knows, and what this machine can run
 
 TRIPLES = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}

@@ -1,0 +1,117 @@
+"""The kinds of GPU targets: their options, their defaults, and the limits of a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from codegen.errors import TargetError
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLimits:
+    """The resources of a GPU that a kernel may use. Sizes are in bytes."""
+
+    max_threads_per_block: int
+    max_shared_memory_per_block: int
+    thread_warp_size: int
+    """The number of threads that run in lock step; 1 where a program may not rely on any."""
+    registers_per_block: int
+    """The number of 32-bit registers that the threads of a block share; 0 if unknown."""
+    l2_cache_size_bytes: int
+    """0 if unknown."""
+    max_vthreads: int = 8
+    max_vector_bytes: int = 16
+    """The widest load or store of a thread."""
+
+
+DEFAULTS: Final[dict[str, dict[str, Any]]] = {
+    "cuda": {
+        "arch": "sm_80",
+        "max_threads_per_block": 1024,
+        "max_shared_memory_per_block": 49152,
+        "thread_warp_size": 32,
+        "registers_per_block": 65536,
+    },
+    "rocm": {
+        "mcpu": "gfx90a",
+        "max_threads_per_block": 1024,
+        "max_shared_memory_per_block": 65536,
+        "thread_warp_size": 64,
+        "registers_per_block": 131072,
+    },
+    "opencl": {
+        "max_threads_per_block": 256,
+        "max_shared_memory_per_block": 32768,
+        "thread_warp_size": 1,
+    },
+}
+"""The options of each kind of GPU target that a description may leave out."""
+
+GPU_NUMBERS: Final[dict[str, tuple[int, int]]] = {
+    "max_threads_per_block": (1, 1 << 16),
+    "max_num_threads": (1, 1 << 16),
+    "max_shared_memory_per_block": (0, 1 << 30),
+    "thread_warp_size": (1, 1024),
+    "registers_per_block": (0, 1 << 24),
+    "l2_cache_size_bytes": (0, 1 << 40),
+}
+"""The options that are integers, with the least and the largest value of each."""
+
+_CUDA_ARCHITECTURES: Final = (
+    *("sm_50", "sm_52", "sm_53", "sm_60", "sm_61", "sm_62", "sm_70", "sm_72", "sm_75", "sm_80"),
+    *("sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103", "sm_103a"),
+    *("sm_120", "sm_120a", "sm_121", "sm_121a"),
+)
+
+
+def check_architecture(kind: str, options: Mapping[str, Any]) -> None:
+    """Raise TargetError for an architecture that a kind of GPU target does not have."""
+    arch = options.get("arch")
+    if kind == "cuda" and arch is not None and arch not in _CUDA_ARCHITECTURES:
+        known = ", ".join(_CUDA_ARCHITECTURES)
+        raise TargetError(f"unknown architecture {arch!r} of a cuda target; known are {known}")
+    mcpu = options.get("mcpu")
+    if kind == "rocm" and mcpu is not None and not mcpu.startswith("gfx"):
+        raise TargetError(f"-mcpu of a rocm target is a name such as gfx90a, got {mcpu!r}")
+
+
+def limits_of(kind: str, options: Mapping[str, Any]) -> GpuLimits | None:
+    """Return the limits that the options of a target give; None for a CPU."""
+    if kind not in DEFAULTS:
+        return None
+    known = {**DEFAULTS[kind], **options}
+    return GpuLimits(
+        known["max_threads_per_block"],
+        known["max_shared_memory_per_block"],
+        known["thread_warp_size"],
+        known.get("registers_per_block", 0),
+        known.get("l2_cache_size_bytes", 0),
+    )
+
+
+def _nvidia(arch: str, shared: int, l2_cache: int) -> dict[str, str | int]:
+    return {
+        "kind": "cuda",
+        "arch": arch,
+        "max_shared_memory_per_block": shared,
+        "max_threads_per_block": 1024,
+        "thread_warp_size": 32,
+        "registers_per_block": 65536,
+        "l2_cache_size_bytes": l2_cache,
+    }
+
+
+GPU_PRESETS: Final[dict[str, dict[str, str | int]]] = {
+    "nvidia/nvidia-v100": _nvidia("sm_70", 49152, 6 << 20),
+    "nvidia/nvidia-t4": _nvidia("sm_75", 49152, 4 << 20),
+    "nvidia/nvidia-a10": _nvidia("sm_86", 49152, 6 << 20),
+    "nvidia/nvidia-a100": _nvidia("sm_80", 49152, 40 << 20),
+    "nvidia/nvidia-l4": _nvidia("sm_89", 49152, 48 << 20),
+    "nvidia/nvidia-h100": _nvidia("sm_90a", 49152, 50 << 20),
+    "nvidia/nvidia-h200": _nvidia("sm_90a", 49152, 50 << 20),
+    "nvidia/geforce-rtx-3090": _nvidia("sm_86", 49152, 6 << 20),
+    "nvidia/geforce-rtx-4090": _nvidia("sm_89", 49152, 72 << 20),
+}
+"""Whole targets of NVIDIA's devices by name."""
