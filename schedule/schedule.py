@@ -32,6 +32,7 @@ from schedule.trace.python_text import handle_text
 from tensorir.arith import Analyzer
 from tensorir.dialect import Dialect
 from tensorir.errors import IRTypeError, IRValueError, WellFormedError
+from tensorir.extensions import EXPLORER, extension
 from tensorir.function import IRModule, PrimFunc
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr, Var
@@ -193,6 +194,17 @@ class Schedule(PrimitiveMethods):
         """Show the program, then the trace; for the options see `print_script`."""
         self.mod.show(dialect=dialect, **options)
         self.trace.show(dialect=dialect)
+
+    def explore(self, target: Any = None, func_name: str | None = None) -> Any:
+        """Return an explorer: the program after each step with its costs, and editable decisions.
+
+        A notebook shows it, and `.save(path)` writes it as a page. For the arguments see
+        `search.explorer.Explorer`. ImportError if the package `search` is not installed.
+        """
+        explorer = extension(EXPLORER)
+        if explorer is None:
+            raise ImportError("an explorer of schedules is part of tensorir: pip install tensorir")
+        return explorer(self, target, func_name)
 
     def __repr__(self) -> str:
         names = ", ".join(map(str, self.mod.functions))

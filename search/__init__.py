@@ -18,7 +18,7 @@ which a search uses them:
   machines;
 - the loop: a `task_scheduler` chooses the next task, `runs` has the steps of the loop, a
   `measure_callback` is invoked after each trial, and a `database` stores the records;
-- `reports` show the results as text, pictures, and a page;
+- `reports` show the results as text, pictures, and a page; `explorer` shows one schedule;
 - `history` finds schedules for a later build; `models` tunes whole models, `compat` has the names
   and logs of AutoTVM and Ansor, and `command_line` is the command `tensorir`.
 
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from search.cost_model import CostModel
     from search.database import Database, compatible_factor
     from search.errors import DatabaseError, TuningError, WorkerError
+    from search.explorer import Explorer
     from search.feature_extractor import FeatureExtractor
     from search.history.adapted_replay import schedule_using_anchor_trace
     from search.history.default_designs import default_schedule
@@ -104,6 +105,7 @@ __all__ = [
     "DatabaseError",
     "DesignSpace",
     "EvaluatorConfig",
+    "Explorer",
     "ExtractedTask",
     "FeatureExtractor",
     "FoundSchedule",

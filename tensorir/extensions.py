@@ -17,6 +17,8 @@ LIBRARY_CALLER: Final = "tensorir.library_caller"
 """Calls library functions of interpreted programs: `tensorir.nodes.packed_call.LibraryCaller`."""
 SCHEDULES: Final = "tensorir.schedules"
 """Makes schedules of functions without a record: `codegen.history.Schedules`."""
+EXPLORER: Final = "tensorir.explorer"
+"""Shows schedules: `search.explorer.Explorer`."""
 
 
 def entry_point(group: str) -> metadata.EntryPoint | None:

@@ -6,7 +6,9 @@ emitter looks a node up by its class, so handlers reach one another without impo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
@@ -20,6 +22,24 @@ from tensorir.function import PrimFunc
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import Call, PrimExpr, Var
 from tensorir.nodes.stmt import Stmt
+
+_statements: ContextVar[list[Stmt] | None] = ContextVar("written_statements", default=None)
+
+
+def written_statements() -> list[Stmt] | None:
+    """Return the list that collects the statements that are written, None without one."""
+    return _statements.get()
+
+
+@contextmanager
+def collect_statements() -> Iterator[list[Stmt]]:
+    """Collect the statements that are written; code has their positions as line numbers."""
+    statements: list[Stmt] = []
+    token = _statements.set(statements)
+    try:
+        yield statements
+    finally:
+        _statements.reset(token)
 
 
 @dataclass(slots=True)
@@ -42,6 +62,9 @@ class ModuleEmitter:
     """C symbols outside the module that the program calls by name."""
     has_scalar_loop: bool = False
     """True if some innermost loop works on scalars, so that LLVM's vectoriser may help."""
+    statements: list[Stmt] | None = field(default_factory=written_statements)
+    """The statements that were written, whose positions are the line numbers of the code, counted
+    from 1; None where nobody collects them."""
 
     def message(self, text: str) -> int:
         """Return the status of the assertion message `text`."""
@@ -164,7 +187,20 @@ class FunctionEmitter(FunctionText):
         handler = STATEMENTS.get(type(node))
         if handler is None:
             self.fail(f"{type(node).__name__} should have been removed by lowering")
+        if self.module.statements is None:
+            handler(self, node)
+        else:
+            self._located(node, handler, self.module.statements)
+
+    def _located(self, node: Stmt, handler: StmtHandler, statements: list[Stmt]) -> None:
+        """Write a statement; its instructions get its number as their line number."""
+        statements.append(node)
+        location = self.module.text.location(len(statements))
+        first = len(self.lines)
         handler(self, node)
+        for k in range(first, len(self.lines)):
+            if self.lines[k][0] == " " and "!dbg" not in self.lines[k]:
+                self.lines[k] += f", !dbg {location}"
 
     def index(self, node: PrimExpr) -> str:
         """Write the evaluation of an index; return it as a 64-bit value."""

@@ -110,6 +110,8 @@ def _emit_function(module: ModuleEmitter, func: PrimFunc, name: str) -> set[Var]
     # Protected: exported, but calls from the same library are not bound to another one's function.
     symbol = global_name(kernel_symbol(name))
     definition = f"define protected i32 {symbol}({', '.join(header)}) #0"
+    if module.statements is not None:
+        definition += f" !dbg {module.text.scope()}"
     module.text.functions.append(f.finish(definition))
     return f.written
 

@@ -38,6 +38,8 @@ class ModuleText:
         self.functions: list[str] = []
         self._globals: dict[str, str] = {}
         self._metadata: list[str] = []
+        self._named: list[str] = []
+        self._scope = ""
         self._names = 0
 
     def declare(self, name: str, declaration: str) -> None:
@@ -64,9 +66,33 @@ class ModuleText:
         self._metadata.append(f"{own} = distinct !{{{', '.join([own, *nodes])}}}")
         return own
 
+    def scope(self) -> str:
+        """Return a reference to the debug information of the function, for its definition."""
+        if not self._scope:
+            first = len(self._metadata)
+            file, unit, flag, kind, self._scope = (f"!{first + k}" for k in range(5))
+            self._metadata += [
+                f'{file} = !DIFile(filename: "program", directory: "")',
+                f"{unit} = distinct !DICompileUnit(language: DW_LANG_C, file: {file}, "
+                "emissionKind: LineTablesOnly)",
+                f'{flag} = !{{i32 2, !"Debug Info Version", i32 3}}',
+                f"{kind} = !DISubroutineType(types: !{{null}})",
+                f'{self._scope} = distinct !DISubprogram(name: "f", file: {file}, unit: {unit}, '
+                f"type: {kind}, spFlags: DISPFlagDefinition)",
+            ]
+            self._named = [f"!llvm.dbg.cu = !{{{unit}}}", f"!llvm.module.flags = !{{{flag}}}"]
+        return self._scope
+
+    def location(self, line: int) -> str:
+        """Return a reference to a line number in the debug information of the function."""
+        scope, own = self.scope(), f"!{len(self._metadata)}"
+        self._metadata.append(f"{own} = !DILocation(line: {line}, scope: {scope})")
+        return own
+
     def text(self) -> str:
         """Return the whole module."""
-        return "\n".join([*self._globals.values(), *self.functions, *self._metadata, ""])
+        parts = [*self._globals.values(), *self.functions, *self._named, *self._metadata]
+        return "\n".join([*parts, ""])
 
 
 class FunctionText:

@@ -19,11 +19,18 @@ from tensorir.quoting import quote
 
 
 def python_lines(
-    insts: Sequence[Instruction], decisions: Mapping[Instruction, Any], dialect: Dialect
+    insts: Sequence[Instruction],
+    decisions: Mapping[Instruction, Any],
+    dialect: Dialect,
+    *,
+    brief: bool = False,
 ) -> list[str]:
-    """Return the instructions as calls of `sch` methods."""
+    """Return the instructions as calls of `sch` methods.
+
+    With `brief`, arguments that are the defaults of their parameters are left out.
+    """
     names = Names(dialect)
-    return [_line(inst, decisions.get(inst), names) for inst in insts]
+    return [_line(inst, decisions.get(inst), names, brief) for inst in insts]
 
 
 def python_function(
@@ -85,10 +92,11 @@ def instruction_text(inst: Instruction) -> str:
 Instruction.printer = instruction_text
 
 
-def _line(inst: Instruction, decision: Any, names: Names) -> str:
+def _line(inst: Instruction, decision: Any, names: Names, brief: bool = False) -> str:
     arguments: list[str] = []
     for param, value in zip(inst.kind.params, inst.values, strict=True):
-        arguments.extend(_argument(param, value, names))
+        if not (brief and not param.required and param.default is value):
+            arguments.extend(_argument(param, value, names))
     if decision is not None:
         arguments.append(f"decision={names.value(decision)}")
     outputs = [names.define(rv) for rv in inst.outputs]

@@ -129,12 +129,21 @@ class _Store:
 
 def read_nests(mod: IRModule) -> tuple[ProgramShape, NDArray[np.float64]]:
     """Return the structure and the numbers of a scheduled program."""
+    return _read(mod).result()
+
+
+def accessed_buffers(mod: IRModule) -> list[Buffer]:
+    """Return the buffers that the numbers of buffers in `read_nests(mod)` refer to."""
+    return list(_read(mod).accessed())
+
+
+def _read(mod: IRModule) -> _Reader:
     reader = _Reader()
     for func in mod.prim_funcs().values():
         weights = func.attrs.get(LAYOUT_FREE_BUFFERS, ())
         reader.free.update(func.buffer_map[func.params[int(k)]] for k in weights)
         reader.read(func.body)
-    return reader.result()
+    return reader
 
 
 class _Reader:
@@ -315,10 +324,7 @@ class _Reader:
 
     def result(self) -> tuple[ProgramShape, NDArray[np.float64]]:
         """Return the structure and the numbers of the program."""
-        buffers: dict[Buffer, int] = {}
-        for store in self.stores:
-            for access in (store.target, *store.loads):
-                buffers.setdefault(access.buffer, len(buffers))
+        buffers = self.accessed()
         # A store without loops gets a loop of one iteration.
         once = len(self.loops)
         numbers: list[float] = [*self.limits.values(), *self.extents, 1]
@@ -369,6 +375,14 @@ class _Reader:
         kinds = (*self.kinds, ForKind.SERIAL)
         shape = ProgramShape(kinds, drives, tuple(shapes), tuple(stores), len(numbers))
         return shape, np.array(numbers, np.float64)
+
+    def accessed(self) -> dict[Buffer, int]:
+        """Return the number of each buffer, in the order of the first accesses."""
+        buffers: dict[Buffer, int] = {}
+        for store in self.stores:
+            for access in (store.target, *store.loads):
+                buffers.setdefault(access.buffer, len(buffers))
+        return buffers
 
     def _drives(self) -> tuple[Drives, ...]:
         found: list[set[Drives]] = [set() for _ in (*self.loops, "once")]

@@ -6,7 +6,7 @@ from tensorir.script.display import display, to_html
 from tensorir.script.graph_namespace import R
 from tensorir.script.namespace import I, T
 from tensorir.script.parser import parse, parse_expr, parse_index_map
-from tensorir.script.print_script import print_script
+from tensorir.script.print_script import print_script, script_lines
 
 set_printer(print_script, to_html, display)
 
@@ -20,4 +20,5 @@ __all__ = [
     "parse_index_map",
     "prim_func",
     "print_script",
+    "script_lines",
 ]

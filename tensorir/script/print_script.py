@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
+from typing import TypeVar
 
 from tensorir.comparison.access_path import nodes_along
 from tensorir.dialect import Dialect
 from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import Stmt
 from tensorir.recursion import any_depth
 from tensorir.script.print_marks import MarkingPrinter, Marks
 from tensorir.script.print_names import Named, Names
 from tensorir.script.print_program import print_node
 from tensorir.script.printer import Printer, PrintOptions
+
+P = TypeVar("P", bound=Printer)
 
 
 @any_depth
@@ -71,16 +76,56 @@ def print_script(
 
 
 def _print(node: Node, options: PrintOptions, marks: Marks | None) -> str:
+    if marks is None:
+        return _printed(node, options, Printer)[0]
+    return _printed(node, options, partial(MarkingPrinter, marks=marks))[0]
+
+
+def _printed(
+    node: Node, options: PrintOptions, make: Callable[[PrintOptions, Names], P]
+) -> tuple[str, P]:
+    """Return a text, and the printer that made it."""
     homes: dict[Named, int] = {}
     while True:
         names = Names(options.show_object_address, homes)
-        printer = (
-            Printer(options, names) if marks is None else MarkingPrinter(options, names, marks)
-        )
+        printer = make(options, names)
         text = print_node(printer, node)
         if names.strays.items() <= homes.items():
-            return text
+            return text, printer
         homes.update(names.strays)
+
+
+class _LinePrinter(Printer):
+    """A printer that remembers the statements of each line."""
+
+    def __init__(self, options: PrintOptions, names: Names) -> None:
+        super().__init__(options, names)
+        self.statements: list[tuple[Node, ...]] = []
+        self._open: list[Node] = []
+
+    def stmt(self, node: Stmt, last: bool = False) -> None:
+        """Print a statement."""
+        self._open.append(node)
+        super().stmt(node, last)
+        self._open.pop()
+
+    def line(self, text: str, *nodes: Node) -> None:
+        """Add a line, which belongs to its statements, or to the innermost one being printed."""
+        super().line(text)
+        self.statements.append(nodes or tuple(self._open[-1:]))
+
+
+@any_depth
+def script_lines(node: Node, *, name: str | None = None) -> list[tuple[str, tuple[Node, ...]]]:
+    """Return the lines of `print_script`, each with the statements that begin in it.
+
+    Several loops may begin in a line. A line in which none begins, such as one of an axis or of a
+    region, comes with the innermost statement around it; lines of the function have none.
+    """
+    text, printer = _printed(node, PrintOptions(name=name), _LinePrinter)
+    lines = text.splitlines()
+    front = len(lines) - len(printer.statements)
+    return list(zip(lines, [()] * front + printer.statements, strict=True))
 
 
 def _with_path(node: Node, options: PrintOptions, marks: Marks, path: str) -> Marks:

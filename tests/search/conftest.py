@@ -13,7 +13,10 @@ from search.builder import LocalBuilder
 from search.runner import EvaluatorConfig, LocalRunner
 from search.runner.distributed.credentials import VARIABLE, Credentials
 from tests import forked
+from tests.search.browser import browser
 from tests.search.postgres_server import Server, running_server
+
+__all__ = ["browser"]
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,18 +1,11 @@
-"""The report in a real browser: it draws, says no error, fits a phone, and follows a search.
-
-`TENSORIR_SCREENSHOTS=DIR` keeps pictures of it, to look at.
-"""
+"""The report in a real browser: it draws, says no error, fits a phone, and follows a search."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,89 +14,13 @@ from search.database.line_store import LineStore
 from search.lines import json_line
 from search.reports.page import LiveReport
 from search.reports.run_directory import TRIALS
+from tests.search.browser import DESKTOP, PHONE, Browser
 from tests.search.reports.searches_for_pages import TRIAL, trials, write, write_search
 
-selenium = pytest.importorskip("selenium", reason="it comes with the extra `browser`")
-from selenium import webdriver  # noqa: E402
-from selenium.webdriver.chrome.service import Service  # noqa: E402
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
-from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
-
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-SWITCHES = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-DESKTOP, PHONE = (1280, 900), (390, 844)
-
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="chromium and chromedriver are not installed"
-)
-
-
-class Browser:
-    """A page in a browser."""
-
-    def __init__(self, driver: Any) -> None:
-        self.driver = driver
-
-    def open(self, page: os.PathLike[str] | str, size: tuple[int, int] = DESKTOP) -> None:
-        """Open a page in a window of a size, and wait until what is in view was drawn."""
-        self.driver.get_log("browser")
-        metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1}
-        self.driver.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride", {**metrics, "mobile": size == PHONE}
-        )
-        self.driver.get(page if isinstance(page, str) else Path(page).as_uri())
-        self.wait("document.querySelector('#progress-picture')?.textContent")
-
-    def run(self, script: str) -> Any:
-        """Return what an expression of the page is."""
-        return self.driver.execute_script(f"return ({script})")
-
-    def wait(self, script: str) -> Any:
-        """Wait until an expression of the page is true, and return it."""
-        return WebDriverWait(self.driver, 20, 0.05).until(lambda _: self.run(script), script)
-
-    def find(self, selector: str) -> Any:
-        """Return the first element that a selector of style sheets has."""
-        return self.driver.find_element(By.CSS_SELECTOR, selector)
-
-    def show(self, selector: str) -> Any:
-        """Return an element after it came into view."""
-        element = self.find(selector)
-        self.driver.execute_script("arguments[0].scrollIntoView()", element)
-        return element
-
-    def no_complaints(self) -> None:
-        """Fail if the console has an error or a warning."""
-        assert [entry["message"] for entry in self.driver.get_log("browser")] == []
-
-    def picture(self, name: str) -> None:
-        """Keep a picture where somebody has asked for it."""
-        folder = os.environ.get("TENSORIR_SCREENSHOTS")
-        if folder:
-            self.driver.save_screenshot(str(Path(folder) / f"{name}.png"))
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    profile = tmp_path_factory.mktemp("profile")
-    for switch in (*SWITCHES, f"--user-data-dir={profile}"):
-        options.add_argument(switch)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield Browser(driver)
-    driver.quit()
+By = pytest.importorskip("selenium.webdriver.common.by").By
+Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
+WebDriverWait = pytest.importorskip("selenium.webdriver.support.ui").WebDriverWait
+DRAWN_FIRST = "document.querySelector('#progress-picture')?.textContent"
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +44,7 @@ DRAWN = "document.querySelector('{} canvas')?.getContext('2d').getImageData(0, 0
 def test_charts_are_drawn_and_nothing_is_wider_than_the_window(
     browser: Browser, matmul: Path, size: tuple[int, int]
 ) -> None:
-    browser.open(matmul, size)
+    browser.open(matmul, size, until=DRAWN_FIRST)
     for chart in ("#progress", "#panels", "#predicted"):
         browser.show(chart)
         browser.wait(DRAWN.format(chart))
@@ -138,7 +55,7 @@ def test_charts_are_drawn_and_nothing_is_wider_than_the_window(
 
 
 def test_the_page_has_the_colours_that_are_chosen(browser: Browser, model: Path) -> None:
-    browser.open(model)
+    browser.open(model, until=DRAWN_FIRST)
     colour = "getComputedStyle(document.documentElement).backgroundColor"
     light = browser.run(colour)
     browser.find("#theme").send_keys("dark")
@@ -148,7 +65,9 @@ def test_the_page_has_the_colours_that_are_chosen(browser: Browser, model: Path)
     browser.picture("dark")
 
     def is_kept(_: object) -> bool:
-        browser.open(model)  # the browser writes storage a moment after the page did
+        browser.open(
+            model, until=DRAWN_FIRST
+        )  # the browser writes storage a moment after the page did
         return browser.run(colour) != light
 
     WebDriverWait(browser.driver, 20, 0.05).until(is_kept, "the colours are kept")
@@ -158,7 +77,7 @@ def test_the_page_has_the_colours_that_are_chosen(browser: Browser, model: Path)
 
 
 def test_another_task_is_shown_as_text(browser: Browser, model: Path) -> None:
-    browser.open(model)
+    browser.open(model, until=DRAWN_FIRST)
     before = browser.wait("document.querySelector('#progress .canvas').ariaLabel")
     other = browser.run("document.querySelector('#task').options[1].text")
     browser.find("#task").send_keys(other)
@@ -171,7 +90,7 @@ def test_another_task_is_shown_as_text(browser: Browser, model: Path) -> None:
 
 
 def test_each_chart_has_a_table_and_is_read_by_keys(browser: Browser, model: Path) -> None:
-    browser.open(model)
+    browser.open(model, until=DRAWN_FIRST)
     browser.show("#progress").find_element(By.TAG_NAME, "summary").click()
     rows = browser.wait("document.querySelectorAll('#progress tbody tr').length")
     assert 1 < rows < 30, "each that was the best so far"
@@ -186,7 +105,7 @@ def test_each_chart_has_a_table_and_is_read_by_keys(browser: Browser, model: Pat
 
 
 def test_trials_are_sorted_and_chosen(browser: Browser, model: Path) -> None:
-    browser.open(model)
+    browser.open(model, until=DRAWN_FIRST)
     browser.show("#trials summary").click()
     browser.wait("document.querySelectorAll('#trial-table tbody tr').length === 60")
     browser.find("[data-name=by-time]").click()
@@ -206,7 +125,7 @@ def test_trials_are_sorted_and_chosen(browser: Browser, model: Path) -> None:
 def test_a_search_without_a_trial_that_worked_is_shown(browser: Browser, tmp_path: Path) -> None:
     failed = replace(TRIAL, stage="build", run_secs=(), error="it is odd", decisions=None)
     write(tmp_path, iter([failed, failed]))
-    browser.open(ms.report(tmp_path).path)
+    browser.open(ms.report(tmp_path).path, until=DRAWN_FIRST)
     browser.show("#trials")
     assert "None of 2 trials was measured." in browser.find("#progress").text
     assert "it is odd" in browser.find("#failures").text
@@ -219,7 +138,7 @@ def test_thousands_of_trials_are_shown_at_once(browser: Browser, tmp_path: Path)
     )
     written = ms.report(tmp_path)
     assert written.path.stat().st_size < 1_200_000
-    browser.open(written.path)
+    browser.open(written.path, until=DRAWN_FIRST)
     browser.wait(DRAWN.format("#progress"))
     spent = "performance.timing.loadEventEnd - performance.timing.navigationStart"
     assert 0 < browser.wait(spent) < 10_000, "about a second on an idle machine"
@@ -231,7 +150,7 @@ def test_new_trials_appear_in_a_page_that_is_live(browser: Browser, tmp_path: Pa
     with LiveReport(tmp_path, port=0) as live:
         thread = threading.Thread(target=live.serve)
         thread.start()
-        browser.open(live.url)
+        browser.open(live.url, until=DRAWN_FIRST)
         browser.wait("document.querySelector('#live').textContent === 'live: 8 trials'")
         seen = time.monotonic()
         LineStore(tmp_path).add(TRIALS, replace(TRIAL, number=8, run_secs=(1e-9,)))

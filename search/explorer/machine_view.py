@@ -1,0 +1,82 @@
+"""The machine code of a function as data to draw, and what lowering made of each of its parts."""
+
+from __future__ import annotations
+
+from codegen.explanation.explain import explain
+from codegen.explanation.listing import AssemblyLine, assembly_listing
+from codegen.explanation.loops import vectors_text
+from codegen.target import Target
+from search.explorer.program_view import Data, Parts
+from tensorir.function import PrimFunc
+from tensorir.nodes.stmt import Block
+
+MOST_LINES = 4000
+"""The maximum number of lines of assembly that are kept."""
+
+
+def machine_view(func: PrimFunc, target: Target) -> Data:
+    """Return the assembly of a function, and facts about its loops and accesses, as data for JSON.
+
+    `asm` has `[text, keys]` of each line, the key of the innermost part first; `facts` has a list
+    of sentences by key, and `omitted` the number of lines beyond the limit.
+    Raises LoweringError or CodegenError for a function that `build` cannot compile.
+    """
+    parts = Parts(func)
+    lines = assembly_listing(func, target)
+    asm = [[line.text, _keys(line, parts)] for line in lines[:MOST_LINES]]
+    return {"asm": asm, "omitted": max(0, len(lines) - MOST_LINES), "facts": _facts(func, target)}
+
+
+def _keys(line: AssemblyLine, parts: Parts) -> list[str]:
+    loops = [parts.by_variable[var] for var in line.loops if var in parts.by_variable]
+    block = _block_of(loops, line, parts)
+    buffer = None if line.stored is None else parts.by_data.get(line.stored)
+    return [key for key in (block, *loops[::-1], buffer) if key is not None]
+
+
+def _block_of(loops: list[str], line: AssemblyLine, parts: Parts) -> str | None:
+    """Return the key of the block that a line computes, None if that is unclear.
+
+    It is the block that stores to the buffer of the line and is in most of its loops. Sums in
+    registers have no buffer; then it is the only block in the innermost loop.
+    """
+    writers = [b for b in parts.blocks if any(r.buffer.data is line.stored for r in b.writes)]
+    if not writers and loops:
+        inside = [b for b in parts.blocks if loops[-1] in parts.above(b)]
+        return parts.key(inside[0]) if len(inside) == 1 else None
+
+    def common(block: Block) -> int:
+        around = parts.above(block)
+        return sum(1 if loop in around else -1 for loop in loops)
+
+    return parts.key(max(writers, key=common)) if writers else None
+
+
+def _facts(func: PrimFunc, target: Target) -> dict[str, list[str]]:
+    parts = Parts(func)
+    found = explain({"main": func}, target)
+    facts: dict[str, list[str]] = {}
+    if len(found.loops) == len(parts.loops):
+        for loop, fact in zip(parts.loops, found.loops, strict=True):
+            text = vectors_text(fact.lanes) if fact.becomes == "vectors" else _FATES[fact.becomes]
+            note = f": {fact.note}" if fact.note else ""
+            facts[parts.by_variable[loop.loop_var]] = [f"in machine code: {text}{note}"]
+    for access in found.accesses:
+        if not access.in_register:
+            lanes = f"{access.lanes} lanes ({access.pattern})" if access.lanes > 1 else "1 element"
+            per = f"in each iteration of {access.loop}" if access.loop else "in all"
+            text = f"{access.kind} for {access.statement}: {access.times} x {lanes} {per}"
+            facts.setdefault(f"D:{access.buffer}", []).append(text)
+    for sums in found.accumulators:
+        sentence = f"{sums.count} sums of {sums.lanes} lanes, in {sums.home}"
+        facts.setdefault(f"D:{sums.buffer}", []).append(sentence)
+    return facts
+
+
+_FATES = {
+    "serial": "a loop",
+    "parallel": "spread over threads",
+    "unrolled": "unrolled",
+    "once": "no loop, it runs once",
+    "removed": "nothing",
+}
