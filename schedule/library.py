@@ -191,7 +191,7 @@ def split_k(sch: Schedule, block: BlockRV, parts: int, lanes: int = 16) -> tuple
     result = sch.get(block).writes[0].buffer
     partial = sch.rfactor(sums, factor_axis=len(result.shape))
     if outer:
-        sch.compute_at(partial, outer[-1])
+        sch.reverse_compute_at(block, sch.get_loops(partial)[len(outer) - 1])
     loops, kinds = sch.get_loops(partial), loop_kinds(sch, partial)
     k, sums = loops[kinds.rindex("R")], loops[kinds.rindex("S")]
     sch.reorder(k, sums)

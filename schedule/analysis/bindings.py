@@ -82,7 +82,8 @@ def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
     """Say whether the axes of a block are an affine map of the loops around it in its scope.
 
     Affine means: independent sums of pieces of the loop variables, each starting with scale 1,
-    found under the block's predicate.
+    found under the block's predicate. A predicate that relates loops of several axes only skips
+    instances of a map that is affine without it.
     """
     realize = block.block_realize
     if block.parent is None:
@@ -91,6 +92,8 @@ def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
     if not loops:
         return True
     found = affine_map(realize.iter_values, loops, realize.predicate)
+    if not found:
+        found = affine_map(realize.iter_values, loops)
     if len(found) != len(realize.iter_values):
         return False
     return all(not index.args or index.args[0].scale == 1 for index in found)
@@ -294,6 +297,13 @@ def divided_by_use(predicate: PrimExpr, variables: Collection[Var]) -> tuple[Pri
         else:
             without = logical_and(without, conjunct)
     return without, using
+
+
+def reduction_loops(block: StmtSRef) -> list[For]:
+    """Return the loops around a block that only its reduction axes are bound to."""
+    kinds = _kinds_by_var(block.block_realize)
+    around = [sref.loop for sref in loops_above(block)]
+    return [loop for loop in around if set(kinds.get(loop.loop_var, ())) == {IterVar.COMM_REDUCE}]
 
 
 def at_first_step(predicate: PrimExpr, reduction_loops: Sequence[For]) -> PrimExpr:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
-from schedule.analysis.bindings import divided_by_use, loop_domain, without_variables
+from schedule.analysis.bindings import (
+    at_first_step,
+    divided_by_use,
+    loop_domain,
+    reduction_loops,
+    without_variables,
+)
 from schedule.analysis.dependency import BlockScope, Dependency, DepKind
 from schedule.analysis.iteration_cover import runs_everywhere
 from schedule.analysis.regions import Box, bound_region, path_domain, relax
@@ -144,6 +150,9 @@ def written_below(
                 if box is None:
                     limits = _but_keeping_in_bounds(bound, buffer, realize.predicate, analyzer)
                     box = _written_box(bound, domain, limits, analyzer)
+                if box is None and producer.block.init is not None:
+                    first = at_first_step(realize.predicate, reduction_loops(producer))
+                    box = _written_box(bound, domain, first, analyzer)
                 if box is not None:
                     boxes.append(clip(box, buffer, analyzer))
     if not boxes:

@@ -68,25 +68,6 @@ def test_a_tile_of_registers() -> None:
     ]
 
 
-def test_a_dot_product_of_independent_sums() -> None:
-    mod = parse("""
-@T.prim_func
-def main(A: T.Buffer((3, 64)), x: T.Buffer((64,)), y: T.Buffer((3,))):
-    for i, k in T.grid(3, 64):
-        with T.block("y"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                y[vi] = T.float32(0)
-            y[vi] = y[vi] + A[vi, vk] * x[vk]
-""")
-    sch = Schedule(mod, debug_mask="all")
-    split_k(sch, sch.get_block("y"), parts=2, lanes=8)
-    a, x, y = random(3, 64), random(64), np.zeros(3, "float32")
-    interpret(sch.mod["main"], a, x, y)
-    np.testing.assert_array_equal(y, a @ x)
-    assert "T.unroll(2)" in sch.mod.script()
-
-
 def test_element_wise_blocks_become_one_pass() -> None:
     mod = parse("""
 @T.prim_func
@@ -131,3 +112,23 @@ def main(A: T.Buffer((4,)), B: T.Buffer((4,))):
     with pytest.raises(ScheduleError, match='block "B" does not sum products'):
         microkernel(sch, sch.get_block("B"), 4, 16)
     assert sch.mod is mod or len(sch.trace.insts) == 1
+
+
+@pytest.mark.parametrize("length", [64, 61])
+def test_a_dot_product_of_any_length(length: int) -> None:
+    mod = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((3, {length})), x: T.Buffer(({length},)), y: T.Buffer((3,))):
+    for i, k in T.grid(3, {length}):
+        with T.block("y"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                y[vi] = T.float32(0)
+            y[vi] = y[vi] + A[vi, vk] * x[vk]
+""")
+    sch = Schedule(mod, debug_mask="all")
+    split_k(sch, sch.get_block("y"), parts=2, lanes=8)
+    a, x, y = random(3, length), random(length), np.zeros(3, "float32")
+    interpret(sch.mod["main"], a, x, y)
+    np.testing.assert_array_equal(y, a @ x)
+    assert "T.unroll(2)" in sch.mod.script()
