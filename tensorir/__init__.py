@@ -1,15 +1,16 @@
 """The IR of tensor programs: nodes, script dialect, integer analysis.
 
 `T`, `R` and `I` are the namespaces of the script dialect, `parse` reads scripts from text, and
-`structural_equal`, `structural_hash`, `simplify` and `verify_well_formed` take the programs.
+`structural_equal`, `structural_hash`, `simplify` and `verify_well_formed` accept programs.
 
 The subpackages, from the bottom up: `nodes` and the meaning of their operations (`semantics`),
 walking and rebuilding them (`rewriting`), integer analysis (`arith`), maps of indices (`indices`),
 memory accesses (`memory`), equality (`comparison`), the text form (`script`), and the interpreter
-(`interp`). Formulas (`te`) write programs, `workloads` are such programs, and `tensor_intrin` has
-programs that hardware computes by one instruction. Graph functions are `relax`, the operators that
-they call are formulas of `topi`, trained models become such functions by `frontend`, and
-`transform` rewrites modules with them. docs/programs.md follows one program through them.
+(`interp`). `te` builds programs from formulas, `workloads` has example programs, and
+`tensor_intrin` has programs that hardware computes by one instruction. `relax` has graph functions,
+`topi` has the formulas of the operators that they call, `frontend` imports trained models as graph
+functions, and `transform` rewrites modules. docs/programs.md follows one program through these
+packages.
 """
 
 from tensorir import arith

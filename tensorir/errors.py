@@ -1,4 +1,4 @@
-"""The exceptions of the IR, all under one base so that callers can catch either kind."""
+"""The exceptions of the IR, with a common base class."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Final
 
 
 class TensorIRError(RuntimeError):
-    """Base of every error the toolkit raises on purpose."""
+    """Base class of the errors that the toolkit raises for invalid input."""
 
     @property
     def in_one_line(self) -> str:
-        """The place, the reason and the remedy in one line, without programs that the text shows.
+        """Return the place, the reason and the remedy in one line, without the program text of the
+        message.
 
-        Notes that were added on the way are at its end.
+        Notes that were added to the exception are appended.
         """
         notes = getattr(self, "__notes__", ())
         line = f"{self._line().rstrip('.')}. {' '.join(notes)}" if notes else self._line()
@@ -25,17 +26,17 @@ class TensorIRError(RuntimeError):
 
 
 class IRTypeError(TensorIRError, TypeError):
-    """A node was given operands of types that do not go together."""
+    """The types of operands do not match."""
 
 
 class IRValueError(TensorIRError, ValueError):
-    """A node was given a value, a count or a domain that it cannot have."""
+    """A value, a count or a domain is invalid."""
 
 
 class DiagnosticError(TensorIRError):
-    """A place in a script is wrong; the text shows the line with a caret.
+    """A script has an error; the text shows the line with a caret.
 
-    `filename`, `line` and `column` (both from 1) locate the place; `message` is the sentence alone.
+    `filename`, `line` and `column` (both from 1) locate the error; `message` has no location.
     """
 
     def __init__(
@@ -67,9 +68,9 @@ class DiagnosticError(TensorIRError):
         shown, before = self.source_line, self.column - 1
         marked = max(1, self.end_column - self.column)
         if len(shown) > _WIDEST:
-            cut = max(0, min(before - _WIDEST // 4, len(shown) - _WIDEST))
-            shown = ("..." if cut else "") + shown[cut : cut + _WIDEST] + "..."
-            before += (3 if cut else 0) - cut
+            start = max(0, min(before - _WIDEST // 4, len(shown) - _WIDEST))
+            shown = ("..." if start else "") + shown[start : start + _WIDEST] + "..."
+            before += (3 if start else 0) - start
             marked = min(marked, max(1, len(shown) - before))
         return (
             f"error: {self.message}\n"
@@ -81,13 +82,13 @@ class DiagnosticError(TensorIRError):
 
 
 _WIDEST: Final = 200
-"""Characters of a longer line that are shown."""
+"""The number of characters of a long line that are shown."""
 
 
 class WellFormedError(IRValueError):
     """A program breaks a rule of scoping or definition; see `tensorir.verify`.
 
-    `node` is the binding of a graph function that breaks it, if it is one.
+    `node` is the binding of a graph function that breaks the rule, or None.
     """
 
     def __init__(self, message: str, node: object = None) -> None:
@@ -97,7 +98,7 @@ class WellFormedError(IRValueError):
 
 @contextmanager
 def noting(place: str) -> Iterator[None]:
-    """Let errors say where they arose: `place` becomes a note of theirs."""
+    """Add `place` as a note to errors that are raised inside a `with` statement."""
     try:
         yield
     except Exception as error:

@@ -19,7 +19,10 @@ _RET: Final = Op.get("ret")
 
 
 class BaseFunc(Node):
-    """A function of a module; `attrs` are its attributes, `fields` what it is built from."""
+    """A function of a module.
+
+    `attrs` are its attributes, `fields` the names of its constructor arguments.
+    """
 
     __slots__ = ("attrs",)
     attrs: Attrs
@@ -64,8 +67,8 @@ class PrimFunc(BaseFunc):
     ) -> None:
         """Build a function; a `Buffer` among `params` is replaced by a handle bound to it.
 
-        Without `ret_type` the result has the type of what the body returns. Raises IRTypeError
-        where it returns values of several types.
+        The default of `ret_type` is the type of the values that the body returns. Raises
+        IRTypeError if it returns values of several types.
         """
         bound = dict(buffer_map or {})
         names: list[Var] = []
@@ -87,26 +90,27 @@ class PrimFunc(BaseFunc):
         self.attrs = normalize_annotations(attrs)
 
     def with_body(self, body: Stmt) -> PrimFunc:
-        """Return a function with another body; itself if `body` is the one it has."""
+        """Return a function with another body; the function itself if `body` is its own body."""
         if body is self.body:
             return self
-        # Every primitive ends here: collecting the fields by name takes twice as long.
+        # Every schedule primitive calls this method; collecting the fields by name would take twice
+        # as long.
         return PrimFunc(self.params, body, self.ret_type, self.buffer_map, self.attrs)
 
     def specialize(self, values: Mapping[Var, PrimExpr | int | Buffer]) -> PrimFunc:
         """Return a function with symbolic parameters or shapes fixed.
 
-        A key is a parameter, or a variable in the layout of a buffer parameter; the value is the
-        scalar value, the address for a pointer, or the buffer that replaces the bound buffer and
-        whose layout determines the variables there. Scalars and pointers with a value are removed
-        from the parameters of the result. Raises IRValueError for other keys and for layouts that
-        differ, IRTypeError for types that differ.
+        A key is a parameter, or a variable in the layout of a buffer parameter. The value is a
+        scalar, the address for a pointer, or a buffer: it replaces the parameter's buffer, and its
+        layout determines the variables there. Scalars and pointers with a value are removed from
+        the parameters of the result. Raises IRValueError for other keys and for layouts that
+        differ. Raises IRTypeError for types that differ.
         """
         return smart["specialize"](self, values)  # type: ignore[no-any-return]
 
 
 def returned_type(body: Stmt) -> Type:
-    """Return the type of the values that statements return, that of nothing where they do not.
+    """Return the type of the values that statements return; `void` if there is no return.
 
     Raises IRTypeError for values of several types.
     """
@@ -130,7 +134,7 @@ def returned_type(body: Stmt) -> Type:
 class IRModule(Node):
     """Functions by name; `mod["main"]`, `mod["f"] = func`.
 
-    The one container that changes in place: everything that takes a module copies it first.
+    A module can be changed in place, unlike nodes; functions of this package copy it first.
     """
 
     fields = ("functions", "attrs")
@@ -178,7 +182,7 @@ class IRModule(Node):
         return len(self.functions)
 
     def get_global_var(self, name: str) -> GlobalVar:
-        """Return the name `name` as a callable variable; IRValueError if there is none."""
+        """Return the global variable of a function. Raises IRValueError if the module lacks it."""
         self[name]  # raises for an unknown name
         return GlobalVar(name)
 
@@ -187,7 +191,7 @@ class IRModule(Node):
         return [GlobalVar(name) for name in sorted(self.functions)]
 
     def functions_items(self) -> list[tuple[str, BaseFunc]]:
-        """Return names and functions, sorted by name."""
+        """Return pairs of a name and a function, sorted by name."""
         return sorted(self.functions.items())
 
     def prim_funcs(self) -> dict[str, PrimFunc]:
@@ -201,7 +205,7 @@ class IRModule(Node):
     def prim_func(self, name: str | GlobalVar) -> PrimFunc:
         """Return a tensor function.
 
-        Raises IRValueError if there is none of that name, IRTypeError for a graph function.
+        Raises IRValueError for an unknown name. Raises IRTypeError for a graph function.
         """
         func = self[name]
         if not isinstance(func, PrimFunc):

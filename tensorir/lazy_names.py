@@ -1,11 +1,11 @@
-"""Packages whose public names are loaded where they are first asked for.
+"""Packages whose public names are imported on first use.
 
 A package that most programs use in part writes the imports of its names under `if TYPE_CHECKING:`,
 where type checkers and readers look for them, and
 
     __getattr__ = names_on_use(__name__)
 
-does them one at a time, when somebody asks.
+imports each name when it is first accessed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tensorir.syntax_trees import syntax_tree
 
 
 def names_on_use(package: str) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package: it imports what stands under `if TYPE_CHECKING:`.
+    """Return the `__getattr__` of a package: it imports the names that `if TYPE_CHECKING:` lists.
 
-    Modules of the package are loaded at first access, too. AttributeError for other names.
+    Modules of the package are imported at first access, too. Raises AttributeError for other names.
     """
 
     @cache
@@ -41,10 +41,10 @@ def names_on_use(package: str) -> Callable[[str], Any]:
         elif not name.startswith("_") and find_spec(f"{package}.{name}") is not None:
             value = import_module(f"{package}.{name}")
         else:
-            near = get_close_matches(name, places(), 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            similar = get_close_matches(name, places(), 1)
+            hint = f"; did you mean {similar[0]}?" if similar else ""
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
-        # What is a name of the package comes before a module that is called alike.
+        # A public name of the package takes precedence over a module of the same name.
         setattr(sys.modules[package], name, value)
         return value
 
@@ -52,7 +52,7 @@ def names_on_use(package: str) -> Callable[[str], Any]:
 
 
 def _imports_for_checkers(package: str) -> dict[str, tuple[str, str]]:
-    """Return the module that a package has each of its names from, and the name there."""
+    """Return, for each public name of a package, the module that defines it and its name there."""
     spec = sys.modules[package].__spec__
     text = spec.loader.get_source(package) if spec is not None else None  # type: ignore[union-attr]
     found: dict[str, tuple[str, str]] = {}

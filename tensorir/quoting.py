@@ -1,7 +1,7 @@
 """Strings of a program in printed text: as literals, and as names.
 
-Every string that a program, a trace or an error message shows passes through here, so that no name
-or annotation can end its literal and become code.
+Programs, traces and error messages print every string by these functions. So no name or annotation
+can terminate its literal and become code.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_]")
 RESERVED: Final = frozenset({*keyword.kwlist, "I", "T", "R", "cls", "range", "metadata"})
-"""Names that no variable gets, since they mean something else in a script."""
+"""Names that variables must not have, since they have another meaning in a script."""
 
 
 def quote(text: str) -> str:
@@ -28,10 +28,10 @@ def _escaped(char: str) -> str:
 
 
 def identifier(hint: str) -> str:
-    """Return a name with what an identifier cannot have replaced by underscores."""
+    """Return a valid identifier: invalid characters are replaced by underscores."""
     return _FOREIGN.sub("_", hint)
 
 
 def is_name(text: str) -> bool:
-    """Say whether a definition can be called `text` in a script."""
+    """Return True if a definition in a script can have the name `text`."""
     return text.isidentifier() and not keyword.iskeyword(text)

@@ -1,12 +1,12 @@
 """Programs of any depth: recursion that continues beyond Python's own stack.
 
-Passes, printers and analyses walk programs by recursion, which Python stops after 1000 calls: a sum
-of 300 terms has that. Entry points that are marked with `any_depth` run a second time where that
-happens, in a thread whose stack holds a hundred times as many calls. What is deeper even than that
-is refused by a sentence, `NestingError`.
+Passes, printers and analyses walk programs by recursion. Python stops a recursion at 1000 calls,
+which a sum of 300 terms reaches. An entry point that is marked with `any_depth` then runs a second
+time, in a thread whose stack holds a hundred times as many calls. A program that is nested even
+more deeply raises `NestingError`.
 
-Nothing else changes the limit of recursion. It is a limit of the process: while such a thread runs
-it is raised, and the thread that waits for it does nothing meanwhile.
+Only this module changes the recursion limit. The limit belongs to the process: it is raised while
+such a thread runs, and the calling thread waits for it.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ R = TypeVar("R")
 
 _STACK_BYTES: Final = 1 << 29
 _CALLS: Final = 100_000
-"""Calls inside one another, for each of which the stack has 5 KiB."""
+"""The maximum number of nested calls in such a thread; the stack has 5 KiB for each."""
 _SHALLOW: Final = 50
 """Levels of nesting that every recursion over a program can handle on the current stack."""
 
 
 class NestingError(IRValueError):
-    """A program is nested more deeply than can be worked on."""
+    """A program is nested too deeply."""
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     is_deep = False
 
 
-_here: Final = _Here()
+_thread_state: Final = _ThreadState()
 _lock: Final = threading.Lock()
 _running = 0
 _limit_before = 0
 
 
 def may_go_deeper() -> bool:
-    """Say whether a `RecursionError` is to reach `any_depth`, which tries again with more stack."""
-    return not _here.is_deep
+    """Return True if `any_depth` can still handle a `RecursionError`, by a larger stack."""
+    return not _thread_state.is_deep
 
 
 def any_depth(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function work on programs of any depth.
+    """Decorate a function so that it accepts programs of any depth.
 
-    It runs again on a larger stack if Python's stack does not suffice, so its only effect before
-    that must be its result. Raises NestingError, which names the nested construct, if that fails.
+    If Python's stack is too small, the function runs again on a larger stack, so it must not have
+    effects. Raises NestingError, which names the nested construct, if that stack is too small.
     """
 
     @functools.wraps(function)
@@ -63,7 +63,7 @@ def any_depth(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except RecursionError:
-            if _here.is_deep:
+            if _thread_state.is_deep:
                 raise
         return run_deep(function, *args, **kwargs)
 
@@ -71,41 +71,41 @@ def any_depth(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def run_deep(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call a function where the stack is large, and return its result.
+    """Call a function in a thread with a large stack, and return its result.
 
     Context variables are those of the caller. Raises what the function raises, and NestingError for
     a RecursionError.
     """
-    if _here.is_deep:
+    if _thread_state.is_deep:
         return function(*args, **kwargs)
     results: list[R] = []
     errors: list[BaseException] = []
     context = copy_context()
 
     def work() -> None:
-        _here.is_deep = True
+        _thread_state.is_deep = True
         try:
             results.append(context.run(function, *args, **kwargs))
         except BaseException as error:  # noqa: BLE001 - raised again by the caller
             errors.append(error)
 
-    _enter()
+    _raise_limit()
     try:
         thread = _start_thread(work)
         thread.join()
     finally:
-        _leave()
+        _restore_limit()
     if not errors:
         return results[0]
     if isinstance(errors[0], RecursionError):
-        raise NestingError(_sentence(function, [*args, *kwargs.values()]))
+        raise NestingError(_nesting_message(function, [*args, *kwargs.values()]))
     raise errors[0]
 
 
 def run_as_deep_as(
     program: object, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
 ) -> R:
-    """Call a function that has effects where the stack suffices for a program of this depth."""
+    """Call a function that has effects, on a large stack if the program is deeply nested."""
     if nesting(program)[0] <= _SHALLOW:
         return function(*args, **kwargs)
     return run_deep(function, *args, **kwargs)
@@ -113,16 +113,16 @@ def run_as_deep_as(
 
 def _start_thread(work: Callable[[], None]) -> threading.Thread:
     with _lock:
-        usual = threading.stack_size(_STACK_BYTES)
+        previous_size = threading.stack_size(_STACK_BYTES)
         try:
             thread = threading.Thread(target=work, name="deep recursion", daemon=True)
             thread.start()
         finally:
-            threading.stack_size(usual)
+            threading.stack_size(previous_size)
     return thread
 
 
-def _enter() -> None:
+def _raise_limit() -> None:
     global _running, _limit_before
     with _lock:
         if _running == 0:
@@ -131,7 +131,7 @@ def _enter() -> None:
         _running += 1
 
 
-def _leave() -> None:
+def _restore_limit() -> None:
     global _running
     with _lock:
         _running -= 1
@@ -139,20 +139,20 @@ def _leave() -> None:
             sys.setrecursionlimit(_limit_before)
 
 
-# --------------------------------------------------------------------------------- what is nested
+# ----------------------------------------------------------------------------- measuring nesting
 
 
 def nesting(program: object) -> tuple[int, str]:
-    """Return the depth to which nodes of a program are nested, and the class of most of them."""
+    """Return the nesting depth of a program, and the most frequent class of the nested nodes."""
     levels: dict[int, int] = {}
     deepest: dict[int, object] = {}
-    """The deepest part of each node."""
+    """The child of each node with the greatest depth."""
     stack = [(program, False)]
     while stack:
         node, done = stack.pop()
         if id(node) in levels:
             continue
-        parts = _parts(node)
+        parts = _child_values(node)
         if not done:
             stack.append((node, True))
             stack += [(part, False) for part in parts if id(part) not in levels]
@@ -169,7 +169,7 @@ def nesting(program: object) -> tuple[int, str]:
     return levels[id(program)], kinds.most_common(1)[0][0] if kinds else "nothing"
 
 
-def _parts(value: object) -> list[Any]:
+def _child_values(value: object) -> list[Any]:
     if isinstance(value, Node):
         found = [getattr(value, name) for name in value.fields]
     elif isinstance(value, (tuple, list)):
@@ -181,12 +181,12 @@ def _parts(value: object) -> list[Any]:
     return [part for part in found if isinstance(part, (Node, tuple, list, dict))]
 
 
-def _sentence(function: Callable[..., Any], args: list[Any]) -> str:
+def _nesting_message(function: Callable[..., Any], args: list[Any]) -> str:
     what = function.__name__.strip("_").replace("_", " ")
     levels, kind = max((nesting(arg) for arg in args), default=(0, ""))
     if not levels:
         return f"{what}: it is nested too deeply; bind parts of it to variables"
     return (
-        f"{what}: {levels} nodes of the program are inside one another, most of them {kind}, which "
-        f"is more than can be worked on; store or bind parts of it, or write it as a loop"
+        f"{what}: the program is nested too deeply: {levels} nodes inside one another, most of "
+        f"them {kind}; store or bind parts of it, or write it as a loop"
     )

@@ -1,4 +1,4 @@
-"""Writing files that replace others as a whole."""
+"""Writing files atomically."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import BinaryIO
 
 @contextmanager
 def replaced_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Give a file to write; at the end of the `with` it replaces the file at `path`.
+    """Open a file for writing in a `with` statement.
 
-    A reader sees the old file or the new one, never half of it, and of several writers the last one
-    counts. The permissions of the old one stay. If the `with` is left by an exception, so does the
-    old file. Raises OSError if the system refuses.
+    At its end the file replaces the one at `path`. A reader sees either the complete old file or
+    the complete new one; the last of several writers wins. The permissions of the old file are
+    kept. An exception inside the statement keeps the old file. Raises OSError if the file cannot be
+    written.
     """
     target = Path(path)
     beside = target.parent / f".{target.name}.{secrets.token_hex(8)}"
@@ -31,5 +32,5 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except BaseException as error:
         beside.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename == os.fspath(beside):
-            error.filename = os.fspath(path)  # the caller's name
+            error.filename = os.fspath(path)  # name the file as the caller did
         raise

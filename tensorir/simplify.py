@@ -1,4 +1,4 @@
-"""Bringing every index expression of a program to canonical form."""
+"""Simplification of every index expression in a program, to a canonical form."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ T = TypeVar("T", bound=PrimFunc | IRModule | s.Stmt | PrimExpr)
 def simplify(program: T) -> T:
     """Return a module, function, statement or expression with its index arithmetic simplified.
 
-    Loop bounds, bindings, predicates, regions and indices come out in a form that does not depend
-    on how they were written: two programs that differ only in that become structurally equal.
-    Floating point values are left as they are, except for the indices inside them; so are the graph
-    functions of a module.
+    Loop bounds, bindings, predicates, regions and indices are replaced by their canonical forms:
+    two programs that differ only in the way these are written become structurally equal. In
+    floating-point values only the indices are simplified. Graph functions of a module are not
+    changed.
     """
     if isinstance(program, IRModule):
         functions = {name: simplify(func) for name, func in program.prim_funcs().items()}
@@ -42,7 +42,7 @@ class _SimplifyProgram(Rewriter):
         self._values = tuple(values)
         self._analyzer = Analyzer(self._values)
         self._around: list[tuple[Var, PrimExpr, PrimExpr]] = []
-        """The loops and axes around the node, each with its first value and its extent."""
+        """The loops and axes around the node, each with its minimum and extent."""
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         return self._analyzer.simplify(node, sort=True)
@@ -74,7 +74,7 @@ class _SimplifyProgram(Rewriter):
             steps -= spatial
             for part in conjuncts(node.predicate):
                 simpler = self(part)
-                # A condition that uses no variable of the steps is one for the init as well.
+                # A condition without variables of the reduction axes also guards the init.
                 of_steps = uses_var(part, steps.__contains__)
                 if of_steps and not uses_var(simpler, steps.__contains__):
                     if is_const_int(simpler, 1):
@@ -99,7 +99,7 @@ class _SimplifyProgram(Rewriter):
 
     @contextmanager
     def _around_init(self, axes: Sequence[tuple[Var, PrimExpr, PrimExpr]]) -> Iterator[None]:
-        """Assume facts that also hold for a reduction without a step, inside a `with` statement."""
+        """Assume the facts that hold in the init of a reduction, in a `with` statement."""
         inside = self._analyzer
         self._analyzer = Analyzer(self._values)
         with ExitStack() as scopes:

@@ -24,15 +24,15 @@ _DIVISIONS: Final = frozenset({e.Div, e.Mod, e.FloorDiv, e.FloorMod})
 
 @any_depth
 def specialize(func: PrimFunc, values: Mapping[Var, PrimExpr | int | Buffer]) -> PrimFunc:
-    """Return a function with scalars and buffers in the place of parameters.
+    """Return a function whose parameters are replaced by scalars and buffers.
 
     Before: f(a: handle, n: int32):  A = match_buffer(a, (n * 8,)); T = alloc_buffer((n + 1,))
     After {n: 4}:  f(A: Buffer((32,))):  T = alloc_buffer((5,))
 
-    A scalar in no layout is a value, and arithmetic on it wraps. Where that could show, it becomes
-    `T.reinterpret` of the number.
+    A scalar that no layout contains is a run-time value, and arithmetic on it wraps around. Where
 
-    This is `PrimFunc.specialize`, which documents `values`.
+    folding could change the result, the scalar is replaced by `T.reinterpret` of the number.
+    `PrimFunc.specialize` documents `values`.
     """
     known = _Known(func)
     for key in values:
@@ -80,11 +80,11 @@ class _Known:
         }
         self.scalars: dict[Var, PrimExpr] = {}
         self.values: list[Var] = []
-        """Scalars that are values, and become indices."""
+        """Scalars that were run-time values and are replaced by numbers."""
         self.buffers: dict[Buffer, Buffer] = {}
 
     def scalar(self, var: Var, value: PrimExpr | int) -> None:
-        """Note the value of a scalar parameter or a variable of a layout."""
+        """Record the value of a scalar parameter or a variable of a layout."""
         func = self._func
         if var in func.buffer_map or (var not in func.params and var not in self._in_layouts):
             raise IRValueError(f"{var.name} is not a parameter that {value!r} can specialize")
@@ -93,7 +93,9 @@ class _Known:
             self.values.append(var)
 
     def buffer(self, var: Var, new: Buffer) -> None:
-        """Note the buffer for a parameter, and what it says of the variables in the layout."""
+        """Record the buffer for a parameter, and the values that it determines for variables in the
+        layout.
+        """
         old = self._func.buffer_map.get(var)
         if old is None:
             raise IRValueError(f"{var.name} is not a parameter that {new!r} can specialize")
@@ -121,8 +123,8 @@ class _Known:
             wanted = special(part)
             if not analyzer.can_prove_equal(wanted, cast(wanted.dtype, given)):
                 raise IRValueError(
-                    f"{new.name} cannot replace {old.name}: it has {given} where "
-                    f"{part} is needed; give the variables of {part} values that make them equal"
+                    f"{new.name} cannot replace {old.name}: it has {given}, "
+                    f"expected {part}; pass values for the variables of {part} that make them equal"
                 )
 
     def _bind(self, var: Var, value: PrimExpr) -> None:
@@ -136,7 +138,7 @@ class _Known:
 
 
 class _Specialize(Substitution):
-    """Substitutes, and folds what has become constant."""
+    """Substitutes values, and folds expressions that become constant."""
 
     def __init__(
         self,
@@ -147,7 +149,7 @@ class _Specialize(Substitution):
         super().__init__(scalars, buffers)
         self._value_variables = values
         self.placed: set[PrimExpr] = set()
-        """The expressions that replaced `values`, and the expressions that contain them folded."""
+        """The expressions that replace `values`, and the folded expressions that contain them."""
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
         new = super().rewrite_Var(node)
@@ -158,22 +160,22 @@ class _Specialize(Substitution):
         return new
 
     def rewrite_DeclBuffer(self, node: DeclBuffer) -> Stmt:  # noqa: N802
-        """Rewrite a view; one of memory at an address gets a variable that holds the address."""
+        """Rewrite a buffer declaration; a constant address is bound to a variable."""
         pointer = node.buffer.data
         address = self._values.get(pointer, pointer)
         if isinstance(address, Var) or node.buffer in self._buffers:
             return self.generic(node)
-        self._values[pointer] = held = pointer.with_name(pointer.name)
+        self._values[pointer] = address_var = pointer.with_name(pointer.name)
         buffer = self.buffer(node.buffer)
         self._values[pointer] = address
-        return LetStmt(held, address, DeclBuffer(buffer, self(node.body)))
+        return LetStmt(address_var, address, DeclBuffer(buffer, self(node.body)))
 
     def rewrite_BinaryOp(self, node: e.BinaryOp) -> PrimExpr:  # noqa: N802
         new = self.generic(node)
         kind = type(new)
         if new is node or kind not in _ARITHMETIC:
             return new
-        # What is divided by 0 may never run.
+        # A division by 0 is not folded, because it may never run.
         if kind in _DIVISIONS and is_const_int(new.b, 0):
             return new
         folded = fold_binary(kind, new.a, new.b)

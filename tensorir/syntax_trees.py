@@ -1,7 +1,7 @@
-"""Syntax trees of Python texts, made by one thread at a time.
+"""Syntax trees of Python texts, built by one thread at a time.
 
-CPython 3.11 counts how deeply it is in a tree for all threads together, and raises SystemError
-where another one makes a tree meanwhile, as it may when garbage is collected.
+CPython 3.11 has one counter of the recursion depth for all threads that build syntax trees, and
+raises SystemError if two build trees at once. Garbage collection may switch between them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ _making: Final = threading.RLock()
 
 
 def syntax_tree(text: str, place: str = "<unknown>") -> ast.Module:
-    """Return the tree of a text; SyntaxError, which names the place, for invalid Python."""
+    """Return the syntax tree of a text.
+
+    Raises SyntaxError, which names the place, for invalid Python.
+    """
     with _making:
         return ast.parse(text, place)

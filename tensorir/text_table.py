@@ -11,7 +11,7 @@ def aligned(
 ) -> str:
     """Return texts in columns; the first row is the heading.
 
-    Columns whose headings are among `right` stand to the right, by default those of numbers.
+    Columns whose headings are in `right` are right-aligned; by default the columns of numbers.
     """
     columns = list(zip(*rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
@@ -31,7 +31,7 @@ def _is_number(text: str) -> bool:
 
 
 def html_table(rows: Sequence[Sequence[str]]) -> str:
-    """Return texts as a table; the first row is the heading."""
+    """Return texts as an HTML table; the first row is the heading."""
     heading, *body = rows
     return f"<table><thead>{_html('th', heading)}</thead><tbody>" + "".join(
         [*(_html("td", row) for row in body), "</tbody></table>"]

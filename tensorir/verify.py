@@ -19,15 +19,15 @@ from tensorir.rewriting.visit import defined, inside, outside, used_buffers
 
 @any_depth
 def verify_well_formed(program: BaseFunc | IRModule, assert_mode: bool = True) -> bool:
-    """Say whether every variable is defined exactly once, before its use and in scope.
+    """Return True if every variable is defined exactly once, before its use and in scope.
 
-    The variable of a `Let` inside an expression may be that of other expressions as well, and
-    threads may share the variable of their axis. A buffer that is allocated, matched or declared
-    may be used there only; any other buffer is a view of a pointer, which must be in scope. A loop
-    variable from outside a block with axes may not be used inside it. The rules of
-    graph functions are those of `tensorir.relax.verify`; in a module their calls are checked, too,
-    and that they do not call one another without end. With `assert_mode` the first violation raises
-    WellFormedError, else the result is False.
+    Two exceptions: several expressions may have a `Let` of the same variable, and threads may share
+    the variable of their axis. A buffer that is allocated, matched or declared may be used only in
+    the scope of its declaration; any other buffer is a view of a pointer, which must be in scope. A
+    loop variable from outside a block with axes may not be used inside the block. Graph functions
+    must satisfy the rules of `tensorir.relax.verify`; in a module their calls are checked, too, and
+    unbounded recursion is an error. With `assert_mode` the first violation raises WellFormedError;
+    without it the result is False.
     """
     try:
         if isinstance(program, IRModule):
@@ -60,9 +60,9 @@ class _Verifier:
         self._live: set[Var] = set()
         self._live_buffers: set[Buffer] = set()
         self._scopes: dict[Buffer, str] = {}
-        """Declared buffers, each with the declaration that made it, in words."""
+        """Declared buffers, each with a description of its declaration."""
         self._undeclared: set[Buffer] = set()
-        """Buffers that nothing had declared at the time of their use."""
+        """Buffers that were used before a declaration."""
         self._loop_depth: dict[Var, int] = {}
         self._where = f' in function "{name}"' if name else ""
         self._blocks: list[str] = []
@@ -73,19 +73,19 @@ class _Verifier:
             self._define(param)
         buffers = [func.buffer_map[p] for p in func.params if p in func.buffer_map]
         for buffer in buffers:
-            self._introduce(buffer)
+            self._define_layout(buffer)
         for buffer in buffers:
             self._use_buffer(buffer)
         self._visit(func.body)
 
-    def _introduce(self, buffer: Buffer) -> None:
+    def _define_layout(self, buffer: Buffer) -> None:
         """Define the variables of a buffer's layout that are not defined yet."""
         for part in (buffer.data, *buffer.layout):
             if isinstance(part, Var) and part not in self._live:
                 self._define(part)
 
     def _declare(self, buffer: Buffer, by: str) -> None:
-        """Let a buffer be used until its scope ends."""
+        """Declare a buffer until its scope ends."""
         if buffer in self._undeclared:
             raise WellFormedError(
                 f"buffer {buffer.name} is used outside of the {by} that declares it{self._place()}"
@@ -106,8 +106,8 @@ class _Verifier:
         if var in self._everywhere:
             raise WellFormedError(
                 f"TIR is ill-formed, due to multiple definitions of variable {var.name}"
-                f"{self._place()}; where a function is used twice, give the copy variables of its "
-                f"own by tensorir.renew_defs(func)"
+                f"{self._place()}; if a function is used twice, give the copy new variables by "
+                f"tensorir.renew_defs(func)"
             )
         self._live.add(var)
         self._everywhere.add(var)
@@ -153,7 +153,7 @@ class _Verifier:
             self._fields(node)
 
     def _fields(self, node: Node) -> None:
-        """Verify the parts of a node; what it defines may be used in its bodies."""
+        """Verify the parts of a node; its bodies may use the variables that it defines."""
         for buffer in used_buffers(node):
             self._use_buffer(buffer)
         self._visit_each(outside(node))
@@ -171,7 +171,7 @@ class _Verifier:
         pass
 
     def _let(self, node: Let) -> None:
-        # Copies of an expression bind the same variable, each for itself.
+        # Copies of an expression may bind the same variable.
         if node.var not in self._live:
             self._everywhere.discard(node.var)
         self._fields(node)
@@ -217,7 +217,7 @@ class _Verifier:
             self._declare(buffer, "T.alloc_buffer")
         self._visit_each(view.source for view in node.match_buffers)
         for view in node.match_buffers:
-            self._introduce(view.buffer)
+            self._define_layout(view.buffer)
             self._declare(view.buffer, "T.match_buffer")
         self._visit_each(inside(node))
         if node.iter_vars:
@@ -237,7 +237,7 @@ _SPECIAL: Final[dict[type, Callable[[_Verifier, Any], None]]] = {
 
 
 def verify_ssa(func: PrimFunc) -> bool:
-    """Say whether no variable is bound twice, wherever it is used."""
+    """Return True if no variable is bound twice; scopes are not checked."""
     try:
         _DefinitionsOnly(set(), "").function(func)
     except WellFormedError:

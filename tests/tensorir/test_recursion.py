@@ -126,9 +126,7 @@ def test_what_is_too_deep_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert nesting(chain(5000)) == (5000, "Add")
     assert isinstance(any_depth(first_term)(chain(5000)), Var)
     monkeypatch.setattr("tensorir.recursion._CALLS", 3000)
-    message = (
-        "first term: 5000 nodes of the program are inside one another, most of them Add, which"
-    )
+    message = "first term: the program is nested too deeply: 5000 nodes inside one another, most of them Add;"
     with pytest.raises(NestingError, match=message):
         any_depth(first_term)(chain(5000))
     assert sys.getrecursionlimit() == before
