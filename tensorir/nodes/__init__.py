@@ -1,1 +1,1 @@
-"""The parts of programs: data types, expressions, statements, buffers, and constructors."""
+"""The nodes of programs: data types, expressions, statements, buffers, and constructors."""

@@ -1,4 +1,4 @@
-"""Buffers and the regions of them that statements touch."""
+"""Buffers, and the buffer regions that statements access."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Range(Node):
     """The half-open interval `[min, min + extent)`.
 
     `Range(extent)` starts at 0, `Range(begin, end)` computes the extent, and
-    `Range.from_min_extent` takes the two fields.
+    `Range.from_min_extent` accepts the two fields.
     """
 
     fields = (part("min"), part("extent"))
@@ -62,7 +62,7 @@ class Range(Node):
 
     @classmethod
     def point(cls, value: PrimExpr) -> Range:
-        """Build the range that holds `value` alone."""
+        """Build the range that contains only `value`."""
         return cls.from_min_extent(value, const(1, value.dtype.element))
 
 
@@ -70,10 +70,10 @@ class Buffer(Node):
     """A tensor in memory: a typed, shaped view of the pointer `data`.
 
     `strides` (in elements) are empty for the compact row-major layout; `elem_offset` counts
-    elements, `data_alignment` bytes. Two buffers are the same only if they are one object.
+    elements, `data_alignment` bytes. Buffers are compared by identity.
 
-    `layout` has the dimensions, strides and offset in one tuple. Constants in it have 32 bits or
-    more, because products of them are taken.
+    `layout` has the dimensions, strides and offset in one tuple. Its constants have at least 32
+    bits, because they are multiplied with each other.
     """
 
     fields = (
@@ -117,12 +117,12 @@ class Buffer(Node):
         self.has_constant_layout = all(type(size) is IntImm for size in self.layout)
 
     def scope(self) -> str:
-        """Return the storage scope, `"global"` where none is given."""
+        """Return the storage scope; `"global"` by default."""
         kind = self.data.type_annotation
         return (kind.storage_scope or "global") if isinstance(kind, PointerType) else "global"
 
     def __getitem__(self, indices: Any) -> BufferLoad | BufferRegion:
-        """Return a load, or a `BufferRegion` where an index is a slice without a step."""
+        """Return a load, or a `BufferRegion` if an index is a slice without a step."""
         items = indices if isinstance(indices, tuple) else (indices,)
         if not any(isinstance(i, slice) for i in items):
             return BufferLoad(self, [as_expr(i) for i in items])
@@ -142,7 +142,7 @@ class Buffer(Node):
     ) -> BufferLoad:
         """Return a load of `dtype`, whose lanes run along the last dimension from `begin`.
 
-        Without `dtype` the load is of one element. Raises IRTypeError for another element type.
+        The default is a load of one element. Raises IRTypeError for another element type.
         """
         kind = self.dtype if dtype is None else DataType(dtype)
         condition = None if predicate is None else as_expr(predicate)
@@ -154,7 +154,7 @@ class Buffer(Node):
         value: ExprLike,
         predicate: ExprLike | None = None,
     ) -> BufferStore:
-        """Return a store of `value`, whose lanes go along the last dimension from `begin`.
+        """Return a store of `value`, whose lanes run along the last dimension from `begin`.
 
         Raises IRTypeError for a value of another element type.
         """
@@ -186,9 +186,9 @@ class Buffer(Node):
     ) -> Call:
         """Return the pointer to element `offset`, as an argument for a C function.
 
-        `access_mask` is how the memory is accessed: `"r"` (1), `"w"` (2) or `"rw"` (3).
-        Offset and `extent`, the number of elements (by default all from `offset` on), count vectors
-        where `content_lanes` is above 1. Raises IRValueError for another mask.
+        `access_mask` is the kind of access: `"r"` (1), `"w"` (2) or `"rw"` (3). `extent` is the
+        number of elements, by default all from `offset` on. If `content_lanes` is above 1, both
+        count vectors. Raises IRValueError for another mask.
         """
         masks = {"r": 1, "w": 2, "rw": 3, "wr": 3}
         mask = masks.get(access_mask, 0) if isinstance(access_mask, str) else access_mask
@@ -196,7 +196,7 @@ class Buffer(Node):
             raise IRValueError(
                 f"the access_mask of {self.name} must be 'r', 'w' or 'rw', got {access_mask!r}"
             )
-        size = self._reach(range(len(self.shape)))
+        size = self._span(range(len(self.shape)))
         start, first = as_expr(offset), self.elem_offset
         if content_lanes > 1:
             size, first = size // content_lanes, first // content_lanes
@@ -206,7 +206,7 @@ class Buffer(Node):
         return Call(ptr_type, _ACCESS_PTR, (kind, self.data, place, count, const(mask)))
 
     def all_strides(self) -> tuple[PrimExpr, ...]:
-        """Return the strides in elements, those of the compact layout where none are given."""
+        """Return the strides in elements; by default those of the compact layout."""
         if self.strides:
             return self.strides
         strides: list[PrimExpr] = []
@@ -219,9 +219,9 @@ class Buffer(Node):
     def offset_of(self, indices: Sequence[ExprLike] | ExprLike) -> list[PrimExpr]:
         """Return the offset of an element, in elements from `data`; it includes `elem_offset`.
 
-        There is one offset for every group of dimensions between axis separators. They are in
-        their simplest form: `(x // 8, x % 8)` in (4, 8) is at `x`. Raises IRValueError for a wrong
-        number of indices, and for an `elem_offset` of several groups.
+        Every group of dimensions between axis separators has one offset. Offsets are simplified:
+        `(x // 8, x % 8)` in (4, 8) is at `x`. Raises IRValueError for a wrong number of indices,
+        and for an `elem_offset` of a buffer with several groups.
         """
         given = [
             as_expr(i) for i in (indices if isinstance(indices, (list, tuple)) else (indices,))
@@ -244,22 +244,23 @@ class Buffer(Node):
             return _simplify(offsets)
         if len(offsets) > 1:
             raise IRValueError(
-                f"buffer {self.name} has axis_separators {self.axis_separators}, between which its "
-                f"elem_offset {self.elem_offset} cannot be told apart"
+                f"buffer {self.name} has axis_separators {self.axis_separators}, so its "
+                f"elem_offset {self.elem_offset} is ambiguous"
             )
         return _simplify([offsets[0] + self.elem_offset])
 
     def get_flattened_buffer(self) -> Buffer:
-        """Return the flat buffer over the same memory that `offset_of` indexes; `self` if flat.
+        """Return the flat buffer over the same memory that `offset_of` indexes.
 
-        It has a dimension for every group of dimensions between axis separators, as long as the
-        strides reach, and no strides.
+        `self` if it is flat. It has one dimension for every group of dimensions between axis
+        separators. The extent covers the memory that the strides span; the flat buffer has no
+        strides.
         """
         groups = self._axis_groups()
         if len(groups) == len(self.shape) and not self.strides:
             return self
         return self.with_(
-            shape=[self._reach(group) for group in groups],
+            shape=[self._span(group) for group in groups],
             strides=(),
             axis_separators=range(1, len(groups)),
         )
@@ -268,7 +269,7 @@ class Buffer(Node):
         ends = (*self.axis_separators, len(self.shape))
         return [range(a, b) for a, b in zip((0, *self.axis_separators), ends, strict=True)]
 
-    def _reach(self, dims: range) -> PrimExpr:
+    def _span(self, dims: range) -> PrimExpr:
         """Return the number of elements between the first and the last of some dimensions."""
         extents = [self.shape[k] for k in dims]
         size: PrimExpr = const(1, (extents[0] if extents else self.elem_offset).dtype)
@@ -283,7 +284,7 @@ class Buffer(Node):
 
 
 class BufferRegion(Node):
-    """The box of a buffer given by one range a dimension."""
+    """A box in a buffer: one range for each dimension."""
 
     fields = (buffer("buffer"), parts("region"))
     __slots__ = fields
@@ -299,12 +300,12 @@ class BufferRegion(Node):
 
     @staticmethod
     def full_region(buffer: Buffer) -> BufferRegion:
-        """Return the region that is all of `buffer`."""
+        """Return the region of the whole buffer."""
         return BufferRegion(buffer, [Range(n) for n in buffer.shape])
 
     @staticmethod
     def from_point(buffer: Buffer, indices: Sequence[PrimExpr]) -> BufferRegion:
-        """Return the region of one access; a `Ramp` index covers `lanes * stride` elements."""
+        """Return the region of one access; a `Ramp` index spans `lanes * stride` elements."""
         ranges = []
         for index in indices:
             if isinstance(index, Ramp):
@@ -314,7 +315,9 @@ class BufferRegion(Node):
         return BufferRegion(buffer, ranges)
 
     def as_expr(self) -> BufferLoad:
-        """Return the load of this region where it is a point or a constant run of the last dim."""
+        """Return the load of this region, if it is one element or has a constant extent in the last
+        dimension.
+        """
         indices: list[PrimExpr] = []
         for dim in self.region:
             if not isinstance(dim.extent, IntImm):
@@ -334,7 +337,7 @@ class MatchBufferRegion(Node):
     __slots__ = fields
 
     def __init__(self, buffer: Buffer, source: BufferRegion) -> None:
-        """Build the view; IRValueError names what does not go together."""
+        """Build the view. Raises IRValueError, which names the mismatch with the source."""
         self.buffer = buffer
         self.source = source
         outer = source.buffer
@@ -382,10 +385,10 @@ def decl_buffer(
     buffer_type: str = "",
     axis_separators: Sequence[int] | None = None,
 ) -> Buffer:
-    """Return a new buffer (float32 unless `dtype` is given).
+    """Return a new buffer (float32 by default).
 
-    A scalar `shape` is rank 1. A non-zero `offset_factor` without an offset makes the offset a
-    variable. Raises IRValueError for axis separators that are not increasing positions.
+    A scalar `shape` means rank 1. If `offset_factor` is not 0 and no offset is given, the offset is
+    a new variable. Raises IRValueError for axis separators that are not increasing positions.
     """
     dims = [as_expr(n) for n in (shape if isinstance(shape, (list, tuple)) else (shape,))]
     kind = DataType(dtype or "float32")
@@ -424,7 +427,7 @@ def decl_buffer(
 
 
 def wide_index(dtype: DataType) -> DataType:
-    """Return the type that offsets into a buffer of extents of `dtype` have."""
+    """Return the type of offsets into a buffer whose extents have the type `dtype`."""
     return INT32 if dtype.bits < INT32.bits else dtype
 
 

@@ -25,8 +25,8 @@ FALSE: Final = IntImm(BOOL, 0)
 def const(value: Number, dtype: str | None = None) -> PrimExpr:
     """Return `value` as an immediate; a vector dtype gives its broadcast.
 
-    Without a dtype: bool gives bool, int gives int32 (int64 if it does not fit), float gives
-    float32 (float64 if it does not fit); a NumPy scalar keeps its own.
+    Without a dtype, a bool becomes bool, an int int32 (int64 if it does not fit), a float float32
+    (float64 if it does not fit); a NumPy scalar keeps its dtype.
     """
     if type(value) is int:
         small = _SMALL.get((dtype, value))  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def _default_const(value: Number) -> PrimExpr:
 def as_expr(value: Any) -> PrimExpr:
     """Return a Python value, axis or deferred comparison as an expression.
 
-    Raises IRTypeError for anything that is none of these.
+    Raises IRTypeError for other values.
     """
     if isinstance(value, PrimExpr):
         return value
@@ -100,5 +100,5 @@ def infinity(dtype: str) -> PrimExpr:
 
 
 def is_const_int(value: PrimExpr, equals: int | None = None) -> bool:
-    """Say whether `value` is an integer immediate (equal to `equals` if given)."""
+    """Return True if `value` is an integer immediate (equal to `equals` if given)."""
     return isinstance(value, IntImm) and (equals is None or value.value == equals)

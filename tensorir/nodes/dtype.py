@@ -1,8 +1,8 @@
 """Scalar and vector data types.
 
-A `DataType` is its own canonical text (`"float32x16" == DataType("float32x16")`), is interned, and
-carries its parts as attributes, so that comparing two types is comparing two short strings and
-asking for the number of bits costs an attribute access.
+A `DataType` is an interned string, its canonical text (`"float32x16" == DataType("float32x16")`),
+with its parts as attributes. So a comparison of types compares two short strings, and reading the
+number of bits is an attribute access.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DataType(str):
     >>> DataType("int") == "int32"
     True
 
-    Raises ValueError for text that names no type.
+    Raises ValueError for an unknown type.
     """
 
     code: TypeCode
@@ -41,7 +41,7 @@ class DataType(str):
     _interned: Final[dict[str, DataType]] = {}
 
     def __new__(cls, text: str) -> DataType:
-        """Return the one object for `text`."""
+        """Return the unique object for `text`."""
         known = cls._interned.get(text)
         if known is not None:
             return known
@@ -65,18 +65,18 @@ class DataType(str):
     is_int: bool
     """Signed integer."""
     is_uint: bool
-    """Unsigned integer, bool included."""
+    """Unsigned integer, including bool."""
     is_bool: bool
     is_integral: bool
-    """Signed or unsigned integer, bool included."""
+    """Signed or unsigned integer, including bool."""
     is_float: bool
     """IEEE float16/32/64 only."""
     is_floating: bool
-    """Any floating point format, bfloat16 and 8-bit ones included."""
+    """Any floating-point format, including bfloat16 and 8-bit formats."""
     is_handle: bool
 
     def __reduce__(self) -> tuple[type[DataType], tuple[str]]:
-        """Pickle as text, so that loading interns again."""
+        """Pickle as text, so that unpickling returns the interned object."""
         return (DataType, (str(self),))
 
     @property
@@ -85,20 +85,23 @@ class DataType(str):
         return self if self.lanes == 1 else self.with_lanes(1)
 
     def with_lanes(self, lanes: int) -> DataType:
-        """Return the vector type of `lanes` such elements."""
+        """Return the vector type with `lanes` elements of this type."""
         return DataType(_spell(self.code, self.bits, lanes))
 
     def with_bits(self, bits: int) -> DataType:
-        """Return the type of the same kind and lanes with `bits` per element."""
+        """Return the type with the same code and lanes and with `bits` per element."""
         return DataType(_spell(self.code, bits, self.lanes))
 
     @property
     def nbytes(self) -> int:
-        """Bytes that one value takes in memory; a bool takes a byte."""
+        """The size of one value in memory in bytes; a bool occupies a byte."""
         return max(1, self.bits // 8) * self.lanes
 
     def to_numpy(self) -> np.dtype[np.generic]:
-        """Return the NumPy type of one element; bfloat16 and fp8 are raw unsigned integers."""
+        """Return the NumPy type of one element.
+
+        Bfloat16 and fp8 are stored as unsigned integers.
+        """
         if self.is_bool:
             return np.dtype(np.bool_)
         if self.code == "bfloat":
@@ -122,7 +125,7 @@ def _parts(text: str) -> tuple[TypeCode, int, int]:
     base, lanes = found["base"], int(found["lanes"] or 1)
     if base == "bool":
         if found["bits"]:
-            raise ValueError(f"unknown type {text!r}; bool takes no number of bits")
+            raise ValueError(f"unknown type {text!r}; bool has no number of bits")
         return "uint", 1, lanes
     bits = int(found["bits"] or _DEFAULT_BITS[base])
     legal = _LEGAL_BITS.get(base, range(1, 65))

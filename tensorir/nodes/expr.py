@@ -1,6 +1,6 @@
 """Expression nodes.
 
-The classes here are *raw*: they build exactly what is asked and check only that operand dtypes
+The classes here are *raw* constructors: they do not simplify, and check only that operand dtypes
 agree. The *smart* constructors in `tensorir.nodes.ops` match dtypes and fold constants; Python
 operators on expressions (`tensorir.nodes.operators`) are smart. The base class `PrimExpr`, the
 variables and the constants are defined in `tensorir.nodes.leaves`, and may be imported from here.
@@ -82,7 +82,7 @@ class Div(BinaryOp):
 
 
 class Mod(BinaryOp):
-    """Remainder of `Div`; takes the sign of `a`."""
+    """Remainder of `Div`; it has the sign of `a`."""
 
     __slots__ = ()
     symbol = "truncmod"
@@ -96,7 +96,7 @@ class FloorDiv(BinaryOp):
 
 
 class FloorMod(BinaryOp):
-    """Remainder of `FloorDiv`; takes the sign of `b`."""
+    """Remainder of `FloorDiv`; it has the sign of `b`."""
 
     __slots__ = ()
     symbol = "%"
@@ -227,7 +227,7 @@ class Cast(PrimExpr):
 
 
 class Select(PrimExpr):
-    """`true_value` where `condition` holds, else `false_value`; may evaluate both."""
+    """`true_value` if `condition` holds, else `false_value`; both may be evaluated."""
 
     fields = ("dtype", part("condition"), part("true_value"), part("false_value"))
     __slots__ = fields[1:]
@@ -312,7 +312,7 @@ class Shuffle(PrimExpr):
 
 
 class Let(PrimExpr):
-    """`body` with `var` standing for `value`."""
+    """`body`, in which `var` has the value of `value`."""
 
     fields = ("dtype", definition("var"), part("value"), body("body"))
     __slots__ = fields[1:]
@@ -327,7 +327,7 @@ class Let(PrimExpr):
 
 
 class BufferLoad(PrimExpr):
-    """An element of a buffer, or a vector of elements where the last index is a vector."""
+    """An element of a buffer, or a vector of elements if the last index is a vector."""
 
     fields = ("dtype", buffer("buffer"), parts("indices"), part("predicate", optional=True))
     __slots__ = fields[1:]
@@ -343,7 +343,7 @@ class BufferLoad(PrimExpr):
 
 
 def check_access(buffer: Buffer, indices: tuple[PrimExpr, ...], predicate: PrimExpr | None) -> int:
-    """Return the number of elements that an access touches at once.
+    """Return the number of elements of one access.
 
     Raises IRValueError for a wrong number of indices, IRTypeError for an index that is not an
     integer, a vector index before the last, or a predicate with another number of lanes.
@@ -386,9 +386,10 @@ class GlobalVar(PrimExpr):
 
 
 class Call(PrimExpr):
-    """A call of an intrinsic (`op` is an `Op`) or of a function of the module (a `GlobalVar`).
+    """A call of an intrinsic (`op` is an `Op`) or of a function of the module (`op` is a
+    `GlobalVar`).
 
-    An argument may also be a `BufferLoad` whose address is meant, a string or a type.
+    An argument may also be a string, a type, or a `BufferLoad` that is passed by address.
     """
 
     fields = ("dtype", "op", parts("args"))
@@ -404,7 +405,7 @@ class Call(PrimExpr):
 
 
 class IterVar(Operators, Node):
-    """An axis: the variable, its domain and how its values may be visited."""
+    """An axis: a variable, its domain and its iteration type."""
 
     DATA_PAR: ClassVar[int] = 0
     THREAD_INDEX: ClassVar[int] = 1

@@ -1,4 +1,4 @@
-"""The floating point formats: their precision, smallest and largest numbers."""
+"""Floating-point formats: precision, smallest and largest numbers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from tensorir.nodes.dtype import DataType
 
 
 class Format(NamedTuple):
-    """A binary floating point format of IEEE's kind."""
+    """A binary floating-point format, as in IEEE 754."""
 
     precision: int
-    """Bits of a normal number, the leading one included."""
+    """Significant bits of a normal number, including the leading one."""
     last_place: int
     """Exponent of the smallest subnormal number."""
     largest: float
@@ -29,7 +29,7 @@ FORMATS: Final[dict[str, Format]] = {
 
 
 def holds_values_of(wide: DataType, narrow: DataType) -> bool:
-    """Say whether a type has every number that another one has; both of one kind of number."""
+    """Return True if a type can represent every number of another type of the same kind."""
     if wide.lanes != narrow.lanes or wide.is_bool or narrow.is_bool:
         return False
     if wide.is_integral and narrow.is_integral:

@@ -1,4 +1,4 @@
-"""Index arithmetic, which cannot overflow, told apart from arithmetic that wraps."""
+"""The distinction of index arithmetic, which cannot overflow, from arithmetic that wraps around."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import Call, PrimExpr, Var
 
 _TRANSPARENT = frozenset({"likely", "if_then_else"})
-"""Intrinsics that give one of their operands."""
+"""Intrinsics that return one of their operands."""
 
 
 def is_index_arithmetic(
@@ -18,11 +18,11 @@ def is_index_arithmetic(
     values: Container[Var] = frozenset(),
     known: dict[PrimExpr, bool] | None = None,
 ) -> bool:
-    """Say whether an expression is computed from loop variables, axes, shapes and constants alone.
+    """Return True if an expression depends only on loop variables, axes, shapes and constants.
 
-    `values` are the variables that hold values: see `tensorir.memory.value_variables`. A condition
-    over such expressions is index arithmetic as well. Who asks about parts of parts gives `known`,
-    which keeps the answers.
+    `values` are the variables that hold run-time values: see `tensorir.memory.value_variables`. A
+    condition over index arithmetic is index arithmetic as well. `known` caches the results for
+    repeated calls on nested expressions.
     """
     if known is None:
         return _is_index(node, values, None)
@@ -35,7 +35,7 @@ def is_index_arithmetic(
 def _is_index(node: PrimExpr, values: Container[Var], known: dict[PrimExpr, bool] | None) -> bool:
     kind = type(node)
     if kind in _BINARY:
-        # Operands have the type of the result, so that looking at leaves and casts suffices.
+        # Operands have the type of the result, so only leaves and casts have to be inspected.
         return is_index_arithmetic(node.a, values, known) and is_index_arithmetic(  # type: ignore[attr-defined]
             node.b,  # type: ignore[attr-defined]
             values,
@@ -59,12 +59,12 @@ def _is_index(node: PrimExpr, values: Container[Var], known: dict[PrimExpr, bool
 
 
 def holds_indices(dtype: DataType) -> bool:
-    """Say whether numbers of a dtype may be indices, whose arithmetic does not overflow."""
+    """Return True if numbers of a dtype may be indices, whose arithmetic does not overflow."""
     return dtype.is_int and dtype.bits >= 32
 
 
 def is_scalar_integer(dtype: DataType) -> bool:
-    """Say whether a dtype is that of one integer; a bool is none."""
+    """Return True for the dtype of a scalar integer; bool is not an integer here."""
     return dtype.is_integral and dtype.lanes == 1 and not dtype.is_bool
 
 
@@ -79,8 +79,8 @@ _OPERANDS: dict[type, tuple[str, ...]] = {
     e.Select: ("condition", "true_value", "false_value"),
     e.Ramp: ("base", "stride"),
     e.Broadcast: ("value",),
-    # The variable is replaced by its value.
+    # A bound variable counts as its value.
     e.Let: ("value", "body"),
 }
 INDEX_NODES: Final = frozenset({*_BINARY, *_OPERANDS, e.IntImm, e.Var, e.SizeVar, Call})
-"""The classes of nodes that index arithmetic is made of."""
+"""The node classes of index arithmetic."""

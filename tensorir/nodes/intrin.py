@@ -1,7 +1,7 @@
-"""The intrinsics a `Call` may name: their number of operands, result type and effect.
+"""The table of intrinsics that a `Call` may refer to: number of operands, result type and effect.
 
-One table; adding an intrinsic is adding a row. Code that gives an intrinsic a meaning (interpreter,
-LLVM emission) keeps its own table keyed by the same names.
+A new intrinsic is a new row. The interpreter and the emission of LLVM IR implement intrinsics in
+tables of their own, with the same names as keys.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tensorir.errors import IRValueError
 
 
 class Effect(Enum):
-    """The effect that a call may have besides giving a value."""
+    """The effect of a call, in addition to its result."""
 
     PURE = "pure"
     READ = "read"
@@ -28,7 +28,7 @@ class Effect(Enum):
 
 
 class Named:
-    """Something that calls name; its class has a table of all, one object a name."""
+    """An object that is unique by its name; its class has the table of all objects."""
 
     __slots__ = ("name",)
     name: str
@@ -39,7 +39,10 @@ class Named:
 
     @classmethod
     def get(cls, name: str) -> Self:
-        """Return what is called `name`, with or without the prefix; IRValueError if nothing is."""
+        """Return the object called `name`, with or without the prefix.
+
+        Raises IRValueError if unknown.
+        """
         found = cls.table.get(name) or cls.table.get(cls.prefix + name)
         if found is None:
             full = cls.prefix + name.removeprefix(cls.prefix)
@@ -50,7 +53,7 @@ class Named:
 
     @classmethod
     def exists(cls, name: str) -> bool:
-        """Say whether there is one of this name, which is without the prefix."""
+        """Return True if there is an object with this name, given without the prefix."""
         return cls.prefix + name in cls.table
 
     @classmethod
@@ -67,12 +70,12 @@ class Named:
         return f"{type(self).__name__}({self.name})"
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
-        """Pickle by name: there is one object a process."""
+        """Pickle by name, because each process has one object for a name."""
         return (type(self).get, (self.name,))
 
 
 class Op(Named):
-    """An intrinsic. `name` starts with `tir.`; there is one object a name."""
+    """An intrinsic. `name` starts with `tir.`; each name has one object."""
 
     __slots__ = ("arity", "effect", "result", "vectorizable")
     prefix, what, table = "tir.", "intrinsic", {}
@@ -82,9 +85,11 @@ class Op(Named):
     ) -> None:
         self.name = name
         self.arity = arity
-        """Number of operands, None where it varies."""
+        """The number of operands; None if it varies."""
         self.result = result
-        """`same` as the first operand, `matched` operands, `given` by the call, or a dtype."""
+        """The result type: `same` as the first operand, `matched` type of all operands, `given` by
+        the call, or a dtype.
+        """
         self.effect = effect
         self.vectorizable = vectorizable
         """True if widening every operand widens the result."""

@@ -1,6 +1,6 @@
-"""The base class of expressions, and those without parts: variables and constants.
+"""The base class of expressions, and its leaves: variables and constants.
 
-`tensorir.nodes.expr` has all expression nodes, these included.
+`tensorir.nodes.expr` exports all expression nodes, including these.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tensorir.nodes.types import PrimType, Type
 
 
 class PrimExpr(Operators, Node):
-    """A scalar or vector value; `dtype` says of what type."""
+    """A scalar or vector value of type `dtype`."""
 
     __slots__ = ("dtype",)
     dtype: DataType
@@ -60,7 +60,7 @@ class Var(PrimExpr):
 
 
 class SizeVar(Var):
-    """A variable that promises to be at least 0."""
+    """A variable that is assumed to be at least 0."""
 
     __slots__ = ()
 
@@ -95,12 +95,12 @@ class IntImm(PrimExpr):
         return self.value != 0
 
     def is_same(self, other: object) -> bool:
-        """Say whether `other` is the same number."""
+        """Return True if `other` is the same number."""
         return _is_number(other, self.value)
 
 
 class FloatImm(PrimExpr):
-    """A floating point constant; `value` is kept as a double."""
+    """A floating-point constant; `value` is a Python float (64 bits)."""
 
     fields = ("dtype", "value")
     __slots__ = ("value",)
@@ -122,7 +122,7 @@ class FloatImm(PrimExpr):
         return self.value != 0
 
     def is_same(self, other: object) -> bool:
-        """Say whether `other` is the same number."""
+        """Return True if `other` is the same number."""
         return _is_number(other, self.value)
 
 
@@ -144,7 +144,7 @@ class StringImm(PrimExpr):
 
 
 def integer_limits(dtype: DataType) -> tuple[int, int]:
-    """Return the smallest and largest value of an integer dtype."""
+    """Return the minimum and maximum of an integer dtype."""
     if dtype.is_int:
         return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
     return 0, (1 << dtype.bits) - 1

@@ -1,8 +1,8 @@
-"""The names of the LLVM intrinsics that no machine has to itself.
+"""The names of the target-independent LLVM intrinsics.
 
-From the LLVM Language Reference, "Intrinsic Functions", without those that mark up debugging,
-garbage collection, exceptions and coroutines. What belongs to a machine (`llvm.x86...`) is known to
-the code generator for it.
+The list is from the LLVM Language Reference, "Intrinsic Functions", without the intrinsics for
+debugging, garbage collection, exceptions and coroutines. The code generator of a target knows its
+own intrinsics (`llvm.x86...`).
 """
 
 from __future__ import annotations

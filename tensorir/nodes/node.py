@@ -1,25 +1,25 @@
-"""The base of all IR nodes, and what a node class says about its fields.
+"""The base class of IR nodes, and the declaration of their fields.
 
-Nodes are plain classes with `__slots__` and a hand-written `__init__`: children are nodes or
-tuples, and nothing assigns to a node once it is built (type checkers see the fields as read-only
-because every rewrite in this package goes through constructors). On CPython 3.11, building a
-binary expression takes about 0.25 us this way, against 0.3 us for `dataclass(slots=True)` and
-1.2 us for a frozen one, and the search builds hundreds of thousands of nodes a second.
+Nodes are plain classes with `__slots__` and a hand-written `__init__`. Children are nodes or
+tuples. Nodes are never assigned to after construction, and type checkers treat the fields as
+read-only, since every rewrite calls constructors. On CPython 3.11, building a binary expression
+takes about 0.25 us in this way, against 0.3 us for `dataclass(slots=True)` and 1.2 us for a frozen
+dataclass, and the search builds hundreds of thousands of nodes per second.
 
-A class names its fields once, each with its meaning:
+A class declares each of its fields once, with its role:
 
     class For(Stmt):
         fields = (definition("loop_var"), part("min"), part("extent"), "kind", body("body"), ...)
         __slots__ = fields
 
-Walking, rebuilding, copying, comparing and hashing follow from that
-(`tensorir.rewriting`, `tensorir.comparison`), for the nodes of a user's own, too. The functions
-that do it are written once for every class: one rebuilds a sum of two variables in 0.4 us, where a
-loop over the fields takes 1.3 us. A metaclass could write `__slots__` as well, but `isinstance`
-would take twice as long.
+Walking, rebuilding, copying, comparing and hashing are derived from the declaration
+(`tensorir.rewriting`, `tensorir.comparison`), for user-defined nodes, too. Functions for these are
+generated for every class: such a function rebuilds a sum of two variables in 0.4 us, a loop over
+the fields takes 1.3 us. A metaclass could define `__slots__` as well, but `isinstance` would take
+twice as long.
 
-Identity is meaningful for `Var` and `Buffer` only; `==` never compares structure, that is
-`structural_equal`'s job.
+Identity is meaningful only for `Var` and `Buffer`; `structural_equal` compares structure, `==`
+never does.
 """
 
 from __future__ import annotations
@@ -43,46 +43,52 @@ def set_printer(
     to_html: Callable[[str], str],
     display: Callable[[str, str | None], None],
 ) -> None:
-    """Install what turns a node into script text, script text into HTML, and what shows text.
+    """Set the functions that print a node as script text, convert the text to HTML, and display it.
 
-    The printer is built on the nodes, so it hands itself over instead of being imported here.
+    The printer imports the nodes, so it registers itself here instead of being imported.
     """
     global _printer, _to_html, _display
     _printer, _to_html, _display = printer, to_html, display
 
 
 def text_to_html(text: str) -> str:
-    """Return script text as the HTML that a notebook shows."""
+    """Return script text as HTML for a notebook."""
     assert _to_html is not None
     return _to_html(text)
 
 
 def show_text(text: str, style: str | None = None) -> None:
-    """Show script text, highlighted on a terminal and in a notebook, or in a style."""
+    """Display script text, highlighted on terminals and in notebooks.
+
+    `style` selects the colours.
+    """
     assert _display is not None
     _display(text, style)
 
 
 class Field(str):
-    """The name of a field, and what it means; a bare name is that of a plain value.
+    """The name of a field, and its role; a plain string names a field with a plain value.
 
-    Plain values count for equality. The functions below give names every other meaning.
+    Plain values are compared by equality. The functions below create fields with other roles.
     """
 
     __slots__ = ("counts", "defines", "is_body", "many", "optional", "rewritten", "walked")
     rewritten: str
-    """The method of a `Rewriter` for the new value, "node" for the call; empty: unchanged."""
+    """The method of a `Rewriter` that returns the new value.
+
+    "node" for calling it, empty if unchanged.
+    """
     walked: bool
     many: bool
-    """True for a tuple of what the meaning says."""
+    """True for a tuple of such values."""
     optional: bool
-    """True if None may stand there."""
+    """True if the value may be None."""
     defines: bool
-    """True if variables are defined here."""
+    """True if the field defines variables."""
     is_body: bool
-    """True if definitions and facts of the node hold there."""
+    """True if the definitions and facts of the node hold in this field."""
     counts: bool
-    """True if equality and hashes look at it."""
+    """True if structural equality and hashes use the field."""
 
     def __new__(
         cls,
@@ -96,7 +102,7 @@ class Field(str):
         is_body: bool = False,
         counts: bool = True,
     ) -> Field:
-        """Name a field."""
+        """Create a field."""
         made = super().__new__(cls, name)
         made.rewritten, made.walked, made.many, made.optional = rewritten, walked, many, optional
         made.defines, made.is_body, made.counts = defines, is_body, counts
@@ -104,44 +110,47 @@ class Field(str):
 
 
 def part(name: str, *, optional: bool = False, walked: bool = True, defines: bool = False) -> Field:
-    """Declare a child; without `walked` it is rebuilt, but not part of the computation."""
+    """Declare a child.
+
+    Without `walked` it is rebuilt, but not visited as part of the computation.
+    """
     return Field(name, "node", walked=walked, optional=optional, defines=defines)
 
 
 def parts(
     name: str, *, optional: bool = False, walked: bool = True, defines: bool = False
 ) -> Field:
-    """Name a tuple of children."""
+    """Declare a tuple of children."""
     return Field(name, "node", many=True, walked=walked, optional=optional, defines=defines)
 
 
 def body(name: str, *, optional: bool = False, walked: bool = True) -> Field:
-    """Name a child in which the definitions of the node, or facts that it states, hold."""
+    """Declare a child in which the definitions and facts of the node hold."""
     return Field(name, "node", walked=walked, optional=optional, is_body=True)
 
 
 def buffer(name: str) -> Field:
-    """Name a buffer that is used."""
+    """Declare a buffer that the node uses."""
     return Field(name, "buffer")
 
 
 def definition(name: str) -> Field:
-    """Name a variable that is defined by the node."""
+    """Declare a variable that the node defines."""
     return Field(name, "define", defines=True)
 
 
 def definitions(name: str) -> Field:
-    """Name a tuple of variables that are defined by the node."""
+    """Declare a tuple of variables that the node defines."""
     return Field(name, "define", many=True, defines=True)
 
 
 def buffer_definition(name: str, *, many: bool = False) -> Field:
-    """Name a buffer (or a tuple of `many`) that is defined by the node."""
+    """Declare a buffer (or, with `many`, a tuple of buffers) that the node defines."""
     return Field(name, "define_buffer", many=many)
 
 
 def value(name: str, *, walked: bool = False) -> Field:
-    """Name an attribute: any value, with nodes in it or not."""
+    """Declare an attribute: any value, which may contain nodes."""
     return Field(name, "value", walked=walked)
 
 
@@ -151,13 +160,12 @@ def label(name: str) -> Field:
 
 
 class Node:
-    """Something with a place in a program.
+    """The base class of the nodes of programs.
 
-    `fields` names the children and plain values that make up the node, in the order in which
-    structural comparison visits them; `roles` are the names with their meanings. `walk_order` names
-    the children in program order where that is another one. The parameters of `__init__` are
-    fields; a class whose nodes are rebuilt in another way has a static method `rebuilt` with the
-    same parameters.
+    `fields` names the children and plain values of the node, in the order in which structural
+    comparison visits them; `roles` are the fields with their roles. `walk_order` names the children
+    in program order if that order differs. The parameters of `__init__` are fields; a class whose
+    nodes are rebuilt in another way has a static method `rebuilt` with the same parameters.
     """
 
     __slots__ = ("__weakref__",)
@@ -165,11 +173,12 @@ class Node:
     roles: ClassVar[tuple[Field, ...]] = ()
     walk_order: ClassVar[tuple[str, ...]] = ()
     counted: ClassVar[tuple[tuple[str, bool], ...]] = ()
-    """The fields that count for equality, and whether variables are defined there."""
+    """The fields that structural equality compares, and True for those that define variables."""
     is_variable: ClassVar[bool] = False
-    """True for nodes that are what they are by identity, and are mapped to one another."""
+    """True for nodes that are compared by identity (variables, buffers) and mapped to each other.
+    """
     describes: ClassVar[bool] = False
-    """True if variables anywhere in the node are defined where it is used as a definition."""
+    """True if a definition of the node also defines the variables inside of it."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -179,14 +188,14 @@ class Node:
             cls.fields = tuple(sys.intern(str(f)) for f in cls.fields)
 
     def with_(self, **changes: Any) -> Self:
-        """Return a node that differs in the named fields."""
+        """Return a copy with the named fields replaced."""
         make, names = BUILT_BY[type(self)]
         values = {name: getattr(self, name) for name in names}
         values.update(changes)
         return make(**values)  # type: ignore[no-any-return]
 
     def changed(self, **changes: Any) -> Self:
-        """Return a node that differs in the named fields, itself if it differs in none of them."""
+        """Return a copy with the named fields replaced; the node itself if no field changes."""
         same = all(getattr(self, name) is value for name, value in changes.items())
         return self if same else self.with_(**changes)
 
@@ -198,8 +207,8 @@ class Node:
     def show(self, style: str | None = None, **options: Any) -> None:
         """Print the script, highlighted on a terminal and in a notebook.
 
-        `style` names the colours: `"light"`, `"dark"`, `"ansi"` or a style of Pygments. The other
-        options are those of `script`. Raises IRValueError for an unknown style.
+        `style` is `"light"`, `"dark"`, `"ansi"` or a style of Pygments. The other options are those
+        of `script`. Raises IRValueError for an unknown style.
         """
         show_text(self.script(**options), style)
 
@@ -214,7 +223,7 @@ class Node:
 
 
 class ByKind(dict[type, V]):
-    """A value for every class of nodes, made at first use."""
+    """A dictionary with a value for every class of nodes, which `make` computes on first use."""
 
     def __init__(self, make: Callable[[type[Node]], V]) -> None:
         super().__init__()
@@ -226,32 +235,33 @@ class ByKind(dict[type, V]):
 
 
 def compiled(lines: Sequence[str], known: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return the function `made` that lines of source define; they see what is `known`.
+    """Return the function `made` that lines of source define; `known` are their global names.
 
-    `inspect.getsource` and tracebacks have the source.
+    `inspect.getsource` and tracebacks show the source.
     """
     source, names = "\n".join(lines) + "\n", dict(known)
     place = f"<generated {len(linecache.cache)}>"
     linecache.cache[place] = (len(source), None, source.splitlines(True), place)
-    exec(compile(source, place, "exec"), names)  # the lines are ours, but for names of fields
+    exec(compile(source, place, "exec"), names)  # generated lines; only the names of fields vary
     return names["made"]  # type: ignore[no-any-return]
 
 
 def _built_by(kind: type[Node]) -> tuple[Callable[..., Any], tuple[str, ...]]:
     make = getattr(kind, "rebuilt", kind)
     names = tuple(inspect.signature(make).parameters)
-    strange = [name for name in names if name not in kind.fields]
-    if strange:
+    unknown_names = [name for name in names if name not in kind.fields]
+    if unknown_names:
         raise TypeError(
-            f"{kind.__name__} is built from {strange[0]}, which is none of its fields {kind.fields}"
+            f"the parameter {unknown_names[0]} of {kind.__name__} is not one of its fields "
+            f"{kind.fields}"
         )
     return make, names
 
 
 BUILT_BY: Final = ByKind(_built_by)
-"""The constructor of nodes of a class, and the names of the fields that it takes, in order.
+"""The constructor of nodes of a class, and the names of its parameters, in order.
 
-TypeError for a class whose `__init__` has a parameter that is not a field.
+Raises TypeError for a class whose `__init__` has a parameter that is not a field.
 """
 
 
@@ -260,20 +270,22 @@ class Attrs(dict[str, Any]):
 
     __slots__ = ()
 
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("annotations and attributes are immutable; build a new node with new ones")
+    def _raise_immutable(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(
+            "annotations and attributes are immutable; build a new node with other attributes"
+        )
 
-    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = _refuse
+    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = _raise_immutable
 
     def __reduce__(self) -> tuple[type[Attrs], tuple[dict[str, Any]]]:
-        """Pickle through the constructor, because item assignment is refused."""
+        """Pickle through the constructor, because item assignment raises an error."""
         return (Attrs, (dict(self),))
 
     def __hash__(self) -> int:  # type: ignore[override]
         return id(self)
 
     def with_item(self, key: str, value: Any) -> Attrs:
-        """Return a copy in which `key` has `value`."""
+        """Return a copy with `key` set to `value`."""
         return Attrs({**self, key: value})
 
     def without(self, key: str) -> Attrs:
@@ -285,12 +297,12 @@ EMPTY_ATTRS = Attrs()
 
 
 def same_or_new(old: tuple[V, ...], new: Sequence[V]) -> tuple[V, ...]:
-    """Return `new` as a tuple, `old` itself where it holds the same objects."""
+    """Return `new` as a tuple; `old` itself if it holds the same objects."""
     return old if len(old) == len(new) and all(map(is_, old, new)) else tuple(new)
 
 
 def as_attrs(mapping: Mapping[str, Any] | None) -> Attrs:
-    """Return `mapping` as `Attrs`, without copying where it is one already."""
+    """Return `mapping` as `Attrs`; an `Attrs` is returned without a copy."""
     if not mapping:
         return EMPTY_ATTRS
     return mapping if isinstance(mapping, Attrs) else Attrs(mapping)

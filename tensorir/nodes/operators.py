@@ -1,4 +1,4 @@
-"""The operators of Python on expressions: they build nodes."""
+"""The Python operators on expressions, which build nodes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 ExprLike: TypeAlias = Union["PrimExpr", "EqualOp", int, float, bool]
 
 smart: Final[dict[str, Callable[..., Any]]] = {}
-"""Constructors by name, that methods of nodes call and modules built on the nodes put here.
+"""Constructors by name: methods of nodes call them, modules that import the nodes register them.
 
-`tensorir.nodes.ops` gives the smart ones of operators, `tensorir.nodes.stmt` that of stores.
+`tensorir.nodes.ops` registers the smart constructors, `tensorir.nodes.stmt` that of stores.
 """
 
 
-def _of_two(name: str) -> Callable[[Any, ExprLike], PrimExpr]:
+def _binary_operator(name: str) -> Callable[[Any, ExprLike], PrimExpr]:
     def operator(self: Any, other: ExprLike) -> PrimExpr:
         return smart[name](self, other)  # type: ignore[no-any-return]
 
@@ -32,22 +32,27 @@ def _reflected_operator(name: str) -> Callable[[Any, ExprLike], PrimExpr]:
 
 
 class Operators:
-    """A value of a program; its operators are the smart constructors."""
+    """A value of a program; its Python operators call the smart constructors."""
 
     __slots__ = ()
 
-    __add__, __radd__ = _of_two("add"), _reflected_operator("add")
-    __sub__, __rsub__ = _of_two("sub"), _reflected_operator("sub")
-    __mul__, __rmul__ = _of_two("mul"), _reflected_operator("mul")
-    __truediv__, __rtruediv__ = _of_two("div"), _reflected_operator("div")
-    __floordiv__, __rfloordiv__ = _of_two("floordiv"), _reflected_operator("floordiv")
-    __mod__, __rmod__ = _of_two("floormod"), _reflected_operator("floormod")
-    __lshift__, __rlshift__ = _of_two("shift_left"), _reflected_operator("shift_left")
-    __rshift__, __rrshift__ = _of_two("shift_right"), _reflected_operator("shift_right")
-    __and__, __rand__ = _of_two("bitwise_and"), _reflected_operator("bitwise_and")
-    __or__, __ror__ = _of_two("bitwise_or"), _reflected_operator("bitwise_or")
-    __xor__, __rxor__ = _of_two("bitwise_xor"), _reflected_operator("bitwise_xor")
-    __lt__, __le__, __gt__, __ge__ = _of_two("lt"), _of_two("le"), _of_two("gt"), _of_two("ge")
+    __add__, __radd__ = _binary_operator("add"), _reflected_operator("add")
+    __sub__, __rsub__ = _binary_operator("sub"), _reflected_operator("sub")
+    __mul__, __rmul__ = _binary_operator("mul"), _reflected_operator("mul")
+    __truediv__, __rtruediv__ = _binary_operator("div"), _reflected_operator("div")
+    __floordiv__, __rfloordiv__ = _binary_operator("floordiv"), _reflected_operator("floordiv")
+    __mod__, __rmod__ = _binary_operator("floormod"), _reflected_operator("floormod")
+    __lshift__, __rlshift__ = _binary_operator("shift_left"), _reflected_operator("shift_left")
+    __rshift__, __rrshift__ = _binary_operator("shift_right"), _reflected_operator("shift_right")
+    __and__, __rand__ = _binary_operator("bitwise_and"), _reflected_operator("bitwise_and")
+    __or__, __ror__ = _binary_operator("bitwise_or"), _reflected_operator("bitwise_or")
+    __xor__, __rxor__ = _binary_operator("bitwise_xor"), _reflected_operator("bitwise_xor")
+    __lt__, __le__, __gt__, __ge__ = (
+        _binary_operator("lt"),
+        _binary_operator("le"),
+        _binary_operator("gt"),
+        _binary_operator("ge"),
+    )
 
     def __neg__(self) -> PrimExpr:
         return smart["mul"](self, -1)  # type: ignore[no-any-return]
@@ -64,7 +69,7 @@ class Operators:
     __hash__ = object.__hash__
 
     def is_same(self, other: object) -> bool:
-        """Say what `==` is as a condition of Python: whether `other` is this object."""
+        """Return the truth value of `==` in Python code: True if `other` is this object."""
         return self is other
 
     def astype(self, dtype: str) -> PrimExpr:
@@ -75,8 +80,8 @@ class Operators:
 class EqualOp:
     """The deferred result of `a == b` or `a != b` on expressions outside the dialect.
 
-    Used as a condition of Python it compares identity (immediates by value), so that nodes work
-    as dictionary keys; used as an operand it becomes an `EQ` or `NE` node.
+    As a condition in Python code it compares identity (immediates by value), so that nodes can be
+    dictionary keys; as an operand it becomes an `EQ` or `NE` node.
     """
 
     __slots__ = ("a", "b", "equal")

@@ -1,6 +1,6 @@
-"""Smart constructors: they match operand types and fold constants, and simplify nothing else.
+"""Smart constructors: they match operand types and fold constants, without further simplification.
 
-The Python operators on expressions and the functions of the `T` namespace come from here.
+The Python operators on expressions and the functions of the `T` namespace call them.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ def cast(dtype: str, value: ExprLike) -> PrimExpr:
 
 
 def match_types(a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:
-    """Return the operands brought to one dtype.
+    """Return the operands, cast to a common dtype.
 
-    Floats win over everything, bfloat16 over integers, the wider over the narrower; int with uint
-    of equal width is unsigned. A Python float with a float64 operand keeps all its digits. Raises
-    IRTypeError without a common type.
+    A float type takes precedence over all others, bfloat16 over integers, a wider type over a
+    narrower one; int and uint of equal width become unsigned. A Python float with a float64 operand
+    keeps all its digits. Raises IRTypeError if there is no common type.
     """
     if type(a) is float and isinstance(b, PrimExpr) and b.dtype.element is FLOAT64:
         return const(a, b.dtype), b
@@ -114,7 +114,7 @@ def _has_arithmetic(dtype: DataType) -> bool:
 
 
 def _keeps_sums(x: PrimExpr, target: DataType) -> bool:
-    """Say whether casting a sum of integers is adding what its operands are cast to."""
+    """Return True if casting a sum of integers equals the sum of its cast operands."""
     if not target.is_integral or target.is_bool:
         return False
     return target.bits <= x.dtype.bits or is_index_arithmetic(x)
@@ -124,7 +124,7 @@ def _keeps_sums(x: PrimExpr, target: DataType) -> bool:
 
 
 def fold_binary(kind: type[e.BinaryOp], x: PrimExpr, y: PrimExpr) -> PrimExpr | None:
-    """Return the immediate that `kind(x, y)` amounts to, or None where it is not constant.
+    """Return the immediate that is equal to `kind(x, y)`; None if that is not constant.
 
     `tensorir.semantics` defines the value. Raises IRValueError for a constant integer divisor of 0.
     """
@@ -151,12 +151,12 @@ def _is_number(x: PrimExpr, value: int) -> bool:
 
 
 def _is_integer_zero(x: PrimExpr) -> bool:
-    """Say whether `x` is an integer 0; with the zero of floats, laws fail for NaN and -0.0."""
+    """Return True if `x` is an integer 0; identities with a float 0 fail for NaN and -0.0."""
     return x.dtype.is_integral and _is_number(x, 0)
 
 
 def _adds_nothing(x: PrimExpr) -> bool:
-    """Say whether adding `x` changes no number: 0, and -0.0 where 0.0 makes 0.0 of -0.0."""
+    """Return True if adding `x` changes no number: 0, or -0.0 (0.0 would change -0.0 to 0.0)."""
     if isinstance(x, FloatImm):
         return x.value == 0 and math.copysign(1, x.value) < 0
     if isinstance(x, e.Broadcast):
@@ -236,7 +236,7 @@ def _remainder(kind: type[e.BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
 
 
 def div(a: ExprLike, b: ExprLike) -> PrimExpr:
-    """Return the quotient of floats; integers round toward zero."""
+    """Return the quotient; for integers it is rounded toward zero."""
     return _divide(e.Div, a, b)
 
 
@@ -251,16 +251,16 @@ def _operator_div(a: ExprLike, b: ExprLike) -> PrimExpr:
 
 def truncdiv(a: ExprLike, b: ExprLike) -> PrimExpr:
     """Return the integer quotient rounded toward zero."""
-    return _divide(e.Div, *_integers("truncdiv", a, b))
+    return _divide(e.Div, *_integer_operands("truncdiv", a, b))
 
 
 def truncmod(a: ExprLike, b: ExprLike) -> PrimExpr:
-    """Return the remainder of the division toward zero, with the sign of `a`; floats too."""
+    """Return the remainder of the division toward zero, with the sign of `a`, also for floats."""
     return _remainder(e.Mod, *_numbers("truncmod", a, b))
 
 
 def floordiv(a: ExprLike, b: ExprLike) -> PrimExpr:
-    """Return the quotient rounded toward minus infinity, of floats too."""
+    """Return the quotient rounded toward minus infinity, also for floats."""
     return _divide(e.FloorDiv, *_numbers("//", a, b))
 
 
@@ -281,14 +281,14 @@ def ceildiv(a: ExprLike, b: ExprLike) -> PrimExpr:
 def _numbers(name: str, a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:
     x, y = match_types(a, b)
     if not _has_arithmetic(x.dtype) or x.dtype.is_handle:
-        raise IRTypeError(f"{name} takes numbers, got {x.dtype}")
+        raise IRTypeError(f"{name} needs numbers, got {x.dtype}")
     return x, y
 
 
-def _integers(name: str, a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:
+def _integer_operands(name: str, a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:
     x, y = match_types(a, b)
     if not x.dtype.is_integral:
-        raise IRTypeError(f"{name} takes integers, got {x.dtype}")
+        raise IRTypeError(f"{name} needs integers, got {x.dtype}")
     return x, y
 
 
@@ -300,7 +300,8 @@ def _extremum(kind: type[e.BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
     if x is y:
         return x
     absorbing = math.inf if kind is e.Max else -math.inf
-    # With the operands swapped neither holds: NaN gives the second operand.
+    # A comparison with NaN is false, so NaN as an operand selects the second operand: do not swap
+    # them.
     if isinstance(y, FloatImm) and y.value == absorbing:
         return y
     if isinstance(x, FloatImm) and x.value == -absorbing:
@@ -322,7 +323,7 @@ def max_(a: ExprLike, b: ExprLike) -> PrimExpr:
 
 
 def compare(kind: type[e.CmpOp], a: ExprLike, b: ExprLike) -> PrimExpr:
-    """Return the comparison `kind` of `a` and `b`, folded where both are immediates."""
+    """Return the comparison `kind` of `a` and `b`; a comparison of two immediates is folded."""
     x, y = match_types(a, b)
     immediates = isinstance(x, (IntImm, FloatImm)) and isinstance(y, (IntImm, FloatImm))
     if immediates and _has_arithmetic(x.dtype):
@@ -340,7 +341,7 @@ def logical_and(a: ExprLike, b: ExprLike) -> PrimExpr:
 
 
 def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
-    """Return the conditions whose conjunction a condition is, in the order written."""
+    """Return the conjuncts of a condition, in the order written."""
     if type(condition) is e.And:
         return [*conjuncts(condition.a), *conjuncts(condition.b)]
     return [condition]
@@ -383,7 +384,7 @@ def _bitwise(name: str) -> Callable[[ExprLike, ExprLike], PrimExpr]:
             a = const(a, b.dtype)
         if isinstance(b, int) and isinstance(a, PrimExpr):
             b = const(b, a.dtype)
-        x, y = _integers(name, a, b)
+        x, y = _integer_operands(name, a, b)
         if shift and isinstance(y, IntImm):
             if not 0 <= y.value < x.dtype.bits:
                 raise IRValueError(f"shift amount {y.value} is outside [0, {x.dtype.bits})")
@@ -416,7 +417,7 @@ def bitwise_not(a: ExprLike) -> PrimExpr:
 
 
 def if_then_else(condition: ExprLike, true_value: ExprLike, false_value: ExprLike) -> PrimExpr:
-    """Return the taken value; the other one is not evaluated, so it may guard a load."""
+    """Return a call that evaluates only the selected value, so the condition may guard a load."""
     c = as_expr(condition)
     if not c.dtype.is_bool or c.dtype.lanes != 1:
         raise IRTypeError(f"if_then_else takes a scalar bool condition, got {c.dtype}")
@@ -433,13 +434,13 @@ def select(condition: ExprLike, true_value: ExprLike, false_value: ExprLike) -> 
 
 
 ROUNDINGS: Final = frozenset({"floor", "ceil", "trunc", "round", "nearbyint"})
-"""Intrinsics that are folded: each is exact."""
+"""Intrinsics that are folded, since their results are exact."""
 
 
 def intrinsic(name: str, *args: ExprLike, dtype: str | None = None) -> PrimExpr:
-    """Return a call of the intrinsic `name` with the result type its row of the table gives.
+    """Return a call of the intrinsic `name`, with the result type from the table of intrinsics.
 
-    A constant that is rounded to an integer is folded. Raises IRValueError for an unknown name,
+    Rounding a constant to an integer is folded. Raises IRValueError for an unknown name,
     IRTypeError for a wrong number of operands.
     """
     op = Op.get(name)

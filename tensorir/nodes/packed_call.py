@@ -1,7 +1,7 @@
-"""The arguments of `T.call_packed(name, ...)`, and the caller of the functions it names.
+"""The arguments of `T.call_packed(name, ...)`, and the type of functions that run such calls.
 
-Programs call Python functions by name. Which functions there are is known to `codegen`, which is
-above this package; it says so here, so that the interpreter can call them as well.
+Programs call Python functions by name. The package `codegen`, a higher layer, has the registry of
+these functions; it provides a `LibraryCaller`, so that the interpreter can call them as well.
 """
 
 from __future__ import annotations
@@ -30,19 +30,21 @@ class PackedArray:
     shape: tuple[PrimExpr, ...]
     strides: tuple[PrimExpr, ...]
     elem_offset: PrimExpr
-    """Elements between the pointer and element 0."""
+    """The number of elements between the pointer and element 0."""
 
 
 PackedArgument: TypeAlias = PackedArray | PrimExpr
 
 
 def packed_arguments(call: Call) -> tuple[str, list[PackedArgument]]:
-    """Return the name of the function that a call of `T.call_packed` means, and its arguments.
+    """Return the name of the function that a `T.call_packed` calls, and the arguments.
 
-    Raises IRTypeError for what cannot be passed: anything but arrays, scalars and strings.
+    Raises IRTypeError for arguments other than arrays, scalars and strings.
     """
     if not call.args or not isinstance(call.args[0], StringImm):
-        raise IRTypeError("T.call_packed takes the name of a library function first")
+        raise IRTypeError(
+            "the first argument of T.call_packed must be the name of a library function"
+        )
     name = call.args[0].value
     return name, [_argument(name, k, arg) for k, arg in enumerate(call.args[1:], start=1)]
 
@@ -64,10 +66,10 @@ def _array(place: str, node: Call) -> PackedArray:
     data, shape, strides, _, kind, offset = node.args
     dtype, stored = kind.dtype, _pointee(data)
     if stored is not None and stored.element.nbytes != dtype.element.nbytes:
-        # Memory whose type was changed after the call was written would be read beyond its end.
-        raise IRTypeError(f"{place}: an array of {dtype} cannot lie in memory of {stored}")
+        # If a pass changed the type of the memory, the call would read beyond its end.
+        raise IRTypeError(f"{place}: an array of {dtype} cannot be in memory of {stored}")
     dims, steps = _dims(shape), _dims(strides)
-    # Strides of some dimensions only say nothing.
+    # Strides that are given for only some dimensions are ignored.
     return PackedArray(data, dtype, dims, steps if len(steps) == len(dims) else (), offset)
 
 
@@ -81,8 +83,8 @@ def _dims(node: PrimExpr) -> tuple[PrimExpr, ...]:
         return node.args
     if type(node) is IntImm and node.value == 0:
         return ()
-    raise IRTypeError(f"T.tvm_stack_make_array takes shapes of T.tvm_stack_make_shape, not {node}")
+    raise IRTypeError(f"T.tvm_stack_make_array needs shapes of T.tvm_stack_make_shape, not {node}")
 
 
 LibraryCaller: TypeAlias = Callable[[str, Sequence[Any]], Any]
-"""Calls the library function of a name; arrays are NumPy's, over the memory of the program."""
+"""Calls a library function by name; arrays are NumPy arrays over the memory of the program."""

@@ -42,7 +42,7 @@ S = TypeVar("S", bound="Stmt")
 
 
 class ForKind(IntEnum):
-    """The way in which the iterations of a loop run."""
+    """The execution of the iterations of a loop: in order, in parallel, or otherwise."""
 
     SERIAL = 0
     PARALLEL = 1
@@ -52,7 +52,9 @@ class ForKind(IntEnum):
 
 
 def normalize_annotation(value: Any) -> Any:
-    """Return the stored form of an annotation value: numbers as immediates, lists as tuples."""
+    """Return an annotation value in its stored form: numbers become immediates, lists become
+    tuples.
+    """
     if isinstance(value, (bool, int, float, EqualOp)):
         return as_expr(value)
     if isinstance(value, StringImm):
@@ -65,7 +67,7 @@ def normalize_annotation(value: Any) -> Any:
 
 
 def normalize_annotations(values: Mapping[str, Any] | None) -> Attrs:
-    """Return annotations in their stored form; stored annotations pass unchanged."""
+    """Return annotations in their stored form; an `Attrs` is returned unchanged."""
     if not values:
         return EMPTY_ATTRS
     if isinstance(values, Attrs):
@@ -74,18 +76,18 @@ def normalize_annotations(values: Mapping[str, Any] | None) -> Attrs:
 
 
 class Stmt(Node):
-    """Something that runs."""
+    """The base class of statements."""
 
     __slots__ = ()
 
 
 def _with_body(fields: Sequence[str]) -> Callable[[S, Stmt], S]:
-    """Return the method that returns a statement which runs something else.
+    """Return the method that copies a statement with another body.
 
-    It is made without checking the rest again.
+    The other fields are not checked again.
     """
     kept = [f"    new.{name} = n.{name}" for name in fields if name != "body"]
-    about = '    """Return the statement with another body, the rest unchecked."""'
+    about = '    """Return the statement with another body; other fields are not checked again."""'
     lines = ["def made(n, body):", about, "    new = bare(type(n))", *kept, "    new.body = body"]
     return compiled([*lines, "    return new"], {"bare": object.__new__})
 
@@ -125,9 +127,9 @@ smart["store"] = BufferStore
 
 
 class For(Stmt):
-    """Run `body` for `loop_var` in `[min, min + extent)`.
+    """Run `body` for each value of `loop_var` in `[min, min + extent)`.
 
-    `annotations` are hints; `thread_binding` belongs to kind THREAD_BINDING only.
+    `annotations` are hints; only loops of kind THREAD_BINDING have a `thread_binding`.
     """
 
     fields = (
@@ -226,12 +228,12 @@ class SeqStmt(Stmt):
 
 
 def sequence(stmts: Sequence[Stmt | None]) -> Stmt:
-    """Return the statements in order as one, without None and evaluations of 0."""
+    """Return the statements in order as one statement, without None and evaluations of 0."""
     flat: list[Stmt] = []
     for stmt in stmts:
         if isinstance(stmt, SeqStmt):
             flat.extend(stmt.seq)
-        elif stmt is not None and not _is_nothing(stmt):
+        elif stmt is not None and not _is_zero_evaluation(stmt):
             flat.append(stmt)
     if not flat:
         return Evaluate(as_expr(0))
@@ -239,16 +241,16 @@ def sequence(stmts: Sequence[Stmt | None]) -> Stmt:
 
 
 def is_no_op(stmt: Stmt) -> bool:
-    """Say whether `stmt` is the evaluation of a constant."""
+    """Return True if `stmt` is the evaluation of a constant."""
     return isinstance(stmt, Evaluate) and isinstance(stmt.value, IntImm)
 
 
-def _is_nothing(stmt: Stmt) -> bool:
+def _is_zero_evaluation(stmt: Stmt) -> bool:
     return isinstance(stmt, Evaluate) and isinstance(stmt.value, IntImm) and not stmt.value.value
 
 
 class LetStmt(Stmt):
-    """Run `body` with `var` standing for `value`."""
+    """Run `body`, in which `var` has the value of `value`."""
 
     fields = (definition("var"), part("value"), body("body"))
     __slots__ = fields
@@ -276,7 +278,7 @@ class AssertStmt(Stmt):
 
 
 class Evaluate(Stmt):
-    """Evaluate an expression for its effect; a constant is the no-op."""
+    """Evaluate an expression for its effect; the evaluation of a constant is a no-op."""
 
     fields = (part("value"),)
     __slots__ = fields
@@ -316,7 +318,7 @@ class Allocate(Stmt):
 
 
 class AllocateConst(Stmt):
-    """Constant memory holding `data` (an array of shape `extents`) while `body` runs."""
+    """Constant memory that holds `data` (an array of shape `extents`) while `body` runs."""
 
     fields = (
         definition("buffer_var"),
@@ -347,7 +349,7 @@ class AllocateConst(Stmt):
 
 
 class DeclBuffer(Stmt):
-    """`buffer` as a view of a pointer that exists already, visible in `body`."""
+    """Declares `buffer` as a view of an existing pointer, visible in `body`."""
 
     fields = (buffer_definition("buffer"), body("body"))
     __slots__ = fields
@@ -373,8 +375,8 @@ class AttrStmt(Stmt):
 class Block(Stmt):
     """A statement with its own index space and declared data accesses.
 
-    `reads` and `writes` name everything an instance may touch, in terms of `iter_vars`; `init`
-    runs before the first step of a reduction; `alloc_buffers` live as long as an instance.
+    `reads` and `writes` are the regions that an instance may access, as functions of `iter_vars`.
+    `init` runs before the first step of a reduction. `alloc_buffers` exist while an instance runs.
     """
 
     fields = (

@@ -1,4 +1,4 @@
-"""Types, as annotations have them."""
+"""Types of variables and functions, as they occur in annotations."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Walking and rebuilding programs: visitors, rewriters, copies with new names."""
+"""Walking and rebuilding programs: visitors, rewriters, copies with new definitions."""

@@ -1,4 +1,4 @@
-"""Sending accesses of buffers to elements of other buffers."""
+"""Redirection of buffer accesses to elements of other buffers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensorir.rewriting.visit import Rewriter
 
 
 class ElementRewriter(Rewriter):
-    """Sends accesses of the buffers that `buffer` replaces to the elements that `indices` says."""
+    """Redirects accesses to buffers that `buffer` replaces; `indices` returns the new indices."""
 
     def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
         """Return the indices of a buffer's element at `indices` in the buffer that replaces it."""
@@ -22,8 +22,8 @@ class ElementRewriter(Rewriter):
     def region(self, buffer: Buffer, region: Sequence[Range]) -> Sequence[Range]:
         """Return the region of a part of a buffer in the buffer that replaces it.
 
-        This is the box of the same extents that begins where the part does. Dimensions that the
-        other buffer has in front of them are at one index.
+        It is the box of the same extents that begins at the first element of the part. Additional
+        leading dimensions of the other buffer have extent 1.
         """
         starts = self.indices(buffer, tuple(dim.min for dim in region))
         surplus = len(starts) - len(region)
@@ -52,9 +52,9 @@ class ElementRewriter(Rewriter):
 
 
 def indices_in_source(source: BufferRegion, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """Return the indices of a view's element at `indices` in the buffer behind the view.
+    """Return the indices, in the source buffer, of the element of a view at `indices`.
 
-    A view begins where its region of the source does, and may lack dimensions in front.
+    A view begins at the start of its source region, and may lack leading dimensions.
     """
     starts = [dim.min for dim in source.region]
     surplus = len(starts) - len(indices)

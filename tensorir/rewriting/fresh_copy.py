@@ -19,9 +19,8 @@ F = TypeVar("F", bound=BaseFunc)
 def renew_defs(func: F) -> F:
     """Return a copy of a function with new definitions.
 
-    Parameters, loop variables, axes, bound names, pointers and buffers (of a graph function its
-    variables and symbolic sizes) are objects of the copy alone, so that both functions may be parts
-    of one program.
+    The copy has its own parameters, loop variables, axes, bound names, pointers and buffers (for a
+    graph function: variables and symbolic sizes), so both functions may be parts of one program.
     """
     return FreshCopy()(func)
 
@@ -29,8 +28,8 @@ def renew_defs(func: F) -> F:
 class FreshCopy(Substitution):
     """Copies a program, with new loop variables, axes, buffers and bound names.
 
-    `values` replaces variables that are defined outside, `buffers` such buffers. Subclasses may
-    rename blocks and give axes another domain.
+    `values` replaces variables that are defined outside of the program, `buffers` replaces such
+    buffers. Subclasses may rename blocks and change the domains of axes.
     """
 
     def block_name(self, block: Block) -> str:
@@ -38,7 +37,7 @@ class FreshCopy(Substitution):
         return block.name_hint
 
     def define(self, var: Any) -> Any:
-        """Return the new variable that replaces `var` from here on."""
+        """Return the new variable that replaces `var` in its scope."""
         if isinstance(var, Var):
             new: Any = var.with_name(var.name)
         else:
@@ -53,9 +52,9 @@ class FreshCopy(Substitution):
                 self.define(var)
 
     def define_buffer(self, buffer: Buffer) -> Buffer:
-        """Return the new buffer, with a new pointer, that replaces `buffer` from here on.
+        """Return the new buffer, with a new pointer, that replaces `buffer` in its scope.
 
-        Buffers that share a pointer share the new one.
+        Buffers that share a pointer share the new pointer.
         """
         if buffer.data not in self._values:
             self.define(buffer.data)
@@ -90,16 +89,16 @@ class FreshCopy(Substitution):
         return self._values.get(node, node)
 
     def rewrite_MatchCast(self, node: Any) -> Any:  # noqa: N802
-        """Copy a check, which defines the sizes that are new in it."""
+        """Copy a `match_cast`, which defines the new sizes in its struct info."""
         self._define_sizes(node.struct_info)
         return self.generic(node)
 
     def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
-        """Copy a block, which is another one even if it defines nothing."""
+        """Copy a block; the copy is a new object even if the block defines nothing."""
         return self.generic(node).with_(name_hint=self.block_name(node))
 
     def rewrite_MatchBufferRegion(self, node: MatchBufferRegion) -> MatchBufferRegion:  # noqa: N802
-        """Copy a view, which may bind variables in its layout that its source does not have."""
+        """Copy a view, which may bind variables in its layout."""
         view, source = node.buffer, node.source
         known = {v for size in (*source.region, *source.buffer.layout) for v in collect_vars(size)}
         for size in view.layout:

@@ -1,8 +1,9 @@
-"""Functions made from what node classes say of their fields: parts of nodes, and rebuilt nodes.
+"""Functions generated from the fields of node classes: they return the parts of nodes, or rebuild
+nodes.
 
-Each is written as source once for every class, when it is used first, because walking and
-rebuilding are where time goes: a loop over fields takes three to four times as long. The source is
-run by `exec`, so an editor cannot go to the definition of such a function; `inspect.getsource`
+The source of each function is generated for every class on first use, because walking and
+rebuilding dominate the run time: a loop over fields takes three to four times as long. The source
+is run by `exec`, so an editor cannot go to the definition of such a function; `inspect.getsource`
 returns its text, also for tracebacks: `inspect.getsource(PARTS[Add])`.
 """
 
@@ -18,21 +19,23 @@ Row: TypeAlias = Callable[[Any, Any], Any]
 """A function of a rewriter and a node."""
 
 
-def _nothing(_: Node) -> tuple[Node, ...]:
+def _no_parts(_: Node) -> tuple[Node, ...]:
     return ()
 
 
 def _return_node(_: Any, node: Any) -> Any:
-    """Return a node unchanged: the row of nodes without parts."""
+    """Return a node unchanged: the function for classes without parts."""
     return node
 
 
 def _parts_of(kind: type[Node], chosen: Callable[[Field], bool]) -> Parts:
-    """Write the function that returns what is in the chosen fields of a node, in program order."""
+    """Generate the function that returns the nodes in the chosen fields of a node, in program
+    order.
+    """
     order = kind.walk_order or kind.fields
     fields = sorted((f for f in kind.roles if chosen(f)), key=order.index)
     if not fields:
-        return _nothing
+        return _no_parts
     missing = [f for f in fields if f.optional and not f.many]
     lines = ["def made(n):"]
     if len(missing) == 1:
@@ -58,10 +61,10 @@ def _tuple_of(fields: list[Field], missing: Sequence[Field] = ()) -> str:
 
 
 def _rebuild_function(kind: type[Node], scoped: bool = False) -> Row:
-    """Write the function that rebuilds a node of this class, itself if nothing in it changed.
+    """Generate the function that rebuilds nodes of a class; it returns an unchanged node itself.
 
-    What the bodies of the node do not hold comes first, then definitions are made, then bodies are
-    rewritten; where a rewriter is `scoped`, inside its `within(node, field)`.
+    It first rewrites the fields outside of bodies, then creates definitions, then rewrites bodies.
+    For a `scoped` rewriter, bodies are rewritten inside its `within(node, field)`.
     """
     fields = [f for f in kind.roles if f.rewritten]
     if not fields:
@@ -75,7 +78,7 @@ def _rebuild_function(kind: type[Node], scoped: bool = False) -> Row:
     lines = ["def made(r, n):", "    rows = r._part_rows"]
     for f in (*first, *middle, *last):
         lines.append(f"    {f} = n.{f}")
-        new = _rewritten(f)
+        new = _rewritten_source(f)
         if f.is_body and scoped:
             lines += [f"    with r.within(n, {str(f)!r}):", f"        new_{f} = {new}"]
         else:
@@ -87,8 +90,8 @@ def _rebuild_function(kind: type[Node], scoped: bool = False) -> Row:
     return compiled(lines, {"make": make, "mapped": _mapped})
 
 
-def _rewritten(f: Field) -> str:
-    """Return the expression for the new value of the field whose old one has its name."""
+def _rewritten_source(f: Field) -> str:
+    """Return source for the new value of a field; in it, the field's name is the old value."""
     if f.rewritten == "node":
         new = f"r.each({f})" if f.many else f"rows[type({f})](r, {f})"
         empty = f" if {f} else {f}" if f.many else ""

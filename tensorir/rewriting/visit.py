@@ -1,9 +1,9 @@
-"""Walking and rebuilding programs: the one traversal mechanism.
+"""Walking and rebuilding programs: the common traversal mechanism.
 
-`children` gives the parts of a node, `pre_order_visit` and `post_order_visit` walk them. `Rewriter`
-rebuilds: subclass it and define `rewrite_<ClassName>` for the nodes that change; everything else is
-rebuilt only if a part of it changed, so `result is node` means that nothing did. Rebuilding uses
-the raw constructors, so a substitution does not fold constants.
+`children` returns the parts of a node, `pre_order_visit` and `post_order_visit` walk them. To
+rebuild a program, subclass `Rewriter` and define `rewrite_<ClassName>` for the nodes that change.
+Other nodes are rebuilt only if a part of them changed, so `result is node` means that nothing
+changed. Rebuilding uses the raw constructors, so a substitution does not fold constants.
 """
 
 from __future__ import annotations
@@ -45,22 +45,24 @@ def children(node: Node) -> Sequence[Node]:
 
 
 def outside(node: Node) -> Sequence[Node]:
-    """Return the parts of `node` in which its definitions and facts do not hold."""
+    """Return the parts of `node` that are outside of the scope of its definitions and facts."""
     return OUTSIDE[type(node)](node)
 
 
 def inside(node: Node) -> Sequence[Node]:
-    """Return the parts of `node` in which they hold: its bodies."""
+    """Return the parts of `node` in the scope of its definitions and facts: its bodies."""
     return INSIDE[type(node)](node)
 
 
 def defined(node: Node) -> Sequence[Any]:
-    """Return the variables that `node` itself defines: a loop its own, a block none (axes do)."""
+    """Return the variables that `node` itself defines: one for a loop, none for a block (its axes
+    define them).
+    """
     return DEFINED[type(node)](node)
 
 
 def used_buffers(node: Node) -> Sequence[Any]:
-    """Return the buffer that `node` itself accesses, if it does."""
+    """Return the buffer that `node` itself accesses, if any."""
     return USED_BUFFERS[type(node)](node)
 
 
@@ -81,7 +83,7 @@ def post_order_visit(node: Node, visit: Callable[[Node], object]) -> None:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Yield `node` and everything in it, a node before its parts."""
+    """Yield `node` and all nodes in it; a node comes before its parts."""
     stack = [node]
     while stack:
         current = stack.pop()
@@ -92,7 +94,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def walk_once(node: Node) -> Iterator[Node]:
-    """Yield `node` and everything in it, parts that occur several times only once."""
+    """Yield `node` and all nodes in it; a node that occurs several times is yielded once."""
     seen: set[Node] = set()
     stack = [node]
     while stack:
@@ -107,7 +109,7 @@ def walk_once(node: Node) -> Iterator[Node]:
 
 
 def statements(node: Stmt) -> Iterator[Stmt]:
-    """Yield `node` and the statements in it, a statement before its parts."""
+    """Yield `node` and the statements in it; a statement comes before its parts."""
     stack = [node]
     while stack:
         current = stack.pop()
@@ -145,15 +147,16 @@ def collect_vars(node: Node) -> list[Var]:
 class Rewriter:
     """Rebuilds a program; define `rewrite_<ClassName>(self, node)` for the nodes that change.
 
-    An overriding method calls `self.generic(node)` to have the parts rewritten first. A class with
-    a method `within(node, field)` has the bodies of nodes rewritten inside the context manager that
-    it returns: the place for facts that hold there.
+    An overriding method calls `self.generic(node)` to rewrite the parts first. If a class has a
+    method `within(node, field)`, the bodies of nodes are rewritten inside the context manager that
+    it returns, which can set facts that hold in the body.
     """
 
     _method_rows: ClassVar[Mapping[type, Row]] = REBUILD
-    """The action for a node of each class."""
+    """The function that rewrites nodes of each class."""
     _part_rows: ClassVar[Mapping[type, Row]] = REBUILD
-    """The action for the parts of nodes: the same, unless the class overrides `__call__`."""
+    """The function that rewrites parts of nodes: the same, unless the class overrides `__call__`.
+    """
     _generic_rows: ClassVar[Mapping[type, Row]] = REBUILD
 
     def __init_subclass__(cls) -> None:
@@ -181,7 +184,7 @@ class Rewriter:
 
     def each(self, nodes: tuple[N, ...]) -> tuple[N, ...]:
         """Return the rewritten nodes; the same tuple if none changed."""
-        # A plain loop: comprehensions and `all` take nearly twice as long for the few parts here.
+        # A plain loop, because comprehensions and `all` take nearly twice as long for few parts.
         rows = self._part_rows
         changed = False
         result = []
@@ -192,7 +195,7 @@ class Rewriter:
         return tuple(result) if changed else nodes
 
     def maybe(self, node: N | None) -> N | None:
-        """Return the rewritten node, None for None."""
+        """Return the rewritten node; None for None."""
         return None if node is None else self(node)
 
     def value(self, value: Any) -> Any:
@@ -209,23 +212,23 @@ class Rewriter:
         return value
 
     def buffer(self, buffer: Buffer) -> Buffer:
-        """Return the buffer that replaces a used one; override to replace buffers."""
+        """Return the buffer that replaces a buffer at its uses; override it to replace buffers."""
         return buffer
 
     def define(self, var: Any) -> Any:
-        """Return the variable that a node defines in the place of `var`."""
+        """Return the variable that a node defines instead of `var`."""
         return var
 
     def define_buffer(self, buffer: Buffer) -> Buffer:
-        """Return the buffer that a node defines in the place of `buffer`."""
+        """Return the buffer that a node defines instead of `buffer`."""
         return self.buffer(buffer)
 
 
 class Substitution(Rewriter):
-    """Puts expressions in the place of variables, and buffers in that of buffers.
+    """Replaces variables by expressions, and buffers by other buffers.
 
-    A buffer whose pointer, shape, strides or offset has a replaced variable becomes a new one, the
-    same wherever the program has it.
+    A buffer with a replaced variable in its pointer, shape, strides or offset becomes a new buffer,
+    the same one at all its uses.
     """
 
     def __init__(
@@ -271,11 +274,11 @@ class Substitution(Rewriter):
 
 
 def substitute(node: N, values: Mapping[Var, e.ExprLike]) -> N:
-    """Return `node` with variables replaced, all at once; raw, so nothing is folded.
+    """Return `node` with variables replaced, all at once, without folding constants.
 
-    This reaches the layouts of buffers: a buffer with a replaced variable in its shape, strides or
-    offset becomes a new buffer, the same at each of its uses in `node`. Raises IRTypeError if a
-    value has not the dtype of its variable.
+    A buffer with a replaced variable in its shape, strides or offset becomes a new buffer, the same
+    one at all its uses in `node`. Raises IRTypeError if the dtypes of a value and its variable
+    differ.
     """
     kind = type(node)
     if not values or kind is e.IntImm:
@@ -292,16 +295,19 @@ def substitute(node: N, values: Mapping[Var, e.ExprLike]) -> N:
 
 
 def substitute_buffers(node: N, buffers: Mapping[Buffer, Buffer]) -> N:
-    """Return `node` with every use of a buffer (and of its pointer) going to another one."""
+    """Return `node` with every use of a buffer, and of its pointer, replaced by another buffer."""
     return Substitution(buffers=buffers)(node) if buffers else node
 
 
 # ---------------------------------------------------------------------------------- rewriting rules
 
 Rule: TypeAlias = Callable[[Any], Any]
-"""The replacement of a node with rewritten parts; None keeps it."""
+"""Returns the replacement of a node whose parts are rewritten; None keeps the node."""
 RuleBefore: TypeAlias = Callable[[Any, Rewriter], Any]
-"""The replacement of an unchanged node; the rewriter is for its parts. None: rewrite the parts."""
+"""Returns the replacement of an original node, using the rewriter on its parts.
+
+None rewrites the parts.
+"""
 
 
 def rewrite(
@@ -314,12 +320,12 @@ def rewrite(
 ) -> N:
     """Return `node` rewritten by rules, which are functions by class of nodes.
 
-    A rule of `after` gets a node with its parts rewritten and returns what replaces it, or None to
-    keep it. A rule of `before` gets the unchanged node and the rewriter: it calls the rewriter on
-    the parts to rewrite, or its `generic(node)` for all of them. The result replaces the node;
-    after None the node is rewritten as if there were no such rule. A rule for a class also applies
-    to derived classes without their own rule. `buffer` returns the buffers that replace used ones.
-    Nodes without a rule are rewritten by `over`, which may keep track of scopes.
+    A rule of `after` receives a node whose parts are rewritten and returns the replacement, or None
+    to keep the node. A rule of `before` receives the original node and the rewriter. It calls the
+    rewriter on the parts to rewrite, or `generic(node)` for all parts, and returns the replacement;
+    None means that the rule does not apply. A rule for a class also applies to derived classes
+    without their own rule. `buffer` maps a used buffer to its replacement. Nodes without a rule are
+    rewritten by `over`, which may keep track of scopes.
 
         rewrite(body, {Evaluate: lambda node: None if ... else nothing})
         rewrite(body, before={For: lambda node, r: unrolled(node.with_body(r(node.body)))})
@@ -334,9 +340,9 @@ def ruled(
     buffer: Callable[[Buffer], Buffer] | None = None,
     over: Rewriter | None = None,
 ) -> Rewriter:
-    """Return the rewriter of `rewrite`, for several programs.
+    """Return the rewriter that `rewrite` uses, for several programs.
 
-    It is `over` itself where that is given, which then follows the rules, too.
+    If `over` is given, it is returned after adding the rules to it.
     """
     rewriter: Any = Rewriter() if over is None else over
     key = type(rewriter), tuple(after or ()), tuple(before or ())
@@ -357,7 +363,10 @@ _RULED: Final[dict[_Ruled, Mapping[type, Row]]] = {}
 def _ruled(
     rewriter: type[Rewriter], after: tuple[type, ...], before: tuple[type, ...]
 ) -> Mapping[type, Row]:
-    """Return the rows of a rewriter with rules for these classes; the rules are the instance's."""
+    """Return the table of functions of a rewriter class with rules for these node classes.
+
+    The rules belong to the instance.
+    """
 
     def row(kind: type[Node]) -> Row:
         bases = kind.__mro__

@@ -200,5 +200,5 @@ def test_what_a_class_says_must_be_what_it_is_built_from() -> None:
             self.dtype = operand.dtype
 
     assert isinstance(Odd.roles[1], Field)
-    with pytest.raises(TypeError, match="Odd is built from operand, which is none of its fields"):
+    with pytest.raises(TypeError, match="the parameter operand of Odd is not one of its fields"):
         substitute(Odd(Var("x", "int32")), {Var("y", "int32"): 1})

@@ -297,7 +297,7 @@ def main(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
     )
     codegen.build(sch.mod)
     sch.unsafe_set_dtype("B", 0, "float16")
-    message = "argument 1: an array of float32 cannot lie in memory of float16"
+    message = "argument 1: an array of float32 cannot be in memory of float16"
     with pytest.raises(CodegenError, match=message):
         codegen.build(sch.mod)
     with pytest.raises(IRTypeError, match=message):
