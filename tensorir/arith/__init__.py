@@ -4,15 +4,15 @@ All index arithmetic is here: bounds checks, dependence of accesses and loop tra
 
 Four ideas, each built on the previous ones; the files are in a good reading order.
 
-Linear forms: an integer is `sum(coefficient * term) + const`, whose equal terms cancel.
+Linear forms: an integer is written `sum(coefficient * term) + const`, in which equal terms cancel.
     `linear` (sums, terms, domains), `linear_readers` and `linearize` (expressions to sums),
     `pieces` (the remainders in a sum), `extrema`, `polynomial`, `terms`, `opaque`, `wrapping`
     (values that wrap around), `writing` (sums to expressions). `coefficients` reads sums that are
     linear as written, without a context.
-Bounds: a term is evaluated in one of four domains.
-    `const_interval` and `context` (constants, from known facts), `modular` and `residues` (residue
-    classes), `span` and `interval` (bounds by fixed variables while other variables move), and
-    expressions, by `writing`. `proof` proves `sum >= 0` from facts.
+Bounds: a term is evaluated in one of four abstract domains.
+    `const_interval` and `context` (constant bounds, from facts), `modular` and `residues` (residue
+    classes), `span` and `interval` (symbolic bounds over the ranges of some variables), `writing`
+    (the expressions themselves). `proof` proves `sum >= 0` from facts.
 Simplification: `comparing`, `integer_set` and `logic` (conditions), `lanes` (vectors), `simplifier`
     (expressions of every kind), and `analyzer`, the public interface.
 Iterator maps: an index is a piece of a box of iterators.

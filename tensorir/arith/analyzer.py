@@ -1,9 +1,9 @@
 """`Analyzer`: simplification, bounds and proofs of integer expressions.
 
-Integers become linear combinations. Quotients by constants are independent terms in them
-and remainders do not occur (see `linear`); two expressions are equal if the difference has no
-terms. Inequalities follow from interval bounds (Cousot and Cousot 1977) and from facts added to
-the difference. Comparisons come out as `<`, `<=`, `==` and `!=` only.
+Integers become linear combinations. Quotients by constants are independent terms in them and
+remainders do not occur (see `linear`); two expressions are equal if the difference has no terms.
+Inequalities follow from interval bounds (Cousot and Cousot 1977) and from facts added to the
+difference. Simplified comparisons use `<`, `<=`, `==` and `!=` only.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Analyzer:
     """Simplifies and proves, given ranges of variables and facts.
 
     A free variable may have any value, except that a `SizeVar` is not negative. Index arithmetic is
-    assumed not to overflow its dtype. Arithmetic on values wraps around: on loads, calls, and the
-    variables in `values`, such as the scalar parameters of a function.
+    assumed not to overflow its dtype. Arithmetic on run-time values wraps around: on loads, calls,
+    and the variables in `values`, such as the scalar parameters of a function.
     """
 
     def __init__(self, values: Iterable[Var] = ()) -> None:
@@ -74,9 +74,9 @@ class Analyzer:
     def bind(self, var: Var, value: Range | ExprLike, allow_override: bool = False) -> None:
         """Bind `var` to a range or to an expression, until the scope ends.
 
-        A range is not empty: its extent is positive. With `allow_override`, an earlier binding of
-        the variable and all consequences of it are dropped. Raises IRValueError for a variable that
-        is bound already, unless `allow_override`.
+        The extent of a range is assumed to be positive. With `allow_override`, an earlier binding
+        of the variable and all consequences of it are dropped. Raises IRValueError for a variable
+        that is bound already, unless `allow_override`.
         """
         reader = self._linear
         if isinstance(value, Range):
@@ -115,14 +115,14 @@ class Analyzer:
             for symbol, least in least_values(extent, context.piece_bound)
             if isinstance(symbol, Var)
         )
-        return Context(context, Statement(_lasting(facts), var, origin, interval))
+        return Context(context, Statement(_memory_free(facts), var, origin, interval))
 
     def scope(self) -> Scope:
         """Restore the bindings and facts at the end of a `with` statement."""
         return Scope(self._linear, self._linear.context)
 
     def loop_scope(self, var: Var, low: ExprLike, extent: ExprLike) -> Scope:
-        """Enter a loop in a `with` statement: `var` has `extent` values from `low` on.
+        """Enter a loop in a `with` statement: `var` runs over `[low, low + extent)`.
 
         Inside, `extent >= 1` holds. Outer facts about `var` are hidden.
         """
@@ -133,7 +133,7 @@ class Analyzer:
     def constraint_scope(self, condition: PrimExpr) -> Scope:
         """Assume that `condition` holds, inside a `with` statement.
 
-        Facts about memory are ignored, since memory may change in the meantime.
+        Facts about memory are ignored, since a store inside the statement may change it.
         """
         reader = self._linear
         outer = reader.context
@@ -144,36 +144,41 @@ class Analyzer:
             reader.context = outer
 
     def _assume(self, condition: PrimExpr) -> None:
-        for part in _parts(condition):
-            facts, residues = self._lasting_facts(part)
+        for part in _conjuncts(condition):
+            facts, residues = self._memory_free_facts(part)
             if facts or residues:
-                said = Statement(facts, residues=residues)
-                self._linear.context = Context(self._linear.context, said)
+                statement = Statement(facts, residues=residues)
+                self._linear.context = Context(self._linear.context, statement)
 
     def facts(self, condition: PrimExpr) -> list[Linear]:
-        """Return sums that are at least 0 if `condition` holds, except about memory."""
-        return [fact for part in _parts(condition) for fact in self._lasting_facts(part)[0]]
+        """Return the sums that are at least 0 if `condition` holds.
 
-    def _lasting_facts(
+        Sums that read memory are omitted.
+        """
+        return [fact for part in _conjuncts(condition) for fact in self._memory_free_facts(part)[0]]
+
+    def _memory_free_facts(
         self, condition: PrimExpr
     ) -> tuple[tuple[Linear, ...], tuple[tuple[Term, ModularSet], ...]]:
-        """Return the lasting facts of a condition: sums of at least 0, and residue classes."""
+        """Return the facts of a condition that no store invalidates: nonnegative sums, and residue
+        classes.
+        """
         gap = gap_of(condition, self._linear)
         if gap is not None:
-            return _lasting([gap, *self._comparisons.of_variables(gap)]), ()
+            return _memory_free([gap, *self._comparisons.of_variables(gap)]), ()
         if isinstance(condition, e.EQ) and is_scalar_integer(condition.a.dtype):
             difference = self._linear(condition.a).plus(self._linear(condition.b), -1)
             classes = tuple(learn_residues(difference, self._linear.context))
-            return _lasting([difference, difference.times(-1)]), classes
+            return _memory_free([difference, difference.times(-1)]), classes
         if condition.dtype.lanes != 1:
             return (), ()
         if isinstance(condition, e.NE) and is_scalar_integer(condition.a.dtype):
             difference = self._linear(condition.a).plus(self._linear(condition.b), -1)
             low, high = self._linear.bound(difference)
             if low == 0 or high == 0:
-                return _lasting([difference.times(-1 if high == 0 else 1).plus_const(-1)]), ()
+                return _memory_free([difference.times(-1 if high == 0 else 1).plus_const(-1)]), ()
             condition = self.compare(condition)
-        return _lasting([self._linear.truth(condition).plus_const(-1)]), ()
+        return _memory_free([self._linear.truth(condition).plus_const(-1)]), ()
 
     # -------------------------------------------------------------------------------- simplifying
 
@@ -198,7 +203,7 @@ class Analyzer:
 
     @property
     def linearizer(self) -> Linearizer:
-        """The reader of expressions as linear combinations, for analyses of this package."""
+        """The converter of expressions to linear combinations, for analyses of this package."""
         return self._linear
 
     def linear(self, expr: PrimExpr) -> Linear:
@@ -208,7 +213,8 @@ class Analyzer:
     def integer(self, expr: PrimExpr) -> PrimExpr:
         """Return a scalar integer expression in its simplest form.
 
-        If that has a constant beyond the type, the operands are simplified one by one.
+        If that form has a constant out of the range of the type, the operands are simplified one by
+        one.
         """
         linear = self._linear(expr)
         if linear.terms and self._linear.context.facts:
@@ -230,7 +236,7 @@ class Analyzer:
             return lanes.vector(self._simplifier(element))
 
     def _element(self, vector: PrimExpr) -> tuple[Lanes, PrimExpr]:
-        """Return the lanes of a vector, and its element in one lane."""
+        """Return a converter for the lanes of a vector, and the scalar expression of one lane."""
         count = vector.dtype.lanes
         lanes = self._lanes.get(count)
         if lanes is None:
@@ -241,14 +247,14 @@ class Analyzer:
         return lanes, element
 
     def compare(self, expr: e.CmpOp) -> PrimExpr:
-        """Return a comparison decided, or in its shortest form."""
+        """Return a comparison as a constant if it can be decided, or in its shortest form."""
         simple = self._comparisons.simplified(expr)
         if simple is not None:
             return simple
         return flip_comparison(expr, self.integer(expr.a), self.integer(expr.b))
 
     def decided(self, condition: PrimExpr) -> PrimExpr:
-        """Return an otherwise simplified condition, decided by facts if possible."""
+        """Return a condition whose parts are simplified, as a constant if the facts decide it."""
         if not self._linear.context.facts or not condition.dtype.is_bool:
             return condition
         low, high = self._linear.bound(self._linear.truth(condition))
@@ -340,7 +346,7 @@ class Analyzer:
         return residue_of(self._linear(as_expr(expr)), self._linear.context)
 
     def int_set(self, expr: PrimExpr, dom_map: dict[Var, IntervalSet]) -> IntervalSet:
-        """Return the interval that `expr` covers while variables take values from theirs."""
+        """Return the interval of `expr` over the sets of its variables in `dom_map`."""
         return eval_set(expr, dom_map, self)
 
 
@@ -362,21 +368,21 @@ class Scope:
         self._reader.context = self._outside
 
 
-def _parts(condition: PrimExpr) -> Iterator[PrimExpr]:
-    """Yield comparisons, and other conditions, that all hold where a condition does."""
+def _conjuncts(condition: PrimExpr) -> Iterator[PrimExpr]:
+    """Yield the conjuncts of a condition."""
     for part in conjuncts(condition):
         if isinstance(part, e.Call) and getattr(part.op, "short_name", "") == "likely":
-            yield from _parts(part.args[0])
+            yield from _conjuncts(part.args[0])
         elif isinstance(part, e.Not):
             opposite = negation(part.a)
             if isinstance(opposite, e.Not):
                 yield part
             else:
-                yield from _parts(opposite)
+                yield from _conjuncts(opposite)
         else:
             yield part
 
 
-def _lasting(facts: Iterable[Linear]) -> tuple[Linear, ...]:
-    """Return the facts that are not about memory, which a store inside the scope may change."""
+def _memory_free(facts: Iterable[Linear]) -> tuple[Linear, ...]:
+    """Return the facts that do not read memory: a store inside the scope may change memory."""
     return tuple([f for f in facts if not any(reads_memory(term) for term in f.terms)])

@@ -1,4 +1,4 @@
-"""The linear part of an index as written, without analysis.
+"""The linear part of an index as it is written, without analysis.
 
 Far cheaper than the analyzer's normal form, for code that reads thousands of indices and may miss
 indices that are linear only after simplification.
@@ -22,13 +22,16 @@ class Coefficients:
     parts: list[tuple[PrimExpr, int]] = field(default_factory=list)
 
     def step(self, var: Var) -> int | None:
-        """Return the coefficient of `var`, None if `var` is inside a part."""
+        """Return the coefficient of `var`; None if a nonlinear part contains `var`."""
         if any(uses_var(part, var) for part, _ in self.parts):
             return None
         return self.of.get(var, 0)
 
     def substituted(self, values: Mapping[Var, Coefficients]) -> Coefficients:
-        """Return the sum with variables replaced by sums; those inside `parts` stay."""
+        """Return the sum with variables replaced by sums.
+
+        Variables inside `parts` are not replaced.
+        """
         result = Coefficients({}, self.constant, list(self.parts))
         of = result.of
         for var, factor in self.of.items():
@@ -44,29 +47,29 @@ class Coefficients:
 
 
 def coefficients(expr: PrimExpr) -> Coefficients:
-    """Read an integer expression."""
+    """Return the coefficients of an integer expression."""
     if type(expr) is Var:
         return Coefficients({expr: 1}, 0, [])
     result = Coefficients({}, 0, [])
-    _read(expr, 1, result)
+    _add_coefficients(expr, 1, result)
     return result
 
 
-def _read(expr: PrimExpr, factor: int, into: Coefficients) -> None:
+def _add_coefficients(expr: PrimExpr, factor: int, into: Coefficients) -> None:
     # The input is mostly long sums, whose last terms are variables, scaled or not.
     while type(expr) is Add:
-        _read(expr.a, factor, into)
+        _add_coefficients(expr.a, factor, into)
         expr = expr.b
     if isinstance(expr, Var):
         into.of[expr] = into.of.get(expr, 0) + factor
     elif isinstance(expr, Mul) and isinstance(expr.b, IntImm):
-        _read(expr.a, factor * expr.b.value, into)
+        _add_coefficients(expr.a, factor * expr.b.value, into)
     elif isinstance(expr, IntImm):
         into.constant += factor * expr.value
     elif isinstance(expr, Sub):
-        _read(expr.a, factor, into)
-        _read(expr.b, -factor, into)
+        _add_coefficients(expr.a, factor, into)
+        _add_coefficients(expr.b, -factor, into)
     elif isinstance(expr, Mul) and isinstance(expr.a, IntImm):
-        _read(expr.b, factor * expr.a.value, into)
+        _add_coefficients(expr.b, factor * expr.a.value, into)
     else:
         into.parts.append((expr, factor))

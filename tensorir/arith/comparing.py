@@ -1,9 +1,10 @@
-"""Comparisons of integers: `sum >= 0` or `sum == 0`, reduced and written the short way.
+"""Comparisons of integers: `sum >= 0` or `sum == 0`, reduced and written in their shortest form.
 
 Dividing the sum of an inequality by a positive number and rounding down keeps it equivalent. So a
-factor can be removed if the terms that it does not divide cannot carry: `x * 8 + y < 16` is `x < 2`
-for y in 0..7. A single quotient is replaced by its dividend, `x // 2 < 3` by `x < 6`, and a minimum
-or maximum by the only alternative that decides the comparison: `min(x, 11) < 10` is `x < 10`.
+factor can be removed if the terms that it does not divide sum to less than it: `x * 8 + y < 16` is
+`x < 2` for y in 0..7. A single quotient is replaced by its dividend, `x // 2 < 3` by `x < 6`, and a
+minimum or maximum by the only alternative that decides the comparison: `min(x, 11) < 10` is `x <
+10`.
 """
 
 from __future__ import annotations
@@ -31,11 +32,14 @@ NEGATION: Final[dict[type[e.CmpOp], type[e.CmpOp]]] = {
     e.EQ: e.NE,
     e.NE: e.EQ,
 }
-_TURNED: Final[dict[type[e.CmpOp], type[e.CmpOp]]] = {e.GT: e.LT, e.GE: e.LE}
+_SWAPPED: Final[dict[type[e.CmpOp], type[e.CmpOp]]] = {e.GT: e.LT, e.GE: e.LE}
 
 
 def gap_of(expr: PrimExpr, reader: Linearizer) -> Linear | None:
-    """Return a sum that is at least 0 exactly if the inequality holds, None for anything else."""
+    """Return a sum that is at least 0 exactly if the inequality holds.
+
+    Return None for other expressions.
+    """
     if not isinstance(expr, e.CmpOp) or not is_scalar_integer(expr.a.dtype):
         return None
     kind = type(expr)
@@ -53,13 +57,16 @@ def negative(gap: Linear) -> Linear:
 
 
 class Comparisons:
-    """Decides, reduces and writes comparisons by the facts of a reader."""
+    """Decides, reduces and writes comparisons, using the facts of a `Reader`."""
 
     def __init__(self, reader: Linearizer) -> None:
         self._reader: Final = reader
 
     def simplified(self, expr: e.CmpOp) -> PrimExpr | None:
-        """Return a comparison decided or in its shortest form, None if its sides must stay."""
+        """Return a comparison as a constant or in its shortest form.
+
+        Return None if its sides must not change.
+        """
         gap = gap_of(expr, self._reader)
         if gap is not None:
             return self.at_least_zero(gap, expr.a.dtype)
@@ -78,7 +85,7 @@ class Comparisons:
             strict = const != 0
         else:
             strict = const > 0 or const == -1
-        sides = self._sides(gap.plus_const(1) if strict else gap, dtype)
+        sides = self._split_sides(gap.plus_const(1) if strict else gap, dtype)
         return None if sides is None else (e.LT if strict else e.LE)(sides[1], sides[0])
 
     def zero(self, difference: Linear, dtype: DataType, equal: bool) -> PrimExpr | None:
@@ -90,7 +97,8 @@ class Comparisons:
         if low == high:
             return TRUE if equal else FALSE
         if any(type(t) is Extremum for t in difference.terms):
-            # A sum that is never on one side of 0 is 0 exactly if it is not on the other side.
+            # For a sum that is never negative, `sum == 0` is `not sum > 0`; a sum that is never
+            # positive likewise.
             opposite = difference.times(-1)
             for gap, other in ((difference, opposite), (opposite, difference)):
                 if self._reader.at_least_zero(other):
@@ -101,17 +109,17 @@ class Comparisons:
             difference = difference.over(divisor)
         if all(c < 0 for c in difference.terms.values()):
             difference = difference.times(-1)
-        decided = self._by_cases(difference, 1)
+        decided = self._without_extremum(difference, 1)
         if decided is not None:
             return self.zero(decided, dtype, equal)
-        factored = self._factored(difference, dtype, equal)
+        factored = self._split_product(difference, dtype, equal)
         if factored is not None:
             return factored
-        sides = self._sides(difference, dtype)
+        sides = self._split_sides(difference, dtype)
         return None if sides is None else (e.EQ if equal else e.NE)(*sides)
 
     def of_variables(self, gap: Linear) -> list[Linear]:
-        """Return sums over single variables that are at least 0 wherever `gap` is."""
+        """Return sums over single variables that are at least 0 whenever `gap` is."""
         found: list[Linear] = []
         pending = [gap]
         while pending:
@@ -126,12 +134,16 @@ class Comparisons:
             if type(term) is Extremum and term.largest != (c > 0):
                 rest = gap.plus(Linear({term: 1}, 0), -c)
                 return [rest.plus(arg, c) for arg in term.args]
-        if len(gap.terms) == 1 and gap.content() == 1 and (inside := _undivided(gap)) is not None:
+        if (
+            len(gap.terms) == 1
+            and gap.content() == 1
+            and (inside := _without_quotient(gap)) is not None
+        ):
             return [inside]
         shorter = self._without_fraction(gap)
         return [] if shorter is None else [shorter]
 
-    def _factored(self, difference: Linear, dtype: DataType, equal: bool) -> PrimExpr | None:
+    def _split_product(self, difference: Linear, dtype: DataType, equal: bool) -> PrimExpr | None:
         """Return the condition that one factor of a product of indices is 0, or that none is."""
         if difference.const or len(difference.terms) != 1 or self._reader.may_wrap(difference):
             return None
@@ -147,7 +159,9 @@ class Comparisons:
     # ----------------------------------------------------------------------------------- reducing
 
     def _reduce(self, gap: Linear) -> Linear | bool:
-        """Return a shorter sum that is at least 0 wherever `gap` is, or whether it always is."""
+        """Return a shorter sum that is at least 0 exactly if `gap` is, or a bool if that is
+        decided.
+        """
         while True:
             if self._reader.at_least_zero(gap):
                 return True
@@ -159,13 +173,18 @@ class Comparisons:
             low, high = self._bound(gap)
             if low >= 0 or high < 0:
                 return low >= 0
-            shorter = self._without_fraction(gap) or self._by_cases(gap) or _undivided(gap)
+            shorter = (
+                self._without_fraction(gap) or self._without_extremum(gap) or _without_quotient(gap)
+            )
             if shorter is None:
                 return gap
             gap = shorter
 
     def _bound(self, total: Linear) -> Interval:
-        """Return the bounds of a sum; a variable by itself has the range of its type."""
+        """Return the bounds of a sum.
+
+        A single variable is also limited to the range of its type.
+        """
         low, high = self._reader.bound(total)
         if len(total.terms) == 1:
             ((term, c),) = total.terms.items()
@@ -175,7 +194,7 @@ class Comparisons:
         return low, high
 
     def _without_fraction(self, gap: Linear) -> Linear | None:
-        """Divide by a coefficient if the terms that it does not divide cannot carry."""
+        """Divide by a coefficient if the terms that it does not divide cannot change the result."""
         if len(gap.terms) < 2:
             return None
         for factor in sorted({abs(c) for c in gap.terms.values()} - {1}, reverse=True):
@@ -184,11 +203,12 @@ class Comparisons:
                 return head
         return None
 
-    def _by_cases(self, total: Linear, beyond: int = 0) -> Linear | None:
-        """Return a shorter sum that is equivalent to a sum with an extremum, None if there is none.
+    def _without_extremum(self, total: Linear, beyond: int = 0) -> Linear | None:
+        """Return a shorter sum that is equivalent to a sum with an extremum; None if there is none.
 
-        It exists if a single alternative decides: the others never make the sum negative, or never
-        keep it from being negative. With `beyond` 1 the sums are 0 together.
+        The shorter sum exists if a single alternative decides: the others never make the sum
+        negative, or never keep it from being negative. With `beyond` 1, one sum is 0 exactly if the
+        other is.
         """
         for term, c in total.terms.items():
             if type(term) is not Extremum:
@@ -207,10 +227,10 @@ class Comparisons:
 
     # ------------------------------------------------------------------------------------ writing
 
-    def _sides(self, difference: Linear, dtype: DataType) -> tuple[PrimExpr, PrimExpr] | None:
-        """Return the added and the subtracted part of `difference`, as expressions.
+    def _split_sides(self, difference: Linear, dtype: DataType) -> tuple[PrimExpr, PrimExpr] | None:
+        """Return the added and the subtracted terms of `difference`, as two expressions.
 
-        None if bringing terms to the other side may wrap around, or if the resulting constant is
+        None if moving terms to the other side may wrap around, or if the resulting constant is
         beyond the type.
         """
         reader = self._reader
@@ -233,20 +253,20 @@ class Comparisons:
 
 
 def flip_comparison(expr: e.CmpOp, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    """Return a comparison with other sides, as `<`, `<=`, `==` or `!=`."""
-    kind = _TURNED.get(type(expr))
+    """Return the comparison of `a` and `b` of the kind of `expr`, as `<`, `<=`, `==` or `!=`."""
+    kind = _SWAPPED.get(type(expr))
     if kind is not None:
         return kind(b, a)
     return expr if a is expr.a and b is expr.b else type(expr)(a, b)
 
 
-def _undivided(gap: Linear) -> Linear | None:
+def _without_quotient(gap: Linear) -> Linear | None:
     """Replace a quotient that is compared with a constant by its dividend."""
     if len(gap.terms) != 1:
         return None
     ((term, c),) = gap.terms.items()
     if type(term) is TruncatedQuotient and not term.divisor.terms:
-        # It is at least `least`, and so is the quotient of the opposite where c is -1.
+        # For c = 1 the quotient is at least `least`; for c = -1 its opposite is.
         least, times = -gap.const, term.divisor.const
         bound = least * times if least > 0 else (least - 1) * times + 1
         return term.index.times(c).plus_const(-bound)

@@ -37,7 +37,7 @@ def product(a: Interval, b: Interval) -> Interval:
 
 
 def floor_quotient(a: Interval, b: Interval) -> Interval | None:
-    """Return the interval of `a // b` for nonzero divisors, None if there are none."""
+    """Return the interval of `a // b` for nonzero divisors; None if there are none."""
     if 0 < b[0] == b[1]:
         return floor_bound(a[0], b[0]), floor_bound(a[1], b[0])
     corners = [floor_bound(x, d) for x in a for d in _divisors(b)]
@@ -45,7 +45,7 @@ def floor_quotient(a: Interval, b: Interval) -> Interval | None:
 
 
 def floor_bound(bound: int, divisor: int) -> int:
-    """Return a bound divided, rounding down; infinite ones stay infinite."""
+    """Return a bound divided, rounding down; infinite bounds stay infinite."""
     if abs(bound) >= HALF_INFINITE:
         if abs(divisor) >= HALF_INFINITE:
             return 0 if (bound < 0) == (divisor < 0) else -INFINITE
@@ -56,7 +56,7 @@ def floor_bound(bound: int, divisor: int) -> int:
 def trunc_quotient(a: Interval, b: Interval) -> Interval | None:
     """Return the interval of `a / b` rounded to zero, for nonzero divisors.
 
-    None if there are none.
+    Return None if there are none.
     """
     corners = [
         abs(x) // abs(d) * (1 if (x < 0) == (d < 0) else -1) for x in a for d in _divisors(b)
@@ -65,7 +65,7 @@ def trunc_quotient(a: Interval, b: Interval) -> Interval | None:
 
 
 def floor_remainder(a: Interval, b: Interval) -> Interval | None:
-    """Return the interval of `a % b` for nonzero divisors, None if there are none.
+    """Return the interval of `a % b` for nonzero divisors; None if there are none.
 
     This is the remainder of division rounded down, which has the divisor's sign; `trunc_remainder`
     has the dividend's sign (Leijen 2001 compares them).
@@ -88,7 +88,7 @@ def floor_remainder(a: Interval, b: Interval) -> Interval | None:
 def trunc_remainder(a: Interval, b: Interval) -> Interval | None:
     """Return the interval of `a - trunc(a / b) * b` for nonzero divisors.
 
-    None if there are none.
+    Return None if there are none.
     """
     sizes = [abs(d) for d in _divisors(b)]
     if not sizes:
@@ -100,7 +100,7 @@ def trunc_remainder(a: Interval, b: Interval) -> Interval | None:
 
 
 def _divisors(b: Interval) -> list[int]:
-    """Return the ends of the negative and of the positive part of an interval."""
+    """Return the minimum and maximum of the negative and of the positive part of an interval."""
     ends: list[int] = []
     if b[0] < 0:
         ends += (b[0], min(b[1], -1))
@@ -110,7 +110,7 @@ def _divisors(b: Interval) -> list[int]:
 
 
 def union(*parts: Interval) -> Interval:
-    """Return the interval around several."""
+    """Return the smallest interval that contains all the given intervals."""
     return min(p[0] for p in parts), max(p[1] for p in parts)
 
 
@@ -128,8 +128,8 @@ def either_bits(a: Interval, b: Interval) -> Interval:
 
 def different_bits(a: Interval, b: Interval) -> Interval:
     """Return an interval that holds `a ^ b`, of integers in two's complement."""
-    beyond = _power_above(max(a[1], b[1], -a[0] - 1, -b[0] - 1))
-    return (0 if a[0] >= 0 and b[0] >= 0 else -beyond), beyond - 1
+    limit = _power_above(max(a[1], b[1], -a[0] - 1, -b[0] - 1))
+    return (0 if a[0] >= 0 and b[0] >= 0 else -limit), limit - 1
 
 
 def invert_bits(a: Interval) -> Interval:
@@ -143,17 +143,17 @@ def _power_above(value: int) -> int:
 
 
 def shifted_left(a: Interval, b: Interval) -> Interval | None:
-    """Return the interval of `a * 2**b`, None if `b` may be negative."""
+    """Return the interval of `a * 2**b`; None if `b` may be negative."""
     return product(a, _powers(b)) if b[0] >= 0 else None
 
 
 def shifted_right(a: Interval, b: Interval) -> Interval | None:
-    """Return the interval of `a // 2**b`, None if `b` may be negative."""
+    """Return the interval of `a // 2**b`; None if `b` may be negative."""
     return floor_quotient(a, _powers(b)) if b[0] >= 0 else None
 
 
 def _powers(exponent: Interval) -> Interval:
-    # Up to the widest type: further shifts give 0, or copies of the sign.
+    # Exponents are clipped to the widest type: larger shifts give 0, or copies of the sign.
     return 1 << min(exponent[0], 64), 1 << min(exponent[1], 64)
 
 
@@ -161,7 +161,7 @@ def _powers(exponent: Interval) -> Interval:
 
 
 Operand: TypeAlias = Callable[[PrimExpr], "Interval | None"]
-"""Returns the interval of an operand; None if it is not an integer, or a part may wrap."""
+"""Returns the interval of an operand; None if it is not an integer, or if a part of it may wrap."""
 
 
 def exact_interval(node: PrimExpr, ranges: Ranges) -> Interval | None:
@@ -207,7 +207,7 @@ def value_interval(node: PrimExpr, operand: Operand) -> Interval | None:
 
 
 def type_interval(node: PrimExpr) -> Interval | None:
-    """Return the range of an expression's dtype, None if it is not an integer dtype."""
+    """Return the range of an expression's dtype; None if it is not an integer dtype."""
     return integer_limits(node.dtype) if node.dtype.is_integral else None
 
 
@@ -235,7 +235,7 @@ def _cast(n: e.Cast, operand: Operand) -> Interval | None:
     middle = n.value
     if isinstance(middle, e.Cast) and middle.dtype.is_floating and middle.value.dtype.is_integral:
         if middle.dtype.bits < 16:
-            return type_interval(n)  # What is too large for it becomes NaN.
+            return type_interval(n)  # A value that is too large for the type becomes NaN.
         # Rounding to nearest, and then to zero, is monotonic.
         ends = operand(middle.value) if n.dtype.is_integral and not n.dtype.is_bool else None
         return type_interval(n) if ends is None else _round_trip(ends, middle, n.dtype)
@@ -282,7 +282,7 @@ def _call(n: e.Call, operand: Operand) -> Interval | None:
 
 
 def _bits_counted(name: str, width: int, a: Interval | None) -> Interval:
-    """Return the interval of a number of bits: of the set bits, or of leading zeros."""
+    """Return the interval of a count of bits: of the set bits, or of the leading zeros."""
     if a is None or a[0] < 0:
         return 0, width
     if name == "popcount":
@@ -316,7 +316,8 @@ ARITHMETIC: Final[dict[type, Callable[[Interval, Interval], Interval | None]]] =
     e.Min: lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
     e.Max: lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
 }
-"""The intervals of results as integers of any size, from those of the operands."""
+"""Rules that compute the interval of a result, before it wraps, from the intervals of its operands.
+"""
 
 _RULES: Final[dict[type, Callable[[Any, Operand], Interval | None]]] = {
     e.IntImm: lambda n, _: (n.value, n.value),

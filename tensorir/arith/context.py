@@ -68,7 +68,7 @@ class Statement:
         """The value of the variable, None if only its range is known."""
 
     def without(self, var: Var) -> Statement | None:
-        """Return the statement without facts about `var`, None if nothing is left."""
+        """Return the statement without facts about `var`; None if no fact or binding is left."""
         if self.var is var:
             return None
         facts = tuple([fact for fact in self.facts if not mentions(fact, var)])
@@ -127,11 +127,11 @@ class Context:
         self.bound_to: dict[Var, tuple[Linear, ...]] = {}
         """Bound variables in order, with the origin of their facts."""
         self.facts: tuple[Linear, ...] = ()
-        """Sums that are at least 0, as far as the ranges do not imply it."""
+        """Sums that are at least 0; facts that the ranges imply are omitted."""
         self.residues: dict[Term, ModularSet] = {}
         """Assumed residue classes of terms."""
         self.reader: Reader | None = None
-        """The reader for operands of nonlinear terms; set with the first such term."""
+        """The reader for operands of nonlinear terms; set when the first such term is read."""
         if parent is None or statement is None:
             return
         self.ranges, self.values, self.bound_to = parent.ranges, parent.values, parent.bound_to
@@ -143,12 +143,12 @@ class Context:
             if statement.value is not None:
                 self.values = {**parent.values, var: statement.value}
         for fact in statement.facts:
-            self._learn(fact)
+            self._add_fact(fact)
         for term, found in statement.residues:
             known = self.residues.get(term, ANY)
             self.residues = {**self.residues, term: known.meet(found)}
 
-    def _learn(self, fact: Linear) -> None:
+    def _add_fact(self, fact: Linear) -> None:
         """Add the fact that `fact` is not negative; for a single variable, narrow its range."""
         if len(fact.terms) != 1:
             if fact.terms:
@@ -209,7 +209,7 @@ class Context:
         parts = linear.parts
         if parts is None:
             parts = [(c, term) for term, c in linear.terms.items()]
-        low, high = self._sum([(c, self.piece_bound(p)) for c, p in parts])
+        low, high = self._sum_bound([(c, self.piece_bound(p)) for c, p in parts])
         low, high = low + linear.rest, high + linear.rest
         if self.facts:
             low, high = self._tighten(linear, low, high)
@@ -217,7 +217,7 @@ class Context:
         linear.stamp = self.stamp
         return linear.bound
 
-    def _sum(self, parts: list[tuple[int, Interval]]) -> Interval:
+    def _sum_bound(self, parts: list[tuple[int, Interval]]) -> Interval:
         low = high = 0
         for coefficient, (least, most) in parts:
             if coefficient > 0:
@@ -229,7 +229,7 @@ class Context:
         return low, high
 
     def _tighten(self, linear: Linear, low: int, high: int) -> Interval:
-        """Improve a bound by facts about the same combination of terms."""
+        """Return a bound that is narrowed by facts about the same combination of terms."""
         first = next(iter(linear.terms))
         for fact in self.facts_about(first):
             if len(fact.terms) != len(linear.terms):
@@ -257,7 +257,7 @@ class Context:
         if isinstance(piece, Piece):
             return piece.evaluate(self)
         known = self.ranges.get(piece)
-        return _unbound(piece) if known is None else known
+        return _default_range(piece) if known is None else known
 
     # ------------------------------------------------------------- the domain of intervals
 
@@ -266,7 +266,7 @@ class Context:
         return self.bound(value) if isinstance(value, Linear) else (value, value)
 
     def quotient(self, a: Interval, b: Interval, floors: bool) -> Interval:
-        """Divide by what is not 0, rounding down or toward zero."""
+        """Divide by a nonzero value, rounding down (if `floors`) or toward zero."""
         if floors and b[0] == b[1] > 0:
             return floor_bound(a[0], b[0]), floor_bound(a[1], b[0])
         return (floor_quotient if floors else trunc_quotient)(a, b) or EVERYTHING
@@ -301,7 +301,7 @@ class Context:
         """Return an interval that holds every value of a nonlinear term."""
         if self.reader is None or type(term.expr) is BufferLoad or term.is_being_bounded:
             return term.interval
-        # A fact about the term may be needed to simplify its operands.
+        # Simplifying the operands may need a fact about the term itself.
         term.is_being_bounded = True
         try:
             found = value_interval(term.expr, self._operand_bound)
@@ -331,8 +331,10 @@ class Context:
         return linear
 
 
-def _unbound(var: Var) -> Interval:
-    """Return the range of a variable about which nothing is known."""
+def _default_range(var: Var) -> Interval:
+    """Return the range of a variable without a binding: that of its dtype, nonnegative for a
+    `SizeVar`.
+    """
     if type(var) is SizeVar:
         return 0, INFINITE
     dtype = var.dtype

@@ -15,13 +15,18 @@ from tensorir.arith.linear import Extremum, Key, Linear, Term, Terms, without_ze
 
 
 def extremum_key(args: Sequence[Linear], base: Linear, largest: bool) -> Key:
-    """Return a key that is equal for extrema that differ by a sum; `base` is an alternative."""
+    """Return a key that is equal for extrema that differ by a sum.
+
+    `base` is one of the alternatives.
+    """
     sign = 1 if largest else -1
     return frozenset(arg.plus(base, -1).times(sign).key for arg in args)
 
 
 def common_part(args: Sequence[Linear]) -> tuple[Linear, int]:
-    """Return a sum and a factor: alternatives are the sum and multiples of the factor."""
+    """Return a sum and a factor such that each alternative is the sum plus a multiple of the
+    factor.
+    """
     first = args[0]
     gaps = [arg.plus(first, -1) for arg in args[1:]]
     factor = gcd(*[c for gap in gaps for c in (*gap.terms.values(), gap.const)])
@@ -34,7 +39,7 @@ def common_part(args: Sequence[Linear]) -> tuple[Linear, int]:
 
 
 def alternatives(value: Linear, largest: bool) -> list[Linear]:
-    """Return the alternatives of an extremum; another value is its own only alternative."""
+    """Return the alternatives of an extremum; any other value is its only alternative."""
     for term, c in value.terms.items():
         if type(term) is Extremum and abs(c) == 1 and term.largest is (largest is (c > 0)):
             rest = value.plus(Linear({term: 1}, 0), -c)
@@ -49,7 +54,7 @@ def alternatives(value: Linear, largest: bool) -> list[Linear]:
 def absorb_terms(
     term: Extremum, c: int, left: Terms, rest: int
 ) -> tuple[Extremum, int, Linear] | None:
-    """Return a shorter form of `c * term` in the sum of `left` and `rest`, None if there is none.
+    """Return a shorter form of `c * term` in the sum of `left` and `rest`; None if there is none.
 
     The form is an extremum, its coefficient, and the sum that was added to the alternatives of
     `term`.
@@ -78,7 +83,7 @@ def _candidates(args: Sequence[Linear], outside: Linear, const: int) -> Iterator
     for term, c in outside.terms.items():
         terms[term] = min(
             (c, 0, *[-arg.terms.get(term, 0) for arg in args]),
-            key=lambda moved: _spread(args, term, c, moved),
+            key=lambda moved: _multiples_length(args, term, c, moved),
         )
     kept = without_zeros(terms)
     for moved in dict.fromkeys((0, const, *[-arg.const for arg in args])):
@@ -87,12 +92,14 @@ def _candidates(args: Sequence[Linear], outside: Linear, const: int) -> Iterator
             yield Linear({}, moved)
 
 
-def _spread(args: Sequence[Linear], term: Term, c: int, moved: int) -> int:
-    """Return the length of the multiples of a term, inside and outside of the alternatives."""
-    return _weight(c - moved) + sum(_weight(arg.terms.get(term, 0) + moved) for arg in args)
+def _multiples_length(args: Sequence[Linear], term: Term, c: int, moved: int) -> int:
+    """Return the number of nodes for multiples of a term, inside and outside of alternatives."""
+    return _coefficient_length(c - moved) + sum(
+        _coefficient_length(arg.terms.get(term, 0) + moved) for arg in args
+    )
 
 
-def _weight(coefficient: int) -> int:
+def _coefficient_length(coefficient: int) -> int:
     return 0 if coefficient == 0 else 2 if abs(coefficient) == 1 else 4
 
 
@@ -101,13 +108,13 @@ def _length(args: Sequence[Linear], c: int, outside: Linear) -> tuple[int, int]:
 
     Ties are broken by the number of variables.
     """
-    beside = sum(map(_weight, outside.terms.values())) + (2 if outside.const else 0)
+    beside = sum(map(_coefficient_length, outside.terms.values())) + (2 if outside.const else 0)
     multiple = 0 if c == 1 or (c == -1 and any(d > 0 for d in outside.terms.values())) else 2
     variables = len(outside.terms) + sum(len(arg.terms) for arg in args)
     return beside + multiple + sum(map(_nodes, args)), variables
 
 
 def _nodes(value: Linear) -> int:
-    terms = sum(map(_weight, value.terms.values())) + (2 if value.const else 0)
-    leads = value.const > 0 or any(c > 0 for c in value.terms.values())
-    return max(terms - 1, 1) + (0 if leads or not value.terms else 2)
+    terms = sum(map(_coefficient_length, value.terms.values())) + (2 if value.const else 0)
+    has_positive_term = value.const > 0 or any(c > 0 for c in value.terms.values())
+    return max(terms - 1, 1) + (0 if has_positive_term or not value.terms else 2)

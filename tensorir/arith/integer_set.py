@@ -8,13 +8,13 @@ from typing import Final, TypeAlias
 from tensorir.arith.const_interval import HALF_INFINITE, INFINITE, Interval
 
 IntegerSet: TypeAlias = tuple[Interval, ...]
-"""Disjoint intervals with gaps between them, in order; bounds beyond `HALF_INFINITE` are none."""
+"""Sorted disjoint intervals with gaps between them; a bound beyond `HALF_INFINITE` is infinite."""
 
 ALL: Final[IntegerSet] = ((-INFINITE, INFINITE),)
 
 
 def at_least(low: int) -> IntegerSet:
-    """Return the integers from `low` on."""
+    """Return the set of integers that are at least `low`."""
     return ((low, INFINITE),)
 
 
@@ -61,8 +61,8 @@ def scaled(values: IntegerSet, factor: int, offset: int) -> IntegerSet:
 def comparisons(values: IntegerSet, within: Interval) -> list[IntegerSet] | None:
     """Return sets, each testable by one comparison, whose intersection within `within` is the set.
 
-    They are unbounded intervals, single integers, and all but one; None if these are not enough.
-    `values` is a non-empty subset of `within`.
+    A result is an unbounded interval, a single integer, or all integers but one. None if more than
+    these are needed. `values` is a non-empty subset of `within`.
     """
     least, most = values[0][0], values[-1][1]
     if least == most:

@@ -108,7 +108,7 @@ class IntervalSet:
         return IntervalSet(low, high)
 
     def cover_range(self, default: Range, analyzer: Analyzer) -> Range:
-        """Return the interval as a range; `default` if a limit is missing."""
+        """Return the interval as a range, or `default` if a limit is missing."""
         if self.min_value is None or self.max_value is None:
             return default
         low = analyzer.simplify(self.min_value)
@@ -150,22 +150,26 @@ def _either(fold: Fold, a: Any, b: Any, analyzer: Analyzer) -> PrimExpr | None:
 def eval_set(
     value: PrimExpr | Range, sets: Mapping[Var, IntervalSet], analyzer: Analyzer
 ) -> IntervalSet:
-    """Return an interval that holds `value` while variables run over their sets.
+    """Return an interval that contains `value` for all values of the variables in their sets.
 
     Variables without a set stay symbolic. Variables in the bounds of another variable's set are
-    replaced as well, as the bounds of a loop may depend on the loops around it. A range gives all
-    values from its minimum to its maximum.
+    replaced as well, as the bounds of a loop may depend on the loops around it.
     """
     if not uses_var(value, sets.__contains__):
         return IntervalSet.from_range(value if isinstance(value, Range) else Range.point(value))
     first = last = value.min if isinstance(value, Range) else value
-    beyond = 0
+    upper_offset = 0
     if isinstance(value, Range):
         if type(value.extent) is e.IntImm:
-            beyond = value.extent.value - 1
+            upper_offset = value.extent.value - 1
         else:
             last = value.min + value.extent - 1
-    if first is last and not beyond and type(first) is Var and not _depends(sets[first], sets):
+    if (
+        first is last
+        and not upper_offset
+        and type(first) is Var
+        and not _depends_on_sets(sets[first], sets)
+    ):
         return sets[first]
     if not first.dtype.is_integral:
         return IntervalSet.everything()
@@ -173,12 +177,12 @@ def eval_set(
         # The decomposition of such a term depends on how far its variables move.
         with analyzer.scope():
             _bind(value, sets, analyzer)
-            return _spanned(first, last, beyond, sets, analyzer)
-    return _spanned(first, last, beyond, sets, analyzer)
+            return _interval_between(first, last, upper_offset, sets, analyzer)
+    return _interval_between(first, last, upper_offset, sets, analyzer)
 
 
 def _is_mixed(term: Term, sets: Mapping[Var, IntervalSet]) -> bool:
-    """Return True if a term mentions moving variables and is not a quotient of one variable."""
+    """Return True if a term contains variables with sets and is not a quotient of one variable."""
     if isinstance(term, Var):
         return False
     if type(term) is Quotient and len(term.index.terms) == 1:
@@ -188,33 +192,33 @@ def _is_mixed(term: Term, sets: Mapping[Var, IntervalSet]) -> bool:
 
 
 def _bind(value: PrimExpr | Range, sets: Mapping[Var, IntervalSet], analyzer: Analyzer) -> None:
-    """Bind the variables in a value to their sets in the analyzer, until its scope ends."""
+    """Bind the variables in `value` to their sets, until the analyzer's scope ends."""
     used = collect_vars(value)
     ends = [(v, values) for v, values in sets.items() if v in used and values.is_bounded]
-    for var, values in sorted(ends, key=lambda found: _depends(found[1], sets)):
+    for var, values in sorted(ends, key=lambda found: _depends_on_sets(found[1], sets)):
         extent = analyzer.simplify(values.max_value - values.min_value + 1)
         analyzer.bind(var, Range.from_min_extent(values.min_value, extent), allow_override=True)
 
 
-def _spanned(
+def _interval_between(
     first: PrimExpr,
     last: PrimExpr,
-    beyond: int,
+    upper_offset: int,
     sets: Mapping[Var, IntervalSet],
     analyzer: Analyzer,
 ) -> IntervalSet:
-    """Return the interval from the minimum of `first` to the maximum of `last`, and `beyond`."""
-    span = Span(analyzer.linearizer, lambda var: _ends(sets.get(var), analyzer))
+    """Return the interval from the minimum of `first` to the maximum of `last` + `upper_offset`."""
+    span = Span(analyzer.linearizer, lambda var: _bounds(sets.get(var), analyzer))
     low, high = span(analyzer.linear(first))
     if last is not first:
         high = span(analyzer.linear(last))[1]
     if high is not None:
-        high = high.plus_const(beyond)
+        high = high.plus_const(upper_offset)
     dtype = first.dtype.element
-    return IntervalSet(_write_end(low, dtype, analyzer), _write_end(high, dtype, analyzer))
+    return IntervalSet(_write_bound(low, dtype, analyzer), _write_bound(high, dtype, analyzer))
 
 
-def _depends(values: IntervalSet, sets: Mapping[Var, IntervalSet]) -> bool:
+def _depends_on_sets(values: IntervalSet, sets: Mapping[Var, IntervalSet]) -> bool:
     """Return True if a bound of `values` contains a variable that has a set."""
     ends = (values.min_value, values.max_value)
     return any(
@@ -223,7 +227,7 @@ def _depends(values: IntervalSet, sets: Mapping[Var, IntervalSet]) -> bool:
     )
 
 
-def _ends(values: IntervalSet | None, analyzer: Analyzer) -> Ends | None:
+def _bounds(values: IntervalSet | None, analyzer: Analyzer) -> Ends | None:
     if values is None:
         return None
     low, high = values.min_value, values.max_value
@@ -233,10 +237,10 @@ def _ends(values: IntervalSet | None, analyzer: Analyzer) -> Ends | None:
     )
 
 
-def _write_end(end: Linear | None, dtype: DataType, analyzer: Analyzer) -> PrimExpr | None:
+def _write_bound(end: Linear | None, dtype: DataType, analyzer: Analyzer) -> PrimExpr | None:
     reader = analyzer.linearizer
     if end is None or (reader.may_wrap(end) and not reader.fits(end, dtype)):
-        return None  # Written as arithmetic of the type it might wrap.
+        return None  # Arithmetic in the type itself might wrap around.
     try:
         return reader.write(end, dtype)
     except NotRepresentableError:

@@ -36,7 +36,7 @@ class Fuser:
         self.groups: list[Group] = []
 
     def single(self, value: IterSumExpr) -> IterSumExpr:
-        """Return a sum as one piece and a base; NoIterMapError if that is impossible."""
+        """Return a sum as one piece and a base. Raises NoIterMapError if that is impossible."""
         if len(value.args) < 2 and not (value.args and self.groups):
             return value
         terms = merge_pieces(list(value.args))
@@ -65,7 +65,8 @@ class Fuser:
     def constrain(self, value: IterSumExpr, low: Size | None, high: Size | None) -> None:
         """Constrain the terms of a sum to values from `low` to `high`.
 
-        Raises NoIterMapError if there are provably no such values, or if that is unknown.
+        Raises NoIterMapError if there are provably no such values, or if none can be proved to
+        exist.
         """
         terms = merge_pieces(list(value.args))
         if not terms:
@@ -89,24 +90,27 @@ class Fuser:
                 raise NoIterMapError("constraints overlap without being nested")
         self.groups.append(Group(order.terms, first, last - first + 1, tuple(order.groups)))
 
-    def _order(self, terms: list[IterSplitExpr]) -> _Order:
-        """Return the order in which terms continue each other; NoIterMapError if there is none."""
-        left = _from_innermost(terms)
+    def _order(self, terms: list[IterSplitExpr]) -> _OrderedTerms:
+        """Return terms such that each scale is the extent of the terms below.
+
+        Raises NoIterMapError if there is no such order.
+        """
+        left = _sort_innermost_first(terms)
         scale = left[0].scale
         if not is_positive(scale):
             if len(left) == 1:
-                return _Order(left, scale, left[0].extent, 0, [])
+                return _OrderedTerms(left, scale, left[0].extent, 0, [])
             raise NoIterMapError("iterators with negative scales are added")
         picked: list[IterSplitExpr] = []
         groups: list[Group] = []
         expected: Size = scale
         low: Size = 0
-        slack: Size = 0
+        total_overlap: Size = 0
         while left:
             term = left[0]
             if term.scale != expected:
-                term, overlap = self._following(left, expected, scale)
-                slack = slack + overlap
+                term, overlap = self._next_term(left, expected, scale)
+                total_overlap = total_overlap + overlap
             group = self._group_ending_in(term, left) if self.groups else None
             if group is None:
                 left.remove(term)
@@ -120,12 +124,14 @@ class Fuser:
                 low = low + group.low * term.scale // scale
                 expected = group.extent * term.scale
         picked.reverse()
-        return _Order(picked, scale, expected // scale + slack, low, groups)
+        return _OrderedTerms(picked, scale, expected // scale + total_overlap, low, groups)
 
-    def _following(
+    def _next_term(
         self, left: list[IterSplitExpr], expected: Size, base_scale: Size
     ) -> tuple[IterSplitExpr, Size]:
-        """Return the term that continues at scale `expected`, or overlaps, and by how much."""
+        """Return the next term: the one with scale `expected`, or one that overlaps, with its
+        overlap.
+        """
         for term in left:
             if term.scale == expected:
                 return term, 0
@@ -148,11 +154,11 @@ class Fuser:
 
 
 @dataclass(slots=True)
-class _Order:
-    """Terms from the outermost to the innermost, and the values of their sum.
+class _OrderedTerms:
+    """Terms from the outermost to the innermost, and the range of their sum.
 
-    The sum has `extent` values from `low` on, both in units of the `scale` of the innermost term,
-    if the sum of each of `groups` is constrained accordingly.
+    The sum runs over `[low, low + extent)`, in units of the `scale` of the innermost term, if the
+    sum of each of `groups` is constrained accordingly.
     """
 
     terms: list[IterSplitExpr]
@@ -162,10 +168,10 @@ class _Order:
     groups: list[Group]
 
 
-def _from_innermost(terms: list[IterSplitExpr]) -> list[IterSplitExpr]:
-    """Return terms in the order in which they may continue each other.
+def _sort_innermost_first(terms: list[IterSplitExpr]) -> list[IterSplitExpr]:
+    """Return terms sorted from the innermost to the outermost.
 
-    Sums count in units of the first term: it has the smallest scale, or the fewest symbolic factors
+    The first term is the unit of the sum: it has the smallest scale, or the fewest symbolic factors
     if no scale is constant. Among equal scales the last term comes first, but a term of a single
     value precedes the others.
     """

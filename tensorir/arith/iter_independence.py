@@ -31,7 +31,10 @@ class IterMapLevel(IntEnum):
 
     @classmethod
     def of(cls, level: IterMapLevel | str) -> IterMapLevel:
-        """Return a level, which may be given by its name; IRValueError for an unknown name."""
+        """Return the level with a name, or the level itself.
+
+        Raises IRValueError for an unknown name.
+        """
         if isinstance(level, cls):
             return level
         names = {one.name.replace("_", "").lower(): one for one in cls}
@@ -44,15 +47,16 @@ class IterMapLevel(IntEnum):
 def check_pieces_fit(
     found: Iterable[IterSumExpr], groups: Sequence[Group], level: IterMapLevel
 ) -> Collection[IterMark]:
-    """Return the iterators in indices; NoIterMapError unless their pieces fit together.
+    """Return the iterators in indices. Raises NoIterMapError unless their pieces fit together.
 
-    Each of `groups` must be contained in an index, or share no variable with any index: otherwise
+    Each of `groups` must be contained in one index, or share no variable with any index. Otherwise
     the values of one iterator depend on another, which only the injective level allows.
     """
     uses: dict[IterMark, list[IterSplitExpr]] = {}
     for value in found:
-        _note(value.args, uses)
-    # The sources of an iterator are less deep, so all its pieces are known when it is visited.
+        _record_splits(value.args, uses)
+    # An iterator is nested deeper than its sources, so all its pieces are recorded when it is
+    # visited.
     for depth in range(max([mark.depth for mark in uses], default=0), -1, -1):
         marks = [mark for mark in uses if mark.depth == depth]
         if level is IterMapLevel.SURJECTIVE and depth and len(marks) > 1:
@@ -65,17 +69,19 @@ def check_pieces_fit(
             if len(splits) > 1 or mark.missing or not splits[0].is_whole:
                 reached = _check_mark(mark, splits, level)
             if depth:
-                _note(_used_pieces(mark, reached, level), uses)
+                _record_splits(_used_pieces(mark, reached, level), uses)
     if level is IterMapLevel.INJECTIVE or not groups:
         return uses
-    met = {group for mark in uses for group in _with_inner(mark.groups)}
+    met = {group for mark in uses for group in _with_inner_groups(mark.groups)}
     for group in groups:
         if group not in met and any(m in uses for s in group.terms for m in _variables(s.source)):
             raise NoIterMapError("a predicate constrains iterators that no index has together")
     return uses
 
 
-def _note(splits: Iterable[IterSplitExpr], uses: dict[IterMark, list[IterSplitExpr]]) -> None:
+def _record_splits(
+    splits: Iterable[IterSplitExpr], uses: dict[IterMark, list[IterSplitExpr]]
+) -> None:
     for split in splits:
         known = uses.get(split.source)
         if known is None:
@@ -85,7 +91,7 @@ def _note(splits: Iterable[IterSplitExpr], uses: dict[IterMark, list[IterSplitEx
 
 
 def _used_pieces(mark: IterMark, reached: Size, level: IterMapLevel) -> tuple[IterSplitExpr, ...]:
-    """Return the pieces that an iterator consists of, as far as they are used.
+    """Return the pieces of an iterator that the indices use.
 
     After `reached` values the pieces repeat, so any `reached` values of the single padded piece are
     enough.
@@ -101,9 +107,9 @@ def _used_pieces(mark: IterMark, reached: Size, level: IterMapLevel) -> tuple[It
 
 
 def _shift_remainders(marks: Iterable[IterMark], uses: dict[IterMark, list[IterSplitExpr]]) -> None:
-    """Treat `(x + a) % n` as `(x + b) % n` if it then complements `(x + b) // n`.
+    """Treat `(x + a) % n` as `(x + b) % n` if the remainder then complements `(x + b) // n`.
 
-    If one takes all its values for each value of the quotient, so does the other.
+    If one of the remainders takes all its values for each value of the quotient, so does the other.
     """
     by_piece: dict[PieceKey, list[IterMark]] = {}
     for mark in marks:
@@ -126,10 +132,10 @@ def _shift_remainders(marks: Iterable[IterMark], uses: dict[IterMark, list[IterS
                     break
 
 
-def _with_inner(groups: Iterable[Group]) -> Iterator[Group]:
+def _with_inner_groups(groups: Iterable[Group]) -> Iterator[Group]:
     for group in groups:
         yield group
-        yield from _with_inner(group.inner)
+        yield from _with_inner_groups(group.inner)
 
 
 def _variables(mark: IterMark) -> Iterator[IterMark]:
@@ -142,7 +148,10 @@ def _variables(mark: IterMark) -> Iterator[IterMark]:
 
 
 def _check_mark(mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel) -> Size:
-    """Return the number of values of an iterator's pieces; NoIterMapError if they do not fit."""
+    """Return the number of values of an iterator's pieces.
+
+    Raises NoIterMapError if they do not fit.
+    """
     reached: Size = 1
     for split in sorted(splits, key=_position) if len(splits) > 1 else splits:
         skips = level is IterMapLevel.SURJECTIVE and split.lower_factor % reached == 0
@@ -158,22 +167,22 @@ def _check_mark(mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel
     else:
         fits = not mark.padded and not mark.missing and mark.extent % reached == 0
         fits = fits or at_most(reached, mark.extent - mark.missing)
-        fits = fits or (len(splits) == 1 and _takes_all(splits[0], mark))
+        fits = fits or (len(splits) == 1 and _takes_all_values(splits[0], mark))
     if not fits:
         raise NoIterMapError("the pieces of an iterator do not make up its extent")
     return reached
 
 
 def _rounds_up(mark: IterMark, splits: Sequence[IterSplitExpr]) -> bool:
-    """Return True if the outermost piece provably reaches a quotient rounded up.
+    """Return True if the outermost piece provably has the extent of a quotient rounded up.
 
-    Multiplied out, `ceil(n / d) * d` is not obviously at least n.
+    This is a separate proof because the general one does not find `ceil(n / d) * d >= n`.
     """
     outermost = max(splits, key=_position)
     return outermost.extent == ceil_div(mark.extent, outermost.lower_factor)
 
 
-def _takes_all(split: IterSplitExpr, mark: IterMark) -> bool:
+def _takes_all_values(split: IterSplitExpr, mark: IterMark) -> bool:
     """Return True if the only piece of a padded iterator takes each of its values."""
     if not at_most(mark.missing + 1, split.lower_factor):
         return False

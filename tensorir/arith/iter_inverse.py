@@ -27,10 +27,11 @@ def inverse_affine_iter_map(
 def inverse_with_padding(
     iter_map: Sequence[IterSumExpr], outputs: Sequence[PrimExpr], linearizer: Linearizer
 ) -> tuple[dict[Var, PrimExpr], PrimExpr]:
-    """Return the inverse, and the condition under which no iterators map to the given values.
+    """Return the inverse, and the condition for index values that no values of the iterators
+    produce.
 
-    The values are assumed to be in the ranges of the map's indices; iterators that were padded for
-    a division do not reach all of them.
+    `outputs` are assumed to be in the ranges of the map's indices; iterators that were padded for a
+    division do not reach all of them.
     """
     solver = _Solver(linearizer)
     for value, output in zip(iter_map, outputs, strict=True):
@@ -65,9 +66,9 @@ class _Solver:
             mark = max(self._values, key=lambda m: m.depth)
             value = self._values.pop(mark)
             if mark.padded:
-                self._or(GE(value, size_expr(mark.extent, value.dtype)))
+                self._add_padding_condition(GE(value, size_expr(mark.extent, value.dtype)))
             if mark.missing:
-                self._or(LT(value, size_expr(mark.missing, value.dtype)))
+                self._add_padding_condition(LT(value, size_expr(mark.missing, value.dtype)))
             if isinstance(mark.source, IterSumExpr):
                 self._unfuse(mark.source, value)
                 continue
@@ -75,7 +76,7 @@ class _Solver:
             found[mark.source] = add(value, self._linearizer.write(offset, value.dtype))
         return found
 
-    def _or(self, condition: PrimExpr) -> None:
+    def _add_padding_condition(self, condition: PrimExpr) -> None:
         self.padding = logical_or(self.padding, condition)
 
     def _unfuse(self, fused: IterSumExpr, value: PrimExpr) -> None:

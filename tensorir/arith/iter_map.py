@@ -1,10 +1,10 @@
 """Detecting that index expressions are independent pieces of a box of iterators.
 
-Every transformation of loops needs this: for given indices over iterators, is each index a piece of
-the iteration space that the others do not use, and how many values does it take? The method
-rewrites each index to pieces of iterators, fuses sums if the scale of each term is the extent of
-all terms below it, and checks that the pieces of every iterator fit together. Extents, divisors and
-factors may be symbolic: expressions without iterators, which are positive.
+For given indices over iterators, the detection finds out if each index is a piece of the iteration
+space that the other indices do not use, and how many values it takes. The method rewrites each
+index to pieces of iterators, fuses sums if the scale of each term is the extent of all terms below
+it, and checks that the pieces of every iterator fit together. Extents, divisors and factors may be
+symbolic: expressions without iterators, which are positive.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tensorir.nodes.ops import TRUE, as_expr, const, is_const_int
 
 @dataclass(slots=True)
 class IterMapResult:
-    """The result of detection; `indices` is empty if it failed, and `errors` has the reasons."""
+    """The result of a detection; `indices` is empty if it failed, and `errors` has the reasons."""
 
     indices: tuple[IterSumExpr, ...] = ()
     errors: list[str] = field(default_factory=list)
@@ -55,11 +55,11 @@ def detect_iter_map(
     predicate = as_expr(predicate)
     if analyzer is not None:
         return _detect(indices, input_iters, predicate, *options, analyzer)
-    key = _key(indices, input_iters, predicate, *options)
-    known = _KNOWN.get(key)
+    key = _cache_key(indices, input_iters, predicate, *options)
+    known = _CACHE.get(key)
     if known is None:
         known = _detect(indices, input_iters, predicate, *options, None)
-        _remember(key, known)
+        _cache_result(key, known)
     return IterMapResult(known.indices, list(known.errors))
 
 
@@ -80,17 +80,17 @@ def _detect(
     return IterMapResult(found)
 
 
-_KNOWN: Final[dict[tuple[object, ...], IterMapResult]] = {}
+_CACHE: Final[dict[tuple[object, ...], IterMapResult]] = {}
 """Cached results of detections that depend only on the indices.
 
 Independent checks of many primitives detect the same maps, and most primitives change neither
 bindings nor loop ranges.
 """
-_LIMIT: Final = 64
+_CACHE_LIMIT: Final = 64
 """The maximum number of cached results; they keep old programs in memory."""
 
 
-def _key(
+def _cache_key(
     indices: Iterable[PrimExpr], domain: Mapping[Var, Bounds], *options: object
 ) -> tuple[object, ...]:
     key: list[object] = [*indices, *options]
@@ -99,10 +99,10 @@ def _key(
     return tuple(key)
 
 
-def _remember(key: tuple[object, ...], found: IterMapResult) -> None:
-    if len(_KNOWN) >= _LIMIT:
-        _KNOWN.clear()
-    _KNOWN[key] = found
+def _cache_result(key: tuple[object, ...], found: IterMapResult) -> None:
+    if len(_CACHE) >= _CACHE_LIMIT:
+        _CACHE.clear()
+    _CACHE[key] = found
 
 
 def iter_map_simplify(
@@ -115,7 +115,8 @@ def iter_map_simplify(
 ) -> tuple[PrimExpr, ...]:
     """Return indices in the form of their pieces; unchanged if detection fails.
 
-    If detection fails under the predicate, it is repeated without, except at the bijective level.
+    If detection fails under the predicate, it is repeated without it, except at the bijective
+    level.
     """
     if all(type(i) in _TRIVIAL for i in indices) and not simplify_trivial_iterators:
         return tuple(indices)
@@ -125,7 +126,7 @@ def iter_map_simplify(
     conditions = [predicate]
     if check_level is not IterMapLevel.BIJECTIVE:
         if is_const_int(predicate, 1):
-            plain = _plainly_simplified(indices, input_iters, not simplify_trivial_iterators)
+            plain = _detect_plain_sums(indices, input_iters, not simplify_trivial_iterators)
             if plain is not None:
                 return plain
         else:
@@ -133,7 +134,7 @@ def iter_map_simplify(
     for condition in conditions:
         result = detect_iter_map(indices, input_iters, condition, *options, analyzer)
         if result.indices:
-            # A variable of several values is written for the piece that it was read as.
+            # The piece of a variable with several values is written as that variable.
             written = tuple(
                 [
                     i
@@ -144,12 +145,12 @@ def iter_map_simplify(
             )
             if analyzer is None:
                 # The next analysis of the program will need these results.
-                _remember(_key(written, input_iters, condition, *options), result)
+                _cache_result(_cache_key(written, input_iters, condition, *options), result)
             return written
     return tuple(indices)
 
 
-def _plainly_simplified(
+def _detect_plain_sums(
     indices: Sequence[PrimExpr], domain: Mapping[Var, Bounds], keep_unit: bool
 ) -> tuple[PrimExpr, ...] | None:
     """Return the result of detection for sums such as `i * 32 + j * 4 + k`, else None.
@@ -178,15 +179,15 @@ def _plainly_simplified(
                 return None
             if keep_unit or extent.value != 1:
                 terms.append((scale, extent.value, var))
-        written = index if terms and type(index) is Var else _counting(terms, index.dtype)
+        written = index if terms and type(index) is Var else _mixed_radix_sum(terms, index.dtype)
         if written is None:
             return None
         result.append(written)
     return tuple(result)
 
 
-def _counting(terms: list[tuple[int, int, Var]], dtype: DataType) -> PrimExpr | None:
-    """Return a sum of scaled variables with the outermost first, None where scales leave gaps.
+def _mixed_radix_sum(terms: list[tuple[int, int, Var]], dtype: DataType) -> PrimExpr | None:
+    """Return a sum of scaled variables, the outermost first; None if the scales leave gaps.
 
     Among variables with equal scales the last is the innermost, but a variable of one value
     precedes it.

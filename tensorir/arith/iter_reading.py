@@ -79,11 +79,14 @@ class IterReader:
         self._fuser = Fuser(level in (IterMapLevel.BIJECTIVE, IterMapLevel.INJECTIVE))
         self._tightened: dict[Var, tuple[Size, Size]] = {}
         self._paddings: dict[PieceKey, dict[int, int]] = {}
-        """The offsets that pieces are padded by before a division, by divisor."""
+        """The offsets by which pieces are padded before a division, by divisor."""
 
     @cached_property
     def _linear(self) -> Linearizer:
-        """The reader of expressions without iterators; not created if all are constant."""
+        """The reader of expressions without iterators.
+
+        Created only for non-constant expressions.
+        """
         return (self._analyzer or Analyzer()).linearizer
 
     @cached_property
@@ -115,11 +118,11 @@ class IterReader:
         else:
             first, count = values.min, values.extent
             if type(first) is not IntImm or first.value:
-                low = self._constant(self._outside(first, var))
+                low = self._constant(self._invariant_bound(first, var))
             if type(count) is IntImm:
                 extent = count.value
             else:
-                extent = self._size(self._constant(self._outside(count, var)))
+                extent = self._size(self._constant(self._invariant_bound(count, var)))
         if values is None or (extent == 1 and self._simplify_trivial):
             found = IterSumExpr((), low)
         else:
@@ -128,8 +131,8 @@ class IterReader:
         self._vars[var] = found
         return found
 
-    def _outside(self, bound: PrimExpr, var: Var) -> PrimExpr:
-        """Return a bound of a variable; NoIterMapError if it depends on another iterator."""
+    def _invariant_bound(self, bound: PrimExpr, var: Var) -> PrimExpr:
+        """Return a bound of a variable. Raises NoIterMapError if it depends on another iterator."""
         if self._mentions_iterator(bound):
             raise NoIterMapError(f"the range of {var.name} depends on another iterator")
         return bound
@@ -147,7 +150,10 @@ class IterReader:
         return self._fuser.single(self._rewrite(expr))
 
     def independent(self, exprs: Sequence[PrimExpr]) -> tuple[IterSumExpr, ...]:
-        """Return indices as at most one piece and a base each; NoIterMapError unless they fit."""
+        """Return indices as at most one piece and a base each.
+
+        Raises NoIterMapError unless the pieces fit.
+        """
         found = tuple([self.index(expr) for expr in exprs])
         try:
             self.check_independent(found)
@@ -169,7 +175,7 @@ class IterReader:
             if kind in _SUMS:
                 parts: list[IterSplitExpr] = []
                 base = self._collect(expr, 1, parts)
-                return IterSumExpr(tuple(_added_up(parts)), base)
+                return IterSumExpr(tuple(_merge_equal_pieces(parts)), base)
             rule = _RULES.get(kind)
             if rule is not None:
                 return rule(self, expr)
@@ -178,9 +184,12 @@ class IterReader:
         return IterSumExpr((), self._linear(expr))
 
     def normalized(self, expr: PrimExpr) -> IterSumExpr:
-        """Return an index as a sum of pieces and a base, which holds all other parts."""
+        """Return an index as a sum of pieces and a base.
+
+        The base holds the parts that are not pieces.
+        """
         found = self._terms(expr)
-        pieces = merge_pieces(_added_up(list(found.args)))
+        pieces = merge_pieces(_merge_equal_pieces(list(found.args)))
         pieces.sort(key=lambda s: size_rank(s.scale), reverse=True)
         return IterSumExpr(tuple(pieces), found.base)
 
@@ -219,7 +228,7 @@ class IterReader:
                 factor *= expr.b.value  # type: ignore[attr-defined]
                 expr = expr.a  # type: ignore[attr-defined]
             else:
-                base = _plus(base, self._collect(expr.a, factor, parts), 1)  # type: ignore[attr-defined]
+                base = _add_base(base, self._collect(expr.a, factor, parts), 1)  # type: ignore[attr-defined]
                 factor = factor if kind is e.Add else -factor
                 expr = expr.b  # type: ignore[attr-defined]
             kind = type(expr)
@@ -229,7 +238,7 @@ class IterReader:
             found = self._multiply(expr) if kind is e.Mul else self._rewrite(expr)
         for split in found.args:
             parts.append(split if factor == 1 else split.scaled(factor * split.scale))
-        return _plus(base, found.base, factor)
+        return _add_base(base, found.base, factor)
 
     def _multiply(self, node: Any) -> IterSumExpr:
         a, b = self._rewrite(node.a), self._rewrite(node.b)
@@ -319,12 +328,12 @@ class IterReader:
                 if not quotient:
                     return IterSumExpr((), ZERO)
                 whole = split.scaled(scale // divisor)
-                return IterSumExpr((whole,), self._over(base, divisor))
+                return IterSumExpr((whole,), self._exact_quotient(base, divisor))
             if not is_positive(scale) or divisor % scale != 0 or not self._divides(scale, base):
                 raise NoIterMapError(
                     "a scaled iterator is divided by a number that is not a multiple of its scale"
                 )
-            divisor, base = divisor // scale, self._over(base, scale)
+            divisor, base = divisor // scale, self._exact_quotient(base, scale)
             outer = 1 if quotient else scale
             split = split.scaled(1)
         if divisor == 1:
@@ -344,7 +353,7 @@ class IterReader:
             left = self._common_padding(split, left, divisor)
         if left != 0:
             split = self._padded_left(split, left)
-        carried = self._over(base.plus(linear_of(left), -1), divisor)
+        carried = self._exact_quotient(base.plus(linear_of(left), -1), divisor)
         if quotient:
             piece = self._quotient_piece(split, divisor)
             return IterSumExpr((piece,), carried)
@@ -357,8 +366,8 @@ class IterReader:
             )
         return self._size(value) % divisor == 0
 
-    def _over(self, value: Linear, divisor: Size) -> Linear:
-        """Return a multiple of a divisor, divided by it."""
+    def _exact_quotient(self, value: Linear, divisor: Size) -> Linear:
+        """Return `value / divisor` for a multiple of the divisor."""
         if type(divisor) is int:
             terms = {t: c // divisor for t, c in value.terms.items()}
             return Linear(terms, value.const // divisor)
@@ -411,7 +420,7 @@ class IterReader:
     # -------------------------------------------------------------------------------- predicates
 
     def constrain(self, predicate: PrimExpr) -> None:
-        """Take the inequalities of a predicate into account.
+        """Apply the inequalities of a predicate to the ranges of variables and sums.
 
         A division fuses its operand with the facts known by then, so inequalities on sums are
         applied before inequalities on quotients and remainders of sums.
@@ -421,14 +430,14 @@ class IterReader:
         pending = [side for side in self._inequalities(predicate) if not self._tighten_var(*side)]
         by_depth: dict[int, list[Inequality]] = {}
         for side in pending:
-            by_depth.setdefault(_divisions(side[0]), []).append(side)
+            by_depth.setdefault(_division_depth(side[0]), []).append(side)
         for depth in sorted(by_depth):
             self._constrain_sums(by_depth[depth])
 
     def _inequalities(self, predicate: PrimExpr) -> Iterator[Inequality]:
         """Yield the conjuncts of a predicate as limits of expressions.
 
-        Conjuncts without an iterator are skipped. NoIterMapError for conditions other than
+        Conjuncts without an iterator are skipped. Raises NoIterMapError for conditions other than
         inequalities.
         """
         for condition in conjuncts(predicate):
@@ -498,9 +507,9 @@ class IterReader:
                 raise NoIterMapError(f"iterator {var.name} is not used")
 
 
-def _divisions(expr: Node) -> int:
+def _division_depth(expr: Node) -> int:
     """Return the depth to which quotients and remainders are nested in an expression."""
-    inside = max((_divisions(part) for part in children(expr)), default=0)
+    inside = max((_division_depth(part) for part in children(expr)), default=0)
     return inside + (type(expr) in (e.FloorDiv, e.FloorMod))
 
 
@@ -508,14 +517,14 @@ def _is_scalar_int(dtype: DataType) -> bool:
     return dtype.is_int and dtype.lanes == 1
 
 
-def _plus(base: Linear, other: Linear, factor: int) -> Linear:
+def _add_base(base: Linear, other: Linear, factor: int) -> Linear:
     if not other.terms and not other.const:
         return base
     return base.plus(other, factor)
 
 
-def _added_up(parts: list[IterSplitExpr]) -> list[IterSplitExpr]:
-    """Return the terms of a sum with each piece once."""
+def _merge_equal_pieces(parts: list[IterSplitExpr]) -> list[IterSplitExpr]:
+    """Return the terms of a sum, with equal pieces added up."""
     if len(parts) < 2 or len({s.source for s in parts}) == len(parts):
         return parts
     by_key: dict[PieceKey, IterSplitExpr] = {}

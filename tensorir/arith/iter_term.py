@@ -1,9 +1,9 @@
 """Pieces of iterators: the terms of the analysis of index expressions.
 
 A *mark* is an iterator that takes every value of `[0, extent)`: a loop variable (less its minimum)
-or a fused sum of pieces. A *split* is the piece `(mark // lower_factor) % extent * scale` of one. A
-*sum* adds splits and a base that contains no iterator; a *group* is a sum that a predicate bounds.
-Extents, factors and scales are sizes: ints, or expressions that contain no iterator.
+or a fused sum of pieces. A *split* is the piece `(mark // lower_factor) % extent * scale` of a
+mark. A *sum* adds splits and a base that contains no iterator; a *group* is a sum that a predicate
+bounds. Extents, factors and scales are sizes: ints, or expressions that contain no iterator.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from tensorir.nodes.ops import add, const, floordiv, floormod, is_const_int, mul
 
 
 class NoIterMapError(Exception):
-    """Indices do not have the required form; never leaves the detection."""
+    """Indices do not have the required form; caught inside the detection."""
 
 
 class IterMark:
     """An iterator over `[0, extent)`.
 
     `source` is a variable, or the fused sum; `offset` is the variable's minimum, which the iterator
-    excludes. It is `padded` if a division rounds its extent up; the first `missing` values do not
-    occur if it was padded on the left. `groups` are the constraints that limit the values of a sum.
+    excludes. The iterator is `padded` if a division rounds its extent up; the first `missing`
+    values do not occur if it was padded on the left. `groups` are the constraints that limit the
+    values of a sum.
     """
 
     __slots__ = ("depth", "extent", "groups", "missing", "offset", "padded", "source")
@@ -55,7 +56,7 @@ class IterMark:
 
     @property
     def whole(self) -> IterSplitExpr:
-        """All of the iterator as a piece."""
+        """The piece that is the whole iterator."""
         return IterSplitExpr(self, 1, self.extent, 1)
 
 
@@ -76,7 +77,7 @@ class IterSplitExpr:
 
     @property
     def key(self) -> PieceKey:
-        """Its source and its position in it."""
+        """The source iterator and the position of the piece in it."""
         return self.source, self.lower_factor, self.extent
 
     def scaled(self, scale: Size) -> IterSplitExpr:
@@ -92,12 +93,12 @@ class IterSplitExpr:
 
     @property
     def reaches_top(self) -> bool:
-        """True if the piece provably is a quotient: its remainder changes nothing."""
+        """True if the piece provably is a plain quotient: `% extent` does not change it."""
         return at_most(self.source.extent, self.lower_factor * self.extent)
 
 
 class Group:
-    """Terms that a predicate constrains together: their sum has `extent` values from `low` on.
+    """Terms whose sum a predicate limits to `[low, low + extent)`.
 
     They are ordered from the outermost to the innermost, with scales relative to the innermost.
     `inner` are groups of some of the terms.
@@ -133,7 +134,10 @@ class IterWriter:
 
     @cached_property
     def _linearizer(self) -> Linearizer:
-        """The writer of parts without iterators; most sums have no such part."""
+        """The writer of parts without iterators.
+
+        Created on first use, as most sums have no such part.
+        """
         return (self._analyzer or Analyzer()).linearizer
 
     def sum(self, value: IterSumExpr) -> PrimExpr:
@@ -155,13 +159,13 @@ class IterWriter:
     def _read(self, value: IterSumExpr, scale: Size, terms: list[PrimExpr]) -> Linear:
         """Add the terms of a multiple of a sum to a list, and return the remaining base.
 
-        It includes the bases of the whole fused iterators in the sum.
+        The returned base includes the bases of the whole fused iterators in the sum.
         """
         base = times_size(value.base, scale)
         for split in value.args:
             mark, factor = split.source, scale * split.scale
             if not split.is_whole:
-                term = self._part(split, factor)
+                term = self._piece_expr(split, factor)
                 if not is_const_int(term, 0):
                     terms.append(term)
                 continue
@@ -181,8 +185,8 @@ class IterWriter:
             terms.append(var)
         return base
 
-    def _part(self, split: IterSplitExpr, scale: Size) -> PrimExpr:
-        """Return a piece that is not all of its iterator, with a scale."""
+    def _piece_expr(self, split: IterSplitExpr, scale: Size) -> PrimExpr:
+        """Return a piece of an iterator, times a scale, as an expression."""
         mark, dtype = split.source, self._dtype
         if split.extent == 1 and at_most(mark.extent, split.lower_factor) and mark.extent != 1:
             return const(0, dtype)

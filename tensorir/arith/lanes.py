@@ -1,7 +1,7 @@
 """Expressions of vectors as expressions of one lane, and back.
 
-An operation on vectors is the operation on each lane. So a vector is simplified as the scalar in
-one lane, whose number is a variable: `Ramp(b, s, n)` is `b + lane * s` for lane in 0..n-1, and the
+An operation on vectors works lane by lane. So a vector is simplified as the scalar in one lane, and
+the number of the lane is a variable: `Ramp(b, s, n)` is `b + lane * s` for lane in 0..n-1, and the
 scalar analysis applies. Any other vector, such as a load, is represented by its element.
 """
 
@@ -55,7 +55,7 @@ class Lanes:
             parts = (vector.condition, vector.true_value, vector.false_value)
             return e.Select(*map(self.element, parts))
         if isinstance(vector, e.Cast):
-            # Treated as a whole it would be decomposed here again.
+            # Simplifying the vector as a whole would decompose it here again, without end.
             value = self._simplify(vector.value)
             simple: PrimExpr = vector if value is vector.value else e.Cast(vector.dtype, value)
         else:
@@ -70,7 +70,7 @@ class Lanes:
         return known
 
     def vector(self, element: PrimExpr) -> PrimExpr:
-        """Return the vector whose lanes are this element."""
+        """Return the vector whose lanes have the value of `element`."""
         affine = self._affine(element)
         if affine is not None:
             base, stride = map(self._simplify, affine)
@@ -88,12 +88,12 @@ class Lanes:
         if isinstance(element, e.Not):
             return e.Not(self.vector(element.a))
         if isinstance(element, e.Cast):
-            return e.Cast(self._of(element.dtype), self.vector(element.value))
+            return e.Cast(self._vector_dtype(element.dtype), self.vector(element.value))
         assert isinstance(element, e.Select)
         parts = (element.condition, element.true_value, element.false_value)
         return e.Select(*map(self.vector, parts))
 
-    def _of(self, dtype: DataType) -> DataType:
+    def _vector_dtype(self, dtype: DataType) -> DataType:
         return dtype.with_lanes(self.lanes)
 
     def _varies(self, element: PrimExpr) -> bool:
@@ -161,7 +161,7 @@ class Lanes:
             plain = (add if positive else sub)(plain, part)
         if place is not None:
             vectors.insert(place, (self.vector(plain), True))
-        # Sums are not written with a first term that is subtracted.
+        # The first term of a written sum must not be subtracted.
         result = vectors[0][0]
         for vector, positive in vectors[1:]:
             result = (e.Add if positive else e.Sub)(result, vector)

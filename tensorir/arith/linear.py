@@ -1,4 +1,4 @@
-"""Integer expressions as linear combinations: the normal form the analyzer computes with.
+"""Integer expressions as linear combinations: the normal form of the analyzer.
 
 A `Linear` is `sum(coefficient * term) + const`. A term is a variable or an `Atom`: a nonlinear
 expression, such as a quotient, an extremum or a load, identified by its structure. Remainders do
@@ -7,7 +7,7 @@ linearly independent, so `x // c * c + x % c` and similar sums simplify by thems
 are equal if their difference is 0. `pieces` recovers the remainders for printing and for bounds.
 
 An analyzer interns its atoms, so terms are compared by identity. A `Linear` and an `Atom` carry
-their interval of values and the stamp of the context that it was computed in.
+their interval of values, and the stamp of the context in which it was computed.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ V = TypeVar("V")
 class Domain(Protocol[V]):
     """A set of values with the operations of terms.
 
-    Intervals, residue classes, fixed bounds, and expressions are domains; a term is evaluated in
-    one (abstract interpretation, Cousot and Cousot 1977).
+    Intervals, residue classes, bounds as expressions, and expressions are domains; terms are
+    evaluated in a domain by abstract interpretation (Cousot and Cousot 1977).
     """
 
     def of(self, value: Linear | int) -> V:
         """Return the value of a sum."""
 
     def quotient(self, a: V, b: V, floors: bool) -> V:
-        """Divide, rounding down or toward zero."""
+        """Divide, rounding down if `floors`, else toward zero."""
 
     def remainder(self, a: V, b: V, floors: bool) -> V:
         """Return the remainder of division that rounds down or toward zero."""
@@ -50,14 +50,14 @@ class Domain(Protocol[V]):
         """Return the product of terms."""
 
     def wrapped(self, term: Wrapped) -> V:
-        """Return a sum wrapped around."""
+        """Return the value of a sum that wraps around."""
 
     def opaque(self, term: Opaque) -> V:
         """Return the value of a nonlinear expression."""
 
 
 class Piece:
-    """A nonlinear expression: an operation on sums, its `operands`, and on `numbers`.
+    """A nonlinear expression: an operation on sums (`operands`) and on `numbers`.
 
     `rank` is the position of its kind in the canonical order of terms.
     """
@@ -75,7 +75,7 @@ class Piece:
 
 
 class Atom(Piece):
-    """An indivisible piece. `key` is its structure."""
+    """A nonlinear term, an indivisible piece. `key` represents its structure."""
 
     __slots__ = ("bound", "key", "stamp")
     bound: Interval
@@ -145,7 +145,7 @@ class Linear:
 
 
 def add_terms(into: Terms, terms: Terms, scale: int) -> None:
-    """Add `scale` times `terms` to `into`, which may contain zero coefficients afterwards."""
+    """Add `scale` times `terms` to `into`; coefficients that become zero remain in it."""
     get = into.get
     for term, coefficient in terms.items():
         into[term] = get(term, 0) + scale * coefficient
@@ -188,7 +188,10 @@ class Division(Atom):
 
 
 class Quotient(Division):
-    """`index // divisor`, rounded down; the divisor is an int above 1 and no term divides by it."""
+    """`index // divisor`, rounded down.
+
+    The divisor is an int above 1 that divides no coefficient.
+    """
 
     __slots__ = ()
     divisor: int
@@ -270,7 +273,7 @@ class Opaque(Atom):
         self.expr: Final = expr
         self.interval: Final = interval
         self.is_being_bounded = False
-        """True while a context reads its operands."""
+        """True while a context reads the operands of this term."""
 
     def evaluate(self, domain: Domain[V]) -> V:
         """Return the value in a domain."""

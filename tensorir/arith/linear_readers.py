@@ -39,7 +39,7 @@ def _read_floor(reader: Linearizer, expr: e.FloorDiv | e.FloorMod) -> Linear:
         return reader.as_written(expr)
     turned = not b.terms and b.const < 0 and not is_negative(a.times(-1))
     if turned and reader.bound(a)[0] <= integer_limits(expr.dtype)[0]:
-        return reader.as_written(expr)  # The negative of the dividend is beyond the type.
+        return reader.as_written(expr)  # The negated dividend is out of the range of the type.
     quotient = reader.floor_divide(a, b)
     return quotient if type(expr) is e.FloorDiv else a.plus(reader.product(quotient, b), -1)
 
@@ -64,7 +64,7 @@ def _read_let(reader: Linearizer, expr: e.Let) -> Linear:
 
 
 def _read_int(read: Callable[[Linearizer, Any], Linear]) -> Callable[[Linearizer, Any], Linear]:
-    """Apply `read` to scalar integers, and handle wrapping."""
+    """Return a reader that applies `read` to scalar integers and wraps the result."""
 
     def guarded(reader: Linearizer, expr: Any) -> Linear:
         dtype = expr.dtype

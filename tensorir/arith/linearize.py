@@ -11,7 +11,8 @@ multiples of the divisor; the rest stays a quotient, unless its range shows that
 >>> print(read.write(read.quotient(index, 8), i.dtype))
 i + j // 8
 
-If `j` is in 0 .. 7, then `j // 8` is 0. A remainder is what the quotient leaves.
+If `j` is in 0 .. 7, then `j // 8` is 0. A remainder is the index minus the multiple of the
+quotient.
 
 >>> read.context = Context(ranges={j: (0, 7)})
 >>> whole = read.quotient(index, 8)
@@ -75,7 +76,7 @@ class Linearizer:
     ) -> None:
         self._values: Final = set(values)
         self._value_terms: set[Term] = set(self._values)
-        """Terms that hold values, whose arithmetic may wrap around."""
+        """Terms that hold run-time values; arithmetic on them may wrap around."""
         self.context = Context(
             ranges={v: integer_limits(v.dtype) for v in self._values if v.dtype.is_integral}
         )
@@ -83,7 +84,9 @@ class Linearizer:
         self._simplify = simplify_part
         self._atoms: dict[Key, Atom] = {}
         self._extrema: dict[Key, tuple[Extremum, Linear]] = {}
-        """Extrema by the differences of their alternatives, with a representative of each."""
+        """The first extremum of each class of extrema that differ by a sum, by the key of the
+        class.
+        """
         self.sort_terms = False
         """True if sums are written in the order in which their variables were bound."""
 
@@ -110,7 +113,7 @@ class Linearizer:
     # ------------------------------------------------------------------------------------ reading
 
     def var(self, expr: Var) -> Linear:
-        """Read a variable; a variable with a single possible value is that value."""
+        """Read a variable; a variable with a single possible value is read as that constant."""
         value = self.context.values.get(expr)
         if value is not None:
             return value
@@ -129,7 +132,7 @@ class Linearizer:
             return b.times(a.const)
         for extremum in a.terms:
             if type(extremum) is Extremum and len(extremum.args) == 2:
-                # The product of minimum and maximum is the product of both operands.
+                # `min(x, y) * max(x, y)` is `x * y`.
                 one, other = extremum.args
                 if a.plus(b).plus(one, -1).plus(other, -1).key == ZERO.key:
                     return self.product(one, other)
@@ -160,16 +163,21 @@ class Linearizer:
         if reduced is not None:
             return base.plus(self.quotient(*reduced))
         if any(abs(c) > divisor for c in remaining.terms.values()):
-            # Multiples of the divisor are moved out of every coefficient.
+            # The multiple of the divisor in each coefficient is moved out of the quotient.
             steps = Linear(
-                without_zeros({t: _step(c, divisor) for t, c in remaining.terms.items()}), 0
+                without_zeros(
+                    {t: _small_rest_quotient(c, divisor) for t, c in remaining.terms.items()}
+                ),
+                0,
             )
             small = remaining.plus(steps, -divisor)
             return base.plus(steps).plus(self.quotient(small, divisor))
-        return base.plus(self._nest(remaining, divisor))
+        return base.plus(self._create_quotient(remaining, divisor))
 
     def _reduce(self, index: Linear, divisor: int) -> tuple[Linear, int] | None:
-        """Divide numerator and divisor by a common factor, if the remaining terms cannot carry."""
+        """Divide numerator and divisor by a common factor, if the remaining terms cannot change the
+        quotient.
+        """
         candidates = {gcd(c, divisor) for c in index.terms.values()} - {1}
         for factor in sorted(candidates, reverse=True):
             head = self.without_fraction(index, factor)
@@ -178,23 +186,27 @@ class Linearizer:
         return None
 
     def without_fraction(self, index: Linear, factor: int) -> Linear | None:
-        """Divide, rounding down, if the terms that `factor` does not divide cannot carry."""
+        """Divide, rounding down, if the terms that `factor` does not divide cannot change the
+        quotient.
+        """
         return self._without_carry(index, factor, *_divided_terms(index, factor))
 
     def _without_carry(
         self, index: Linear, factor: int, whole: Linear, rest: Linear
     ) -> Linear | None:
-        """Divide if the `rest` that remains next to the divided terms, `whole`, cannot carry."""
+        """Return `index // factor`, as `whole` plus `rest // factor`, if the latter has only one
+        value.
+        """
         carry = self._carry(rest, factor)
         if carry is None and any(type(t) is Quotient for t in whole.terms):
-            # Some of the divided terms may belong to a remainder, which is small as a whole.
+            # Some of the divided terms may belong to a remainder whose range is small.
             small = self._undivided_pieces(index, factor)
             if small is not None:
                 carry, whole = self._carry(small, factor), index.plus(small, -1).over(factor)
         return None if carry is None else whole.plus_const(carry)
 
     def _carry(self, rest: Linear, factor: int) -> int | None:
-        """Return the only value of `rest // factor`, None if there may be several."""
+        """Return the only value of `rest // factor`; None if there may be several."""
         if not rest.terms:
             return rest.const // factor
         low, high = self.bound(rest)
@@ -203,7 +215,10 @@ class Linearizer:
         return low // factor
 
     def _undivided_pieces(self, index: Linear, factor: int) -> Linear | None:
-        """Return the pieces that `factor` does not divide, None if they are terms alone."""
+        """Return the pieces that `factor` does not divide.
+
+        Return None if each of them is a single term.
+        """
         self.bound(index)
         parts = [(c, piece) for c, piece in pieces(index) if c % factor]
         if not any(type(piece) is Remainder for _, piece in parts):
@@ -221,7 +236,7 @@ class Linearizer:
                 return None
         return rest
 
-    def _nest(self, index: Linear, divisor: int) -> Linear:
+    def _create_quotient(self, index: Linear, divisor: int) -> Linear:
         """Create the quotient; nested quotients are merged by multiplying their divisors."""
         if len(index.terms) == 1:
             term, c = next(iter(index.terms.items()))
@@ -289,7 +304,8 @@ class Linearizer:
                 step = part.divisor * size
                 outer = self.truncated(part.index, Linear({}, part.modulus))
                 if part.modulus % step == 0:
-                    # Both parts have the sign of the remainder, so each is rounded like the whole.
+                    # Both parts have the sign of the remainder, so rounding toward zero goes in the
+                    # same direction for each.
                     inner = self.truncated(part.index, Linear({}, step))
                     return inner.plus(outer, -(part.modulus // step)).times(c)
                 if part.divisor > 1:
@@ -304,7 +320,7 @@ class Linearizer:
         return Linear({self.intern(TruncatedQuotient(index, divisor)): 1}, 0)
 
     def extremum(self, args: list[Linear], largest: bool) -> Linear:
-        """Return the maximum or minimum, without alternatives that never attain it."""
+        """Return the maximum or minimum, without the alternatives that are never the result."""
         kept: list[Linear] = []
         for arg in [part for given in args for part in alternatives(given, largest)]:
             if any(self._dominates(other, arg, largest) for other in kept):
@@ -318,7 +334,8 @@ class Linearizer:
         if shared:
             rests = [[a for a in args if a.key not in shared] for args in inner]
             common = [a for a in inner[0] if a.key in shared]
-            # Every alternative has other terms: one without would dominate the others.
+            # Every alternative has terms that the others lack: one without such terms would
+            # dominate the others.
             others = [self.extremum(rest, not largest) for rest in rests]
             return self.extremum([self.extremum(others, largest), *common], not largest)
         return self._extremum(kept, largest)
@@ -376,7 +393,7 @@ class Linearizer:
         return Linear({self._opaque(condition): 1}, 0)
 
     def as_written(self, expr: PrimExpr) -> Linear:
-        """Read an expression whose parts must not be simplified, as one term."""
+        """Read an expression as one term, without simplifying its parts."""
         return Linear({self._opaque(expr): 1}, 0)
 
     def _opaque(self, expr: PrimExpr) -> Atom:
@@ -402,18 +419,17 @@ class Linearizer:
 
     @property
     def has_values(self) -> bool:
-        """True if there are terms that hold values; without any, nothing wraps."""
+        """True if there are terms that hold run-time values; arithmetic wraps only on these."""
         return bool(self._value_terms)
 
     def may_wrap(self, linear: Linear) -> bool:
-        """Return True if `linear` contains values, whose arithmetic may wrap around."""
+        """Return True if `linear` contains run-time values; arithmetic on them may wrap around."""
         return bool(self._value_terms) and not self._value_terms.isdisjoint(linear.terms)
 
     def may_be_read(self, exact: Linear, expr: PrimExpr) -> bool:
         """Return True if `expr` may be read as `exact`, which has no wrapping values in its terms.
 
-        Values that turned out to be constants do not turn wrapping arithmetic into index
-        arithmetic.
+        Wrapping arithmetic stays wrapping even if its values turn out to be constants.
         """
         return (
             _is_variable(exact, expr.dtype)
@@ -426,7 +442,7 @@ class Linearizer:
         return fits(linear, dtype, self.bound)
 
     def wrapped(self, exact: Linear, expr: PrimExpr) -> Linear:
-        """Return the linear form of `expr`: `exact`, wrapped unless its dtype holds that."""
+        """Return the linear form of `expr`: `exact`, wrapped unless the dtype holds it."""
         dtype = expr.dtype
         if not exact.terms:
             least, most = integer_limits(dtype)
@@ -469,7 +485,10 @@ class Linearizer:
         return self._writer(linear, dtype).write(linear)
 
     def write_sides(self, linear: Linear, dtype: DataType) -> tuple[PrimExpr, PrimExpr]:
-        """Return the added and the subtracted part of `linear`; a remainder stays in one piece."""
+        """Return the added and the subtracted terms of `linear`, as two expressions.
+
+        A remainder is not split.
+        """
         return self._writer(linear, dtype).write_sides(linear)
 
     def _writer(self, linear: Linear, dtype: DataType) -> Writer:
@@ -493,7 +512,7 @@ def _divided_terms(index: Linear, factor: int) -> tuple[Linear, Linear]:
 def _without_factor(
     a: Linear, b: Linear, product: Callable[[Linear, Linear], Linear]
 ) -> tuple[Linear, Linear]:
-    """Return dividend and divisor without a common factor of all their terms."""
+    """Return dividend and divisor without the factor that all their terms have in common."""
     shared = gcd(a.content(), a.const, b.content(), b.const)
     if shared > 1:
         a, b = a.over(shared), b.over(shared)
@@ -508,8 +527,10 @@ def _without_factor(
     return a, b
 
 
-def _step(coefficient: int, divisor: int) -> int:
-    """Return the quotient of a coefficient with a small rest, of its sign if possible."""
+def _small_rest_quotient(coefficient: int, divisor: int) -> int:
+    """Return the quotient of a coefficient such that the rest is small, and has its sign if
+    possible.
+    """
     if abs(coefficient) < divisor:
         return 0
     down, rest = divmod(coefficient, divisor)
@@ -517,7 +538,7 @@ def _step(coefficient: int, divisor: int) -> int:
 
 
 def _is_variable(linear: Linear, dtype: DataType) -> bool:
-    """Return True if `linear` is a variable that fits a dtype, whatever its value."""
+    """Return True if `linear` is a variable whose own dtype fits in `dtype`."""
     if linear.const or len(linear.terms) != 1:
         return False
     ((term, c),) = linear.terms.items()

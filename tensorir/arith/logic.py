@@ -1,10 +1,11 @@
 """Connectives of scalar conditions, as Boolean algebra over sets of integers.
 
-A comparison restricts a sum without a constant, its direction, to a set of integers. The sets of
+A comparison restricts a sum without a constant (its *direction*) to a set of integers. The sets of
 parts with the same direction are intersected, and the result is written with the fewest
-comparisons: `x < 5 and x < 7` is `x < 5`, `x <= y and y <= x` is `x == y`. Other conditions are
-true or false. A part that is itself a connective is simplified under the facts of its siblings, so
-`p and (p or q)` is `p`. A disjunction is the negation of a conjunction of negations.
+comparisons: `x < 5 and x < 7` is `x < 5`, `x <= y and y <= x` is `x == y`. Any other condition is a
+direction of its own, restricted to 0 or 1. A part that is itself a connective is simplified under
+the facts of its siblings, so `p and (p or q)` is `p`. A disjunction is the negation of a
+conjunction of negations.
 
 The left operand guards the right operand. So a part is never moved to the left of another part,
 except into a part that computes the same sum already.
@@ -50,7 +51,7 @@ def negation(condition: PrimExpr) -> PrimExpr:
     if isinstance(condition, e.CmpOp):
         exact = not condition.a.dtype.is_floating
         if exact or kind is e.EQ or kind is e.NE:
-            # An ordered comparison with a NaN is false, and so is its opposite.
+            # A comparison such as `<` with a NaN is false, and so is the opposite comparison.
             return NEGATION[kind](condition.a, condition.b)  # type: ignore[index]
     if isinstance(condition, e.Not):
         return condition.a
@@ -62,7 +63,7 @@ def negation(condition: PrimExpr) -> PrimExpr:
 
 
 def parts_of(condition: PrimExpr, kind: type[e.LogicalOp]) -> list[PrimExpr]:
-    """Return the parts that `kind` connects to a condition, in the order written."""
+    """Return the operands of a chain of `kind` (and, or), in the order written."""
     if type(condition) is kind:
         return [*parts_of(condition.a, kind), *parts_of(condition.b, kind)]
     return [condition]
@@ -70,14 +71,16 @@ def parts_of(condition: PrimExpr, kind: type[e.LogicalOp]) -> list[PrimExpr]:
 
 @dataclass(slots=True)
 class _Literal:
-    """A restriction of a direction to a set of integers; a condition is a direction, 0 or 1."""
+    """A restriction of a direction to a set of integers; the direction of a bool condition is 0 or
+    1.
+    """
 
     key: Key
     values: IntegerSet
     within: Interval
     """An interval that holds every value of the direction."""
     sum: Linear | None
-    """The direction, if it is a sum of integers."""
+    """The direction as a linear combination; None if it is a bool condition."""
     dtype: DataType
 
 
@@ -91,7 +94,10 @@ class Connectives:
         self._reader: Final = reader
         self._compare: Final = compare
         self._directions: dict[Key, Linear] = {}
-        """Directions of the current condition, without their negatives."""
+        """Directions of the current condition.
+
+        Of a direction and its negative only the first is kept.
+        """
 
     def connected(self, parts: Iterable[PrimExpr], kind: type[e.LogicalOp]) -> PrimExpr:
         """Return the conjunction or disjunction of simplified conditions."""
@@ -101,10 +107,10 @@ class Connectives:
     def _connect(
         self, parts: list[PrimExpr], kind: type[e.LogicalOp], known: Knowledge
     ) -> PrimExpr:
-        """Connect parts, given that the directions in `known` are in those sets.
+        """Connect parts, given that the directions in `known` are in the sets stored there.
 
-        A disjunction is read as the conjunction of the negations of its parts: each restricts the
-        others, which matter only if it is false.
+        A disjunction is read as the negated conjunction of its negated parts, since a part matters
+        only if the other parts are false.
         """
         conjunction = kind is e.And
         neutral, deciding = (TRUE, FALSE) if conjunction else (FALSE, TRUE)
@@ -116,24 +122,26 @@ class Connectives:
         for position, literal in enumerate(literals):
             if literal is not None:
                 groups.setdefault(literal.key, []).append(position)
-        said = dict(known)
+        restrictions = dict(known)
         result: list[PrimExpr | None] = list(parts)
         for key, positions in groups.items():
             group = [literal for k in positions if (literal := literals[k]) is not None]
             may_be = intersection(known.get(key, ALL), (group[0].within,))
-            said[key] = reduce(intersection, [literal.values for literal in group], may_be)
-            if not said[key]:
+            restrictions[key] = reduce(intersection, [literal.values for literal in group], may_be)
+            if not restrictions[key]:
                 return deciding
             shortest: list[PrimExpr] | None = None
-            if said[key] == may_be:
+            if restrictions[key] == may_be:
                 shortest = []
             elif len(group) > 1:
-                shortest = self._written(group[0], parts[positions[0]], said[key], may_be, kind)
+                shortest = self._restriction_conditions(
+                    group[0], parts[positions[0]], restrictions[key], may_be, kind
+                )
             if shortest is not None and len(shortest) < len(group):
                 for position, part in zip_longest(positions, shortest):
                     result[position] = part
         if None in literals:
-            return self._nested(result, literals, kind, known, said)
+            return self._nested(result, literals, kind, known, restrictions)
         return join_conditions([part for part in result if part is not None], kind)
 
     def _nested(
@@ -142,29 +150,30 @@ class Connectives:
         literals: Sequence[_Literal | None],
         kind: type[e.LogicalOp],
         known: Knowledge,
-        said: Knowledge,
+        restrictions: Knowledge,
     ) -> PrimExpr:
         """Simplify the parts that are connectives under the restrictions of the literals.
 
-        The parts to the right of a part may decide it, but must not change it: it may guard them.
+        The parts to the right of a part may decide it, but must not change it, because it may guard
+        them.
         """
         conjunction = kind is e.And
         other: type[e.LogicalOp] = e.Or if conjunction else e.And
         deciding = FALSE if conjunction else TRUE
-        so_far = dict(known)
+        current_restrictions = dict(known)
         result: list[PrimExpr] = []
         again = False
         for part, literal in zip(parts, literals, strict=True):
             if literal is not None:
-                before = so_far.get(literal.key, (literal.within,))
-                so_far[literal.key] = intersection(before, literal.values)
+                before = current_restrictions.get(literal.key, (literal.within,))
+                current_restrictions[literal.key] = intersection(before, literal.values)
             if part is None:
                 continue
             if type(part) is other:
                 inner = parts_of(part, other)
-                new = self._connect(inner, other, said)
-                if type(new) is not IntImm and so_far != said:
-                    new = self._connect(inner, other, so_far)
+                new = self._connect(inner, other, restrictions)
+                if type(new) is not IntImm and current_restrictions != restrictions:
+                    new = self._connect(inner, other, current_restrictions)
                 part = new
                 if type(part) is IntImm:
                     if part.value == deciding.value:
@@ -234,7 +243,7 @@ class Connectives:
         within = self._reader.bound(direction)
         return _Literal(direction.key, values, within, direction, part.a.dtype)
 
-    def _written(
+    def _restriction_conditions(
         self,
         literal: _Literal,
         part: PrimExpr,
@@ -242,9 +251,10 @@ class Connectives:
         may_be: IntegerSet,
         kind: type[e.LogicalOp],
     ) -> list[PrimExpr] | None:
-        """Return conditions that together restrict a direction to a set, None if that needs many.
+        """Return conditions that together restrict a direction to a set.
 
-        The direction is that of `literal`, which was read from `part`.
+        None if that takes too many. The direction is the one of `literal`, which was read from
+        `part`.
         """
         direction, dtype = literal.sum, literal.dtype
         if direction is None:

@@ -34,7 +34,7 @@ class ModularSet:
         return residue(abs(self.coeff // divisor), self.base // divisor)
 
     def modulo(self, divisor: int) -> ModularSet:
-        """Return a class of `a + k * divisor` for any k."""
+        """Return a class that contains `a + k * divisor` for every integer k."""
         return residue(gcd(self.coeff, divisor), self.base)
 
     def remainder(self, divisor: int) -> ModularSet:
@@ -48,7 +48,7 @@ class ModularSet:
         return residue(gcd(self.coeff, other.coeff, self.base - other.base), self.base)
 
     def meet(self, other: ModularSet) -> ModularSet:
-        """Return the integers in both; `self` if there are none: the result is then not used."""
+        """Return the intersection. An empty one is not representable: then return `self`."""
         a, b = (self, other) if self.coeff else (other, self)
         common = gcd(a.coeff, b.coeff)
         if (a.base - b.base) % common if common else a.base != b.base:
@@ -61,7 +61,7 @@ class ModularSet:
 
 
 def residue(coeff: int, base: int) -> ModularSet:
-    """Return a class with its smallest base."""
+    """Return the class with its base reduced modulo `coeff`."""
     return ModularSet(coeff, base % coeff if coeff else base)
 
 

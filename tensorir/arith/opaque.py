@@ -13,7 +13,10 @@ from tensorir.nodes.intrin import Effect
 
 
 def interval_of(expr: PrimExpr, wraps: bool) -> Interval:
-    """Return the range of an unanalysed expression; `wraps` is True for values, which may wrap."""
+    """Return the range of an unanalysed expression.
+
+    `wraps` tells if its arithmetic may wrap around.
+    """
     dtype = expr.dtype
     if dtype.is_bool:
         return 0, 1
@@ -39,16 +42,16 @@ def expr_key(expr: PrimExpr) -> Key:
         return e.Call, expr
     parts: list[Any] = [type(expr).__name__]
     for name in expr.fields:
-        parts.append(_key_of(getattr(expr, name)))
+        parts.append(_structural_key(getattr(expr, name)))
     return tuple(parts)
 
 
-def _key_of(value: Any) -> Key:
+def _structural_key(value: Any) -> Key:
     if isinstance(value, PrimExpr):
         return expr_key(value)
     if isinstance(value, tuple):
-        return tuple(_key_of(v) for v in value)
-    # Zeros of both signs are equal, and NaNs are not.
+        return tuple(_structural_key(v) for v in value)
+    # As floats, 0.0 and -0.0 would be equal, and a NaN would not equal itself.
     return repr(value) if isinstance(value, float) else value
 
 
@@ -58,7 +61,7 @@ Position: TypeAlias = tuple[tuple[int, str], ...]
 def position_of(key: Key, order: Mapping[Var, int]) -> Position:
     """Return the position of an expression in an order that is the same in every process.
 
-    `key` is its key. Variables are ordered by `order`, others and buffers by name.
+    Variables in `order` are sorted by their position there, other variables and buffers by name.
     """
     found: list[tuple[int, str]] = []
     pending = [key]

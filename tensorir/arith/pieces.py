@@ -41,22 +41,25 @@ Group: TypeAlias = tuple[Piece, Terms, Collection[Term], int]
 
 
 _GROUPED: Final = frozenset({Quotient, Product, TruncatedQuotient, Extremum})
-"""Terms that may be part of one piece; remainders end in one of the first three."""
+"""Kinds of terms that may be part of one piece.
+
+The last term of a remainder is of the first three kinds.
+"""
 
 SymbolicDivision: TypeAlias = SymbolicQuotient | TruncatedQuotient
 
 
 def pieces(linear: Linear, absorb: bool = False) -> Pieces:
-    """Return coefficients and pieces that make up `linear` with a constant, its `rest`.
+    """Return coefficients and pieces whose sum, plus the constant `rest`, is `linear`.
 
-    They come in the order of their terms. Terms that are added to an extremum move into its
-    alternatives only with `absorb`, since they may overflow there although the sum does not.
+    They are in the order of their terms. Terms that are added to an extremum move into its
+    alternatives only with `absorb`, since an alternative may overflow although the sum does not.
     """
     if linear.parts is not None:
         return linear.parts  # type: ignore[no-any-return]
     grouped = [t for t in linear.terms if type(t) in _GROUPED]
     if not grouped:
-        # Most sums have only their terms as pieces.
+        # In most sums each term is a piece.
         plain: Pieces = [(c, term) for term, c in linear.terms.items()]
         linear.parts = plain
         return plain
@@ -69,28 +72,30 @@ def pieces(linear: Linear, absorb: bool = False) -> Pieces:
     found: Found = []
     for extremum in extrema:
         if extremum in left:
-            linear.rest -= _absorb(extremum, left, linear.rest, order, found)
+            linear.rest -= _extract_extremum(extremum, left, linear.rest, order, found)
     rounded: list[Quotient | TruncatedQuotient] = [*quotients, *truncated]
     for quotient in sorted(rounded, key=lambda q: -_constant(q)):
         if quotient in left:
-            linear.rest -= _take(_by_constant(quotient, left), left, order, found)
+            linear.rest -= _extract_group(_constant_remainders(quotient, left), left, order, found)
     for above in quotients:
         if above.divisor == 2 and above in left:
-            _take(_halves(above, left), left, order, found)
+            _extract_group(_half_remainders(above, left), left, order, found)
     if products:
         divided = {f: None for t in products for f in t.factors if isinstance(f, SymbolicDivision)}
         for symbolic in sorted(divided, key=lambda q: -degree(q.divisor)):
-            linear.rest -= _take(_by_symbol(symbolic, left), left, order, found)
+            linear.rest -= _extract_group(_symbolic_remainders(symbolic, left), left, order, found)
     found.extend((order[t], c, t) for t, c in left.items())
     found.sort(key=lambda item: item[0])
     linear.parts = [(c, piece) for _, c, piece in found]
     return linear.parts  # type: ignore[no-any-return]
 
 
-def _take(groups: Iterable[Group], left: Terms, order: dict[Term, int], found: Found) -> int:
-    """Take a multiple of one of the groups out of `left`, if possible.
+def _extract_group(
+    groups: Iterable[Group], left: Terms, order: dict[Term, int], found: Found
+) -> int:
+    """Move a multiple of one of the groups from `left` to `found`, if possible.
 
-    Returns the constant that belongs to it.
+    Returns the constant that is part of the moved group.
     """
     for piece, group, places, const in groups:
         first = next(iter(group))
@@ -109,7 +114,7 @@ def _constant(quotient: Quotient | TruncatedQuotient) -> int:
     return divisor if isinstance(divisor, int) else divisor.const
 
 
-def _by_constant(quotient: Quotient | TruncatedQuotient, left: Terms) -> Iterator[Group]:
+def _constant_remainders(quotient: Quotient | TruncatedQuotient, left: Terms) -> Iterator[Group]:
     """Yield the remainders that end in a quotient, larger divisors first."""
     index, modulus, weight = quotient.index, _constant(quotient), left[quotient]
     make = Remainder if quotient.floors else TruncatedRemainder
@@ -132,7 +137,7 @@ def _by_constant(quotient: Quotient | TruncatedQuotient, left: Terms) -> Iterato
         yield make(index, modulus, 1), whole, index.terms, index.const
 
 
-def _halves(above: Quotient, left: Terms) -> Iterator[Group]:
+def _half_remainders(above: Quotient, left: Terms) -> Iterator[Group]:
     """Yield the remainder for `(x + 1) // 2 - x // 2`."""
     if above.index.const == 1:
         index = above.index.plus_const(-1)
@@ -142,16 +147,16 @@ def _halves(above: Quotient, left: Terms) -> Iterator[Group]:
                 return
 
 
-def _absorb(
+def _extract_extremum(
     extremum: Extremum,
     left: dict[Term, int],
     rest: int,
     order: dict[Term, int],
     found: Found,
 ) -> int:
-    """Take an extremum out of `left`, with the terms that make it shorter.
+    """Move an extremum from `left` to `found`, with the terms that make it shorter.
 
-    Returns the constant that belongs to it.
+    Returns the constant that is part of the moved group.
     """
     c = left[extremum]
     made = absorb_terms(extremum, c, left, rest)
@@ -165,10 +170,10 @@ def _absorb(
     return c * moved.const
 
 
-def _by_symbol(quotient: SymbolicDivision, left: Terms) -> Iterator[Group]:
+def _symbolic_remainders(quotient: SymbolicDivision, left: Terms) -> Iterator[Group]:
     """Yield the remainders that end in a multiple of a quotient."""
     known: dict[Key, Term] = {t.key: t for t in left if isinstance(t, Atom)}
-    for divisor, ratio, terms, const in _carriers(quotient, left):
+    for divisor, ratio, terms, const in _divisor_candidates(quotient, left):
         taken: Terms = {}
         for factor, weight in ratio.terms.items():
             term = known.get(product_key((quotient, *factors(factor))))
@@ -182,12 +187,12 @@ def _by_symbol(quotient: SymbolicDivision, left: Terms) -> Iterator[Group]:
             yield piece, {**taken, **terms}, terms or taken, const
 
 
-def _carriers(
+def _divisor_candidates(
     quotient: SymbolicDivision, left: Terms
 ) -> Iterator[tuple[Linear, Linear, Terms, int]]:
-    """Yield divisors d, the divisor as a multiple of d, and `index // d`.
+    """Yield divisors d, the multiple of d that is the quotient's divisor, and `index // d`.
 
-    That is given as terms and a constant.
+    The quotient `index // d` is given as terms and a constant.
     """
     index, modulus = quotient.index, quotient.divisor
     for other in left:

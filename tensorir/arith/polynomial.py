@@ -18,7 +18,7 @@ Monomial: TypeAlias = tuple[Term, ...]
 
 
 def factors(term: Term) -> Monomial:
-    """Return the factors of a term; a term other than a product is its only factor."""
+    """Return the factors of a term; a term that is not a product is its only factor."""
     return term.factors if type(term) is Product else (term,)
 
 
@@ -40,14 +40,14 @@ def common_factors(terms: Iterable[Term]) -> list[Term]:
 
 
 CORNERS: Final = 4
-"""The maximum number of factors in products for which all corners of a box are computed."""
+"""The maximum number of factors for which `at_corners` computes all corners."""
 
 
 def at_corners(value: Linear, bound: Callable[[Term], Interval]) -> Interval | None:
-    """Return bounds of a sum of products of different factors, None for anything else.
+    """Return bounds of a sum of products of different factors; None for anything else.
 
-    Such a sum is linear in each factor, so its extreme values are at corners of the box of the
-    factors' bounds.
+    Such a sum is linear in each factor, so its minimum and maximum are at corners of the box that
+    the bounds of the factors span.
     """
     products = [term.factors for term in value.terms if type(term) is Product]
     symbols = list(dict.fromkeys(f for factors_ in products for f in factors_))
@@ -106,7 +106,7 @@ def _may_be_size(bound: Interval) -> bool:
 def exact_quotient(
     a: Linear, b: Linear, product: Callable[[Linear, Linear], Linear]
 ) -> Linear | None:
-    """Return `a / b` if that is a polynomial as well, else None; b must not be 0.
+    """Return `a / b` if that is a polynomial, else None; b must not be 0.
 
     Long division: the leading term of the remaining sum is divided by the leading term of `b`, in
     an order in which products of more factors come first.
@@ -143,7 +143,7 @@ def _leading_term(value: Linear, order: dict[Term, int]) -> tuple[Monomial, int]
 
 
 def without(monomial: Monomial, divisor: Monomial) -> Monomial | None:
-    """Return the remaining factors of a monomial after division, None if one is missing."""
+    """Return the remaining factors of a monomial after division; None if one is missing."""
     left = list(monomial)
     for factor in divisor:
         if factor not in left:

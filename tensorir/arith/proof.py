@@ -3,14 +3,14 @@
 A goal follows from the bounds of its parts, or from another goal. The other goal subtracts a
 multiple of a known fact, or replaces a quotient by its unrounded value. A minimum or maximum is
 replaced by each of its alternatives. The search is directed by the goal. While a term has an
-infinite bound, only facts that cancel that term can help; otherwise facts that share a term with
-the goal. So its cost depends on the facts about the terms of the goal, not on all facts.
+infinite bound, only facts that cancel that term are tried; otherwise all facts that share a term
+with the goal. So the cost depends on the facts about the terms of the goal, not on all facts.
 
 The search terminates, since each step decreases in this order: the number of facts that may be
-used; then the number of quotients by which the goal was not scaled yet (they are parts of the goal
-and of the facts, and scaling makes no new ones); then the terms of the goal as a multiset, in which
-a step replaces a term by proper parts of it (Dershowitz and Manna 1979). `ATTEMPTS` limits its
-time.
+used; then the number of quotients by which the goal was not scaled yet (scaling does not create
+quotients, so there are only those of the goal and of the facts); then the terms of the goal as a
+multiset, in which a step replaces a term by proper parts of it (Dershowitz and Manna 1979).
+`ATTEMPTS` limits its time.
 """
 
 from __future__ import annotations
@@ -53,37 +53,37 @@ class Proof:
     ) -> bool:
         """Return True if `goal >= 0` follows from the bounds and at most `facts` known facts.
 
-        `scaled` has the quotients whose divisors the goal was already multiplied by.
+        `scaled` has the quotients by whose divisors the goal was multiplied already.
         """
         low, high = self._bound(goal)
         if low >= 0:
             return True
         if high < 0 or facts == 0:
             return False
-        for fact, multiple in self._helpful(goal):
-            if self._is_over():
+        for fact, multiple in self._helpful_facts(goal):
+            if self._count_attempt():
                 return False
             if self.at_least_zero(goal.plus(fact, -multiple), facts - 1):
                 return True
         if self._split_extremum(goal, facts, scaled):
             return True
         for least, scaling in without_quotients(goal, self._bound, self._product, scaled):
-            if self._is_over():
+            if self._count_attempt():
                 return False
             if self.at_least_zero(least, facts, scaled | scaling):
                 return True
         return False
 
-    def _is_over(self) -> bool:
-        """Count an attempt; return True if none are left."""
+    def _count_attempt(self) -> bool:
+        """Count an attempt. Return True if the limit on attempts is reached."""
         self._left -= 1
         return self._left < 0
 
-    def _helpful(self, goal: Linear) -> Iterator[tuple[Linear, int]]:
-        """Yield facts, and how often a goal contains them."""
+    def _helpful_facts(self, goal: Linear) -> Iterator[tuple[Linear, int]]:
+        """Yield facts that may help to prove a goal, each with the multiple of it to subtract."""
         if not self._context.facts:
             return
-        for fact in self._cancelling(goal):
+        for fact in self._cancelling_facts(goal):
             shared = (
                 goal.terms[term] // weight
                 for term, weight in fact.terms.items()
@@ -93,21 +93,23 @@ class Proof:
                 if multiple > 0:
                     yield fact, multiple
 
-    def _cancelling(self, goal: Linear) -> Iterable[Linear]:
+    def _cancelling_facts(self, goal: Linear) -> Iterable[Linear]:
         """Return facts such that every proof that starts from a fact uses one of them."""
         fewest: Sequence[Linear] = ()
         for weight, piece in pieces(goal):
             low, high = self._context.piece_bound(piece)
             if (low > -HALF_INFINITE) if weight > 0 else (high < HALF_INFINITE):
                 continue
-            found = self._sharing(goal, piece) if piece in goal.terms else ()
+            found = self._facts_with_term(goal, piece) if piece in goal.terms else ()
             if found and (not fewest or len(found) < len(fewest)):
                 fewest = found
         if fewest:
             return fewest
-        return dict.fromkeys(fact for term in goal.terms for fact in self._sharing(goal, term))
+        return dict.fromkeys(
+            fact for term in goal.terms for fact in self._facts_with_term(goal, term)
+        )
 
-    def _sharing(self, goal: Linear, term: object) -> list[Linear]:
+    def _facts_with_term(self, goal: Linear, term: object) -> list[Linear]:
         """Return the facts in which `term` has the same sign as in the goal."""
         assert isinstance(term, Term)
         weight = goal.terms[term]
@@ -118,16 +120,16 @@ class Proof:
         for term, c in goal.terms.items():
             if type(term) is Extremum:
                 rest = Linear({t: d for t, d in goal.terms.items() if t is not term}, goal.const)
-                if self._above_mean(term, c, rest, facts, scaled):
+                if self._prove_by_mean(term, c, rest, facts, scaled):
                     return True
                 cases = (self.at_least_zero(rest.plus(a, c), facts, scaled) for a in term.args)
                 return any(cases) if term.largest == (c > 0) else all(cases)
         return False
 
-    def _above_mean(
+    def _prove_by_mean(
         self, term: Extremum, c: int, rest: Linear, facts: int, scaled: frozenset[Term]
     ) -> bool:
-        """Prove a sum with an extremum of two, which is on one side of their mean."""
+        """Prove a sum with an extremum of two alternatives, which is on one side of their mean."""
         if len(term.args) != 2 or c % 2 or term.largest != (c > 0):
             return False
         one, other = term.args
@@ -136,17 +138,17 @@ class Proof:
 
 # -------------------------------------------------------------- bounds of quotients by dividends
 
-# A sum that contains quotients is bounded by the rounded values: `x - 3 <= x // 4 * 4 <= x`.
+# A quotient is bounded by its dividend: `x - 3 <= x // 4 * 4 <= x`. So is a sum that contains it.
 
 
 def without_quotients(
     linear: Linear, bound: Bound, product: Multiply, scaled: frozenset[Term]
 ) -> Iterator[tuple[Linear, frozenset[Term]]]:
-    """Yield sums that lack one quotient each; if one of them is not negative, `linear` is not.
+    """Yield sums in which one quotient is replaced.
 
-    With each comes the quotient by whose divisor `linear` was multiplied for that, if it was; those
-    in `scaled` are left alone. So are quotients by constants, unless what was rounded may cancel
-    with other terms.
+    If one of them is not negative, neither is `linear`. Each comes with the quotient by whose
+    divisor `linear` was multiplied, or None. Quotients in `scaled` are not replaced, nor are
+    quotients by constants, unless their dividend may cancel with other terms.
     """
     for term, c in linear.terms.items():
         kind = type(term)
@@ -189,10 +191,10 @@ def _without_symbolic(
 def _round_down(
     linear: Linear, term: Term, c: int, times: int, index: Linear, divisor: Linear
 ) -> Linear:
-    """Return a lower bound of `linear` with `c * term`, a rounded multiple, replaced.
+    """Return a lower bound of `linear` in which `c * term` is replaced by a multiple of `index`.
 
-    The multiple is `index // divisor * divisor * times`; rounding down gives at most the index, and
-    less than the divisor below it.
+    `c * term` is `index // divisor * divisor * times`; `index // divisor * divisor` is at most
+    `index`, and more than `index - divisor`.
     """
     least = linear.plus(Linear({term: 1}, 0), -c).plus(index, times)
     return least.plus(divisor, -times).plus_const(times) if times > 0 else least

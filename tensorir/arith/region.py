@@ -1,4 +1,4 @@
-"""Boxes of a buffer that a region covers while loops run."""
+"""Boxes of a buffer that a region covers over all iterations of loops."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def estimate_region_strict_bound(
     predicate: PrimExpr = TRUE,
     analyzer: Analyzer | None = None,
 ) -> Box | None:
-    """Return the exact covered region, None if it is not a box or cannot be determined.
+    """Return the exact covered region; None if it is not a box or cannot be determined.
 
-    It is found if no extent depends on a loop, the minima are independent pieces of the loops, and
-    each dimension's pieces are adjacent without gaps.
+    The box is found if no extent depends on a loop, the minima are independent pieces of the loops,
+    and the pieces of each dimension leave no gaps.
     """
     analyzer = analyzer or Analyzer()
     extents = []
@@ -43,7 +43,7 @@ def estimate_region_strict_bound(
         return None
     box = []
     for dim, value, extent in zip(region, result.indices, extents, strict=True):
-        span = _span(value, extent)
+        span = _offset_range(value, extent)
         if span is None:
             return None
         low, high = (plus_size(value.base, end) for end in span)
@@ -54,20 +54,20 @@ def estimate_region_strict_bound(
     return tuple(box)
 
 
-def _span(value: IterSumExpr, extent: Size) -> tuple[Size, Size] | None:
-    """Return the minimum and maximum offset from the base, None if there are gaps.
+def _offset_range(value: IterSumExpr, extent: Size) -> tuple[Size, Size] | None:
+    """Return the minimum and maximum offset from the base; None if there are gaps.
 
     At each value of an index, `extent` elements are covered.
     """
     if not value.args:
         return 0, extent - 1
     split = value.args[0]
-    falls = not is_positive(split.scale)
-    step = 0 - split.scale if falls else split.scale
+    is_descending = not is_positive(split.scale)
+    step = 0 - split.scale if is_descending else split.scale
     if not at_most(step, extent):
         return None
     reach = (split.extent - 1) * step
-    return (0 - reach if falls else 0), (0 if falls else reach) + extent - 1
+    return (0 - reach if is_descending else 0), (0 if is_descending else reach) + extent - 1
 
 
 estimate_region_lower_bound = estimate_region_strict_bound
@@ -81,8 +81,8 @@ def estimate_region_upper_bound(
 ) -> Box:
     """Return a box that contains the covered region.
 
-    The exact box if possible; otherwise each dimension separately, by interval arithmetic if that
-    fails as well.
+    It is the exact box if possible. Otherwise each dimension is bounded separately: exactly if
+    possible, else by interval arithmetic.
     """
     analyzer = analyzer or Analyzer()
     exact = estimate_region_strict_bound(region, var_dom, predicate, analyzer)

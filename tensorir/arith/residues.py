@@ -102,7 +102,7 @@ def _call(n: e.Call, operand: Operand) -> ModularSet:
         return operand(n.args[0]).times(scale).modulo(_width(n.dtype))
     if name == "bitwise_and":
         masks = [operand(a) for a in n.args]
-        # Below the lowest bit that a mask may have set, all bits are 0.
+        # Masking clears all bits below the lowest bit that the mask may have set.
         return ModularSet(max(_even_part(m, _width(n.dtype)) for m in masks), 0)
     return ANY
 

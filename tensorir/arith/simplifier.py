@@ -38,14 +38,14 @@ def simplifier(analyzer: Analyzer) -> _Simplifier:
 _INTEGER_NODES: Final = frozenset({*e.ARITHMETIC, e.Var, e.SizeVar, e.Let})
 
 _WITH_CHOICES: Final = frozenset({e.Add, e.Sub, e.Min, e.Max})
-"""Operations that are moved into both values of a choice if that is shorter."""
+"""Operations that are moved into both branches of a choice if the result is shorter."""
 
 
 _VECTOR_NODES: Final = frozenset({*e.BINARY_OPS, e.Not, e.Select, e.Cast})
 
 
 class _Simplifier(Rewriter):
-    """Simplifies expressions of every kind; integers through the analyzer's linear form."""
+    """Simplifies expressions of every kind; integers by the analyzer's linear form."""
 
     def __init__(self, analyzer: Analyzer) -> None:
         self._analyzer = analyzer
@@ -56,7 +56,7 @@ class _Simplifier(Rewriter):
             return node
         if kind in _INTEGER_NODES and is_scalar_integer(node.dtype):
             if kind in _WITH_CHOICES and e.Select in (type(node.a), type(node.b)):
-                chosen = self._in_both(node)
+                chosen = self._move_into_branches(node)
                 if chosen is not None:
                     return self(chosen)
             return self._analyzer.integer(node)
@@ -67,7 +67,9 @@ class _Simplifier(Rewriter):
         return super().__call__(node)
 
     def _vector(self, node: PrimExpr) -> PrimExpr:
-        """Return a vector simplified lane by lane, or its operands simplified, if shorter."""
+        """Return a vector simplified as one lane, or with simplified operands, whichever is
+        shorter.
+        """
         whole, parts = self._analyzer.vector(node), self.operands(node)
         return parts if _size(parts) < _size(whole) else whole
 
@@ -135,10 +137,10 @@ class _Simplifier(Rewriter):
         if choice is not None:
             return self._choice(node, *choice)
         new = self.generic(node)
-        return self._analyzer.decided(_fold(new))
+        return self._analyzer.decided(_fold_call(new))
 
     def _choice(self, node: PrimExpr, *parts: PrimExpr) -> PrimExpr:
-        """Simplify a choice; `parts` are its condition and values."""
+        """Simplify a choice: a `Select`, or a call of `if_then_else`."""
         old, t, f = parts
         condition = self(old)
         taken = _taken_case(condition, t, f)
@@ -146,24 +148,26 @@ class _Simplifier(Rewriter):
             return self(taken)  # type: ignore[no-any-return]
         evaluates_both = type(node) is e.Select
         if evaluates_both and (has_loads(t) or has_loads(f)):
-            # This must hold for any condition: an index must not rely on it.
+            # The rewrite must hold for any condition: an index must be in bounds without relying on
+            # it.
             t, f = self(t), self(f)
         else:
-            t, f = self._branches(condition, t, f)
+            t, f = self._simplify_branches(condition, t, f)
         made = self._without_choice(condition, t, f)
         if made is None and not evaluates_both:
-            made = self._one_choice(condition, t, f)
+            made = self._merge_choices(condition, t, f)
         if made is not None:
             return made
         if condition is old and t is parts[1] and f is parts[2]:
             return node
         return e.Select(condition, t, f) if evaluates_both else if_then_else(condition, t, f)
 
-    def _one_choice(self, condition: PrimExpr, t: PrimExpr, f: PrimExpr) -> PrimExpr | None:
-        """Return two nested choices that share a value as one, None for other expressions."""
+    def _merge_choices(self, condition: PrimExpr, t: PrimExpr, f: PrimExpr) -> PrimExpr | None:
+        """Return two nested choices that share a value as one; None for other expressions."""
         for inner, other, all_hold in ((t, f, True), (f, t, False)):
             if isinstance(inner, e.Call) and (choice := choice_of(inner)) is not None:
-                # The second condition is evaluated only if the first does not decide.
+                # The second condition is evaluated only if the first one does not decide the
+                # result.
                 kept, same = choice[1 if all_hold else 2], choice[2 if all_hold else 1]
                 if expr_key(same) == expr_key(other):
                     join = e.And if all_hold else e.Or
@@ -171,7 +175,9 @@ class _Simplifier(Rewriter):
                     return if_then_else(both, *((kept, other) if all_hold else (other, kept)))
         return None
 
-    def _branches(self, condition: PrimExpr, t: PrimExpr, f: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    def _simplify_branches(
+        self, condition: PrimExpr, t: PrimExpr, f: PrimExpr
+    ) -> tuple[PrimExpr, PrimExpr]:
         """Simplify the value for a true condition, and the value for a false condition."""
         if condition.dtype.lanes > 1:
             return self(t), self(f)
@@ -181,11 +187,11 @@ class _Simplifier(Rewriter):
             f = self(f)
         return t, f
 
-    def _in_both(self, node: e.BinaryOp) -> PrimExpr | None:
-        """Return a choice between two results, None if an operand must not be moved.
+    def _move_into_branches(self, node: e.BinaryOp) -> PrimExpr | None:
+        """Return a choice between two results; None if an operand must not be moved.
 
-        It may be if one condition selects both operands, or if the other operand and a value of the
-        only choice fold to a constant.
+        An operand may be moved if one condition selects both operands, or if the only choice has a
+        value that folds to a constant with the other operand.
         """
         a, b, kind = node.a, node.b, type(node)
         if isinstance(a, e.Select) and isinstance(b, e.Select):
@@ -204,7 +210,7 @@ class _Simplifier(Rewriter):
         return e.Select(choice.condition, *results)
 
     def _without_choice(self, condition: PrimExpr, t: PrimExpr, f: PrimExpr) -> PrimExpr | None:
-        """Return a choice between simplified values in a simpler form, None if there is none."""
+        """Return a choice between simplified values in a simpler form; None if none applies."""
         if expr_key(t) == expr_key(f):
             return t
         if t.dtype is not BOOL:
@@ -252,7 +258,7 @@ def _taken_case(condition: PrimExpr, t: PrimExpr, f: PrimExpr) -> PrimExpr | Non
     return t if condition.value else f
 
 
-def _fold(call: e.Call) -> PrimExpr:
+def _fold_call(call: e.Call) -> PrimExpr:
     """Return the value of an operation on integers that are all constant, else the call."""
     name = getattr(call.op, "short_name", "")
     values = [arg.value for arg in call.args if isinstance(arg, IntImm)]

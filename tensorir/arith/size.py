@@ -78,7 +78,7 @@ class Sizes:
         self.reader = reader
         self._extents = extents
         self._facts: list[Linear] = []
-        """Sums that are at least 0, apart from bounds of a single symbol."""
+        """Sums that are at least 0 and contain more than one symbol."""
         self._least: dict[Term, int] | None = None
         """Lower bounds of symbols that follow from the extents; computed on first use."""
 
@@ -95,14 +95,14 @@ class Sizes:
     def _least_value(self, value: Linear) -> int:
         """Return a lower bound; `-HALF_INFINITE` if none is known.
 
-        Each symbol is written as its lower bound plus a nonnegative rest. Multiplied out, a
-        polynomial without negative coefficients has its minimum where all rests are 0.
+        Each symbol is written as its lower bound plus a nonnegative rest. If the expanded
+        polynomial has no negative coefficients, its minimum is its value where all rests are 0.
         """
         expanded: dict[Monomial, int] = {}
         for term, coefficient in value.terms.items():
             parts: dict[Monomial, int] = {(): coefficient}
             for factor in factors(term):
-                low = self._least_of(factor)
+                low = self._term_least_value(factor)
                 if low <= -HALF_INFINITE:
                     return -HALF_INFINITE
                 wider: dict[Monomial, int] = {}
@@ -116,7 +116,7 @@ class Sizes:
         constant = expanded.pop((), 0) + value.const
         return constant if all(c >= 0 for c in expanded.values()) else -HALF_INFINITE
 
-    def _least_of(self, term: Term) -> int:
+    def _term_least_value(self, term: Term) -> int:
         if self._least is None:
             self._least = {}
             for extent in self._extents:
@@ -201,7 +201,7 @@ def ceil_div(a: Size, b: Size) -> Size:
 
 
 def size_rank(size: Size) -> tuple[int, int]:
-    """Return a key that sorts sizes such that a size never comes before its divisor.
+    """Return a sort key by which a divisor of a size comes before that size.
 
     Constants come first, by their magnitude; then sizes with fewer symbolic factors.
     """

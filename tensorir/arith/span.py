@@ -1,8 +1,9 @@
-"""Symbolic interval arithmetic: the span of linear combinations while some variables move.
+"""Symbolic interval arithmetic: bounds of linear combinations over the ranges of some variables.
 
-Each piece is bounded separately by the bounds of its moving operands, so that the bounds of a sum
-are sums over fixed variables. If a piece is monotonic, its bounds are the bounds of its operands; a
-remainder keeps the bounds of its operand if they have one common quotient.
+Variables with a range are *moving*, the others are *fixed*. Each piece is bounded separately, so
+the bounds of a sum are sums over fixed variables. The bounds of a monotonic piece are its values at
+the bounds of its operands; a remainder keeps the bounds of its operand if both have the same
+quotient.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ UNLIMITED: Final[Ends] = (None, None)
 class Span:
     """Computes the bounds of linear combinations.
 
-    `moving` returns the bounds of a variable, None for a fixed one; they may contain other moving
-    variables. With `known`, the facts of the reader's context about moving variables hold for all
-    their values, and are used if they bound a sum of them.
+    `moving` returns the bounds of a variable, which may contain other moving variables; None for a
+    fixed variable. With `known`, the facts of the reader's context about moving variables hold for
+    all their values, and are used if they bound a sum of moving variables.
     """
 
     def __init__(
@@ -73,19 +74,21 @@ class Span:
             value, (low, high) = self._without_known(value)
         lows: list[tuple[int, Linear | None]] = []
         highs: list[tuple[int, Linear | None]] = []
-        for coefficient, piece in self._gathered(pieces(value)):
+        for coefficient, piece in self._merge_split_quotients(pieces(value)):
             first, last = self._piece(piece)
             if coefficient < 0:
                 first, last = last, first
             lows.append((coefficient, first))
             highs.append((coefficient, last))
-        return _total(low + value.rest, lows), _total(high + value.rest, highs)
+        return _sum_of_multiples(low + value.rest, lows), _sum_of_multiples(
+            high + value.rest, highs
+        )
 
-    def _gathered(self, parts: Pieces) -> Pieces:
-        """Undo the split of a quotient whose remainder was lost.
+    def _merge_split_quotients(self, parts: Pieces) -> Pieces:
+        """Merge a quotient with the multiple that a remainder in its dividend became.
 
-        `(x % 32 // 8 + y) // 2` is read as `(x // 8 + y) // 2 - x // 32 * 2`, where both terms move
-        far.
+        `(x % 32 // 8 + y) // 2` is read as `(x // 8 + y) // 2 - x // 32 * 2`: both terms have wide
+        bounds, their difference has narrow ones.
         """
         moving = [(c, p) for c, p in parts if type(p) is Quotient and self._moves(p)]
         if len(moving) < 2:
@@ -108,7 +111,9 @@ class Span:
         return [(c, p) for c, p in found if p is not None]
 
     def _without_known(self, value: Linear) -> tuple[Linear, Interval]:
-        """Return the remaining terms, and the constant bounds of the others."""
+        """Return the terms without constant bounds, and the sum of the constant bounds of the
+        others.
+        """
         loose = {t: c for t, c in value.terms.items() if self._moves_entirely(t)}
         low, high = self._reader.bound(Linear(loose, 0))
         if low <= -HALF_INFINITE or high >= HALF_INFINITE:
@@ -119,7 +124,7 @@ class Span:
     # ------------------------------------------------------------------------- moving variables
 
     def _var(self, var: Var) -> Ends | None:
-        """Return the bounds of a moving variable by fixed ones, None for a fixed variable."""
+        """Return the bounds of a moving variable in fixed variables; None for a fixed variable."""
         if var not in self._ends:
             found = self._moving(var)
             if found is None:
@@ -162,7 +167,7 @@ class Span:
     # --------------------------------------------------------------------------- the domain of ends
 
     def of(self, value: Linear | int) -> Ends:
-        """Return the ends of a sum."""
+        """Return the bounds of a sum."""
         if isinstance(value, Linear):
             return self(value)
         point = Linear({}, value)
@@ -170,7 +175,7 @@ class Span:
 
     def quotient(self, a: Ends, b: Ends, floors: bool) -> Ends:
         """Divide by a fixed, positive divisor, rounding down or toward zero."""
-        divisor = self._positive(b)
+        divisor = self._positive_divisor(b)
         if divisor is None:
             return self._by_constants(floor_quotient if floors else trunc_quotient, a, b)
         low, high = a
@@ -182,7 +187,7 @@ class Span:
 
     def remainder(self, a: Ends, b: Ends, floors: bool) -> Ends:
         """Return the remainder of division; bounds with one common quotient are kept."""
-        modulus, reader = self._positive(b), self._reader
+        modulus, reader = self._positive_divisor(b), self._reader
         if modulus is None:
             return self._by_constants(floor_remainder if floors else trunc_remainder, a, b)
         low, high = a
@@ -216,8 +221,8 @@ class Span:
             INFINITE if high is None else self._reader.bound(high)[1],
         )
 
-    def _positive(self, divisor: Ends) -> Linear | None:
-        """Return a divisor that is fixed and positive, None for any other."""
+    def _positive_divisor(self, divisor: Ends) -> Linear | None:
+        """Return a divisor that is fixed and positive; None for any other."""
         low, high = divisor
         if low is None or low is not high or not self._reader.at_least_zero(low.plus_const(-1)):
             return None
@@ -225,14 +230,14 @@ class Span:
 
     def product(self, factors: tuple[Term, ...]) -> Ends:
         """Multiply terms, exactly one of which moves."""
-        still = [f for f in factors if not self._moves(f)]
-        if len(still) != len(factors) - 1:
+        fixed_factors = [f for f in factors if not self._moves(f)]
+        if len(fixed_factors) != len(factors) - 1:
             return UNLIMITED
-        (mover,) = (f for f in factors if f not in still)
+        (moving_factor,) = (f for f in factors if f not in fixed_factors)
         reader, factor = self._reader, Linear({}, 1)
-        for other in still:
+        for other in fixed_factors:
             factor = reader.product(factor, Linear({other: 1}, 0))
-        low, high = self._piece(mover)
+        low, high = self._piece(moving_factor)
         if not reader.at_least_zero(factor):
             if not reader.at_least_zero(factor.times(-1)):
                 return UNLIMITED
@@ -244,14 +249,14 @@ class Span:
 
     def extremum(self, values: list[Ends], largest: bool) -> Ends:
         """Return the smallest or the largest of several values."""
-        return self._around(values, largest, largest)
+        return self._extremum_bounds(values, largest, largest)
 
     def opaque(self, term: Opaque) -> Ends:
         """Return the bounds of a nonlinear term."""
         choice = choice_of(term.expr)
         if choice is not None:
             spans = [self(self._reader(value)) for value in choice[1:]]
-            return self._around(spans, False, True)
+            return self._extremum_bounds(spans, False, True)
         found = value_interval(term.expr, self._operand)
         return UNLIMITED if found is None else _constant(found, term.expr)
 
@@ -262,10 +267,12 @@ class Span:
         least, most = integer_limits(term.dtype)
         return Linear({}, least), Linear({}, most)
 
-    def _around(self, spans: list[Ends], low_is_largest: bool, high_is_largest: bool) -> Ends:
-        """Return the minimum or the maximum of the low ends, and of the high ends.
+    def _extremum_bounds(
+        self, spans: list[Ends], low_is_largest: bool, high_is_largest: bool
+    ) -> Ends:
+        """Return the minimum or the maximum of the lower bounds, and of the upper bounds.
 
-        A maximum of low ends may ignore missing limits, and so may a minimum of high ends.
+        A maximum of lower bounds may ignore missing bounds, and so may a minimum of upper bounds.
         """
         lows = [low for low, _ in spans if low is not None]
         highs = [high for _, high in spans if high is not None]
@@ -287,8 +294,8 @@ class Span:
         return least, most
 
 
-def _total(constant: int, parts: list[tuple[int, Linear | None]]) -> Linear | None:
-    """Return the sum of a constant and multiples of combinations, None if one is missing."""
+def _sum_of_multiples(constant: int, parts: list[tuple[int, Linear | None]]) -> Linear | None:
+    """Return the sum of a constant and multiples of combinations; None if one is missing."""
     terms: Terms = {}
     for coefficient, part in parts:
         if part is None:
@@ -299,7 +306,7 @@ def _total(constant: int, parts: list[tuple[int, Linear | None]]) -> Linear | No
 
 
 def _constant(found: Interval, expr: PrimExpr) -> Ends:
-    """Return an interval as ends; the limits of an index dtype count as missing."""
+    """Return an interval as bounds; the limits of an index dtype count as missing bounds."""
     least, most = integer_limits(expr.dtype)
     index = holds_indices(expr.dtype)
     low, high = found

@@ -81,7 +81,10 @@ def subspace_divide(
 def divide_predicate(
     predicate: PrimExpr, outer: Collection[Var], inner: Collection[Var]
 ) -> tuple[PrimExpr, PrimExpr] | None:
-    """Return the conjuncts on outer and on inner iterators; None if one is on both."""
+    """Return the conjuncts on outer and on inner iterators.
+
+    Return None if a conjunct contains both kinds.
+    """
     if isinstance(predicate, And):
         first = divide_predicate(predicate.a, outer, inner)
         second = divide_predicate(predicate.b, outer, inner)
@@ -110,7 +113,7 @@ def _divide_index(index: IterSumExpr, inside: Collection[Var]) -> DividedIndex |
 
 
 _Part = tuple[IterSumExpr, Size]
-"""A sum and its number of values, starting from 0."""
+"""A sum that takes the values 0 to n - 1, and n."""
 
 
 def _divide_piece(piece: IterSplitExpr, inside: Collection[Var]) -> tuple[_Part, _Part] | None:
@@ -129,9 +132,12 @@ def _divide_piece(piece: IterSplitExpr, inside: Collection[Var]) -> tuple[_Part,
     (outer, outer_extent), (inner, inner_extent) = divided
     lower, end = piece.lower_factor, piece.lower_factor * piece.extent
     if inner_extent % end == 0:
-        return (_NOTHING, 1), (_take(inner, inner_extent, lower, piece.extent), piece.extent)
+        return (_NOTHING, 1), (
+            _extract_piece(inner, inner_extent, lower, piece.extent),
+            piece.extent,
+        )
     if lower % inner_extent == 0:
-        taken = _take(outer, outer_extent, lower // inner_extent, piece.extent)
+        taken = _extract_piece(outer, outer_extent, lower // inner_extent, piece.extent)
         return (taken, piece.extent), (_NOTHING, 1)
     reaches_top = at_most(piece.source.extent, end)
     if inner_extent % lower != 0 or (end % inner_extent != 0 and not reaches_top):
@@ -139,12 +145,12 @@ def _divide_piece(piece: IterSplitExpr, inside: Collection[Var]) -> tuple[_Part,
     above = outer_extent if reaches_top else end // inner_extent
     below = inner_extent // lower
     return (
-        (_take(outer, outer_extent, 1, above), above),
-        (_take(inner, inner_extent, lower, below), below),
+        (_extract_piece(outer, outer_extent, 1, above), above),
+        (_extract_piece(inner, inner_extent, lower, below), below),
     )
 
 
-def _take(value: IterSumExpr, extent: Size, lower: Size, count: Size) -> IterSumExpr:
+def _extract_piece(value: IterSumExpr, extent: Size, lower: Size, count: Size) -> IterSumExpr:
     """Return `(value // lower) % count` for a value in `[0, extent)`."""
     if lower == 1 and count == extent:
         return value
@@ -173,7 +179,7 @@ def _divide_mark(mark: IterMark, inside: Collection[Var]) -> tuple[_Part, _Part]
             divided = _divide_piece(term, inside)
             count = count * term.extent
         else:
-            divided = _side_of(group, inside)
+            divided = _as_one_side(group, inside)
             count = count * group.extent
             left = [other for other in left if grouped.get(other.key) is not group]
         if divided is None:
@@ -199,8 +205,8 @@ def _divide_mark(mark: IterMark, inside: Collection[Var]) -> tuple[_Part, _Part]
     )
 
 
-def _side_of(group: Group, inside: Collection[Var]) -> tuple[_Part, _Part] | None:
-    """Return the terms of a group as the part that contains them; None if both parts do."""
+def _as_one_side(group: Group, inside: Collection[Var]) -> tuple[_Part, _Part] | None:
+    """Return the terms of a group as part of the side that contains them; None if both sides do."""
     sides = {var in inside for term in group.terms for var in _iterators(term.source)}
     if group.low != 0 or len(sides) > 1:
         return None

@@ -21,7 +21,7 @@ ARITHMETIC_CALLS: Final = frozenset(
         "shift_right",
     }
 )
-"""Calls that only compute with their arguments."""
+"""Calls whose result depends only on their arguments."""
 
 
 def parts_of(term: Atom) -> list[Term]:
@@ -46,7 +46,9 @@ def mentions(linear: Linear, var: Var) -> bool:
 
 
 def reads_memory(term: Term) -> bool:
-    """Return True if `term` contains a load or call that may return another value the next time."""
+    """Return True if `term` contains a load, or a call that may return a different value when
+    repeated.
+    """
     if isinstance(term, Var):
         return False
     if type(term) is Opaque:
@@ -55,7 +57,7 @@ def reads_memory(term: Term) -> bool:
 
 
 def choice_of(expr: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
-    """Return the condition and the two values of a choice, None for anything else."""
+    """Return the condition and the two values of a choice; None for anything else."""
     if isinstance(expr, Select):
         return expr.condition, expr.true_value, expr.false_value
     if isinstance(expr, Call) and getattr(expr.op, "short_name", "") == "if_then_else":

@@ -1,7 +1,7 @@
 """Checks that integer arithmetic does not wrap around.
 
-Index arithmetic does not overflow. Arithmetic on values wraps at its width; values are loaded,
-returned by a call, or passed as scalars. A sum of values is still a linear combination, but modulo
+Index arithmetic does not overflow. Arithmetic on values wraps at its width; a value is loaded,
+returned by a call, or passed as a scalar. A sum of values is still a linear combination, but modulo
 a power of two, unless its bounds prove that it fits the width.
 """
 
@@ -41,7 +41,7 @@ def sum_fits(
 def agrees(linear: Linear, dtype: DataType, bound: Bound) -> bool:
     """Return True if arithmetic of `dtype` computes `linear` modulo a power of two.
 
-    Sums and products do even if they wrap; divided or compared parts must not have wrapped.
+    Sums and products agree even if they wrap; parts that are divided or compared must not wrap.
     """
     most = integer_limits(dtype)[1]
     if any(abs(c) > most for c in (linear.const, *linear.terms.values())):
@@ -61,9 +61,9 @@ def _term_agrees(term: Term, dtype: DataType, bound: Bound) -> bool:
 
 
 def reduce_to_width(linear: Linear, dtype: DataType) -> Linear:
-    """Return a sum equal to `linear` modulo the width of `dtype`, with small coefficients.
+    """Return a sum with small coefficients that is equal to `linear` modulo `2**bits` of `dtype`.
 
-    A sum that wrapped at that width, or at a larger one, is decomposed into its terms.
+    A term that wraps at that width, or at a larger one, is replaced by its sum.
     """
     terms: dict[Term, int] = {}
     constant = linear.const

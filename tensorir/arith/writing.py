@@ -62,8 +62,8 @@ class Writer:
     """Writes linear combinations as expressions of one dtype.
 
     Terms keep the order in which they appear; with `order` they are sorted by their coefficients
-    and by the positions of variables in it. With `wraps`, sums are computed exactly as they were
-    read. `bound` returns the interval of a sum of indices.
+    and by the positions of variables in `order`. With `wraps`, sums are computed exactly as they
+    were read. `bound` returns the interval of a sum of indices.
     """
 
     __slots__ = ("_bound", "_dtype", "_order", "_wraps")
@@ -87,7 +87,7 @@ class Writer:
         return const(value, self._dtype)
 
     def _negative(self, value: int) -> PrimExpr:
-        """Return the factor for `-value`, which unsigned types lack."""
+        """Return the factor -value in the dtype; unsigned types wrap it around."""
         return self._const((1 << self._dtype.bits) - value if self._dtype.is_uint else -value)
 
     def write(self, linear: Linear) -> PrimExpr:
@@ -97,7 +97,7 @@ class Writer:
         if Wrapped in map(type, linear.terms) and any(
             type(t) is Wrapped and t.dtype.bits >= self._dtype.bits for t in linear.terms
         ):
-            # Intermediate results need not wrap if the final result does.
+            # The final result may wrap although no intermediate result does.
             linear = reduce_to_width(linear, self._dtype)
         return self._sum(self._parts(linear), linear.rest)
 
@@ -122,10 +122,10 @@ class Writer:
 
         With `one_sign`, no factor multiplies a sum of both signs.
         """
-        parts: Parts = [self._turn_remainder(part) for part in pieces(linear, not self._wraps)]
+        parts: Parts = [self._negate_divisor(part) for part in pieces(linear, not self._wraps)]
         shared = [f for _, part in parts if type(part) is Product for f in part.factors]
         for factor in dict.fromkeys(shared):
-            places, scale, times = _multiple(factor, parts)
+            places, scale, times = _group_by_factor(factor, parts)
             if len(places) < 2:
                 continue
             cofactor = self._parts(times)
@@ -172,13 +172,13 @@ class Writer:
         if rest > 0:
             return add(result, self._const(rest))
         if rest < 0 and rest == integer_limits(dtype)[0]:
-            return e.Add(result, self._const(rest))  # its negative is beyond the type
+            return e.Add(result, self._const(rest))  # its negative is out of the range of the type
         return sub(result, self._const(-rest)) if rest < 0 else result
 
     # -------------------------------------------------------------------- the domain of expressions
 
-    def _turn_remainder(self, part: Part) -> Part:
-        """Return a multiple of `-x % c` as one of `x % -c` if `-x` may overflow."""
+    def _negate_divisor(self, part: Part) -> Part:
+        """Return a multiple of `-x % c` as a multiple of `x % -c` if `-x` may overflow."""
         c, piece = part
         if type(piece) is not Remainder or not piece.numbers or piece.divisor != 1:
             return part
@@ -248,10 +248,10 @@ class Writer:
         return (linear.rest, *sorted((c, self._rank(p)) for c, p in terms))
 
 
-def _multiple(factor: Term, parts: Parts) -> tuple[list[int], int, Linear]:
-    """Return the places of the parts that contain a factor, and a number and a sum.
+def _group_by_factor(factor: Term, parts: Parts) -> tuple[list[int], int, Linear]:
+    """Return the positions of the parts that contain a factor, a number and a sum.
 
-    Their product with the factor is the sum of these parts.
+    The product of factor, number and sum is the sum of these parts.
     """
     places: list[int] = []
     terms: Terms = {}
