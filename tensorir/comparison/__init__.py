@@ -1,1 +1,1 @@
-"""Structural equality and hashes of programs, and the place of a difference."""
+"""Structural equality and hashes of programs, and paths to differences."""

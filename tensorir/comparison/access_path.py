@@ -1,7 +1,7 @@
-"""Places in a program, written as the way there: `<root>.functions['main'].body.extent`.
+"""Access paths to parts of a program, such as `<root>.functions['main'].body.extent`.
 
-Steps are `.field`, `[index]` and `['key']`; the map of a function's buffers is counted by the
-parameters. A last step `[<missing ...>]` marks a part that only the other program has.
+Steps are `.field`, `[index]` and `['key']`; an entry of `buffer_map` is indexed by the position of
+its parameter. A last step `[<missing ...>]` marks a part that only the other program has.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _STEP: Final = re.compile(
 
 
 def nodes_along(root: Node, path: str) -> list[Node]:
-    """Return the nodes that a path passes, from `root` to the innermost.
+    """Return the nodes on a path, from `root` to the innermost node.
 
-    Raises IRValueError if the text is not a path, or the place does not exist.
+    Raises IRValueError if the text is not a path, or if a step does not exist.
     """
     if not path.startswith(_ROOT):
         raise IRValueError(f"an access path must begin with {_ROOT}, got {path!r}")
@@ -33,7 +33,7 @@ def nodes_along(root: Node, path: str) -> list[Node]:
         step = _STEP.match(path, position)
         if step is None:
             raise IRValueError(
-                f"{path!r} is not a path: {path[position:]!r} is none of `.field`, `[0]`, `['key']`"
+                f"{path!r} is not a path: {path[position:]!r} must be `.field`, `[0]` or `['key']`"
             )
         position = step.end()
         if step.lastgroup is None:
@@ -42,7 +42,7 @@ def nodes_along(root: Node, path: str) -> list[Node]:
             current = _follow(current, step)
         except (AttributeError, LookupError, TypeError) as error:
             raise IRValueError(
-                f"the path {path} leads nowhere: there is no {step[0]} at {path[: step.start()]}"
+                f"the path {path} does not exist: {path[: step.start()]} has no {step[0]}"
             ) from error
         if isinstance(current, Node):
             nodes.append(current)

@@ -1,7 +1,7 @@
 """A hash of programs that is the same in every process and on every machine.
 
-The program is written as a canonical sequence of bytes, with each variable as the number of its
-first occurrence, and hashed with BLAKE2b.
+The program is written as a canonical sequence of bytes and hashed with BLAKE2b. Variables are
+numbered in the order of their first occurrence.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tensorir.recursion import any_depth
 def structural_hash(
     program: Any, ignore_ndarray: bool = False, ignore_integers: bool = False
 ) -> int:
-    """Return 64 bits that are equal for structurally equal programs.
+    """Return a 64-bit hash that is equal for structurally equal programs.
 
-    Free variables count by order of occurrence, whatever their identity; of constant arrays dtype,
-    shape and bits count, with `ignore_ndarray` not the bits. With `ignore_integers` only the types
-    of integers count.
+    Free variables are hashed by their order of occurrence, not by identity. Constant arrays are
+    hashed by dtype, shape and bits; `ignore_ndarray` ignores the bits. `ignore_integers` ignores
+    the values of integers, but not their types.
     """
     writer = (_WithoutIntegers if ignore_integers else _Writer)(ignore_ndarray)
     writer.write(program)
@@ -89,7 +89,7 @@ class _Writer:
                 self.write(getattr(node, field))
 
     def _is_new(self, var: Node) -> bool:
-        """Number a variable, or write the number that it has."""
+        """Number a new variable, or write the number of a known one; return True for a new one."""
         number = self._numbers.get(var)
         if number is None:
             self._numbers[var] = len(self._numbers)
@@ -115,7 +115,7 @@ class _Writer:
 
 
 class _WithoutIntegers(_Writer):
-    """Writes the type of an integer alone."""
+    """Writes only the types of integers."""
 
     def _node(self, node: Node) -> None:
         if isinstance(node, IntImm):

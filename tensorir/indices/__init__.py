@@ -1,1 +1,1 @@
-"""Maps of indices, accesses in terms of loops, and arithmetic on arrays of indices."""
+"""Index maps, accesses as functions of loop variables, and arithmetic on arrays of indices."""

@@ -1,9 +1,10 @@
-"""Statements with what is around them, and indices in terms of the loops around them.
+"""Statements with their enclosing statements, and indices as functions of loop variables.
 
-Features, explanations and reports read programs in this way: `placed_statements` walks a program,
-`Bindings` collects the values of block axes and let variables on the way, and its `read` returns an
-index of a load or store as a sum over loop variables. `strides` is the distance in memory by which
-each loop moves an access. `loads_in` and `only_stores` find accesses below a node.
+Features, explanations and reports analyse programs in three steps: `placed_statements` walks a
+program, `Bindings` collects the values of block axes and let variables during the walk, and its
+`read` returns an index of a load or store as a sum over loop variables. `strides` returns the
+distance in memory by which each loop moves an access. `loads_in` and `only_stores` find accesses
+below a node.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ L = TypeVar("L")
 
 
 def placed_statements(body: Stmt) -> Iterator[tuple[Stmt, tuple[Stmt, ...]]]:
-    """Yield the statements of a program in order, each with those around it, outermost first."""
+    """Yield the statements of a program in order, each with its enclosing statements, outermost
+    first.
+    """
     pending: list[tuple[Stmt, tuple[Stmt, ...]]] = [(body, ())]
     while pending:
         node, around = pending.pop()
@@ -47,7 +50,7 @@ def placed_statements(body: Stmt) -> Iterator[tuple[Stmt, tuple[Stmt, ...]]]:
 class Bindings:
     """The values of block axes and let variables, in terms of loop variables.
 
-    A program defines each variable once, so one table has the variables of all its statements.
+    A program defines each variable once, so one table holds the variables of all statements.
     """
 
     values: dict[Var, PrimExpr] = field(default_factory=dict)
@@ -61,7 +64,7 @@ class Bindings:
         return bindings
 
     def enter(self, node: Stmt) -> None:
-        """Add the variables that a statement binds to values."""
+        """Add the variables that a statement binds, with their values."""
         if isinstance(node, BlockRealize):
             axes = (axis.var for axis in node.block.iter_vars)
             self.define(dict(zip(axes, node.iter_values, strict=True)))
@@ -78,7 +81,7 @@ class Bindings:
         return coefficients(expr).substituted(self.linear)
 
     def loop_vars(self, expr: PrimExpr) -> list[Var]:
-        """Return the loop variables that an expression depends on."""
+        """Return the loop variables on which an expression depends."""
         found: dict[Var, None] = {}
         for var in collect_vars(expr):
             value = self.values.get(var)
@@ -91,7 +94,7 @@ def strides(
 ) -> dict[Var, int | None]:
     """Return the stride of an access in a block's body along each loop, in elements.
 
-    Loops with the stride 0 are left out. None is a stride that is not constant.
+    Loops with the stride 0 are omitted; None is a stride that is not constant.
     """
     bindings = Bindings.of(realize)
     analyzer: Analyzer | None = None
@@ -126,13 +129,19 @@ def loads_in(node: Node) -> Iterator[BufferLoad]:
 
 
 def only_stores(body: Stmt) -> tuple[BufferStore, ...]:
-    """Return the stores of a body that is a store or a sequence of stores, none of any other."""
+    """Return the stores of a body that consists only of stores.
+
+    An empty list for any other body.
+    """
     parts = body.seq if isinstance(body, SeqStmt) else (body,)
     stores = tuple(part for part in parts if isinstance(part, BufferStore))
     return stores if len(stores) == len(parts) else ()
 
 
 def common_prefix(nests: Iterable[Sequence[L]]) -> list[L]:
-    """Return the common outer loops of nests, which are outermost first."""
+    """Return the outer loops that all nests have in common.
+
+    A nest lists its loops outermost first.
+    """
     levels = zip(*nests, strict=False)
     return [level[0] for level in takewhile(lambda level: len(set(level)) == 1, levels)]

@@ -65,16 +65,16 @@ class IndexMap:
     ) -> IndexMap:
         """Build the map that a Python function computes.
 
-        Positional parameters become variables of the same name; `*args` takes as many as `ndim`
-        leaves. Raises IRValueError where `ndim` is missing for that, or where the function inserts
-        an axis separator.
+        Positional parameters become variables of the same name; `*args` receives the remaining ones
+        of `ndim`. Raises IRValueError if `*args` has no `ndim`, or if the function inserts an axis
+        separator.
         """
         index_map, separators = IndexMap.from_func_with_separators(
             mapping_function, ndim, inverse_index_map, index_dtype=index_dtype
         )
         if separators:
             raise IRValueError(
-                "the index map has axis separators, which this operation does not take"
+                "the index map has axis separators, which this operation does not support"
             )
         return index_map
 
@@ -86,7 +86,7 @@ class IndexMap:
         *,
         index_dtype: str = "int64",
     ) -> tuple[IndexMap, list[int]]:
-        """Build a map, and say before which of its results `IndexMap.AXIS_SEPARATOR` stands."""
+        """Build a map; return also the positions of `IndexMap.AXIS_SEPARATOR` among its results."""
         indices, named = _parameters(mapping_function, ndim, index_dtype)
         result = mapping_function(*indices, **named)
         parts = list(result) if isinstance(result, Iterable) else [result]
@@ -110,7 +110,8 @@ class IndexMap:
     ) -> list[PrimExpr]:
         """Return the new indices for `indices`, simplified.
 
-        It is computed in the types of the indices, where those are wider than the variables' ones.
+        They are computed in the types of `indices` if these are wider than the types of the
+        variables.
         """
         if len(indices) != len(self.initial_indices):
             raise IRValueError(
@@ -118,35 +119,39 @@ class IndexMap:
             )
         analyzer = analyzer or Analyzer()
         given = [as_expr(index) for index in indices]
-        wide = self._wide_enough(given)
+        wide = self._widened_for(given)
         typed = {v: i.astype(v.dtype) for v, i in zip(wide.initial_indices, given, strict=True)}
         return [analyzer.simplify(substitute(f, typed)) for f in wide.final_indices]
 
-    def _wide_enough(self, indices: Sequence[PrimExpr]) -> IndexMap:
-        """Return this map on variables that are as wide as some indices at least."""
+    def _widened_for(self, indices: Sequence[PrimExpr]) -> IndexMap:
+        """Return this map on variables whose types are at least as wide as those of `indices`."""
         dtypes = [v.dtype for v in self.initial_indices]
         for k, index in enumerate(indices):
             if index.dtype.bits > dtypes[k].bits:
                 dtypes[k] = index.dtype
         return self.retyped(dtypes)
 
-    def _on_box(self, box: Sequence[ExprLike | Range]) -> tuple[IndexMap, dict[Var, Range]]:
-        """Return this map on variables as wide as the bounds of a box, and their domains."""
+    def _widened_for_box(
+        self, box: Sequence[ExprLike | Range]
+    ) -> tuple[IndexMap, dict[Var, Range]]:
+        """Return this map on variables as wide as the bounds of a box, and the domains of these
+        variables.
+        """
         ranges = [n if isinstance(n, Range) else Range(n) for n in box]
         if len(ranges) != len(self.initial_indices):
             raise IRValueError(
                 f"the index map takes {len(self.initial_indices)} indices, "
                 f"but the shape has {len(ranges)} dimension(s)"
             )
-        wide = self._wide_enough([r.extent for r in ranges])
+        wide = self._widened_for([r.extent for r in ranges])
         variables = wide.initial_indices
         return wide, {v: _typed_range(v, r) for v, r in zip(variables, ranges, strict=True)}
 
     def map_ndarray(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Return an array with the elements of `array` where the map sends their indices.
+        """Return an array with the elements of `array` at their mapped indices.
 
-        It has the shape of `map_shape`, and zeros where no element goes. Raises IRValueError where
-        two elements go to one place, or the rank is not that of the map.
+        Its shape is that of `map_shape`; positions without an element are zero. Raises IRValueError
+        if two elements have the same mapped index, or if the rank is not that of the map.
         """
         extents = self.map_shape(array.shape)
         shape = [n.value for n in extents if isinstance(n, IntImm)]
@@ -160,13 +165,13 @@ class IndexMap:
         mapped = np.zeros(shape, array.dtype)
         flat = np.ravel_multi_index(places, shape) if shape else np.zeros(array.shape, np.int64)
         if np.unique(flat).size != array.size:
-            raise IRValueError(f"the index map {self} sends several elements to one place")
+            raise IRValueError(f"the index map {self} maps several elements to the same index")
         mapped.reshape(-1)[flat] = array
         return mapped
 
     def map_ranges(self, ranges: Sequence[Range], analyzer: Analyzer | None = None) -> list[Range]:
-        """Return ranges that hold where the map sends the points of a box."""
-        wide, domain = self._on_box(ranges)
+        """Return ranges that contain the mapped points of a box."""
+        wide, domain = self._widened_for_box(ranges)
         return wide._ranges_on(domain, analyzer or Analyzer())
 
     def _ranges_on(self, domain: Mapping[Var, Range], analyzer: Analyzer) -> list[Range]:
@@ -185,11 +190,13 @@ class IndexMap:
         ]
 
     def bijective_ranges(self, ranges: Sequence[Range]) -> list[Range] | None:
-        """Return the result of `map_ranges` if the map is plainly a bijection of boxes, else None.
+        """Return the result of `map_ranges` if the map is detected to be a bijection of boxes, else
+        None.
 
-        Then the indices are independent pieces of the box, and each piece is in one of them.
+        The indices of such a map are independent pieces of the box, and each piece is in one of
+        them.
         """
-        wide, domain = self._on_box(ranges)
+        wide, domain = self._widened_for_box(ranges)
         analyzer = Analyzer()
         result = detect_iter_map(
             wide.final_indices, domain, TRUE, IterMapLevel.BIJECTIVE, True, analyzer
@@ -215,11 +222,14 @@ class IndexMap:
         self, shape: Sequence[ExprLike], analyzer: Analyzer | None = None
     ) -> list[PrimExpr]:
         """Return the shape of a buffer whose indices are mapped."""
-        wide, domain = self._on_box(shape)
+        wide, domain = self._widened_for_box(shape)
         return [r.extent for r in wide._ranges_on(domain, analyzer or Analyzer())]
 
     def inverse(self, shape: Sequence[ExprLike | Range]) -> IndexMap:
-        """Return the map back; IRValueError unless the map is bijective and affine on `shape`."""
+        """Return the inverse map.
+
+        Raises IRValueError unless the map is bijective and affine on `shape`.
+        """
         if self.inverse_index_map is not None:
             return self.inverse_index_map
         return self._invert(shape, IterMapLevel.BIJECTIVE)[0]
@@ -227,13 +237,13 @@ class IndexMap:
     def non_surjective_inverse(
         self, shape: Sequence[ExprLike | Range]
     ) -> tuple[IndexMap, PrimExpr]:
-        """Return the map back, and the condition under which a result is padding."""
+        """Return the inverse map, and the condition for results that are padding."""
         return self._invert(shape, IterMapLevel.INJECTIVE)
 
     def _invert(
         self, shape: Sequence[ExprLike | Range], level: IterMapLevel
     ) -> tuple[IndexMap, PrimExpr]:
-        wide, domain = self._on_box(shape)
+        wide, domain = self._widened_for_box(shape)
         analyzer = Analyzer()
         result = detect_iter_map(wide.final_indices, domain, TRUE, level, True, analyzer)
         if not result.indices:
@@ -245,15 +255,17 @@ class IndexMap:
         for var, place in zip(outputs, wide._detected_ranges(result, analyzer), strict=True):
             analyzer.bind(var, place)
         solved, padding = inverse_with_padding(result.indices, outputs, analyzer.linearizer)
-        back = [analyzer.simplify(solved.get(v, domain[v].min)) for v in wide.initial_indices]
-        return IndexMap(outputs, back), analyzer.simplify(padding)
+        inverse_indices = [
+            analyzer.simplify(solved.get(v, domain[v].min)) for v in wide.initial_indices
+        ]
+        return IndexMap(outputs, inverse_indices), analyzer.simplify(padding)
 
     def retyped(self, dtypes: Sequence[DataType]) -> IndexMap:
-        """Return the same map on indices of other integer types, computed in those types."""
+        """Return the same map on indices of other integer types, and computed in these types."""
         if all(v.dtype is d for v, d in zip(self.initial_indices, dtypes, strict=True)):
             return self
         variables = [Var(v.name, d) for v, d in zip(self.initial_indices, dtypes, strict=True)]
-        retype = _retyping(dict(zip(self.initial_indices, variables, strict=True)))
+        retype = _retyping_rewriter(dict(zip(self.initial_indices, variables, strict=True)))
         final = [retype(f) for f in self.final_indices]
         inverse = self.inverse_index_map
         if inverse is not None:
@@ -261,23 +273,23 @@ class IndexMap:
         return IndexMap(variables, final, inverse)
 
     def is_equivalent_to(self, other: IndexMap) -> bool:
-        """Say whether both maps provably send every index to the same place.
+        """Return True if both maps provably map every index to the same result.
 
-        Types do not count: where they differ, both are computed in the wider ones.
+        If the types differ, both maps are computed in the wider types.
         """
         if len(self.initial_indices) != len(other.initial_indices):
             return False
         if len(self.final_indices) != len(other.final_indices):
             return False
-        wide = self._wide_enough(other.initial_indices)
-        mine = wide.final_indices
-        theirs = other.map_indices(wide.initial_indices)
+        wide = self._widened_for(other.initial_indices)
+        own_indices = wide.final_indices
+        other_indices = other.map_indices(wide.initial_indices)
         analyzer = Analyzer()
-        pairs = itertools.starmap(match_types, zip(mine, theirs, strict=True))
+        pairs = itertools.starmap(match_types, zip(own_indices, other_indices, strict=True))
         return all(analyzer.can_prove_equal(a, b) for a, b in pairs)
 
     def with_fit_names(self) -> IndexMap:
-        """Return the map with distinct names of its indices, for its text."""
+        """Return the map with distinct valid names of its indices, for printing."""
         own = self.initial_indices
         others = (v for f in self.final_indices for v in collect_vars(f) if v not in own)
         taken = {*RESERVED, *(v.name for v in others)}
@@ -295,7 +307,7 @@ class IndexMap:
         return IndexMap([renamed[i] for i in own], final, self.inverse_index_map)
 
     def script(self, *, dialect: Dialect = "tensorir") -> str:
-        """Return the map as text that `parse_index_map` reads, in either dialect."""
+        """Return the map as text of a dialect; `parse_index_map` reads it."""
         named = self.with_fit_names()
         names = ", ".join(v.name for v in named.initial_indices)
         parts = " ".join(f"{f}," for f in named.final_indices)
@@ -312,7 +324,7 @@ class IndexMap:
     __repr__ = __str__
 
     def __eq__(self, other: object) -> bool:
-        """Say whether the text is the same, and the types of the indices."""
+        """Return True if the texts and the types of the indices are equal."""
         return isinstance(other, IndexMap) and self._key() == other._key()
 
     def __hash__(self) -> int:
@@ -322,8 +334,10 @@ class IndexMap:
         return (str(self), *(index.dtype for index in self.initial_indices))
 
 
-def _retyping(variables: Mapping[Var, Var]) -> Rewriter:
-    """Return what replaces variables by ones of other types, and redoes the arithmetic on them."""
+def _retyping_rewriter(variables: Mapping[Var, Var]) -> Rewriter:
+    """Return a rewriter that replaces variables by others of other types, and rebuilds the
+    arithmetic.
+    """
     old = {v.dtype for v in variables}
     widest = max((v.dtype for v in variables.values()), key=lambda d: d.bits, default=INT32)
 

@@ -1,4 +1,4 @@
-"""Index arithmetic on arrays: the values of an expression for many indices at once."""
+"""Index arithmetic on NumPy arrays: the values of an expression for many indices at once."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _BINARY: Final[dict[type | str, Callable[[Any, Any], Any]]] = {
 
 
 def index_values(expr: PrimExpr, values: Mapping[Var, NDArray[np.int64]]) -> Any:
-    """Return the values of an index expression for those of its variables, as int64.
+    """Return the values of an index expression, as int64, given the values of its variables.
 
-    Arrays of variables are of one shape, or broadcast to one. Raises IRTypeError for what is no
-    index arithmetic, and for a variable without values.
+    The arrays of the variables must broadcast to one shape. Raises IRTypeError for an expression
+    that is not index arithmetic, and for a variable without values.
     """
     if isinstance(expr, Var) and expr in values:
         return values[expr]

@@ -1,8 +1,8 @@
-"""Index arithmetic in the place of a value: of a load that is inlined, of a parameter that is set.
+"""Index arithmetic that replaces a run-time value: an inlined load, or a parameter that is set.
 
-Arithmetic on a value wraps. Once index arithmetic stands there instead, the expression around it is
-index arithmetic as well, which does not wrap. Both are the same as long as the types hold all
-results; otherwise the expression that is put there has to be marked as a value.
+Arithmetic on run-time values wraps around, index arithmetic does not. If index arithmetic replaces
+a value, the enclosing expression becomes index arithmetic as well. Both are equal as long as the
+types hold all results; otherwise the replacement has to be marked as a value.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _REINTERPRET = Op.get("reinterpret")
 
 
 def mark_as_value(expr: PrimExpr) -> PrimExpr:
-    """Mark index arithmetic as a value of its type, so that arithmetic on it wraps."""
+    """Return index arithmetic marked as a value, so that arithmetic on it wraps around."""
     return Call(expr.dtype, _REINTERPRET, [expr])
 
 
 def never_wraps(
     body: Stmt, placed: Iterable[PrimExpr], domains: Mapping[Var, Range] | None = None
 ) -> bool:
-    """Say whether arithmetic on the `placed` expressions of a body stays in its types.
+    """Return True if arithmetic on the `placed` expressions of a body provably fits its types.
 
-    They are compared by identity. If so, it does not matter whether they count as values.
+    Then it does not matter if they are values. `placed` expressions are compared by identity.
     `domains` has the domains of variables that the body does not bind.
     """
     reader = _Reader(placed)
@@ -44,18 +44,21 @@ def never_wraps(
 class _Reader:
     def __init__(self, placed: Iterable[PrimExpr]) -> None:
         self._placed = set(placed)
-        """Expressions in the places of values, and the variables bound to such."""
+        """The placed expressions, and the variables that are bound to expressions with them."""
         self._ranges: dict[Var, Interval] = {}
         self.may_wrap = False
 
     def bind(self, var: Var, values: Range | None) -> None:
-        """Note the values of a variable, if they are known."""
+        """Record the domain of a variable, if it is known."""
         if values is not None and type(values.min) is IntImm and type(values.extent) is IntImm:
             low = values.min.value
             self._ranges[var] = low, max(low, low + values.extent.value - 1)
 
     def read(self, node: Node) -> bool:
-        """Return whether something depends on what was placed; note if it may wrap then."""
+        """Return True if a node depends on a placed expression.
+
+        Record if arithmetic on it may wrap.
+        """
         if isinstance(node, BufferRegion):
             return False
         if node in self._placed:

@@ -2,9 +2,9 @@
 
 It accepts programs in every form, from blocks to the last pass of lowering: statements and
 expressions become Python closures once, then run. Operations are those of `tensorir.semantics`.
-Memory is flat, and every access is checked against the bounds of its buffer and of its memory.
-Loops of every kind run in order; a block's `init` runs when its reduction axes are at their first
-values, and if its reduction has no step (`tensorir.memory.empty_reductions`). Allocated memory
+Memory is flat; every access is checked against the bounds of its buffer and of the allocation.
+Loops of every kind run in order. The `init` of a block runs when its reduction axes have their
+first values, and for an empty reduction (`tensorir.memory.empty_reductions`). Allocated memory
 starts as NaN or a pattern, which exposes reads before writes. A division by 0 and a failed
 assumption are errors.
 """
@@ -34,10 +34,10 @@ def interpret(
     """Run a function on arrays and scalars; outputs are written in place.
 
     `func_name` selects the function of a module, by default `main` or the only function. Returns
-    the value of `T.ret`, None without it. Raises TypeError for a graph function, TypeError or
-    ValueError naming the parameter for arguments that do not fit, and InterpreterError naming
-    buffer, index and bounds for an access out of bounds; with `refuse_undefined` also for a read of
-    memory that was never written.
+    the value of `T.ret`, None without it. Raises TypeError for a graph function; TypeError or
+    ValueError, which names the parameter, for arguments that do not fit; InterpreterError, which
+    names buffer, index and bounds, for an access out of bounds, and with `refuse_undefined` for a
+    read of unwritten memory.
     """
     func = _function_to_run(program, func_name)
     functions = Functions(program if isinstance(program, IRModule) else None, refuse_undefined)

@@ -14,7 +14,9 @@ from tensorir.nodes.ops import is_const_int
 
 Eval: TypeAlias = Callable[[Env], Any]
 Locate: TypeAlias = Callable[[Env, Sequence[int]], tuple[Memory, int]]
-"""A function from the indices of an element to the memory of its buffer and the position there."""
+"""A function that maps the indices of an element to the memory of its buffer and the position in
+it.
+"""
 
 
 class AccessCompiler:
@@ -78,7 +80,7 @@ class AccessCompiler:
 
     def _compiled_layout(self, buffer: Buffer) -> Callable[[Env], Layout]:
         rank = len(buffer.shape)
-        # Strides for only some dimensions carry no information.
+        # Strides that are given for only some dimensions are ignored.
         given = buffer.strides if len(buffer.strides) == rank else ()
         dims = (*buffer.shape, *given, buffer.elem_offset)
         parts = [self.expr(dim) for dim in dims]
@@ -148,10 +150,10 @@ class AccessCompiler:
     def places(
         self, buffer: Buffer, indices: Sequence[PrimExpr], node: Any
     ) -> Callable[[Env, Sequence[bool] | None], list[tuple[Memory, int] | None]]:
-        """Return a closure that finds the elements of a vector access, None for masked lanes."""
+        """Return a closure that finds the elements of a vector access; None for masked lanes."""
         parts = [self.expr(index) for index in indices]
         locate = self.locate(buffer, node)
-        carries = _runs_on(buffer, indices)
+        carries = _spans_rows(buffer, indices)
         sizes = self.layout(buffer)
 
         def find(env: Env, taken: Sequence[bool] | None) -> list[tuple[Memory, int] | None]:
@@ -163,7 +165,7 @@ class AccessCompiler:
                     continue
                 position = [*first, index]
                 if carries:
-                    _carry(position, sizes(env).shape)
+                    _carry_position(position, sizes(env).shape)
                 found.append(locate(env, position))
             return found
 
@@ -178,17 +180,16 @@ def _out_of_bounds(buffer: Buffer, index: int, dim: int, size: int, node: Any) -
 
 
 def _is_flat(buffer: Buffer) -> bool:
-    """Return True if indices are offsets into memory; then only the bounds of the memory are
-    checked.
+    """Return True if indices are offsets into memory; then only its bounds are checked.
 
-    Lowering accesses memory through such buffers, whatever its declared layout.
+    Lowered programs access memory through such buffers.
     """
     offset = buffer.elem_offset
     is_compact = not buffer.strides and isinstance(offset, IntImm) and offset.value == 0
     return len(buffer.shape) == 1 and is_compact
 
 
-def _runs_on(buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
+def _spans_rows(buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
     """Return True if a vector access spans several rows of a compact buffer."""
     ramp, last = indices[-1], buffer.shape[-1]
     return (
@@ -200,7 +201,7 @@ def _runs_on(buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
     )
 
 
-def _carry(position: list[int], shape: Sequence[int]) -> None:
+def _carry_position(position: list[int], shape: Sequence[int]) -> None:
     for k in range(len(position) - 1, 0, -1):
         rows, position[k] = divmod(position[k], shape[k])
         position[k - 1] += rows

@@ -1,4 +1,4 @@
-"""Arguments of a function: arrays as memory, and the variables of shapes and layouts."""
+"""Binding of arguments: arrays as memory, and the variables of shapes and layouts."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def bind_arguments(func: PrimFunc, args: tuple[Any, ...], evaluate: Evaluate) ->
             env[param] = None if arg is None else _memory_of(np.asarray(arg))
         else:
             env[param] = scalar(param, arg)
-    # First bind each variable that is a dimension by itself; then all expressions can be compared.
+    # First bind each variable that is a whole dimension; then compare all expressions.
     for equate in (_bind, _compare):
         for buffer, array in arrays:
             for what, wanted, actual in _facts(buffer, array):
                 equate(buffer, what, wanted, actual, env, evaluate)
     for buffer, array in arrays:
         memory = _memory_of(array)
-        # The first element of the array is element `elem_offset` of the memory.
+        # The array begins at element `elem_offset` of the memory.
         env[buffer.data] = memory.after(-evaluate(buffer.elem_offset, env))
     return env
 

@@ -35,12 +35,12 @@ _MASK: Final = Var("lanes_taken")
 
 
 class ExpressionCompiler(AccessCompiler):
-    """Turns expressions into closures; tracks the variables that hold values."""
+    """Turns expressions into closures; tracks the variables that hold run-time values."""
 
     def __init__(self, values: set[Var]) -> None:
         super().__init__()
         self.values = values
-        """Variables on which arithmetic wraps."""
+        """Variables whose arithmetic wraps around."""
         self._is_index: dict[PrimExpr, bool] = {}
 
     def call_function(self, name: str, args: Sequence[PrimExpr]) -> Eval:
@@ -100,13 +100,13 @@ class ExpressionCompiler(AccessCompiler):
 
 
 def _mask_of_lanes(env: Env, lanes: int) -> Sequence[bool] | None:
-    """Return the mask of `lanes` lanes, None if all are evaluated."""
+    """Return the mask of `lanes` lanes; None if all are evaluated."""
     mask = env.get(_MASK)
     return mask if mask is not None and len(mask) == lanes else None
 
 
-def _within(env: Env, lanes: Sequence[bool], run: Eval) -> Any:
-    """Evaluate with only the given lanes, among the lanes evaluated here."""
+def _evaluate_lanes(env: Env, lanes: Sequence[bool], run: Eval) -> Any:
+    """Evaluate with only the given lanes of those that are active."""
     outer = env.get(_MASK)
     if outer is not None and len(outer) == len(lanes):
         lanes = [a and b for a, b in zip(outer, lanes, strict=True)]
@@ -181,7 +181,7 @@ def _logical(c: ExpressionCompiler, node: e.LogicalOp) -> Eval:
     def lane_by_lane(env: Env) -> tuple[bool, ...]:
         left = a(env)
         open_lanes = [value is not decided for value in left]
-        right = _within(env, open_lanes, b) if any(open_lanes) else left
+        right = _evaluate_lanes(env, open_lanes, b) if any(open_lanes) else left
         return tuple(map(apply, left, right))
 
     return lane_by_lane

@@ -1,8 +1,8 @@
 """The meaning of graph functions: a slow reference over NumPy arrays.
 
-It accepts graph functions in every form, from calls of tensor functions as values to explicit
-memory. Values: a tensor is an array, a tuple a tuple, a shape a tuple of ints, a scalar a Python
-number, a string or dtype a str. Memory starts as a pattern, which exposes reads before writes.
+It accepts graph functions in every form, from calls that return values to explicit memory. A tensor
+is represented by an array, a tuple by a tuple, a shape by a tuple of ints, a scalar by a Python
+number, a string or dtype by a str. Memory starts as a pattern, which exposes reads before writes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tensorir.relax.operator import Operator
 from tensorir.rewriting.visit import collect_vars
 
 Library = Mapping[str, Callable[..., Any]]
-"""Library functions by name, which receive copies of the tensors they read."""
+"""Library functions by name; they receive copies of the tensors that they read."""
 
 
 def interpret_graph(
@@ -244,10 +244,10 @@ class _Graph:
                 f"{self._calls[-1]} calls {name}, but the library has {sorted(self._library)}"
             )
         kept = len(args) - written
-        args = [self._calling(arg.name) if isinstance(arg, GlobalVar) else arg for arg in args]
+        args = [self._nested_call(arg.name) if isinstance(arg, GlobalVar) else arg for arg in args]
         return function(*[_copied(arg) for arg in args[:kept]], *args[kept:])
 
-    def _calling(self, name: str) -> Callable[..., Any]:
+    def _nested_call(self, name: str) -> Callable[..., Any]:
         return lambda *args: self.call(name, args)
 
 
@@ -279,7 +279,9 @@ def _place(
     kind = dtype.to_numpy()
     end = offset + math.prod(shape) * kind.itemsize
     if end > storage.size:
-        raise InterpreterError(f"a tensor ends at byte {end} of {storage.size} of its storage")
+        raise InterpreterError(
+            f"a tensor ends at byte {end}, but its storage has {storage.size} bytes"
+        )
     return storage[offset:end].view(kind).reshape(shape)
 
 

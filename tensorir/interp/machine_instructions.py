@@ -23,7 +23,7 @@ def _dot_of_bytes(a_signed: bool) -> Callable[[int, int, int], int]:
 
 
 def _dpbf16ps(total: float, a0: float, a1: float, b0: float, b1: float) -> float:
-    """Add the product of the upper halves first; subnormals are not flushed here."""
+    """Add the products to `total`, the upper halves first; subnormals are not flushed."""
     return _to_float32(_to_float32(total + a1 * b1) + a0 * b0)
 
 
@@ -32,7 +32,10 @@ def _pmaddwd(a0: int, a1: int, b0: int, b1: int) -> int:
 
 
 def _bfdot(total: float, a0: float, a1: float, b0: float, b1: float) -> float:
-    """Add the sum of the products; CPUs may round it to odd first, or not at all."""
+    """Add the sum of the products to `total`.
+
+    Some CPUs round the sum to odd first, others do not round it.
+    """
     return _to_float32(total + (a0 * b0 + a1 * b1))
 
 
@@ -79,7 +82,7 @@ def machine_instruction(
 ) -> tuple[list[e.PrimExpr], Callable[..., tuple[Any, ...]]] | None:
     """Return the operands of a machine instruction and its function on vectors.
 
-    None for other calls, and for instructions that the interpreter does not support.
+    Return None for other calls, and for instructions that the interpreter does not support.
     """
     if isinstance(node.op, e.GlobalVar) or not node.op.short_name.startswith("call_llvm"):
         return None

@@ -17,7 +17,7 @@ BFLOAT16: Final = DataType("bfloat16")
 
 
 class InterpreterError(TensorIRError):
-    """A program did something illegal, such as an access out of bounds."""
+    """A program performed an invalid operation, such as an access out of bounds."""
 
 
 class Memory:
@@ -83,7 +83,10 @@ def unwritten(count: int, dtype: DataType) -> Memory:
 
 
 def read(cells: NDArray[Any], position: int, dtype: DataType) -> Any:
-    """Return the element of type `dtype` at a position; InterpreterError if it is `unwritten`."""
+    """Return the element of type `dtype` at a position.
+
+    Raises InterpreterError if it is `unwritten`.
+    """
     value = cells.item(position)
     if value is None:
         raise InterpreterError("an element is read before it is written")

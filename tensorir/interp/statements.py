@@ -29,7 +29,7 @@ _RETURN: Final = Op.get("ret")
 
 
 class _Returned(Exception):  # noqa: N818 - it is no error
-    """Leaves the function with a value."""
+    """An exception that leaves the function with its return value."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -79,7 +79,10 @@ class Functions:
         self._bodies: dict[PrimFunc, Run] = {}
 
     def named(self, name: str) -> PrimFunc:
-        """Return the callee of a call; InterpreterError if it cannot be called this way."""
+        """Return the callee of a call.
+
+        Raises InterpreterError if a call cannot pass its parameters.
+        """
         if self._module is None or name not in self._module:
             raise InterpreterError(f"{name} is called, but the module has no function {name}")
         func = self._module.prim_func(name)

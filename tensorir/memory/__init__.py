@@ -1,4 +1,4 @@
-"""The memory accesses of programs: regions of blocks, parameters, empty reductions, layouts.
+"""Analysis of memory accesses: regions of blocks, written parameters, empty reductions, layouts.
 
-`op_pattern` and `reshaping` classify functions by their accesses, which decides on fusion.
+`op_pattern` and `reshaping` classify functions by their accesses; fusion uses this classification.
 """

@@ -24,8 +24,8 @@ def get_block_access_region(
     """Return the regions that a block reads, writes, and accesses opaquely.
 
     `buffer_var_map` has the relevant buffers by data variable. Regions are in terms of the block's
-    axes, in order of first access; the regions of one buffer are united. If the block initialises a
-    buffer, its reads count only if they exceed its writes, or if the init reads the buffer.
+    axes, in order of first access; the regions of one buffer are united. Reads of a buffer that the
+    block initialises are returned only if they exceed the writes, or if the init reads the buffer.
     """
     detector = _Detector(block, buffer_var_map)
     return detector.result()
@@ -52,7 +52,7 @@ class _Access:
         self.buffer = buffer
         self.box = box
         self.exact = exact
-        """The region as written, if there was only one access."""
+        """The region as written in the program, if there was only one access."""
 
 
 class _Detector:
@@ -87,7 +87,7 @@ class _Detector:
         return reads, writes, opaque
 
     def _is_initialised(self, read: _Access) -> bool:
-        """Return True if a block with an init first writes everything that it reads of a buffer."""
+        """Return True if the init of the block writes all that the block reads of a buffer."""
         if self._block.init is None or read.buffer in self._read_first:
             return False
         written = self._writes.get(read.buffer)
@@ -184,16 +184,16 @@ class _Detector:
 
     def branch(self, node: s.IfThenElse) -> None:
         self._visit(node.condition)
-        self._under(node.condition, node.then_case)
+        self._visit_under(node.condition, node.then_case)
         if node.else_case is not None:
-            self._under(logical_not(node.condition), node.else_case)
+            self._visit_under(logical_not(node.condition), node.else_case)
 
     def call(self, node: e.Call) -> None:
         name = getattr(node.op, "short_name", "")
         if name == "if_then_else":
             self._visit(node.args[0])
-            self._under(node.args[0], node.args[1])
-            self._under(logical_not(node.args[0]), node.args[2])
+            self._visit_under(node.args[0], node.args[1])
+            self._visit_under(logical_not(node.args[0]), node.args[2])
         elif name == "tvm_access_ptr" and isinstance(node.args[-1], IntImm):
             self._access_pointer(node)
         else:
@@ -217,8 +217,8 @@ class _Detector:
         if buffer is not None:
             self._opaque[buffer] = None
 
-    def _under(self, condition: PrimExpr, node: Node) -> None:
-        """Visit with the ranges of loop variables narrowed by a condition."""
+    def _visit_under(self, condition: PrimExpr, node: Node) -> None:
+        """Visit a node, with the ranges of loop variables narrowed by a condition."""
         saved = dict(self._sets)
         facts = self._analyzer.facts(condition) if saved else []
         equations = {fact.key for fact in facts if any(_opposite(fact, f) for f in facts)}
@@ -228,7 +228,7 @@ class _Detector:
         self._sets = saved
 
     def _narrow(self, fact: Linear, is_equal: bool) -> None:
-        """Apply to each loop variable that `fact` is at least 0, or that it is 0."""
+        """Narrow the ranges of loop variables by the fact `fact >= 0`, or `fact == 0`."""
         reader = self._analyzer.linearizer
         for var, known in self._sets.items():
             weight = fact.terms.get(var, 0)
@@ -282,5 +282,5 @@ def require_no_opaque(block: s.Block, opaque: Sequence[BufferRegion]) -> None:
         names = ", ".join(r.buffer.name for r in opaque)
         raise IRValueError(
             f'Can not auto detect buffer access region of block "{block.name_hint}": the pointer '
-            f"of {names} is used directly. Write T.reads(...) and T.writes(...) by hand"
+            f"of {names} is used directly; write T.reads(...) and T.writes(...) in the block"
         )

@@ -1,11 +1,11 @@
-"""The alignment of memory that is allocated here: arrays, arenas, constants, allocations."""
+"""The alignment of the memory that this project allocates: arrays, arenas, constants."""
 
 from __future__ import annotations
 
 from typing import Final
 
 ALIGNMENT: Final = 64
-"""Bytes: a cache line, and the widest vector of x86 and ARM."""
+"""The alignment in bytes: a cache line, and the widest vector of x86 and ARM."""
 
 
 def align(nbytes: int) -> int:

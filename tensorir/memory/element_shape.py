@@ -1,8 +1,8 @@
 """Element-wise tensor functions for tensors of another shape, or in another order of dimensions.
 
-Such a function treats all elements alike, so its tensors may have any shape with the same number of
-elements: `exp` of a tensor `(2, 3, 8)` is `exp` of a tensor `(6, 8)`, and a row of 8 can be added
-to both.
+Such a function applies the same operation to every element, so its tensors may have any shape with
+the same number of elements: `exp` of a tensor `(2, 3, 8)` is `exp` of a tensor `(6, 8)`, and a row
+of 8 can be added to both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ Places: TypeAlias = "Callable[[Sequence[Var]], Sequence[PrimExpr]]"
 
 
 def for_shape(func: PrimFunc, shape: Sequence[PrimExpr]) -> PrimFunc | None:
-    """Return an element-wise function for tensors of another shape with as many elements.
+    """Return an element-wise function for tensors of another shape with the same number of
+    elements.
 
     The last parameter is the result, and every buffer of its shape gets the new shape; buffers that
     broadcast to it keep theirs. None if the function is not element-wise, in the old or new shape,
@@ -86,7 +87,7 @@ class _Reshaped:
         self._buffers: dict[Buffer, Buffer] = {}
 
     def function(self) -> PrimFunc | None:
-        """Return the function in the new shape, None if its program has another form."""
+        """Return the function in the new shape; None if its program has an unsupported form."""
         func = self._func
         assert isinstance(func.body, s.BlockRealize)
         root = func.body.block
@@ -101,7 +102,7 @@ class _Reshaped:
         return func.with_(buffer_map=buffers, body=s.BlockRealize((), TRUE, body))
 
     def _buffer(self, buffer: Buffer) -> Buffer:
-        """Return the replacement of a buffer: the buffer of the new shape, or itself."""
+        """Return the replacement of a buffer: the buffer of the new shape, or the buffer itself."""
         if not has_shape(buffer, self._before):
             return buffer
         new = decl_buffer(list(self._after), buffer.dtype, buffer.name)
@@ -146,7 +147,7 @@ class _Reshaped:
 
 
 def has_shape(buffer: Buffer, shape: Sequence[PrimExpr]) -> bool:
-    """Return True if a buffer provably has a shape."""
+    """Return True if a buffer provably has the given shape."""
     analyzer = Analyzer()
     return len(buffer.shape) == len(shape) and all(
         analyzer.can_prove_equal(a, b) for a, b in zip(buffer.shape, shape, strict=True)
@@ -182,7 +183,10 @@ class _InShape(Rewriter):
     rewrite_BufferStore = rewrite_BufferLoad  # noqa: N815
 
     def _is_same_element(self, node: BufferLoad | s.BufferStore) -> bool:
-        """Return True if an access is to the computed element; a dimension of 1 has one index."""
+        """Return True if a node accesses the computed element.
+
+        A dimension of extent 1 has only one index.
+        """
         return all(
             index is axis or (is_const_int(index, 0) and is_const_int(extent, 1))
             for index, axis, extent in zip(

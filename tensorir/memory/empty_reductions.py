@@ -1,9 +1,9 @@
-"""Explicit inits for reductions that may have no step.
+"""Explicit inits for reductions that may be empty.
 
 The init of a reduction runs in the step in which every reduction axis has the first value of its
 domain. If no step runs, because a loop has no iterations or conditions exclude each step, the init
 still runs once for every spatial instance, so that an empty sum is 0. The pass here writes these
-inits as statements; in the result, all other inits are part of a step.
+inits as statements; the other inits of the resulting program are part of a step.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def around_init(
 ) -> AbstractContextManager[object]:
     """Assume, in a `with` statement, the facts on a loop variable or an axis that hold for an init.
 
-    The init also runs without a step: for a range that may be empty, only the start is a fact.
+    The init also runs without a step, so for a range that may be empty only its start is a fact.
     """
     if analyzer.can_prove(extent >= 1):
         return analyzer.loop_scope(var, low, extent)
@@ -57,11 +57,11 @@ def initialise_empty_reductions(func: PrimFunc) -> PrimFunc:
     Before the outermost of these loops, the pass inserts a copy of the block whose body is the
     init, under copies of the other loops. Its condition is that no step runs: some loop of the
     reduction has no iterations, or a condition over their variables (the predicate of a block, or a
-    branch) excludes each iteration. Conditions without these variables decide whether the instance
-    exists at all. Conditions and extents have their values before the outermost of the loops.
+    branch) excludes each iteration. Conditions without these variables decide if the instance
 
-    Nothing is inserted if some step provably runs. The instances are unknown if the extent of
-    another loop depends on a loop of the reduction, or if a `while` is between them.
+    exists. Conditions and extents are evaluated before the outermost of the loops. Nothing is
+    inserted if some step provably runs. The pass cannot determine the instances if the extent of
+    another loop depends on a loop of the reduction, or if a `while` is between the loops.
     """
     body = _InitialiseEmpty(func)(func.body)
     return func if body is func.body else func.with_body(body)
@@ -139,7 +139,7 @@ def _initialisation(
     loops: Sequence[s.For],
     realize: s.BlockRealize,
 ) -> s.Stmt | None:
-    """Return the statement that initialises instances without a step, None if all have steps.
+    """Return the statement that initialises instances without a step; None if all have steps.
 
     `way` is the path from the outermost loop of the reduction to the block.
     """
@@ -152,14 +152,14 @@ def _initialisation(
     known = Analyzer(values=value_variables(func))
     with ExitStack() as scopes:
         for step in (*outside, *domain.kept):
-            _enter(scopes, known, step)
+            _assume_level(scopes, known, step)
         first, conditions = _first_values(domain.steps)
         unsure = [pair for pair in conditions if not known.can_prove(pair[1])]
         if not unsure:
             return None
         for step in domain.steps:
-            _enter(scopes, known, step)
-        # If the first step runs whenever any step runs, its condition decides.
+            _assume_level(scopes, known, step)
+        # If the first step runs whenever any step runs, the condition of the first step suffices.
         first_decides = all(now is then or known.can_prove(then) for now, then in unsure)
     first |= {var: substitute(value, first) for var, value in domain.values.items()}
     if first_decides:
@@ -173,7 +173,9 @@ def _initialisation(
 
 
 def _is_unconditional(way: Sequence[Step], loops: Sequence[s.For]) -> bool:
-    """Return True if only loops of constant, positive extents decide which steps run."""
+    """Return True if all steps run: the loops have constant positive extents, and there are no
+    conditions.
+    """
     return all(type(loop.extent) is IntImm and loop.extent.value > 0 for loop in loops) and all(
         step.predicate is TRUE if isinstance(step, s.BlockRealize) else isinstance(step, s.Stmt)
         for step in way
@@ -190,7 +192,7 @@ class _Domain:
     steps: list[s.For | PrimExpr] = field(default_factory=list)
     """The loops of the reduction, and the conditions in which their variables occur."""
     values: dict[Var, PrimExpr] = field(default_factory=dict)
-    """The bound variables that depend on the loops, in terms of the loop variables."""
+    """The bound variables that depend on the loops, as expressions of the loop variables."""
 
     def divide(self, way: Iterable[Step]) -> bool:
         """Split statements and conditions; return True if the instances are known."""
@@ -244,8 +246,8 @@ def _first_values(
 ) -> tuple[dict[Var, PrimExpr], list[tuple[PrimExpr, PrimExpr]]]:
     """Return the first values of the loops, and the condition of their first step.
 
-    Each condition is given for any step and for the first step; if both are one object, the
-    condition does not depend on the step.
+    `steps` has each condition twice, for any step and for the first step. If both are the same
+    object, the condition does not depend on the step.
     """
     first: dict[Var, PrimExpr] = {}
     conditions = []
@@ -259,7 +261,7 @@ def _first_values(
     return first, conditions
 
 
-def _enter(scopes: ExitStack, known: Analyzer, step: Step) -> None:
+def _assume_level(scopes: ExitStack, known: Analyzer, step: Step) -> None:
     """Assume the facts that hold below a statement or under a condition."""
     if isinstance(step, s.For):
         if not (has_loads(step.min) or has_loads(step.extent)):
@@ -269,9 +271,9 @@ def _enter(scopes: ExitStack, known: Analyzer, step: Step) -> None:
     elif isinstance(step, s.BlockRealize):
         for axis, value in zip(step.block.iter_vars, step.iter_values, strict=True):
             _bind(scopes, known, axis.var, value)
-        _enter(scopes, known, step.predicate)
+        _assume_level(scopes, known, step.predicate)
     elif isinstance(step, s.IfThenElse):
-        _enter(scopes, known, step.condition)
+        _assume_level(scopes, known, step.condition)
     elif isinstance(step, PrimExpr) and type(step) is not IntImm:
         scopes.enter_context(known.constraint_scope(step))
 
@@ -303,7 +305,7 @@ def _init_instance(realize: s.BlockRealize, predicate: PrimExpr) -> s.BlockReali
 def _realize(
     block: s.Block, bound: Sequence[tuple[IterVar, PrimExpr]], predicate: PrimExpr
 ) -> s.BlockRealize:
-    """Return an instance of a block that has these axes only."""
+    """Return an instance of a block with only these axes."""
     axes, values = [axis for axis, _ in bound], [value for _, value in bound]
     return s.BlockRealize(values, predicate, block.with_(iter_vars=axes))
 

@@ -1,8 +1,8 @@
 """Blocks that convert weights to the layout of a schedule, and functions without these blocks.
 
 Such a block copies a parameter to a buffer with another layout, from which all other blocks read. A
-weight is constant between calls, so the block need not run in each call: the function may accept
-the converted weight, and a separate function converts it once.
+weight is constant between calls, so the block need not run in each call: the function can accept
+the converted weight, and a separate function can convert it once.
 
 Before: def f(X, W, Y):  for ...: W_packed[...] = W[...];  for ...: Y[...] = X[...] * W_packed[...]
 After:  def f(X, W_packed, Y):  for ...: Y[...] = X[...] * W_packed[...]
@@ -23,10 +23,10 @@ from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import defined, used_buffers, walk
 
 LAYOUT_FREE_BUFFERS: Final = "layout_free_buffers"
-"""Attribute of a function: the positions of the parameters whose layout may change."""
+"""An attribute of a function: the positions of the parameters whose layout may change."""
 
 LAYOUT_REWRITE_PREPROC: Final = "meta_schedule.layout_rewrite_preproc"
-"""Annotation, true on a block that converts a weight to another layout."""
+"""An annotation, true on a block that converts a weight to another layout."""
 
 
 class LayoutRewrite(NamedTuple):
@@ -42,9 +42,9 @@ class LayoutRewrite(NamedTuple):
 def layout_rewrites(func: PrimFunc) -> list[LayoutRewrite]:
     """Return the layout rewrites that can be removed from a function, by parameter position.
 
-    Not removed are blocks inside of other loops, with strides, with another reader or writer of the
-    weight, with another writer of the result, or that depend on more than the weight (for example
-    on a size parameter).
+    A block cannot be removed if it is inside of other loops, if its buffers have strides, if other
+    blocks read or write the weight, if others write the result, or if it depends on other values
+    than the weight (for example on a size parameter).
     """
     if not isinstance(func.body, BlockRealize) or not isinstance(func.body.block.body, SeqStmt):
         return []
@@ -92,9 +92,9 @@ def without_layout_rewrites(func: PrimFunc, rewrites: Sequence[LayoutRewrite]) -
 
 
 def layout_rewrites_alone(func: PrimFunc, rewrites: Sequence[LayoutRewrite]) -> PrimFunc:
-    """Return a function that only converts: its parameters are the weights, then the results.
+    """Return a function that only converts; its parameters are the weights, then the results.
 
-    It has the other attributes of `func`; all its definitions are new.
+    The function keeps the other attributes of `func`. All its definitions are new.
     """
     assert isinstance(func.body, BlockRealize)
     given = {Var(r.weight.name, HANDLE): r.weight for r in rewrites}
@@ -109,7 +109,7 @@ def layout_rewrites_alone(func: PrimFunc, rewrites: Sequence[LayoutRewrite]) -> 
 
 
 def _annotated_block(stmt: Stmt) -> Block | None:
-    """Return the annotated block inside of a loop nest, None for other statements."""
+    """Return the annotated block inside of a loop nest; None for other statements."""
     while isinstance(stmt, For):
         stmt = stmt.body
     if not isinstance(stmt, BlockRealize):

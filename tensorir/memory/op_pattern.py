@@ -1,8 +1,8 @@
 """The kind of a tensor function, which decides on its fusion.
 
 The kinds, their numbers and their classification are those of TVM (`analysis.op_pattern`,
-`AnnotateTIROpPattern`). They are found by the accesses of its blocks: an element-wise function
-reads where it writes, a reduction reads along axes that it does not write along.
+`AnnotateTIROpPattern`). The accesses of a function's blocks determine its kind: an element-wise
+function reads and writes the same indices, a reduction reads along axes that its writes do not use.
 """
 
 from __future__ import annotations
@@ -24,26 +24,28 @@ from tensorir.rewriting.visit import collect_vars, pre_order_visit, walk
 
 
 class OpPattern(IntEnum):
-    """The way in which the written elements of a function depend on the read elements."""
+    """The kind of a function: the dependence of written elements on read elements."""
 
     ELEMENTWISE = 0
-    """On the elements at the same indices: `C[i, j] = A[i, j] + B[j]`."""
+    """They depend on elements at the same indices: `C[i, j] = A[i, j] + B[j]`."""
     BROADCAST = 1
-    """On the elements at some of the same indices, in the same order: `C[i, j] = A[j]`."""
+    """They depend on elements at some of the same indices, in the same order: `C[i, j] = A[j]`."""
     INJECTIVE = 2
-    """On elements at computed indices: transposes, slices, padding."""
+    """They depend on elements at computed indices: transposes, slices, padding."""
     REDUCTION = 3
-    """On elements along other axes, which are read once: sums."""
+    """They depend on elements along other axes, each of which is read once: sums."""
     OUT_ELEMENTWISE_FUSABLE = 4
-    """On elements that are read many times: products of matrices, convolutions. An element-wise
-    consumer of the result can be fused into the function."""
+    """They depend on elements that are read many times: products of matrices, convolutions.
+
+    An element-wise consumer of the result can be fused into the function.
+    """
     TUPLE = 7
     OPAQUE = 8
-    """In an unknown way, or in a way that must not change."""
+    """The dependence is unknown, or must not change."""
 
 
 OP_PATTERN: Final = "op_pattern"
-"""Attribute of a tensor function: its kind, as a number."""
+"""An attribute of a tensor function: its kind, as a number."""
 _FINAL: Final = ("tir.is_scheduled", "tir.no_contraction", "target")
 """Attributes of functions that must not change."""
 
@@ -80,7 +82,7 @@ def op_pattern(func: PrimFunc) -> OpPattern:
 
 
 def _leaf_blocks(func: PrimFunc) -> list[s.Block] | None:
-    """Return the blocks that compute, in order; None for an opaque function."""
+    """Return the blocks that contain stores, in order; None for an opaque function."""
     body = func.body
     if not isinstance(body, s.BlockRealize) or not func.attrs.keys().isdisjoint(_FINAL):
         return None
@@ -102,7 +104,7 @@ def _leaf_blocks(func: PrimFunc) -> list[s.Block] | None:
 
 
 def root_computes(root: s.Block) -> bool:
-    """Return True if the root block computes by itself, because the function has no axes."""
+    """Return True if the root block contains the stores, because the function has no axes."""
     return isinstance(root.body, s.BufferStore)
 
 
@@ -111,7 +113,7 @@ def _is_compact(buffer: Buffer) -> bool:
 
 
 def _hides_accesses(node: Node) -> bool:
-    """Return True if a node is made by a schedule, or may do more than load and store elements."""
+    """Return True if a node comes from a schedule, or may do more than load and store elements."""
     if isinstance(node, s.For):
         return node.kind is not s.ForKind.SERIAL or bool(node.annotations)
     if isinstance(node, e.Call):
@@ -159,9 +161,9 @@ def _block_pattern(block: s.Block, sizes: Collection[Var]) -> OpPattern:
         return OpPattern.OPAQUE
     steps = {axis.var for axis in axes}
     spatial = [n for n in indices if isinstance(n, Var)]
-    if all(_reuses(store, spatial) for store in stores):
+    if all(_reuses_elements(store, spatial) for store in stores):
         return OpPattern.OUT_ELEMENTWISE_FUSABLE
-    if all(_is_bare(index, steps) for load in loads for index in load.indices):
+    if all(_is_plain_index(index, steps) for load in loads for index in load.indices):
         return OpPattern.REDUCTION
     return OpPattern.OUT_ELEMENTWISE_FUSABLE
 
@@ -176,7 +178,7 @@ def _same_indices(a: s.BufferStore, b: s.BufferStore) -> bool:
 def _access_pattern(
     load: BufferLoad, store: s.BufferStore, sizes: Collection[Var]
 ) -> OpPattern | None:
-    """Return the pattern between a load and a store, None for a reduction of the load."""
+    """Return the pattern between a load and a store; None if the store reduces over the load."""
     stored = store.indices
     if _is_same_place(load, store):
         return OpPattern.ELEMENTWISE
@@ -192,7 +194,10 @@ def _access_pattern(
 
 
 def _is_same_place(load: BufferLoad, store: s.BufferStore) -> bool:
-    """Return True if a load has the indices of a store; a dimension of 1 has only index 0."""
+    """Return True if a load has the indices of a store.
+
+    A dimension of extent 1 has only index 0.
+    """
     if len(load.indices) != len(store.indices):
         return False
     dims = zip(load.indices, load.buffer.shape, store.indices, store.buffer.shape, strict=True)
@@ -202,7 +207,7 @@ def _is_same_place(load: BufferLoad, store: s.BufferStore) -> bool:
     )
 
 
-def _reuses(store: s.BufferStore, spatial: Sequence[Var]) -> bool:
+def _reuses_elements(store: s.BufferStore, spatial: Sequence[Var]) -> bool:
     """Return True if a store adds a product whose factors both contribute to several elements."""
     total = store.value
     while isinstance(total, e.Cast):
@@ -214,15 +219,15 @@ def _reuses(store: s.BufferStore, spatial: Sequence[Var]) -> bool:
             term = term.value
         is_sum = isinstance(rest, BufferLoad) and rest.buffer is store.buffer
         if is_sum and isinstance(term, e.Mul):
-            return all(_serves_several(factor, spatial) for factor in (term.a, term.b))
+            return all(_is_reused(factor, spatial) for factor in (term.a, term.b))
     return False
 
 
-def _serves_several(factor: PrimExpr, spatial: Sequence[Var]) -> bool:
+def _is_reused(factor: PrimExpr, spatial: Sequence[Var]) -> bool:
     loads = [node for node in walk(factor) if isinstance(node, BufferLoad)]
     used = set(collect_vars(factor))
     return bool(loads) and any(var not in used for var in spatial)
 
 
-def _is_bare(index: PrimExpr, steps: Collection[Var]) -> bool:
+def _is_plain_index(index: PrimExpr, steps: Collection[Var]) -> bool:
     return index in steps or not any(var in steps for var in collect_vars(index))

@@ -1,11 +1,11 @@
-"""Tensor functions that may write an output over an argument.
+"""Detection of tensor functions that may overwrite an argument with an output.
 
 This is safe in two cases:
 - Each element of the output is stored once, directly from the element of the argument at the same
   indices, and nothing else reads or writes either of them. Then no element is read after it was
   overwritten, in any order of the loops.
 - The function first copies the argument to the output, and does not use the argument otherwise.
-  Then the copy is left out, and only the elements that later statements change are written.
+  Then the copy is omitted, and only the elements that later statements change are written.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class _Uses:
     loads: list[tuple[BufferLoad, BufferStore | None]] = field(default_factory=list)
     """Each load with the store whose value contains it."""
     stores: list[tuple[BufferStore, tuple[Node, ...]]] = field(default_factory=list)
-    """Each store with the loops and blocks around it."""
+    """Each store with its enclosing loops and blocks."""
     is_used_otherwise: bool = False
 
 
 def overwritable_arguments(func: PrimFunc) -> dict[int, tuple[int, ...]]:
     """Map the position of each output to the positions of arguments that it may overwrite.
 
-    Positions are among all parameters. Outputs that cannot overwrite any argument are left out.
+    Positions count all parameters. Outputs that cannot overwrite any argument are omitted.
     """
     buffers = [func.buffer_map.get(param) for param in func.params]
     uses = _uses_of(func, [b for b in buffers if b is not None])
@@ -57,7 +57,7 @@ def overwritable_arguments(func: PrimFunc) -> dict[int, tuple[int, ...]]:
             and _have_same_layout(argument, output)
             and (
                 (is_written_once and _is_read_where_written(uses[argument], uses[output]))
-                or _copy_of(func, uses[argument], output) is not None
+                or _redundant_copy(func, uses[argument], output) is not None
             )
         )
         if fitting:
@@ -72,11 +72,11 @@ def overwriting(func: PrimFunc, output: int, argument: int) -> PrimFunc:
     """
     dropped, kept = func.params[output], func.params[argument]
     before, after = func.buffer_map[dropped], func.buffer_map[kept]
-    copy = _copy_of(func, _uses_of(func, [before, after])[after], before)
+    copy = _redundant_copy(func, _uses_of(func, [before, after])[after], before)
     if copy is not None:
         root = func.body
         assert isinstance(root, BlockRealize)
-        nests = [nest for nest in _nests(func) if nest is not copy]
+        nests = [nest for nest in _root_statements(func) if nest is not copy]
         block = root.block.with_(body=nests[0] if len(nests) == 1 else SeqStmt(nests))
         func = func.with_(body=root.with_(block=block))
     rest = func.with_(
@@ -87,7 +87,7 @@ def overwriting(func: PrimFunc, output: int, argument: int) -> PrimFunc:
     return renew_defs(rest)
 
 
-def _nests(func: PrimFunc) -> Sequence[Stmt]:
+def _root_statements(func: PrimFunc) -> Sequence[Stmt]:
     """Return the statements of the root block of a function."""
     if not isinstance(func.body, BlockRealize):
         return ()
@@ -95,17 +95,19 @@ def _nests(func: PrimFunc) -> Sequence[Stmt]:
     return body.seq if isinstance(body, SeqStmt) else (body,)
 
 
-def _copy_of(func: PrimFunc, argument: _Uses, output: Buffer) -> Stmt | None:
-    """Return the statement that copies an argument to an output, if no copy is needed in place.
+def _redundant_copy(func: PrimFunc, argument: _Uses, output: Buffer) -> Stmt | None:
+    """Return the statement that copies an argument to an output, if overwriting makes it
+    unnecessary.
 
-    It is the first statement of several that uses the output, and the only use of the argument.
+    It must be the first of several statements that use the output, and the only use of the
+    argument.
     """
     if argument.is_used_otherwise or argument.stores or len(argument.loads) != 1:
         return None
     ((load, store),) = argument.loads
     if store is None or store.buffer is not output or store.value is not load:
         return None
-    nests = _nests(func)
+    nests = _root_statements(func)
     first = next((n for n in nests if any(_buffer_of(node) is output for node in walk(n))), None)
     if first is None or len(nests) == 1 or not _same_place(load, store):
         return None
@@ -176,7 +178,7 @@ def _same_place(load: BufferLoad, store: BufferStore) -> bool:
 
 
 def _is_written_once(output: _Uses) -> bool:
-    """Return True if a buffer is only written, by one statement, and no element twice."""
+    """Return True if a buffer is never read, and one statement writes each element at most once."""
     if output.is_used_otherwise or output.loads or len(output.stores) != 1:
         return False
     ((store, around),) = output.stores

@@ -1,4 +1,4 @@
-"""Tensor functions that only move elements: reshapes and transposes."""
+"""Detection of tensor functions that only move elements: reshapes and transposes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class _Copy(NamedTuple):
 
 
 def _copy_of(func: PrimFunc) -> _Copy | None:
-    """Return the copy that a function computes, None for other functions."""
+    """Return the copy that a function computes; None for other functions."""
     if len(func.params) < 2 or not all(param in func.buffer_map for param in func.params[:2]):
         return None
     if any(param in func.buffer_map for param in func.params[2:]):
@@ -128,7 +128,7 @@ def unravel_index(position: PrimExpr, shape: Sequence[PrimExpr]) -> list[PrimExp
 
 
 def runs_over_domains(realize: s.BlockRealize, loops: Mapping[Var, s.For]) -> bool:
-    """Return True if every axis of a block covers its domain by its own loop."""
+    """Return True if every axis of a block is bound to its own loop over its whole domain."""
     if not is_const_int(realize.predicate, 1):
         return False
     analyzer = Analyzer()

@@ -1,4 +1,4 @@
-"""The variables of a function that hold values, on which arithmetic wraps."""
+"""The variables of a function that hold run-time values, on which arithmetic wraps around."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorir.rewriting.visit import collect_vars, walk_once
 
 
 def scalar_values(func: PrimFunc) -> set[Var]:
-    """Return the scalar parameters that are in no buffer's shape, strides or offset."""
+    """Return the scalar parameters that no buffer's shape, strides or offset contains."""
     layouts = {
         var
         for buffer in func.buffer_map.values()
@@ -22,10 +22,11 @@ def scalar_values(func: PrimFunc) -> set[Var]:
 
 
 def value_variables(func: PrimFunc) -> frozenset[Var]:
-    """Return the variables of a function that hold values, on which arithmetic wraps.
+    """Return the variables of a function that hold run-time values, on which arithmetic wraps
+    around.
 
-    They are the `scalar_values`, and the axes and bound variables whose binding is not index
-    arithmetic. Variables of loops never are.
+    These are the `scalar_values`, and the axes and bound variables whose binding is not index
+    arithmetic. Loop variables are never among them.
     """
     values = scalar_values(func)
 
@@ -34,7 +35,7 @@ def value_variables(func: PrimFunc) -> frozenset[Var]:
             values.add(var)
 
     for node in walk_once(func.body):
-        # A binding is visited before its scope.
+        # A binding is visited before the statements in its scope.
         kind = type(node)
         if kind is e.Let or kind is s.LetStmt:
             note(node.var, node.value)  # type: ignore[attr-defined]

@@ -20,11 +20,11 @@ _MAY_WRITE = 2
 def written_parameters(
     func: PrimFunc, functions: IRModule | Mapping[str, BaseFunc] | None = None
 ) -> list[Var]:
-    """Return the buffer parameters that a function writes, as far as the program shows it.
+    """Return the buffer parameters that a function writes.
 
-    Writes are stores, also through a view or a bound pointer, the mask of a `tvm_access_ptr`, and
-    calls of `functions` that write. A pointer that is passed to a library without such a mask does
-    not count.
+    Writes are stores (also through a view or a bound pointer), a `tvm_access_ptr` whose mask has
+    the write bit, and calls of `functions` that write. A pointer that is passed to a library
+    function without such a mask is not counted as a write.
     """
     written = written_pointers(func, functions)
     return [p for p in func.params if p in func.buffer_map and p in written]
@@ -42,10 +42,10 @@ def written_pointers(
     known = {} if known is None else known
     if func in known:
         return known[func]
-    known[func] = set()  # recursive calls add nothing
+    known[func] = set()  # a recursive call writes no further parameters
     stored: set[Var] = set()
     behind: dict[Var, Var] = {}
-    """The pointer that each pointer is derived from."""
+    """The pointer from which each pointer is derived."""
     for node in walk_once(func.body):
         if isinstance(node, s.BufferStore):
             stored.add(node.buffer.data)

@@ -1,17 +1,17 @@
-"""The meaning of operations: the one statement of it, and its implementation in Python.
+"""The semantics of operations: their specification, and its implementation in Python.
 
-Constant folding, the simplifier, the interpreter and LLVM emission all follow it, so that a result
-never depends on the target, the optimiser or the order of passes. A value is a Python `int` in the
-range of its type, a `bool`, or a `float` that its type represents exactly (float16, bfloat16,
-float32, float64; the 8-bit floats have no arithmetic). A vector is a tuple of lanes, and an
-operation on vectors is the operation on each lane.
+Constant folding, the simplifier, the interpreter and LLVM emission all follow this specification,
+so a result never depends on the target, the optimiser or the order of passes. A value is a Python
+`int` in the range of its type, a `bool`, or a `float` that its type represents exactly (float16,
+bfloat16, float32, float64; the 8-bit floats have no arithmetic). A vector is a tuple of lanes; an
+operation on vectors is applied to each lane.
 
 **Two kinds of integer arithmetic.** *Index arithmetic* is computed from loop variables, block axes,
 variables of shapes and constants, in signed types of 32 bits or more. It does not overflow:
-programs in which it could are refused. *Value arithmetic* is everything else: a load, a call, a
-scalar parameter that is in no buffer's shape, a variable bound to such a value, or a narrow or
-unsigned type. It wraps at its width, modulo 2**bits, and takes operands that are indices at that
-width. `tensorir.nodes.index_arithmetic` tells them apart.
+programs in which it could overflow are rejected. *Value arithmetic* is all other arithmetic: on a
+load, a call, a scalar parameter that is not in a buffer's shape, a variable bound to such a value,
+or in a narrow or unsigned type. It wraps around at its width, modulo 2**bits; index operands are
+reduced to that width. `tensorir.nodes.index_arithmetic` distinguishes the two.
 
 **Integers.** `bool` is the unsigned integer of 1 bit (`True + True` is `False`), except that a cast
 to bool is `!= 0`.
@@ -21,22 +21,22 @@ to bool is `!= 0`.
 | `FloorDiv`, `FloorMod` | floor; the remainder has the divisor's sign | |
 | `Div`, `Mod` | toward zero; the remainder has the dividend's sign | |
 | smallest value by -1 | wraps to itself, remainder 0 | |
-| divisor 0 | a constant is refused, the interpreter raises | compiled code gives any value |
+| divisor 0 | a constant is rejected, the interpreter raises | compiled code returns any value |
 | shifts | left fills zeros, right fills the sign (signed) or zeros | see below |
-| `popcount`, `clz` | of the bits of the type; `clz` of 0 is their number | |
+| `popcount`, `clz` | number of set bits, of leading zeros | `clz` of 0 is the width |
 | `fabs` | magnitude | the smallest value wraps to itself |
 | `Min`, `Max`, comparisons | by the type's signedness | |
 | `q_multiply_shift(x, y, q, s)` | `x * y * 2**(s - q)`, rounded half up | in 64 bits that wrap |
 
-A shift by an amount that is negative or not below the width shifts everything out, which leaves 0,
-or all sign bits; `T.shift_left` and `T.shift_right` refuse such a constant.
+A shift by a negative amount, or by at least the width, returns 0 or (signed right shift) only sign
+bits; `T.shift_left` and `T.shift_right` reject such a constant.
 
 **Floats.**
 
 | operation | meaning |
 | --- | --- |
 | `+ - * /`, sqrt, fma | IEEE, rounded once to nearest even |
-| `Max(a, b)`, `Min(a, b)` | `a > b ? a : b`, `a < b ? a : b`: b where one is NaN or a = b |
+| `Max(a, b)`, `Min(a, b)` | `a > b ? a : b`, `a < b ? a : b`: b if either is NaN or a = b |
 | comparisons | ordered; `!=` is true with a NaN |
 | `Mod`, `fmod` | the remainder toward zero, with the dividend's sign |
 | `FloorDiv`, `FloorMod` | `floor(a / b)`, `a - floor(a / b) * b`, every step rounded |
@@ -44,33 +44,36 @@ or all sign bits; `T.shift_left` and `T.shift_right` refuse such a constant.
 | `round`, `nearbyint` | the nearest integer, ties to even |
 | `nextafter` | the next number of the operand's own type |
 | `ldexp(x, n)` | `x * 2**n` rounded once; n is cast to int32 |
-| real functions | within the error bounds that `codegen.vector_math` states; NaN in gives NaN out |
+| real functions | within the error bounds in `codegen.vector_math`; NaN for a NaN |
 
-Where an expression adds a product, `a * b + c`, in float32 or float64, compiled code may round
-once instead of twice; the function attribute `tir.no_contraction` forbids it. Nothing is
-reassociated, and no law is used that fails for NaN, an infinity or -0.0. A NaN has no sign and no
-payload that a program may rely on.
+If an expression adds a product, `a * b + c`, in float32 or float64, compiled code may round once
+instead of twice; the function attribute `tir.no_contraction` forbids that. Expressions are not
+reassociated, and no rewrite is used that fails for NaN, an infinity or -0.0. Programs must not
+depend on the sign or payload of a NaN.
 
-**Casts.** To a narrower integer: wraps; but index arithmetic cast to int32 is index arithmetic, and
-refused where it could overflow. A cast of index arithmetic to more bits or to a float has its
-value, however few bits its operand is written in. Float to integer: toward zero, the nearest value
-of the type where that is out of range, NaN gives 0. Integer to float and float to narrower float:
-rounded once to nearest even, overflow gives infinity. To bool: `!= 0`, hence NaN gives true.
+**Casts.** To a narrower integer: the value wraps around; but index arithmetic cast to int32 is
+index arithmetic, and rejected if it could overflow. A cast of index arithmetic to more bits or to a
+float has the exact value, regardless of the width of the operand. Float to integer: rounded toward
+zero and saturated to the range of the type; NaN becomes 0. Integer to float and float to narrower
+float: rounded once to nearest even; overflow becomes infinity. To bool: `!= 0`, so NaN becomes
+true.
 
-**Evaluation.** `if_then_else` evaluates only the branch taken, `And` and `Or` the right operand
-only if it decides, in vectors lane by lane; `Select` evaluates both values. A loop of extent 0 or
-less runs nothing. Memory is undefined until written. A lane whose predicate is false loads 0 and
-stores nothing. Where a function ends early, by `T.ret`, an assertion or a call that fails, all that
-ran before has its effect; of a parallel loop other iterations may have theirs as well.
+**Evaluation.** `if_then_else` evaluates only the selected value. `And` and `Or` evaluate the right
+operand only if the left one does not decide the result, in vectors lane by lane. `Select` evaluates
+both values. A loop of extent 0 or less does not run its body. Memory is undefined until it is
+written. A lane whose predicate is false loads 0 and stores nothing. If a function ends early, by
+`T.ret`, an assertion or a call that fails, earlier statements have had their effects; other
+iterations of a parallel loop may have had theirs as well.
 
-**Reductions.** The init of a block runs first in the step in which every reduction axis is at the
-first value of its domain. The loops of a reduction are those that bind reduction axes of the block
-and no other of its axes; they give the steps of one spatial instance, whose place the other loops
-give. An instance without a step, because a loop of its reduction has extent 0 or because each step
-is excluded by the block's predicate or a branch, runs the init alone, where the outermost loop of
-the reduction is reached: an empty sum is 0, as in NumPy. A condition in which no variable of these
-loops occurs excludes the instance itself, and its init. An instance that has steps, but not the
-first one, runs no init. `tensorir.memory.empty_reductions` writes this out.
+**Reductions.** In the step in which every reduction axis has the first value of its domain, the
+init of the block runs first. The loops of a reduction are the loops that bind reduction axes of the
+block and none of its other axes. They run the steps of one spatial instance; the other loops
+determine the instance. An instance has no step if a loop of its reduction has extent 0, or if the
+block's predicate or a branch excludes each step. Such an instance runs only the init, at the
+position of the outermost loop of the reduction: an empty sum is 0, as in NumPy. A condition without
+variables of these loops excludes the instance itself, including its init. An instance that has
+steps, but not the first one, does not run the init. `tensorir.memory.empty_reductions` makes these
+inits explicit.
 """
 
 from __future__ import annotations
@@ -122,20 +125,20 @@ _ALWAYS_THE_SAME: Final[dict[type | str, Function]] = {
     "q_multiply_shift_per_axis": multiply_shift_per_axis,
     **COMPARISONS,
 }
-"""Operations that mean the same for every type of their operands."""
+"""Operations with the same implementation for every type of operands."""
 
 
 def evaluate(op: type | str, dtype: DataType, *values: Any) -> Any:
-    """Return the value of an operation on values of the scalar type `dtype`.
+    """Return the result of an operation on values of the scalar type `dtype`.
 
     `op` is a node class or the name of an intrinsic. Raises IRValueError for a division of integers
-    by 0, IRTypeError for an operation that the type does not have.
+    by 0. Raises IRTypeError for an operation that the type does not have.
     """
     return operation(op, dtype)(*values)
 
 
 def operation(op: type | str, dtype: DataType) -> Function:
-    """Return the function that `evaluate` applies; see there."""
+    """Return the function that computes an operation; see `evaluate`."""
     known = _OPERATIONS.get((op, dtype))
     if known is None:
         known = _OPERATIONS[op, dtype] = _operation(op, dtype)

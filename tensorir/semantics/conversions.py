@@ -31,7 +31,8 @@ def conversion(source: DataType, target: DataType) -> Callable[[Any], Any]:
     if source.is_floating:
         return rounding(target)
     to_target = rounding(target)
-    # A double holds an integer of up to 53 bits: the rounding to the target is the only one.
+    # A double represents integers of up to 53 bits exactly, so only the conversion to the target
+    # rounds.
     return lambda value: (
         to_target(float(value)) if -(1 << 53) < value < 1 << 53 else nearest(int(value), target)
     )
@@ -50,15 +51,15 @@ def _truncating(target: DataType) -> Callable[[float], int]:
 
 
 def convert(value: Any, source: DataType, target: DataType) -> Any:
-    """Return the value that `Cast` gives."""
+    """Return the result of `Cast`."""
     return conversion(source, target)(value)
 
 
 def reinterpreted(values: Sequence[Any], source: DataType, target: DataType) -> list[Any]:
-    """Return the elements of type `target` whose bytes are those of the elements `values`.
+    """Return the elements of type `target` with the same bytes as the elements `values`.
 
-    Lanes are in memory in their order, bytes in little-endian order. Raises IRTypeError if the
-    bytes do not divide into elements.
+    Lanes are in order, bytes are little-endian. Raises IRTypeError if the number of bytes is not a
+    multiple of the size of an element.
     """
     data = b"".join(_pattern(v, source).to_bytes(source.nbytes, "little") for v in values)
     size = target.nbytes

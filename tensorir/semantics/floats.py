@@ -22,7 +22,7 @@ from tensorir.nodes.float_format import FORMATS, Format
 
 
 def format_of(dtype: DataType) -> Format:
-    """Return the format of a scalar type; IRTypeError for a type without arithmetic."""
+    """Return the format of a scalar type. Raises IRTypeError for a type without arithmetic."""
     found = FORMATS.get(dtype)
     if found is None or dtype.bits == 8:
         raise IRTypeError(f"{dtype} has no arithmetic")
@@ -33,7 +33,10 @@ def format_of(dtype: DataType) -> Format:
 
 
 def nearest(value: Fraction | int, dtype: DataType) -> float:
-    """Return the number of `dtype` nearest to an exact value, ties to even, else infinity."""
+    """Return the number of `dtype` nearest to an exact value, ties to even.
+
+    Infinity on overflow.
+    """
     if value == 0:
         return 0.0
     precision, last_place, largest = format_of(dtype)
@@ -43,8 +46,8 @@ def nearest(value: Fraction | int, dtype: DataType) -> float:
     unit = max(exponent - precision + 1, last_place)
     digits = round(size / Fraction(2) ** unit)
     too_large = digits * Fraction(2) ** unit > Fraction(largest)
-    near = math.inf if too_large else math.ldexp(digits, unit)
-    return near if value > 0 else -near
+    nearest_value = math.inf if too_large else math.ldexp(digits, unit)
+    return nearest_value if value > 0 else -nearest_value
 
 
 def _to_float32(value: float) -> float:
@@ -60,8 +63,8 @@ def _to_16_bits(format_: Format) -> Callable[[float], float]:
         if abs(value) >= 2 * largest:
             return math.copysign(math.inf, value)
         unit = max(math.frexp(value)[1] - precision, last_place)
-        near = math.ldexp(round(math.ldexp(value, -unit)), unit)
-        return math.copysign(near if abs(near) <= largest else math.inf, value)
+        nearest_value = math.ldexp(round(math.ldexp(value, -unit)), unit)
+        return math.copysign(nearest_value if abs(nearest_value) <= largest else math.inf, value)
 
     return rounded
 
@@ -94,7 +97,7 @@ def _floor(value: float) -> float:
 
 
 def _fused_multiply_add(a: float, b: float, c: float) -> float | Fraction:
-    """Return `a * b + c` exactly where it is a finite number other than 0."""
+    """Return `a * b + c`, as an exact fraction if it is finite and not 0."""
     if not (math.isfinite(a) and math.isfinite(b)) or a == 0 or b == 0:
         return a * b + c
     if not math.isfinite(c):
@@ -141,9 +144,9 @@ ROUNDED: Final[dict[type | str, Callable[..., float]]] = {
     "round": lambda a: float(np.rint(a)),
     "nearbyint": lambda a: float(np.rint(a)),
 }
-"""Each operation in doubles.
+"""The operations, computed in doubles.
 
-Rounding the double to float32 gives the same as the one rounding that the operation has in float32,
+Rounding the double result to float32 is equal to the single rounding of a float32 operation,
 because a double has more than twice the digits (S. Figueroa, When is double rounding innocuous?,
 SIGNUM 30(3), 1995).
 """
@@ -167,15 +170,15 @@ REAL: Final[dict[str, Callable[..., float]]] = {
     "sigmoid": _of_reals(_sigmoid),
     "rsqrt": _of_reals(lambda x: np.float64(1.0) / np.sqrt(x)),
 }
-"""Functions of real variables, which are exact within the bounds that compiled code states."""
+"""Functions of real variables; compiled code agrees within its documented error bounds."""
 
 
 def floating(op: type | str, dtype: DataType) -> Callable[..., float] | None:
-    """Return the function that an operation is on values of a floating point type."""
+    """Return the function that computes an operation on values of a floating-point type."""
     format_of(dtype)
     to_own = rounding(dtype)
     if dtype.bits == 16 and op != "nextafter":
-        # As if in float32, whose result is rounded to the 16 bits.
+        # The result is rounded to float32 first, and then to the 16 bits.
         single = floating(op, FLOAT32)
         return None if single is None else lambda *values: to_own(single(*values))
     if op is e.FloorDiv:
@@ -202,8 +205,8 @@ def _next(a: float, b: float, dtype: DataType) -> float:
         return b
     if a == 0:
         return math.copysign(math.ldexp(1.0, format_of(dtype).last_place), b)
-    away = (a < b) == (a > 0)
-    return from_bits(to_bits(a, dtype) + (1 if away else -1), dtype)
+    grows = (a < b) == (a > 0)
+    return from_bits(to_bits(a, dtype) + (1 if grows else -1), dtype)
 
 
 # -------------------------------------------------------------------------------------------- bits
@@ -213,7 +216,7 @@ def to_bits(value: float, dtype: DataType) -> int:
     """Return the bits of a value as an unsigned number."""
     if dtype == "bfloat16":
         bits = int.from_bytes(struct.pack("<f", value), "little")
-        # A NaN with a payload in the low half must not become infinite.
+        # A NaN with its payload in the low half must not become an infinity.
         return bits >> 16 | (0x40 if math.isnan(value) else 0)
     return int.from_bytes(struct.pack(_PACKED[dtype], value), "little")
 

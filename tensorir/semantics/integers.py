@@ -26,7 +26,7 @@ def wrapping(dtype: DataType) -> Callable[[int], int]:
 
 @cache
 def saturating(dtype: DataType) -> Callable[[int], int]:
-    """Return the function that gives the integer of `dtype` which is nearest."""
+    """Return the function that returns the nearest integer of `dtype`."""
     low, high = integer_limits(dtype)
     return lambda value: low if value < low else high if value > high else value
 
@@ -38,13 +38,13 @@ def _divisor(b: int) -> int:
 
 
 def truncdiv(a: int, b: int) -> int:
-    """Return the quotient rounded toward zero; IRValueError for a divisor of 0."""
+    """Return the quotient rounded toward zero. Raises IRValueError for a divisor of 0."""
     quotient = abs(a) // abs(_divisor(b))
     return quotient if (a < 0) == (b < 0) else -quotient
 
 
 def _shift_left(a: int, b: int) -> int:
-    # Wrapping makes 0 of a shift by the width or more; a negative amount shifts as far.
+    # After wrapping, a shift by the width or more is 0; a negative amount counts as such a shift.
     return a << b if 0 <= b < 64 else 0
 
 
@@ -71,13 +71,16 @@ EXACT: Final[dict[type | str, Callable[..., int]]] = {
     "fabs": abs,
     **dict.fromkeys(("floor", "ceil", "trunc", "round", "nearbyint"), lambda a: a),
 }
-"""Each operation on integers of any size; the result wraps."""
+"""The operations on integers of any size; their results are wrapped."""
 
 OF_BITS: Final[dict[str, Callable[[int, int], int]]] = {
     "popcount": lambda pattern, bits: pattern.bit_count(),
     "clz": lambda pattern, bits: bits - pattern.bit_length(),
 }
-"""Each operation on the bits of an integer, given as an unsigned number, and their count."""
+"""The operations on the bits of an integer.
+
+Arguments are the bits as an unsigned number, and the width.
+"""
 
 COMPARISONS: Final[dict[type | str, Callable[[float, float], bool]]] = {
     e.EQ: lambda a, b: a == b,
@@ -87,7 +90,7 @@ COMPARISONS: Final[dict[type | str, Callable[[float, float], bool]]] = {
     e.GT: lambda a, b: a > b,
     e.GE: lambda a, b: a >= b,
 }
-"""Comparisons of two numbers of one type; Python compares floats as IEEE does."""
+"""Comparisons of two numbers of the same type; Python compares floats as IEEE 754 does."""
 
 DIVISIONS: Final = frozenset({e.Div, e.Mod, e.FloorDiv, e.FloorMod})
 """The operations on integers that are undefined for a divisor of 0."""

@@ -1,4 +1,4 @@
-"""The expressions that have the same value wherever and whenever they are evaluated."""
+"""Predicates on side effects: expressions whose value does not depend on the time of evaluation."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _DIVISIONS = frozenset({e.Div, e.Mod, e.FloorDiv, e.FloorMod})
 
 
 def is_pure(node: PrimExpr) -> bool:
-    """Say whether `node` reads no memory and calls nothing with an effect.
+    """Return True if `node` reads no memory and calls no function with an effect.
 
-    Its value then changes only with its variables: what is known of it stays known while they live.
+    Its value then depends only on its variables, so facts about it hold while these are in scope.
     """
     return not any(type(part) is BufferLoad for part in walk(node)) and not has_effects(node)
 
 
 def has_effects(node: PrimExpr) -> bool:
-    """Say whether `node` calls something that does more than give a value."""
+    """Return True if `node` contains a call with a side effect."""
     return any(
         type(part) is Call
         and not (isinstance(part.op, Op) and part.op.effect in (Effect.PURE, Effect.ANNOTATION))
@@ -31,15 +31,15 @@ def has_effects(node: PrimExpr) -> bool:
 
 
 def is_exit(part: Node) -> bool:
-    """Say whether a node may end the function: `T.ret`, or a call of a function that may fail.
+    """Return True if a node may end the function: `T.ret`, an assertion, or a call that may fail.
 
-    Such are functions of the library and of the module. An assertion may end it as well.
+    Calls of library functions and of functions of the module may fail.
     """
     return type(part) is Call and (part.op in _EXITS or type(part.op) is GlobalVar)
 
 
 def may_run_anywhere(node: PrimExpr) -> bool:
-    """Say whether `node` is pure and cannot fault: it divides integers by constants but 0 only."""
+    """Return True if `node` is pure and has only nonzero constants as integer divisors."""
     return is_pure(node) and not any(
         type(part) in _DIVISIONS
         and part.dtype.is_integral  # type: ignore[attr-defined]

@@ -115,7 +115,7 @@ def test_bijections_of_arrays_lose_nothing(function):
 
 def test_arrays_that_a_map_cannot_lay_out():
     halves = IndexMap.from_func(lambda i: (i // 2,))
-    with pytest.raises(IRValueError, match="several elements to one place"):
+    with pytest.raises(IRValueError, match="several elements to the same index"):
         halves.map_ndarray(np.zeros(4))
     with pytest.raises(IRValueError, match="takes 1 indices, but the shape has 2"):
         halves.map_ndarray(np.zeros((4, 4)))
