@@ -1,4 +1,4 @@
-"""The script dialect: parsing, printing, and the decorators that read it from Python."""
+"""The script dialect: parsing, printing, and decorators for scripts in Python files."""
 
 from tensorir.nodes.node import set_printer
 from tensorir.script.decorators import ir_module, prim_func

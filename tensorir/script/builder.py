@@ -48,7 +48,7 @@ class FunctionBuilder(Definitions):
     def __init__(self, evaluate: Evaluator, *, private: bool = False) -> None:
         super().__init__(evaluate, private=private)
         self._returned: e.Type = e.TupleType()
-        """The type of the values that the function returns, void for none so far."""
+        """The type of the values that the function returns; void until a return is read."""
         self._filled: dict[s.Block, tuple[bool, bool]] = {}
         """Outermost blocks whose reads, or writes, are not declared."""
         self._arms: list[dict[bool, Stmt]] = []
@@ -105,7 +105,10 @@ class FunctionBuilder(Definitions):
     # --------------------------------------------------------------------------------------- bodies
 
     def _body(self, trees: list[Tree]) -> Stmt:
-        """Return the statements of a body as one; a scope encloses the statements after it."""
+        """Return the statements of a body as one statement.
+
+        A scope encloses the statements after it.
+        """
         stmts: list[Stmt] = []
         for k, tree in enumerate(trees):
             result = self._statement(tree)
@@ -182,7 +185,7 @@ class FunctionBuilder(Definitions):
         targets, value_tree = tree[2:]
         if len(targets) > 1:
             raise IRTypeError(
-                "Consequential assignments a = b = c are not supported; write one to a line"
+                "Consequential assignments a = b = c are not supported; write one per line"
             )
         target, value = targets[0], self._evaluate(value_tree)
         if target[0] == "index":
@@ -318,7 +321,7 @@ class FunctionBuilder(Definitions):
                 self._depth -= 1
                 return enclose(sequence([inner]))
             raise self._fail(
-                f"`with` takes a frame such as T.block(...), not a {type(frame).__name__}", place
+                f"`with` needs a frame such as T.block(...), not a {type(frame).__name__}", place
             )
         finally:
             self._scope.pop()

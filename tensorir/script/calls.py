@@ -1,4 +1,4 @@
-"""The expressions that scripts write as calls of the `T` namespace."""
+"""Expressions that are calls of the `T` namespace in scripts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PACKED: Final = frozenset({"tvm_call_packed", "tvm_call_cpacked"})
 
 
 def raw(kind: type[e.BinaryOp]) -> Callable[[Any, Any], PrimExpr]:
-    """Return a function that builds a node of a class without folding constants."""
+    """Return a function that builds a node of the class `kind` without folding constants."""
 
     def build(a: Any, b: Any) -> PrimExpr:
         x, y = as_expr(a), as_expr(b)
@@ -146,5 +146,5 @@ def any_(*conditions: Any) -> PrimExpr:
 
 def _fold(name: str, join: Callable[[Any, Any], PrimExpr], conditions: Sequence[Any]) -> PrimExpr:
     if not conditions:
-        raise IRValueError(f"T.{name} takes at least one condition")
+        raise IRValueError(f"T.{name} needs at least one condition")
     return reduce(join, conditions[1:], as_expr(conditions[0]))

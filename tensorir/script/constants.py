@@ -1,4 +1,4 @@
-"""Arrays in script text: short arrays written out, others as metadata in front of the program.
+"""Arrays in script text: short arrays as literals, others as metadata in front of the program.
 
 `load_json` reads the metadata that TVM prints.
 """
@@ -20,15 +20,19 @@ from tensorir.relax.expr import Constant, const_of
 KEY: Final = "relax.expr.Constant"
 LEFT_OUT: Final = "# Metadata omitted. Use show_meta=True in script() method to show it."
 _LONGEST_INLINE: Final = 16
-"""The maximum number of elements of an array that is written out, in one line."""
+"""The maximum number of elements of an array literal, which is in one line."""
 _MAGIC: Final = 0xDD5E40F096B4A13F
 _HEAD: Final = struct.Struct("<QQiiiBBH")
-"""Magic number, a reserved word, device (kind, number), rank, dtype (code, bits, lanes)."""
+"""The header of a TVM array: magic number, a reserved word, device (kind, number), rank, dtype
+(code, bits, lanes).
+"""
 _CODES: Final = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
 
 
 def inline_text(constant: Constant, *, scalars_only: bool) -> str | None:
-    """Return a constant as `{R}.const(values, dtype)` if that is short and gives the same bits."""
+    """Return a constant as `{R}.const(values, dtype)` if that is short and reads back with the same
+    bits.
+    """
     array = constant.data
     dtype = constant.struct_info.dtype  # type: ignore[attr-defined]
     if array.size > (1 if scalars_only else _LONGEST_INLINE) or (scalars_only and array.ndim):
@@ -60,7 +64,8 @@ def _list_text(values: Any) -> str:
 
 
 def elements_text(array: np.ndarray[Any, Any]) -> str:
-    """Return the elements of an array with commas in between, as `array_of_elements` reads them.
+    """Return the elements of an array, separated by commas, in the form that `array_of_elements`
+    reads.
 
     Special values are in quotes: `"inf"`, `"nan"`, and other NaNs by their bits, `"0xffc00000"`.
     """
@@ -68,16 +73,19 @@ def elements_text(array: np.ndarray[Any, Any]) -> str:
     if array.dtype.kind != "f" or np.isfinite(array).all():
         return ", ".join(texts)
     bits = array.ravel().view(f"u{array.itemsize}").tolist()
-    usual = np.array(np.nan, array.dtype).view(f"u{array.itemsize}").item()
+    default_nan = np.array(np.nan, array.dtype).view(f"u{array.itemsize}").item()
     for k, value in enumerate(np.isfinite(array.ravel()).tolist()):
         if not value:
-            unusual = texts[k] == "nan" and bits[k] != usual
+            unusual = texts[k] == "nan" and bits[k] != default_nan
             texts[k] = f'"{bits[k]:#x}"' if unusual else f'"{texts[k]}"'
     return ", ".join(texts)
 
 
 def array_of_elements(values: Any, dtype: str) -> np.ndarray[Any, Any]:
-    """Return the array of elements, which may be in quotes; IRValueError for invalid elements."""
+    """Return an array of elements, which may be in quotes.
+
+    Raises IRValueError for invalid elements.
+    """
     kind = DataType(dtype)
     storage = kind.to_numpy()
     if isinstance(values, str):
@@ -109,7 +117,7 @@ def array_of_bytes(dtype: str, shape: Sequence[int], data: str) -> Constant:
     count = int(np.prod(sizes, dtype=object))
     if min(sizes, default=0) < 0 or len(content) != count * storage.itemsize:
         raise IRValueError(
-            f"an array of {kind} of shape {tuple(sizes)} has {count * storage.itemsize} bytes, "
+            f"an array of {kind} with shape {tuple(sizes)} has {count * storage.itemsize} bytes, "
             f"not {len(content)}"
         )
     array = np.frombuffer(content, storage).reshape(sizes)
@@ -130,10 +138,11 @@ class LeftOut:
 
 
 def load_json(text: str) -> dict[str, list[Any]]:
-    """Return the metadata of a text: lists by key, arrays among them as constants, else None.
+    """Return the metadata of a text: lists by key, whose items are constants for arrays and None
+    otherwise.
 
-    Reads what TVM 0.19 (`type_key`, `b64ndarrays`) and 0.27 (`type`, `ffi.Tensor`) print. Raises
-    IRValueError for text that is not of this form.
+    Reads the formats of TVM 0.19 (`type_key`, `b64ndarrays`) and 0.27 (`type`, `ffi.Tensor`).
+    Raises IRValueError for text that is not of this form.
     """
     try:
         document = json.loads(text)
@@ -157,7 +166,7 @@ def load_json(text: str) -> dict[str, list[Any]]:
 def _constant(
     node: dict[str, Any], nodes: list[dict[str, Any]], arrays: list[str]
 ) -> Constant | None:
-    """Return the array that a node of the document is, None for another one."""
+    """Return the array of a node of the document; None for a node that is not an array."""
     if node.get("type_key") == "relax.expr.Constant":
         return _array(arrays[int(node["attrs"]["data"])])
     if node.get("type") in ("ir.GenericConst", "relax.expr.Constant"):
@@ -167,7 +176,7 @@ def _constant(
 
 
 def _array(text: str) -> Constant:
-    """Return the array that base64 text holds in TVM's binary form."""
+    """Return the array in base64 text of TVM's binary format."""
     data = base64.b64decode(text, validate=True)
     magic, _, _, _, rank, code, bits, lanes = _HEAD.unpack_from(data)
     if magic != _MAGIC or lanes != 1 or code not in _CODES:

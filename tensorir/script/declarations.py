@@ -23,7 +23,9 @@ from tensorir.script.scope import Scope
 
 Allocator = Callable[[BufferRecord], Buffer]
 _ALLOCATE: Final[ContextVar[Allocator | None]] = ContextVar("allocate", default=None)
-"""Allocates a buffer of the current function for Python code that the script calls."""
+"""The function that allocates a buffer of the script's function, while Python code that it calls
+runs.
+"""
 
 
 def _buffer_options(
@@ -57,14 +59,14 @@ def _buffer_options(
 
 
 def _checked_shape(shape: Any) -> Any:
-    """Return a shape, which may have sizes in quotes; IRTypeError for anything else."""
+    """Return a shape, which may have sizes in quotes. Raises IRTypeError for other values."""
     for size in shape if isinstance(shape, (list, tuple)) else [shape]:
         if isinstance(size, (float, dict, list, tuple)) or size is None:
-            raise IRTypeError(f"a shape is a tuple of sizes, such as (n, 16), not {shape!r}")
+            raise IRTypeError(f"a shape must be a tuple of sizes, such as (n, 16), not {shape!r}")
         if isinstance(size, int) and size < 0:
             raise IRValueError(f"the sizes of a shape must be at least 0, got {size}")
     if isinstance(shape, str):
-        raise IRTypeError(f"a shape is a tuple of sizes, such as (n, 16), not {shape!r}")
+        raise IRTypeError(f"a shape must be a tuple of sizes, such as (n, 16), not {shape!r}")
     return shape
 
 
@@ -78,7 +80,7 @@ class BufferFactory:
         return record if any(isinstance(size, str) for size in sizes) else record.build("buffer")
 
     def in_script(self, shape: Any, dtype: Any = "float32", **options: Any) -> BufferRecord:
-        """Return a declaration; the buffer gets the name that it is assigned to."""
+        """Return a declaration; the buffer gets its name from the assignment."""
         return BufferRecord("Buffer", None, _buffer_options(shape, dtype, **options))
 
     def __getitem__(self, key: Any) -> BufferRecord:
@@ -107,7 +109,7 @@ def alloc_buffer(
 
     Returns the buffer itself inside Python code that a script calls.
 
-    In newer releases `align` is an annotation; all other annotations belong to `T.allocate`.
+    Newer releases of TVM write `align` as an annotation; `T.allocate` accepts all others.
     """
     notes = dict(attributes(annotations))
     if notes.pop("buffer_allocated_addr", None) or notes.keys() - {"buffer_data_alignment"}:
@@ -121,7 +123,7 @@ def alloc_buffer(
 
 @contextmanager
 def called_from_script(allocate: Allocator | None) -> Iterator[None]:
-    """Let Python code that a script calls allocate buffers of the function that is read."""
+    """Allow Python code that a script calls to allocate buffers of the script's function."""
     token = _ALLOCATE.set(allocate)
     try:
         yield
@@ -136,7 +138,7 @@ def view(buffer: Buffer, *shape: Any) -> ScopeFrame:
     dims = [as_expr(size) for size in shape]
     if not all(size.dtype.is_int for size in dims):
         raise IRTypeError(
-            "a view is given a shape; for another dtype write T.decl_buffer(shape, dtype, data=...)"
+            "a view needs a shape; for another dtype write T.decl_buffer(shape, dtype, data=...)"
         )
     whole = reduce(ops.mul, buffer.shape, const(1))
     left = [k for k, size in enumerate(dims) if is_const_int(size, -1)]
@@ -242,7 +244,7 @@ class DtypeForm:
         return ops.cast(self.dtype, value)
 
     def in_script(self, value: Any = None, *, is_size_var: bool = False) -> Any:
-        """Convert a value, or return a variable that gets the name that it is assigned to."""
+        """Convert a value, or return a variable that gets its name from the assignment."""
         return FreshVar(self.dtype, is_size_var) if value is None else self(value)
 
     def __getitem__(self, shape: Any) -> ScopeFrame:
@@ -265,7 +267,7 @@ class HandleForm:
     def in_script(
         self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False
     ) -> FreshVar:
-        """Return a pointer variable that gets the name that it is assigned to."""
+        """Return a pointer variable that gets its name from the assignment."""
         del is_size_var
         return FreshVar("handle" if dtype is None else pointer(dtype, storage_scope))
 
@@ -277,24 +279,24 @@ class HandleForm:
 
 
 def dtype_text(dtype: Any) -> str:
-    """Return the dtype of `"float32"` or `T.float32`; IRTypeError for anything else."""
+    """Return the dtype of `"float32"` or `T.float32`. Raises IRTypeError for other values."""
     if isinstance(dtype, str):
         return dtype
     if isinstance(dtype, DtypeForm):
         return dtype.dtype
     if isinstance(dtype, (type, np.dtype)):
         return np.dtype(dtype).name
-    raise IRTypeError(f'a dtype is "float32" or T.float32, not {dtype!r}')
+    raise IRTypeError(f'a dtype must be "float32" or T.float32, not {dtype!r}')
 
 
 def fresh_var(annotation: Any, name: str) -> Var:
-    """Return a variable of an annotated type; IRTypeError for another annotation."""
+    """Return a variable of an annotated type. Raises IRTypeError for another annotation."""
     if isinstance(annotation, (DtypeForm, HandleForm)):
         annotation = annotation.in_script()
     if isinstance(annotation, Var):
         annotation = FreshVar(annotation.type_annotation or annotation.dtype)
     if isinstance(annotation, BufferFactory):
-        raise IRTypeError('a buffer has a shape and a dtype: T.Buffer((n, m), "float32")')
+        raise IRTypeError('a buffer needs a shape and a dtype: T.Buffer((n, m), "float32")')
     if not isinstance(annotation, FreshVar):
         raise IRTypeError(
             f"Annotation should be Var: a type such as T.int32 or T.handle, not {annotation!r}"
@@ -312,7 +314,7 @@ def declare_sizes(scope: Scope, names: Sequence[str]) -> None:
 
 
 def type_of(annotation: Any) -> Type:
-    """Return the type that a result is annotated with; IRTypeError for another annotation."""
+    """Return the annotated type of a result. Raises IRTypeError for another annotation."""
     if annotation is None:
         return TupleType()
     if isinstance(annotation, TupleType):

@@ -1,7 +1,7 @@
-"""The decorators: they pass the source text and the captured names to the parser.
+"""The decorators of scripts: they pass the source text and the captured names to the parser.
 
-The parser reads the text of the decorated function, which is never called. Names in the text are
-looked up in the program around it.
+The parser reads the text of the decorated function; the function itself is never called. Names in
+the text are looked up in the surrounding Python program.
 """
 
 from __future__ import annotations
@@ -88,15 +88,14 @@ def ir_module(cls: Any = None, *, check_well_formed: bool = True) -> Any:
 def macro(func: Any = None, *, hygienic: bool = True) -> Any:
     """Turn a Python function in the script dialect into a macro.
 
-    A call inside a function in the dialect is replaced by the body of the macro, with the arguments
-    bound to its parameters. A hygienic macro looks up free names at its definition, any other
-    macro at the call.
+    A call of the macro in a script is replaced by its body, with the arguments bound to its
+    parameters. A hygienic macro looks up free names at its definition, any other macro at the call.
     """
     if func is None:
         return lambda f: macro(f, hygienic=hygienic)
     if not inspect.isfunction(func):
         raise IRValueError(
-            "Invalid use of T.macro. It decorates a function: @T.macro or @T.macro(hygienic=False)"
+            "Invalid use of T.macro; decorate a function: @T.macro or @T.macro(hygienic=False)"
         )
     names = _captured_names(func, _user_frame(inspect.currentframe()))
     source = _source(func)
@@ -145,7 +144,7 @@ def _source_of(thing: Any) -> tuple[list[str], int, str]:
 
 
 def _captured_names(func: Callable[..., Any], caller: FrameType | None) -> dict[str, Any]:
-    """Return the names that a function sees: globals, locals of its callers, its closure."""
+    """Return the names that a function may use: globals, locals of its callers, its closure."""
     names: dict[str, Any] = dict(func.__globals__)
     frames: list[FrameType] = []
     frame = caller
@@ -156,7 +155,7 @@ def _captured_names(func: Callable[..., Any], caller: FrameType | None) -> dict[
         if outer.f_code.co_name != "<module>":
             names.update(outer.f_locals)
     for name, cell in zip(func.__code__.co_freevars, func.__closure__ or (), strict=True):
-        # The cell of a class whose body is still running is empty.
+        # The closure cell of a class is empty while the body of the class runs.
         with contextlib.suppress(ValueError):
             names[name] = cell.cell_contents
     return names

@@ -31,11 +31,11 @@ from tensorir.script.statements import StatementReader
 from tensorir.script.syntax import Tree
 
 Enclose: TypeAlias = Callable[[Stmt], Stmt]
-"""Builds a statement that encloses the rest of its body."""
+"""Builds a statement around the rest of the body."""
 
 
 class Definitions(StatementReader):
-    """Reads definitions, which add to the function and its blocks."""
+    """Reads definitions, and adds them to the function and its blocks."""
 
     def __init__(self, evaluate: Evaluator, *, private: bool = False) -> None:
         super().__init__(evaluate, private)
@@ -50,7 +50,7 @@ class Definitions(StatementReader):
         self._depth = 0
         """The number of loops, branches, blocks and the like around the current statement."""
         self._scopes = 0
-        """The number of lets and the like before the current statement that enclose it."""
+        """The number of lets and other scopes that enclose the current statement in its body."""
 
     def _define(self, name: str, value: Any) -> None:
         self._see(value)
@@ -79,7 +79,7 @@ class Definitions(StatementReader):
         if any(name in level for level in self._scope.levels[:-1]):
             raise IRValueError(
                 f"{name} has a value already, which an assignment in an inner body cannot change; "
-                f"take another name, or declare `{name}: T.{var.dtype}` without a value to store "
+                f"choose another name, or declare `{name}: T.{var.dtype}` without a value to store "
                 "to it"
             )
         self._scope.define(name, var)
@@ -111,7 +111,10 @@ class Definitions(StatementReader):
         return self._let(name, var, bound)
 
     def _bind(self, target: Tree, value: Any) -> Enclose | None:
-        """Bind a value to its name(s); return the scope around the rest of the body, if any."""
+        """Bind a value to one or several names.
+
+        Return the scope around the rest of the body, if any.
+        """
         if target[0] == "parenthesized":
             target = target[2]
         if isinstance(value, RemapRecord):
@@ -155,7 +158,7 @@ class Definitions(StatementReader):
         return nest_scopes(scope for scope in scopes if scope is not None)
 
     def _open_scope(self, name: str | None, frame: ScopeFrame) -> Enclose:
-        """Open a scope around the rest of the body; `name` is what it defines."""
+        """Open a scope around the rest of the body, which defines `name`."""
         defined = None if frame.define is None else frame.define(name or "v")
         self._see(defined)
         if name is not None:
@@ -210,8 +213,8 @@ class Definitions(StatementReader):
         buffer = record.build("buffer")
         if not self._own(buffer):
             raise IRValueError(
-                "Python code that calls T.alloc_buffer is called directly in a function or block, "
-                "not in a loop, a branch or a let"
+                "Python code that calls T.alloc_buffer must be called at the top of a "
+                "function or block, not in a loop, a branch or a let"
             )
         self._see(buffer)
         return buffer
@@ -243,14 +246,14 @@ class Definitions(StatementReader):
         return make_store(buffer, value, indices)
 
     def _store_scalar(self, name: str, value: Any) -> Stmt | None:
-        """Return the store of a value to a scalar; None if `name` is not a scalar."""
+        """Return the store of a value to a `Scalar`; None if `name` is not a scalar."""
         known = (level[name] for level in reversed(self._scope.levels) if name in level)
         found = next(known, None)
         return make_store(found.buffer, value, [const(0)]) if isinstance(found, Scalar) else None
 
 
 def nest_scopes(scopes: Iterable[Enclose]) -> Enclose | None:
-    """Return nested scopes as one, the first outermost; None for no scopes."""
+    """Return scopes nested as one scope, the first one outermost; None for no scopes."""
     known = list(scopes)
     if not known:
         return None
@@ -288,6 +291,6 @@ def make_store(buffer: Buffer, value: Any, indices: list[PrimExpr]) -> s.BufferS
                 f"Incompatible types in BufferStore to {buffer.name}: the place has "
                 f"{dtype.lanes} lanes, the value {stored.dtype.lanes}"
             )
-        # A Python float is cast from its 64 bits, not from its default dtype.
+        # A Python float is cast from float64, not from the default dtype of constants.
         stored = cast(dtype, value if type(value) is float else stored)
     return s.BufferStore(buffer, stored, indices)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tensorir.errors import IRValueError
 
-# The pages of notebooks use a proportional font for `pre`, and break its lines.
+# By default notebooks show `pre` in a proportional font with broken lines.
 _STYLE: Final = (
     "font-family: Menlo, Consolas, 'DejaVu Sans Mono', monospace; "
     "white-space: pre; overflow-x: auto"

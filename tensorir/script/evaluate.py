@@ -1,7 +1,7 @@
 """Evaluating the expressions of a script.
 
-A text has access to the names of the dialect only. A decorated function also sees the names of the
-program around it, and may call the functions of that program.
+A text has access to the names of the dialect only. A decorated function may also use the names of
+the surrounding Python program, and call its functions.
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ _LONGEST: Final = 1 << 20
 
 
 class ScriptObject:
-    """An object of the dialect with attributes that only scripts see."""
+    """An object of the dialect with attributes that are defined only in scripts."""
 
     def script_attribute(self, name: str) -> Any:
-        """Return an attribute; AttributeError if there is none."""
+        """Return an attribute. Raises AttributeError for an unknown name."""
         raise NotImplementedError
 
 
@@ -146,17 +146,19 @@ class Evaluator:
     # ------------------------------------------------------------------------------------ operands
 
     def name(self, tree: Tree) -> Any:
-        """Return the value of a name; an alias is read."""
+        """Return the value of a name; an `Alias` is replaced by its value."""
         try:
             value = self.scope.lookup(tree[2])
         except KeyError:
-            near = self.scope.near(tree[2])
-            hint = f"did you mean {near}?" if near else _UNDEFINED[self.scope.trusted]
+            similar_name = self.scope.near(tree[2])
+            hint = (
+                f"did you mean {similar_name}?" if similar_name else _UNDEFINED[self.scope.trusted]
+            )
             raise self.fail(f"Undefined variable: {tree[2]}; {hint}", tree[1]) from None
         return value.read() if isinstance(value, Alias) else value
 
     def attribute(self, tree: Tree) -> Any:
-        """Return `owner.name`, for the attributes that scripts may read."""
+        """Return `owner.name`; scripts may read only some attributes."""
         owner, name = self(tree[2]), tree[3]
         kind = type(owner)
         if isinstance(owner, ScriptObject):
@@ -203,7 +205,7 @@ class Evaluator:
             raise self.fail(f"{what} cannot be called", tree[1])
         check_arguments(function, args, kwargs)
         try:
-            if not self.scope.trusted or _is_own(function):
+            if not self.scope.trusted or _is_dialect_function(function):
                 return getattr(function, "in_script", function)(*args, **kwargs)
             with called_from_script(self.allocate):
                 return function(*args, **kwargs)
@@ -211,7 +213,7 @@ class Evaluator:
             direct = error.__traceback__ is not None and error.__traceback__.tb_next is None
             if self.scope.trusted and not direct:
                 raise
-            # The message of Python begins with the name of a Python function.
+            # Python's message begins with the name of an internal Python function.
             raise IRTypeError(_CALLED.sub(f"{_dotted_name(tree[2])}() ", str(error))) from error
 
     def index(self, tree: Tree) -> Any:
@@ -246,7 +248,7 @@ class Evaluator:
         return slice(*(None if part is None else self(part) for part in tree[2:5]))
 
     def _access(self, buffer: Buffer, subscripts: list[Tree]) -> Any:
-        """Return a load, or a region where an index is a slice without a step."""
+        """Return a load, or a region if an index is a slice without a step."""
         items = self._items(buffer, subscripts)
         slices = [i for i in items if isinstance(i, slice)]
         if not slices:
@@ -283,7 +285,7 @@ class Evaluator:
     # ----------------------------------------------------------------------------------- operators
 
     def binary(self, tree: Tree) -> Any:
-        """Apply a binary operator, comparisons and `and`/`or` included."""
+        """Apply a binary operator, including comparisons, `and` and `or`."""
         sign = tree[2]
         a, b = _operand(self(tree[3])), _operand(self(tree[4]))
         if sign in ("and", "or"):
@@ -306,7 +308,7 @@ class Evaluator:
             if not str(error).startswith("unsupported operand"):
                 raise
             kinds = f"{type(a).__name__} and {type(b).__name__}"
-            raise IRTypeError(f"the operator `{sign}` does not take {kinds}") from error
+            raise IRTypeError(f"the operator `{sign}` does not support {kinds}") from error
 
     def unary(self, tree: Tree) -> Any:
         """Apply `not`, `-` or `~`."""
@@ -359,7 +361,7 @@ def _signature(parameters: list[tuple[bool, str]]) -> inspect.Signature:
 
 
 def _vector_index(item: slice, extent: PrimExpr) -> PrimExpr:
-    """Return a slice of a dimension as vector of indices; a negative step counts down."""
+    """Return a slice of a dimension as a vector of indices; a negative step counts down."""
     step = as_expr(1 if item.step is None else item.step)
     if not isinstance(step, IntImm) or step.value == 0:
         raise IRValueError(f"the step of a slice must be a constant other than 0, got {step}")
@@ -371,7 +373,7 @@ def _vector_index(item: slice, extent: PrimExpr) -> PrimExpr:
     span = range_of(low, high).extent
     if not isinstance(span, IntImm) or span.value * step.value <= 0:
         raise IRValueError(
-            "a slice read as a vector must have a constant length of at least 1, "
+            "a slice in a vector access must have a constant length of at least 1, "
             f"got {low}:{high}:{step}"
         )
     lanes = -(-span.value // step.value)
@@ -385,7 +387,7 @@ def _range(item: Any, extent: PrimExpr) -> Range:
     return range_of(low, extent if item.stop is None else as_expr(item.stop))
 
 
-def _is_own(function: Callable[..., Any]) -> bool:
+def _is_dialect_function(function: Callable[..., Any]) -> bool:
     """Return True for a function of the dialect, False for one of the program around the script."""
     module = getattr(function, "__module__", None)
     return isinstance(module, str) and module.startswith("tensorir.")
@@ -403,19 +405,19 @@ def _operand(value: Any) -> Any:
 
 
 def _require_small(sign: str, a: Any, b: Any) -> None:
-    """Reject long shifts and long repetitions, whose results may not fit the memory."""
+    """Reject long shifts and long repetitions, because their results may exceed the memory."""
     if sign == "<<" and isinstance(b, int) and b > _LONGEST:
         raise IRValueError(f"a shift by {b} bits is too long")
     if sign == "*":
         for items, times in ((a, b), (b, a)):
             if isinstance(items, (str, list, tuple)) and len(items) * times > _LONGEST:
-                raise IRValueError(f"repeating {len(items)} items {times} times gives too many")
+                raise IRValueError(f"repeating {len(items)} items {times} times is too long")
 
 
 def _logical(sign: str, a: Any, b: Any) -> Any:
     if not isinstance(a, PrimExpr) and not isinstance(b, PrimExpr):
         return (a and b) if sign == "and" else (a or b)
-    return (e.And if sign == "and" else e.Or)(*_of_one_width(as_expr(a), as_expr(b)))
+    return (e.And if sign == "and" else e.Or)(*_match_lanes(as_expr(a), as_expr(b)))
 
 
 def _compares_truth(a: Any, b: Any) -> bool:
@@ -431,14 +433,17 @@ def _compare(sign: str, a: Any, b: Any) -> Any:
         a = exact_const(a, b.dtype.element)
     if not isinstance(b, PrimExpr):
         b = exact_const(b, a.dtype.element)
-    a, b = _of_one_width(a, b)
+    a, b = _match_lanes(a, b)
     if a.dtype is not b.dtype:
         raise IRTypeError(f"mismatched types in comparison: {a.dtype} vs {b.dtype}")
     return _COMPARE[sign][0](a, b)
 
 
 def exact_const(value: Any, dtype: DataType) -> PrimExpr:
-    """Return a Python number as an immediate; IRTypeError if the dtype cannot represent it."""
+    """Return a Python number as an immediate.
+
+    Raises IRTypeError if the dtype cannot represent it.
+    """
     if dtype.is_integral and (value != int(value) or (dtype.is_bool and value not in (0, 1))):
         raise IRTypeError(
             f"{value!r} is not representable in {dtype}; cast one side, or write its dtype"
@@ -446,7 +451,7 @@ def exact_const(value: Any, dtype: DataType) -> PrimExpr:
     return const(value, dtype)
 
 
-def _of_one_width(a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+def _match_lanes(a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
     """Return two operands with equal lanes: a scalar is broadcast to the other one."""
     if a.dtype.lanes == b.dtype.lanes:
         return a, b
@@ -457,11 +462,11 @@ def _of_one_width(a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
 
 def _key(key: Any) -> Any:
     if isinstance(key, (list, dict)):
-        raise IRTypeError(f"the keys of a dict are strings, not {key!r}")
+        raise IRTypeError(f"the keys of a dict must be strings, not {key!r}")
     return key
 
 
-def _refuse_starred(_: Evaluator, tree: Tree) -> Any:
+def _reject_starred(_: Evaluator, tree: Tree) -> Any:
     raise IRTypeError(
         "a starred value is only allowed in a tuple, a list, a subscript or the arguments of a call"
     )
@@ -481,6 +486,6 @@ _EVALUATE: Final[dict[str, Callable[[Evaluator, Tree], Any]]] = {
     "tuple": lambda ev, t: tuple(ev.items(t[2])),
     "list": lambda ev, t: ev.items(t[2]),
     "slice": Evaluator.slice,
-    "starred": _refuse_starred,
+    "starred": _reject_starred,
     "dict": lambda ev, t: {_key(ev(k)): ev(v) for k, v in t[2]},
 }

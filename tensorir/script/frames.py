@@ -32,7 +32,10 @@ from tensorir.script.records import (
 
 
 def range_of(low: PrimExpr, high: PrimExpr) -> Range:
-    """Return the range from `low` to `high`, with a simplified extent; IRTypeError for floats."""
+    """Return the range from `low` to `high`, with a simplified extent.
+
+    Raises IRTypeError for floats.
+    """
     for end in (low, high):
         if not end.dtype.is_integral:
             raise IRTypeError(f"the ends of a range must be integers, not {end.dtype}")
@@ -118,7 +121,7 @@ def block(name: str = "", no_realize: bool = False) -> BlockFrame:
 def where(predicate: Any) -> BlockRecord:
     """Declare the condition under which an instance of the block runs."""
     if type(predicate) is int and predicate not in (0, 1):
-        raise IRValueError(f"T.where takes a bool, got {predicate}")
+        raise IRValueError(f"T.where needs a bool, got {predicate}")
     return BlockRecord("where", as_expr(bool(predicate) if type(predicate) is int else predicate))
 
 
@@ -129,7 +132,7 @@ def _regions(regions: tuple[Any, ...]) -> list[BufferRegion]:
 
 
 def as_region(value: Any) -> BufferRegion:
-    """Return a region, a point of a buffer, or a whole buffer, as a region."""
+    """Return the region of a value: a region, an element of a buffer, or a whole buffer."""
     if isinstance(value, BufferRegion):
         return value
     if isinstance(value, e.BufferLoad):
@@ -140,12 +143,12 @@ def as_region(value: Any) -> BufferRegion:
 
 
 def reads(*regions: Any) -> BlockRecord:
-    """Declare what the block may read."""
+    """Declare the regions that the block may read."""
     return BlockRecord("reads", _regions(regions))
 
 
 def writes(*regions: Any) -> BlockRecord:
-    """Declare what the block may write."""
+    """Declare the regions that the block may write."""
     return BlockRecord("writes", _regions(regions))
 
 
@@ -188,11 +191,11 @@ class AxisNamespace:
     def remap(kinds: str, bindings: Sequence[Any]) -> RemapRecord:
         """Bind one axis to each loop variable: `S` data-parallel, `R` reduction."""
         if not isinstance(bindings, (list, tuple)):
-            raise IRTypeError('T.axis.remap takes a list of loop variables: remap("SR", [i, k])')
+            raise IRTypeError('T.axis.remap needs a list of loop variables: remap("SR", [i, k])')
         for kind in kinds:
             if kind not in "SR":
                 raise IRValueError(
-                    f"Unknown axis kind: {kind}; S is a spatial axis, R one of a reduction"
+                    f"Unknown axis kind: {kind}; expected S (spatial) or R (reduction)"
                 )
         if len(kinds) != len(bindings):
             raise IRValueError(f"T.axis.remap got {len(kinds)} kinds for {len(bindings)} loops")
@@ -234,7 +237,7 @@ def attr(node: Any, key: str | None = None, value: Any = None) -> ScopeFrame:
     """Set an attribute of a node, or the attributes of a dict, for the statements after it."""
     settings = {key: value} if key is not None else node
     if not isinstance(settings, dict) or (key is not None and value is None):
-        raise IRTypeError("T.attr takes a node, a key and a value, or a dict of keys and values")
+        raise IRTypeError("T.attr needs a node, a key and a value, or a dict of keys and values")
     target = 0 if key is None else node
     known = [(name, as_expr(setting)) for name, setting in settings.items()]
 
@@ -247,7 +250,7 @@ def attr(node: Any, key: str | None = None, value: Any = None) -> ScopeFrame:
 
 
 def launch_thread(thread: IterVar | str, extent: Any) -> ScopeFrame:
-    """Run the statements after it in the threads of a GPU axis, as with `T.thread_binding`."""
+    """Run the following statements in the threads of a GPU axis, as `T.thread_binding` does."""
     count = as_expr(extent)
     tag = thread.thread_tag if isinstance(thread, IterVar) else thread
 

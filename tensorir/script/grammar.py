@@ -1,8 +1,8 @@
-"""The parser that lark makes of `grammar.lark`, loaded from `grammar.json`.
+"""The parser that lark generates from `grammar.lark`, loaded from `grammar.json`.
 
     python -m tensorir.script.grammar    # writes grammar.json, after a change of the grammar
 
-Building a parser from its grammar takes lark a quarter of a second; loading it, a tenth of that.
+Generating the parser takes a quarter of a second; loading it takes a tenth of that time.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _BRACKETS: Final = frozenset({"LPAR", "RPAR", "LSQB", "RSQB", "LBRACE", "RBRACE"
 _OPENING: Final = {")": "(", "]": "[", "}": "{"}
 _DEEPEST: Final = 1000
 """The number of brackets, or of levels of indentation, that may be open at a time."""
-_REFUSED: Final = {
+_UNSUPPORTED: Final = {
     "break": "write the condition of a while loop",
-    "continue": "put the statements that it would skip under an if",
+    "continue": "put the statements that would be skipped under an if",
     "del": "names end with the block of statements that defines them",
     **dict.fromkeys(("try", "except", "finally"), "exceptions are not supported; use assert"),
     "raise": "use assert with a message",
@@ -79,9 +79,9 @@ class Layout(PostLex):
                     if len(open_brackets) > _DEEPEST:
                         raise Misread("brackets are nested too deeply", place_of(token))
                 elif not open_brackets or open_brackets.pop().value != _OPENING[token.value]:
-                    raise Misread(f"'{token}' closes nothing", place_of(token))
+                    raise Misread(f"'{token}' has no opening bracket", place_of(token))
             elif kind == "REFUSED":
-                message = f"`{token}` is not supported; {_REFUSED[token.value]}"
+                message = f"`{token}` is not supported; {_UNSUPPORTED[token.value]}"
                 raise Misread(message, place_of(token))
             yield token
             line, column = token.end_line, token.end_column
@@ -120,12 +120,12 @@ def _mark(kind: str, line: int, column: int) -> Token:
 def load_parser(builder: object) -> lark.Lark:
     """Return the parser; `builder` has a method for each rule, which is called with its parts.
 
-    The parser is made anew if `grammar.json` is of another grammar or lark version.
+    The parser is generated again if `grammar.json` is from another grammar or lark version.
     """
     grammar = GRAMMAR.read_text(encoding="utf-8")
-    saved = _plain(SAVED.read_text(encoding="utf-8"))
+    saved = _parse_json(SAVED.read_text(encoding="utf-8"))
     if (saved["lark"], saved["grammar"]) != (lark.__version__, grammar):
-        saved = _plain(parser_text(grammar))
+        saved = _parse_json(parser_text(grammar))
     load: Any = lark.Lark._load_from_dict
     parser: lark.Lark = load(saved["data"], saved["memo"], postlex=Layout(), transformer=builder)
     return parser
@@ -133,7 +133,7 @@ def load_parser(builder: object) -> lark.Lark:
 
 def parser_text(grammar: str) -> str:
     """Return the parser of a grammar as JSON, with the grammar and the version of lark."""
-    # The basic lexer: no token depends on its context.
+    # The basic lexer suffices, because no token depends on its context.
     parser = lark.Lark(grammar, parser="lalr", lexer="basic", postlex=Layout())
     data, memo = parser.memo_serialize([TerminalDef, Rule])
     del data["options"]["postlex"]
@@ -141,8 +141,8 @@ def parser_text(grammar: str) -> str:
     return json.dumps(saved, separators=(",", ":")) + "\n"
 
 
-def _plain(text: str) -> dict[str, Any]:
-    """Return the data in JSON text; keys that are numbers in lark are numbers again."""
+def _parse_json(text: str) -> dict[str, Any]:
+    """Return the data in JSON text; digit strings as keys are converted back to numbers."""
 
     def with_numbers(values: dict[str, Any]) -> dict[Any, Any]:
         return {int(key) if key.isdecimal() else key: value for key, value in values.items()}

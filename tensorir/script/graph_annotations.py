@@ -27,9 +27,9 @@ from tensorir.script.records import BufferRecord
 
 
 class QuotedSize(Var):
-    """A size in quotes, which the reader of the function replaces by an expression.
+    """A size in quotes, a variable whose name is the quoted text.
 
-    Its name is the text between the quotes.
+    The reader of the function replaces it by an expression.
     """
 
     __slots__ = ()
@@ -46,7 +46,7 @@ def quoted_sizes(node: Node) -> list[str]:
 
 
 def struct_info_of(annotation: Any) -> StructInfo:
-    """Return the struct info of an annotation; IRTypeError for another value.
+    """Return the struct info of an annotation. Raises IRTypeError for another value.
 
     `R.Tensor` without parentheses is a tensor of unknown shape and dtype.
     """
@@ -91,7 +91,7 @@ def prim(dtype: Any = None, value: Any = None) -> PrimStructInfo:
         (known,) = sizes([value])
         return PrimStructInfo(PrimValue(known).value)
     if dtype is None:
-        raise IRTypeError('R.Prim takes a dtype or a value: R.Prim("int64"), R.Prim(value="n")')
+        raise IRTypeError('R.Prim needs a dtype or a value: R.Prim("int64"), R.Prim(value="n")')
     return PrimStructInfo(dtype_text(dtype))
 
 

@@ -27,11 +27,11 @@ class BindingBlocks(Scope):
         self._names = UniqueNames() if names is None else names
 
     def inner(self) -> BindingBlocks:
-        """Return the bindings of a branch of an if, without any so far."""
+        """Return empty bindings for a branch of an if."""
         return BindingBlocks(self._places, self._names)
 
     def variable(self, name: str, info: StructInfo) -> g.GraphVar:
-        """Return a new variable, of the class that the current block binds."""
+        """Return a new variable: a `DataflowVar` in a dataflow block, else a `Var`."""
         return (g.DataflowVar if self.in_dataflow else g.GraphVar)(name, info)
 
     def emit(self, binding: g.Binding) -> None:
@@ -93,7 +93,10 @@ class BindingBlocks(Scope):
         return [visible[var] for var in outputs]
 
     def last_value(self) -> tuple[str, g.GraphExpr | None]:
-        """Return the name and value of the last binding; a binding of a leaf is removed."""
+        """Return the name and value of the last binding.
+
+        The binding is removed if its value is a leaf.
+        """
         if self.bindings:
             last = self.bindings[-1]
             if isinstance(last, g.VarBinding) and isinstance(last.value, (*g.LEAVES, g.Tuple)):

@@ -41,13 +41,13 @@ class GraphBuilder(StatementReader):
     """Builds one graph function from its tree.
 
     `siblings` are the functions of its module by name. `add` adds a tensor function to the module,
-    and returns it with a name similar to the given one.
+    and returns it with a unique name that is similar to the given name.
     """
 
     refused: ClassVar = {
         "for": "loops are not supported in a graph function; write the bindings out, or use "
         "BlockBuilder",
-        "while": "loops are not supported in a graph function; it may call itself under an if",
+        "while": "loops are not supported in a graph function; use recursion under an if",
         "return": "a graph function returns once, at its end",
         "assert": "asserts are not supported in a graph function; check shapes by R.match_cast",
         "decorated": "a function cannot be inside another one; define both in a class under "
@@ -144,7 +144,10 @@ class GraphBuilder(StatementReader):
                     "the return of a graph function must be its last statement", trees[k + 1][1]
                 )
             if tree[2] is None:
-                raise self._fail("a graph function must return a value; R.tuple() is none", tree[1])
+                raise self._fail(
+                    "a graph function must return a value, such as R.tuple()",
+                    tree[1],
+                )
             self._blocks.place = tree[1]
             return self._evaluate.guarded(tree[1], self._result, self._value(tree[2]))  # type: ignore[no-any-return]
         raise self._fail("a graph function must end in `return` with its value", place)
@@ -163,7 +166,8 @@ class GraphBuilder(StatementReader):
         result = self._expand(value)
         if result is None:
             raise self._fail(
-                f"the macro {value.macro.name} returns no value; let its call stand alone", tree[1]
+                f"the macro {value.macro.name} returns no value; use its call as a statement",
+                tree[1],
             )
         return result
 
@@ -201,10 +205,10 @@ class GraphBuilder(StatementReader):
             )
 
     def read_assign(self, tree: Tree) -> None:
-        """Bind the value on the right to a name, or its fields to several."""
+        """Bind a value to a name, or its fields to several names."""
         _, place, targets, value_tree = tree
         if len(targets) > 1:
-            raise IRTypeError("a = b = c is not supported; write one to a line")
+            raise IRTypeError("a = b = c is not supported; write one assignment per line")
         self._assign(targets[0], self._value(value_tree), place)
 
     def read_augmented(self, tree: Tree) -> None:
@@ -238,7 +242,7 @@ class GraphBuilder(StatementReader):
             self._name(name, field)
 
     def _name(self, name: str, value: Any) -> None:
-        """Define a name: bind a value, or store a size or a Python value for the reader."""
+        """Define a name: bind a value, or record a size or a Python value under the name."""
         if isinstance(value, FreshVar):
             if not any(isinstance(level.get(name), Var) for level in self._scope.levels):
                 self._scope.rebind(name, value.build(name))
@@ -289,10 +293,12 @@ class GraphBuilder(StatementReader):
         """Read the bindings of `with R.dataflow():`, which end in `R.output(...)`."""
         _, place, items, body = tree
         if len(items) != 1 or items[0][3] is not None:
-            raise self._fail("a graph function has `with R.dataflow():` only", place)
+            raise self._fail("a `with` in a graph function must be `with R.dataflow():`", place)
         frame = self._evaluate(items[0][2])
         if not isinstance(frame, DataflowFrame):
-            raise self._fail("a graph function has `with R.dataflow():` only", items[0][2][1])
+            raise self._fail(
+                "a `with` in a graph function must be `with R.dataflow():`", items[0][2][1]
+            )
         if self._blocks.in_dataflow:
             raise self._fail("dataflow blocks cannot be nested", place)
         *statements, last = body
@@ -320,7 +326,7 @@ class GraphBuilder(StatementReader):
         self._scope.pop()
         for name in level:
             if not self._scope.knows(name):
-                self._scope.rebind(name, _Ended(hint.format(name)))
+                self._scope.rebind(name, _EndedName(hint.format(name)))
 
     def _outputs(self, tree: Tree, record: OutputRecord) -> dict[str, g.GraphVar]:
         """End a dataflow block; return its outputs by name."""
@@ -328,13 +334,16 @@ class GraphBuilder(StatementReader):
         for argument, value in zip(tree[2][3], record.values, strict=True):
             own = self._scope.levels[-1]
             if argument[0] != "name" or own.get(argument[2]) is not value:
-                raise self._fail("R.output takes names that the block binds", argument[1])
+                raise self._fail("R.output needs names that the block binds", argument[1])
             names.append(argument[2])
         made = self._blocks.end_dataflow(record.values)
         return dict(zip(names, made, strict=True))
 
     def read_if(self, tree: Tree) -> None:
-        """Read an if; both branches must end by binding the same name, which gets the value."""
+        """Read an if.
+
+        Both branches must end by binding the same name, which becomes the name of the value.
+        """
         _, place, condition_tree, body, otherwise = tree
         condition = self._evaluate(condition_tree)
         if isinstance(condition, (bool, np.bool_)):
@@ -342,7 +351,7 @@ class GraphBuilder(StatementReader):
                 self._statement(statement)
             return
         if self._blocks.in_dataflow:
-            raise self._fail("an if must stand outside of dataflow blocks", place)
+            raise self._fail("an if must be outside of dataflow blocks", place)
         if otherwise is None:
             raise self._fail("an if of a graph function must have an else as well", place)
         choice = self._evaluate.guarded(condition_tree[1], self._leaf, condition)
@@ -379,8 +388,8 @@ class GraphBuilder(StatementReader):
 
 
 @dataclass(slots=True)
-class _Ended(Alias):
-    """A name that is undefined from here on; reading it raises an error with the reason."""
+class _EndedName(Alias):
+    """A name whose scope has ended; reading it raises an error with the reason."""
 
     why: str
 
@@ -390,7 +399,7 @@ class _Ended(Alias):
 
 
 def _value_without_quotes(value: Any) -> g.GraphExpr:
-    """Return the value of a binding; IRValueError for sizes in quotes in it."""
+    """Return the value of a binding. Raises IRValueError if it contains sizes in quotes."""
     known = as_value(value)
     for text in quoted_sizes(known):
         raise IRValueError(

@@ -1,6 +1,6 @@
-"""The `R` namespace: everything that a graph function may call; it works in Python as well.
+"""The `R` namespace: the functions that a graph function may call; they also work in Python.
 
-Operators are looked up in their registry, which may grow later.
+Operators are looked up in their registry, so later registrations are found.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 class Callee:
     """A function that graph functions refer to by name.
 
-    `functions` are those of its module; without them, the annotation of a binding is the only
-    source of the type of a call.
+    `functions` are the functions of its module; without them, the annotation of a binding is the
+    only source of the type of a call.
     """
 
     def __init__(
@@ -103,18 +103,20 @@ class OutputRecord:
 
 
 def as_value(value: Any) -> GraphExpr:
-    """Return the value of the right-hand side of a binding; numbers are scalar tensors."""
+    """Return the right-hand side of a binding as a value; numbers become scalar tensors."""
     if isinstance(value, (bool, int, float, np.ndarray, np.generic)):
         return const_of(value)
     if isinstance(value, (tuple, list)):
         return Tuple(as_value(v) for v in value)
     if isinstance(value, GraphExpr):
         return value
-    raise IRTypeError(_no_value(value))
+    raise IRTypeError(_invalid_value_error(value))
 
 
 def as_argument(value: Any) -> GraphExpr:
-    """Return an argument of a call; numbers and strings are passed as such, sizes as a shape."""
+    """Return an argument of a call: a number as `PrimValue`, a string as `StringValue`, sizes as a
+    shape.
+    """
     if isinstance(value, GraphExpr):
         return value
     if isinstance(value, (bool, int, float, PrimExpr)) and not isinstance(value, GlobalVar):
@@ -129,10 +131,10 @@ def as_argument(value: Any) -> GraphExpr:
         if value and all(isinstance(v, (int, PrimExpr)) for v in value):
             return ShapeExpr(value)
         return Tuple(as_argument(v) for v in value)
-    raise IRTypeError(_no_value(value))
+    raise IRTypeError(_invalid_value_error(value))
 
 
-def _no_value(value: Any) -> str:
+def _invalid_value_error(value: Any) -> str:
     if isinstance(value, Callee):
         name = value.gvar.name
         return (
@@ -160,11 +162,11 @@ def call_tir(
 ) -> GraphCall:
     """Call a tensor function of the module; the caller allocates the outputs.
 
-    `out` is a struct info, or a shape together with `dtype` as in older releases, where a string as
-    callee is a library function. `out_sinfo` is `out_ty` in newer releases, `sinfo_args` is
-    `ty_args`.
+    `out` is a struct info, or a shape together with `dtype`, as in older releases of TVM. There a
+    string as callee is a library function. Newer releases call `out_sinfo` `out_ty`, and
+    `sinfo_args` `ty_args`.
     """
-    infos = _outputs(out, dtype, _either(out_sinfo, out_ty))
+    infos = _outputs(out, dtype, _given_argument(out_sinfo, out_ty))
     operands = _operands(args)
     if isinstance(callee, (str, ExternFunc)):
         return calls.call_dps_packed(callee, operands, infos)
@@ -182,7 +184,7 @@ def call_tir_inplace(
     tir_vars: Any = None,
 ) -> GraphCall:
     """Call a tensor function of the module that overwrites arguments with outputs."""
-    infos = _outputs(out, None, _either(out_sinfo, out_ty))
+    infos = _outputs(out, None, _given_argument(out_sinfo, out_ty))
     indices = [int(k) for k in np.atleast_1d(np.asarray(inplace_indices)).tolist()]
     return calls.call_tir_inplace(
         _gvar(callee), _operands(args), indices, infos, _tir_vars(tir_vars)
@@ -200,7 +202,7 @@ def call_dps_packed(
 ) -> GraphCall:
     """Call a library function that writes to outputs, which follow its arguments."""
     return calls.call_dps_packed(
-        func, _operands(args), _outputs(out, dtype, _either(out_sinfo, out_ty))
+        func, _operands(args), _outputs(out, dtype, _given_argument(out_sinfo, out_ty))
     )
 
 
@@ -215,7 +217,7 @@ def call_packed(
 
     With `num_outputs`, its only effect is to write to that number of last arguments.
     """
-    infos = _infos(_either(sinfo_args, ty_args, ()))
+    infos = _infos(_given_argument(sinfo_args, ty_args, ()))
     operands = map(_library_argument, args)
     return calls.call_packed(_library(func), *operands, sinfo_args=infos, num_outputs=num_outputs)
 
@@ -224,7 +226,7 @@ def call_pure_packed(
     func: Any, *args: Any, sinfo_args: Any = None, ty_args: Any = None
 ) -> GraphCall:
     """Call a library function that returns its result and is free of side effects."""
-    infos = _infos(_either(sinfo_args, ty_args, ()))
+    infos = _infos(_given_argument(sinfo_args, ty_args, ()))
     operands = map(_library_argument, args)
     return calls.call_pure_packed(_library(func), *operands, sinfo_args=infos)
 
@@ -233,8 +235,8 @@ def operator_call(
     operator: Operator, *args: Any, sinfo_args: Any = None, ty_args: Any = None, **attrs: Any
 ) -> GraphCall:
     """Call an operator: its operands by position, its attributes by name."""
-    infos = _infos(_either(sinfo_args, ty_args, ()))
-    if not infos and callable(operator):  # it has a signature
+    infos = _infos(_given_argument(sinfo_args, ty_args, ()))
+    if not infos and callable(operator):  # declared operators have a signature
         call: GraphCall = operator(*args, **attrs)
         return call
     known = {name: _attribute(value) for name, value in attrs.items()}
@@ -253,8 +255,8 @@ def _library(func: Any) -> str | ExternFunc:
     if isinstance(func, Callee):
         name = func.gvar.name
         raise IRTypeError(
-            f"{name} is a function of the module; a library function is called by its name in "
-            f'quotes, "{name}", and one of the module by R.call_tir({name}, ...)'
+            f"{name} is a function of the module; call a library function by its name in quotes, "
+            f'"{name}", and a tensor function of the module by R.call_tir({name}, ...)'
         )
     known: str | ExternFunc = func
     return known
@@ -278,8 +280,8 @@ def _gvar(callee: Any) -> GlobalVar:
             "in the class, and call cls.name"
         )
     raise IRTypeError(
-        "a function of the module is called by its name, cls.f, and a library function by a "
-        f"string; not a {type(callee).__name__}"
+        "a callee must be a function of the module, cls.f, or a string for a library function, "
+        f"not a {type(callee).__name__}"
     )
 
 
@@ -294,13 +296,13 @@ def _outputs(out: Any, dtype: Any, out_sinfo: Any) -> Any:
     if out_sinfo is not None:
         return _stated(out_sinfo)
     if out is None:
-        raise IRValueError('a call states its outputs: out_sinfo=R.Tensor((...), "<dtype>")')
+        raise IRValueError('a call must state its outputs: out_sinfo=R.Tensor((...), "<dtype>")')
     if isinstance(out, StructInfo) or (
         isinstance(out, (tuple, list)) and out and all(isinstance(o, StructInfo) for o in out)
     ):
         return _stated(out)
     if dtype is None:
-        raise IRValueError('the shape of an output comes with its dtype: dtype="float32"')
+        raise IRValueError('the shape of an output needs a dtype: dtype="float32"')
     if isinstance(out, ShapeExpr):
         return TensorStructInfo(out.values, dtype_text(dtype))
     if not isinstance(out, (tuple, list)):
@@ -327,8 +329,8 @@ def emit_te(
     return FormulaRecord(formula, primfunc_attrs or {}, name if name.isidentifier() else "te_func")
 
 
-def _either(older: Any, newer: Any, otherwise: Any = None) -> Any:
-    """Return the given one of two arguments, which are names of the same."""
+def _given_argument(older: Any, newer: Any, otherwise: Any = None) -> Any:
+    """Return the one that is given of two arguments with the same meaning."""
     given = newer if older is None else older
     return otherwise if given is None else given
 
@@ -349,7 +351,7 @@ def _tir_vars(values: Any) -> Any:
 
 
 def match_cast(value: Any, struct_info: Any) -> MatchCastRecord:
-    """Check a value at run time; new sizes in the struct info are defined by it."""
+    """Check a value at run time; this defines the new sizes in the struct info."""
     return MatchCastRecord(as_value(value), struct_info_of(struct_info))
 
 
@@ -370,7 +372,7 @@ def shape(values: Sequence[PrimExpr | int]) -> ShapeExpr:
 def prim_value(value: Any) -> PrimValue:
     """Return a scalar to pass to tensor functions; a Python int is an int64."""
     if isinstance(value, str):
-        raise IRTypeError(f"R.prim_value takes a number or a size, not {value!r}; write R.str(...)")
+        raise IRTypeError(f"R.prim_value needs a number or a size, not {value!r}; write R.str(...)")
     return PrimValue(value)
 
 
@@ -382,7 +384,7 @@ def dtype(value: Any) -> DataTypeValue:
 def string(value: str) -> StringValue:
     """Return a string as a value."""
     if not isinstance(value, str):
-        raise IRTypeError(f"R.str takes a string, not {value!r}")
+        raise IRTypeError(f"R.str needs a string, not {value!r}")
     return StringValue(value)
 
 

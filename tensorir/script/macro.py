@@ -1,4 +1,5 @@
-"""Macros: their statements are read in place of a call, with the arguments as names.
+"""Macros: a call is replaced by the statements of the macro, with the arguments bound to its
+parameters.
 
 The macros of graph functions may also return a value.
 """
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tensorir.script.evaluate import Evaluator
 
 _DEEPEST: Final = 64
-"""The limit of macro calls inside one another; a macro that calls itself exceeds it."""
+"""The limit on nested macro calls; a macro that calls itself exceeds it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,15 +49,18 @@ class Macro:
         return f"<macro {self.name}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> MacroCall:
-        """Return the call, which is replaced by the statements of the macro."""
+        """Return a `MacroCall`; the reader replaces it by the statements of the macro."""
         return MacroCall(self, self._bind(args, kwargs))
 
     def __get__(self, owner: Any, kind: type | None = None) -> Callable[..., MacroCall]:
-        """Return the macro as a method: its first parameter is the object it is called on."""
+        """Return the macro as a method, with `owner` as its first argument."""
         return self if owner is None else partial(self, owner)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments by parameter; IRTypeError if they do not fit."""
+        """Return the arguments by parameter.
+
+        Raises IRTypeError if they do not match the parameters.
+        """
         parameters: list[Parameter] = []
         kind: Any = Parameter.POSITIONAL_OR_KEYWORD
         for _, _, star, name, _, default in self.tree[3]:
@@ -91,13 +95,14 @@ class MacroCall:
 
     @contextmanager
     def opened(self, evaluate: Evaluator) -> Iterator[list[Tree]]:
-        """Give `evaluate` the names that the macro sees, and yield its statements.
+        """Set the names of `evaluate` to those of the macro in a `with` statement, and return its
+        statements.
 
-        Raises IRValueError for a macro that calls itself without end.
+        Raises IRValueError for a macro whose recursion does not end.
         """
         macro = self.macro
         if evaluate.depth_of_macros >= _DEEPEST:
-            raise IRValueError(f"macro {macro.name} calls itself without end")
+            raise IRValueError(f"the recursion of macro {macro.name} does not end")
         before = evaluate.source, evaluate.scope
         evaluate.depth_of_macros += 1
         evaluate.source = macro.source

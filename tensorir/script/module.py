@@ -54,10 +54,10 @@ def read_module(tree: Tree, evaluate: Evaluator) -> IRModule:
 
 
 class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
-    """The functions of a module; the value of the module's name inside its own text.
+    """The functions of a module while it is read: the value of the module's name in its own text.
 
-    As a mapping it contains the functions, or the annotated types of functions before they are
-    read.
+    As a mapping it contains the functions; before a function is read, it contains its annotated
+    type.
     """
 
     def __init__(self, name: str, evaluate: Evaluator) -> None:
@@ -65,7 +65,7 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         self._evaluate = evaluate
         self._trees: dict[str, Tree] = {}
         self._names: dict[str, str] = {}
-        """Names in the text of functions that have another name in the module."""
+        """The names in the text of the functions whose names in the module differ."""
         self._built: dict[str, BaseFunc] = {}
         self._formulas: dict[str, PrimFunc] = {}
         self._stated: dict[str, FuncStructInfo] = {}
@@ -84,7 +84,7 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         self._trees[name] = (*tree[:3], (kind, where, name, *parts))
 
     def add(self, name: str, function: Any) -> None:
-        """Add a function that is an object already."""
+        """Add a function object."""
         if not isinstance(function, BaseFunc):
             raise IRTypeError(f"{name} is a {type(function).__name__}, not a function of a module")
         self._built[name] = function
@@ -125,7 +125,7 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         return self._stated[name]
 
     def is_graph_function(self, name: str) -> bool:
-        """Return True for a graph function; KeyError for an unknown name."""
+        """Return True for a graph function. Raises KeyError for an unknown name."""
         if name in self._built:
             return not isinstance(self._built[name], PrimFunc)
         return is_graph(self._trees[name])
@@ -152,8 +152,8 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
 
     def _result_dtype(self, name: str) -> str:
         tree = self._trees.get(name)
-        if tree is not None and (tree[3][4] is not None or not _returns(tree[3])):
-            builder = FunctionBuilder(self._outside())
+        if tree is not None and (tree[3][4] is not None or not _returns_value(tree[3])):
+            builder = FunctionBuilder(self._module_evaluator())
             kind: Any = builder.declared_result(tree[3])
         elif name in self._in_progress:
             raise IRValueError(f"{name} calls itself; write the type of its result, `-> T.<dtype>`")
@@ -164,7 +164,7 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         return kind.dtype if isinstance(kind, PrimType) else "void"
 
     def function(self, name: str) -> BaseFunc:
-        """Return a function, which is read at the first call."""
+        """Return a function; the first call for it reads its text."""
         if name in self._built:
             return self._built[name]
         if name in self._in_progress:
@@ -183,7 +183,7 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         return built
 
     def _options(self, name: str) -> tuple[dict[str, Any], Evaluator]:
-        evaluate = self._outside()
+        evaluate = self._module_evaluator()
         return read_options(self._trees[name][2], evaluate), evaluate
 
     def _graph_builder(self, evaluate: Evaluator, options: dict[str, Any]) -> GraphBuilder:
@@ -198,8 +198,8 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
             add=self.add_formula,
         )
 
-    def _outside(self) -> Evaluator:
-        """Return an evaluator with the names of the module, without those of its functions."""
+    def _module_evaluator(self) -> Evaluator:
+        """Return an evaluator with the names of the module, without a function's local names."""
         before = self._evaluate.scope
         scope = Scope(before.outer, trusted=before.trusted)
         scope.levels = before.levels[:1]
@@ -221,18 +221,21 @@ def _argument(value: Any) -> Any:
     return value.data if hasattr(value, "elem_offset") else value
 
 
-def _returns(tree: Any) -> bool:
+def _returns_value(tree: Any) -> bool:
     """Return True if a function returns a value, by `return` or by `T.ret`."""
     match tree:
         case ("return", *_) | ("attribute", _, _, "ret"):
             return True
         case tuple() | list():
-            return any(_returns(part) for part in tree)
+            return any(_returns_value(part) for part in tree)
     return False
 
 
 def read_options(decorators: tuple[Tree, ...], evaluate: Evaluator) -> dict[str, Any]:
-    """Return the options in the decorators of a definition; DiagnosticError for unknown ones."""
+    """Return the options in the decorators of a definition.
+
+    Raises DiagnosticError for unknown options.
+    """
     options: dict[str, Any] = {
         "private": False,
         "pure": True,

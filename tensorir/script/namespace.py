@@ -1,4 +1,4 @@
-"""The `T` namespace: everything that a script may call; it works in Python as well."""
+"""The `T` namespace: the functions that a tensor function may call; they also work in Python."""
 
 from __future__ import annotations
 
@@ -114,9 +114,10 @@ class Namespace:
         more: Callable[[], Iterable[str]] = tuple,
         advice: str = "",
     ) -> None:
-        """Build from a table; `missing` returns further entries, and `more` the names of some.
+        """Build from a table.
 
-        `advice` ends the error for an unknown name without similar names.
+        `missing` returns further entries, and `more` the names to list of these. `advice` is
+        appended to the error for an unknown name without similar names.
         """
         self._name = name
         self._missing = missing
@@ -152,8 +153,8 @@ def check_arguments(
 ) -> None:
     """Raise IRTypeError if a parameter for strings or dicts gets another argument.
 
-    The functions check their numbers and expressions themselves. A wrong name or attribute would
-    be stored, and only fail when the program is printed or built.
+    The functions check their numbers and expressions themselves. A wrong string or dict would be
+    stored, and fail only when the program is printed or built.
     """
     plain = function.__func__ if type(function) is MethodType else function
     if type(plain) is not FunctionType or not plain.__module__.startswith("tensorir."):

@@ -174,7 +174,7 @@ def parse_index_map(text: str, names: Mapping[str, Any] | None = None) -> IndexM
     parameters = [name for _, name in tree[2]]
     index_map: IndexMap = evaluate.guarded(tree[1], _evaluated, function, parameters, "int32")
     if any(f.dtype is INT64 for f in index_map.final_indices):
-        # With a constant of 64 bits in it, the map is of indices of 64 bits.
+        # A map with a 64-bit constant is a map of 64-bit indices.
         return evaluate.guarded(tree[1], _evaluated, function, parameters, "int64")  # type: ignore[no-any-return]
     return index_map
 

@@ -1,4 +1,4 @@
-"""Blocks while they are being read, and the parts of programs that scripts may leave out."""
+"""Blocks while they are being read, and the parts of programs that scripts may omit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BlockParts:
     def __init__(self, frame: BlockFrame, depth: int) -> None:
         self.frame = frame
         self.depth = depth
-        """The number of statements around the statements of its body."""
+        """The nesting depth of the statements in its body."""
         self.axes: list[IterVar] = []
         self.bindings: list[PrimExpr] = []
         self.declared: dict[str, Any] = {}
@@ -44,13 +44,19 @@ class BlockParts:
         return "reads" not in self.declared, "writes" not in self.declared
 
     def declare(self, record: BlockRecord) -> None:
-        """Add a declaration; IRValueError if the block has one of the kind."""
+        """Add a declaration.
+
+        Raises IRValueError if the block has a declaration of the same kind.
+        """
         if record.what in self.declared:
             raise IRValueError(_DUPLICATE[record.what])
         self.declared[record.what] = record.value
 
     def add_axis(self, name: str, record: AxisRecord) -> Var:
-        """Return the variable of a new axis; IRTypeError if its binding is missing or no index."""
+        """Return the variable of a new axis.
+
+        Raises IRTypeError if the binding is missing or not an index.
+        """
         bits = max(record.low.dtype.bits, record.extent.dtype.bits, DataType(record.dtype).bits)
         dtype = DataType(f"int{bits}")
         var = Var(name, dtype)
@@ -110,8 +116,8 @@ def with_root_block(
 ) -> Stmt:
     """Return a function's body, inside a root block if it has blocks or allocations.
 
-    `filled` has the blocks whose reads or writes were computed: if one of them is the root, these
-    lists are empty again.
+    `filled` has the blocks whose reads or writes were computed. If such a block becomes the root,
+    these lists are emptied again.
     """
     if isinstance(body, s.BlockRealize) and not body.block.iter_vars and not alloc_buffers:
         reads, writes = (filled or {}).get(body.block, (False, False))

@@ -32,13 +32,15 @@ _INFIX: Final[dict[type, tuple[str, Callable[[PrimExpr, PrimExpr], PrimExpr] | N
     e.And: ("and", None),
     e.Or: ("or", None),
 }
-"""The symbol of an operator, and the function that builds it if that folds constants."""
+"""The symbol of an operator, and the constant-folding function that builds its node, if there is
+one.
+"""
 _IMMEDIATE: Final = frozenset({IntImm, e.FloatImm, e.Broadcast})
 _RENAMED: Final = {"tvm_call_packed": "call_packed", "tvm_call_cpacked": "call_cpacked"}
 
 
 def _int_imm(p: Printer, node: IntImm) -> Text:
-    """Return an integer, without its dtype if that is the default."""
+    """Return an integer, without its dtype if that is the default dtype."""
     if node.dtype == p.int_dtype:
         return str(node.value), ATOM if node.value >= 0 else PREFIX["-"]
     if node.dtype.is_bool:
@@ -65,7 +67,7 @@ def _binary(p: Printer, node: e.BinaryOp) -> Text:
     if not _is_built_by_operator(node):
         return f"{p.t}.{type(node).__name__}({p(node.a)}, {p(node.b)})", ATOM
     precedence = PRECEDENCE[symbol]
-    # `(a < b) < c` needs the parentheses: without them, the comparisons chain.
+    # `(a < b) < c` needs the parentheses: without them Python chains the comparisons.
     left = p(node.a, precedence + 1 if isinstance(node, e.CmpOp) else precedence)
     return f"{left} {symbol} {p(node.b, precedence + 1)}", precedence
 
@@ -90,10 +92,10 @@ def _is_built_by_operator(node: e.BinaryOp) -> bool:
 
 
 def _call_form(p: Printer, node: e.BinaryOp) -> Text:
-    """Return a minimum, maximum or remainder, whose form is a call."""
+    """Return a minimum, maximum or remainder as a call of the dialect."""
     name = {e.Min: "min", e.Max: "max", e.Mod: "truncmod"}[type(node)]
     both = type(node.a) in _IMMEDIATE and type(node.b) in _IMMEDIATE
-    if both or (node.a is node.b and type(node) is not e.Mod) or _absorbs(node):
+    if both or (node.a is node.b and type(node) is not e.Mod) or _has_infinite_operand(node):
         name = type(node).__name__
     return f"{p.t}.{name}({p(node.a)}, {p(node.b)})", ATOM
 
@@ -120,7 +122,7 @@ def _load(p: Printer, node: e.BufferLoad) -> Text:
 
 
 def _global_var(p: Printer, node: e.GlobalVar) -> Text:
-    """Return the name of a function as in graph functions."""
+    """Return the name of a function in the form of graph functions, `cls.f`."""
     options = p.options
     if options.is_oldest:
         return p.symbol(node.name), ATOM
@@ -144,7 +146,7 @@ def _call(p: Printer, node: e.Call) -> Text:
 
 
 def _has_natural_type(node: e.Call) -> bool:
-    """Return True if `T.<name>` builds a call with the dtype of this call."""
+    """Return True if `T.<name>` builds a call with the same dtype as this call."""
     op = node.op
     assert not isinstance(op, e.GlobalVar)
     name = op.short_name
@@ -187,7 +189,7 @@ def _reducer(p: Printer, node: e.CommReducer) -> Text:
     )
 
 
-def _absorbs(node: e.BinaryOp) -> bool:
+def _has_infinite_operand(node: e.BinaryOp) -> bool:
     """Return True if an operand is infinite: `T.min` and `T.max` would fold it."""
     return any(isinstance(x, e.FloatImm) and abs(x.value) == float("inf") for x in (node.a, node.b))
 

@@ -56,7 +56,7 @@ def function(p: Printer, func: Function, name: str) -> None:
 
 
 def calls_by_name(func: Function) -> bool:
-    """Return True if a function refers to others of its module."""
+    """Return True if a function refers to other functions of its module."""
     return any(isinstance(node, GlobalVar) for node in walk(func.body))
 
 
@@ -79,7 +79,7 @@ def _used_variables(node: Node) -> set[g.GraphVar]:
 
 
 class Bindings:
-    """Prints bindings; `used` are the variables that something reads."""
+    """Prints bindings; `used` are the variables that are read."""
 
     def __init__(self, p: Printer, used: set[g.GraphVar]) -> None:
         self._p = p
@@ -139,7 +139,7 @@ class Bindings:
             p.line(f"{p(var)}: {annotation} = {text}", node)
 
     def _define(self, var: g.GraphVar) -> None:
-        """Name a variable, unless it already has the name of the `if` around it."""
+        """Name a variable, unless it already has the name of the enclosing `if`."""
         if var not in self._p.names.texts:
             self._p.names.define(var)
 
@@ -164,7 +164,7 @@ class Bindings:
 
 
 def _last_bound(branch: g.SeqExpr) -> g.GraphVar | None:
-    """Return the variable of the last binding, if it is one of a call and the branch's value."""
+    """Return the variable of the last binding if it is the branch's value and bound to a call."""
     last = branch.blocks[-1] if branch.blocks else None
     if last is None or isinstance(last, g.DataflowBlock) or not last.bindings:
         return None
@@ -187,7 +187,7 @@ def _signature_text(p: Printer, info: si.StructInfo) -> str:
 
 
 def _scalar(p: Printer, value: PrimExpr) -> str:
-    """Return a scalar; in graph functions the default dtype of numbers is int64."""
+    """Return a scalar of a graph function, where the default dtype of numbers is int64."""
     before = p.int_dtype
     p.int_dtype = "int64" if _is_plain(value) else ""
     text = p(value)

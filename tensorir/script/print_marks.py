@@ -15,7 +15,7 @@ from tensorir.relax.expr import BindingBlock, MatchCast, VarBinding
 from tensorir.script.print_names import Names
 from tensorir.script.printer import Printer, PrintOptions
 
-# Text between these is underlined; `quote` escapes them where a program has them.
+# Text between these characters is underlined; `quote` escapes them in strings of a program.
 _BEGIN: Final = "\x02"
 _END: Final = "\x03"
 _OF_SEVERAL_LINES: Final = (s.For, s.Block, s.BlockRealize, s.IfThenElse, BaseFunc, BindingBlock)
@@ -28,7 +28,7 @@ class Marks:
     nodes: frozenset[int]
     """Nodes to mark at every occurrence."""
     places: frozenset[tuple[int, int]]
-    """Pairs of parent and child: a constant may be the child of several nodes."""
+    """Pairs of parent and child to mark, because a constant may be the child of several nodes."""
     notes: Mapping[int, str]
 
     @staticmethod

@@ -16,7 +16,7 @@ Named: TypeAlias = Var | Buffer | GraphVar
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """A part of the text with names; `number` counts scopes in the order of the text."""
+    """A part of the text with its own names; `number` counts scopes in the order of the text."""
 
     number: int
     parent: Scope | None
@@ -28,8 +28,8 @@ class Names:
 
     A free variable, which no statement defines, is defined at its first use; but the definition
     must be in a scope that contains all uses. Printing a program once finds these scopes: `strays`
-    maps each variable whose definition was too deep to the number of the scope that it needs.
-    Printing again with them as `homes` puts the definitions there.
+    maps each variable whose first use is in a deeper scope to the number of the scope that it
+    needs. A second printing, with these as `homes`, puts the definitions there.
     """
 
     def __init__(self, show_address: bool, homes: Mapping[Named, int]) -> None:
@@ -49,7 +49,7 @@ class Names:
         self._taken.add(name)
 
     def define(self, thing: Named, hint: str | None = None) -> str:
-        """Give a variable or buffer a name that is unused in this scope and those around it."""
+        """Give a variable or buffer a name that is unused in this and the enclosing scopes."""
         base = identifier(thing.name if hint is None else hint)
         if not base:
             base = "buffer" if isinstance(thing, Buffer) else "v"
@@ -87,7 +87,7 @@ class Names:
         self._count += 1
 
     def close(self, kept: str = "") -> None:
-        """End the current scope, and free its names apart from `kept`."""
+        """End the current scope, and free its names except `kept`."""
         scope = self._scope
         for thing in scope.things:
             name = self.texts.pop(thing, None)
@@ -110,7 +110,7 @@ class Names:
 
 def _innermost_around(a: Scope, b: Scope) -> Scope:
     while a is not b:
-        # A scope has a larger number than those around it.
+        # A scope has a larger number than the scopes that enclose it.
         if a.number < b.number:
             a, b = b, a
         assert a.parent is not None

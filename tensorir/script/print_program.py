@@ -1,4 +1,4 @@
-"""Modules and tensor functions as script text, and the dispatch on what is printed."""
+"""Modules and tensor functions as script text, and the dispatch on the printed node."""
 
 from __future__ import annotations
 
@@ -62,10 +62,15 @@ def _add_front(p: Printer, functions: Iterable[BaseFunc], is_module: bool) -> No
     if is_module or any(map(print_graph.calls_by_name, graphs)):
         names.insert(0, ("ir", "I", options.ir_prefix))
     if options.dialect == "tensorir":
-        imported = (ours if ours == used else f"{ours} as {used}" for _, ours, used in names)
+        imported = (
+            own_name if own_name == used else f"{own_name} as {used}" for _, own_name, used in names
+        )
         front = [f"from tensorir import {', '.join(imported)}", ""]
     else:
-        front = [*(f"# from tvm.script import {theirs} as {used}" for theirs, _, used in names), ""]
+        front = [
+            *(f"# from tvm.script import {tvm_name} as {used}" for tvm_name, _, used in names),
+            "",
+        ]
     if p.constants and options.show_meta:
         front += _metadata_lines(p.constants, options)
     elif p.constants:
@@ -85,7 +90,7 @@ def _module(p: Printer, mod: IRModule) -> None:
     p.name_functions(mod.functions)
     p.names.reserve(p.module_name)
     if options.is_oldest:
-        # In that dialect, functions are called by their names alone.
+        # In that dialect, calls use the plain names of functions, without `cls.`.
         for name in mod.functions:
             p.names.reserve(p.symbol(name))
     p.line("@tvm.script.ir_module" if options.is_oldest else f"@{options.ir_prefix}.ir_module")
@@ -94,7 +99,7 @@ def _module(p: Printer, mod: IRModule) -> None:
     if mod.attrs:
         p.line(f"{options.ir_prefix}.module_attrs({p.mapping(mod.attrs)})")
     graphs = mod.graph_funcs()
-    # The oldest form has graph functions first.
+    # The oldest dialect prints graph functions first.
     names = sorted(
         mod.functions, key=lambda n: ((n in graphs) != options.is_oldest, n == "main", n)
     )

@@ -43,16 +43,16 @@ def print_script(
 ) -> str:
     """Return a program, statement, expression, buffer or type as script text.
 
-    - `name`: of the module's class, or of a lone function.
-    - `dialect`: `"tensorir"` begins programs with the import that lets them run in this project;
+    - `name`: the name of the module's class, or of a single function.
+    - `dialect`: `"tensorir"` begins programs with the imports of this project;
       `"tvm"` prints the form of TVM, `"tvm-0.10"` that of TVM before release 0.11.
-    - `ir_prefix`, `tir_prefix`, `relax_prefix`: what `I`, `T` and `R` are called.
+    - `ir_prefix`, `tir_prefix`, `relax_prefix`: the names of `I`, `T` and `R`.
     - `buffer_dtype`, `int_dtype`, `float_dtype`: the default dtypes, which are not printed.
-    - `syntax_sugar`: whether nests, axes and root blocks are written in their short forms.
-    - `verbose_expr`: whether a lone expression comes with the definitions of what occurs in it.
-    - `show_object_address`: whether names of variables and buffers end in their addresses.
-    - `show_meta`: whether to print long arrays in front of the program, so that the text reads
-      back; otherwise the last line is a note that they are omitted.
+    - `syntax_sugar`: True prints loop nests, axes and root blocks in their short forms.
+    - `verbose_expr`: True prints a single expression with the definitions of its variables.
+    - `show_object_address`: True appends addresses to the names of variables and buffers.
+    - `show_meta`: True prints long arrays in front of the program, so that the text
+      can be parsed; otherwise the last line is a note that they are omitted.
     - `obj_to_underline`: statements, bindings, expressions, variables and buffers, compared by
       identity. Carets are printed under the first line of a statement, and under every occurrence
       of the others. For one of several loops on a line, its variable is underlined.

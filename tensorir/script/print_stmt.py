@@ -273,7 +273,7 @@ def _allocate(p: Printer, node: s.Allocate, last: bool) -> None:
 
 
 def _allocate_const(p: Printer, node: s.AllocateConst, last: bool) -> None:
-    """Print constant memory, every element of it."""
+    """Print constant memory with all of its elements."""
     extents = p.items(node.extents)
     args = [f"[{elements_text(node.data)}]", quote(node.dtype), f"[{extents}]"]
     _pointer(p, node, "allocate_const", args, last)

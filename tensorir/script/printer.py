@@ -1,4 +1,4 @@
-"""The printer of programs: its options, names in scope, lines so far, and dispatch on nodes.
+"""The printer of programs: its options, names in scope, printed lines, and dispatch on nodes.
 
 `print_expr`, `print_stmt` and `print_graph` have a function for each class of nodes, and
 `print_program` adds them to the tables `EXPRESSIONS` and `STATEMENTS`.
@@ -84,7 +84,7 @@ class Printer:
         self.depth = 0
         self.module_name = ""
         self.constants: list[Constant] = []
-        """Arrays that are too long to be written out, in the order of their first use."""
+        """Arrays that are too long for a literal, in the order of their first use."""
         self.loops: dict[Var, s.For] = {}
         """The loops around the statement that is being printed."""
         self._symbols: dict[str, str] = {}
@@ -129,7 +129,7 @@ class Printer:
 
     def stmt(self, node: s.Stmt, last: bool = False) -> None:
         """Print a statement; `last` is True if it may enclose the rest of its body."""
-        STATEMENTS.get(type(node), _own_statement)(self, node, last)
+        STATEMENTS.get(type(node), _default_statement)(self, node, last)
 
     # --------------------------------------------------------------------------------------- naming
 
@@ -155,7 +155,7 @@ class Printer:
         return identifier(name) if known is None else known
 
     def decorator(self, kind: str, func: BaseFunc, name: str, *more: str) -> None:
-        """Print the decorator of a function, with options for what its definition cannot say."""
+        """Print the decorator of a function, with options for what `def` cannot express."""
         chosen = [f"name={quote(name)}"] if self.symbol(name) != name else []
         chosen += [*["private=True"] * ("global_symbol" not in func.attrs), *more]
         self.line(f"@{kind}" + (f"({', '.join(chosen)})" if chosen else ""))
@@ -220,14 +220,14 @@ class Printer:
     def declaration(self, buffer: Buffer, constructor: str, source: str = "") -> str:
         """Return the call that makes a buffer, and name the buffer and the variables in it.
 
-        Memory, strides and offset without a name are called by the buffer's name from here on:
+        Variables of memory, strides and offset that have no name yet are named after the buffer:
         `A.data`, `A.strides[0]`, `A.elem_offset`.
         """
         names = self.names
         fresh = list(buffer.shape) if constructor == "match_buffer" else []
-        offset, usual = buffer.elem_offset, _usual_offset(buffer)
+        offset, default_dtype = buffer.elem_offset, _default_offset_dtype(buffer)
         numbers = (*buffer.strides, offset)
-        fresh += [v for v in numbers if v.dtype is not usual or type(v) is e.SizeVar]
+        fresh += [v for v in numbers if v.dtype is not default_dtype or type(v) is e.SizeVar]
         if buffer.strides:
             used = Counter(v for field in numbers for v in collect_vars(field))
             fresh += [v for v, count in used.items() if count > 1]
@@ -250,7 +250,7 @@ class Printer:
         fresh_offset = isinstance(offset, Var) and offset not in names.texts
         if fresh_offset and isinstance(offset, Var):
             names.alias(offset, f"{name}.elem_offset")
-        elif is_const_int(offset, 0) and offset.dtype is not usual:
+        elif is_const_int(offset, 0) and offset.dtype is not default_dtype:
             args.append(f"elem_offset={self.typed(offset)}")
         elif not is_const_int(offset, 0):
             args.append(f"elem_offset={self(offset)}")
@@ -267,7 +267,7 @@ class Printer:
         return f"{self.t}.{constructor}({', '.join(args)})"
 
     def _define_before(self, values: Sequence[PrimExpr]) -> None:
-        """Print the definition of the variables among `values` that have none."""
+        """Print definitions of the variables among `values` that are undefined."""
         fresh = [v for v in dict.fromkeys(values) if isinstance(v, Var) and v not in self._texts]
         if fresh:
             names = ", ".join([self.defined(v) for v in fresh])
@@ -287,7 +287,7 @@ class Printer:
 
     def __call__(self, node: Any, loosest: int = 0) -> str:
         """Return an expression as text, in parentheses if its precedence is below `loosest`."""
-        text, precedence = EXPRESSIONS.get(type(node), _own_expression)(self, node)
+        text, precedence = EXPRESSIONS.get(type(node), _default_expression)(self, node)
         return f"({text})" if precedence < loosest else text
 
     def typed(self, node: Any) -> str:
@@ -298,7 +298,7 @@ class Printer:
         return text
 
     def items(self, nodes: Iterable[Any]) -> str:
-        """Return several expressions with commas in between."""
+        """Return several expressions separated by commas."""
         return ", ".join([self(n) for n in nodes])
 
     def tuple_of(self, nodes: Iterable[Any]) -> str:
@@ -319,7 +319,7 @@ class Printer:
         end = length + base.value if isinstance(base, IntImm) else length
         low, high = e.integer_limits(base.dtype)
         if not low <= min(length, end) <= max(length, end) <= high:
-            # The end of the slice does not fit the dtype of its beginning.
+            # The end of the slice exceeds the dtype of its beginning.
             return self(node)
         text = f"{self(base)}:{self(ops.add(base, ops.const(length, base.dtype)))}"
         return text if stride.value == 1 else f"{text}:{stride.value}"
@@ -350,9 +350,13 @@ class Printer:
         if isinstance(value, Buffer):
             return self.buffer(value)
         if isinstance(value, IndexMap):
-            there = str(IndexMap(value.initial_indices, value.final_indices))
-            back = value.inverse_index_map
-            maps = there if back is None else f"{there}, inverse_index_map={back}"
+            forward_text = str(IndexMap(value.initial_indices, value.final_indices))
+            inverse_map = value.inverse_index_map
+            maps = (
+                forward_text
+                if inverse_map is None
+                else f"{forward_text}, inverse_index_map={inverse_map}"
+            )
             return f"{self.t}.index_map({maps})"
         return self(value)
 
@@ -367,8 +371,8 @@ def tuple_text(parts: Sequence[str]) -> str:
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
 
-def _usual_offset(buffer: Buffer) -> DataType:
-    """Return the dtype of strides and offsets that is not printed."""
+def _default_offset_dtype(buffer: Buffer) -> DataType:
+    """Return the default dtype of strides and offsets, which is not printed."""
     return wide_index(buffer.shape[0].dtype) if buffer.shape else INT64
 
 
@@ -378,7 +382,7 @@ def is_simple(buffer: Buffer) -> bool:
         not buffer.strides
         and all(isinstance(n, IntImm) for n in buffer.shape)
         and is_const_int(buffer.elem_offset, 0)
-        and buffer.elem_offset.dtype is _usual_offset(buffer)
+        and buffer.elem_offset.dtype is _default_offset_dtype(buffer)
         and buffer.scope() == "global"
         and buffer.data_alignment == 64
         and buffer.offset_factor == 1
@@ -392,17 +396,17 @@ STATEMENTS: Final[dict[type, Callable[[Printer, Any, bool], None]]] = {}
 
 
 def register_text(kind: type, text: Callable[[Printer, Any], Text]) -> None:
-    """Print nodes of another class by a function, where an expression is expected."""
+    """Register a function that prints nodes of a class where an expression is expected."""
     EXPRESSIONS[kind] = text
 
 
-def _own_expression(p: Printer, node: Any) -> Text:
+def _default_expression(p: Printer, node: Any) -> Text:
     """Return the default form of an expression: its class, and the arguments that build it."""
     args = [p.value(getattr(node, name)) for name in BUILT_BY[type(node)][1]]
     return f"{p.t}.{type(node).__name__}({', '.join(args)})", ATOM
 
 
-def _own_statement(p: Printer, node: s.Stmt, last: bool) -> None:
+def _default_statement(p: Printer, node: s.Stmt, last: bool) -> None:
     """Print the default form of a statement: its class, its fields, its bodies."""
     del last
     p.names.open()

@@ -91,9 +91,9 @@ class BufferRecord:
 def make_buffer(
     name: str, *, shape: Any, strides: Any = None, elem_offset: Any = None, **options: Any
 ) -> Buffer:
-    """Return a buffer; strides given as strings are new variables of that name.
+    """Return a buffer; a stride that is a string becomes a new variable of that name.
 
-    A Python 0 as offset has the default dtype of offsets.
+    An offset that is the Python number 0 gets the default dtype of offsets.
     """
     dims = list(shape) if isinstance(shape, (list, tuple)) else [shape]
     first = dims[0] if dims else None
@@ -106,7 +106,7 @@ def make_buffer(
 
 @dataclass(slots=True)
 class FreshVar:
-    """`n = T.int32()`: a variable that gets the name it is assigned to."""
+    """`n = T.int32()`: a variable that gets its name from the assignment."""
 
     annotation: str | Type
     is_size: bool = False
@@ -150,16 +150,16 @@ class ArmFrame:
 
 @dataclass(slots=True)
 class ScopeFrame:
-    """A statement that encloses those after it: let, attr, assert, allocate, while, if."""
+    """A statement around the statements after it: let, attr, assert, allocate, while, if."""
 
     make: Callable[..., Any]
-    """Builds the statement from what the frame defines and its body."""
+    """Builds the statement from the object that the frame defines and the body."""
     define: Callable[[str], Any] | None = None
     """Builds the object that `as` (or an assignment) names."""
 
 
 class Alias:
-    """The value of a name that is read by a method, such as a scalar in a buffer."""
+    """An object under a name whose value is computed by `read`, such as a scalar in a buffer."""
 
     __slots__ = ()
 
@@ -168,7 +168,7 @@ class Alias:
         raise NotImplementedError
 
     def as_expr(self) -> PrimExpr:
-        """Return the value as an expression; IRTypeError for another value."""
+        """Return the value as an expression. Raises IRTypeError for another value."""
         return as_expr(self.read())
 
 
@@ -195,7 +195,7 @@ class Scalar(Alias):
 
 
 def attributes(attrs: Any) -> dict[str, Any]:
-    """Return attributes, {} for None; IRTypeError for values such as types and functions."""
+    """Return attributes; {} for None. Raises IRTypeError for values such as types and functions."""
     if attrs is None:
         return {}
     if not isinstance(attrs, dict) or not all(isinstance(key, str) for key in attrs):
@@ -207,5 +207,5 @@ def attributes(attrs: Any) -> dict[str, Any]:
         elif isinstance(value, (list, tuple)):
             values.extend(value)
         elif callable(value) or type(value).__module__.startswith("tensorir.script"):
-            raise IRTypeError(f"an attribute is a value, not {value!r}")
+            raise IRTypeError(f"an attribute must be a value, not {value!r}")
     return attrs

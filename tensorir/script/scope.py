@@ -36,7 +36,10 @@ class Scope:
         self.levels.pop()
 
     def define(self, name: str, value: Any) -> None:
-        """Define `name` in the innermost level; IRValueError if it has another value there."""
+        """Define `name` in the innermost level.
+
+        Raises IRValueError if it has another value there.
+        """
         level = self.levels[-1]
         if name in level and not _same(level[name], value):
             raise IRValueError(
@@ -50,7 +53,7 @@ class Scope:
         self.levels[-1][name] = value
 
     def lookup(self, name: str) -> Any:
-        """Return the value of `name`; KeyError for an undefined name."""
+        """Return the value of `name`. Raises KeyError for an undefined name."""
         for level in reversed(self.levels):
             if name in level:
                 return level[name]

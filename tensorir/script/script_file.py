@@ -31,7 +31,7 @@ def read_script_file(
     Nothing in the file is executed.
 
     Raises OSError if the file cannot be read. Raises DiagnosticError with file, line and column for
-    invalid text, for programs that are not well-formed, and if the program is missing or ambiguous.
+    invalid text, for programs that are not well-formed, and for a missing or ambiguous program.
     """
     place = os.fspath(path)
     try:
@@ -47,7 +47,7 @@ def read_script_file(
     programs = [one for one in statements if _is_decorated(one, _DEFINING)]
     chosen = _choose_program(programs, name, place)
     kept = [chosen, *(one for one in statements if _is_context(one))]
-    return parse(_only(text, kept), dict(_literals(statements)), place)
+    return parse(_blank_other_statements(text, kept), dict(_literals(statements)), place)
 
 
 def _choose_program(programs: Sequence[ast.stmt], name: str | None, place: str) -> ast.stmt:
@@ -116,8 +116,10 @@ def _literals(statements: Sequence[ast.stmt]) -> Iterator[tuple[str, Any]]:
             continue  # a definition that uses the name raises an error
 
 
-def _only(text: str, kept: Sequence[ast.stmt]) -> str:
-    """Return the text with other statements replaced by empty lines, so that places stay valid."""
+def _blank_other_statements(text: str, kept: Sequence[ast.stmt]) -> str:
+    """Return the text with other statements replaced by empty lines, so that line numbers stay
+    valid.
+    """
     lines = text.split("\n")
     wanted: set[int] = set()
     for one in kept:

@@ -1,4 +1,4 @@
-"""The text that is read, and the errors that point at places in it."""
+"""The text of a script, and errors that point at places in it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def place_of(token: Token) -> Place:
 
 # ------------------------------------------------------------------- tokens in unexpected places
 
-_READABLE: Final = {
+_DESCRIPTIONS: Final = {
     "_NEWLINE": "the end of the line",
     "_INDENT": "an indented block",
     "_DEDENT": "the end of the block",
@@ -77,7 +77,7 @@ _READABLE: Final = {
     "AUGMENTED": "an augmented assignment",
     "$END": "the end of the text",
 }
-"""Types of tokens in words; those of one spelling are quoted instead."""
+"""Descriptions of the types of tokens; a token with a fixed spelling is quoted instead."""
 _OPERAND_START: Final = frozenset(
     {"NAME", "DOTTED", "NUMBER", "STRING", "CONSTANT", "LPAR", "LSQB", "LBRACE"}
 )
@@ -94,22 +94,24 @@ _REMEDIES: Final = {
     "ELSE": "`else` must follow right after the body of an `if`, or in `a if c else b`",
     "AT": "`@` is not supported between values; write the loops of the product",
 }
-"""By the type of the unexpected token, what to write instead."""
+"""Advice by the type of the unexpected token."""
 
 
 def misread(error: UnexpectedToken, parser: Lark) -> Misread:
-    """Return the message about a token that the grammar does not allow in its place."""
+    """Return the message about a token that the grammar does not allow at its position."""
     token = error.token
     place = place_of(token)
     if token.type in _REMEDIES:
         return Misread(_REMEDIES[token.type], place)
-    got = f"`{token}`" if token.strip() else _READABLE[token.type].removeprefix("the ")
+    token_text = f"`{token}`" if token.strip() else _DESCRIPTIONS[token.type].removeprefix("the ")
     expected = _alternatives(error.accepts, parser)
-    return Misread(f"unexpected {got}" + (f"; expected {expected}" if expected else " here"), place)
+    return Misread(
+        f"unexpected {token_text}" + (f"; expected {expected}" if expected else " here"), place
+    )
 
 
 def _alternatives(accepted: set[str], parser: Lark) -> str:
-    """Return the tokens that the grammar allows, in words; empty where it allows nearly all."""
+    """Return descriptions of the allowed tokens; empty if nearly all tokens are allowed."""
     words: list[str] = []
     if accepted >= _OPERAND_START:
         words.append("an expression")
@@ -119,7 +121,7 @@ def _alternatives(accepted: set[str], parser: Lark) -> str:
         accepted = accepted - _AFTER_OPERAND
     words.extend(
         sorted(
-            _READABLE.get(kind) or f"'{parser.get_terminal(kind).pattern.value}'"
+            _DESCRIPTIONS.get(kind) or f"'{parser.get_terminal(kind).pattern.value}'"
             for kind in accepted - {"SEMICOLON"}
         )
     )

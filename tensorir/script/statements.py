@@ -15,10 +15,10 @@ from tensorir.script.syntax import Tree, names_in, parse_expression
 
 
 class StatementReader:
-    """Reads the statements of a function: a statement of a kind by the method `read_<kind>`."""
+    """Reads the statements of a function; the method `read_<kind>` reads statements of a kind."""
 
     refused: ClassVar[Mapping[str, str]]
-    """Kinds of statements that are errors in the function, and what to do instead."""
+    """Kinds of statements that are errors in the function, each with the remedy."""
 
     def __init__(self, evaluate: Evaluator, private: bool) -> None:
         self._evaluate = evaluate
@@ -33,7 +33,7 @@ class StatementReader:
         return self._evaluate.fail(message, place)
 
     def _statement(self, tree: Tree) -> Any:
-        """Read a statement; an error without a place of its own points at the statement."""
+        """Read a statement; an error without a place points at the statement."""
         kind, place = tree[:2]
         if kind in self.refused:
             raise self._fail(self.refused[kind], place)
@@ -43,12 +43,12 @@ class StatementReader:
         """Read pass."""
 
     def read_import(self, _: Tree) -> None:
-        """Read an import: the names of the dialect are known without it."""
+        """Skip an import: the names of the dialect are defined without it."""
 
     def _add_attrs(self, attrs: Mapping[str, Any]) -> None:
-        """Add attributes of the function; IRValueError for a duplicate.
+        """Add attributes of the function. Raises IRValueError for a duplicate.
 
-        The names `tirx.*` of newer releases are those of `tir.*`.
+        Newer releases of TVM write `tirx.*` for `tir.*`.
         """
         for written, value in attrs.items():
             key = written.replace("tirx.", "tir.", 1) if written.startswith("tirx.") else written

@@ -39,7 +39,7 @@ _CONSTANTS: Final = {"True": True, "False": False, "None": None}
 
 
 def parse_module(source: Source) -> list[Tree]:
-    """Return the statements of a script; DiagnosticError for text outside the grammar."""
+    """Return the statements of a script. Raises DiagnosticError for text outside the grammar."""
     lark, parser = _parser()
     try:
         return parser.parse(source.text.removeprefix("\ufeff"))  # type: ignore[no-any-return]
@@ -76,7 +76,7 @@ def names_in(tree: Any) -> list[str]:
 
 @cache
 def _parser() -> tuple[Any, Any]:
-    """Return lark and the parser, which are loaded when the first text is read."""
+    """Return the module lark and the parser, which are loaded on the first call."""
     grammar = import_module("tensorir.script.grammar")
     return grammar.lark, grammar.load_parser(_Builder())
 
@@ -212,7 +212,7 @@ class _Builder:
             if may_go_deeper():
                 raise
             place = _span(parts[0], parts[0])
-            raise Misread("more signs in a row than can be read", place) from None
+            raise Misread("too many signs in a row", place) from None
 
     def name(self, parts: list[Token]) -> Tree:
         (token,) = parts
@@ -295,7 +295,7 @@ class _Builder:
 
 
 def _attributes(owner: Tree, names: str, column: int) -> Tree:
-    """Return the tree of `owner.names`, where the names, with dots, begin at `column`."""
+    """Return the tree of `owner.names`; the dotted names begin at `column`."""
     for name in names.split("."):
         line, start = owner[1][2], owner[1][:2]
         owner = ("attribute", (*start, line, column + len(name)), owner, name)
@@ -317,7 +317,7 @@ def _string(token: Any) -> str:
 
 
 def _literal(token: Token) -> Any:
-    """Return the value of a number or string as in Python; Misread for an invalid literal."""
+    """Return the value of a number or string literal. Raises Misread for an invalid literal."""
     try:
         with warnings.catch_warnings(action="error"):
             return ast.literal_eval(token.value)
@@ -327,24 +327,24 @@ def _literal(token: Token) -> Any:
 
 
 class _PrecedenceParser:
-    """Applies precedence to a row of operands and operators (precedence climbing)."""
+    """Builds a tree from a list of operands and operators (precedence climbing)."""
 
     def __init__(self, items: list[Any]) -> None:
         self._items = items
         self._at = 0
 
     def conditional(self) -> Tree:
-        """Return the tree of the rest of the row, with `a if c else b`."""
+        """Return the tree of the remaining items, including `a if c else b`."""
         value = self.binary(1)
         if self._at == len(self._items):
             return value
-        self._word("if")
+        self._expect_word("if")
         condition = self.binary(1)
-        self._word("else")
+        self._expect_word("else")
         otherwise = self.conditional()
         return ("conditional", _span(value, otherwise), value, condition, otherwise)
 
-    def _word(self, expected: str) -> None:
+    def _expect_word(self, expected: str) -> None:
         at = min(self._at, len(self._items) - 1)
         found = self._items[at]
         if type(found) is tuple or found.value != expected:
@@ -354,7 +354,9 @@ class _PrecedenceParser:
         self._at += 1
 
     def binary(self, lowest: int) -> Tree:
-        """Return the tree of the operators from here on whose precedence is at least `lowest`."""
+        """Return the tree of the following items whose operators have a precedence of at least
+        `lowest`.
+        """
         item = self._items[self._at]
         self._at += 1
         if type(item) is tuple:

@@ -319,7 +319,7 @@ def main(A: T.Buffer((4, 6), "float32")):
 
 
 def test_python_code_allocates_nothing_in_a_loop() -> None:
-    with pytest.raises(DiagnosticError, match="called directly in a function or block"):
+    with pytest.raises(DiagnosticError, match="called at the top of a function or block"):
 
         @T.prim_func
         def main(A: T.Buffer((4, 6), "float32")):

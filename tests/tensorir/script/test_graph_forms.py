@@ -480,9 +480,9 @@ REFUSED = {
     "no value": (
         "y = nothing()",
         "nothing()",
-        "the macro nothing returns no value; let its call stand alone",
+        "the macro nothing returns no value; use its call as a statement",
     ),
-    "no end": ("y = endless()", "y = endless()", "macro endless calls itself without end"),
+    "no end": ("y = endless()", "y = endless()", "the recursion of macro endless does not end"),
 }
 MACROS = """
     @R.macro

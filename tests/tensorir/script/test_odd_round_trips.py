@@ -194,10 +194,10 @@ def main(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
         ("0:8:0", "the step of a slice must be a constant other than 0, got 0"),
         (
             "0:8:-1",
-            "a slice read as a vector must have a constant length of at least 1, got 0:8:-1",
+            "a slice in a vector access must have a constant length of at least 1, got 0:8:-1",
         ),
-        ("8:0", "a slice read as a vector must have a constant length of at least 1, got 8:0:1"),
-        ("0:n", "a slice read as a vector must have a constant length of at least 1, got 0:n:1"),
+        ("8:0", "a slice in a vector access must have a constant length of at least 1, got 8:0:1"),
+        ("0:n", "a slice in a vector access must have a constant length of at least 1, got 0:n:1"),
     ],
 )
 def test_slices_of_no_length(text, words):

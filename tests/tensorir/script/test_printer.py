@@ -138,8 +138,8 @@ def test_the_oldest_dialect():
         ({"tir_prefix": "for"}, "tir_prefix must be an identifier, got 'for'"),
         ({"name": "class"}, "name must be an identifier, got 'class'"),
         ({"path_to_underline": ["body"]}, "an access path must begin with <root>, got 'body'"),
-        ({"path_to_underline": ["<root>.body.x"]}, "there is no .body at <root>"),
-        ({"path_to_underline": ["<root>.functions[main]"]}, "'[main]' is none of `.field`"),
+        ({"path_to_underline": ["<root>.body.x"]}, "<root> has no .body"),
+        ({"path_to_underline": ["<root>.functions[main]"]}, "'[main]' must be `.field`"),
     ],
 )
 def test_options_out_of_range(options, words):

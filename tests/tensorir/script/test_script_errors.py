@@ -19,7 +19,7 @@ from tests.text_cases import TextCase, each_case
 LONG = {
     "x = " + "9" * 5000: ("Exceeds the limit", "9" * 5000),
     "x = n\0": ("an unexpected character", "\0"),
-    "x = " + "-" * 5000 + "n": ("more signs in a row than can be read", "-"),
+    "x = " + "-" * 5000 + "n": ("too many signs in a row", "-"),
     "x = " + "(" * 1100 + "n" + ")" * 1100: ("brackets are nested too deeply", "("),
     "x = " + "+".join(["n"] * 5000): ("nested too deeply", "n+n+n"),
     "if n < 3:\n\tA[0, 0] = 1.0\n    A[0, 1] = 1.0": ("tabs and spaces are mixed", None),
