@@ -1,4 +1,4 @@
-"""Tensor expressions: programs written as formulas over tensors, one tensor after another.
+"""Tensor expressions: programs written as formulas over tensors.
 
 A formula defines each element of a tensor; `create_prim_func` writes the loops and blocks that
 compute it, ready to be scheduled.
@@ -32,8 +32,8 @@ def main(A: T.Buffer((8, 32), "float32"), B: T.Buffer((32, 16), "float32"), D: T
             T.writes(D[v_i, v_j])
             D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
 
-Dimensions may be variables (`n = te.size_var("n")`), which become dimensions that are known at the
-call. Functions of scalars have the same names as in scripts (`te.exp`, `te.if_then_else`, ...).
+Dimensions may be variables (`n = te.size_var("n")`); a call of the function determines them.
+Functions of scalars have the same names as in scripts (`te.exp`, `te.if_then_else`, ...).
 """  # noqa: E501
 
 from typing import NoReturn
@@ -98,9 +98,9 @@ from tensorir.te.tensor import (
 multiply, subtract = mul, sub
 all, any, max, min, sum = all_, any_, max_, min_, sum_
 
-# Functions of scalars: those of the script dialect.
+# Functions of scalars, from the script dialect.
 Select = T.Select
-"""`Select(condition, a, b)`: `a` where the condition holds, else `b`; both may be evaluated."""
+"""`Select(condition, a, b)`: `a` if the condition holds, else `b`; both may be evaluated."""
 abs, ceil, floor, nearbyint, round, trunc = T.abs, T.ceil, T.floor, T.nearbyint, T.round, T.trunc
 acos, acosh, asin, asinh, atan, atanh = T.acos, T.acosh, T.asin, T.asinh, T.atan, T.atanh
 atan2, copysign, fma, fmod, hypot, ldexp, nextafter, power = (
@@ -207,13 +207,13 @@ __all__ = [
 
 
 def isinf(value: ExprLike) -> PrimExpr:
-    """Return whether a value is an infinity; integers are not."""
+    """Return True if a value is an infinity; False for integers."""
     x = as_expr(value)
     return compare(EQ, abs(x), infinity(x.dtype)) if x.dtype.is_floating else FALSE
 
 
 def isfinite(value: ExprLike) -> PrimExpr:
-    """Return whether a value is neither an infinity nor a NaN."""
+    """Return True if a value is neither an infinity nor a NaN."""
     x = as_expr(value)
     return (
         logical_and(logical_not(isinf(x)), logical_not(isnan(x))) if x.dtype.is_floating else TRUE
@@ -221,10 +221,10 @@ def isfinite(value: ExprLike) -> PrimExpr:
 
 
 _ELSEWHERE = {
-    "create_schedule": "a schedule is of a function: schedule.Schedule(te.create_prim_func(...))",
-    "hybrid": "loops and branches are written in the script dialect: te.extern_primfunc",
-    "scan": "a recurrence is a loop, which the script dialect has: te.extern_primfunc",
-    "thread_axis": "loops are bound to threads by a schedule: Schedule.bind(loop, tag)",
+    "create_schedule": "schedule the function: schedule.Schedule(te.create_prim_func(...))",
+    "hybrid": "write loops and branches in the script dialect and use te.extern_primfunc",
+    "scan": "write the loop of a recurrence in the script dialect and use te.extern_primfunc",
+    "thread_axis": "bind loops to threads by a schedule: Schedule.bind(loop, tag)",
 }
 
 

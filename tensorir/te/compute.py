@@ -44,12 +44,12 @@ def compute(
     """Return the tensor whose element at `i, j, ...` is `fcompute(i, j, ...)`.
 
     The axes are named after the parameters of `fcompute`; the axes of `*args` are `i0`, `i1`, ...
-    or `varargs_names`. A tuple of expressions gives a tuple of tensors of this shape. A reduction
-    must be the whole expression. `attrs` become annotations of the block; `tag` is accepted for
-    compatibility and ignored.
+    or `varargs_names`. If `fcompute` returns a tuple of expressions, the result is a tuple of
+    tensors. A reduction must be the whole expression. `attrs` become annotations of the block;
+    `tag` is accepted for compatibility and ignored.
 
     Raises IRValueError if the number of axes is not the rank, or for a reduction inside of an
-    expression; IRTypeError for a function with default, keyword-only or `**` parameters.
+    expression. Raises IRTypeError for a function with default, keyword-only or `**` parameters.
     """
     del tag
     dims = as_shape(shape, name)
@@ -68,9 +68,9 @@ def compute(
 
 @contextmanager
 def tag_scope(tag: str) -> Iterator[None]:
-    """Accept a tag for operations, also as a decorator, for compatibility; it is ignored.
+    """Accept a tag for operations and ignore it, for compatibility.
 
-    Schedules find blocks by name.
+    Usable in `with` and as a decorator. Schedules find blocks by name.
     """
     del tag
     yield
@@ -148,10 +148,10 @@ def maps_elements(outputs: Sequence[Tensor]) -> bool:
     An input may broadcast: it may lack leading dimensions, and index 0 reads a dimension of extent
     1.
     """
-    return all(map(_maps, outputs))
+    return all(map(_maps_tensor, outputs))
 
 
-def _maps(tensor: Tensor) -> bool:
+def _maps_tensor(tensor: Tensor) -> bool:
     op = tensor.op
     if isinstance(op, PlaceholderOp):
         return True
@@ -159,15 +159,15 @@ def _maps(tensor: Tensor) -> bool:
         return False
     axes = [axis.var for axis in op.axis]
     loads = [node for part in op.body for node in walk(part) if isinstance(node, BufferLoad)]
-    if not all(isinstance(load.buffer, Tensor) and _is_own_place(load, axes) for load in loads):
+    if not all(isinstance(load.buffer, Tensor) and _is_same_place(load, axes) for load in loads):
         return False
-    # An axis used other than as an index makes an element depend on its position.
+    # If an axis is used other than as an index, an element depends on its position.
     indices = sum(index is axis for load in loads for index in load.indices for axis in axes)
     uses = sum(node is axis for part in op.body for node in walk(part) for axis in axes)
-    return indices == uses and all(map(_maps, op.inputs))
+    return indices == uses and all(map(_maps_tensor, op.inputs))
 
 
-def _is_own_place(load: BufferLoad, axes: Sequence[PrimExpr]) -> bool:
+def _is_same_place(load: BufferLoad, axes: Sequence[PrimExpr]) -> bool:
     own = axes[len(axes) - len(load.indices) :]
     if len(load.indices) > len(axes):
         return False

@@ -1,4 +1,4 @@
-"""Functions from graphs of tensors: each operation becomes a loop nest around blocks."""
+"""Conversion of tensor graphs to functions: each operation becomes a loop nest with blocks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tensorir.te.nest import Axes, Nest
 from tensorir.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor
 
 _DROPPED: Final = ("workload", "const_matrix", "auto_scheduler_simplify_const_tensor_indices")
-"""Attributes that other systems add to operations and that are ignored here."""
+"""Attributes of operations from other systems, which are ignored."""
 _LAYOUT_FREE: Final = "layout_free_placeholders"
 
 
@@ -45,12 +45,11 @@ def create_prim_func(
 ) -> PrimFunc:
     """Return the function that computes tensors; `ops` are its parameters, in order.
 
-    Tensors among `ops` become buffer parameters, both inputs and outputs; variables become scalar
-    parameters. Every other tensor that is needed is allocated in the root block. Each operation
-    becomes a loop nest, inputs first. `index_dtype_override` is the dtype of all indices and
-    shapes.
+    Tensors in `ops` (inputs and outputs) become buffer parameters; variables become scalar
+    parameters. All other needed tensors are allocated in the root block. Each operation becomes a
+    loop nest, inputs first. `index_dtype_override` is the dtype of all indices and shapes.
 
-    Raises IRTypeError for other values in `ops`, IRValueError for a missing input and for an
+    Raises IRTypeError for other values in `ops`. Raises IRValueError for a missing input and for an
     undefined variable.
     """
     arguments = [ops] if isinstance(ops, (Tensor, Var)) else list(ops)
@@ -62,14 +61,14 @@ def create_prim_func(
             )
         if any(argument is other for other in arguments[:k]):
             raise IRValueError(
-                f"{argument.name} is among the arguments of te.create_prim_func twice"
+                f"{argument.name} occurs twice in the arguments of te.create_prim_func"
             )
     func = _Function(arguments).build()
     return func if index_dtype_override is None else with_index_dtype(func, index_dtype_override)
 
 
 def operations_in_order(arguments: Sequence[Tensor | Var]) -> list[Operation]:
-    """Return the operations that arguments need, inputs before their consumers."""
+    """Return the operations that compute the arguments, inputs before their consumers."""
     done: dict[Operation, None] = {}
     for argument in arguments:
         pending = [argument.op] if isinstance(argument, Tensor) else []
@@ -196,14 +195,14 @@ class _Function:
         block = copy.with_(
             name_hint=self._unique(op.name), annotations={**copy.annotations, **self._notes(op)}
         )
-        reads, writes, opaque = get_block_access_region(block, self._visible(op))
-        if opaque:  # a pointer escapes, so the function may access all of its tensors
+        reads, writes, opaque = get_block_access_region(block, self._buffers_by_pointer(op))
+        if opaque:  # a pointer is passed to a call, so the operation may access all of its tensors
             reads = [BufferRegion.full_region(self._buffers[tensor]) for tensor in op.inputs]
             writes = [BufferRegion.full_region(self._buffers[tensor]) for tensor in op.outputs]
         return BlockRealize((), TRUE, block.with_(reads=reads, writes=writes))
 
     def _compute(self, op: ComputeOp) -> Stmt:
-        nest = Nest((*op.axis, *op.reduce_axis), partial(self._lowered, op))
+        nest = Nest((*op.axis, *op.reduce_axis), partial(self._lower, op))
         wrappers: list[Axes] = []
         around: dict[Var, Var] = {}
         for level in range(nest.innermost):
@@ -233,7 +232,7 @@ class _Function:
         for tensor, value in zip(op.outputs, op.body, strict=True):
             axes = nest.block_axes(nest.innermost, around)
             indices = [axes.vars[axis.var] for axis in op.axis]
-            lowered = self._lowered(op, value, axes.vars)
+            lowered = self._lower(op, value, axes.vars)
             store = BufferStore(self._buffers[tensor], lowered, indices)
             blocks.append(self._realize(op, axes, tensor.name, store, None, notes))
         return blocks
@@ -248,7 +247,7 @@ class _Function:
         notes: Mapping[str, Any],
     ) -> BlockRealize:
         block = Block(axes.iter_vars, (), (), self._unique(name), body, init, annotations=notes)
-        block = complete_block(block, (True, True), self._visible(op))
+        block = complete_block(block, (True, True), self._buffers_by_pointer(op))
         return BlockRealize(axes.bindings, TRUE, block)
 
     # ---------------------------------------------------------------------------------- reductions
@@ -260,7 +259,7 @@ class _Function:
         starts = first.init or first.combiner.identity_element
         return sequence(
             [
-                BufferStore(self._buffers[tensor], self._lowered(op, start, values), indices)
+                BufferStore(self._buffers[tensor], self._lower(op, start, values), indices)
                 for tensor, start in zip(op.outputs, starts, strict=True)
             ]
         )
@@ -280,11 +279,11 @@ class _Function:
             combiner.lhs, combiner.rhs, targets, sources, strict=True
         ):
             operands[lhs] = BufferLoad(target, indices)
-            operands[rhs] = self._lowered(op, source, values)
+            operands[rhs] = self._lower(op, source, values)
         combined = [substitute(result, operands) for result in combiner.result]
         if len(targets) == 1:
             return BufferStore(targets[0], combined[0], indices)
-        # Every component is computed from the old values before any component is stored.
+        # All components are computed from the old values before a component is stored.
         bound = [Var(f"v_{target.name}", target.dtype) for target in targets]
         statement = sequence(
             [BufferStore(t, var, indices) for t, var in zip(targets, bound, strict=True)]
@@ -295,12 +294,14 @@ class _Function:
 
     # --------------------------------------------------------------------------------- expressions
 
-    def _lowered(self, op: Operation, expr: PrimExpr, values: Mapping[Var, Var]) -> PrimExpr:
-        """Return an expression of an operation over the buffers and the axes of a block."""
+    def _lower(self, op: Operation, expr: PrimExpr, values: Mapping[Var, Var]) -> PrimExpr:
+        """Return an expression of an operation, with its tensors and axes replaced by those of a
+        block.
+        """
         read: dict[Buffer, Buffer] = {tensor: self._buffers[tensor] for tensor in op.inputs}
         return self._analyzer.simplify(Substitution(values, read)(expr))
 
-    def _visible(self, op: Operation) -> dict[Var, Buffer]:
+    def _buffers_by_pointer(self, op: Operation) -> dict[Var, Buffer]:
         """Return the buffers of the tensors of an operation by their pointers."""
         buffers = (self._buffers[tensor] for tensor in (*op.inputs, *op.outputs))
         return {buffer.data: buffer for buffer in buffers}
@@ -360,7 +361,7 @@ def _expressions(op: ComputeOp) -> Iterator[PrimExpr | Range]:
 
 
 def _in_loops(statement: Stmt, loops: Sequence[tuple[Var, Range]]) -> Stmt:
-    """Return a statement inside loops, the first being the outermost."""
+    """Return a statement inside loops; the first loop is the outermost."""
     for var, domain in reversed(loops):
         statement = For(var, domain.min, domain.extent, ForKind.SERIAL, statement)
     return statement

@@ -1,4 +1,4 @@
-"""Stages that are functions instead of expressions."""
+"""Extern operations: tensors defined by statements or functions instead of expressions."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def extern(
     tag: str = "",
     attrs: Mapping[str, Any] | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
-    """Return the tensors that a statement writes, or that a call for its effect writes.
+    """Return the tensors that a statement, or a call with an effect, writes.
 
     `shape` is the shape of the output or a sequence of shapes, `dtype` the matching dtypes, by
     default the dtype of the inputs. `fcompute(ins, outs)` receives a buffer for every input and
     output: compact buffers, or `in_buffers` and `out_buffers`. Variables in the layouts of these
-    buffers get their values for a compact tensor. If the layout is still not compact, it becomes
-    the layout of the tensor as an argument of `te.create_prim_func`; intermediate tensors cannot
-    have such a layout. Reads and writes are inferred from accesses; a used pointer counts as an
-    access to all buffers. `tag` is accepted for compatibility and ignored.
+    buffers get the values of a compact layout. If the layout is still not compact, it becomes the
+    layout of the tensor as an argument of `te.create_prim_func`; intermediate tensors cannot have
+    such a layout. Reads and writes are inferred from accesses; if a pointer is used, all buffers
+    count as accessed. `tag` is accepted for compatibility and ignored.
 
     Raises IRTypeError for an input that is not a tensor, for different or undetermined dtypes, and
     for a result that is neither a statement nor an expression; IRValueError for counts and shapes
@@ -74,7 +74,7 @@ def extern_primfunc(
     name: str = "extern",
     attrs: Mapping[str, Any] | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
-    """Return the tensors that a function writes when it reads `input_tensors`.
+    """Return the tensors that a function computes from `input_tensors`.
 
     The buffers that the function writes are the outputs (a tuple for several). The other buffers
     are matched with the tensors in the order of parameters, which determines the variables in their
@@ -191,7 +191,10 @@ def _buffers(
     which: str,
     name: str,
 ) -> list[Buffer]:
-    """Return the buffers that are given, or compact ones of shapes, dtypes and names."""
+    """Return the given buffers.
+
+    By default compact buffers with the shapes, dtypes and names in `rows`.
+    """
     if given is None:
         return [decl_buffer(list(shape), dtype, label) for shape, dtype, label in rows]
     buffers = [given] if isinstance(given, Buffer) else list(given)

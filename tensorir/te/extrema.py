@@ -36,7 +36,9 @@ def _less(a: PrimExpr, b: PrimExpr) -> PrimExpr:
 
 
 def _or_nan(better: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> Callable[..., PrimExpr]:
-    """Return the combiner that keeps the better of two values, or NaN if either is NaN."""
+    """Return the combiner that keeps the value preferred by `better`, or NaN if either value is
+    NaN.
+    """
 
     def combine(x: PrimExpr, y: PrimExpr) -> PrimExpr:
         if not x.dtype.is_floating:
@@ -57,7 +59,7 @@ smallest: Final = comm_reducer(_or_nan(_less), highest, "min")
 def place_of_best(of_largest: bool, last: bool) -> Reducer:
     """Return the reducer of (index, value) pairs that keeps the largest or the smallest value.
 
-    NaN is better than any number. Among equal values it keeps the first, or the last.
+    NaN is preferred to any number. Among equal values the first is kept, or the last with `last`.
     """
     better = _greater if of_largest else _less
 
@@ -73,7 +75,7 @@ def place_of_best(of_largest: bool, last: bool) -> Reducer:
         return select(taken, index, other_index), select(taken, value, other)
 
     def identity(index: str, value: str) -> tuple[PrimExpr, PrimExpr]:
-        # No index is larger, so it loses against every pair.
+        # The index is the maximum, so every other pair is preferred.
         farthest = const(-1, index) if last else max_value(index)
         return farthest, (lowest if of_largest else highest)(value)
 

@@ -1,7 +1,7 @@
 """Copies of functions with another dtype for indices.
 
 Loops, axes, shapes and indices of the copy have that dtype; an index that is used as a value is
-converted back.
+converted to its original dtype.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _WithIndexDType(FreshCopy):
     # ---------------------------------------------------------------------------------- definitions
 
     def define(self, var: Any) -> Any:
-        """Return the variable that replaces `var` from here on; an index gets the index dtype."""
+        """Return the variable that replaces `var` in its scope; an index gets the index dtype."""
         if not var.dtype.is_int:
             return super().define(var)
         new = type(var)(var.name, self._dtype)
@@ -82,7 +82,7 @@ class _WithIndexDType(FreshCopy):
         )
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
-        """Return the expression for a variable, as a value of the dtype it had."""
+        """Return the expression for a variable, as a value of its original dtype."""
         new = self._values.get(node)
         return node if new is None else cast(node.dtype, new)
 
@@ -125,7 +125,7 @@ class _WithIndexDType(FreshCopy):
         )
 
     def rewrite_LetStmt(self, node: s.LetStmt | e.Let) -> Any:  # noqa: N802
-        """Copy a binding; its value is a value, not an index."""
+        """Copy a binding; the bound value is not an index."""
         value = self(node.value)
         var = self._define_value(node.var)
         return node.with_(var=var, value=value, body=self(node.body))

@@ -1,8 +1,7 @@
 """The loops of an operation, and the axes of the blocks inside them.
 
 Axes with independent domains are at level 0. An axis whose domain uses axes of level n is at level
-n + 1; it needs a block inside of theirs, because a domain may only use variables from outside of
-its block.
+n + 1. It needs an inner block, because a domain may only use variables from outside of its block.
 """
 
 from __future__ import annotations
@@ -25,7 +24,10 @@ class Axes(NamedTuple):
 
 
 class Nest:
-    """The axes of an operation by level; `lower(expr, vars)` puts axes of a block into `expr`."""
+    """The axes of an operation by level.
+
+    `lower(expr, vars)` replaces axes in `expr` by variables of a block.
+    """
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class Nest:
         return self._level[axis.var]
 
     def loops(self, level: int, outer: Mapping[Var, Var]) -> list[tuple[Var, Range]]:
-        """Return the loops of a level, given the variables of the block around them."""
+        """Return the loops of a level, given the variables of the enclosing block."""
         return [
             (self._loop_vars[axis.var], self._lower_domain(axis, outer))
             for axis in self._axes

@@ -1,4 +1,4 @@
-"""Reductions: axes to reduce over, and reducers that combine values along them."""
+"""Reductions: reduction axes, and reducers that combine values along them."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ class Reducer:
     """An associative and commutative combination of values, such as `te.sum`.
 
     `r(expr, axis)` reduces along axes (one, or several, outermost first), over the positions where
-    `where` holds, starting from `init` instead of the identity element. A tuple of expressions
-    gives a tuple of reductions that run together. `r(a, b, c)`, without an axis, combines values.
+    `where` holds, starting from `init` instead of the identity element. For a tuple of expressions
+    the result is a tuple of reductions that run together. `r(a, b, c)`, without an axis, combines
+    values.
     """
 
     def __init__(
@@ -141,7 +142,10 @@ class Reducer:
     def _check_values(
         self, values: Any, source: Sequence[PrimExpr], what: str
     ) -> tuple[PrimExpr, ...]:
-        """Return one value for each of `source`, of its dtype; plain numbers adopt the dtype."""
+        """Return one value for each component of `source`, with its dtype.
+
+        Plain numbers adopt the dtype.
+        """
         parts = values if isinstance(values, (tuple, list)) else (values,)
         if len(parts) != len(source):
             raise IRValueError(

@@ -1,6 +1,6 @@
 """Tensors and the operations that define them.
 
-A `Tensor` is a buffer without memory yet, so expressions over tensors are ordinary expressions, and
+A `Tensor` is a `Buffer` without memory, so expressions over tensors are ordinary expressions, and
 visitors, printers and rewriters need no special case for tensors.
 """
 
@@ -35,7 +35,7 @@ class Tensor(Buffer):
     """An output of an operation; `A[i, j]`, or `A(i, j)`, is an element of it.
 
     `op` is the operation, `value_index` the index of the tensor in its outputs. A tensor of rank 0
-    is read as `A[()]` or `A()`.
+    is accessed by `A[()]` or `A()`.
     """
 
     __slots__ = ("op", "value_index")
@@ -64,7 +64,7 @@ class Tensor(Buffer):
         if len(values) != len(self.shape):
             raise IRValueError(
                 f"tensor {self.name} has {len(self.shape)} dimension(s) "
-                f"but is read with {len(values)} index(es)"
+                f"but is accessed with {len(values)} index(es)"
             )
         return BufferLoad(self, values)
 
@@ -74,7 +74,7 @@ class Tensor(Buffer):
     def _index(self, index: Any) -> PrimExpr:
         if isinstance(index, slice):
             raise IRTypeError(
-                f"tensor {self.name} is read element by element, got the slice {index}; "
+                f"tensor {self.name} cannot be indexed by the slice {index}; "
                 "compute a tensor of that part instead"
             )
         value = as_expr(index)

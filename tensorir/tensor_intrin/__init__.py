@@ -1,8 +1,8 @@
 """Tensor intrinsics: small programs that hardware computes in one step.
 
-A `TensorIntrin` pairs a description, which defines the computation and is matched with programs,
-with an implementation, which replaces it. Both have the same parameters. The intrinsics of
-`tensorir.tensor_intrin.dot_product` and `.matrix_tile` are always registered.
+A `TensorIntrin` pairs a description with an implementation. The description defines the computation
+and is matched with programs; the implementation replaces it. Both have the same parameters. The
+intrinsics of `tensorir.tensor_intrin.dot_product` and `.matrix_tile` are always registered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tensorir.function import PrimFunc
 from tensorir.nodes.stmt import BlockRealize
 
 _BUILT_IN = ("dot_product", "matrix_tile")
-"""Modules of this package that register intrinsics, loaded when one is looked up."""
+"""Modules of this package that register intrinsics; the first lookup loads them."""
 _loading: Final = threading.RLock()
 
 
@@ -37,7 +37,7 @@ class TensorIntrin:
         _check_form("implementation", impl)
         if len(desc.params) != len(impl.params):
             raise IRValueError(
-                f"the description takes {len(desc.params)} buffers, "
+                f"the description has {len(desc.params)} parameters, "
                 f"the implementation {len(impl.params)}"
             )
         for a, b in zip(desc.params, impl.params, strict=True):
@@ -69,7 +69,7 @@ class TensorIntrin:
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
         """Return the intrinsic registered under a name.
 
-        If there is none: None if `allow_missing`, else IRValueError.
+        For an unknown name, returns None if `allow_missing`, else raises IRValueError.
         """
         TensorIntrin._load()
         found = TensorIntrin._registry.get(name)
@@ -88,7 +88,7 @@ class TensorIntrin:
 
     @staticmethod
     def _load() -> None:
-        with _loading:  # another thread waits until all are registered
+        with _loading:  # another thread waits until all intrinsics are registered
             if TensorIntrin._loaded:
                 return
             TensorIntrin._loaded = True

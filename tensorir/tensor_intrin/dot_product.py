@@ -1,7 +1,7 @@
-"""Dot products of narrow numbers: a sum of 4 or 2 products in each 32-bit lane of a vector.
+"""Dot-product intrinsics on narrow numbers: each 32-bit lane of a vector sums 4 or 2 products.
 
-Vectors of x86 have 16 lanes (AVX-512) or 8 (AVX2), vectors of ARM have 4. Four bytes or two 16-bit
-numbers fill a lane.
+Vectors of x86 have 16 lanes (AVX-512) or 8 (AVX2), vectors of ARM have 4. A lane holds four bytes
+or two 16-bit numbers.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _INTO_LANES = """
 _LANES = "C[T.ramp(0, 1, {lanes})]"
 
 
-def _of_parts(sums: str, *accumulator: str) -> str:
-    """Return the call of an instruction whose operands are the parts of lanes as numbers."""
+def _call_on_parts(sums: str, *accumulator: str) -> str:
+    """Return the call of an instruction whose operands are vectors of the parts of lanes."""
     return f"""T.call_llvm_pure_intrin(
             "{sums}x{{lanes}}",
             "llvm.{{instruction}}",
@@ -60,15 +60,15 @@ def _of_parts(sums: str, *accumulator: str) -> str:
         )"""
 
 
-_INTO_LANES_OF_PARTS = f"\n        {_LANES} = {_of_parts('{c}', _LANES)}\n"
-# An instruction for unsigned sums.
-_AS_UNSIGNED = _of_parts("uint32", f'T.reinterpret("uint32x{{lanes}}", {_LANES})')
+_INTO_LANES_OF_PARTS = f"\n        {_LANES} = {_call_on_parts('{c}', _LANES)}\n"
+# The instruction returns unsigned sums.
+_AS_UNSIGNED = _call_on_parts("uint32", f'T.reinterpret("uint32x{{lanes}}", {_LANES})')
 _INTO_SIGNED_LANES = f'\n        {_LANES} = T.reinterpret("{{c}}x{{lanes}}", {_AS_UNSIGNED})\n'
 # One instruction multiplies pairs of 16-bit numbers, and another adds. The sum of two products
 # wraps only if all four factors are -32768, like 32-bit sums.
-_PAIRS = f"\n        {_LANES} = {_LANES} + {_of_parts('{c}')}\n"
-# Without VNNI: the even and the odd bytes of each lane as 16-bit numbers, multiplied in pairs and
-# added in 32 bits. `vpmaddubsw`, the usual way, saturates sums at 16 bits.
+_PAIRS = f"\n        {_LANES} = {_LANES} + {_call_on_parts('{c}')}\n"
+# Without VNNI: the even and the odd bytes of each lane are extended to 16-bit numbers, multiplied
+# in pairs and added in 32 bits. The common alternative, `vpmaddubsw`, saturates sums at 16 bits.
 _AVX512 = """
         C[T.ramp(0, 1, 16)] = (
             C[T.ramp(0, 1, 16)]
@@ -93,8 +93,8 @@ _PORTABLE = """
             for i in T.vectorized(16):
                 C[i] = C[i] + T.Cast("int32", A[k]) * T.Cast("int32", B[i, k])
 """
-# ARM without such an instruction: products in 16 bits, which hold 128 * 128; pairs of them are
-# added in 32 bits, and then pairs of those.
+# ARM without a dot-product instruction: products have 16 bits, enough for 128 * 128. Pairs of
+# products are added in 32 bits, and then pairs of these sums.
 _NEON = """
         C[T.ramp(0, 1, 4)] = C[T.ramp(0, 1, 4)] + T.call_llvm_pure_intrin(
             "int32x4",
@@ -123,7 +123,9 @@ _HALF = """T.call_llvm_pure_intrin(
 
 @dataclass(frozen=True)
 class _Kind:
-    """The dtypes of both factors and of the sums, the number of sums, and of terms in each."""
+    """The dtypes of both factors and of the sums, the number of sums, and the number of terms in a
+    sum.
+    """
 
     a: str
     b: str
@@ -158,45 +160,54 @@ def _description(kind: _Kind) -> PrimFunc:
     return kind.program(_DESCRIPTION)
 
 
-def _with(
+def _implementation(
     kind: _Kind, body: str, instruction: str = "", strides: str = ""
 ) -> Callable[[], TensorIntrin]:
     return lambda: TensorIntrin(_description(kind), kind.program(body, strides, instruction))
 
 
 INTRINSICS: Final[dict[str, Callable[[], TensorIntrin]]] = {
-    "dot_16x4_vnni": _with(_X86, _INTO_LANES, "avx512.vpdpbusd"),
-    "dot_8x4_vnni": _with(replace(_X86, lanes=8), _INTO_LANES, "avx512.vpdpbusd"),
-    "dot_8x4_i8i8s32_vnniint8": _with(replace(_SIGNED, lanes=8), _INTO_LANES, "avx2.vpdpbssd"),
-    "dot_16x4_avx512": _with(
+    "dot_16x4_vnni": _implementation(_X86, _INTO_LANES, "avx512.vpdpbusd"),
+    "dot_8x4_vnni": _implementation(replace(_X86, lanes=8), _INTO_LANES, "avx512.vpdpbusd"),
+    "dot_8x4_i8i8s32_vnniint8": _implementation(
+        replace(_SIGNED, lanes=8), _INTO_LANES, "avx2.vpdpbssd"
+    ),
+    "dot_16x4_avx512": _implementation(
         _X86,
         _AVX512.format(
             even=_AVX512_HALF.format(k=0, bytes=_EVEN_BYTES),
             odd=_AVX512_HALF.format(k=1, bytes=_BYTES),
         ),
     ),
-    "dot_16x4_portable": _with(_X86, _PORTABLE, strides=', strides=["row", "column"]'),
-    "dot_16x2_i16i16s32_avx512": _with(_halves(16), _PAIRS, "x86.avx512.pmaddw.d.512"),
-    "dot_8x2_i16i16s32_avx2": _with(_halves(8), _PAIRS, "x86.avx2.pmadd.wd"),
-    "dot_16x2_bf16bf16f32_avx512": _with(
+    "dot_16x4_portable": _implementation(_X86, _PORTABLE, strides=', strides=["row", "column"]'),
+    "dot_16x2_i16i16s32_avx512": _implementation(_halves(16), _PAIRS, "x86.avx512.pmaddw.d.512"),
+    "dot_8x2_i16i16s32_avx2": _implementation(_halves(8), _PAIRS, "x86.avx2.pmadd.wd"),
+    "dot_16x2_bf16bf16f32_avx512": _implementation(
         _bfloats(16), _INTO_LANES_OF_PARTS, "x86.avx512bf16.dpbf16ps.512"
     ),
-    "dot_8x2_bf16bf16f32_avx512": _with(
+    "dot_8x2_bf16bf16f32_avx512": _implementation(
         _bfloats(8), _INTO_LANES_OF_PARTS, "x86.avx512bf16.dpbf16ps.256"
     ),
-    "dot_4x4_i8i8s32_sdot": _with(_SIGNED, _INTO_LANES_OF_PARTS, "aarch64.neon.sdot.v4i32.v16i8"),
-    "dot_4x4_u8u8u32_udot": _with(_UNSIGNED, _INTO_LANES_OF_PARTS, "aarch64.neon.udot.v4i32.v16i8"),
-    "dot_4x4_u8u8i32_hdot": _with(
+    "dot_4x4_i8i8s32_sdot": _implementation(
+        _SIGNED, _INTO_LANES_OF_PARTS, "aarch64.neon.sdot.v4i32.v16i8"
+    ),
+    "dot_4x4_u8u8u32_udot": _implementation(
+        _UNSIGNED, _INTO_LANES_OF_PARTS, "aarch64.neon.udot.v4i32.v16i8"
+    ),
+    "dot_4x4_u8u8i32_hdot": _implementation(
         _UNSIGNED_TO_SIGNED, _INTO_SIGNED_LANES, "aarch64.neon.udot.v4i32.v16i8"
     ),
-    "dot_4x4_u8i8s32_usdot": _with(
+    "dot_4x4_u8i8s32_usdot": _implementation(
         replace(_X86, lanes=4), _INTO_LANES_OF_PARTS, "aarch64.neon.usdot.v4i32.v16i8"
     ),
-    "dot_4x2_bf16bf16f32_bfdot": _with(
+    "dot_4x2_bf16bf16f32_bfdot": _implementation(
         _bfloats(4), _INTO_LANES_OF_PARTS, "aarch64.neon.bfdot.v4f32.v8bf16"
     ),
-    "dot_4x4_i8i8s32_neon": _with(
+    "dot_4x4_i8i8s32_neon": _implementation(
         _SIGNED, _NEON.format(lower=_HALF.format(row=0), upper=_HALF.format(row=2))
     ),
 }
-"""The functions that make intrinsics. The portable one supports every target and layout of `B`."""
+"""The functions that create intrinsics, by name.
+
+The portable intrinsic supports every target and layout of `B`.
+"""

@@ -1,4 +1,4 @@
-"""Products of matrix tiles: Intel AMX multiplies a tile of 16 rows of 64 bytes by another.
+"""Matrix-tile intrinsics: Intel AMX multiplies two tiles of 16 rows of 64 bytes.
 
 The second operand has interleaved rows: bytes (or pairs of bfloat16) that are multiplied with the
 same 32-bit lane of the first operand are adjacent.
@@ -41,8 +41,8 @@ _DESCRIPTION = """
                     "{c_type}", B[vk // {lane}, vj, vk % {lane}]
                 )
 """
-# Tiles of 16 rows of 64 bytes: palette 1, then the bytes of a row of each tile from byte 16 on (16
-# bits each), and the rows of each tile from byte 48 on.
+# The configuration of tiles of 16 rows of 64 bytes: palette 1, then the bytes of a row of each tile
+# from byte 16 on (16 bits each), and the rows of each tile from byte 48 on.
 _SHAPE = """
         shape = T.alloc_buffer((64,), "uint8", scope="local")
         for byte in range(64):
@@ -64,7 +64,7 @@ def _run(name: str, *operands: str) -> str:
 
 
 def _move(name: str, tile: int, place: str, row: str, size: int) -> str:
-    """Return a load or store of a tile with rows `row` numbers of `size` bytes apart."""
+    """Return a load or store of a tile whose rows are `row` numbers of `size` bytes apart."""
     stride = f'T.Cast("int64", {row}) * T.int64({size})'
     return _run(name, f"T.int8({tile})", f"T.address_of({place})", stride)
 
@@ -102,7 +102,7 @@ def _tiles(kind: Mapping[str, Any], side: int, steps: int | None) -> str:
 def _intrinsic(kind: Mapping[str, Any], side: int, steps: int | None = None) -> TensorIntrin:
     """Return the product of `side` tiles of rows by `side` tiles of columns.
 
-    It sums over `steps` tiles of the reduction; None: one tile, without a loop.
+    It sums over `steps` tiles of the reduction; None means one tile without a loop.
     """
     numbers = {
         **kind,
@@ -137,7 +137,7 @@ _BFLOATS: Final[dict[str, Any]] = {
     "product": "tdpbf16ps",
 }
 STEPS: Final = (16, 8, 4, 2, 1)
-"""The numbers of reduction tiles that the long intrinsics sum over."""
+"""The numbers of reduction tiles over which the long intrinsics sum."""
 
 INTRINSICS: Final[dict[str, Callable[[], TensorIntrin]]] = {
     "amx_16x16x64_u8i8i32": partial(_intrinsic, _BYTES, 1),
@@ -152,4 +152,4 @@ INTRINSICS: Final[dict[str, Callable[[], TensorIntrin]]] = {
         for steps in STEPS
     },
 }
-"""The function that makes each intrinsic, by name."""
+"""The functions that create intrinsics, by name."""

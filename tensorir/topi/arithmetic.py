@@ -1,4 +1,4 @@
-"""Operators of two operands, which broadcast and have one dtype: one row each."""
+"""Operators on two operands, which broadcast and have the same dtype: one row for each operator."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def _floor_divide(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     # `floor(a / b)` is 1 too large if the quotient is rounded up to an integer.
     rest = te.truncmod(a, b)
     toward_zero = te.round((a - rest) / b)
-    below = select(_is_beside(rest, b), toward_zero - const(1, a.dtype), toward_zero)
+    below = select(_needs_floor_correction(rest, b), toward_zero - const(1, a.dtype), toward_zero)
     return select(compare(EQ, b, const(0, a.dtype)), a / b, below)
 
 
-def _is_beside(rest: PrimExpr, divisor: PrimExpr) -> PrimExpr:
-    """Return whether a remainder toward zero differs from the one toward minus infinity."""
+def _needs_floor_correction(rest: PrimExpr, divisor: PrimExpr) -> PrimExpr:
+    """Return True if the remainder toward zero differs from the remainder toward minus infinity."""
     zero = const(0, rest.dtype)
     return logical_and(rest != zero, (rest < zero) != (divisor < zero))
 
@@ -37,7 +37,7 @@ def _floor_mod(a: PrimExpr, b: PrimExpr) -> PrimExpr:
         return te.floormod(a, b)
     # `a - floor(a / b) * b` would lose the rounding error of the quotient.
     rest = te.truncmod(a, b)
-    return select(_is_beside(rest, b), rest + b, rest)
+    return select(_needs_floor_correction(rest, b), rest + b, rest)
 
 
 _EXACT: Final[dict[float, Callable[[PrimExpr], PrimExpr]]] = {
@@ -60,10 +60,10 @@ def _power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     return te.power(a, b) if exact is None else exact(a)
 
 
-def _or_nan(extremum: _Binary) -> _Binary:
+def _propagate_nan(extremum: _Binary) -> _Binary:
     """Return an extremum that is NaN if either operand is NaN.
 
-    The plain extremum of scalars is its second operand if one is NaN.
+    The scalar extremum returns its second operand if either operand is NaN.
     """
 
     def function(a: PrimExpr, b: PrimExpr) -> PrimExpr:
@@ -74,18 +74,18 @@ def _or_nan(extremum: _Binary) -> _Binary:
 
 
 def _log_add_exp(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    large, small = _or_nan(te.max)(a, b), te.min(a, b)
+    large, small = _propagate_nan(te.max)(a, b), te.min(a, b)
     # The difference of equal infinities is NaN.
     equal = select(a == b, large + te.log(const(2.0, a.dtype)), large)
     return select(te.isfinite(small), large + te.log1p(te.exp(small - large)), equal)
 
 
 _BITS: Final = 8
-"""The number of exponent bits that are used: larger exponents wrap for every base."""
+"""The number of exponent bits that matter: larger exponents wrap around for every base."""
 
 
 def _integer_power(base: PrimExpr, exponent: PrimExpr) -> PrimExpr:
-    """Return `base ** exponent` modulo 2**bits; rounded toward zero for a negative exponent.
+    """Return `base ** exponent` modulo 2**bits; for a negative exponent, rounded toward zero.
 
     Knuth, The Art of Computer Programming 2, section 4.6.3: repeated squaring, with the product of
     the squares at the set bits of the exponent.
@@ -130,12 +130,12 @@ def _inverse(base: PrimExpr, exponent: PrimExpr | None = None) -> PrimExpr:
     return select(logical_or(base == one, base == -one), sign, zero)
 
 
-def _compared(kind: type[CmpOp]) -> _Binary:
+def _comparison(kind: type[CmpOp]) -> _Binary:
     return lambda a, b: compare(kind, a, b)
 
 
 class _Operands(NamedTuple):
-    """The dtypes that operands may have, and the error for other ones."""
+    """The dtypes that operands may have, and the error for other dtypes."""
 
     allow: Callable[[Value], bool]
     error: str
@@ -178,8 +178,8 @@ _ROWS: Final[dict[str, tuple[_Operands, _Binary, str]]] = {
         _power,
         "`x1 ** x2`; integers wrap, and are rounded toward zero for `x2 < 0`",
     ),
-    "maximum": (_ANY, _or_nan(te.max), "the larger operand; NaN if either is NaN"),
-    "minimum": (_ANY, _or_nan(te.min), "the smaller operand; NaN if either is NaN"),
+    "maximum": (_ANY, _propagate_nan(te.max), "the larger operand; NaN if either is NaN"),
+    "minimum": (_ANY, _propagate_nan(te.min), "the smaller operand; NaN if either is NaN"),
     "atan2": (_FLOATS, te.atan2, "the angle of the point (x2, x1), in radians from -pi to pi"),
     "hypot": (_FLOATS, te.hypot, "`sqrt(x1 * x1 + x2 * x2)`, without intermediate overflow"),
     "copysign": (_FLOATS, te.copysign, "`x1` with the sign of `x2`"),
@@ -188,27 +188,27 @@ _ROWS: Final[dict[str, tuple[_Operands, _Binary, str]]] = {
         _log_add_exp,
         "`log(exp(x1) + exp(x2))`, without intermediate overflow",
     ),
-    "equal": (_ANY, _compared(EQ), "whether elements are equal, as bool"),
-    "not_equal": (_ANY, _compared(NE), "whether elements differ, as bool"),
-    "less": (_ANY, _compared(LT), "whether `x1 < x2`, as bool"),
-    "less_equal": (_ANY, _compared(LE), "whether `x1 <= x2`, as bool"),
-    "greater": (_ANY, _compared(GT), "whether `x1 > x2`, as bool"),
-    "greater_equal": (_ANY, _compared(GE), "whether `x1 >= x2`, as bool"),
+    "equal": (_ANY, _comparison(EQ), "whether elements are equal, as bool"),
+    "not_equal": (_ANY, _comparison(NE), "whether elements differ, as bool"),
+    "less": (_ANY, _comparison(LT), "whether `x1 < x2`, as bool"),
+    "less_equal": (_ANY, _comparison(LE), "whether `x1 <= x2`, as bool"),
+    "greater": (_ANY, _comparison(GT), "whether `x1 > x2`, as bool"),
+    "greater_equal": (_ANY, _comparison(GE), "whether `x1 >= x2`, as bool"),
     "logical_and": (_BOOLS, te.bitwise_and, "whether both operands are true"),
     "logical_or": (_BOOLS, te.bitwise_or, "whether at least one operand is true"),
     "logical_xor": (_BOOLS, te.bitwise_xor, "whether exactly one operand is true"),
-    "bitwise_and": (_INTEGERS, te.bitwise_and, "the bits that are set in both"),
-    "bitwise_or": (_INTEGERS, te.bitwise_or, "the bits that are set in one or both"),
-    "bitwise_xor": (_INTEGERS, te.bitwise_xor, "the bits in which the two differ"),
+    "bitwise_and": (_INTEGERS, te.bitwise_and, "the bits that are set in both operands"),
+    "bitwise_or": (_INTEGERS, te.bitwise_or, "the bits that are set in one or both operands"),
+    "bitwise_xor": (_INTEGERS, te.bitwise_xor, "the bits in which the operands differ"),
     "left_shift": (
         _INTEGERS,
         te.shift_left,
-        "the bits of `x1` moved up by `x2`; 0 where that is the width or more",
+        "the bits of `x1` shifted left by `x2`; 0 if `x2` is at least the width",
     ),
     "right_shift": (
         _INTEGERS,
         te.shift_right,
-        "the bits of `x1` moved down by `x2`, filled with the sign",
+        "the bits of `x1` shifted right by `x2`, filled with the sign",
     ),
 }
 

@@ -24,7 +24,7 @@ def shape_of(value: Value) -> Sequence[PrimExpr]:
 
 
 def broadcast_shape(*shapes: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """Return the shape that operands broadcast to, with NumPy's rules.
+    """Return the broadcast shape of operands, by NumPy's rules.
 
     Raises IRValueError for dimensions that differ, or cannot be proved to be equal.
     """
@@ -71,11 +71,11 @@ def elementwise(name: str, function: Callable[..., PrimExpr], *operands: Value) 
 
 
 def same_dtype(*operands: Value) -> str:
-    """Return the dtype of operands; IRTypeError if they differ."""
+    """Return the common dtype of operands. Raises IRTypeError if dtypes differ."""
     dtypes = list(dict.fromkeys(str(value.dtype) for value in operands))
     if len(dtypes) > 1:
         raise IRTypeError(
-            f"operands must have one dtype, got {' and '.join(dtypes)}; convert by astype"
+            f"operands must have the same dtype, got {' and '.join(dtypes)}; convert by astype"
         )
     return dtypes[0]
 
@@ -94,7 +94,7 @@ _NARROW: Final = 16
 
 
 def sum_dtype(dtype: DataType) -> DataType:
-    """Return the dtype for sums: float32 for floats of 16 and 8 bits, otherwise the same."""
+    """Return the dtype for sums: float32 for floats of 16 and 8 bits, otherwise `dtype`."""
     return FLOAT32 if dtype.is_floating and dtype.bits <= _NARROW else dtype
 
 

@@ -17,11 +17,11 @@ from tensorir.topi.extents import is_number, of_sizes
 
 @operator("contract")
 def contract(operands: Sequence[Tensor], subscripts: str) -> Tensor:
-    """Return the sums of products of elements over all letters that the result lacks.
+    """Return products of elements, summed over all letters that are not in the result.
 
     `subscripts` names the dimensions of each operand and of the result by letters: `ij,jk->ik` is a
-    product of matrices. A repeated letter of an operand selects its diagonal, and dimensions of 1
-    broadcast. `einsum` combines several operands, two at a time.
+    product of matrices. A repeated letter of an operand selects its diagonal. Dimensions of extent
+    1 broadcast. `einsum` combines several operands, two at a time.
     """
     inputs, _, output = subscripts.partition("->")
     letters = inputs.split(",")

@@ -154,7 +154,7 @@ def _triangle(x: Tensor, k: Any, is_in: Any) -> Tensor:
 def one_hot(
     indices: Tensor, on_value: PrimExpr, off_value: PrimExpr, depth: PrimExpr | int, axis: int = -1
 ) -> Tensor:
-    """Return `on_value` where the position along a new axis is the index, else `off_value`."""
+    """Return a tensor with a new axis: `on_value` at the index, `off_value` elsewhere."""
     k = axis_of(axis, indices.ndim + 1)
     extent = const(depth, INT64) if isinstance(depth, int) else cast(INT64, depth)
     return te.compute(

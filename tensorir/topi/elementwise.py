@@ -1,4 +1,4 @@
-"""Elementwise functions of one tensor: one row each, unless they have other arguments."""
+"""Elementwise functions of one tensor: one row for each function without other arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Unary: TypeAlias = Callable[[PrimExpr], PrimExpr]
 
 def _sign(v: PrimExpr) -> PrimExpr:
     zero, one = const(0, v.dtype), const(1, v.dtype)
-    # Adding 0 turns -0.0 into 0, and leaves NaN.
+    # Adding 0 turns -0.0 into 0, and does not change NaN.
     neither = v + zero if v.dtype.is_floating else v
     below = neither if v.dtype.is_uint else select(v < zero, const(-1, v.dtype), neither)
     return select(v > zero, one, below)
@@ -32,7 +32,7 @@ def _rounding(function: _Unary) -> _Unary:
 
 
 def _expm1(v: PrimExpr) -> PrimExpr:
-    # If the exponential is near 1, subtracting 1 would cancel: 2 tanh(v/2) / (1 - tanh(v/2)).
+    # Near 0, `exp(v) - 1` loses digits, so it is computed as 2 tanh(v/2) / (1 - tanh(v/2)).
     half, one = te.tanh(v * const(0.5, v.dtype)), const(1.0, v.dtype)
     return select(te.abs(v) < one, (half + half) / (one - half), te.exp(v) - one)
 
@@ -41,7 +41,7 @@ _OF_ANY: Final[dict[str, tuple[_Unary, str]]] = {
     "negative": (lambda v: -v, "`-x`"),
     "abs": (
         lambda v: v if v.dtype.is_uint else te.abs(v),
-        "the magnitude; that of the smallest integer wraps to itself",
+        "the magnitude; for the smallest integer it wraps around to the same integer",
     ),
     "sign": (_sign, "1, 0 or -1; NaN for NaN"),
     "square": (lambda v: v * v, "`x * x`"),
@@ -111,7 +111,7 @@ for _rows, _allow, _error in _TABLES:
 
 @operator("isinf")
 def isinf(x: Tensor, detect_positive: bool = True, detect_negative: bool = True) -> Tensor:
-    """Return whether elements are infinite, as bool; a sign may be excluded."""
+    """Return True for infinite elements; the arguments may exclude a sign."""
 
     def function(v: PrimExpr) -> PrimExpr:
         if not v.dtype.is_floating or not (detect_positive or detect_negative):
@@ -128,14 +128,14 @@ def isinf(x: Tensor, detect_positive: bool = True, detect_negative: bool = True)
 def astype(x: Tensor, dtype: DTypeName) -> Tensor:
     """Return the elements converted to another dtype.
 
-    To bool it is `x != 0`; floats are rounded toward zero and saturate.
+    The conversion to bool is `x != 0`; floats are rounded toward zero and saturate.
     """
     return map_elements("T_cast", lambda v: cast(dtype, v), x)
 
 
 @operator("clip")
 def clip(x: Tensor, min: PrimExpr | None = None, max: PrimExpr | None = None) -> Tensor:
-    """Return the elements, limited to a range; NaN stays."""
+    """Return the elements, limited to a range; NaN is not changed."""
 
     def function(v: PrimExpr) -> PrimExpr:
         # A comparison with NaN is false, which selects the second operand.

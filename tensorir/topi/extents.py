@@ -16,9 +16,9 @@ from tensorir.te.tensor import Tensor
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """Return an axis counted from 0; a negative one counts from the end.
+    """Return an axis as a nonnegative number; a negative axis counts from the end.
 
-    IRValueError for an axis out of range.
+    Raises IRValueError for an axis out of range.
     """
     if not -rank <= axis < rank:
         raise IRValueError(
@@ -28,7 +28,10 @@ def axis_of(axis: int, rank: int) -> int:
 
 
 def axes_of(axes: int | Sequence[int], rank: int) -> tuple[int, ...]:
-    """Return axes counted from 0, in increasing order; IRValueError for repeated axes."""
+    """Return axes as nonnegative numbers in increasing order.
+
+    Raises IRValueError for repeated axes.
+    """
     found = sorted(axis_of(a, rank) for a in ((axes,) if isinstance(axes, int) else axes))
     if len(set(found)) < len(found):
         raise IRValueError(f"axes {tuple(axes)} name an axis twice")  # type: ignore[arg-type]
@@ -36,13 +39,16 @@ def axes_of(axes: int | Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def each_axis_of(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Return axes counted from 0, in the order given; IRValueError for repeated axes."""
+    """Return axes as nonnegative numbers in the order given.
+
+    Raises IRValueError for repeated axes.
+    """
     axes_of(axes, rank)
     return tuple(axis % rank for axis in axes)
 
 
 def check_rank(name: str, tensor: Tensor, rank: int) -> None:
-    """Raise IRValueError unless the operand called `name` has a rank."""
+    """Raise IRValueError unless the operand called `name` has the rank `rank`."""
     if tensor.ndim != rank:
         raise IRValueError(f"{name} must have {rank} dimensions, got {tensor.ndim}")
 
@@ -51,7 +57,7 @@ def check_floats(name: str, tensor: Tensor) -> None:
     """Raise IRTypeError unless the operand called `name` holds floating-point numbers."""
     if not tensor.dtype.is_floating:
         raise IRTypeError(
-            f"{name} must be of floating-point numbers, got {tensor.dtype}; astype converts"
+            f"{name} must have a floating-point dtype, got {tensor.dtype}; convert by astype"
         )
 
 
@@ -70,7 +76,7 @@ def extent_text(extent: PrimExpr) -> str:
 
 
 def known_extent(extent: PrimExpr, what: str) -> int:
-    """Return an extent that must be constant; IRValueError for a symbolic one."""
+    """Return an extent that must be constant. Raises IRValueError for a symbolic extent."""
     if not isinstance(extent, IntImm):
         raise IRValueError(f"{what} must be a known number, got {extent}; match_cast states it")
     return extent.value
@@ -102,7 +108,7 @@ def is_number(extent: PrimExpr | int, value: int) -> bool:
 
 
 def as_divisor(extent: PrimExpr) -> PrimExpr:
-    """Return an extent as the divisor of an index; 0 becomes 1, as such an axis has no index."""
+    """Return an extent as the divisor of an index; 0 becomes 1, as an empty axis has no index."""
     return const(1, extent.dtype) if is_number(extent, 0) else extent
 
 

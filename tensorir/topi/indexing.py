@@ -86,7 +86,8 @@ def take(
 
 @operator("gather_elements")
 def gather_elements(data: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
-    """Return, for each index, the element of `data` at its position, with the index along an axis.
+    """Return, for each index, the element of `data` at the index along an axis, and at the position
+    of the index along the others.
 
     Negative indices count from the end. The result has the shape of the indices, which exceeds the
     shape of `data` at most along the axis.
@@ -114,7 +115,8 @@ def gather_elements(data: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
 
 
 def tuple_length(data: Tensor, indices: Tensor, batch_dims: int) -> int:
-    """Return the number of dimensions of `data` that the last dimension of the indices selects.
+    """Return the number of dimensions of `data` that a tuple in the last dimension of `indices`
+    selects.
 
     Raises IRTypeError and IRValueError for indices that do not fit the data.
     """
@@ -162,7 +164,8 @@ def gather_nd(data: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
 
 @operator("index_tensor")
 def index_tensor(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
-    """Return `data[indices]` like NumPy: arrays of integers for the first dimensions.
+    """Return `data[indices]` by NumPy's rules, for integer arrays as indices of the first
+    dimensions.
 
     The indices broadcast together. Negative indices count from the end.
     """
@@ -179,7 +182,10 @@ def index_tensor(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
 
 
 def stretched_indices(data: Tensor, indices: Sequence[Tensor]) -> list[PrimExpr]:
-    """Return the common shape of indices; IRTypeError or IRValueError if they do not fit data."""
+    """Return the broadcast shape of indices.
+
+    Raises IRTypeError or IRValueError if they do not fit `data`.
+    """
     if not 0 < len(indices) <= data.ndim:
         raise IRValueError(f"{len(indices)} indices are given for {data.ndim} dimension(s)")
     for index in indices:

@@ -1,4 +1,4 @@
-"""Parts of tensors: slices with Python's rules, splits, and tensors joined along an axis."""
+"""Slices with Python's rules, splits, and concatenations along an axis."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tensorir.topi.reshaping import expand_dims
 
 
 class Part(NamedTuple):
-    """The elements `begin, begin + step, ...` of an axis, `length` of them."""
+    """A part of an axis: the `length` elements `begin, begin + step, ...`."""
 
     begin: PrimExpr
     step: int
@@ -37,11 +37,10 @@ def part_by_slice(
     analyzer: Analyzer,
     assume_inbound: bool = False,
 ) -> Part:
-    """Return the part that `[begin:end:step]` selects on an axis; negative indices count from the
-    end.
+    """Return the part of an axis that `[begin:end:step]` selects.
 
-    Indices out of range are clamped, unless `assume_inbound`; an index of unknown sign counts from
-    the front then.
+    Negative indices count from the end. Indices out of range are clamped, unless `assume_inbound`;
+    then an index of unknown sign counts from the front.
     """
     zero = const(0, INT64)
     if isinstance(extent, IntImm) and isinstance(begin, IntImm) and isinstance(end, IntImm):
@@ -124,8 +123,8 @@ def strided_slice(
 ) -> Tensor:
     """Return `x[begin:end:stride]` along axes, with Python's slicing rules, for any stride.
 
-    Bounds may be symbolic; `assume_inbound` promises that they are ordered and in range, which
-    gives simpler shapes.
+    Bounds may be symbolic; with `assume_inbound` they are assumed to be ordered and in range, which
+    makes shapes simpler.
     """
     parts = parts_of_slices(x, axes, begin, end, strides, assume_inbound)
     return slice_parts(x, parts, "T_strided_slice_with_axes")
@@ -133,7 +132,7 @@ def strided_slice(
 
 @operator("concat", dimension_order=axes("axis"))
 def concat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """Return tensors concatenated along an axis; their other extents are equal."""
+    """Return tensors concatenated along an axis; their other extents must be equal."""
     if not tensors:
         raise IRValueError("concatenate needs at least one tensor")
     same_dtype(*tensors)
@@ -215,7 +214,7 @@ def part_of(x: Tensor, axis: int, begin: PrimExpr, length: PrimExpr, name: str) 
 
 @operator("meshgrid")
 def meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> list[Tensor]:
-    """Return the coordinates of a grid: tensor k along axis k, broadcast along the others.
+    """Return the coordinates of a grid: vector k along axis k, broadcast along the other axes.
 
     With `indexing="xy"` the first two axes are swapped.
     """

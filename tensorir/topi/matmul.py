@@ -17,10 +17,10 @@ from tensorir.topi.extents import check_equal, check_rank
 
 @operator("matmul")
 def matmul(x1: Tensor, x2: Tensor, out_dtype: str | None = None) -> Tensor:
-    """Return the matrix product, like `numpy.matmul`.
+    """Return the matrix product, as `numpy.matmul` does.
 
     `x1[..., n, k]` and `x2[..., k, m]` give `[..., n, m]`; leading dimensions broadcast. An operand
-    of rank 1 is a row or a column, whose dimension the result lacks. Products are added in
+    of rank 1 is a row or a column; the result lacks that dimension. Products are added in
     `out_dtype` (for example int32 for a product of bytes), by default the dtype of the operands,
     and float32 for float16.
     """
@@ -69,9 +69,9 @@ def product_of_matrices(
 
 
 def product_dtypes(a: Tensor, b: Tensor, out_dtype: str | None) -> tuple[DataType, DataType]:
-    """Return the dtype of the result of sums of products, and the dtype of their accumulators.
+    """Return the dtype of sums of products, and the dtype in which they are accumulated.
 
-    IRTypeError for operands of different dtypes without `out_dtype`.
+    Raises IRTypeError for operands of different dtypes without `out_dtype`.
     """
     if out_dtype is None:
         if a.dtype is not b.dtype:
@@ -85,7 +85,7 @@ def product_dtypes(a: Tensor, b: Tensor, out_dtype: str | None) -> tuple[DataTyp
 
 
 def _broadcast_leading(tensor: Tensor, outer: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """Return the leading indices of an operand: the result's indices, 0 where it broadcasts."""
+    """Return the leading indices of an operand: the result's, 0 for broadcast dimensions."""
     own = tensor.shape[:-2]
     return [
         te.const(0, i.dtype) if isinstance(n, IntImm) and n.value == 1 else i
@@ -103,7 +103,8 @@ def batch_matmul(
 ) -> Tensor:
     """Return the products of the matrices `x[b, n, k]` and `y[b, m, k]` for each `b`.
 
-    Without `transpose_b` it is `y[b, k, m]`, with `transpose_a` `x[b, k, n]`.
+    Without `transpose_b` the second operand is `y[b, k, m]`; with `transpose_a` the first is `x[b,
+    k, n]`.
     """
     check_rank("x", x, 3)
     check_rank("y", y, 3)

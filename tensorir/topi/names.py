@@ -14,7 +14,7 @@ from tensorir.relax.operator import Operator
 def formulas(package: str, prefix: str = "") -> dict[str, Callable[..., Any]]:
     """Import the modules of a package; return the formulas of operators such as `nn.relu` by name.
 
-    The prefix of an operator's name is left out.
+    The prefix of an operator's name is omitted.
     """
     for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
         importlib.import_module(f"{package}.{module.name}")

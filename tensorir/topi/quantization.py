@@ -19,7 +19,7 @@ from tensorir.topi.extents import axis_of, check_equal, check_floats
 
 _LARGEST_FLOAT8 = {"e4m3_float8": 448.0, "e5m2_float8": 57344.0}
 _MOST_BITS = 16
-"""Integers of at most this many bits are exact in float32, in which they are rounded."""
+"""The maximum width of integers that are exact in float32, in which numbers are rounded."""
 
 
 @operator("quantize")

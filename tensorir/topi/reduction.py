@@ -19,11 +19,11 @@ from tensorir.topi.broadcast import convert_dtype, map_elements, sum_dtype
 from tensorir.topi.extents import axes_of, in_order, is_number, product
 
 Axes: TypeAlias = int | Sequence[int] | None
-"""The axes of a reduction: one, several, or None for all."""
+"""The axes of a reduction: one axis, several axes, or None for all axes."""
 
 
 class _Along:
-    """A tensor along axes that a reduction removes, or keeps with extent 1."""
+    """A tensor with the axes of a reduction; the result lacks them, or has them with extent 1."""
 
     def __init__(self, x: Tensor, axis: Axes, keepdims: bool) -> None:
         self.x = x
@@ -81,7 +81,7 @@ def _reduced(
 
 
 def _numbers(name: str, x: Tensor) -> DataType:
-    """Return the dtype of accumulation; IRTypeError for bools."""
+    """Return the dtype of accumulation. Raises IRTypeError for bools."""
     if x.dtype.is_bool:
         raise IRTypeError(f"{name} needs numbers, got bool; use any or all, or convert by astype")
     return sum_dtype(x.dtype)
@@ -156,13 +156,13 @@ def _extremum(
 
 @operator("all", dimension_order=order_of("axis"))
 def all(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """Return whether all elements along axes are true; nonzero numbers are true."""
+    """Return True if all elements along axes are true; nonzero numbers are true."""
     return _reduced(_Along(x, axis, keepdims), te.all, lambda v: cast("bool", v))
 
 
 @operator("any", dimension_order=order_of("axis"))
 def any(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """Return whether any element along axes is true; nonzero numbers are true."""
+    """Return True if any element along axes is true; nonzero numbers are true."""
     return _reduced(_Along(x, axis, keepdims), te.any, lambda v: cast("bool", v))
 
 
@@ -172,8 +172,8 @@ def argmax(
 ) -> Tensor:
     """Return the index of the maximum along an axis; for None, the index in row-major order.
 
-    It is an int64. Among equal elements it is the first, or the last with `select_last_index`. NaN
-    is larger than any number.
+    The index is an int64. Among equal elements the first is selected, or the last one with
+    `select_last_index`. NaN is larger than any number.
     """
     return _place(True, x, axis, keepdims, select_last_index)
 

@@ -1,4 +1,4 @@
-"""Elements in another shape, in another order, or repeated."""
+"""Operators that change the shape or the order of elements, or repeat them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tensorir.topi.extents import (
 
 
 def _target(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Replace the 0 and -1 in the shape that a call of `reshape` has as a list."""
+    """Replace 0 and -1 in the shape of a call of `reshape`, if the shape is a list."""
     shape, x = arguments.get("shape"), arguments.get("x")
     if isinstance(shape, Tuple):
         shape = shape.elements
@@ -65,8 +65,8 @@ def resolved_shape(
         if isinstance(extent, int) and extent == 0:
             if k >= len(source):
                 raise IRValueError(
-                    f"dimension {k} of the new shape is 0, which copies that of x, but x has shape "
-                    f"{shape_text(source)}"
+                    f"dimension {k} of the new shape is 0, which copies that of x, but x has "
+                    f"the shape {shape_text(source)}"
                 )
             shape.append(source[k])
         else:
@@ -84,7 +84,7 @@ def resolved_shape(
 def _inferred_extent(source: Sequence[PrimExpr], others: Sequence[PrimExpr]) -> PrimExpr:
     """Return the number of elements of the source divided by the product of other extents."""
     analyzer = of_sizes(source, others)
-    # A common factor of both sides cancels, even if it may be 0.
+    # Common factors of both sides cancel, even if they may be 0.
     rest = list(source)
     divisors = []
     for extent in others:
@@ -109,8 +109,8 @@ def reshape(x: Tensor, shape: Sequence[PrimExpr]) -> Tensor:
     """Return the elements in row-major order in another shape.
 
     In a list, a dimension of 0 keeps the extent of `x`, and -1 is the remaining size; a ShapeExpr
-    is used without these rules. If the numbers of elements cannot be compared, the caller
-    guarantees that they are equal.
+    is used without these rules. If it cannot be proved that the numbers of elements are equal, they
+    are assumed to be.
     """
     return reshape_to(x, shape, "T_reshape")
 
@@ -137,23 +137,23 @@ def expand_dims(x: Tensor, axis: int | Sequence[int]) -> Tensor:
 def squeeze(x: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     """Return `x` without the dimensions `axis`, which have extent 1 (None: all of them)."""
     if axis is None:
-        gone: tuple[int, ...] = tuple(k for k, n in enumerate(x.shape) if is_number(n, 1))
+        squeezed: tuple[int, ...] = tuple(k for k, n in enumerate(x.shape) if is_number(n, 1))
     else:
-        gone = axes_of(axis, x.ndim)
-    for k in gone:
+        squeezed = axes_of(axis, x.ndim)
+    for k in squeezed:
         if isinstance(x.shape[k], IntImm) and not is_number(x.shape[k], 1):
             raise IRValueError(f"dimension {k} of {shape_text(x.shape)} is not 1")
-    shape = [n for k, n in enumerate(x.shape) if k not in gone]
+    shape = [n for k, n in enumerate(x.shape) if k not in squeezed]
 
     def element(*indices: PrimExpr) -> PrimExpr:
         own = iter(indices)
-        return x[tuple(const(0, INT64) if k in gone else next(own) for k in range(x.ndim))]
+        return x[tuple(const(0, INT64) if k in squeezed else next(own) for k in range(x.ndim))]
 
     return te.compute(shape, element, name="T_squeeze")
 
 
 def reshape_to(x: Tensor, shape: Sequence[PrimExpr], name: str) -> Tensor:
-    """Return a tensor in another shape; IRValueError for another number of elements."""
+    """Return a tensor in another shape. Raises IRValueError for another number of elements."""
     groups = list(_groups(x.shape, shape))
 
     def element(*indices: PrimExpr) -> PrimExpr:
@@ -179,7 +179,10 @@ class _Group(NamedTuple):
 
 
 def _groups(source: Sequence[PrimExpr], target: Sequence[PrimExpr]) -> Iterator[_Group]:
-    """Yield the smallest groups of dimensions; the last may be equal by the caller's guarantee."""
+    """Yield the smallest groups of dimensions.
+
+    The last group is assumed to have equal numbers of elements.
+    """
     analyzer = of_sizes(source, target)
     i = j = 0
     while i < len(source) or j < len(target):
@@ -226,7 +229,7 @@ def _coordinates(
 
 @operator("unflatten")
 def unflatten(x: Tensor, axis: int, sizes: Sequence[PrimExpr]) -> Tensor:
-    """Return `x` with one dimension split into several, whose product it is."""
+    """Return `x` with one dimension split into several dimensions with the same product."""
     k = axis_of(axis, x.ndim)
     return reshape_to(x, [*x.shape[:k], *sizes, *x.shape[k + 1 :]], "T_reshape")
 
@@ -289,8 +292,7 @@ def reverse_sequence(
 def roll(
     data: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = None
 ) -> Tensor:
-    """Return the elements moved by `shift` along axes; elements beyond the end move to the
-    beginning.
+    """Return the elements moved by `shift` along axes, with wrap-around at the end.
 
     Without axes they move in row-major order.
     """

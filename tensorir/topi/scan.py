@@ -1,4 +1,4 @@
-"""Cumulative sums and products along an axis, and loop nests whose steps run in order."""
+"""Cumulative sums and products along an axis, and loop nests that run sequentially."""
 
 from __future__ import annotations
 

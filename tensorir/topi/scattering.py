@@ -1,4 +1,4 @@
-"""Tensors with elements replaced, or combined with others, at indices in other tensors."""
+"""Scatter operators: elements at indices are replaced by, or combined with, updates."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def _scatter(
     """Return a copy of data, combined with an update at each iteration of loops.
 
     `place(axes, buffers of indices)` returns the indices, `update(axes, buffer of updates)` the
-    update. Iterations of `in_order` loops may write to one element, others must not. Indices out of
-    range are skipped.
+    update. Iterations of `in_order` loops may write to the same element, those of other loops must
+    not. Indices out of range are skipped.
     """
     same_dtype(data, updates)
     combine = _COMBINED[reduction]
@@ -95,7 +95,8 @@ def _scatter(
 def scatter_elements(
     data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, reduction: Reduction = "update"
 ) -> Tensor:
-    """Return `data` with each update at its position, with the index along an axis.
+    """Return `data` with each update stored at the index along an axis, and at its own position
+    along the other axes.
 
     Updates of one element are applied in row-major order. Negative indices count from the end.
     """
@@ -166,11 +167,11 @@ def index_put(
     accumulate: bool = False,
     axes: Sequence[int] | None = None,
 ) -> Tensor:
-    """Return `data` after `data[indices] = values`, or `+=` to accumulate, like NumPy.
+    """Return `data` after `data[indices] = values`, or `+=` to accumulate, by NumPy's rules.
 
-    The indices are arrays of integers for `axes`, by default the first ones, and broadcast
-    together; the values broadcast to the elements there: the dimensions of the indices, then the
-    other ones of `data`. Among several values for one element, the last one is kept.
+    The indices are integer arrays for `axes`, by default the first axes, and broadcast together.
+    The values broadcast to the indexed elements: the dimensions of the indices, then the other
+    dimensions of `data`. Among several values for one element, the last one is kept.
     """
     shape = stretched_indices(data, indices)
     own = range(len(indices)) if axes is None else each_axis_of(axes, data.ndim)

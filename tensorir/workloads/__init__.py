@@ -1,8 +1,8 @@
-"""A suite of operators to schedule, search and measure, in the sizes that networks have.
+"""Operators to schedule, search and measure, in sizes from known networks.
 
-`create("C2D")` is the function of a workload's first configuration, `create("C2D", 1)` of another
-configuration, and `create("C2D", h=8, w=8)` changes some parameters. Each workload has a NumPy
-reference.
+`create("C2D")` returns the function of a workload in its first configuration, `create("C2D", 1)` in
+another configuration, and `create("C2D", h=8, w=8)` with changed parameters. Each workload has a
+NumPy reference.
 
 | name | operator | configurations from |
 | --- | --- | --- |
@@ -35,25 +35,25 @@ from tensorir.workloads import convolution, matmul, normalization, reference
 
 @dataclass(frozen=True)
 class Workload:
-    """An operator in several sizes."""
+    """An operator with several configurations (sizes)."""
 
     name: str
     tensors: Callable[..., tuple[Tensor, ...]]
-    """Gives inputs and output, in the order of the function's parameters."""
+    """Returns the tensors of inputs and output, in the order of the function's parameters."""
     reference: Callable[..., NDArray[Any]]
-    """Gives the output for arrays of the inputs, and the parameters by name."""
+    """Returns the output, as an array, for arrays of the inputs and for the parameters by name."""
     configurations: tuple[tuple[int, ...], ...]
     """Arguments of `tensors`, by position."""
 
     def parameters(self, idx: int = 0, **changes: int) -> dict[str, int]:
-        """Return configuration `idx` by name, with some parameters changed.
+        """Return the parameters of configuration `idx` by name, with `overrides` applied.
 
         Raises IRValueError for an unknown index or name.
         """
         if not 0 <= idx < len(self.configurations):
             raise IRValueError(
                 f"workload {self.name} has configurations 0 to {len(self.configurations) - 1}, "
-                f"there is no {idx}"
+                f"got {idx}"
             )
         signature = inspect.signature(self.tensors)
         unknown = sorted(set(changes) - set(signature.parameters))
@@ -159,11 +159,14 @@ _ALL = (
     )),
 )  # fmt: skip
 WORKLOADS = {workload.name: workload for workload in _ALL}
-"""The suite by name."""
+"""The workloads by name."""
 
 
 def get(name: str) -> Workload:
-    """Return the workload `name`; IRValueError lists the names if there is none."""
+    """Return the workload `name`.
+
+    Raises IRValueError, which lists the names, for an unknown name.
+    """
     if name not in WORKLOADS:
         raise IRValueError(f"unknown workload {name!r}; the workloads are {', '.join(WORKLOADS)}")
     return WORKLOADS[name]

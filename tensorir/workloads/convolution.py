@@ -95,9 +95,9 @@ def depthwise_conv2d_nhwc(
     n: int, h: int, w: int, c: int, kernel: int,
     stride: int = 1, padding: int = 0, dilation: int = 1, factor: int = 1,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Convolve each channel alone: `[n, h, w, c]` with a filter `[factor, k, k, c]`.
+    """Convolve each channel separately: `[n, h, w, c]` with a filter `[factor, k, k, c]`.
 
-    Channel `x` of the output is of channel `x // factor` of the input.
+    Channel `x` of the output is computed from channel `x // factor` of the input.
     """
     inputs = te.placeholder((n, h, w, c))
     weight = te.placeholder((factor, kernel, kernel, c))
@@ -119,10 +119,10 @@ def depthwise_conv2d_nhwc(
 def conv2d_transpose_nhwc(
     n: int, h: int, w: int, ci: int, co: int, kernel: int, stride: int = 1, padding: int = 0
 ) -> tuple[Tensor, ...]:
-    """Spread `inputs[n, h, w, ci]` by `weight[k, k, ci, co]`: the gradient of a convolution.
+    """Compute the transposed convolution of `inputs[n, h, w, ci]` with `weight[k, k, ci, co]`.
 
-    Written as a convolution with the mirrored kernel of the input with `stride - 1` zeros between
-    its elements; the zeros are a condition inside the sum, so that unrolling can drop them.
+    It is a convolution with the mirrored kernel; its input has `stride - 1` zeros between elements.
+    The zeros are a condition inside the sum, so that unrolling can remove them.
     """
     inputs = te.placeholder((n, h, w, ci), name="inputs")
     weight = te.placeholder((kernel, kernel, ci, co), name="weight")
@@ -183,7 +183,7 @@ def conv2d_nhwc_bn_relu(
     n: int, h: int, w: int, ci: int, co: int, kernel: int,
     stride: int = 1, padding: int = 0, dilation: int = 1,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Convolve, then add `bias`, scale and shift by `bn_scale` and `bn_offset`, and clip at 0."""
+    """Convolve, add `bias`, multiply by `bn_scale`, add `bn_offset`, and apply ReLU."""
     data = te.placeholder((n, h, w, ci), name="data")
     weight = te.placeholder((kernel, kernel, ci, co), name="kernel")
     bias = te.placeholder((co,), name="bias")

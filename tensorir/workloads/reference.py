@@ -1,8 +1,8 @@
 """Reference results of the workloads, written with NumPy on whole arrays.
 
-Each function takes the inputs in the order of the workload's parameters, and by name those options
-of its configuration that matter. Sums are kept in float64, so these are the exact side of a
-comparison.
+Each function accepts the inputs in the order of the workload's parameters, and the relevant options
+of its configuration by name. Sums are computed in float64, so the results serve as exact
+references.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Array: TypeAlias = NDArray[Any]
 def _inputs_by_tap(
     x: Array, kernel: int, rank: int, stride: int, padding: int, dilation: int
 ) -> list[tuple[tuple[int, ...], Array]]:
-    """Return the taps of a kernel, each with the input elements that it multiplies."""
+    """Yield the taps of a kernel, each with the input elements that it multiplies."""
     around = [(0, 0), *[(padding, padding)] * rank, *[(0, 0)] * (x.ndim - 1 - rank)]
     padded = np.pad(x.astype("float64"), around)
     sizes = [convolved(n, kernel, stride, padding, dilation) for n in x.shape[1 : rank + 1]]
@@ -60,7 +60,7 @@ def convolution(
 def depthwise(
     x: Array, weight: Array, *, stride: int = 1, padding: int = 0, dilation: int = 1, **_: int
 ) -> Array:
-    """Convolve each channel alone; outputs of one channel are neighbours."""
+    """Convolve each channel separately; outputs of one channel are adjacent."""
     total: Any = 0
     for (ky, kx), window in _inputs_by_tap(x, weight.shape[1], 2, stride, padding, dilation):
         product = window[..., :, None] * weight[:, ky, kx].T.astype("float64")
@@ -86,7 +86,7 @@ def transposed_convolution(
 def capsule_convolution(
     x: Array, weight: Array, *, stride: int = 1, padding: int = 0, **_: int
 ) -> Array:
-    """Convolve with products of small matrices in place of numbers."""
+    """Convolve with products of small matrices instead of numbers."""
     total: Any = 0
     for tap, window in _inputs_by_tap(x, weight.shape[0], 2, stride, padding, 1):
         total = total + np.einsum("nhwikc,kjco->nhwijo", window, weight[tap], optimize=True)
@@ -96,7 +96,7 @@ def capsule_convolution(
 def convolution_bn_relu(
     x: Array, weight: Array, bias: Array, offset: Array, scale: Array, **parameters: int
 ) -> Array:
-    """Convolve, then bias, scale, shift and clip at 0."""
+    """Convolve, add `bias`, multiply by `scale`, add `offset`, and apply ReLU."""
     product = convolution(x.astype("float64"), weight, **parameters)
     return np.asarray(np.maximum((product + bias) * scale + offset, 0), x.dtype)
 

@@ -103,8 +103,8 @@ def test_arithmetic_on_elements_is_that_of_expressions():
 @pytest.mark.parametrize(
     ("read", "message"),
     [
-        (lambda: A[1], r"tensor A has 2 dimension\(s\) but is read with 1 index"),
-        (lambda: A(1, 2, 3), r"tensor A has 2 dimension\(s\) but is read with 3 index"),
+        (lambda: A[1], r"tensor A has 2 dimension\(s\) but is accessed with 1 index"),
+        (lambda: A(1, 2, 3), r"tensor A has 2 dimension\(s\) but is accessed with 3 index"),
     ],
 )
 def test_wrong_number_of_indices(read, message):
@@ -115,7 +115,7 @@ def test_wrong_number_of_indices(read, message):
 def test_indices_that_are_no_integers():
     with pytest.raises(IRTypeError, match="an index of tensor A is float32, not an integer"):
         A[0, 1.5]
-    with pytest.raises(IRTypeError, match="tensor A is read element by element, got the slice"):
+    with pytest.raises(IRTypeError, match="tensor A cannot be indexed by the slice"):
         A[0, 0:4]
 
 

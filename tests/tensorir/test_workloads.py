@@ -129,7 +129,7 @@ def test_every_configuration_is_a_function(name):
 def test_names_indices_and_parameters_that_do_not_exist():
     with pytest.raises(IRValueError, match="unknown workload 'XYZ'; the workloads are C1D, C2D"):
         create("XYZ")
-    with pytest.raises(IRValueError, match="GMM has configurations 0 to 3, there is no 4"):
+    with pytest.raises(IRValueError, match="GMM has configurations 0 to 3, got 4"):
         create("GMM", 4)
     with pytest.raises(IRValueError, match=r"GMM has no parameter rows; it has b, n, m, k"):
         create("GMM", rows=3)
@@ -313,7 +313,7 @@ def main(A: T.Buffer((4,), offset_factor=1), B: T.Buffer((4,), offset_factor=1))
         (
             COPY,
             COPY.replace("def main(", "def main(C: T.Buffer((4,)), "),
-            "the description takes 2 buffers, the implementation 3",
+            "the description has 2 parameters, the implementation 3",
         ),
         (
             COPY,

@@ -33,9 +33,10 @@ Rounding: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Element `x` of the result is at `(x * step + start) / divisor` on an axis of `size`.
+    """Maps element `x` of the result to position `(x * step + start) / divisor` on an axis of
+    `size`.
 
-    All are integers, possibly symbolic, so that rounding is exact.
+    The numbers are integers, possibly symbolic, so that rounding is exact.
     """
 
     size: PrimExpr
@@ -43,7 +44,7 @@ class Coordinates:
     start: PrimExpr
     divisor: PrimExpr
     scale: PrimExpr | Fraction
-    """The length of the result for one of the original; symbolic ones are not needed as such."""
+    """The ratio of the lengths of result and original."""
 
     @staticmethod
     def of(
@@ -60,7 +61,7 @@ class Coordinates:
         p, q = _ratio(size, result, scale)
         one = const(1, size.dtype)
         if mode in ("align_corners", "tf_crop_and_resize"):
-            # The length of the result is p / q * size, so that (length - 1) * q is:
+            # The length of the result is p / q * size, so `(length - 1) * q` is the following:
             length = p * size - q
             is_point = isinstance(length, IntImm) and length.value == 0
             if mode == "align_corners":
@@ -85,7 +86,7 @@ class Coordinates:
             return _reduced(size, one * 0, -one, one * 2, p, q)
         is_open = not isinstance(result, IntImm) and not is_number(p - q, 0)
         if mode == "pytorch_half_pixel" and is_open:
-            # A single element, whose x is 0, is at -1/2.
+            # A single element, with x = 0, is at -1/2.
             return _reduced(size, q * 2, min_(result - 1, one) * q - p, p * 2, p, q)
         if mode in ("half_pixel", "pytorch_half_pixel"):
             return _reduced(size, q * 2, q - p, p * 2, p, q)
@@ -135,9 +136,10 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class MeasuredCoordinates:
-    """Element `x` of the result is at `place(x)`, a float32 number, on an axis of `size`.
+    """Maps element `x` of the result to position `place(x)`, a float32 number, on an axis of
+    `size`.
 
-    For scales that are known only at run time.
+    Used for scales that are known only at run time.
     """
 
     size: PrimExpr
@@ -160,7 +162,10 @@ class MeasuredCoordinates:
         ratio = m / n if scale is None else scale
 
         def spread(x: PrimExpr, point: PrimExpr, span: PrimExpr) -> PrimExpr:
-            """Return `x` for a result that spans 0 to `span`; a single element is at a point."""
+            """Return `x` scaled to a result that spans 0 to `span`.
+
+            A single element is at `point`.
+            """
             is_point = compare(EQ, length, one)
             return select(is_point, point, x * span / select(is_point, one, length - one))
 
@@ -236,7 +241,7 @@ def _ratio(
 ) -> tuple[PrimExpr, PrimExpr]:  # fmt: skip
     """Return the ratio of the result's length to the original length as two integers.
 
-    IRValueError for a result that is longer than its empty original.
+    Raises IRValueError if the original is empty and the result is not.
     """
     if scale is not None:
         if not scale > 0:
@@ -248,7 +253,7 @@ def _ratio(
             f"an axis without elements cannot be resized to {extent_text(result)}; "
             "an empty axis stays empty"
         )
-    if is_number(result, 0):  # there are no positions; avoid a divisor of 0
+    if is_number(result, 0):  # an empty axis has no positions; this avoids a divisor of 0
         return const(1, size.dtype), const(2, size.dtype)
     if isinstance(size, IntImm) and isinstance(result, IntImm):
         exact = Fraction(result.value, size.value)

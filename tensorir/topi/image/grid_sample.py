@@ -33,8 +33,8 @@ def grid_sample(
     """Return `data[n, c, h, w]` at the coordinates `grid[n, h', w', 2]`, as `[n, c, h', w']`.
 
     Coordinates are pairs `x, y` (for volumes triples `x, y, z`) from -1 to 1: the centres of the
-    first and last element if `align_corners`, otherwise their outer edges. Beyond those the image
-    is zero, repeats the border's elements, or is mirrored.
+    first and last element if `align_corners`, otherwise their outer edges. Beyond these points the
+    image is zero, repeats the border's elements, or is mirrored.
     """
     check_floats("data", data)
     check_floats("grid", grid)
@@ -50,7 +50,7 @@ def grid_sample(
     check_equal(grid.shape[-1], "the last extent of grid", as_expr(rank), "the number of axes")
     dtype = sum_dtype(data.dtype)
     cubic = method in ("bicubic", "cubic")
-    # The grid has x first, which is the last axis of the image.
+    # The first coordinate, x, belongs to the last axis of the image.
     positions = {
         letter: _position(grid, rank - 1 - k, size[letter], dtype, padding_mode, align_corners)
         if not cubic
@@ -125,7 +125,7 @@ def _position(
             place = te.min(te.max(place, const(0, dtype)), length - one)
         elif padding_mode == "reflection":
             place = _reflect(place, n, dtype, align_corners)
-        # Positions far away, or NaN, become positions outside that fit in integers.
+        # Positions far away, and NaN, become positions outside of the image that fit in integers.
         far = const(1 << 30, dtype)
         bounded: PrimExpr = te.min(te.max(place, -far), far)
         return bounded
@@ -138,10 +138,10 @@ def _reflect(place: PrimExpr, n: PrimExpr, dtype: str, align_corners: bool) -> P
     length = cast(dtype, n)
     low = const(0 if align_corners else -0.5, dtype)
     span = length - const(1, dtype) if align_corners else length
-    away = te.abs(place - low)
+    distance = te.abs(place - low)
     safe = te.max(span, const(1e-6, dtype))
-    times = te.floor(away / safe)
-    rest = away - times * safe
+    times = te.floor(distance / safe)
+    rest = distance - times * safe
     is_even = times - const(2, dtype) * te.floor(times * const(0.5, dtype)) < const(0.5, dtype)
     inside = te.Select(is_even, rest, safe - rest) + low
     clamped: PrimExpr = te.min(te.max(inside, const(0, dtype)), length - const(1, dtype))

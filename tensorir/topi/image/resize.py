@@ -97,7 +97,7 @@ def dynamic_resize(
     extrapolation_value: float = 0.0,
     out_dtype: str | None = None,
 ) -> Tensor:
-    """Return `image.resize` with scales and roi that are tensors, known at run time."""
+    """Return the result of `image.resize` with scales and roi that are tensors."""
     places = each_axis_of(axes, data.ndim)
     for name, tensor, count in (("scales", scales, 1), ("roi", roi, 2)):
         if tensor is not None:
@@ -222,7 +222,7 @@ def _nearest(
 
 
 def _converted(x: Tensor, dtype: DataType) -> Tensor:
-    """Return numbers converted to a dtype; integers by rounding."""
+    """Return numbers converted to a dtype; the conversion to integers rounds."""
 
     def element(*indices: PrimExpr) -> PrimExpr:
         value = x[indices]

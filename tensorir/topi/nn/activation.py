@@ -1,4 +1,4 @@
-"""Activations: elementwise functions, and gates of one half of a tensor by the other half."""
+"""Activations: elementwise functions, and gated units."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ def _const_like(v: PrimExpr, number: float) -> PrimExpr:
 
 
 def _clip(v: PrimExpr, low: float, high: float) -> Any:
-    # A comparison with NaN is false, which selects the second operand: NaN stays.
+    # A comparison with NaN is false and selects the second operand, so NaN is kept.
     return te.min(_const_like(v, high), te.max(_const_like(v, low), v))
 
 
 def _expm1(v: PrimExpr) -> PrimExpr:
-    """Return `exp(v) - 1`; near 0, where the difference would cancel, it is computed with tanh."""
+    """Return `exp(v) - 1`.
+
+    Near 0 it is computed by tanh, because the difference would lose digits.
+    """
     result: PrimExpr = te.tanh(v * _const_like(v, 0.5)) * (te.exp(v) + _const_like(v, 1))
     return result
 
@@ -76,8 +79,8 @@ def _shrink(v: PrimExpr, lambd: float = 0.5, bias: float = 0.0) -> Any:
 
 
 _FUNCTIONS: Final[dict[str, tuple[Callable[..., PrimExpr], str]]] = {
-    "relu": (lambda v: te.max(_const_like(v, 0), v), "`max(x, 0)`; NaN stays"),
-    "relu6": (lambda v: _clip(v, 0, 6), "`min(max(x, 0), 6)`; NaN stays"),
+    "relu": (lambda v: te.max(_const_like(v, 0), v), "`max(x, 0)`; NaN is kept"),
+    "relu6": (lambda v: _clip(v, 0, 6), "`min(max(x, 0), 6)`; NaN is kept"),
     "hardtanh": (
         lambda v, min_val=-1.0, max_val=1.0: _clip(v, min_val, max_val),
         "`x`, limited to the range from `min_val` to `max_val`",
@@ -137,18 +140,21 @@ _FUNCTIONS: Final[dict[str, tuple[Callable[..., PrimExpr], str]]] = {
     ),
     "threshold": (
         lambda v, bound, value: te.Select(v <= _const_like(v, bound), _const_like(v, value), v),
-        "`value` where `x` is at most a bound, elsewhere `x`; NaN stays",
+        "`value` where `x` is at most a bound, elsewhere `x`; NaN is kept",
     ),
     "hardshrink": (
         lambda v, lambd=0.5: te.Select(te.abs(v) <= _const_like(v, lambd), _const_like(v, 0), v),
-        "0 where the absolute value of `x` is at most `lambd`, elsewhere `x`; NaN stays",
+        "0 where the absolute value of `x` is at most `lambd`, elsewhere `x`; NaN is kept",
     ),
     "tanhshrink": (lambda v: v - te.tanh(v), "`x - tanh(x)`"),
 }
 _IN_OWN_DTYPE: Final = ("relu", "relu6", "hardtanh")
-"""Functions that only compare; others compute narrow floats in the dtype of `sum_dtype`."""
+"""Functions that only compare.
+
+The other functions compute narrow floats in the dtype of `sum_dtype`.
+"""
 _OF_INTEGERS: Final = (*_IN_OWN_DTYPE, "shrink")
-"""Functions of any numbers; others need floats."""
+"""Functions that accept any numbers; the other functions need floats."""
 
 
 def _declare(name: str, function: Callable[..., PrimExpr], what: str) -> None:

@@ -1,4 +1,4 @@
-"""The products of attention, masks of scores, and rotary position embedding."""
+"""The matrix products of attention, masks of scores, and rotary position embedding."""
 
 from __future__ import annotations
 
@@ -64,16 +64,19 @@ def attention_output(weights: Tensor, value: Tensor) -> Tensor:
 
 
 def _heads_per_group(heads: PrimExpr, shared: PrimExpr) -> int:
-    """Return the number of heads that share one; IRValueError if the numbers do not match."""
+    """Return the number of heads that share one head.
+
+    Raises IRValueError if the numbers do not match.
+    """
     if not isinstance(heads, IntImm) or not isinstance(shared, IntImm):
         check_equal(shared, "the number of heads of key and value", heads, "that of query")
         return 1
-    count, among = known_extent(heads, "heads"), known_extent(shared, "heads")
-    if among < 1 or count % among:
+    count, shared_count = known_extent(heads, "heads"), known_extent(shared, "heads")
+    if shared_count < 1 or count % shared_count:
         raise IRValueError(
-            f"the {count} heads of query cannot share the {among} heads of key and value"
+            f"the {count} heads of query cannot share the {shared_count} heads of key and value"
         )
-    return count // among
+    return count // shared_count
 
 
 def _shared_head(head: PrimExpr, group: int) -> PrimExpr:
@@ -88,8 +91,8 @@ def attention_mask(
 ) -> Tensor:
     """Return scores `[..., i, j]`, with minus infinity where `j` comes after `i`.
 
-    `i` and `j` are counted from the beginning, or from the end. With `window_size`, only the last
-    `window_size` positions up to `i` are kept.
+    `alignment` sets if `i` and `j` are counted from the beginning or from the end. With
+    `window_size`, only the last `window_size` positions up to `i` are kept.
     """
     check_floats("scores", scores)
     if scores.ndim < 2:

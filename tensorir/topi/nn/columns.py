@@ -53,7 +53,7 @@ def col2im(
 ) -> Tensor:
     """Return the image `[n, c, *output_size]` of columns `data[n, c * taps, windows]`.
 
-    Overlapping windows are added: the transpose of `im2col`.
+    Elements of overlapping windows are added; this is the transpose of `im2col`.
     """
     check_rank("data", data, 3)
     sizes = list(output_size)
@@ -115,7 +115,7 @@ def _windows(
 
 
 def _digits(number: PrimExpr, extents: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """Return the row-major indices of a number, the slowest first."""
+    """Return the row-major indices of an element by its number, the outermost index first."""
     digits: list[PrimExpr] = []
     rest = number
     for extent in reversed(extents[1:]):

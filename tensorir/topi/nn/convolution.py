@@ -1,4 +1,4 @@
-"""Convolutions along one to three axes, and transposed ones, their gradients."""
+"""Convolutions along one to three axes, and transposed convolutions (their gradients)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def convolution(
     amounts = {layout.text.index(x): (w.before, w.behind) for x, w in windows.items()}
     source = padded(data, amounts, const(0, data.dtype))
     is_depthwise = groups > 1 and is_number(taps["I"], 1)
-    # The reduction axes have the order of the axes that they traverse.
+    # The reduction axes have the order of the data axes over which they run.
     walked = [x for x in layout.text if x in letters or (x == "C" and not is_depthwise)]
     axes = {x: te.reduce_axis((0, taps["I" if x == "C" else x]), f"r{x.lower()}") for x in walked}
 
@@ -117,7 +117,8 @@ def _check_groups(inputs: PrimExpr, per_group: PrimExpr, outputs: PrimExpr, grou
 
 
 class _Phases:
-    """One axis of a transposed convolution, as `stride` convolutions, one for each phase.
+    """One axis of a transposed convolution, decomposed into `stride` convolutions, one for each
+    phase.
 
     The convolution of a phase computes the elements `place * stride + phase` of the result. Tap `k`
     of the kernel contributes to such an element if `place * stride + phase + margin - k * step` is
@@ -149,23 +150,26 @@ class _Phases:
         return (phase + self._margin) // self._common * inverse % self.interval
 
     def _offset(self, phase: Any) -> Any:
-        """Return the distance from the place to the element that the first tap reads."""
+        """Return the distance from `place` to the element that the first tap reads."""
         return (phase + self._margin - self._first(phase) * self._step) // self.stride
 
     def position(self, place: PrimExpr, phase: PrimExpr, k: PrimExpr) -> PrimExpr:
-        """Return the element of the padded input that tap `k` of a phase reads, taps mirrored."""
+        """Return the element of the padded input that tap `k` of a phase reads.
+
+        Taps are mirrored.
+        """
         is_same = len(set(self._offsets)) == 1
         offset = self._offsets[0] if is_same else self._offset(phase)
         element: PrimExpr = place + offset + self._surplus + k * (self._step // self._common)
         return element
 
     def tap(self, phase: PrimExpr, k: PrimExpr) -> PrimExpr:
-        """Return the tap of the kernel that is tap `k` of a phase, taps mirrored."""
+        """Return the tap of the kernel that is tap `k` of a phase; taps are mirrored."""
         first: PrimExpr = self._first(phase)
         return first + (self.count - 1 - k) * self.interval
 
     def conditions(self, phase: PrimExpr, k: PrimExpr) -> list[PrimExpr]:
-        """Return what has to be true for a phase to have a tap `k`."""
+        """Return the conditions under which a phase has a tap `k`."""
         found = [self.tap(phase, k) < self.taps] if self.taps % self.interval else []
         if self._common > 1:
             found.append(compare(EQ, (phase + self._margin) % self._common, 0))
@@ -191,7 +195,7 @@ def transposed_convolution(
 
     Each element of `data[n, c, h, w]` adds its multiple of `weight[c, o, kh, kw]` to the result,
     `stride` apart: `[n, o * groups, h', w']` with `h' = (h - 1) * stride - padding + dilation * (kh
-    - 1) + output_padding + 1`. Padding is cut off on the sides that `conv2d` adds it to;
+    - 1) + output_padding + 1`. Padding is cropped from the sides to which `conv2d` adds it;
     `output_padding`, which is less than the stride or the dilation, is added at the end.
     """
     letters = SPATIAL[rank]
@@ -246,7 +250,7 @@ def transposed_convolution(
     axes = {x: te.reduce_axis((0, p.count), f"r{x.lower()}") for x, p in phases.items()}
     axes["C"] = te.reduce_axis((0, per_group), "rc")
     walked = [x for x in layout.text if x in axes]
-    # An axis of places is followed by its axis of phases, if it has several.
+    # Each axis of places is followed by its axis of phases if there are several phases.
     keys = [key for x in out.text for key in ([x, x.lower()] if x in phases else [x])]
     keys = [key for key in keys if key.isupper() or phases[key.upper()].stride > 1]
 

@@ -1,6 +1,6 @@
 """Normalisation: elements minus their mean, divided by their standard deviation.
 
-The mean is subtracted before squares are added (two passes), so a large mean costs no precision.
+The mean is subtracted before squares are added (two passes), so a large mean loses no precision.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ from tensorir.topi.extents import (
 
 
 def _order_of_axis(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any] | None:
-    """Return the attributes of a norm over one axis; several axes would permute the weights."""
+    """Return the attributes of a norm over one axis for another dimension order.
+
+    A norm over several axes is not supported, because its weights would have to be permuted.
+    """
     given = call.attrs["axes"]
     axes = (given,) if isinstance(given, int) else given
     return {"axes": order.index(axes[0] % len(order))} if len(axes) == 1 else None
@@ -111,7 +114,8 @@ def group_norm(
     center: bool = True,
     scale: bool = True,
 ) -> Tensor:
-    """Return `data` normalised over groups of channels and axes, by default all after them.
+    """Return `data` normalised over groups of channels and over axes, by default all after the
+    channels.
 
     `gamma` and `beta` have a number for each channel.
     """
@@ -190,10 +194,10 @@ def lrn(
     alpha: float = 1e-4,
     beta: float = 0.75,
 ) -> Tensor:
-    """Return `data / (bias + alpha / size * s) ** beta`, `s` the sum of `size` neighbours' squares.
+    """Return `data / (bias + alpha / size * s) ** beta`.
 
-    Neighbours are taken along an axis, `(size - 1) // 2` of them before an element (Krizhevsky et
-    al., 2012).
+    `s` is the sum of `size` neighbours' squares. Neighbours are along an axis; `(size - 1) // 2` of
+    them precede an element (Krizhevsky et al., 2012).
     """
     check_floats("data", data)
     if size < 1:
@@ -283,7 +287,7 @@ class _Statistics:
         beta: Tensor | None,
         weight_at: Callable[[Sequence[PrimExpr]], tuple[PrimExpr, ...]],
     ) -> Tensor:
-        """Return the elements minus their mean, divided by the deviation, with weights."""
+        """Return the elements minus their mean, divided by the deviation, weighted."""
         if not self.axes:
             raise IRValueError("axes must not be empty")
         dtype = self.dtype

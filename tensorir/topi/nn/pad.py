@@ -43,7 +43,7 @@ def dynamic_pad(
     pad_mode: Mode | None = "constant",
     pad_value: int | float | bool | None = 0,
 ) -> Tensor:
-    """Return padded `data` like `nn.pad`; the widths may be symbolic."""
+    """Return padded `data`, as `nn.pad` does; the widths may be symbolic."""
     widths = [_plain(width) for width in pad_width]
     if len(widths) != 2 * data.ndim:
         raise IRValueError(
@@ -60,7 +60,7 @@ def dynamic_pad(
 
     def element(*indices: PrimExpr) -> PrimExpr:
         places = [
-            _inside(pad_mode, i - before, n, before, behind)
+            _source_index(pad_mode, i - before, n, before, behind)
             if _may_add(before) or _may_add(behind)
             else i - before
             for i, n, (before, behind) in zip(indices, data.shape, sides, strict=True)
@@ -79,7 +79,7 @@ def _may_add(width: int | PrimExpr) -> bool:
     return not isinstance(width, int) or width > 0
 
 
-def _inside(
+def _source_index(
     mode: str | None,
     place: PrimExpr,
     n: PrimExpr,

@@ -44,7 +44,9 @@ class _Pooled:
         letters = SPATIAL[rank]
         self.layout = Layout(layout, f"NC{letters}", "layout")
         if out_layout not in (None, layout):
-            raise IRValueError(f"out_layout must be the layout, {layout}; permute_dims changes it")
+            raise IRValueError(
+                f"out_layout must be equal to the layout, {layout}; change it by permute_dims"
+            )
         size = self.layout.sizes(data, "data")
         self.data = data
         self.windows = {
@@ -72,7 +74,7 @@ class _Pooled:
         ]
 
     def padded(self, value: PrimExpr) -> Tensor:
-        """Return the data padded with a value as far as windows extend."""
+        """Return the data padded with a value up to the ends of the windows."""
         amounts = {
             self.layout.text.index(x): (w.before, w.behind_used)
             for x, w in self.windows.items()
@@ -83,7 +85,7 @@ class _Pooled:
     def reduced(
         self, name: str, source: Tensor, reduce: Callable[[PrimExpr, list[IterVar]], Any]
     ) -> Any:
-        """Return the tensor of `reduce(element, axes)` over each window, or several of them."""
+        """Return the tensor, or tensors, of `reduce(element, axes)` over each window."""
         axes = {x: te.reduce_axis((0, w.taps), f"r{x.lower()}") for x, w in self.windows.items()}
 
         def element(*indices: PrimExpr) -> Any:
@@ -104,7 +106,7 @@ _LARGEST_AND_SQUARES: Final = te.comm_reducer(
 
 
 def _reduced_to_largest(value: PrimExpr, axis: Any, where: PrimExpr | None = None) -> Any:
-    """Return the reductions that `_largest_of` reads: one, or two for floats."""
+    """Return the one or (for floats) two reductions that `_largest_of` combines."""
     if not value.dtype.is_floating:
         return largest(value, axis=axis, where=where)
     wide = cast(sum_dtype(value.dtype), value)
@@ -144,8 +146,11 @@ def max_pool(
     layout: str = "NC#",
     out_layout: str | None = None,
 ) -> Tensor:
-    """Return the maximum of each window along #, NaN if it contains NaN; padding is ignored."""
-    del count_include_pad  # only means use it; poolings have one signature
+    """Return the maximum of each window along #; NaN if the window has a NaN.
+
+    Padding is ignored.
+    """
+    del count_include_pad  # only avg_pool uses it; all poolings have the same signature
     pooled = _Pooled(
         rank, data, pool_size, strides, padding, dilation, ceil_mode, layout, out_layout
     )
@@ -166,7 +171,7 @@ def avg_pool(
     layout: str = "NC#",
     out_layout: str | None = None,
 ) -> Tensor:
-    """Return the mean of each window along #, padding counted if `count_include_pad`."""
+    """Return the mean of each window along #; padding counts as elements if `count_include_pad`."""
     pooled = _Pooled(
         rank, data, pool_size, strides, padding, dilation, ceil_mode, layout, out_layout
     )
@@ -191,8 +196,8 @@ def avg_pool(
 
 def _taps_counted(window: Window, place: PrimExpr, with_padding: bool) -> PrimExpr:
     """Return the divisor of a sum of a window."""
-    beyond = simplified(window.behind_used - window.behind)
-    fits = isinstance(beyond, IntImm) and beyond.value <= 0
+    overhang = simplified(window.behind_used - window.behind)
+    fits = isinstance(overhang, IntImm) and overhang.value <= 0
     if fits and (with_padding or not window.is_padded):
         return window.taps
     return window.taps_inside(place, with_padding)
@@ -310,7 +315,9 @@ def _adaptive(
         start = floordiv(place * n, m)
         return start, ceildiv((place + 1) * n, m) - start
 
-    axes = {x: te.reduce_axis((0, _longest(size[x], count[x])), f"r{x.lower()}") for x in letters}
+    axes = {
+        x: te.reduce_axis((0, _max_window(size[x], count[x])), f"r{x.lower()}") for x in letters
+    }
 
     def element(*indices: PrimExpr) -> Any:
         at = places.named(indices)
@@ -338,7 +345,7 @@ def _divides(n: PrimExpr, m: PrimExpr) -> bool:
     return isinstance(n, IntImm) and isinstance(m, IntImm) and n.value % m.value == 0
 
 
-def _longest(n: PrimExpr, m: PrimExpr) -> PrimExpr:
+def _max_window(n: PrimExpr, m: PrimExpr) -> PrimExpr:
     """Return an upper bound for the size of the windows that partition `n` into `m`."""
     if _divides(n, m):
         return simplified(floordiv(n, m))
@@ -356,7 +363,10 @@ def adaptive_avg_pool(
     layout: str = "NC#",
     out_layout: str | None = None,
 ) -> Tensor:
-    """Return the means of `output_size` windows that partition #; by default one an element."""
+    """Return the means of `output_size` windows that partition #.
+
+    By default one window per element.
+    """
     check_floats("data", data)
     dtype = sum_dtype(data.dtype)
     total, length = _adaptive(
@@ -377,7 +387,10 @@ def adaptive_max_pool(
     layout: str = "NC#",
     out_layout: str | None = None,
 ) -> Tensor:
-    """Return the maxima of `output_size` windows that partition #; by default one an element."""
+    """Return the maxima of `output_size` windows that partition #.
+
+    By default one window per element.
+    """
     name = "adaptive_pool_max"
     reduced, _ = _adaptive(rank, data, output_size, layout, out_layout, name, _reduced_to_largest)
     return _largest_of(reduced)

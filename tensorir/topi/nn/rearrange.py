@@ -128,7 +128,7 @@ def _blocks_gathered(name: str, data: Tensor, axes: Sequence[int], block: int, m
 
 
 def _quotient(what: str, extent: PrimExpr, divisor: int) -> PrimExpr:
-    """Return an extent divided by a number; IRValueError if it is not a multiple."""
+    """Return an extent divided by a number. Raises IRValueError if it is not a multiple."""
     if divisor < 1:
         raise IRValueError(f"{what} cannot be divided by {divisor}")
     if isinstance(extent, IntImm) and extent.value % divisor:

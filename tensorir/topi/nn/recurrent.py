@@ -1,8 +1,8 @@
 """Recurrent layers after the projection of inputs: one loop over time for each sequence.
 
-The product of a layer with its inputs is one matrix product for all times, which the caller
-computes (`projected`). The product with its state is computed here, in one kernel for any number of
-times. Sequences of a batch run in parallel.
+The caller computes the product of a layer's weights with its inputs as one matrix product for all
+time steps (`projected`). The product with the state is computed here, in one kernel for any number
+of time steps. Sequences of a batch run in parallel.
 
 The recurrence of a gate `g` is `h @ recurrence[:, g]`; gates are concatenated in the last
 dimension, in the order of ONNX: `i o f c` of the LSTM (Hochreiter and Schmidhuber, 1997; Gers and
@@ -35,13 +35,16 @@ _DEFAULTS: Final = {
     "hardsigmoid": (0.2, 0.5),
     "elu": (1.0,),
 }
-"""The default constants of activations that have constants."""
+"""The default constants of the activations that have constants."""
 CONSTANTS: Final = {name: len(values) for name, values in _DEFAULTS.items()}
-"""The number of their constants: alpha, then beta."""
+"""The number of constants of an activation: alpha, then beta."""
 
 
 def activation(name: str, alpha: float | None, beta: float | None, dtype: DataType) -> Activation:
-    """Return an activation by its name in ONNX, ignoring case; IRValueError for an unknown name."""
+    """Return an activation by its ONNX name, ignoring case.
+
+    Raises IRValueError for an unknown name.
+    """
     kind = name.lower()
     default_alpha, default_beta = (*_DEFAULTS.get(kind, ()), 0.0, 0.0)[:2]
     a = const(default_alpha if alpha is None else alpha, dtype)
@@ -67,7 +70,7 @@ def activation(name: str, alpha: float | None, beta: float | None, dtype: DataTy
 
 @dataclass(frozen=True)
 class _Gates:
-    """The activations of a layer; inputs are clipped first."""
+    """The activations of a layer; their inputs are clipped first."""
 
     functions: tuple[Activation, ...]
     clip: float | None
@@ -121,7 +124,7 @@ def _store(buffer: Buffer, indices: Sequence[PrimExpr], value: PrimExpr) -> Stmt
 
 @dataclass(frozen=True)
 class _Time:
-    """A step of one sequence: buffers, the position in the batch, the time."""
+    """A time step of one sequence: buffers, the position in the batch, the time."""
 
     x: Buffer
     recurrence: Buffer
@@ -137,7 +140,10 @@ class _Time:
         return j + which * self.size
 
     def product(self, out: Buffer, state: Buffer, first: int, gates: int) -> Stmt:
-        """Add `state @ recurrence` to some gates of `out`; weights are read row by row."""
+        """Add `state @ recurrence` to the gates of `out` from `first` on.
+
+        Weights are read row by row.
+        """
         b, columns = self.b, gates * self.size
 
         def element(k: Var, g: Var) -> Stmt:
@@ -163,7 +169,7 @@ def _recurrence(
     scratch: Sequence[int],
     step: Callable[[_Time], Sequence[Stmt]],
 ) -> list[Tensor]:
-    """Return the outputs of all times, followed by the last states.
+    """Return the outputs of all time steps, followed by the last states.
 
     `scratch` has the number of gates of each scratch row; `step` updates the states.
     """
@@ -221,7 +227,7 @@ def _check(projected: Tensor, recurrence: Tensor, gates: int, lengths: Tensor | 
     units = recurrence.shape[0]
     if isinstance(units, IntImm) and any(n != gates * units.value for n in sizes):
         raise IRValueError(
-            f"{gates} gates of {units.value} units take {gates * units.value} columns, got {sizes}"
+            f"{gates} gates of {units.value} units need {gates * units.value} columns, got {sizes}"
         )
     if not projected.dtype.is_floating or recurrence.dtype != projected.dtype:
         raise IRTypeError(
@@ -254,7 +260,7 @@ def lstm_steps(
     """Return all outputs, the last output and the last cell of an LSTM with projected inputs."""
     _check(projected, recurrence, 4, sequence_lens)
     dtype = projected.dtype
-    act = _Gates.of(activations, 3, activation_alpha, activation_beta, clip, dtype)
+    gates_of_layer = _Gates.of(activations, 3, activation_alpha, activation_beta, clip, dtype)
 
     def step(now: _Time) -> list[Stmt]:
         h, c = now.states
@@ -268,12 +274,14 @@ def lstm_steps(
             if peephole is not None:
                 i = i + _at(peephole, j) * old
                 f = f + _at(peephole, now.gate(2, j)) * old
-            passed = act(0, i)
-            kept = const(1.0, dtype) - passed if input_forget else act(0, f)
-            store = _store(c, [b, j], kept * old + passed * act(1, g))
+            passed = gates_of_layer(0, i)
+            kept = const(1.0, dtype) - passed if input_forget else gates_of_layer(0, f)
+            store = _store(c, [b, j], kept * old + passed * gates_of_layer(1, g))
             if peephole is not None:
                 o = o + _at(peephole, now.gate(1, j)) * _at(c, b, j)
-            return sequence([store, _store(h, [b, j], act(0, o) * act(2, _at(c, b, j)))])
+            return sequence(
+                [store, _store(h, [b, j], gates_of_layer(0, o) * gates_of_layer(2, _at(c, b, j)))]
+            )
 
         return [
             now.fill(sums, 4 * now.size, lambda j: _at(now.x, now.t, b, j)),
@@ -304,12 +312,12 @@ def gru_steps(
 ) -> list[Tensor]:
     """Return all outputs and the last output of a GRU with projected inputs.
 
-    `recurrent_bias` is the bias of the last gate, which the reset gate scales if
+    `recurrent_bias` is the bias of the last gate; the reset gate scales it if
     `linear_before_reset`.
     """
     _check(projected, recurrence, 3, sequence_lens)
     dtype = projected.dtype
-    act = _Gates.of(activations, 2, activation_alpha, activation_beta, clip, dtype)
+    gates_of_layer = _Gates.of(activations, 2, activation_alpha, activation_beta, clip, dtype)
 
     def step(now: _Time) -> list[Stmt]:
         (h,) = now.states
@@ -326,9 +334,9 @@ def gru_steps(
             if bias is not None:
                 inner = inner + _at(bias, j)
             if linear_before_reset:
-                inner = act(0, gate(1, j)) * inner
-            new = act(1, _at(now.x, now.t, b, now.gate(2, j)) + inner)
-            z = act(0, gate(0, j))
+                inner = gates_of_layer(0, gate(1, j)) * inner
+            new = gates_of_layer(1, _at(now.x, now.t, b, now.gate(2, j)) + inner)
+            z = gates_of_layer(0, gate(0, j))
             return _store(h, [b, j], (const(1.0, dtype) - z) * new + z * _at(h, b, j))
 
         begin = now.fill(sums, 3 * size, lambda j: zero)
@@ -337,7 +345,7 @@ def gru_steps(
         return [
             begin,
             now.product(sums, h, 0, 2),
-            now.fill(reset, size, lambda j: act(0, gate(1, j)) * _at(h, b, j)),
+            now.fill(reset, size, lambda j: gates_of_layer(0, gate(1, j)) * _at(h, b, j)),
             now.product(sums, reset, 2, 1),
             _loop("j", size, update),
         ]
@@ -363,7 +371,9 @@ def rnn_steps(
 ) -> list[Tensor]:
     """Return all outputs and the last output of a layer with one gate and projected inputs."""
     _check(projected, recurrence, 1, sequence_lens)
-    act = _Gates.of(activations, 1, activation_alpha, activation_beta, clip, projected.dtype)
+    gates_of_layer = _Gates.of(
+        activations, 1, activation_alpha, activation_beta, clip, projected.dtype
+    )
 
     def step(now: _Time) -> list[Stmt]:
         (h,) = now.states
@@ -372,7 +382,7 @@ def rnn_steps(
         return [
             now.fill(sums, size, lambda j: _at(now.x, now.t, b, j)),
             now.product(sums, h, 0, 1),
-            _loop("j", size, lambda j: _store(h, [b, j], act(0, _at(sums, b, j)))),
+            _loop("j", size, lambda j: _store(h, [b, j], gates_of_layer(0, _at(sums, b, j)))),
         ]
 
     return _recurrence(

@@ -1,4 +1,4 @@
-"""Softmax and its relatives, and losses for classification."""
+"""Softmax, log-softmax and hardmax, and losses for classification."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def nll_loss(
 
 @operator("nn.cross_entropy_with_logits")
 def cross_entropy_with_logits(predictions: Tensor, labels: Tensor) -> Tensor:
-    """Return the sum of `-predictions * labels`, divided by the first extent of a matrix."""
+    """Return the sum of `-predictions * labels`; for matrices, divided by the first extent."""
     check_floats("predictions", predictions)
     check_rank("labels", labels, predictions.ndim)
     dtype = sum_dtype(predictions.dtype)

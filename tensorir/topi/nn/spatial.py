@@ -21,7 +21,7 @@ from tensorir.te.tensor import Tensor
 from tensorir.topi.extents import check_rank, extent_text, simplified
 
 SPATIAL: Final = {1: "W", 2: "HW", 3: "DHW"}
-"""The letters of spatial axes, by their number."""
+"""The letters of spatial axes, by the number of axes."""
 
 _AXES: Final = {1: "one axis", 2: "two axes", 3: "three axes"}
 
@@ -68,13 +68,16 @@ class Layout:
     """The order of axes."""
 
     def __init__(self, text: str, letters: str, what: str) -> None:
-        """Read a layout; IRValueError unless it has exactly these letters."""
+        """Read a layout. Raises IRValueError unless it consists of exactly these letters."""
         if sorted(text) != sorted(letters):
             raise IRValueError(f"{what} must consist of the letters {letters}, got {text!r}")
         self.text = text
 
     def sizes(self, tensor: Tensor, name: str) -> dict[str, PrimExpr]:
-        """Return the extents of the operand called `name` by letter; IRValueError for its rank."""
+        """Return the extents of the operand called `name` by letter.
+
+        Raises IRValueError for another rank.
+        """
         check_rank(f"{name} ({self.text})", tensor, len(self.text))
         return dict(zip(self.text, tensor.shape, strict=True))
 
@@ -90,7 +93,7 @@ class Layout:
 def per_axis(value: int | Sequence[int], rank: int, name: str, least: int = 1) -> tuple[int, ...]:
     """Return a number for each spatial axis; a single number applies to all.
 
-    IRValueError for another count, or for a number below `least`.
+    Raises IRValueError for another count, or for a number below `least`.
     """
     values = (value,) * rank if isinstance(value, int) else tuple(value)
     if len(values) == 1:
@@ -106,8 +109,8 @@ def margins(padding: int | Sequence[int], rank: int) -> list[tuple[int, int]]:
     """Return the padding before and after each spatial axis.
 
     One number applies to all sides, one number for each axis applies to both of its sides; the full
-    form has all paddings before axes, followed by all paddings after axes. IRValueError for another
-    count or a negative number.
+    form has all paddings before axes, followed by all paddings after axes. Raises IRValueError for
+    another count or a negative number.
     """
     values = (padding,) if isinstance(padding, int) else tuple(padding)
     if len(values) == 1:
@@ -123,7 +126,9 @@ def margins(padding: int | Sequence[int], rank: int) -> list[tuple[int, int]]:
 
 
 class Window:
-    """The windows along one axis: they begin at `o * stride - before`, taps `dilation` apart."""
+    """The windows along one axis: they begin at `o * stride - before` and have taps `dilation`
+    apart.
+    """
 
     def __init__(
         self,
@@ -134,9 +139,10 @@ class Window:
         dilation: int = 1,
         ceil_mode: bool = False,
     ) -> None:
-        """Place windows on an axis of `size`; IRValueError if no window fits.
+        """Place windows on an axis of `size`. Raises IRValueError if no window fits.
 
-        With `ceil_mode`, a window may extend beyond the end if it starts before it.
+        With `ceil_mode`, a window may extend beyond the end of the axis if it starts before the
+        end.
         """
         self.size, self.taps = size, as_expr(taps)
         self.stride, self.dilation = stride, dilation
@@ -158,14 +164,20 @@ class Window:
             self.behind_used = simplified(used - size - self.before)
         else:
             self.behind_used = as_expr(self.behind)
-        """The padding after the end that windows need; negative: elements that no window uses."""
+        """The padding after the end that windows need.
+
+        If negative, the number of unused elements.
+        """
 
     def tap(self, place: PrimExpr, k: PrimExpr) -> PrimExpr:
         """Return the position of tap `k` of the window at `place` on the padded axis."""
         return place * self.stride + k * self.dilation
 
     def taps_inside(self, place: PrimExpr, with_padding: bool) -> PrimExpr:
-        """Return the number of taps of a window that are on the axis, or on its padding."""
+        """Return the number of taps of a window on the axis.
+
+        With `with_padding` also those on the padding.
+        """
         start = place * self.stride - self.before
         end = self.size + self.behind if with_padding else self.size
         last = min_(self.taps, ceildiv(end - start, self.dilation))
@@ -197,7 +209,7 @@ def padded(
     Returns `x` itself if all amounts are 0.
     """
     sides = {a: (as_expr(b), as_expr(e)) for a, (b, e) in amounts.items()}
-    sides = {a: both for a, both in sides.items() if not all(map(_is_nothing, both))}
+    sides = {a: both for a, both in sides.items() if not all(map(_is_zero, both))}
     if not sides:
         return x
     shape = list(x.shape)
@@ -209,9 +221,9 @@ def padded(
         inside = []
         for axis, (before, behind) in sides.items():
             places[axis] = indices[axis] - before
-            if not _is_cut(before):
+            if not _is_crop(before):
                 inside.append(indices[axis] >= before)
-            if not _is_cut(behind):
+            if not _is_crop(behind):
                 inside.append(indices[axis] < x.shape[axis] + before)
         loaded = x[tuple(places)]
         return te.if_then_else(te.all(*inside), loaded, value) if inside else loaded
@@ -219,10 +231,10 @@ def padded(
     return te.compute(shape, element, name=name)
 
 
-def _is_nothing(amount: PrimExpr) -> bool:
+def _is_zero(amount: PrimExpr) -> bool:
     return isinstance(amount, IntImm) and amount.value == 0
 
 
-def _is_cut(amount: PrimExpr) -> bool:
-    """Return True if nothing is added: the amount is 0 or negative."""
+def _is_crop(amount: PrimExpr) -> bool:
+    """Return True if the padding is provably 0 or negative."""
     return isinstance(amount, IntImm) and amount.value <= 0

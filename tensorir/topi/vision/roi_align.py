@@ -1,4 +1,4 @@
-"""Regions of feature maps, resampled to one size."""
+"""Regions of feature maps, resampled to a common size."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def roi_align(
 
     A region is `x1, y1, x2, y2`, multiplied by `spatial_scale`, of the image `batch_indices[r]`;
     with `aligned`, half an element is subtracted. Each of its bins is the mean, or the maximum
-    weighted neighbour, of `sample_ratio` x `sample_ratio` samples between elements. If the ratio is
-    0, a bin has one sample for each element, for images up to the size of `data` (He et al., "Mask
-    R-CNN", 2017).
+    weighted neighbour, of `sample_ratio` x `sample_ratio` interpolated samples. If the ratio is 0,
+    a bin has one sample per element, for images up to the size of `data` (He et al., "Mask R-CNN",
+    2017).
     """
     check_floats("data", data)
     for name, tensor, rank in (
@@ -111,7 +111,7 @@ def roi_align(
             total: PrimExpr = te.sum(value, axis=axes, where=te.all(*counted, *inside))
             return total
         value = largest(*corners)
-        # A sample outside is 0.
+        # A sample outside of the image is 0.
         sample = te.if_then_else(te.all(*inside), value, zero)
         where = te.all(*counted) if counted else None
         return largest(sample, axis=axes, where=where)
