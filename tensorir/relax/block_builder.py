@@ -9,7 +9,7 @@
         bb.emit_func_output(y)
     mod = bb.get()
 
-Errors are raised at the call that causes them; a finished module is well-formed.
+The call that causes an error raises it; a finished module is well-formed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class BlockBuilder:
         self._frame: Frame | None = None
         self._global_names = UniqueNames(self._mod)
         self._by_hash: dict[type[BaseFunc], dict[int, list[str]]] = {}
-        """The names of functions by their hash, for the kinds of functions that were added."""
+        """The names of functions by their hash, for each class of functions that was added."""
 
     # --------------------------------------------------------------------------------------- scopes
 
@@ -108,7 +108,7 @@ class BlockBuilder:
     def aside(self) -> Iterator[None]:
         """Suspend the current function in a `with` statement, to build other functions there.
 
-        They cannot use its variables; pass them as arguments of the calls.
+        The other functions cannot use its variables; pass these as arguments of the calls.
         """
         frame, self._frame = self._frame, None
         try:
@@ -150,7 +150,7 @@ class BlockBuilder:
         condition = self._leaf(cond)
         branches = []
         for build in (then, otherwise):
-            frame = self._open("emit_if")
+            frame = self._current_frame("emit_if")
             frame.scopes.append(Scope())
             try:
                 value = self._result(build())
@@ -191,8 +191,8 @@ class BlockBuilder:
     ) -> GraphVar:
         """Bind a value whose struct info is checked when the function runs; return the variable.
 
-        New variables in the shape are defined by it. With `output`, the variable is visible after
-        the dataflow block.
+        New variables in the shape are defined by this binding. With `output`, the variable is
+        visible after the dataflow block.
         """
         scope = self._scope("match_cast")
         leaf = self._leaf(value)
@@ -209,7 +209,7 @@ class BlockBuilder:
         self, output: Value, params: Sequence[GraphVar] | GraphVar | None = None
     ) -> None:
         """End the function with its result, which may be a tuple of values."""
-        frame = self._open("emit_func_output")
+        frame = self._current_frame("emit_func_output")
         if frame.result is not None:
             raise IRValueError(f'function "{frame.name}" has a result already')
         if self.current_block_is_dataflow() or len(frame.scopes) > 1:
@@ -234,11 +234,14 @@ class BlockBuilder:
 
     def lookup_binding(self, var: GraphVar) -> GraphExpr | None:
         """Return the value that a variable is bound to; None for a parameter."""
-        return self._open("lookup_binding").values.get(var)
+        return self._current_frame("lookup_binding").values.get(var)
 
     def is_visible(self, value: GraphExpr) -> bool:
-        """Return True if a value is visible here; branches hide their variables from outside."""
-        return self._open("is_visible").is_visible(value)
+        """Return True if a value is visible here.
+
+        Variables of a branch are visible only inside of it.
+        """
+        return self._current_frame("is_visible").is_visible(value)
 
     # ---------------------------------------------------------------------------------- expressions
 
@@ -284,9 +287,7 @@ class BlockBuilder:
                 return value
             return If(cond, value.true_branch, value.false_branch)
         if isinstance(value, SeqExpr):
-            raise IRTypeError(
-                "a sequence of bindings is not a value; emit its bindings one after the other"
-            )
+            raise IRTypeError("a sequence of bindings is not a value; emit its bindings one by one")
         self._use(value)
         return value
 
@@ -344,7 +345,7 @@ class BlockBuilder:
                 return field
         if not isinstance(expr, (GraphCall, Tuple, TupleGetItem, If, SeqExpr)):
             return self.normalize(expr)
-        frame = self._open("an expression inside of another one")
+        frame = self._current_frame("an expression inside of another one")
         for scope in frame.scopes:
             known = scope.emitted.get(expr)
             if known is not None:
@@ -374,7 +375,7 @@ class BlockBuilder:
         return kind(self.get_unique_name(name_hint or default), info)
 
     def _define(self, var: GraphVar, value: GraphExpr) -> None:
-        frame = self._open("emit")
+        frame = self._current_frame("emit")
         frame.values[var] = value
         frame.scopes[-1].visible.add(var)
 
@@ -422,7 +423,7 @@ class BlockBuilder:
         return self._mod.clone()
 
     def finalize(self) -> IRModule:
-        """Return the module; IRValueError if a function is not complete."""
+        """Return the module. Raises IRValueError if a function is not complete."""
         if self._frame is not None:
             raise IRValueError(f'function "{self._frame.name}" is not complete; end it first')
         return self.get()
@@ -432,13 +433,13 @@ class BlockBuilder:
         if type(func) in self._by_hash:
             self._by_hash[type(func)].setdefault(_key(func), []).append(name)
 
-    def _open(self, step: str) -> Frame:
+    def _current_frame(self, step: str) -> Frame:
         if self._frame is None:
             raise IRValueError(f"{step} needs a function: with bb.function(name, params): ...")
         return self._frame
 
     def _scope(self, step: str) -> Scope:
-        frame = self._open(step)
+        frame = self._current_frame(step)
         if frame.result is not None:
             raise IRValueError(
                 f'function "{frame.name}" has its result; {step} comes before emit_func_output'
@@ -452,7 +453,7 @@ _KEYS: Final[WeakKeyDictionary[BaseFunc, int]] = WeakKeyDictionary()
 def _key(func: BaseFunc) -> int:
     """Return the hash of a function, without its weights because they are large.
 
-    It is kept: the passes of a pipeline each build from a module with mostly the same functions.
+    The hash is cached: each pass of a pipeline starts from a module with mostly the same functions.
     """
     key = _KEYS.get(func)
     if key is None:

@@ -53,7 +53,7 @@ class Scope:
         """The variables of nested expressions, by identity of the expression."""
 
     def close_block(self) -> None:
-        """Make a block of the bindings since the last block."""
+        """Turn the bindings since the last block into a block."""
         kind = DataflowBlock if self.in_dataflow else BindingBlock
         self.blocks.append(kind(self.bindings))
         self.bindings = []
@@ -78,7 +78,10 @@ class Frame:
         self.scopes = [Scope()]
         self.values: dict[GraphVar, GraphExpr] = {}
         self.free: dict[GraphVar, None] = {}
-        """Variables used before the parameters were known; they must turn out to be parameters."""
+        """Variables used before the parameters were set.
+
+        `check_free` checks that they are parameters.
+        """
         self.result: Function | None = None
         if params is not None:
             self.take(params)
@@ -99,7 +102,7 @@ class Frame:
         return any(value in scope.visible for scope in self.scopes)
 
     def use(self, value: GraphExpr) -> None:
-        """Check that a leaf is visible; IRValueError for a variable that is not."""
+        """Check that a leaf is visible. Raises IRValueError for a variable that is not."""
         if self.is_visible(value):
             return
         assert isinstance(value, GraphVar)

@@ -22,9 +22,10 @@ from tensorir.rewriting.visit import walk
 
 
 def call_sites(func: BaseFunc | None) -> Counter[str]:
-    """Return how often a function refers to each other function, in order of appearance.
+    """Return the number of references from a function to each other function, in order of
+    appearance.
 
-    Each reference counts once, whether it is executed or not. Unknown kinds of functions have none.
+    Each reference counts once, executed or not. Functions of unknown classes have no references.
     """
     found: Counter[str] = Counter()
     if isinstance(func, (Function, PrimFunc)):
@@ -42,7 +43,7 @@ def callees(func: BaseFunc | None) -> list[str]:
 
 
 def run_counts(functions: Mapping[str, BaseFunc]) -> Counter[str]:
-    """Return how often each function runs if every function without a caller runs once.
+    """Return the number of runs of each function if every function without a caller runs once.
 
     Calls are multiplied along graph functions, and both branches of an `If` count. Calls that close
     a cycle do not count, because the number of iterations is unknown.
@@ -106,11 +107,11 @@ def callees_first(functions: Mapping[str, BaseFunc]) -> list[str]:
 
 
 def written_values(func: Function, mod: IRModule) -> set[Node]:
-    """Return the values that a graph function may write, with parameters and constants."""
-    return _Values(mod, {}).of(func)
+    """Return the values that a graph function may write, including parameters and constants."""
+    return _WrittenValues(mod, {}).of(func)
 
 
-class _Values:
+class _WrittenValues:
     def __init__(self, mod: IRModule, known: dict[Function, set[Node]]) -> None:
         self._mod = mod
         self._known = known
@@ -121,7 +122,7 @@ class _Values:
         found = self._known.get(func)
         if found is not None:
             return found
-        found = self._known[func] = set()  # recursive calls add nothing
+        found = self._known[func] = set()  # a recursive call writes no further values
         bindings = [node for node in walk(func.body) if isinstance(node, g.Binding)]
         self._bound = {binding.var: binding.value for binding in bindings}
         waiting = [arg for binding in bindings for arg in self._written_by(binding.value)]
@@ -143,7 +144,7 @@ class _Values:
         if isinstance(callee, PrimFunc):
             written: set[Node] = set(written_parameters(callee, self._mod))
         elif isinstance(callee, Function):
-            written = _Values(self._mod, self._known).of(callee)
+            written = _WrittenValues(self._mod, self._known).of(callee)
         else:
             return []
         pairs = zip(callee.params, call.args, strict=False)

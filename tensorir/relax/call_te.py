@@ -6,8 +6,8 @@
 While the formula is built, a placeholder represents each value of the graph function. The new
 tensor function has these values as parameters, in the order of their first use.
 
-A model has many calls of an operator that differ only in their values: `FormulaCache` keeps the
-formula, and the function made of it, for all of them.
+A model has many calls of an operator that differ only in their values: `FormulaCache` stores one
+formula and one function for all of them.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Formula:
         own: list[Tensor] = []
         for tensor in self.outputs:
             is_taken = any(tensor is other for other in (*self.inputs, *own))
-            own.append(_copied(tensor) if is_taken else tensor)
+            own.append(_copy_tensor(tensor) if is_taken else tensor)
         func = te.create_prim_func([*self.inputs, *own, *self.sizes], index_dtype_override="int64")
         return func.without_attr("global_symbol")
 
@@ -88,10 +88,10 @@ def formula_of(
     """Return the formula `fn(*args, **kwargs)`.
 
     Tensors become placeholders, shapes become lists of integers, scalar values become expressions;
-    lists, tuples and dicts are converted item by item, plain values stay. `fn` returns one or
-    several tensors. `leaf` returns the value that the call uses for an argument. Placeholders are
-    named after the variables that they represent, or after the parameters of `fn`. Raises
-    IRTypeError for another kind of argument or result.
+    lists, tuples and dicts are converted item by item; other values are passed unchanged. `fn`
+    returns one or several tensors. `leaf` returns the value that the call uses for an argument.
+    Placeholders are named after the variables that they represent, or after the parameters of `fn`.
+    Raises IRTypeError for another kind of argument or result.
     """
     inputs = _Inputs(leaf, named_by_parameter)
     positional = [inputs.converted(arg, str(k)) for k, arg in enumerate(args)]
@@ -197,7 +197,7 @@ class _Inputs:
         return [var for var in self.variables if var not in defined]
 
 
-def _copied(tensor: Tensor) -> Tensor:
+def _copy_tensor(tensor: Tensor) -> Tensor:
     return te.compute(tensor.shape, lambda *i: tensor[i], name="T_identity")
 
 
@@ -211,8 +211,10 @@ class FormulaCache:
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[Any, Sequence[StructInfo]]] = {}
-        """The cached results, and the operands' struct infos: the key compares their symbolic sizes
-        by identity."""
+        """The cached results, with the struct infos of the operands.
+
+        Keys contain the identities of symbolic sizes, so the struct infos must stay alive.
+        """
 
     def of(
         self,
@@ -220,7 +222,7 @@ class FormulaCache:
         attrs: Mapping[str, Any],
         make: Callable[[], Any],
     ) -> Any:
-        """Return what `make` returned for an equal call; call it if there is none."""
+        """Return the cached result for an equal call, or call `make` and cache its result."""
         parts = tuple(map(_argument_key, args))
         if _NONE in parts:
             return make()
@@ -244,7 +246,7 @@ def _argument_key(arg: g.GraphExpr | GlobalVar) -> Hashable:
     if isinstance(arg, GlobalVar):
         return _NONE
     if isinstance(arg, g.Constant) and arg.source.shape == ():
-        # Its value may be a number in the formula.
+        # The value of the constant may be a number in the formula.
         return arg.data.tobytes(), _info_key(arg.struct_info)
     if isinstance(arg, g.Tuple):
         keys = tuple(map(_argument_key, arg.elements))

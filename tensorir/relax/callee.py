@@ -36,15 +36,15 @@ from tensorir.relax.visit import SizeSubstitution
 from tensorir.rewriting.visit import collect_vars, walk
 
 Functions: TypeAlias = "IRModule | Mapping[str, BaseFunc | si.FuncStructInfo]"
-"""Functions by name; struct infos are enough for functions that are not complete."""
+"""Functions by name; a function under construction is represented by its struct info."""
 
 
 def result_of(call: GraphCall, functions: Functions) -> si.StructInfo:
     """Return the struct info of a call's result; check that the arguments fit the function.
 
     Raises IRValueError for an unknown name and a wrong number of arguments, IRTypeError for a
-    function of the wrong kind and arguments that do not fit. Arguments that only a check at run
-    time can decide are accepted.
+    function of the wrong kind and arguments that do not fit. An argument is accepted if only a
+    check at run time can decide whether it fits.
     """
     op = call.op
     if isinstance(op, Operator):
@@ -62,7 +62,7 @@ def result_of(call: GraphCall, functions: Functions) -> si.StructInfo:
         if isinstance(known, si.FuncStructInfo):
             result = _result_of_named(call, op.name, known)
             return call.sinfo_args[0] if call.sinfo_args else result
-    written_last(call)  # raises for a call that cannot be
+    written_last(call)  # raises if the call is invalid
     _check_function_arguments(call, functions)
     return call.sinfo_args[0] if call.sinfo_args else call.struct_info
 
@@ -78,7 +78,7 @@ def check_call_tir(call: GraphCall, callee: PrimFunc) -> None:
     assert isinstance(name, GlobalVar)
     if not rest or not isinstance(rest[0], Tuple):
         raise IRTypeError(
-            f'the arguments of "{name.name}" are one tuple, written out: R.call_tir({name.name}, '
+            f'the arguments of "{name.name}" must be a tuple expression: R.call_tir({name.name}, '
             "(x, y), out_sinfo=...)"
         )
     if len(rest) > 1 and not isinstance(rest[1], ShapeExpr):
@@ -134,7 +134,7 @@ def _check_call_into(call: GraphCall, functions: Functions) -> None:
 
 
 def is_pure_call(call: GraphCall, functions: Functions, entered: set[str] | None = None) -> bool:
-    """Return True if a call only computes a value, so that it may be dropped, repeated or moved.
+    """Return True if a call has no effects, so that it may be dropped, repeated or moved.
 
     A graph function is pure if it is declared so and all functions that it calls are pure;
     functions in `entered` count as pure, because their check is in progress. A library function may
@@ -209,7 +209,7 @@ def _tensor_function(call: GraphCall, functions: Functions) -> PrimFunc:
     if not isinstance(gvar, GlobalVar):
         raise IRTypeError(
             f"{call.op.short_name} calls a tensor function of the module by its name; "
-            "a library function is called by call_dps_packed"
+            "call a library function by call_dps_packed"
         )
     func = _function_named(gvar, functions)
     if not isinstance(func, PrimFunc):
@@ -250,13 +250,13 @@ def _result_of_named(
         names = ", ".join(p.name for p in expected)
         raise IRValueError(
             f'"{name}" takes {len(expected)} argument(s) ({names}), the call passes {len(values)}'
-            + _wants_call_tir(callee, name)
+            + _call_tir_hint(callee, name)
         )
     given = _arguments(values)
     return fit(name, expected, given).known(ret)
 
 
-def _wants_call_tir(callee: BaseFunc | si.FuncStructInfo, name: str) -> str:
+def _call_tir_hint(callee: BaseFunc | si.FuncStructInfo, name: str) -> str:
     if not isinstance(callee, PrimFunc):
         return ""
     return f"; R.call_tir({name}, (...), out_sinfo=...) allocates the outputs of a tensor function"
@@ -307,7 +307,7 @@ def _remedy(parameter: si.StructInfo, value: si.StructInfo) -> str:
         if None not in (value.dtype, parameter.dtype) and value.dtype != parameter.dtype:
             return "convert the array, or declare the function for this dtype"
         return "change the array, or declare the function for this shape"
-    return "pass what the function is declared for"
+    return "pass a value of the declared type"
 
 
 class Sizes:
@@ -319,7 +319,7 @@ class Sizes:
         self._source: dict[Var, str] = {}
 
     def define(self, pattern: si.StructInfo, value: si.StructInfo, source: str) -> None:
-        """Define the variables that are dimensions of a parameter by the value's dimensions."""
+        """Define the variables in a parameter's dimensions by the dimensions of the value."""
         if isinstance(pattern, si.TupleStructInfo) and isinstance(value, si.TupleStructInfo):
             for p, v in zip(pattern.elements, value.elements, strict=False):
                 self.define(p, v, source)

@@ -41,8 +41,9 @@ _Attrs = Mapping[str, Any]
 _Infos = Sequence[StructInfo]
 
 NUM_OUTPUTS: Final = "num_outputs"
-"""Attribute of the call of a library function whose only effect is to write its last arguments; the
-number of these arguments."""
+"""An attribute of a library call whose only effect is to write its last arguments: the number of
+these arguments.
+"""
 FRESH: Final = -1
 """In `inplace_indices`: the output has new memory."""
 
@@ -55,13 +56,15 @@ def _tensor(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
     shapes = [a for a in args if isinstance(a, ShapeExpr)]
     dtypes = [a for a in args if isinstance(a, DataTypeValue)]
     if len(shapes) != 1 or len(dtypes) != 1:
-        raise IRTypeError("a tensor is allocated with one R.shape([...]) and one R.dtype(...)")
+        raise IRTypeError("allocating a tensor needs one R.shape([...]) and one R.dtype(...)")
     return TensorStructInfo(shapes[0].values, dtypes[0].value)
 
 
 def _view(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
     if len(args) != 2 or not isinstance(args[1], ShapeExpr):
-        raise IRTypeError("a view has one tensor and one shape: R.memory.view(x, R.shape([2, 3]))")
+        raise IRTypeError(
+            "a view needs one tensor and one shape: R.memory.view(x, R.shape([2, 3]))"
+        )
     info, shape = args[0].struct_info, args[1].values
     if not isinstance(info, TensorStructInfo) or info.shape is None or info.dtype is None:
         raise IRTypeError(
@@ -101,7 +104,8 @@ tuple of tensors)`, one tensor for each tensor of the result; nested tuples are 
 VIEW: Final = Operator.register("relax.memory.view", _view)
 """A tensor in another shape, `(tensor, shape)`: its elements in row-major order.
 
-It is a tensor value like any other, but shares the memory of the first tensor."""
+The result is a tensor value that shares the memory of the first tensor.
+"""
 
 
 def call_tir(
@@ -129,8 +133,8 @@ def call_tir_inplace(
     """Return the call of a tensor function that overwrites arguments with outputs.
 
     `inplace_indices` has for each output the argument that it overwrites, -1 for new memory. The
-    parameters of the function are its arguments and then only the outputs with new memory. As a
-    value the argument does not change: if it is used later, the call works on a copy.
+    parameters of the function are its arguments, followed by the outputs with new memory. The
+    argument, as a value, does not change: if it is used later, the call overwrites a copy of it.
     """
     operands = _operands(_tensor_function(gvar), args, tir_vars)
     indices = [inplace_indices] if isinstance(inplace_indices, int) else list(inplace_indices)
@@ -150,7 +154,7 @@ def call_tir_inplace(
     taken = [k for k in indices if k != FRESH]
     if not taken or len(set(taken)) != len(taken):
         raise IRValueError(
-            f"inplace_indices must name at least one argument, and none twice; got {indices}"
+            f"inplace_indices must name at least one argument, and each at most once; got {indices}"
         )
     return GraphCall(CALL_TIR_INPLACE, operands, {"inplace_indices": tuple(indices)}, [output])
 
@@ -162,7 +166,7 @@ def call_dps_packed(
 ) -> GraphCall:
     """Return the call of a library function that writes its outputs, passed after the arguments.
 
-    It is assumed to be pure: the call may be dropped, repeated or moved.
+    The library function is assumed to be pure: the call may be dropped, repeated or moved.
     """
     return GraphCall(CALL_DPS_PACKED, [_extern(func), _tuple(args)], None, [_output(out_sinfo)])
 
@@ -274,7 +278,10 @@ class CalledGraph(NamedTuple):
 
 
 def called_graph(call: GraphCall) -> CalledGraph | None:
-    """Return the parts of a direct call or of a call of a graph function into memory, else None."""
+    """Return the parts of a call of a graph function, direct or into memory.
+
+    Return None for other calls.
+    """
     if isinstance(call.op, GlobalVar):
         return CalledGraph(call.op, call.args, None)  # type: ignore[arg-type]
     if call.op is not CALL_GRAPH_INTO:
@@ -301,13 +308,14 @@ class DestinationPassing(NamedTuple):
     scalars: tuple[PrimExpr, ...]
     """Integer arguments after the buffers."""
     gives_tuple: bool
-    """True if the value of the call is a tuple of its outputs, not a single output."""
+    """True if the call returns a tuple of outputs, False for a single output."""
 
 
 def destination_passing(value: object) -> DestinationPassing | None:
-    """Return the parts of `call_tir`, `call_tir_inplace` and `call_dps_packed`, else None.
+    """Return the parts of a `call_tir`, `call_tir_inplace` or `call_dps_packed`.
 
-    Raises IRTypeError for a call with another layout than the functions above create.
+    None for other values. Raises IRTypeError for a call with another layout than the functions
+    above create.
     """
     if not isinstance(value, GraphCall):
         return None
@@ -333,10 +341,11 @@ def destination_passing(value: object) -> DestinationPassing | None:
 
 
 def written_last(call: GraphCall) -> int:
-    """Return the number of last arguments that a library call writes, if that is its only effect.
+    """Return the number of last arguments that a library call writes, if that is its only effect,
+    else 0.
 
-    Destination passing is lowered to such calls; 0 for any other call. Raises IRTypeError for a
-    call with another layout than `call_into` creates.
+    Calls in destination passing style are lowered to such calls. Raises IRTypeError for a call with
+    another layout than `call_into` creates.
     """
     count = call.attrs.get(NUM_OUTPUTS) if isinstance(call.op, ExternFunc) else None
     if count is None:
@@ -409,7 +418,7 @@ def _extern(func: str | ExternFunc) -> ExternFunc:
         return ExternFunc(func)
     if not isinstance(func, ExternFunc):
         raise IRTypeError(
-            f"a library function is called by its name in quotes, got {func!r}; a tensor function "
-            "of the module is called by call_tir"
+            f"a library function must be given by its name in quotes, got {func!r}; call a tensor "
+            "function of the module by call_tir"
         )
     return func

@@ -85,7 +85,7 @@ class DeclaredOperator(Operator):
         return self.signature.arguments(call.args, call.attrs)  # type: ignore[arg-type]
 
     def shown_attrs(self, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the attributes that a script has to print: values other than the defaults."""
+        """Return the attributes that a script prints: those that differ from their defaults."""
         return self.signature.shown_attrs(attrs)
 
     def _infer(
@@ -96,7 +96,7 @@ class DeclaredOperator(Operator):
 
     @contextmanager
     def _errors_named(self) -> Iterator[None]:
-        """Add the operator's name to errors about operands."""
+        """Add the operator's name to errors about operands, in a `with` statement."""
         try:
             yield
         except (IRTypeError, IRValueError) as error:
@@ -112,8 +112,8 @@ class DeclaredOperator(Operator):
 class FormulaOperator(DeclaredOperator):
     """An operator that is a formula over te tensors.
 
-    `dimension_order` is its rule for dimensions in another order; None if it has none or is
-    elementwise.
+    `dimension_order` is the rule for operands with dimensions in another order. It is None if there
+    is none, and for an elementwise operator.
     """
 
     __slots__ = ("_cache", "dimension_order")
@@ -132,14 +132,14 @@ class FormulaOperator(DeclaredOperator):
     def _infer(
         self, args: Sequence[GraphExpr], attrs: Mapping[str, Any], sinfo_args: Sequence[StructInfo]
     ) -> StructInfo:
-        return self._built(args, attrs)[0]
+        return self._cached_build(args, attrs)[0]
 
     def formula(self, call: GraphCall) -> Formula | None:
         """Return the formula of a call, with parameters named as those of the function.
 
-        None if a shape or dtype of an operand is unknown.
+        Return None if a shape or dtype of an operand is unknown.
         """
-        return self._built(call.args, call.attrs)[1]
+        return self._cached_build(call.args, call.attrs)[1]
 
     def kernel_call(self, call: GraphCall, formula: Formula, name: GlobalVar) -> GraphCall:
         """Return the call of the tensor function `name` of a formula that replaces a call."""
@@ -150,12 +150,12 @@ class FormulaOperator(DeclaredOperator):
         """Return True if each result element depends only on the operands' elements at its
         position.
 
-        Operands may be broadcast. The formula decides it.
+        Operands may be broadcast. The result is derived from the formula.
         """
         formula = self.formula(call)
         return formula is not None and maps_elements(formula.outputs)
 
-    def _built(
+    def _cached_build(
         self, args: Sequence[Any], attrs: Mapping[str, Any]
     ) -> tuple[StructInfo, Formula | None]:
         """Return the result of a call and its formula, which is built once for equal calls."""
@@ -176,7 +176,7 @@ class FormulaOperator(DeclaredOperator):
         unknown: dict[Var, None] = {}
         known: dict[str, Any] = {}
         for name, value in arguments.items():
-            known[name] = _filled(value, unknown)
+            known[name] = _with_unknown_sizes(value, unknown)
             if known[name] is _UNKNOWN:
                 return TensorStructInfo(None, None), None
         try:
@@ -189,11 +189,15 @@ class FormulaOperator(DeclaredOperator):
             raise
         result = TupleStructInfo(formula.infos) if formula.is_list else formula.infos[0]
         if not unknown:
-            return result, replace(formula, args=())  # weights among them must not be kept
+            # The cached formula must not keep weights alive.
+            return result, replace(formula, args=())
         return known_by(result, [v for v in collect_vars(result) if v not in unknown]), None
 
     def formula_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of the formula; constants for `Tensor | PrimExpr` become numbers."""
+        """Return the arguments of the formula.
+
+        A constant for a `Tensor | PrimExpr` becomes a number.
+        """
         result = dict(arguments)
         for p in self.signature.operands:
             value = arguments[p.name]
@@ -265,9 +269,9 @@ class LibraryOperator(DeclaredOperator):
 
 
 def library_function(name: str) -> Callable[..., Any] | None:
-    """Return the function of an operator's library call, None for another name."""
+    """Return the function of an operator's library call; None for another name."""
     operator = name.removeprefix(LIBRARY_PREFIX)
-    # `Operator.exists` loads the declarations, also those of library calls.
+    # `Operator.exists` loads the declarations of operators and library calls.
     if operator == name or not Operator.exists(operator):
         return _LIBRARY_CALLS.get(name)
     found = Operator.get(operator)
@@ -275,9 +279,10 @@ def library_function(name: str) -> Callable[..., Any] | None:
 
 
 def library_call(name: str) -> Callable[[F], F]:
-    """Register a library function that is not an operator: its arguments have other kinds.
+    """Register a library function that is not an operator, for arguments that operators do not
+    have.
 
-    It is called by `call_pure_packed(LIBRARY_PREFIX + name, ...)`.
+    Call it by `call_pure_packed(LIBRARY_PREFIX + name, ...)`.
     """
 
     def declare(function: F) -> F:
@@ -298,10 +303,10 @@ def operator(
     """Declare an operator by a formula over te tensors; `name` is without `relax.`.
 
     `dimension_order` is a rule of `tensorir.relax.dimension_order`, for operators whose attributes
-    name dimensions. `prepare` converts the given arguments before they are checked; for example, it
-    computes sizes that follow from other arguments.
+    name dimensions. `prepare` converts the arguments of a call before they are checked; for
+    example, it computes sizes that follow from other arguments.
     """
-    return _declaring(FormulaOperator, name, dimension_order, prepare)
+    return _declarator(FormulaOperator, name, dimension_order, prepare)
 
 
 def composite(
@@ -314,7 +319,7 @@ def composite(
     `result(**arguments)` returns its struct info, for expressions that are slow to build; see
     `operator` for `prepare`.
     """
-    return _declaring(CompositeOperator, name, result, prepare)
+    return _declarator(CompositeOperator, name, result, prepare)
 
 
 def library(name: str, result: Callable[..., StructInfo]) -> Callable[[F], F]:
@@ -322,10 +327,12 @@ def library(name: str, result: Callable[..., StructInfo]) -> Callable[[F], F]:
 
     The function gets operands as read-only arrays, None for absent ones.
     """
-    return _declaring(LibraryOperator, name, result)
+    return _declarator(LibraryOperator, name, result)
 
 
-def _declaring(kind: Callable[..., DeclaredOperator], name: str, *options: Any) -> Callable[[F], F]:
+def _declarator(
+    kind: Callable[..., DeclaredOperator], name: str, *options: Any
+) -> Callable[[F], F]:
     def declare(function: F) -> F:
         kind(name, function, *options).added()
         return function
@@ -336,13 +343,13 @@ def _declaring(kind: Callable[..., DeclaredOperator], name: str, *options: Any) 
 _UNKNOWN: Final = object()
 
 
-def _filled(value: Any, unknown: dict[Var, None]) -> Any:
+def _with_unknown_sizes(value: Any, unknown: dict[Var, None]) -> Any:
     """Return an argument of known shape: unknown dimensions become variables.
 
-    `_UNKNOWN` if not even the rank is known.
+    Return `_UNKNOWN` if the rank is unknown.
     """
     if isinstance(value, tuple) and value and isinstance(value[0], GraphExpr):
-        fields = tuple(_filled(v, unknown) for v in value)
+        fields = tuple(_with_unknown_sizes(v, unknown) for v in value)
         return _UNKNOWN if any(field is _UNKNOWN for field in fields) else fields
     info = value.struct_info if isinstance(value, GraphExpr) else None
     if not isinstance(info, TensorStructInfo):
@@ -384,7 +391,7 @@ def _array(value: Any) -> Any:
 
 
 def rank_of(x: GraphExpr) -> int:
-    """Return the rank of a tensor; IRTypeError if it is unknown."""
+    """Return the rank of a tensor. Raises IRTypeError if it is unknown."""
     info = tensor_info(x)
     if info.ndim == UNKNOWN_NDIM:
         raise IRTypeError(f"the rank of a tensor must be known, got {info}; match_cast states it")
@@ -392,7 +399,7 @@ def rank_of(x: GraphExpr) -> int:
 
 
 def shape_of(x: GraphExpr) -> tuple[PrimExpr, ...]:
-    """Return the shape of a tensor; IRTypeError if it is unknown."""
+    """Return the shape of a tensor. Raises IRTypeError if it is unknown."""
     info = tensor_info(x)
     if info.shape is None:
         raise IRTypeError(f"the shape of a tensor must be known, got {info}; match_cast states it")
@@ -400,7 +407,7 @@ def shape_of(x: GraphExpr) -> tuple[PrimExpr, ...]:
 
 
 def dtype_of(x: GraphExpr) -> DataType:
-    """Return the dtype of a tensor; IRTypeError if it is unknown."""
+    """Return the dtype of a tensor. Raises IRTypeError if it is unknown."""
     info = tensor_info(x)
     if info.dtype is None:
         raise IRTypeError(f"the dtype of a tensor must be known, got {info}; match_cast states it")

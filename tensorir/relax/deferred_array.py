@@ -1,8 +1,8 @@
 """Arrays that are computed when they are read, and freed when nothing refers to them.
 
-Between its file and a library a weight is scaled, packed and converted to other layouts. Only its
-last form is needed in memory: each form has a function that computes it from the previous form, and
-the first form is read from the file.
+A weight is read from a file, then scaled, packed and converted to other layouts. Only its last form
+is needed in memory. So each form has a function that computes it from the previous form, and the
+first form is read from the file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LARGE: Final = 1 << 16
-"""Arrays of at least this size in bytes are computed again instead of kept."""
+"""Arrays of at least this size in bytes are not kept, but computed at each access."""
 
 Array: TypeAlias = NDArray[Any]
 
@@ -53,7 +53,7 @@ class DeferredArray:
         made = None if self._last is None else self._last()
         if made is None:
             made = np.ascontiguousarray(make()).reshape(self.shape)
-            assert made.dtype == self.dtype, f"{made.dtype} was made, {self.dtype} was promised"
+            assert made.dtype == self.dtype, f"got {made.dtype}, expected {self.dtype}"
             made.flags.writeable = False
             self._last = weakref.ref(made)
         return made

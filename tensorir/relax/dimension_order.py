@@ -20,19 +20,20 @@ if TYPE_CHECKING:
     from tensorir.relax.expr import GraphCall
 
 DimensionOrder: TypeAlias = "Callable[[GraphCall, tuple[int, ...]], Mapping[str, Any] | None]"
-"""Returns the attributes of a call for operands in an order; its result is in the same order.
+"""Returns the attributes of a call for operands in an order; the result has the same order.
 
 A result of another rank is in its natural order.
 
-None if the call needs operands in the natural order."""
+Returns None if the call needs operands in the natural order.
+"""
 
 
 def axes(name: str) -> DimensionOrder:
-    """Return the rule for an attribute with one or several dimensions.
+    """Return the rule for an attribute that names one or several dimensions.
 
     The dimensions keep their order in the attribute, because other arguments may correspond to
-    them. The result must have the rank of the first operand, or it lacks the named dimensions and
-    the rest are in natural order, as for a mean over an image with channels last.
+    them. The result must have the rank of the first operand, or lack the named dimensions and have
+    the rest in natural order, as for a mean over an image with channels last.
     """
 
     def rule(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any] | None:

@@ -1,11 +1,11 @@
 """The nodes of graph functions: expressions, bindings, blocks of bindings.
 
-An expression has its `struct_info` from its construction. If TVM uses one name both here and in
-tensor functions, the class has another name and `tensorir.relax` exports it under TVM's: `GraphVar`
-as `relax.Var`, `GraphCall` as `relax.Call`, `StringValue` as `relax.StringImm`.
+An expression gets its `struct_info` when it is constructed. If TVM uses one name both here and in
+tensor functions, the class has another name and `tensorir.relax` exports it under TVM's name:
+`GraphVar` as `relax.Var`, `GraphCall` as `relax.Call`, `StringValue` as `relax.StringImm`.
 
-Functions are in A-normal form: the parts of an expression are *leaves*, and every other value has a
-variable (`tensorir.relax.verify` checks it, `BlockBuilder` ensures it).
+Functions are in A-normal form: the parts of an expression are *leaves*, and every other value is
+bound to a variable (`tensorir.relax.verify` checks this, `BlockBuilder` ensures it).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class GraphExpr(Node):
     struct_info: StructInfo
 
     def __array_ufunc__(self, ufunc: Any, *_: Any, **__: Any) -> NoReturn:
-        """Reject NumPy's functions, which would treat the expression as an object."""
+        """Reject NumPy's functions, because they treat the expression as a Python object."""
         raise IRTypeError(
             f"numpy.{ufunc.__name__} needs arrays, but this is a value of a graph function; call a "
             "tensor function by R.call_tir, or a library function by R.call_dps_packed"
@@ -93,7 +93,7 @@ class GraphExpr(Node):
 
 
 def tensor_info(x: GraphExpr) -> TensorStructInfo:
-    """Return the struct info of a tensor; IRTypeError for other values."""
+    """Return the struct info of a tensor. Raises IRTypeError for other values."""
     info = x.struct_info
     if not isinstance(info, TensorStructInfo):
         raise IRTypeError(f"expected a tensor, got {info}")
@@ -165,7 +165,10 @@ class Constant(GraphExpr):
 
     def __init__(self, data: ArrayLike | DeferredArray, dtype: str | None = None) -> None:
         self.source: NDArray[Any] | DeferredArray
-        """The array, or a deferred array; both have shape and size without being read."""
+        """The array, or a deferred array.
+
+        The shape and size of both are known without reading them.
+        """
         if isinstance(data, DeferredArray):
             self.source = data
         else:
@@ -175,7 +178,9 @@ class Constant(GraphExpr):
         held = self.source.dtype
         kind = DataType(str(held) if dtype is None else dtype)
         if kind.to_numpy() != held:
-            raise IRTypeError(f"a constant of {kind} is passed as {kind.to_numpy()}, got {held}")
+            raise IRTypeError(
+                f"a constant of {kind} must be an array of {kind.to_numpy()}, got {held}"
+            )
         self.struct_info = TensorStructInfo(self.source.shape, kind)
 
     @staticmethod
@@ -184,7 +189,7 @@ class Constant(GraphExpr):
     ) -> Constant:
         """Return a constant whose elements a function computes, with the same result each time.
 
-        Large constants are computed when they are read, and not kept.
+        Large constants are computed whenever they are read, and not kept.
         """
         later = DeferredArray(make, shape, dtype.to_numpy())
         return Constant(later if later.nbytes >= LARGE else later.read(), dtype)
@@ -277,7 +282,7 @@ class Tuple(GraphExpr):
 
 
 class TupleGetItem(GraphExpr):
-    """A field of a tuple, counted from 0; IndexError beyond the last."""
+    """A field of a tuple, counted from 0. Raises IndexError beyond the last."""
 
     fields = (part("tuple_value"), "index")
     __slots__ = fields
@@ -335,9 +340,10 @@ class GraphCall(GraphExpr):
         sinfo_args: Sequence[StructInfo],
         struct_info: StructInfo,
     ) -> GraphCall:
-        """Build it from changed parts: operators infer their struct info again.
+        """Build a call from changed parts.
 
-        For other callees the struct info stays as it was found at the call.
+        The struct info of an operator's result is inferred again. For other callees it is the
+        `struct_info` of the original call.
         """
         stated = None if isinstance(op, Operator) else struct_info
         return GraphCall(op, args, attrs, sinfo_args, stated)
@@ -423,7 +429,7 @@ class SeqExpr(GraphExpr):
 
     @staticmethod
     def rebuilt(blocks: Iterable[BindingBlock], body: GraphExpr) -> SeqExpr:
-        """Build it without empty blocks; adjacent blocks of one kind are merged."""
+        """Build a sequence without empty blocks; adjacent blocks of one kind are merged."""
         merged: list[BindingBlock] = []
         for block in blocks:
             if merged and type(merged[-1]) is type(block):
@@ -453,7 +459,7 @@ def _numbers(texts: NDArray[Any]) -> NDArray[Any]:
 
 
 def const_of(value: ArrayLike, dtype: str | None = None) -> Constant:
-    """Return a constant as `R.const` makes it.
+    """Return the constant that `R.const` returns.
 
     Without a dtype, Python ints are int32, floats float32, bools bool, and NumPy's 64-bit defaults
     are narrowed to 32 bits; other arrays keep their dtype. With a dtype, numbers are converted as

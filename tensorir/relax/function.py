@@ -21,11 +21,11 @@ class Function(BaseFunc):
     has no effects. Standard attributes: `global_symbol` (absent for a private function),
     `num_input` (parameters from this index on are weights), `updates` and `state`.
 
-    `updates` are names of parameters that a call overwrites, for a function that no other one
-    calls. As a value, such a function returns a pair: its result, and a tuple of the new contents
+    `updates` are names of parameters that a call overwrites, for a function without callers in the
+    module. As a value, such a function returns a pair: its result, and a tuple of the new contents
     of these parameters. Compiled, it returns the result and writes the new contents to the arrays
-    of the caller. `state` is a tuple of constants, the first contents of as many last parameters:
-    a virtual machine keeps their arrays from call to call, so that callers do not pass them.
+    of the caller. `state` is a tuple of constants, the initial contents of the last parameters, one
+    for each: a virtual machine keeps their arrays from call to call, and callers do not pass them.
     """
 
     fields = (
@@ -75,23 +75,26 @@ class Function(BaseFunc):
 
     @property
     def weights(self) -> tuple[GraphVar, ...]:
-        """The arguments from `num_input` on, none without it; IRValueError for a bad index."""
+        """The arguments from `num_input` on; empty without `num_input`.
+
+        Raises IRValueError for a bad index.
+        """
         return self.arguments[self._num_input() :]
 
     @property
     def arguments(self) -> tuple[GraphVar, ...]:
-        """The parameters that a caller passes: all but the state."""
+        """The parameters that a caller passes: all except the state."""
         return self.params[: len(self.params) - len(self.state)]
 
     @property
     def state(self) -> tuple[Constant, ...]:
-        """The first contents of the last parameters, which a virtual machine keeps."""
-        held = self.attrs.get("state", ())
-        return tuple(held.elements if isinstance(held, Tuple) else held)
+        """The initial contents of the last parameters, whose arrays a virtual machine keeps."""
+        state_values = self.attrs.get("state", ())
+        return tuple(state_values.elements if isinstance(state_values, Tuple) else state_values)
 
     @property
     def updates(self) -> tuple[GraphVar, ...]:
-        """The parameters that a call overwrites; IRValueError for the name of no parameter."""
+        """The parameters that a call overwrites. Raises IRValueError for an unknown name."""
         named = {param.name: param for param in self.params}
         names = [str(name) for name in self.attrs.get("updates", ())]
         unknown = [name for name in names if name not in named]

@@ -30,7 +30,7 @@ _DECLARING: Final = ["tensorir.topi", "tensorir.relax.composites", "tensorir.rel
 class Operator(Named):
     """An operator; `name` starts with `relax.`, and each name has one object.
 
-    `pure` is True if a call only computes a value, so that it may be dropped, repeated or moved.
+    `pure` is True if a call has no effects, so that it may be dropped, repeated or moved.
     """
 
     __slots__ = ("infer", "pure")
@@ -43,11 +43,11 @@ class Operator(Named):
 
     @staticmethod
     def register(name: str, infer: Infer, *, pure: bool = True) -> Operator:
-        """Register an operator; IRValueError if the name is taken."""
+        """Register an operator. Raises IRValueError if the name is taken."""
         return Operator(name, infer, pure).added()
 
     def added(self) -> Self:
-        """Register the operator; IRValueError if its name is taken."""
+        """Register the operator. Raises IRValueError if its name is taken."""
         if self.name in Operator.table:
             raise IRValueError(f"operator {self.name} is registered already")
         Operator.table[self.name] = self
@@ -81,7 +81,7 @@ def _load_declarations() -> bool:
     if not _DECLARING:
         return False
     names = list(_DECLARING)
-    _DECLARING.clear()  # first: what is loaded asks for operators, too
+    _DECLARING.clear()  # set first: loading the declarations looks up operators, too
     for name in names:
         import_module(name)
     return True

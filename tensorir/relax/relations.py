@@ -1,7 +1,7 @@
 """The order of struct infos: containment, and the least upper bound of two.
 
-Extents are compared by the integer analysis. The answer may be "unknown"; a check at run time
-decides then.
+Extents are compared by the integer analysis. If its answer is "unknown", a check at run time
+decides.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tensorir.rewriting.visit import collect_vars
 
 
 class Fits(IntEnum):
-    """The answer to: does one struct info describe every value of another?"""
+    """The relation of two struct infos; YES if the first describes every value of the second."""
 
     NO = 0
-    """The two have no value in common."""
+    """The two describe no common value."""
     UNKNOWN = 1
     """The answer is known only at run time."""
     YES = 2
 
 
 def fits(base: StructInfo, value: StructInfo, analyzer: Analyzer | None = None) -> Fits:
-    """Return whether `base` describes all values that `value` describes."""
+    """Return YES if `base` describes all values that `value` describes, or another `Fits`."""
     analyzer = Analyzer() if analyzer is None else analyzer
     if isinstance(base, ObjectStructInfo):
         return Fits.YES
@@ -47,7 +47,7 @@ def fits(base: StructInfo, value: StructInfo, analyzer: Analyzer | None = None) 
     if isinstance(base, TupleStructInfo) and isinstance(value, TupleStructInfo):
         if len(base) != len(value):
             return Fits.NO
-        return _all(
+        return _combine_answers(
             fits(b, v, analyzer) for b, v in zip(base.elements, value.elements, strict=True)
         )
     if isinstance(base, ShapeStructInfo) and isinstance(value, ShapeStructInfo):
@@ -58,7 +58,9 @@ def fits(base: StructInfo, value: StructInfo, analyzer: Analyzer | None = None) 
             return Fits.NO
         if base.value is None:
             return Fits.YES
-        return Fits.UNKNOWN if value.value is None else _same(base.value, value.value, analyzer)
+        return (
+            Fits.UNKNOWN if value.value is None else _same_extent(base.value, value.value, analyzer)
+        )
     if isinstance(base, FuncStructInfo) and isinstance(value, FuncStructInfo):
         return _func_fits(base, value, analyzer)
     return Fits.NO
@@ -95,7 +97,10 @@ def common_base(a: StructInfo, b: StructInfo) -> StructInfo:
 
 
 def known_by(info: StructInfo, sizes: Container[Var]) -> StructInfo:
-    """Return a struct info in terms of these symbolic sizes only; other parts become unknown."""
+    """Return a struct info that contains only these symbolic sizes.
+
+    Parts with others become unknown.
+    """
     if isinstance(info, TupleStructInfo):
         return TupleStructInfo(known_by(element, sizes) for element in info.elements)
     if all(var in sizes for var in collect_vars(info)):
@@ -110,7 +115,7 @@ def known_by(info: StructInfo, sizes: Container[Var]) -> StructInfo:
     return FuncStructInfo.opaque_func(ret=known_by(info.ret, sizes), purity=info.purity)
 
 
-def _all(answers: Iterable[Fits]) -> Fits:
+def _combine_answers(answers: Iterable[Fits]) -> Fits:
     return min(answers, default=Fits.YES)
 
 
@@ -137,10 +142,10 @@ def _shape_fits(
         return Fits.UNKNOWN
     if len(base) != len(value):
         return Fits.NO
-    return _all(_same(b, v, analyzer) for b, v in zip(base, value, strict=True))
+    return _combine_answers(_same_extent(b, v, analyzer) for b, v in zip(base, value, strict=True))
 
 
-def _same(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> Fits:
+def _same_extent(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> Fits:
     if analyzer.can_prove_equal(a, b):
         return Fits.YES
     return Fits.NO if analyzer.can_prove(a != b) else Fits.UNKNOWN

@@ -114,8 +114,10 @@ class Signature:
 
         Raises IRTypeError for missing arguments and arguments of the wrong kind.
         """
-        beside = [given[p.name] for p in self.operands if p.kind is Kind.VALUE and p.name in given]
-        dtype = _common_dtype(beside) or _common_dtype(given.values())
+        number_operands = [
+            given[p.name] for p in self.operands if p.kind is Kind.VALUE and p.name in given
+        ]
+        dtype = _common_dtype(number_operands) or _common_dtype(given.values())
         operands: list[GraphExpr] = []
         for p in self.operands:
             value = given.get(p.name, None if p.required else p.default)
@@ -139,7 +141,7 @@ class Signature:
         Raises IRTypeError for a wrong number of operands or unknown attributes.
         """
         if len(args) > len(self.operands):
-            raise IRTypeError(f"{self.name} has {len(args)} operands in place of {self}")
+            raise IRTypeError(f"{self.name} got {len(args)} operands, expected {self}")
         result: dict[str, Any] = {}
         for k, p in enumerate(self.operands):
             value = args[k] if k < len(args) else ABSENT
@@ -199,15 +201,15 @@ class Signature:
             raise IRTypeError(f"{self.name} needs {p.name}, {p.kind.value}: {self}")
 
     def _operand(self, p: Parameter, value: Any, dtype: str | None) -> GraphExpr:
-        made = _made(p.kind, value, dtype)
+        made = _convert_operand(p.kind, value, dtype)
         if made is None:
             raise IRTypeError(
-                f"{p.name} of {self.name} must be {p.kind.value}, got {_shown(value)}"
+                f"{p.name} of {self.name} must be {p.kind.value}, got {_describe_value(value)}"
             )
         return made
 
     def _plain(self, p: Parameter, value: GraphExpr) -> Any:
-        """Return an operand in the form that the function expects."""
+        """Return an operand in the form that the declaring function expects."""
         info = value.struct_info
         if p.kind is Kind.SHAPE and isinstance(info, ShapeStructInfo) and info.values is not None:
             return info.values
@@ -231,7 +233,9 @@ class Signature:
     def _attribute(self, p: Parameter, value: Any) -> Any:
         found = _converted(p.hint, _python_value(value))
         if found is _NO:
-            raise IRTypeError(f"{p.name} of {self.name} must be {_words(p.hint)}, got {value!r}")
+            raise IRTypeError(
+                f"{p.name} of {self.name} must be {_describe_hint(p.hint)}, got {value!r}"
+            )
         return found
 
 
@@ -287,7 +291,7 @@ def _common_dtype(values: Any) -> str | None:
     return None
 
 
-def _made(kind: Kind, value: Any, dtype: str | None) -> GraphExpr | None:
+def _convert_operand(kind: Kind, value: Any, dtype: str | None) -> GraphExpr | None:
     """Return an operand of a kind, converted from an argument; None if that is impossible."""
     if kind in (Kind.TENSOR, Kind.VALUE):
         return _tensor(value, dtype)
@@ -303,7 +307,7 @@ def _made(kind: Kind, value: Any, dtype: str | None) -> GraphExpr | None:
         if isinstance(value, (tuple, list)):
             return ShapeExpr([v.value if isinstance(v, PrimValue) else _integer(v) for v in value])
         if isinstance(value, Tuple):
-            return _made(kind, value.elements, dtype)
+            return _convert_operand(kind, value.elements, dtype)
         if isinstance(value, GraphExpr) and isinstance(value.struct_info, ShapeStructInfo):
             return value
         return None
@@ -319,7 +323,7 @@ def _made(kind: Kind, value: Any, dtype: str | None) -> GraphExpr | None:
 
 
 def _integers(value: Any) -> GraphExpr | None:
-    """Return a tuple of integers as an operand, None for other values."""
+    """Return a tuple of integers as an operand; None for other values."""
     if isinstance(value, Tuple):
         value = value.elements
     if isinstance(value, ShapeExpr):
@@ -328,7 +332,7 @@ def _integers(value: Any) -> GraphExpr | None:
         value = [value]
     if not isinstance(value, (tuple, list, np.ndarray)):
         return None
-    parts = [_made(Kind.SCALAR, _integer(v), None) for v in value]
+    parts = [_convert_operand(Kind.SCALAR, _integer(v), None) for v in value]
     found = [p for p in parts if isinstance(p, PrimValue) and p.value.dtype.is_integral]
     return Tuple(found) if len(found) == len(parts) else None
 
@@ -353,7 +357,7 @@ def _integer(value: Any) -> Any:
 
 
 def immediate(value: GraphExpr) -> PrimExpr | None:
-    """Return the number in a constant of rank 0, None for any other value."""
+    """Return the number in a constant of rank 0; None for any other value."""
     if not isinstance(value, Constant) or value.source.shape != ():
         return None
     info = tensor_info(value)
@@ -399,7 +403,7 @@ def _python_value(value: Any) -> Any:
 
 
 def _converted(hint: Any, value: Any) -> Any:
-    """Return a value converted to a type hint, `_NO` if it does not fit."""
+    """Return a value converted to a type hint; `_NO` if it does not fit."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
         members = get_args(hint)
@@ -437,20 +441,20 @@ def _dtype_name(value: Any) -> Any:
         return _NO
 
 
-def _words(hint: Any) -> str:
+def _describe_hint(hint: Any) -> str:
     origin = get_origin(hint)
     if origin in (Union, UnionType):
-        return " or ".join(map(_words, get_args(hint)))
+        return " or ".join(map(_describe_hint, get_args(hint)))
     if origin is Literal:
         return "one of " + ", ".join(map(repr, get_args(hint)))
     if origin is Annotated:
         return "a dtype such as 'float32'"
     if origin is Sequence:
-        return f"a list of {_words(get_args(hint)[0])}"
+        return f"a list of {_describe_hint(get_args(hint)[0])}"
     return "None" if hint is NoneType else str(getattr(hint, "__name__", hint))
 
 
-def _shown(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     if isinstance(value, GraphExpr):
         return str(value.struct_info)
     return f"{type(value).__name__} {value!r}"

@@ -18,7 +18,7 @@ from tensorir.nodes.ops import as_expr, const
 
 UNKNOWN_NDIM: Final = -1
 Path: TypeAlias = tuple[int, ...]
-"""The fields, from the outermost tuple inwards, that lead to a part of a value."""
+"""The field indices that lead from a value to a part of it, the outermost tuple first."""
 
 
 class StructInfo(Node):
@@ -29,7 +29,7 @@ class StructInfo(Node):
 
 
 class ObjectStructInfo(StructInfo):
-    """Any value; no facts are known."""
+    """Describes every value."""
 
     __slots__ = ()
 
@@ -150,14 +150,17 @@ def leaves(info: StructInfo) -> list[StructInfo]:
 
 
 def assemble(info: StructInfo, parts: Mapping[Path, Any], path: Path = ()) -> Any:
-    """Return the value, as nested tuples, whose leaves are given by their paths."""
+    """Return a value as nested tuples, given its leaves by their paths."""
     if isinstance(info, TupleStructInfo):
         return tuple(assemble(x, parts, (*path, k)) for k, x in enumerate(info.elements))
     return parts[path]
 
 
 def defining_extents(info: StructInfo) -> Sequence[PrimExpr]:
-    """Return the integers of a struct info; stating it defines the variables among them."""
+    """Return the integers in a struct info.
+
+    A parameter or `match_cast` defines the variables among them.
+    """
     if isinstance(info, TupleStructInfo):
         return [extent for element in info.elements for extent in defining_extents(element)]
     if isinstance(info, TensorStructInfo):
@@ -170,7 +173,7 @@ def defining_extents(info: StructInfo) -> Sequence[PrimExpr]:
 
 
 def as_shape(values: Iterable[PrimExpr | int]) -> tuple[PrimExpr, ...]:
-    """Return extents as int64 expressions; IRTypeError for other values."""
+    """Return extents as int64 expressions. Raises IRTypeError for other values."""
     shape = []
     for value in values:
         extent = const(value, INT64) if type(value) is int else as_expr(value)
@@ -178,7 +181,7 @@ def as_shape(values: Iterable[PrimExpr | int]) -> tuple[PrimExpr, ...]:
             extent = const(extent.value, INT64)
         if extent.dtype is not INT64:
             raise IRTypeError(
-                f"an extent of a graph function must be an int64, got {extent} of {extent.dtype}; "
+                f"an extent of a graph function must be int64, got {extent} of {extent.dtype}; "
                 "declare its variables by T.int64()"
             )
         if isinstance(extent, IntImm) and extent.value < 0:
@@ -190,7 +193,10 @@ def as_shape(values: Iterable[PrimExpr | int]) -> tuple[PrimExpr, ...]:
 def _known_shape(
     values: Iterable[PrimExpr | int] | None, ndim: int
 ) -> tuple[tuple[PrimExpr, ...] | None, int]:
-    """Return a shape (None where it is unknown) and its number of dimensions, which agree."""
+    """Return a shape (None if unknown) and its number of dimensions.
+
+    Raises IRValueError if they differ.
+    """
     if ndim < UNKNOWN_NDIM:
         raise IRValueError(f"ndim must be at least 0, or -1 for unknown, got ndim={ndim}")
     if values is None:

@@ -5,7 +5,7 @@ tuples of leaves. Every variable is bound once, before its use, and visible in i
 of a branch inside of the branch, a `DataflowVar` inside of its dataflow block. Symbolic sizes are
 defined by parameters and `match_cast`, each in one function. A dataflow block contains neither
 branches nor effects. Calls fit their functions, and stated struct infos follow from the inferred
-ones.
+struct infos.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def verify_graph_function(
     name: str = "",
     defined: dict[Node, str] | None = None,
 ) -> None:
-    """Check a graph function of a module; WellFormedError names the broken rule and the place.
+    """Check a graph function of a module.
 
-    Without a module, calls are not checked against their functions. `name` is for messages;
-    `defined` maps variables and sizes to the functions that they belong to; this function's are
-    added.
+    Raises WellFormedError, which names the rule and the place. Without a module, calls are not
+    checked against their functions. `name` is for messages; `defined` maps variables and sizes to
+    the functions to which they belong; the call adds those of this function.
     """
     _Verifier(mod, name, {} if defined is None else defined).function(func)
 
@@ -189,10 +189,10 @@ class _Verifier:
             return
         if not isinstance(value, g.LEAVES):
             if isinstance(value, (g.SeqExpr, g.If)):
-                self._binding = None  # a script cannot print nested bodies
+                self._binding = None  # not printed, as scripts cannot have nested bodies
             self._fail(
-                f"{what} is {_kind(value)}; functions are in A-normal form, so bind it to a "
-                "separate variable first (relax.BlockBuilder does)"
+                f"{what} is {_describe_kind(value)}; functions are in A-normal form, so bind it to "
+                "a separate variable first (relax.BlockBuilder does)"
             )
         if isinstance(value, g.GraphVar):
             self._use(value)
@@ -288,7 +288,7 @@ class _Verifier:
             return
         owner = self._owner.get(var)
         if owner is None:
-            self._fail(f"{var.name} is used, but nothing has bound it before")
+            self._fail(f"{var.name} is used before it is bound")
         if owner != self._function:
             self._fail(
                 f"{var.name} is used, which is a variable of {owner}; pass it as an argument"
@@ -315,7 +315,7 @@ class _Verifier:
 
     def _use_sizes(self, node: StructInfo | g.GraphExpr) -> None:
         if isinstance(node, FuncStructInfo):
-            return  # its sizes are those of another function
+            return  # the struct info of a function has the sizes of that function
         if isinstance(node, TupleStructInfo):
             for element in node.elements:
                 self._use_sizes(element)
@@ -323,8 +323,8 @@ class _Verifier:
         for var in collect_vars(node):
             if var not in self._visible:
                 self._fail(
-                    f"the size {var.name} is used, but nothing has defined it before; a parameter "
-                    f"or R.match_cast whose shape has {var.name} by itself as a dimension does"
+                    f"the size {var.name} is used before it is defined; define it by a "
+                    f"parameter or R.match_cast whose shape has {var.name} as a dimension"
                 )
 
     def _check_stated(self, stated: StructInfo, known: StructInfo, subject: str) -> None:
@@ -334,8 +334,8 @@ class _Verifier:
             self._fail(f"{stated} is stated, but {subject} {known}")
         if answer is Fits.UNKNOWN:
             self._fail(
-                f"{stated} is stated, but {subject} {known}, which may be another one; "
-                "R.match_cast checks it when the function runs"
+                f"{stated} is stated, but {subject} {known}, which may differ; "
+                "use R.match_cast for a check at run time"
             )
 
     def _fail(self, sentence: str) -> NoReturn:
@@ -346,6 +346,6 @@ class _Verifier:
         raise WellFormedError(f"{self._place}: {sentence}{shown}", self._binding)
 
 
-def _kind(value: Node) -> str:
+def _describe_kind(value: Node) -> str:
     names = {g.GraphCall: "a call", g.TupleGetItem: "a field of a tuple", g.If: "a choice"}
     return names.get(type(value), f"a {type(value).__name__}")

@@ -1,4 +1,5 @@
-"""Walking and rewriting graph functions: the rules for bindings, besides the nodes' field tables.
+"""Walking and rewriting graph functions: the rules for bindings, in addition to the nodes' field
+tables.
 
 If the rebuilt value of a binding has another struct info, a new variable replaces the bound
 variable. A rewriter may replace a binding by several bindings or none.
@@ -22,10 +23,11 @@ from tensorir.rewriting.visit import Rewriter, walk
 class GraphRewriter(Rewriter):
     """Rebuilds graph functions.
 
-    `replaced` maps variables to their replacements from here on; variables in `renamed` are
-    replaced where they are bound, too. Override `binding` to turn a binding into several or none. A
-    variable whose value has another struct info than before is replaced by a fresh variable of the
-    same name. While a block is rebuilt, `inner` is the class of its local variables.
+    `replaced` maps variables to their replacements in the rest of the function; variables in
+    `renamed` are replaced in their bindings, too. Override `binding` to turn a binding into several
+    or none. A variable whose value has another struct info than before is replaced by a fresh
+    variable of the same name. While a block is rebuilt, `inner` is the class of its local
+    variables.
     """
 
     inner: type[g.GraphVar] = g.GraphVar
@@ -55,10 +57,10 @@ class GraphRewriter(Rewriter):
         return new
 
     def alias(self, node: g.VarBinding, value: g.GraphExpr) -> Sequence[g.Binding]:
-        """Return the bindings of another name for a variable or constant: usually none.
+        """Return the bindings that replace a binding of a variable or constant: usually none.
 
-        Uses of the name are replaced from here on. An output of a dataflow block for a variable
-        that is local to it stays.
+        Later uses of the bound variable are replaced by the value. The binding is kept if it makes
+        a variable that is local to a dataflow block an output.
         """
         if isinstance(value, g.DataflowVar) and not isinstance(node.var, g.DataflowVar):
             return (node.changed(value=value),)
@@ -118,7 +120,7 @@ def _value_info(node: g.Binding) -> si.StructInfo:
 
 
 def used_vars(node: Node) -> Iterator[g.GraphVar]:
-    """Yield the variables that an expression uses, those of an `if`'s branches included."""
+    """Yield the variables that an expression uses, including those in the branches of an `If`."""
     return (part for part in walk(node) if isinstance(part, g.GraphVar))
 
 
@@ -130,24 +132,24 @@ def leaves_of(value: Node) -> list[Node]:
 
 
 class BuiltTuples:
-    """The tuples that variables are bound to, as the bindings are gone through in order."""
+    """The tuples to which variables are bound, recorded while the bindings are visited in order."""
 
     def __init__(self) -> None:
         self._tuples: dict[g.GraphVar, g.Tuple] = {}
 
     def bind(self, var: g.GraphVar, value: g.GraphExpr) -> None:
-        """Note what a variable is bound to; only tuples and other names of them matter."""
+        """Record the value of a variable if it is a tuple or an alias of a tuple."""
         built = self.of(value)
         if built is not None:
             self._tuples[var] = built
 
     def of(self, value: g.GraphExpr) -> g.Tuple | None:
-        """Return the tuple that a value is, None where its fields are not known."""
+        """Return the tuple to which a value refers; None if its fields are unknown."""
         if isinstance(value, g.GraphVar):
             return self._tuples.get(value)
         return value if isinstance(value, g.Tuple) else None
 
     def field(self, item: g.TupleGetItem) -> g.GraphExpr | None:
-        """Return the value of a field of a tuple, None if it is not known."""
+        """Return the value of a field of a tuple; None if it is unknown."""
         built = self.of(item.tuple_value)
         return None if built is None else built.elements[item.index]

@@ -27,7 +27,7 @@ def masked_fill(x: GraphExpr, mask: GraphExpr, value: GraphExpr | PrimExpr) -> G
 
 @composite("collapse_sum_to")
 def collapse_sum_to(data: GraphExpr, shape: Sequence[PrimExpr]) -> GraphExpr:
-    """Return the sums over the dimensions along which `shape` would broadcast to the data."""
+    """Return the sums over the dimensions along which `shape` broadcasts to the data."""
     added = rank_of(data) - len(shape)
     if added < 0:
         raise IRValueError(
@@ -63,7 +63,7 @@ def logsumexp(
 ) -> GraphExpr:
     """Return the logarithm of the sum of exponentials along axes, without overflow."""
     largest = op.max(x, axis, keepdims=True)
-    # Infinities are not subtracted, because the difference would be NaN.
+    # An infinite maximum is not subtracted, because the difference would be NaN.
     largest = op.where(op.isfinite(largest), largest, op.zeros_like(largest))
     total = op.log(op.sum(op.exp(x - largest), axis, keepdims=True)) + largest
     return total if keepdims else op.squeeze(total, _axes(x, axis))
@@ -92,8 +92,8 @@ def norm(
 ) -> GraphExpr:
     """Return `sum(abs(x) ** ord) ** (1 / ord)` along axes.
 
-    The maximum magnitude for an `ord` of infinity, the minimum for minus infinity, the number of
-    nonzero elements for 0.
+    An `ord` of infinity returns the maximum magnitude, minus infinity the minimum, 0 the number of
+    nonzero elements.
     """
     if ord == 1:
         return op.sum(op.abs(x), axis, keepdims)
@@ -108,9 +108,9 @@ def norm(
 
 @composite("median")
 def median(x: GraphExpr, axis: int | None = None, keepdims: bool = False) -> GraphExpr:
-    """Return the median along an axis: the middle element in order, the lower of two.
+    """Return the median along an axis; for an even number of elements, the lower of the middle two.
 
-    NaN if any element is NaN.
+    The median is NaN if any element is NaN.
     """
     if axis is None:
         whole = op.median(op.flatten(x), 0, False)
@@ -121,6 +121,6 @@ def median(x: GraphExpr, axis: int | None = None, keepdims: bool = False) -> Gra
         return op.strided_slice(ordered, [axis], [k], [k + 1], assume_inbound=True)
 
     found = element(last // 2)
-    if dtype_of(x).is_floating:  # NaN is behind all numbers
+    if dtype_of(x).is_floating:  # NaN is sorted after all numbers
         found = op.where(op.isnan(element(last)), element(last), found)
     return found if keepdims else op.squeeze(found, axis)

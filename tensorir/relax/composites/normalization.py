@@ -27,13 +27,13 @@ def batch_norm(
     """Return `(data - mean) / sqrt(variance + epsilon) * gamma + beta`, and mean and variance.
 
     Statistics and weights have one number for each position along an axis. With `training`, the
-    statistics of the data are used, and the moving statistics are returned after an update by the
-    fraction `momentum`. Otherwise the constants are folded into one factor and one summand for each
-    channel, which are computed in the dtype of the mean, or in float32 for float16 and bfloat16.
+    statistics of the data are used, and the returned moving statistics are updated by the fraction
+    `momentum`. Otherwise the constants are folded into one factor and one summand for each channel;
+    these are computed in the dtype of the mean, or in float32 for float16 and bfloat16.
     """
     rank = rank_of(data)
     if not -rank <= axis < rank:
-        raise IRValueError(f"axis {axis} is not among those of {rank} dimension(s)")
+        raise IRValueError(f"axis {axis} is out of range for {rank} dimension(s)")
     along = axis % rank
     mean, variance = moving_mean, moving_var
     if training:
@@ -70,6 +70,6 @@ def _move_axis(old: GraphExpr, new: GraphExpr, momentum: float) -> GraphExpr:
 
 @composite("nn.dropout")
 def dropout(x: GraphExpr, rate: float = 0.5) -> GraphExpr:
-    """Return `x`: nothing is dropped in inference."""
+    """Return `x` unchanged, as in inference."""
     del rate
     return x

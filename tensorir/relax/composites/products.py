@@ -40,14 +40,14 @@ def outer(x1: GraphExpr, x2: GraphExpr) -> GraphExpr:
 
 @composite("einsum")
 def einsum(operands: Sequence[GraphExpr], subscripts: str) -> GraphExpr:
-    """Return the sums of products that an equation defines, like `numpy.einsum`.
+    """Return the sums of products that an equation defines, as `numpy.einsum` does.
 
     Each dimension of an operand has a letter, and `...` are the leading dimensions without one.
     Without `->` the result has the letters that occur once, in alphabetical order. Operands are
-    combined pairwise from left to right, and a letter that no later operand needs is summed at
-    once.
+    combined pairwise from left to right; a letter is summed as soon as no later operand or result
+    has it.
     """
-    inputs, output = _explicit([rank_of(value) for value in operands], subscripts)
+    inputs, output = _explicit_subscripts([rank_of(value) for value in operands], subscripts)
     values = list(operands)
     while len(values) > 2:
         later = set("".join(inputs[2:]) + output)
@@ -57,7 +57,7 @@ def einsum(operands: Sequence[GraphExpr], subscripts: str) -> GraphExpr:
     return op.contract(values, f"{','.join(inputs)}->{output}")
 
 
-def _explicit(ranks: Sequence[int], subscripts: str) -> tuple[list[str], str]:
+def _explicit_subscripts(ranks: Sequence[int], subscripts: str) -> tuple[list[str], str]:
     """Return the letters of the operands and of the result, without `...`.
 
     Raises IRValueError for an equation that does not match the operands.
@@ -67,7 +67,7 @@ def _explicit(ranks: Sequence[int], subscripts: str) -> tuple[list[str], str]:
     if not all(map(_TERM.match, [*terms, output])):
         raise IRValueError(f"{subscripts!r} is not an equation such as 'ij,jk->ik'")
     if len(terms) != len(ranks):
-        raise IRValueError(f"{subscripts!r} is of {len(terms)} operand(s), got {len(ranks)}")
+        raise IRValueError(f"{subscripts!r} needs {len(terms)} operand(s), got {len(ranks)}")
     unused = [c for c in string.ascii_letters if c not in subscripts]
     most = max((r - len(t) + 3 for t, r in zip(terms, ranks, strict=True) if "..." in t), default=0)
     dots = "".join(unused[:most])
@@ -102,21 +102,21 @@ def attention(
     """Return `softmax(query @ key.T * scale + bias) @ value` for each head.
 
     `query[b, i, h, d]`, `key[b, j, h, d]` and `value[b, j, h, e]` give `[b, i, h, e]`. Keys and
-    values may have fewer heads, each for several heads of the query (grouped heads). `bias`
-    broadcasts to `[b, h, i, j]`; a `bias` of bools is a mask. `scale` is `1 / sqrt(d)` by default.
+    values may have fewer heads; then several heads of the query share one (grouped heads). `bias`
+    broadcasts to `[b, h, i, j]`; a bool `bias` is a mask. `scale` is `1 / sqrt(d)` by default.
     `causal_mask` masks later positions, counted from the beginning or from the end, and
-    `window_size` masks positions that are at least that far before. `softcap` bounds the products
-    by a tanh.
+    `window_size` masks positions that are at least this distance before. `softcap` bounds the
+    products by a tanh.
     """
     for name, x in (("query", query), ("key", key), ("value", value)):
         if rank_of(x) != 4:
             raise IRValueError(f"{name} must have 4 dimensions, got {rank_of(x)}")
     if window_size is not None and causal_mask is None:
-        raise IRValueError("window_size needs a causal_mask: it counts backwards from a position")
+        raise IRValueError("window_size needs a causal_mask: it counts back from a position")
     if scale is None:
         depth = shape_of(query)[-1]
         if not isinstance(depth, IntImm) or depth.value == 0:
-            raise IRValueError(f"scale must be given where the depth of heads is {depth}")
+            raise IRValueError(f"set scale: the depth of the heads, {depth}, is not constant")
         scale = 1 / math.sqrt(depth.value)
     dtype = dtype_of(query)
     scores = op.nn.attention_scores(query, op.permute_dims(key, axes=[0, 2, 3, 1]))

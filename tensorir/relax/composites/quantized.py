@@ -73,9 +73,9 @@ def conv(
     sides = [side for pair in zip(*margins(tuple(padding), rank), strict=True) for side in pair]
     if not _is_zero(data_zero_point) and any(sides):
         if not isinstance(data_zero_point, Constant) or math.prod(data_zero_point.source.shape) > 1:
-            # A padding that is known only when the model runs is 0 of the differences.
-            wide = _less(data, data_zero_point, None)
-            kernel = _less(weight, weight_zero_point, rank + 1)
+            # If the zero point is known only at run time, the padding is 0 in the differences.
+            wide = _subtract_zero_point(data, data_zero_point, None)
+            kernel = _subtract_zero_point(weight, weight_zero_point, rank + 1)
             differences: GraphExpr = convolution(wide, kernel, padding=sides, **options)
             return differences
         widths = [0, 0, 0, 0]
@@ -85,20 +85,23 @@ def conv(
         data, sides = op.nn.pad(data, pad_width=widths, pad_value=value), [0] * (2 * rank)
     result: GraphExpr = convolution(data, weight, padding=sides, **options)
     if not _is_zero(weight_zero_point):
-        sums = convolution(data, _ones(weight, groups), padding=sides, **options)
+        sums = convolution(data, _ones_kernel(weight, groups), padding=sides, **options)
         if groups > 1:
             outputs = shape_of(weight)[0]
             sums = op.repeat(sums, repeats=known_extent(outputs, "outputs") // groups, axis=1)
         result = result - sums * _per_channel(weight_zero_point, rank)
     if not _is_zero(data_zero_point):
-        kernel = op.astype(_less(weight, weight_zero_point, rank + 1), "int32")
+        kernel = op.astype(_subtract_zero_point(weight, weight_zero_point, rank + 1), "int32")
         total = op.sum(kernel, axis=list(range(1, rank + 2)))
         result = result - _per_channel(total, rank) * _per_channel(data_zero_point, 0)
     return result
 
 
-def _ones(weight: GraphExpr, groups: int) -> Constant:
-    """Return a kernel of ones with one output channel for each group, which sums windows."""
+def _ones_kernel(weight: GraphExpr, groups: int) -> Constant:
+    """Return a kernel of ones with one output channel for each group.
+
+    Its convolution sums windows.
+    """
     extents = [known_extent(n, "an extent of the weight") for n in shape_of(weight)[1:]]
     return Constant(np.ones((groups, *extents), str(dtype_of(weight))))
 
@@ -117,7 +120,7 @@ def _is_zero(value: GraphExpr | None) -> bool:
 
 
 def _zero_point(value: GraphExpr | None, rows: bool) -> GraphExpr | None:
-    """Return a zero point in the shape that broadcasts over a product, None if it is 0."""
+    """Return a zero point in a shape that broadcasts over a product; None if it is 0."""
     if _is_zero(value):
         return None
     assert value is not None
@@ -131,7 +134,9 @@ def _sum(value: GraphExpr, axis: int) -> GraphExpr:
     return total
 
 
-def _less(value: GraphExpr, zero_point: GraphExpr | None, trailing: int | None) -> GraphExpr:
+def _subtract_zero_point(
+    value: GraphExpr, zero_point: GraphExpr | None, trailing: int | None
+) -> GraphExpr:
     """Return a tensor minus its zero point, in a dtype that holds the difference.
 
     `trailing` dimensions follow the dimension of the zero point.

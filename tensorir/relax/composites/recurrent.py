@@ -1,9 +1,9 @@
-"""Recurrent layers: one product for the inputs of all times, then a loop over time.
+"""Recurrent layers: one product for the inputs of all time steps, then a loop over time.
 
 Weights and gates have ONNX's layout (`tensorir.topi.nn.recurrent`): `x` is `[time, batch, in]`, `w`
 `[directions, gates * units, in]`, `r` `[directions, gates * units, units]`, `b` `[directions, 2 *
 gates * units]` (biases of the input, then of the state), states `[directions, batch, units]`. The
-results are the outputs of all times, `[time, directions, batch, units]`, followed by the last
+results are the outputs of all time steps, `[time, directions, batch, units]`, followed by the last
 states.
 """
 
@@ -190,7 +190,9 @@ class _Layer:
                     f"{name} is of {first.value} direction(s), but the direction is {direction}"
                 )
             if isinstance(rows, IntImm) and rows.value % gates:
-                raise IRValueError(f"{name} has {rows.value} rows, which are not {gates} gates")
+                raise IRValueError(
+                    f"{name} has {rows.value} rows, expected a multiple of {gates} (the gates)"
+                )
         return _Layer(x, w, r, b, direction, directions, batch, units, str(dtype_of(x)))
 
     def part(self, value: GraphExpr, d: int) -> GraphExpr:
@@ -200,7 +202,7 @@ class _Layer:
         return op.squeeze(op.split(value, self.directions, axis=0)[d], axis=[0])
 
     def is_reverse(self, d: int) -> bool:
-        """Return True if a direction starts at the end."""
+        """Return True if a direction runs backwards in time."""
         return self.direction == "reverse" or d == 1
 
     def halves(self, d: int) -> tuple[GraphExpr, GraphExpr]:
@@ -217,7 +219,7 @@ class _Layer:
         return op.add(own, of_state)
 
     def projected(self, d: int, bias: GraphExpr | None) -> GraphExpr:
-        """Return the gates' products with the inputs of all times."""
+        """Return the products of the gates' weights with the inputs of all time steps."""
         product = op.matmul(self.x, op.permute_dims(self.part(self.w, d)))
         return product if bias is None else op.add(product, bias)
 
@@ -245,7 +247,7 @@ def _extents(value: GraphExpr, name: str) -> tuple[PrimExpr, ...]:
 
 
 class _Activations:
-    """The activations of a layer, and their constants, which are listed in order."""
+    """The activations of a layer and their constants, by direction."""
 
     def __init__(
         self,

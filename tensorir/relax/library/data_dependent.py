@@ -1,4 +1,4 @@
-"""Operators with a data-dependent shape of the result, also of detected boxes."""
+"""Operators whose result has a data-dependent shape, including non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def nonzero(x: Array) -> NDArray[np.int64]:
     return np.stack(np.nonzero(x)).astype(np.int64)
 
 
-def _without_repeats(
+def _unique_info(
     x: GraphExpr,
     sorted: bool,
     return_index: bool,
@@ -41,7 +41,7 @@ def _without_repeats(
     return TupleStructInfo([values, *others]) if others else values
 
 
-@library("unique", _without_repeats)
+@library("unique", _unique_info)
 def unique(
     x: Array,
     sorted: bool = True,
@@ -71,14 +71,14 @@ def unique(
     return (values, *others) if others else values
 
 
-def _some(x: GraphExpr, condition: GraphExpr, axis: int | None) -> StructInfo:
+def _compress_info(x: GraphExpr, condition: GraphExpr, axis: int | None) -> StructInfo:
     info = tensor_info(x)
     if tensor_info(condition).dtype not in ("bool", None):
         raise IRTypeError(f"the condition must be of bools, got {condition.struct_info}")
     return TensorStructInfo(None, info.dtype, 1 if axis is None else info.ndim)
 
 
-@library("compress", _some)
+@library("compress", _compress_info)
 def compress(x: Array, condition: Array, axis: int | None = None) -> Array:
     """Return the slices along an axis, or the elements, for which a vector of bools is true.
 
@@ -87,37 +87,42 @@ def compress(x: Array, condition: Array, axis: int | None = None) -> Array:
     return np.compress(condition, x, axis=axis)
 
 
-def _chosen(x: GraphExpr, mask: GraphExpr) -> StructInfo:
+def _masked_select_info(x: GraphExpr, mask: GraphExpr) -> StructInfo:
     return TensorStructInfo(None, tensor_info(x).dtype, 1)
 
 
-@library("masked_select", _chosen)
+@library("masked_select", _masked_select_info)
 def masked_select(x: Array, mask: Array) -> Array:
-    """Return the elements for which a mask, which broadcasts, is true, in row-major order."""
+    """Return the elements for which a mask is true, in row-major order; the mask is broadcast."""
     x, mask = np.broadcast_arrays(x, mask)
     return x[mask]
 
 
-def _ranges(x: GraphExpr, begin: GraphExpr, end: GraphExpr, strides: GraphExpr) -> StructInfo:
+def _strided_slice_info(
+    x: GraphExpr, begin: GraphExpr, end: GraphExpr, strides: GraphExpr
+) -> StructInfo:
     info = tensor_info(x)
     return TensorStructInfo(None, info.dtype, info.ndim)
 
 
-@library("dynamic_strided_slice", _ranges)
+@library("dynamic_strided_slice", _strided_slice_info)
 def dynamic_strided_slice(x: Array, begin: Array, end: Array, strides: Array) -> Array:
-    """Return `x[begin:end:stride]` along its first axes, as Python slices; vectors of integers."""
+    """Return `x[begin:end:stride]` along its first axes, as Python slices.
+
+    Bounds are integer vectors.
+    """
     bounds = zip(begin.tolist(), end.tolist(), strides.tolist(), strict=True)
     return np.ascontiguousarray(x[tuple(slice(*bound) for bound in bounds)])
 
 
-def _selected(boxes: GraphExpr, scores: GraphExpr, **_: Any) -> StructInfo:
+def _suppression_info(boxes: GraphExpr, scores: GraphExpr, **_: Any) -> StructInfo:
     for name, value in (("boxes", boxes), ("scores", scores)):
         if tensor_info(value).ndim not in (3, UNKNOWN_NDIM):
             raise IRTypeError(f"{name} must have 3 dimensions, got {value.struct_info}")
     return TensorStructInfo(None, "int64", 2)
 
 
-@library("vision.non_max_suppression", _selected)
+@library("vision.non_max_suppression", _suppression_info)
 def non_max_suppression(
     boxes: Array,
     scores: Array,
@@ -145,7 +150,9 @@ def non_max_suppression(
             order = np.argsort(-own.astype(np.float64), kind="stable")
             if lowest is not None:
                 order = order[own[order] > lowest]
-            found += [(picture, kind, box) for box in _best(corners, order, most, threshold)]
+            found += [
+                (picture, kind, box) for box in _suppress_overlaps(corners, order, most, threshold)
+            ]
     return np.array(found, np.int64).reshape(-1, 3)
 
 
@@ -162,8 +169,8 @@ def _corners(boxes: Array, by_center: bool) -> Array:
     return np.concatenate([low, np.maximum(boxes[:, :2], boxes[:, 2:])], 1)
 
 
-def _best(corners: Array, order: Array, most: int, threshold: float) -> list[int]:
-    """Return boxes in order, without boxes that overlap an earlier box too much."""
+def _suppress_overlaps(corners: Array, order: Array, most: int, threshold: float) -> list[int]:
+    """Return boxes in order; skip those whose overlap with an earlier box exceeds the threshold."""
     areas = (corners[:, 2:] - corners[:, :2]).prod(1)
     taken: list[int] = []
     while len(order) and len(taken) < most:

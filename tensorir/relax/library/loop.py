@@ -64,13 +64,13 @@ def call_loop(
 ) -> GraphCall:
     """Return the call of a loop, which returns a tuple: final carried values, then stacked parts.
 
-    `step(k, *carried, *captured)` returns a tuple: whether to continue (a bool without dimensions),
-    the values for the next round, and a part for each stacked output; `k` is an int64 without
-    dimensions, counted from 0. The loop ends after `trips` rounds (None: unlimited), or when
-    `go_on` or the step's first result is false. `scans` are the struct infos of the parts; they
-    define the stacked outputs of a loop without rounds (unknown extents are 0 then). `out_sinfo`
-    states the fields of the result, which are checked at run time. Raises IRTypeError for parts of
-    unknown dtype or rank, IRValueError for another number of results.
+    `step(k, *carried, *captured)` returns a tuple: the condition to continue (a bool without
+    dimensions), the values for the next round, and a part for each stacked output; `k` is an int64
+    without dimensions, counted from 0. The loop ends after `trips` rounds (None: unlimited), or
+    when `go_on` or the step's first result is false. `scans` are the struct infos of the parts;
+    they define the stacked outputs of a loop without rounds (unknown extents are 0 then).
+    `out_sinfo` states the fields of the result, which are checked at run time. Raises IRTypeError
+    for parts of unknown dtype or rank. Raises IRValueError for another number of results.
     """
     if len(out_sinfo) != len(carried) + len(scans):
         raise IRValueError(
@@ -96,7 +96,7 @@ def call_loop(
 def with_sizes(step: Function) -> tuple[Function, list[GraphExpr]]:
     """Return a step that receives the sizes that it uses but does not define.
 
-    Also returns the argument for its new last parameter; no argument if there are no such sizes.
+    Also return the argument for its new last parameter, or no argument if there are no such sizes.
     """
     defined = sizes_of_parameters(step)
     for node in walk(step.body):
@@ -153,9 +153,9 @@ def run_loop(
 
 
 def _stacked(dtype: str, shape: Sequence[int], parts: Sequence[Any]) -> NDArray[Any]:
-    """Return arrays stacked along a new axis; IRValueError if their shapes differ.
+    """Return arrays stacked along a new axis. Raises IRValueError if their shapes differ.
 
-    `shape` is the shape of an array if there is none.
+    If there are no arrays, `shape` is the shape of one.
     """
     first = parts[0].shape if parts else tuple(shape)
     for k, part in enumerate(parts):

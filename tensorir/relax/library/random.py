@@ -24,11 +24,11 @@ def _lengths(shape: Any) -> tuple[int, ...]:
     return tuple(map(int, shape))
 
 
-def _of_shape(shape: Sequence[PrimExpr], dtype: str, **_: Any) -> StructInfo:
+def _info_of_shape(shape: Sequence[PrimExpr], dtype: str, **_: Any) -> StructInfo:
     return TensorStructInfo(shape, dtype)
 
 
-@library("random.uniform", _of_shape)
+@library("random.uniform", _info_of_shape)
 def uniform(
     shape: Sequence[PrimExpr],
     low: float = 0.0,
@@ -40,7 +40,7 @@ def uniform(
     return np.random.default_rng(seed).uniform(low, high, _lengths(shape)).astype(dtype)
 
 
-@library("random.normal", _of_shape)
+@library("random.normal", _info_of_shape)
 def normal(
     shape: Sequence[PrimExpr],
     mean: float = 0.0,
@@ -52,7 +52,7 @@ def normal(
     return np.random.default_rng(seed).normal(mean, scale, _lengths(shape)).astype(dtype)
 
 
-@library("random.randint", _of_shape)
+@library("random.randint", _info_of_shape)
 def randint(
     shape: Sequence[PrimExpr], low: int, high: int, seed: int = 0, dtype: DTypeName = "int64"
 ) -> Array:
@@ -60,17 +60,17 @@ def randint(
     return np.random.default_rng(seed).integers(low, high, _lengths(shape)).astype(dtype)
 
 
-def _events(x: GraphExpr, dtype: str, **_: Any) -> StructInfo:
+def _bernoulli_info(x: GraphExpr, dtype: str, **_: Any) -> StructInfo:
     return info_like(x, dtype)
 
 
-@library("random.bernoulli", _events)
+@library("random.bernoulli", _bernoulli_info)
 def bernoulli(x: Array, seed: int = 0, dtype: DTypeName = "float32") -> Array:
-    """Return 1 with the probability that the element states, else 0."""
+    """Return 1 with the probability that the element of `x` is, else 0."""
     return (np.random.default_rng(seed).random(x.shape) < x).astype(dtype)
 
 
-def _samples(x: GraphExpr, sample_size: int, dtype: str, **_: Any) -> StructInfo:
+def _multinomial_info(x: GraphExpr, sample_size: int, dtype: str, **_: Any) -> StructInfo:
     info = tensor_info(x)
     if info.ndim not in (2, UNKNOWN_NDIM):
         raise IRTypeError(f"x must be a matrix, got {info}")
@@ -80,7 +80,7 @@ def _samples(x: GraphExpr, sample_size: int, dtype: str, **_: Any) -> StructInfo
     return TensorStructInfo(shape, dtype, 2)
 
 
-@library("random.multinomial", _samples)
+@library("random.multinomial", _multinomial_info)
 def multinomial(x: Array, sample_size: int = 1, seed: int = 0, dtype: DTypeName = "int32") -> Array:
     """Return `sample_size` classes for each row, drawn with the log-probabilities of the row.
 

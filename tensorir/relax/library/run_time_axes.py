@@ -1,4 +1,4 @@
-"""Operators along axes that are tensors of integers, and sizes that depend on data."""
+"""Operators along axes that are given as integer tensors, and sizes that depend on data."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _REDUCTIONS: Final[dict[str, Callable[..., _Array]]] = {
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Return the minimum and maximum of a dtype, as results of empty reductions."""
+    """Return the minimum and maximum of a dtype: the results of empty reductions."""
     if dtype.kind == "f":
         return -np.inf, np.inf
     return (False, True) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
 
 
 def _numbers(x: GraphExpr) -> TensorStructInfo:
-    """Return the struct info of a tensor with a dtype of NumPy; IRTypeError for others."""
+    """Return the struct info of a tensor. Raises IRTypeError for a dtype that NumPy lacks."""
     info = tensor_info(x)
     if info.dtype is None or not (info.dtype.is_integral or info.dtype.is_float):
-        raise IRTypeError(f"axes that are known when the model runs need other numbers than {info}")
+        raise IRTypeError(f"run-time axes are not supported for the dtype of {info}")
     return info
 
 
 def _count(axes: GraphExpr) -> int | None:
-    """Return the number of axes, None if it is unknown."""
+    """Return the number of axes; None if it is unknown."""
     shape = tensor_info(axes).static_shape
     return None if shape is None else int(np.prod(shape))
 
@@ -57,25 +57,25 @@ def _with_rank(info: TensorStructInfo, change: int | None) -> TensorStructInfo:
     return TensorStructInfo(None, info.dtype, info.ndim + (change or 0) if known else UNKNOWN_NDIM)
 
 
-def _reduced(x: GraphExpr, axes: GraphExpr, kind: str, keepdims: bool) -> TensorStructInfo:
+def _reduce_info(x: GraphExpr, axes: GraphExpr, kind: str, keepdims: bool) -> TensorStructInfo:
     count = _count(axes)
     return _with_rank(_numbers(x), 0 if keepdims else None if count is None else -count)
 
 
-@library("reduce_at", _reduced)
+@library("reduce_at", _reduce_info)
 def reduce_at(x: _Array, axes: _Array, kind: _Kind, keepdims: bool = False) -> _Array:
     """Return a reduction along `axes`, from `-ndim` to `ndim - 1`."""
     result = _REDUCTIONS[kind](x, axis=tuple(axes.reshape(-1).tolist()), keepdims=keepdims)
     return np.asarray(result, x.dtype)
 
 
-def _cumulated(
+def _cumulate_info(
     x: GraphExpr, axis: GraphExpr, kind: str, exclusive: bool, reverse: bool
 ) -> TensorStructInfo:
     return _numbers(x)
 
 
-@library("cumulated_at", _cumulated)
+@library("cumulated_at", _cumulate_info)
 def cumulated_at(
     x: _Array,
     axis: _Array,
@@ -83,7 +83,7 @@ def cumulated_at(
     exclusive: bool = False,
     reverse: bool = False,
 ) -> _Array:
-    """Return cumulative sums or products along one axis, from its end with `reverse`.
+    """Return cumulative sums or products along one axis; with `reverse`, starting at its end.
 
     With `exclusive`, an element does not include itself.
     """
@@ -96,32 +96,32 @@ def cumulated_at(
     return np.ascontiguousarray(np.flip(total, place) if reverse else total)
 
 
-def _squeezed(x: GraphExpr, axes: GraphExpr) -> TensorStructInfo:
+def _squeeze_info(x: GraphExpr, axes: GraphExpr) -> TensorStructInfo:
     count = _count(axes)
     return _with_rank(_numbers(x), None if count is None else -count)
 
 
-@library("squeeze_at", _squeezed)
+@library("squeeze_at", _squeeze_info)
 def squeeze_at(x: _Array, axes: _Array) -> _Array:
     """Return `x` without these dimensions of extent 1."""
     return np.squeeze(x, tuple(axes.reshape(-1).tolist()))
 
 
-def _expanded(x: GraphExpr, axes: GraphExpr) -> TensorStructInfo:
+def _expand_info(x: GraphExpr, axes: GraphExpr) -> TensorStructInfo:
     return _with_rank(_numbers(x), _count(axes))
 
 
-@library("expand_dims_at", _expanded)
+@library("expand_dims_at", _expand_info)
 def expand_dims_at(x: _Array, axes: _Array) -> _Array:
     """Return `x` with dimensions of extent 1 inserted at `axes` of the result."""
     return np.expand_dims(x, tuple(axes.reshape(-1).tolist()))
 
 
-def _sliced(x: GraphExpr, *_: Any, **__: Any) -> TensorStructInfo:
+def _slice_info(x: GraphExpr, *_: Any, **__: Any) -> TensorStructInfo:
     return _with_rank(_numbers(x), 0)
 
 
-@library("slice_at", _sliced)
+@library("slice_at", _slice_info)
 def slice_at(
     x: _Array, begin: _Array, end: _Array, axes: _Array | None = None, steps: _Array | None = None
 ) -> _Array:
@@ -136,38 +136,38 @@ def slice_at(
     return np.ascontiguousarray(x[tuple(places)])
 
 
-def _widths(pads: GraphExpr, axes: GraphExpr, count: int) -> TensorStructInfo:
+def _pad_width_info(pads: GraphExpr, axes: GraphExpr, count: int) -> TensorStructInfo:
     return TensorStructInfo([2 * count], _numbers(pads).dtype)
 
 
-@library("pad_width_at", _widths)
+@library("pad_width_at", _pad_width_info)
 def pad_width_at(pads: _Array, axes: _Array, count: int) -> _Array:
-    """Return paddings before all of `count` axes, then after them, from those of some axes."""
+    """Return paddings before and then after all of `count` axes, given the paddings of `axes`."""
     result = np.zeros((2, count), pads.dtype)
     result[:, axes] = pads.reshape(2, -1)
     return result.reshape(-1)
 
 
-def _scalars(x: GraphExpr, count: int) -> TupleStructInfo:
+def _scalars_info(x: GraphExpr, count: int) -> TupleStructInfo:
     return TupleStructInfo(PrimStructInfo("int64") for _ in range(count))
 
 
-@library("tensor_to_scalars", _scalars)
+@library("tensor_to_scalars", _scalars_info)
 def tensor_to_scalars(x: NDArray[Any], count: int) -> tuple[int, ...]:
     """Return the elements of a tensor of `count` integers, as a tuple of numbers.
 
-    `match_cast` defines symbolic sizes by them.
+    A `match_cast` of the tuple defines symbolic sizes.
     """
     return tuple(int(n) for n in np.reshape(x, count))
 
 
-def _target(
+def _reshape_target_info(
     target: GraphExpr, shape: Sequence[PrimExpr], allowzero: bool = False
 ) -> TensorStructInfo:
     return tensor_info(target)
 
 
-@library("reshape_target", _target)
+@library("reshape_target", _reshape_target_info)
 def reshape_target(
     target: NDArray[Any], shape: Sequence[PrimExpr], allowzero: bool = False
 ) -> NDArray[Any]:
@@ -187,11 +187,11 @@ def reshape_target(
     return np.array(result, target.dtype)
 
 
-def _between(start: GraphExpr, limit: GraphExpr, step: GraphExpr) -> TensorStructInfo:
+def _arange_info(start: GraphExpr, limit: GraphExpr, step: GraphExpr) -> TensorStructInfo:
     return TensorStructInfo(None, tensor_info(start).dtype, 1)
 
 
-@library("arange_between", _between)
+@library("arange_between", _arange_info)
 def arange_between(start: NDArray[Any], limit: NDArray[Any], step: NDArray[Any]) -> NDArray[Any]:
     """Return `start, start + step, ...` up to `limit`, which is excluded."""
     count = max(0, int(np.ceil((limit - start) / step)))

@@ -1,9 +1,9 @@
 """Sequences and optional values: Python tuples of arrays, and None, at run time.
 
-A sequence whose length is known while a graph function is built is a tuple of the graph function,
-and does not need this module. Any other sequence is an object (`R.Object`), which the library
-functions below access and create; they also accept a tuple of the graph function. They are called
-by `sequence_call`. Negative positions count from the end, as in Python.
+A sequence whose length is known while a graph function is built is a tuple of the graph function
+and does not need this module. Any other sequence is an object (`R.Object`). The library functions
+below access and create such objects, and also accept tuples of the graph function. `sequence_call`
+calls them. Negative positions count from the end, as in Python.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ def _is_absent(value: Any) -> bool:
 
 
 def _place(sequence: tuple[Any, ...], position: Any, most: int) -> int:
-    """Return a position counted from the front; IRValueError if it is out of range."""
+    """Return a position counted from the front. Raises IRValueError if it is out of range."""
     place = _number(position)
     if not -len(sequence) <= place < most:
-        raise IRValueError(f"position {place} is not one of a sequence of {len(sequence)}")
+        raise IRValueError(f"position {place} is out of range for a sequence of {len(sequence)}")
     return place % len(sequence) if place < 0 else place
 
 
 def _copy(value: Any) -> Any:
-    """Return a copy of a value in a call's memory, which is freed before its result."""
+    """Return a copy of a value: the memory of a call is freed before its result is."""
     if isinstance(value, tuple):
         return tuple(map(_copy, value))
     return value.copy() if isinstance(value, np.ndarray) else value
@@ -118,13 +118,13 @@ def optional_none() -> None:
 
 @library_call("optional_has_element")
 def optional_has_element(value: Any) -> NDArray[np.bool_]:
-    """Return whether an optional value is present."""
+    """Return True if an optional value is present, as an array."""
     return np.array(value is not None)
 
 
 @library_call("optional_get_element")
 def optional_get_element(value: Any) -> Any:
-    """Return the content of an optional value; IRValueError if it is absent."""
+    """Return the content of an optional value. Raises IRValueError if it is absent."""
     if value is None:
         raise IRValueError("the optional value is absent")
     return _copy(value)

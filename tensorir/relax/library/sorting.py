@@ -39,24 +39,24 @@ def places_in_order(x: Array, axis: int, descending: bool) -> Array:
     return np.flip(x.shape[axis] - 1 - turned, axis)
 
 
-def _sorted(x: GraphExpr, axis: int, descending: bool) -> StructInfo:
+def _sort_info(x: GraphExpr, axis: int, descending: bool) -> StructInfo:
     _check_axis(tensor_info(x), axis)
     return info_like(x)
 
 
-@library("sort", _sorted)
+@library("sort", _sort_info)
 def sort(x: Array, axis: int = -1, descending: bool = False) -> Array:
     """Return the elements sorted along an axis; NaN is larger than any number."""
     ascending = np.sort(x, axis=axis)
     return np.flip(ascending, axis) if descending else ascending
 
 
-def _places(data: GraphExpr, axis: int, descending: bool, dtype: str) -> StructInfo:
+def _argsort_info(data: GraphExpr, axis: int, descending: bool, dtype: str) -> StructInfo:
     _check_axis(tensor_info(data), axis)
     return info_like(data, dtype)
 
 
-@library("argsort", _places)
+@library("argsort", _argsort_info)
 def argsort(
     data: Array, axis: int = -1, descending: bool = False, dtype: DTypeName = "int32"
 ) -> Array:
@@ -64,7 +64,7 @@ def argsort(
     return places_in_order(data, axis, descending).astype(dtype)
 
 
-def _first_k(
+def _topk_info(
     data: GraphExpr, k: PrimExpr, axis: int, ret_type: str, largest: bool, dtype: str
 ) -> StructInfo:
     info = tensor_info(data)
@@ -73,7 +73,9 @@ def _first_k(
     if shape is not None and not (isinstance(k, IntImm) and k.value < 1):
         if Analyzer().can_prove(k > shape[axis]):
             least, most = (getattr(n, "value", n) for n in (k, shape[axis]))
-            raise IRValueError(f"k is {least}, but axis {axis} has {most} elements")
+            raise IRValueError(
+                f"k is at least {least}, but axis {axis} has at most {most} elements"
+            )
         shape[axis] = cast(INT64, k)
     values = TensorStructInfo(shape, info.dtype, info.ndim)
     places = TensorStructInfo(shape, dtype, info.ndim)
@@ -81,7 +83,7 @@ def _first_k(
     return alone.get(ret_type, TupleStructInfo([values, places]))
 
 
-@library("topk", _first_k)
+@library("topk", _topk_info)
 def topk(
     data: Array,
     k: PrimExpr | int = 1,
@@ -92,7 +94,7 @@ def topk(
 ) -> Any:
     """Return the k largest (or smallest) elements along an axis in order, and their indices.
 
-    All elements for a constant k < 1. Equal elements keep their order; NaN is larger than any
+    A constant k < 1 means all elements. Equal elements keep their order; NaN is larger than any
     number.
     """
     count: int = k  # type: ignore[assignment]
@@ -108,7 +110,8 @@ def topk(
 def _first_places(data: Array, count: int, axis: int, largest: bool) -> Array:
     """Return the first `count` of the indices that sort an array; sort everything only if needed.
 
-    A partition may choose any of several equal elements: rows where that matters are sorted.
+    A partition may choose any of several equal elements; rows whose result depends on it are
+    sorted.
     """
     rows = np.moveaxis(data, axis, -1)
     length = rows.shape[-1]
@@ -125,7 +128,7 @@ def _first_places(data: Array, count: int, axis: int, largest: bool) -> Array:
     return np.moveaxis(places, -1, axis)
 
 
-def _bucket(
+def _bucketize_info(
     input_tensor: GraphExpr, boundaries: GraphExpr, out_int32: bool, right: bool
 ) -> StructInfo:
     if tensor_info(boundaries).ndim not in (1, UNKNOWN_NDIM):
@@ -133,7 +136,7 @@ def _bucket(
     return info_like(input_tensor, "int32" if out_int32 else "int64")
 
 
-@library("bucketize", _bucket)
+@library("bucketize", _bucketize_info)
 def bucketize(
     input_tensor: Array, boundaries: Array, out_int32: bool = False, right: bool = False
 ) -> Array:
@@ -145,19 +148,19 @@ def bucketize(
     return np.asarray(found).astype(np.int32 if out_int32 else np.int64)
 
 
-def _searched(
+def _searchsorted_info(
     sorted_sequence: GraphExpr, values: GraphExpr, out_int32: bool, right: bool
 ) -> StructInfo:
     own, other = tensor_info(sorted_sequence).ndim, tensor_info(values).ndim
     if own not in (1, other, UNKNOWN_NDIM):
         raise IRTypeError(
-            f"sorted_sequence has {own} dimension(s): it must be a vector, or have as many as "
-            f"values, {other}"
+            f"sorted_sequence has {own} dimension(s); it must be a vector, or have {other} "
+            "dimension(s), as values"
         )
     return info_like(values, "int32" if out_int32 else "int64")
 
 
-@library("searchsorted", _searched)
+@library("searchsorted", _searchsorted_info)
 def searchsorted(
     sorted_sequence: Array, values: Array, out_int32: bool = False, right: bool = False
 ) -> Array:

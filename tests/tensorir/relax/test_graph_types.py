@@ -254,7 +254,7 @@ def test_the_result_is_what_is_stated():
         (
             [var("x", 8, 4), relax.PrimValue(4)],
             tensor(8, 4),
-            'parameter B of "add" is .* but argument 1 is .*pass what the function is declared for',
+            'parameter B of "add" is .* but argument 1 is .*pass a value of the declared type',
         ),
     ],
 )

@@ -90,9 +90,7 @@ def test_what_is_no_leaf():
 
 def test_variables_are_bound_once_and_before_they_are_used():
     x, y, other = x_of(4), x_of(4, name="y"), x_of(4, name="other")
-    assert "other is used, but nothing has bound it before" in refusal(
-        function([x], [VarBinding(y, other)], y)
-    )
+    assert "other is used before it is bound" in refusal(function([x], [VarBinding(y, other)], y))
     assert "y is bound again; every variable is bound once" in refusal(
         function([x], [VarBinding(y, x), VarBinding(y, x)], y)
     )
@@ -157,8 +155,8 @@ def test_sizes_are_defined_before_they_are_used():
         function([x], [VarBinding(y, relax.call_dps_packed("f", x, y.struct_info))], y)
     )
     assert (
-        'binding "y" of function "main": the size m is used, but nothing has defined it before; a '
-        "parameter or R.match_cast whose shape has m by itself as a dimension does" in message
+        'binding "y" of function "main": the size m is used before it is defined; define '
+        "it by a parameter or R.match_cast whose shape has m as a dimension" in message
     )
     assert "the size m is used" in refusal(function([x_of(m + 1)], [], relax.const(1)))
     assert "the size m is used" in refusal(
@@ -221,7 +219,7 @@ def test_what_nobody_knows_is_checked_by_match_cast():
     x = relax.Var("x", relax.TensorStructInfo(None, "float32", 2))
     y = x_of(8, 4, name="y")
     message = refusal(function([x], [VarBinding(y, x)], y))
-    assert "which may be another one; R.match_cast checks it when the function runs" in message
+    assert "which may differ; use R.match_cast for a check at run time" in message
     assert verify_well_formed(function([x], [MatchCast(y, x, y.struct_info)], y))
     message = refusal(function([x], [], x, ret=y.struct_info))
     assert message.startswith('the result of function "main": R.Tensor((8, 4), dtype="float32")')
