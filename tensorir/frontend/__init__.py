@@ -3,7 +3,7 @@
     mod = frontend.from_onnx("resnet18.onnx")
     mod = frontend.from_exported_program(torch.export.export(model.eval(), (x,)))
 
-A model file is data: reading it executes nothing, and reads nothing outside of its folder. The
+Reading a model file executes no code and opens no file outside of the model's folder. The
 subpackages: `onnx`, `torch`.
 """
 

@@ -1,4 +1,4 @@
-"""The attributes of a node, converted for its converter."""
+"""The attributes of a node, as the values that its converter accepts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensorir.frontend.onnx.schemas import onnx_package
 def attribute_values(
     attributes: Iterable[Any], given: Mapping[str, Any], model: Model
 ) -> dict[str, Any]:
-    """Return attributes by name: numbers, strings, `Constant`s, messages, tuples of them.
+    """Return attributes by name: numbers, strings, `Constant`s, messages, or tuples of these.
 
     `given` is as in `present_attributes`. Raises IRValueError for a repeated attribute.
     """
@@ -31,7 +31,7 @@ def present_attributes(
     """Yield the names of a node's attributes and the messages that have their values.
 
     An attribute in a function body may refer to an attribute that the function was `given` as a
-    message; it is absent if the function was not given it.
+    message; it is absent if the caller of the function did not pass it.
     """
     for attribute in attributes:
         message = attribute

@@ -1,8 +1,8 @@
-"""The elements of integer tensors that are known while a model is read.
+"""The contents of integer tensors: elements that are known while a model is read.
 
-They are an array: of numbers if all are known, otherwise of objects, which are integers and integer
-expressions over symbolic sizes. Sizes, and a few integers, are the elements of the operator's
-formula, simplified by an analyzer. `FoldConstant` computes other numbers.
+Contents are an array of numbers, or an array of objects: integers and integer expressions over
+symbolic sizes. Symbolic elements, and a few integers, are computed by an analyzer from the
+operator's `te` formula. `FoldConstant` computes larger arrays of numbers.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ Contents: TypeAlias = Callable[[g.GraphExpr], Array | None]
 _OF_SIZES: Final = (
     e.IntImm, e.Var, e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod, e.Div, e.Max, e.Min,
 )  # fmt: skip
-"""The nodes of a size."""
+"""Node classes that occur in the expression of a size."""
 _SHORT: Final = 16
-"""Up to this number, elements are computed one by one also if all are numbers: no compilation."""
+"""Up to this number, constant elements are computed one by one too, which saves a compilation."""
 
 
 def contents_of_call(
     call: g.GraphCall, contents: Contents, analyzer: Analyzer, limits: ImportLimits
 ) -> Array | None:
-    """Return the elements of the result of an operator, None if they are unknown or too many.
+    """Return the elements of the result of an operator; None if unknown or too many.
 
     `contents` returns the known elements of operands.
     """
@@ -71,7 +71,7 @@ def contents_of_call(
     if has_sizes or (is_short and info.dtype in ("bool", "int64")):
         with suppress(_UndecidedError, IRTypeError, IRValueError, OverflowError):
             return _Elements(op, call, known, analyzer, limits).of_result()
-    return None if has_sizes else _fold(call, known)
+    return None if has_sizes else _fold_constants(call, known)
 
 
 def as_array(values: Sequence[Any]) -> Array:
@@ -85,13 +85,13 @@ def as_array(values: Sequence[Any]) -> Array:
 
 
 def _tensors(value: Any) -> list[g.GraphExpr]:
-    """Return the tensors that an operand is or has."""
+    """Return the tensors of an operand: the operand itself, or the elements of a tuple."""
     if isinstance(value, g.Tuple):
         return [tensor for field in value.elements for tensor in _tensors(field)]
     return [value] if isinstance(value.struct_info, TensorStructInfo) else []
 
 
-def _fold(call: g.GraphCall, known: Mapping[g.GraphExpr, Array]) -> Array | None:
+def _fold_constants(call: g.GraphCall, known: Mapping[g.GraphExpr, Array]) -> Array | None:
     """Return the result of an operator on constants."""
 
     def constant(value: Any) -> Any:
@@ -110,13 +110,13 @@ def _fold(call: g.GraphCall, known: Mapping[g.GraphExpr, Array]) -> Array | None
 
 
 class _UndecidedError(Exception):
-    """An element depends on sizes in a way that only the model can compute when it runs."""
+    """An element can be computed only when the model runs."""
 
 
 class _Elements(Rewriter):
     """Evaluates the elements of a formula: loads become elements, and conditions are decided.
 
-    Integers of 32 bits are computed with 64: sizes are assumed to fit in both.
+    32-bit integers are computed with 64 bits: sizes are assumed to fit in 32.
     """
 
     def __init__(
@@ -181,28 +181,30 @@ class _Elements(Rewriter):
         at = {axis.var: const(k, INT64) for axis, k in zip(tensor.op.axis, place, strict=True)}
         body = tensor.op.body[tensor.value_index]
         if not isinstance(body, e.Reduce):
-            return self._simple(substitute(body, at))
+            return self._simplified_element(substitute(body, at))
         total: Sequence[e.PrimExpr] = body.init
         for inner in product(*(range(self._number(axis.dom.extent)) for axis in body.axis)):  # type: ignore[union-attr]
             at.update({axis.var: const(k, INT64) for axis, k in zip(body.axis, inner, strict=True)})
             if not self._decide(substitute(body.condition, at)):
                 continue
-            terms = [self._simple(substitute(source, at)) for source in body.source]
+            terms = [self._simplified_element(substitute(source, at)) for source in body.source]
             if total:
                 sides = dict(zip(body.combiner.lhs, total, strict=True))
                 sides.update(zip(body.combiner.rhs, terms, strict=True))
-                terms = [self._simple(substitute(r, sides)) for r in body.combiner.result]
+                terms = [
+                    self._simplified_element(substitute(r, sides)) for r in body.combiner.result
+                ]
             total = terms
         return (total or body.combiner.identity_element)[body.value_index]
 
-    def _simple(self, expr: e.PrimExpr) -> e.PrimExpr:
+    def _simplified_element(self, expr: e.PrimExpr) -> e.PrimExpr:
         evaluated = self(expr)
         if not self._limits.has_few_terms([evaluated]):
             raise _UndecidedError
         return self._analyzer.simplify(evaluated)
 
     def _number(self, expr: e.PrimExpr) -> int:
-        value = self._simple(expr)
+        value = self._simplified_element(expr)
         if not isinstance(value, e.IntImm):
             raise _UndecidedError
         return value.value
@@ -211,12 +213,12 @@ class _Elements(Rewriter):
         return bool(self._number(condition))
 
     def rewrite_BufferLoad(self, node: e.BufferLoad) -> e.PrimExpr:  # noqa: N802
-        """Return the element that is read."""
+        """Return the element that the load reads."""
         assert isinstance(node.buffer, Tensor)
         return self._element(node.buffer, [self._number(i) for i in node.indices])
 
     def rewrite_CmpOp(self, node: e.CmpOp) -> e.PrimExpr:  # noqa: N802
-        """Return whether a comparison holds for all sizes."""
+        """Return True or False if a comparison has that value for all sizes."""
         condition = self.generic(node)
         if self._analyzer.can_prove(condition):
             return TRUE

@@ -21,7 +21,7 @@ _NAMES = {
 
 
 class NarrowInteger(NamedTuple):
-    """Integers of fewer than 8 bits: each is held in one byte, between a lowest and a highest."""
+    """A dtype of integers of fewer than 8 bits, each stored in one byte, and its range."""
 
     name: str
     dtype: DataType
@@ -43,7 +43,7 @@ def _by_number() -> dict[int, str]:
 
 
 def dtype_of(number: int) -> DataType:
-    """Return the dtype with an ONNX number; IRValueError if the package does not support it."""
+    """Return the dtype with an ONNX number. Raises IRValueError if it is not supported here."""
     name = _by_number().get(number)
     if name is None or name == "UNDEFINED":
         raise IRValueError(f"{number} is not the number of an ONNX dtype")
@@ -58,7 +58,7 @@ def dtype_of(number: int) -> DataType:
 
 
 def narrow_integer(number: int) -> NarrowInteger | None:
-    """Return the narrow integers with an ONNX number; None for another dtype."""
+    """Return the narrow integer dtype with an ONNX number; None for another dtype."""
     return _NARROW.get(_by_number().get(number, ""))
 
 
@@ -69,7 +69,7 @@ def held_dtype(number: int) -> DataType:
 
 
 def dtype_number(dtype: str) -> int:
-    """Return the ONNX number of a dtype; IRValueError if ONNX does not have it."""
+    """Return the ONNX number of a dtype. Raises IRValueError if ONNX does not have it."""
     for name, known in _NAMES.items():
         if known == dtype:
             return int(onnx_package().TensorProto.DataType.Value(name))

@@ -25,11 +25,11 @@ def from_onnx(
     """Return a module whose graph function `main` computes an ONNX model.
 
     `model` is the path of a model file, or an `onnx.ModelProto`. Its inputs are the parameters of
-    `main`, under their names (any character but a letter, digit or underscore becomes an
-    underscore). One output is the result; several outputs are a tuple. Weights are constants of the
-    program. With `keep_params_in_input` they are parameters after the inputs (the attribute
-    `num_input` is the number of inputs), and the attribute `params` of the module holds them by
-    name.
+    `main`, under their names; characters other than letters, digits and underscores become
+    underscores. A single output is the result; several outputs are returned as a tuple. Weights are
+    constants of the program. With `keep_params_in_input` they are parameters after the inputs (the
+    attribute `num_input` is the number of inputs), and the attribute `params` of the module holds
+    them by name.
 
     `shape_dict` gives shapes of inputs; a string in a shape names a symbolic size. Other inputs
     have the shapes that the model states. A dimension that the model leaves open is a symbolic
@@ -38,8 +38,8 @@ def from_onnx(
     of the standard operators that the model states.
 
     Integers that are used only to compute shapes are evaluated while the model is read. If a node
-    needs a number that is not known by then, the model reads it when it runs. If two sizes must be
-    equal and this is unproved, the model checks it when it runs.
+    needs a number that is not known then, the compiled model reads it at run time. If two sizes
+    must be equal and are not provably equal, the compiled model checks them at run time.
 
     `limits` bounds how large a program a small file may produce.
 

@@ -23,19 +23,22 @@ class FunctionBodies:
         self._local = {(domain_of(f), f.name): f for f in model.proto.functions}
         self._limits = limits
         self._nodes_of: dict[tuple[str, str], int | None] = {}
-        """The nodes of each function of the model, with those of the functions that it calls.
+        """The number of nodes of each function of the model, including the functions that it calls.
 
         None while they are being counted.
         """
 
     def local(self, proto: Any) -> Any:
-        """Return the function of the model that a node calls, None if it calls an operator."""
+        """Return the function of the model that a node calls.
+
+        Return None if the node calls an operator.
+        """
         return self._local.get((domain_of(proto), proto.op_type))
 
     def of_schema(
         self, proto: Any, attributes: Mapping[str, Any], opset: int, types: Sequence[bytes]
     ) -> Any:
-        """Return ONNX's function that defines the operator of a node, None if there is none.
+        """Return ONNX's function that defines the operator of a node; None if ONNX has none.
 
         `attributes` are the node's attributes as messages, and `types` the types of its inputs as
         serialised messages; some definitions depend on them.
@@ -45,12 +48,12 @@ class FunctionBodies:
             return None
         function = onnx_package().FunctionProto()
         if schema.has_function:
-            version = _newest(schema.function_opset_versions, opset)
+            version = _newest_definition(schema.function_opset_versions, opset)
             function.ParseFromString(schema.get_function_with_opset_version(version))
             return function
         if schema.has_context_dependent_function:
-            version = _newest(schema.context_dependent_function_opset_versions, opset)
-            node = _by_itself(proto, attributes).SerializeToString()
+            version = _newest_definition(schema.context_dependent_function_opset_versions, opset)
+            node = _self_contained_node(proto, attributes).SerializeToString()
             try:
                 text = schema.get_context_dependent_function_with_opset_version(
                     version, node, list(types)
@@ -119,17 +122,20 @@ class FunctionBodies:
 
 
 def node_name(proto: Any) -> str:
-    """Return the name of a node in messages: its name, else the name of its first output."""
+    """Return the name of a node for messages.
+
+    A node without a name gets that of its first output.
+    """
     outputs = [name for name in proto.output if name]
     return repr(proto.name or (outputs[0] if outputs else proto.op_type))
 
 
-def _by_itself(proto: Any, attributes: Mapping[str, Any]) -> Any:
-    """Return an equivalent node that does not refer to its surroundings.
+def _self_contained_node(proto: Any, attributes: Mapping[str, Any]) -> Any:
+    """Return an equivalent node that does not refer to the enclosing function.
 
     ONNX generates the function as text with the names of the node, and its parser rejects a slash
     or a dot, which exporters write. An attribute that refers to an attribute of the enclosing
-    function counts as given, with the value 0.
+    function gets the value 0: ONNX only asks if it is present.
     """
     result = onnx_package().NodeProto()
     result.op_type, result.domain = proto.op_type, proto.domain
@@ -141,7 +147,7 @@ def _by_itself(proto: Any, attributes: Mapping[str, Any]) -> Any:
     return result
 
 
-def _newest(versions: Sequence[int], opset: int) -> int:
+def _newest_definition(versions: Sequence[int], opset: int) -> int:
     """Return the newest version of a definition that is not newer than the model's opset."""
     known = [version for version in versions if version <= opset]
     if known:

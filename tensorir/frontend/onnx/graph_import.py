@@ -193,7 +193,7 @@ class GraphImport:
         return outputs
 
     def subgraph(self, graph: Any, inputs: Sequence[GraphExpr], parent: Scope) -> list[GraphExpr]:
-        """Emit a subgraph from an attribute; it sees the values of the enclosing graph."""
+        """Emit a subgraph from an attribute; it may use the values of the enclosing graph."""
         scope = Scope(parent.opsets, parent, parent.attributes)
         scope.ranks = stated_ranks(graph)
         if len(inputs) != len(graph.input):
@@ -206,7 +206,7 @@ class GraphImport:
             if tensor.name not in scope.values:
                 scope.define(tensor.name, self.model.tensor(tensor))
         self.repeats.enter(graph)
-        with self._deeper():
+        with self._nesting():
             return self._graph(graph, scope)
 
     def _node(self, proto: Any, scope: Scope) -> None:
@@ -225,7 +225,7 @@ class GraphImport:
             )
             defaults = []
             if function is None and converter_of(proto.op_type, domain) is None:
-                function = self._defined_by(proto, scope, node, inputs)
+                function = self._convert_by_function(proto, scope, node, inputs)
                 stated = [a.default_value for a in schema.attributes.values()]
                 defaults = [value for value in stated if value.type]
             with self.repeats.node(proto):
@@ -255,7 +255,7 @@ class GraphImport:
         result: Result = converter(node, inputs, node.attributes)
         return (result,) if isinstance(result, GraphExpr) else tuple(result)
 
-    def _defined_by(
+    def _convert_by_function(
         self, proto: Any, scope: Scope, node: OnnxNode, inputs: Sequence[GraphExpr | None]
     ) -> Any:
         types = [b"" if value is None else _type_message(value.struct_info) for value in inputs]
@@ -286,7 +286,7 @@ class GraphImport:
         scope = Scope(opsets, None, given)
         for k, name in enumerate(function.input):
             scope.define(name, inputs[k] if k < len(inputs) else None)
-        with self._deeper():
+        with self._nesting():
             for inner in function.node:
                 self._node(inner, scope)
         # A function that ONNX defines may omit unused outputs.
@@ -296,8 +296,8 @@ class GraphImport:
         )
 
     @contextmanager
-    def _deeper(self) -> Iterator[None]:
-        """Count the nesting depth of functions and graphs."""
+    def _nesting(self) -> Iterator[None]:
+        """Increase the nesting depth of functions and graphs, in a `with` statement."""
         self._depth += 1
         self.limits.check("max_depth", self._depth, "functions or graphs are nested too deeply")
         try:
@@ -314,9 +314,9 @@ class GraphImport:
         return self.emitted(value, name, scope.ranks.get(name, UNKNOWN_NDIM))
 
     def emitted(self, expr: GraphExpr, name: str = "", rank: int = UNKNOWN_NDIM) -> GraphExpr:
-        """Bind an expression to a variable.
+        """Bind an expression to a variable, and return the variable.
 
-        Extents that are unknown, or too long to compute with, become symbolic sizes.
+        Extents that are unknown, or whose expressions are too long, become symbolic sizes.
         """
         if isinstance(expr, (Constant, GraphVar)):
             return expr

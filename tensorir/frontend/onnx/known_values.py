@@ -1,8 +1,8 @@
-"""The facts about the values of a model that are known while it is read, besides shapes and dtypes.
+"""Facts about the values of a model, in addition to shapes and dtypes, while it is read.
 
-Contents: the elements of integer tensors, from which shapes are computed. Elements: the struct info
-that the tensors of a sequence share. Kinds: the integers of fewer than 8 bits, which are held in 8.
-And the symbolic sizes, by their names in the model.
+*Contents* are the elements of integer tensors, from which shapes are computed. *Elements* are the
+struct infos that the tensors of a sequence share. *Kinds* are the dtypes of integers of fewer than
+8 bits, which are stored in 8. The symbolic sizes are stored by their names in the model.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class KnownValues:
         """The struct info of the elements of sequences, and of optional tensors."""
         self._optional_tensors: set[GraphExpr] = set()
         self._narrow: dict[GraphExpr, int] = {}
-        """Tensors of integers of fewer than 8 bits, and the ONNX number of their dtype."""
+        """The ONNX number of the dtype of each tensor of integers of fewer than 8 bits."""
 
     # ------------------------------------------------------------------------------------ sizes
 
@@ -61,11 +61,11 @@ class KnownValues:
 
     def fresh_size(self, name: str) -> Var:
         """Return a new symbolic size, which is not negative."""
-        var = self._fresh(name)
+        var = self._fresh_variable(name)
         self._analyzer.bind(var, Range(0, _MOST_SIZE))
         return var
 
-    def _fresh(self, name: str) -> Var:
+    def _fresh_variable(self, name: str) -> Var:
         base = chosen = identifier(name)
         number = 0
         while chosen in self._taken:
@@ -82,7 +82,7 @@ class KnownValues:
             self._narrow[value] = number
 
     def narrow(self, value: GraphExpr) -> int | None:
-        """Return the ONNX number of a tensor's narrow integer dtype, None for other dtypes."""
+        """Return the ONNX number of a tensor's narrow integer dtype; None for other dtypes."""
         return self._narrow.get(value)
 
     # ------------------------------------------------------------------------------- contents
@@ -97,14 +97,14 @@ class KnownValues:
             self._contents = kept
 
     def contents(self, value: GraphExpr) -> NDArray[Any] | None:
-        """Return the known elements of a tensor, None if they are unknown."""
+        """Return the known elements of a tensor; None if they are unknown."""
         if isinstance(value, Constant):
             return constant_contents(value)
         if value not in self._contents:
-            self._contents[value] = self._computed(value)
+            self._contents[value] = self._compute_contents(value)
         return self._contents[value]
 
-    def _computed(self, value: GraphExpr) -> NDArray[Any] | None:
+    def _compute_contents(self, value: GraphExpr) -> NDArray[Any] | None:
         if value in self._bound:
             return self.contents(self._bound[value])
         if not isinstance(value, GraphCall):
@@ -112,7 +112,7 @@ class KnownValues:
         return contents_of_call(value, self.contents, self._analyzer, self._limits)
 
     def bind(self, var: GraphExpr, value: GraphExpr) -> None:
-        """Record the value of a variable, from which its contents follow."""
+        """Record the expression of a variable; its contents are computed from it on demand."""
         self._bound[var] = value
 
     def remember(self, value: GraphExpr, array: NDArray[Any] | None) -> None:
@@ -121,7 +121,7 @@ class KnownValues:
             self._contents[value] = array
 
     def remember_like(self, value: GraphExpr, source: GraphExpr) -> None:
-        """Record that a value is the same as another one."""
+        """Copy the facts about `source` to an equal value."""
         self.bind(value, source)
         self.remember_elements(value, self.known_elements(source))
         if source in self._optional_tensors:
@@ -150,7 +150,7 @@ class KnownValues:
         return value in self._optional_tensors
 
     def integer_tensor(self, values: Sequence[int | PrimExpr], dtype: str = "int64") -> GraphExpr:
-        """Return a tensor of integers with recorded contents; it is emitted where it is used."""
+        """Return a tensor of integers with recorded contents; a use emits it."""
         array = as_array(values)
         if array.dtype != object:
             return Constant(array.astype(dtype))
@@ -176,7 +176,7 @@ class KnownValues:
         count = math.prod(shape)
         self._limits.check("max_parts", count, f"{what}: too many integers of one tensor")
         numbers = self._builder.emit(op.tensor_to_scalars(value, count=count))
-        result: list[PrimExpr] = [self._fresh("value") for _ in range(count)]
+        result: list[PrimExpr] = [self._fresh_variable("value") for _ in range(count)]
         self._builder.match_cast(
             numbers, TupleStructInfo(PrimStructInfo("int64", var) for var in result)
         )
@@ -220,7 +220,7 @@ class KnownValues:
 
 
 def constant_contents(value: Constant) -> NDArray[Any] | None:
-    """Return the elements of a constant, None if NumPy lacks its dtype."""
+    """Return the elements of a constant; None if NumPy lacks its dtype."""
     dtype = value.struct_info.dtype if isinstance(value.struct_info, TensorStructInfo) else None
     plain = dtype is not None and (dtype.is_integral or dtype.is_float)
     return value.data if plain else None

@@ -30,13 +30,15 @@ class ImportLimits:
     max_nodes: int = 100_000
     """Nodes of the model; the nodes of a function count once for each call."""
     max_repeated_nodes: int = 10_000
-    """Nodes that are read again: rounds of loops and of SequenceMap, and steps of loops whose
-    values change their shapes."""
+    """Nodes that are read again: in rounds of loops and of SequenceMap, and in steps of loops whose
+    values change their shapes.
+    """
     max_depth: int = 100
     """Nesting depth of functions and graphs."""
     max_parts: int = 512
-    """Outputs of one node, elements of a sequence that are known one by one, and integers of one
-    tensor that become sizes."""
+    """Outputs of one node, elements of a sequence of known length, and integers of one tensor that
+    become sizes.
+    """
     max_rank: int = 64
     """Dimensions of a tensor. NumPy arrays have 64 at most."""
     max_bytes: int = 1 << 38
@@ -77,7 +79,7 @@ class ImportLimits:
     def check_shape(
         self, shape: Sequence[int | PrimExpr], dtype: DataType | None, what: str
     ) -> None:
-        """Raise ImportLimitError for a shape of too many bytes; a number may be of any size."""
+        """Raise ImportLimitError for a tensor of too many bytes; extents may exceed 64 bits."""
         plain = [n.value if isinstance(n, IntImm) else n for n in shape]
         known = [max(abs(n), 1) for n in plain if isinstance(n, int)]
         width = 1 if dtype is None else dtype.nbytes

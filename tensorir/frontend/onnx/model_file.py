@@ -31,14 +31,14 @@ class Model:
     path: Path | None = None
     opsets: dict[str, int] = field(default_factory=dict)
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """The positions in the file of weight elements that the message lacks."""
+    """The positions in the file of the weight elements that were removed from the message."""
     _files: dict[Path, MappedFile] = field(default_factory=dict)
 
     def weights(self) -> Iterator[tuple[Any, Constant]]:
         """Return the weights of the graph, each with its message.
 
-        Elements that are stored in a file are read when they are used. Raises IRValueError for two
-        weights of one name, and for the errors of `tensor`.
+        Elements in a file are read when they are used. Raises IRValueError for two weights of the
+        same name, and the errors of `tensor`.
         """
         names = set()
         for k, tensor in enumerate(self.proto.graph.initializer):
@@ -50,8 +50,8 @@ class Model:
     def tensor(self, tensor: Any, stored: tuple[int, int] | None = None) -> Constant:
         """Return a tensor of the model; `stored` is the position of its elements in the file.
 
-        External data are mapped, not read. Raises IRValueError for data that are missing, too
-        short, or outside of the model's folder.
+        External data are memory-mapped, not read. Raises IRValueError for data that are missing,
+        too short, or outside of the model's folder.
         """
         if stored is None and tensor.data_location != onnx_package().TensorProto.EXTERNAL:
             return Constant(*array_of(tensor))
@@ -63,14 +63,14 @@ class Model:
             path, stored = self._external(tensor, name, needed)
         assert path is not None
         if is_packed:
-            return Constant(*array_of(self._complete(tensor, path, stored)))
+            return Constant(*array_of(self._with_elements(tensor, path, stored)))
         _check_bytes(name, shape, dtype, stored[1])
         if not stored[1]:
             return Constant(np.empty(shape, dtype.to_numpy()), dtype)
         return self._constant_in_file(path, stored, shape, dtype)
 
     def _external(self, tensor: Any, name: str, needed: int | None) -> tuple[Path, tuple[int, int]]:
-        """Return the file and position of external data; by default they reach to its end."""
+        """Return the file and position of external data; the default length reaches to its end."""
         entries = {entry.key: entry.value for entry in tensor.external_data}
         path = self._data_file(entries.get("location", ""), name)
         size = path.stat().st_size
@@ -95,7 +95,7 @@ class Model:
             self._files[path] = MappedFile(path)
         return self._files[path]
 
-    def _complete(self, tensor: Any, path: Path, place: tuple[int, int]) -> Any:
+    def _with_elements(self, tensor: Any, path: Path, place: tuple[int, int]) -> Any:
         """Return the message of a tensor, with its packed elements read from a file."""
         result = onnx_package().TensorProto()
         result.CopyFrom(tensor)
@@ -108,8 +108,8 @@ class Model:
         """Return the path of an external data file, which must be in the model's folder."""
         if self.path is None:
             raise IRValueError(
-                f"{place} is in the external file {shown(location)}; give from_onnx the path of "
-                "the model in place of its message"
+                f"{place} is in the external file {shown(location)}; call from_onnx with the "
+                "path of the model instead of its message"
             )
         if not location or "\0" in location or Path(location).is_absolute():
             raise IRValueError(f"{place} is in {shown(location)}, which must be a relative path")
@@ -136,7 +136,7 @@ class Model:
 def read_model(model: Any) -> Model:
     """Return a model from its path or message.
 
-    Raises IRValueError for an invalid file, IRTypeError for another argument.
+    Raises IRValueError for an invalid file. Raises IRTypeError for another argument.
     """
     onnx = onnx_package()
     if isinstance(model, (str, Path)):
@@ -172,7 +172,7 @@ def _check_model(model: Model) -> Model:
         name = "the model" if model.path is None else model.path.name
         empty = model.path is not None and model.path.stat().st_size == 0
         raise IRValueError(
-            f"{name} is empty, not an ONNX model; was the download complete?"
+            f"{name} is empty, not an ONNX model; check that the download was complete"
             if empty
             else f"{name} does not contain a graph; is it an ONNX file?"
         )

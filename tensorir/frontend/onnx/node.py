@@ -1,4 +1,4 @@
-"""A node as its converter sees it."""
+"""The interface of a converter to its node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tensorir.relax.block_builder import BlockBuilder
 
 _WIDEST: Final = 1 << 24
-"""An upper bound for the steps and widths of windows."""
+"""An upper bound for the strides and widths of windows."""
 
 
 class OnnxNode:
@@ -73,56 +73,56 @@ class OnnxNode:
     # --------------------------------------------------------------------------------- struct infos
 
     def shape(self, value: GraphExpr) -> tuple[PrimExpr, ...]:
-        """Return the shape of a tensor; IRTypeError if it is unknown."""
+        """Return the shape of a tensor. Raises IRTypeError if it is unknown."""
         info = self.tensor(value)
         if info.shape is None:
             raise IRTypeError(
                 f"the shape of an input is not known: {info}; if the branches of an If have "
-                "several ranks, give the input sizes that select a branch by shape_dict"
+                "different ranks, set the input sizes that select a branch with shape_dict"
             )
         return info.shape
 
     def extent(self, value: GraphExpr, axis: int) -> PrimExpr:
-        """Return the extent of an axis; IRValueError if the axis is out of range."""
+        """Return the extent of an axis. Raises IRValueError if the axis is out of range."""
         shape = self.shape(value)
         return shape[self.axis(axis, len(shape))]
 
     def sizes(self, value: GraphExpr, rank: int) -> tuple[PrimExpr, ...]:
-        """Return the shape of a tensor of rank `rank`; IRValueError for another rank."""
+        """Return the shape of a tensor of rank `rank`. Raises IRValueError for another rank."""
         shape = self.shape(value)
         if len(shape) != rank:
             raise IRValueError(f"an input must have {rank} dimensions, got {value.struct_info}")
         return tuple(shape)
 
     def rank(self, value: GraphExpr) -> int:
-        """Return the number of dimensions of a tensor; IRTypeError if it is unknown."""
+        """Return the number of dimensions of a tensor. Raises IRTypeError if it is unknown."""
         info = self.tensor(value)
         if info.ndim == UNKNOWN_NDIM:
             raise IRTypeError(f"the number of dimensions of an input is not known: {info}")
         return info.ndim
 
     def dtype(self, value: GraphExpr) -> DataType:
-        """Return the dtype of a tensor; IRTypeError if it is unknown."""
+        """Return the dtype of a tensor. Raises IRTypeError if it is unknown."""
         info = self.tensor(value)
         if info.dtype is None:
             raise IRTypeError(f"the dtype of an input is not known: {info}")
         return info.dtype
 
     def narrowed(self, value: GraphExpr, number: int) -> GraphExpr:
-        """Return a tensor, marked as integers of fewer than 8 bits."""
+        """Return a tensor, and record that it holds integers of fewer than 8 bits."""
         var = self.emit(value)
         self.known.remember_kind(var, number)
         return var
 
     def tensor(self, value: GraphExpr) -> TensorStructInfo:
-        """Return the struct info of a tensor; IRTypeError for another value."""
+        """Return the struct info of a tensor. Raises IRTypeError for another value."""
         info = value.struct_info
         if not isinstance(info, TensorStructInfo):
             raise IRTypeError(f"an input must be a tensor, got {info}")
         return info
 
     def axis(self, axis: int, rank: int) -> int:
-        """Return an axis counted from the front; IRValueError if it is out of range."""
+        """Return an axis counted from the front. Raises IRValueError if it is out of range."""
         if not -rank <= axis < rank:
             raise IRValueError(f"the axis {axis} is not one of {rank} dimension(s)")
         return axis % rank
@@ -130,9 +130,9 @@ class OnnxNode:
     # ------------------------------------------------------------------------------------- contents
 
     def contents(self, value: GraphExpr | None) -> NDArray[Any] | None:
-        """Return the known elements of a tensor: numbers, or objects that may be symbolic.
+        """Return the known elements of a tensor: numbers, or objects (integers and expressions).
 
-        None if they are unknown, or if NumPy lacks their dtype.
+        Return None if they are unknown, or if NumPy lacks their dtype.
         """
         return None if value is None else self.known.contents(value)
 
@@ -152,8 +152,8 @@ class OnnxNode:
     def integers(self, value: GraphExpr, what: str) -> list[int | PrimExpr]:
         """Return the elements of a tensor of integers, in order, as numbers and expressions.
 
-        The model reads unknown elements when it runs: they become symbolic. Raises IRValueError,
-        which names the tensor `what`, if the number of elements is unknown.
+        Unknown elements become symbolic sizes that the model reads at run time. Raises
+        IRValueError, which names the tensor `what`, if the number of elements is unknown.
         """
         known = self.contents(value)
         if known is not None:
@@ -186,18 +186,20 @@ class OnnxNode:
             raise IRValueError(f"{what} must be one element, got a tensor of shape {shape}")
 
     def check_parts(self, count: int, what: str) -> None:
-        """Raise ImportLimitError for more parts of a value than may be listed one by one."""
+        """Raise ImportLimitError if a value has too many parts."""
         self.importing.limits.check("max_parts", count, what)
 
     def check_shape(self, shape: Sequence[int | PrimExpr], like: GraphExpr) -> None:
-        """Raise ImportLimitError if a result of a shape and of the dtype of `like` is too large.
+        """Raise ImportLimitError if a result with this shape and the dtype of `like` is too large.
 
-        Operators compute extents with 64 bits, but numbers here are unbounded.
+        Operators compute extents with 64 bits, but extents here are Python ints.
         """
         self.importing.limits.check_shape(shape, self.dtype(like), "the result")
 
     def check_narrow(self, what: str, values: Sequence[int | PrimExpr]) -> None:
-        """Raise IRValueError for numbers whose product with an extent may exceed 64 bits."""
+        """Raise IRValueError for numbers so large that their product with an extent may exceed 64
+        bits.
+        """
         if any(isinstance(n, int) and not -_WIDEST < n < _WIDEST for n in values):
             raise IRValueError(
                 f"{what} must be numbers between {-_WIDEST:,} and {_WIDEST:,}, got {list(values)}"
@@ -218,8 +220,8 @@ class OnnxNode:
     def broadcast_operands(self, *operands: GraphExpr) -> list[GraphExpr]:
         """Return operands whose shapes broadcast together.
 
-        Sizes must be equal or 1. If this is unproved, assume that they are equal; the model checks
-        it when it runs.
+        Sizes must be equal or 1. If that is not provable, assume that they are equal; the model
+        checks this at run time.
         """
         rank = max(map(self.rank, operands), default=0)
         return self.known.equal_sizes(
@@ -236,7 +238,7 @@ class OnnxNode:
         )
 
     def broadcast_to(self, value: GraphExpr, shape: Sequence[int | PrimExpr]) -> GraphExpr:
-        """Assume that a tensor broadcasts to `shape`; checked at run time if unproved."""
+        """Return a tensor, assumed to broadcast to `shape`; checked at run time if not provable."""
         like = GraphVar("shape", TensorStructInfo(shape, self.dtype(value)))
         return self.broadcast_operands(like, value)[1]
 
@@ -255,7 +257,7 @@ class OnnxNode:
     def graph(self, graph: Any, inputs: Sequence[GraphExpr] = ()) -> list[GraphExpr]:
         """Emit a subgraph from an attribute for these inputs; return its outputs.
 
-        It sees the same values as the node.
+        The subgraph may use all values that the node may use.
         """
         return self.importing.subgraph(graph, inputs, self._scope)
 

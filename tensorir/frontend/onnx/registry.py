@@ -46,12 +46,15 @@ class Converter(NamedTuple):
     attributes: frozenset[str]
     required_attributes: frozenset[str]
     named: int
-    """The number of inputs with a parameter each; inputs of `*others` after them are required."""
+    """The number of inputs that have a named parameter; inputs in `*others` are all required."""
 
     def __call__(
         self, node: Any, inputs: Sequence[GraphExpr | None], attributes: Mapping[str, Any]
     ) -> Result:
-        """Convert a node; IRValueError for inputs and attributes outside of the signature."""
+        """Convert a node.
+
+        Raises IRValueError for inputs and attributes that the signature lacks.
+        """
         given = len(inputs)
         if given < self.required or None in inputs[: self.required]:
             raise IRValueError(f"{self.required} input(s) must be given, got {_infos_text(inputs)}")
@@ -71,7 +74,10 @@ class Converter(NamedTuple):
 
 
 def onnx_operator(*names: str, domain: str = "") -> Callable[[F], F]:
-    """Register a converter for operators of a domain; IRValueError for a second converter."""
+    """Register a converter for operators of a domain.
+
+    Raises IRValueError for a second converter.
+    """
 
     def register(function: F) -> F:
         for name in names:
@@ -90,7 +96,7 @@ def onnx_operators(converters: Mapping[str, Callable[..., Result]], domain: str 
 
 
 def converter_of(name: str, domain: str) -> Converter | None:
-    """Return the converter of an operator, None if there is none."""
+    """Return the converter of an operator; None if it has none."""
     _load()
     return _CONVERTERS.get((domain, name))
 

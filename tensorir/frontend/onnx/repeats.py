@@ -16,14 +16,14 @@ class Repeats:
     """Counts the nodes of subgraphs, and the nodes that are read again.
 
     Short loops are unrolled, sequences of known length are read element by element, and the step of
-    a loop is read again if its values change their shapes. So nested loops can make a large program
-    from a small graph.
+    a loop is read again if its values change their shapes. So nested loops can turn a small graph
+    into a large program.
     """
 
     def __init__(self, limits: ImportLimits) -> None:
         self._limits = limits
         self._inside: list[Any] = []
-        """The nodes that are being read, each nested in the one before."""
+        """The nodes that are being read, from the outermost to the innermost."""
         self._read: dict[tuple[int, ...], Any] = {}
         """The messages of each graph that was read, by their identities (keeps them alive)."""
         self._changing: dict[tuple[int, ...], Any] = {}
@@ -44,7 +44,10 @@ class Repeats:
         return tuple(map(id, [*self._inside, *more]))
 
     def enter(self, graph: Any) -> None:
-        """Count the nodes of a graph; ImportLimitError if they, or repeated ones, are too many."""
+        """Count the nodes of a graph.
+
+        Raises ImportLimitError for too many nodes or repeated nodes.
+        """
         count = 1 + len(graph.node)
         self._nodes += count
         self._limits.check("max_nodes", self._nodes, "the graphs inside of nodes have too many")
@@ -76,8 +79,8 @@ class Repeats:
     def changing(self) -> dict[int, Any]:
         """Return the recorded shape changes of the values that the loop of this node carries.
 
-        An inner loop is read again with each reading of the outer loop; it starts with the changes
-        found before. The caller adds to the result.
+        An inner loop is read again with each reading of the outer loop, and starts with the changes
+        found before. The caller adds new changes to the returned dictionary.
         """
         known: dict[int, Any] = self._changing.setdefault(self._key(), {})
         return known

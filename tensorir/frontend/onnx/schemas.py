@@ -69,7 +69,10 @@ def _kind(kinds: Any, number: int) -> str:
 
 @cache
 def onnx_package() -> Any:
-    """Return the package `onnx`; the IRValueError for a missing package tells how to install it."""
+    """Return the package `onnx`.
+
+    Raises IRValueError, with the install command, if it is missing.
+    """
     try:
         package = import_module("onnx")
         for part in ("checker", "defs", "external_data_helper", "helper", "numpy_helper"):

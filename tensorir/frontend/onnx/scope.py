@@ -27,11 +27,11 @@ class Scope:
         """The ranks of values that the model states."""
 
     def opset(self, domain: str) -> int:
-        """Return the version of a domain's operators; 1 where the model states none."""
+        """Return the opset version of a domain; 1 if the model does not state it."""
         return self.opsets.get(domain, 1)
 
     def value(self, name: str) -> GraphExpr | None:
-        """Return the value of a name, None for ""; IRValueError for an undefined name."""
+        """Return the value of a name; None for "". Raises IRValueError for an undefined name."""
         if not name:
             return None
         if name in self.values:
@@ -45,21 +45,21 @@ class Scope:
         return _Boundary(self, taken)
 
     def define(self, name: str, value: GraphExpr | None) -> None:
-        """Define a name; IRValueError if it is already defined."""
+        """Define a name. Raises IRValueError if it is already defined."""
         if name in self.values:
             raise IRValueError(f"the value {name!r} is computed twice")
         self.values[name] = value
 
 
 class _Boundary(Scope):
-    """The names around a graph that becomes a separate function."""
+    """The scope around a graph that becomes a separate function: its values become parameters."""
 
     def __init__(self, around: Scope, taken: Callable[[GraphExpr], GraphExpr]) -> None:
         super().__init__(around.opsets, around, around.attributes)
         self._taken = taken
 
     def value(self, name: str) -> GraphExpr | None:
-        """Return the function's value for a name."""
+        """Return the value inside of the function for a name of the enclosing scope."""
         value = super().value(name)
         return None if value is None else self._taken(value)
 

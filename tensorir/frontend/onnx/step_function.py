@@ -40,7 +40,9 @@ _ANALYZER: Final = Analyzer()
 
 
 class StepOutputs(NamedTuple):
-    """The outputs of a step: whether to continue, values for the next round, parts to stack."""
+    """The outputs of a step: the condition to continue, the values for the next round, the parts to
+    stack.
+    """
 
     go_on: GraphExpr
     carried: Sequence[GraphExpr]
@@ -58,10 +60,10 @@ class Step:
         self._importing = importing
         self._parent = parent
         self.captured: dict[GraphVar, GraphVar] = {}
-        """The parameters for values from around the step."""
+        """The parameters for the values that the step captures."""
 
     def taken(self, value: GraphExpr) -> GraphExpr:
-        """Return the value inside of the step for a value from around it."""
+        """Return the parameter of the step for a captured value."""
         if not isinstance(value, GraphVar):
             return value  # a constant, or an expression of sizes
         if value not in self.captured:
@@ -72,7 +74,7 @@ class Step:
         return self.captured[value]
 
     def graph(self, graph: Any, inputs: Sequence[GraphExpr]) -> list[GraphExpr]:
-        """Emit a graph that sees the values around the step; return its outputs."""
+        """Emit a graph that may use captured values; return its outputs."""
         return self._importing.subgraph(graph, inputs, self._parent.bounded(self.taken))
 
 
@@ -118,7 +120,7 @@ class StepFunction(NamedTuple):
 
 
 def _stack_info(part: TensorStructInfo, count: PrimExpr | int | None) -> TensorStructInfo:
-    """Return the struct info of `count` stacked parts, None for an unknown number."""
+    """Return the struct info of `count` stacked parts; None for an unknown number."""
     if count is not None and part.shape is not None:
         return TensorStructInfo([count, *part.shape], part.dtype)
     rank = UNKNOWN_NDIM if part.ndim == UNKNOWN_NDIM else part.ndim + 1
@@ -131,7 +133,7 @@ def step_function(
     """Add the function of a step to the module.
 
     `carried` are the values of the first round. Raises IRValueError for a step that returns another
-    number of values than it receives, IRTypeError for values of other kinds or dtypes.
+    number of values than it receives. Raises IRTypeError for values of other kinds or dtypes.
     """
     changing = importing.repeats.changing()
     values = [
@@ -146,12 +148,12 @@ def step_function(
 
 
 class _WiderError(Exception):
-    """A step returns values of other shapes than it was read for."""
+    """The outputs of a step need parameters of more general shapes."""
 
 
 @dataclass
 class _Change:
-    """The changes of a carried tensor's shape from round to round."""
+    """The changes of a carried tensor's shape from round to round: differing axes, or the rank."""
 
     axes: set[int] = field(default_factory=set)
     """The axes with differing extents."""

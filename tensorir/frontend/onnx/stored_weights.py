@@ -1,4 +1,4 @@
-"""The weights in a model file, which are mapped instead of read.
+"""The weights in a model file, which are memory-mapped instead of read.
 
 A model file is a message of protocol buffers: fields, each a tag and a value. Most bytes are the
 elements of the weights. They are removed from the message before it is parsed; their positions are
@@ -32,7 +32,7 @@ _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 
 
 class _OtherEncodingError(Exception):
-    """A file has another encoding than expected; the parser reports the error."""
+    """A file does not have the expected encoding; the parser of `onnx` then reports the error."""
 
 
 @dataclass
@@ -41,7 +41,9 @@ class StoredWeights:
 
     message: bytes
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """The first byte and the number of bytes of a weight's elements, by its number in the graph."""
+    """The offset and the size in bytes of a weight's elements, by the position of the weight in the
+    graph.
+    """
 
 
 def without_weights(path: Path) -> StoredWeights:
@@ -60,7 +62,7 @@ def without_weights(path: Path) -> StoredWeights:
 
 
 class MappedFile:
-    """A file that is mapped: its bytes are read on use and leave memory when unreferenced.
+    """A memory-mapped file: its bytes are read on use and released when unreferenced.
 
     The mapping lives as long as this object or an array of it, even if the file is removed.
     """
@@ -70,17 +72,17 @@ class MappedFile:
             self._content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def array(self, place: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return little-endian elements by their first byte and number of bytes."""
+        """Return an array of little-endian elements; `place` is their offset and size in bytes."""
         start, length = place
         found = np.frombuffer(
             self._content, dtype.newbyteorder("<"), length // dtype.itemsize, start
         )
-        weakref.finalize(found, _forget, self._content, start, length).atexit = False
+        weakref.finalize(found, _release_pages, self._content, start, length).atexit = False
         return found
 
 
-def _forget(content: mmap.mmap, start: int, length: int) -> None:
-    """Release the pages that hold only these bytes; a later access reads them again."""
+def _release_pages(content: mmap.mmap, start: int, length: int) -> None:
+    """Release the memory pages that hold only these bytes; a later access reads them again."""
     first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
     end = (start + length) // mmap.PAGESIZE * mmap.PAGESIZE
     if first < end and hasattr(mmap, "MADV_DONTNEED"):

@@ -24,14 +24,14 @@ _OF_NAMES: Final = {name: dtype for dtype, name in _NAMES.items()}
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """Return the name of a dtype; IRTypeError for an unsupported dtype."""
+    """Return the name of a dtype. Raises IRTypeError for an unsupported dtype."""
     if dtype not in _NAMES:
         raise IRTypeError(f"{dtype} is not supported; supported are {', '.join(_OF_NAMES)}")
     return _NAMES[dtype]
 
 
 def tensor_info(value: GraphExpr) -> TensorStructInfo:
-    """Return the struct info of a tensor; IRTypeError for another value."""
+    """Return the struct info of a tensor. Raises IRTypeError for another value."""
     if not isinstance(value.struct_info, TensorStructInfo):
         raise IRTypeError(f"a tensor is expected, got {value.struct_info}")
     return value.struct_info
@@ -43,7 +43,7 @@ def dtype_of(value: GraphExpr) -> str:
 
 
 def common_dtype(*values: Any) -> str:
-    """Return the dtype that torch computes in: tensors take precedence over numbers and scalars."""
+    """Return the dtype in which torch computes: tensors precede scalars and numbers."""
     return dtype_name(_result_type([_example(value) for value in values]))
 
 
@@ -51,7 +51,7 @@ def _result_type(examples: list[Any]) -> torch.dtype:
     first, *rest = examples
     if not rest:
         return torch.result_type(first, first)
-    # The order of tensors with dimensions does not matter, nor that of tensors without.
+    # Among tensors with dimensions the order does not matter, and likewise among scalars.
     tensors = sorted(examples, key=lambda e: (not isinstance(e, torch.Tensor), -_rank(e)))
     found = tensors[0]
     for example in tensors[1:]:
@@ -65,7 +65,7 @@ def _rank(example: Any) -> int:
 
 
 def _example(value: Any) -> Any:
-    """Return an example with the value's type promotion: a tensor without data, or a number."""
+    """Return a tensor without data, or a number, with the type promotion of the value."""
     if isinstance(value, GraphExpr):
         info = tensor_info(value)
         shape = (1,) if info.ndim else ()
@@ -104,6 +104,6 @@ def as_list(value: Any) -> list[Any]:
 
 
 def in_shape(x: Any, extents: Sequence[Any] | None) -> Any:
-    """Return the elements in another known shape, whose extents may be 0."""
+    """Return a tensor reshaped to a known shape, whose extents may be 0."""
     assert extents is not None
     return op.reshape(x, ShapeExpr(extents))

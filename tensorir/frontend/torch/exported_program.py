@@ -32,8 +32,8 @@ def from_exported_program(
     """Return the module of a `torch.export.ExportedProgram`, with the graph function `main`.
 
     Parameters of `main` are the inputs of the model, in order, as flat tensors. A model that
-    returns one tensor gives one, as an ONNX model with one output does; any other result is a tuple
-    of flat tensors. `unwrap_unit_return_tuple` returns the only element of a tuple of one;
+    returns a single tensor becomes a function that returns a tensor; any other result is a flat
+    tuple of tensors. `unwrap_unit_return_tuple` returns the only element of a tuple of one;
     `no_bind_return_tuple` returns a tuple without binding it to a variable first.
 
     Weights, buffers and constants are read when the module is built: do not change them between the
@@ -42,15 +42,15 @@ def from_exported_program(
     `main` is the number of inputs, and its attribute `params` has the weights as constants.
 
     Inputs that the model changes are changed in the arrays of the caller (the attribute `updates`
-    of `main`). Buffers that it changes are parameters after the weights that callers do not pass
-    (the attribute `state`): the compiled function keeps them from call to call.
+    of `main`). Buffers that the model changes are parameters after the weights (the attribute
+    `state`). Callers do not pass these: the compiled function keeps them from call to call.
 
     Dynamic dimensions are symbolic sizes. The constraints that the export found (equal sizes,
     multiples of a number, ranges) are checked when the function is called. (As in torch, a minimum
     of 2 also accepts 0 and 1.)
 
     Operators without a converter are decomposed by torch's default table. Raises IRTypeError for
-    another argument, and for unsupported dtypes and arguments of operators; IRValueError for
+    another argument, and for unsupported dtypes and arguments of operators. Raises IRValueError for
     operators without a converter (all of them in one error).
     """
     if not isinstance(exported_program, torch.export.ExportedProgram):
@@ -68,12 +68,12 @@ def from_exported_program(
 
 
 def _decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Return a program whose operators all have converters; `program` itself if they do already.
+    """Decompose the operators without a converter; return `program` itself if it has none.
 
-    Only operators without a converter are decomposed, because one operator has one good kernel.
-    Three constructs have no converter on purpose, so a decomposition removes them: operators that
-    change their operands become functional ones, regions of autocast become casts, and calls of
-    `torch.vmap` become operators on whole batches.
+    Other operators are kept, because an undivided operator gets a better kernel. Three constructs
+    have no converter on purpose, so a decomposition removes them: operators that change their
+    operands become functional ones, regions of autocast become casts, and calls of `torch.vmap`
+    become operators on whole batches.
     """
     error = unsupported(operator_names(program.graph_module))
     if error is not None:

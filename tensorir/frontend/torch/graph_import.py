@@ -42,17 +42,18 @@ from tensorir.transform.convert_to_dataflow import ConvertToDataflow
 __all__ = ["GraphImport", "Signature", "operator_names", "operators"]
 
 _INLINED: Final = {"wrap_with_set_grad_enabled": 1}
-"""Operators that call a graph with gradients on or off, and the position of the graph in the
-arguments; the inputs of the graph follow it."""
+"""Operators that call a graph with gradients enabled or disabled, and the position of the graph in
+their arguments; the inputs of the graph follow it.
+"""
 _BRANCH: Final = "cond"
 _LOOP: Final = "while_loop"
 _WITH_GRAPHS: Final = {*_INLINED, _BRANCH, _LOOP}
 _SIZES: Final = {"aten.sym_size.int", "aten.sym_numel.default"}
 _SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _LEAST: Final = 2
-"""The smallest size that torch distinguishes; a minimum of 2 accepts 0 and 1, too."""
+"""The smallest minimum that torch states for a dynamic size; it also accepts 0 and 1."""
 _UNLIMITED: Final = 2**62
-"""A larger upper limit means unlimited."""
+"""A larger upper limit means that the size is unlimited."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,10 @@ class Signature:
     weights: Mapping[torch.fx.Node, Constant] = field(default_factory=dict)
     """Inputs with known contents that are parameters after the others."""
     state: Mapping[torch.fx.Node, Constant] = field(default_factory=dict)
-    """Inputs that are kept from call to call, and their first contents: the last parameters."""
+    """Inputs that are kept from call to call, with their initial contents.
+
+    They are the last parameters.
+    """
     updates: Mapping[torch.fx.Node, int] = field(default_factory=dict)
     """Inputs that a call changes, with the positions of their new contents among the outputs."""
 
@@ -125,8 +129,9 @@ class GraphImport:
         """Return the module with the function `main`.
 
         `limits` are ranges of symbols, which are checked at run time. The result is a tuple of the
-        outputs; with `unwrap` the only output of one. With `unbound` the tuple is not bound to a
-        variable. Raises IRTypeError and IRValueError for what a node does not support.
+        outputs; with `unwrap`, a tuple of one output becomes that output. With `unbound` the tuple
+        is not bound to a variable. Raises IRTypeError and IRValueError for unsupported arguments of
+        nodes.
         """
         builder, signature = self._builder, self._signature
         inputs = self._inputs()
@@ -140,7 +145,8 @@ class GraphImport:
             attrs["state"] = Tuple(signature.state.values())
         if signature.updates:
             attrs["updates"] = [self._values[node].name for node in signature.updates]
-        # A dataflow block cannot contain branches: blocks are made at the end, around them.
+        # A dataflow block cannot contain branches, so blocks are created at the end, between
+        # branches.
         is_plain = not _has_control_flow(self._module)
         emit = builder.emit_output if is_plain else builder.emit
         with builder.function("main", [*inputs, *(self._values[node] for node in known)], attrs):
@@ -203,7 +209,7 @@ class GraphImport:
             elif isinstance(example, torch.SymInt):
                 self._values[node] = ops.as_expr(self._sizes(example))
         for symbol, limit in limits.items():
-            if symbol in self._sizes:  # not sizes that depend on data or on other symbols
+            if symbol in self._sizes:  # other sizes depend on data or on other symbols
                 self._check_range(self._sizes(symbol), limit.lower, limit.upper)
 
     def _check_range(self, size: Any, lower: Any, upper: Any) -> None:
@@ -224,9 +230,11 @@ class GraphImport:
             if node.op == "output":
                 yield self._argument(node.args[0])
             elif node.op == "get_attr":
-                held = operator.attrgetter(str(node.target))(module)
-                is_tensor = isinstance(held, torch.Tensor)
-                self._values[node] = constant_of(held, str(node.target)) if is_tensor else held
+                attribute = operator.attrgetter(str(node.target))(module)
+                is_tensor = isinstance(attribute, torch.Tensor)
+                self._values[node] = (
+                    constant_of(attribute, str(node.target)) if is_tensor else attribute
+                )
             elif node.op == "call_function":
                 self._values[node] = self._convert_node(node)
 
@@ -255,15 +263,15 @@ class GraphImport:
                     self._builder.match_cast,
                 )
             if isinstance(example, torch.SymInt) and isinstance(value, GraphExpr):
-                return self._size_in(value, example, node.name)
+                return self._size_from_tensor(value, example, node.name)
             if isinstance(value, GraphExpr):
                 return self._emit(value, example, node.name)
             return value
         except (IRTypeError, IRValueError) as error:
             raise type(error)(f"node {node.name} ({name}): {error}") from error
 
-    def _size_in(self, value: GraphExpr, example: torch.SymInt, name: str) -> PrimExpr:
-        """Return a number in a tensor, or a scalar, as a new symbolic size."""
+    def _size_from_tensor(self, value: GraphExpr, example: torch.SymInt, name: str) -> PrimExpr:
+        """Return the integer in a tensor, or a scalar, as a new symbolic size."""
         if isinstance(value.struct_info, TensorStructInfo):
             value = op.tensor_to_scalars(value, 1)[0]
         size = self._sizes.new(size_of(example))
@@ -332,7 +340,7 @@ class GraphImport:
             for value in values
         ]
 
-    def _truth(self, value: Any) -> GraphExpr:
+    def _as_bool(self, value: Any) -> GraphExpr:
         """Return a condition as a bool tensor without dimensions."""
         if isinstance(value, PrimExpr):
             zero = as_tensor(0, "int64")
@@ -347,7 +355,7 @@ class GraphImport:
         if isinstance(condition, bool):
             return self._inline(then if condition else otherwise, inputs)
         return self._builder.emit_if(
-            self._truth(condition),
+            self._as_bool(condition),
             lambda: self._tensors(self._inline(then, inputs)),
             lambda: self._tensors(self._inline(otherwise, inputs)),
             name,
@@ -363,7 +371,7 @@ class GraphImport:
     ) -> Any:
         """Return the last values of a loop that runs `body` while `condition` holds."""
         builder = self._builder
-        begins = self._builder.emit(self._truth(self._inline(condition, [*carried, *captured])))
+        begins = self._builder.emit(self._as_bool(self._inline(condition, [*carried, *captured])))
         first = [builder.emit(v) if not _is_leaf(v) else v for v in self._tensors(carried)]
         infos = [value.struct_info for value in first]
         for value, example in zip(first, node.meta["val"], strict=True):
@@ -383,7 +391,7 @@ class GraphImport:
                 outer = [around.get(v, v) if isinstance(v, GraphVar) else v for v in captured]
                 values = self._carried(body, params)
                 outputs = self._inline(body, [*values, *outer])
-                go_on = self._truth(self._inline(condition, [*outputs, *outer]))
+                go_on = self._as_bool(self._inline(condition, [*outputs, *outer]))
                 builder.emit_func_output(
                     [go_on, *self._tensors(outputs)], [number, *params, *around.values()]
                 )
@@ -396,10 +404,10 @@ class GraphImport:
         )
 
     def _carried(self, body: torch.fx.GraphModule, params: Sequence[GraphVar]) -> list[Any]:
-        """Return the values of a round: parameters, and numbers out of them."""
+        """Return the values of a round: parameters, or the numbers that they hold."""
         holders = [node for node in body.graph.nodes if node.op == "placeholder"]
         return [
-            self._size_in(param, node.meta["val"], node.name)
+            self._size_from_tensor(param, node.meta["val"], node.name)
             if isinstance(node.meta.get("val"), torch.SymInt)
             else param
             for node, param in zip(holders, params, strict=False)
@@ -434,9 +442,9 @@ def _shape(example: Any) -> Sequence[Any]:
 
 
 def constant_of(tensor: torch.Tensor, name: str) -> Constant:
-    """Return a tensor as a constant, which shares its memory where it is contiguous.
+    """Return a tensor as a constant, which shares the memory of a contiguous tensor.
 
-    A build copies it, because torch owns the memory.
+    A build copies the elements, because torch owns the memory.
     """
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise IRTypeError(f"the tensor {name} is not dense; only dense tensors are supported")

@@ -64,7 +64,9 @@ class Sizes:
 
     @contextmanager
     def replaced(self, values: Iterable[tuple[torch.SymInt, PrimExpr | int]]) -> Iterator[None]:
-        """Let the symbols of a called graph be expressions of the caller, in a `with` statement."""
+        """Replace the symbols of a called graph by expressions of the caller, in a `with`
+        statement.
+        """
         given = {size_of(n): ops.as_expr(v) for n, v in values if size_of(n).is_Symbol}
         before = {symbol: self._symbols[symbol] for symbol in given if symbol in self._symbols}
         self._symbols |= given
@@ -103,12 +105,15 @@ class Sizes:
         return [self(n) for n in extents]
 
     def result_shape(self, extents: Iterable[Any]) -> list[PrimExpr | int]:
-        """Return the shape of a result; extents that are symbols may define them."""
+        """Return the shape of a result; an extent that is a new symbol defines it."""
         exprs = [size_of(n) for n in extents]
         return [self.new(n) if n.is_Symbol else self(n) for n in exprs]
 
     def parameter_shape(self, extents: Iterable[Any]) -> list[PrimExpr | int]:
-        """Return the declared shape of a parameter; extents that define a symbol are variables."""
+        """Return the declared shape of a parameter.
+
+        An extent that defines a symbol is its variable.
+        """
         return [self._measured.get(n, self(n)) for n in map(size_of, extents)]
 
     def as_float(self, value: Any) -> GraphExpr:

@@ -6,9 +6,9 @@
 
 Parameters are arguments of the operator's schema, by name, in any order; an argument that a call
 omits has the default of the schema. A parameter `result` receives the struct info that torch
-reports for the call. A parameter `matched` receives a function: `matched(value, struct_info)` is a
-variable with that struct info, for results whose shape depends on data. `**others` accepts
-arguments that do not matter.
+reports for the call. A parameter `matched` receives a function: `matched(value, struct_info)`
+returns a variable with that struct info, for results whose shape depends on data. `**others`
+accepts arguments that the converter ignores.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Converter:
         """Return the converted call.
 
         `schema` is the operator's schema in torch, `result` its result; `matched` emits a
-        `match_cast`. Raises IRTypeError for a relevant argument that the function does not accept.
+        `match_cast`. Raises IRTypeError for an argument that the function lacks, unless it may be
+        ignored.
         """
         given = dict(zip((a.name for a in schema.arguments), args, strict=False))
         given.update(kwargs)
@@ -77,7 +78,7 @@ TABLE: Final[dict[str, Converter]] = {}
 
 
 def converter(*names: str) -> Callable[[F], F]:
-    """Register a function for operators by their full names; IRValueError for a second converter.
+    """Register a function for operators by their full names. Raises IRValueError for a second one.
 
     >>> @converter("mylib.double.default")            # doctest: +SKIP
     ... def double(x):
@@ -103,13 +104,13 @@ def aten(*names: str) -> Callable[[F], F]:
 
 
 def aten_rows(converters: Mapping[str, Callable[..., Any]]) -> None:
-    """Register functions for operators of ATen; spaces separate the names of each."""
+    """Register functions for operators of ATen; a key has names that are separated by spaces."""
     for names, function in converters.items():
         aten(*names.split())(function)
 
 
 def unsupported(names: Iterable[tuple[str, str]]) -> IRValueError | None:
-    """Return the error for operators without a converter, None if all have one.
+    """Return the error for operators without a converter; None if all have a converter.
 
     `names` are pairs of an operator and the name of a node that calls it.
     """
@@ -127,5 +128,5 @@ def unsupported(names: Iterable[tuple[str, str]]) -> IRValueError | None:
         f"the model has {len(nodes)} operator(s) that are not supported:\n"
         + "\n".join(lines)
         + "\n"
-        "Register your own converter by tensorir.frontend.torch.converter."
+        "Register a converter with tensorir.frontend.torch.converter."
     )

@@ -239,7 +239,7 @@ def test_sequences_of_unknown_length() -> None:
     inputs = [info("x", shape=["n", 2]), info("place", ONNX_INT64, [])]
     mod = imported(nodes, inputs, "y")
     np.testing.assert_array_equal(run(mod, X, np.array(-3)), 4 * np.vstack([X, X[:1]]))
-    with pytest.raises(Exception, match="position 3 is not one of a sequence of 3"):
+    with pytest.raises(Exception, match="position 3 is out of range for a sequence of 3"):
         run(mod, X, np.array(3))
 
 

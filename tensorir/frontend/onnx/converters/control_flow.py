@@ -1,8 +1,8 @@
 """Branches and loops: If, Loop, Scan.
 
-If the branch of an If is known while the model is read, only that branch is read. A loop with a few
-known rounds is unrolled. Other loops become functions of the module that a library function calls
-(`tensorir.relax.library.loop`).
+If the condition of an If is known while the model is read, only the chosen branch is imported. A
+loop with a small known number of rounds is unrolled. Other loops become functions of the module
+that a library function calls (`tensorir.relax.library.loop`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tensorir.relax.struct_info import TupleStructInfo
 def if_(
     node: OnnxNode, cond: GraphExpr, *, then_branch: Any, else_branch: Any
 ) -> Sequence[GraphExpr]:
-    """One of two graphs."""
+    """The outputs of one of two graphs, chosen by a condition."""
     node.check_single(cond, "the condition")
     known = node.contents(cond)
     if known is not None and known.dtype != object:
@@ -67,8 +67,8 @@ def loop(
     count = len(carried)
     if len(body.input) != count + 2 or None in carried:
         raise IRValueError(
-            f"the body takes {len(body.input)} input(s), which are to be the number of the round, "
-            f"the condition, and {count} value(s) that are carried, all given"
+            f"the body has {len(body.input)} input(s); expected the number of the round, the "
+            f"condition, and {count} carried value(s), all of them given"
         )
     limit = None if trips is None else _number_of_rounds(node, trips)
     if cond is not None:
@@ -89,7 +89,7 @@ def loop(
             return done
     function = node.step_function(carried, lambda step, k, values: emit(k, values, step.graph))
     call = function.loop(carried, limit, True if cond is None else cond)
-    return _fields(node, function, call)
+    return _loop_outputs(node, function, call)
 
 
 _Graph: TypeAlias = Callable[[Any, Sequence[GraphExpr]], Sequence[GraphExpr]]
@@ -105,7 +105,7 @@ def _number_of_rounds(node: OnnxNode, trips: GraphExpr) -> GraphExpr | PrimExpr 
     return number if isinstance(number, PrimExpr) else int(number)
 
 
-def _fields(node: OnnxNode, function: StepFunction, call: GraphExpr) -> list[GraphExpr]:
+def _loop_outputs(node: OnnxNode, function: StepFunction, call: GraphExpr) -> list[GraphExpr]:
     """Return the outputs of a loop."""
     result = node.emit(call)
     assert isinstance(result.struct_info, TupleStructInfo)
@@ -120,7 +120,10 @@ def _unrolled(
     carried: Sequence[GraphExpr],
     emit: Callable[[GraphExpr, Sequence[GraphExpr], _Graph], StepOutputs],
 ) -> list[GraphExpr] | None:
-    """Return the outputs of a loop with few rounds; None if their number is unknown or larger."""
+    """Return the outputs of an unrolled loop.
+
+    Return None if the number of rounds is unknown or too large.
+    """
     if limit is not None and (limit > most or limit == 0):
         return None
     values, parts = carried, []
@@ -172,13 +175,13 @@ def scan(
     over = _Scan(
         body,
         states,
-        _each(scan_input_axes, num_scan_inputs),
-        _each(scan_input_directions or directions, num_scan_inputs),
-        _each(scan_output_axes, len(body.output) - states),
-        _each(scan_output_directions, len(body.output) - states),
+        _one_for_each(scan_input_axes, num_scan_inputs),
+        _one_for_each(scan_input_directions or directions, num_scan_inputs),
+        _one_for_each(scan_output_axes, len(body.output) - states),
+        _one_for_each(scan_output_directions, len(body.output) - states),
     )
     if node.opset < _WITHOUT_BATCH:
-        return _in_batches(node, over, first, values)
+        return _scan_batches(node, over, first, values)
     return over.converted(node, values)
 
 
@@ -186,7 +189,7 @@ _WITHOUT_BATCH: Final = 9
 """Since this version, the inputs have no batch dimension."""
 
 
-def _each(values: Sequence[int], count: int) -> list[int]:
+def _one_for_each(values: Sequence[int], count: int) -> list[int]:
     """Return one number for each input or output; zeros if there are no values."""
     if values and len(values) != count:
         raise IRValueError(f"expected {count} numbers, one for each, got {list(values)}")
@@ -236,10 +239,10 @@ class _Scan:
                 carried,
                 lambda step, k, v: emit(k, v, [step.taken(x) for x in sliced], step.graph),
             )
-            done = _fields(node, function, function.loop(carried, length))
-        return [*done[: self.states], *self._placed(node, done[self.states :])]
+            done = _loop_outputs(node, function, function.loop(carried, length))
+        return [*done[: self.states], *self._place_outputs(node, done[self.states :])]
 
-    def _placed(self, node: OnnxNode, outputs: Sequence[GraphExpr]) -> list[GraphExpr]:
+    def _place_outputs(self, node: OnnxNode, outputs: Sequence[GraphExpr]) -> list[GraphExpr]:
         result = []
         for x, axis, direction in zip(
             outputs, self.output_axes, self.output_directions, strict=True
@@ -254,7 +257,7 @@ class _Scan:
         return result
 
 
-def _in_batches(
+def _scan_batches(
     node: OnnxNode, over: _Scan, lengths: GraphExpr | None, values: Sequence[GraphExpr]
 ) -> list[GraphExpr]:
     """Return a Scan of the first version, which iterates over the sequences of a batch."""

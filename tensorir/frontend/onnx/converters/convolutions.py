@@ -78,7 +78,10 @@ class Window:
 
 
 def split_padding(totals: Sequence[int], auto_pad: str) -> list[int]:
-    """Split paddings into before and after; SAME_UPPER puts the extra element of odd ones after."""
+    """Split paddings into before and after.
+
+    SAME_UPPER puts the extra element of odd paddings after.
+    """
     less, more = [n // 2 for n in totals], [n - n // 2 for n in totals]
     return [*less, *more] if auto_pad == "SAME_UPPER" else [*more, *less]
 
@@ -90,11 +93,14 @@ def _total_padding(extent: PrimExpr, taps: int, stride: int, dilation: int) -> i
         return max(0, (outputs - 1) * stride + reach - extent.value)
     if stride == 1:
         return reach - 1
-    raise IRValueError(f"auto_pad with strides depends on the size {extent}; give it by shape_dict")
+    raise IRValueError(f"auto_pad with strides depends on size {extent}; set it with shape_dict")
 
 
 def window_of_weights(node: OnnxNode, x: GraphExpr, w: GraphExpr, windows: Windows) -> Window:
-    """Return windows of the size of weights; IRValueError if unknown or not `kernel_shape`."""
+    """Return windows of the size of the weights.
+
+    Raises IRValueError if that is unknown, or not `kernel_shape`.
+    """
     stated = windows.get("kernel_shape")
     extents = node.shape(w)[2:]
     taps = [n.value for n in extents if isinstance(n, IntImm)]
@@ -154,7 +160,7 @@ def conv_transpose(
             elif isinstance(extent, IntImm):
                 total = window.strides[k] * (extent.value - 1) + extra[k] + reach - wanted[k]
             else:
-                raise IRValueError(f"output_shape needs the size {extent}; give it by shape_dict")
+                raise IRValueError(f"output_shape needs the size {extent}; set it with shape_dict")
             if total < 0:
                 extra[k] -= total
             totals.append(max(0, total))
@@ -252,11 +258,11 @@ def max_pool(
 def _global_positions(
     node: OnnxNode, x: GraphExpr, places: GraphExpr, column_major: bool
 ) -> GraphExpr:
-    """Return positions in the whole tensor, for positions in one channel."""
+    """Return positions in one channel as positions in the whole tensor."""
     batch, channels, *extents = node.shape(x)
     if column_major:
         places = _in_column_major(node, places, extents)
-    first = op.multiply(op.arange(0, batch * channels, 1, "int64"), _number(node, extents))
+    first = op.multiply(op.arange(0, batch * channels, 1, "int64"), _size_tensor(node, extents))
     return op.add(places, op.reshape(first, [batch, channels, *[1] * len(extents)]))
 
 
@@ -264,16 +270,16 @@ def _in_column_major(node: OnnxNode, places: GraphExpr, extents: Sequence[PrimEx
     result: GraphExpr | None = None
     rest = places
     for k in reversed(range(len(extents))):
-        length = _number(node, extents[k : k + 1])
+        length = _size_tensor(node, extents[k : k + 1])
         index = op.floor_mod(rest, length)
         rest = op.floor_divide(rest, length)
-        term = op.multiply(index, _number(node, extents[:k]))
+        term = op.multiply(index, _size_tensor(node, extents[:k]))
         result = term if result is None else op.add(result, term)
     assert result is not None
     return result
 
 
-def _number(node: OnnxNode, extents: Sequence[PrimExpr]) -> GraphExpr:
+def _size_tensor(node: OnnxNode, extents: Sequence[PrimExpr]) -> GraphExpr:
     """Return the product of sizes as a tensor of rank 0."""
     return op.reshape(node.known.integer_tensor([reduce(mul, extents, 1)]), ())
 

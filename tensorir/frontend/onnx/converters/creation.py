@@ -18,7 +18,7 @@ from tensorir.relax import op
 from tensorir.relax.expr import Constant, GraphExpr
 
 _OUTSIDE: Final = 1 << 40
-"""A diagonal number that lies outside of every matrix."""
+"""A bound for diagonal numbers; diagonals beyond it are outside of every matrix."""
 
 
 @onnx_operator("ConstantOfShape")
@@ -49,7 +49,7 @@ def range_(
     if dtype.is_integral and known[2] is not None and known[2].dtype != object:
         values = [node.integer(v, "a limit") for v in (start, limit, delta)]
         return op.arange(*values, dtype=str(dtype))
-    if dtype.is_floating and dtype.bits < 32:  # the numbers are not rounded before the end
+    if dtype.is_floating and dtype.bits < 32:  # the numbers are rounded once, at the end
         wide = [op.astype(value, "float32") for value in (start, limit, delta)]
         return op.astype(node.emit(op.arange_between(*wide)), str(dtype))
     return node.emit(op.arange_between(start, limit, delta))

@@ -76,7 +76,7 @@ def _unary(operator: Callable[..., GraphExpr]) -> Callable[..., GraphExpr]:
 def _function_named(
     what: str, name: str, functions: dict[str, Callable[..., GraphExpr]]
 ) -> Callable[..., GraphExpr]:
-    """Return the function that an attribute names; IRValueError for another name."""
+    """Return the function that an attribute names. Raises IRValueError for an unknown name."""
     if name not in functions:
         raise IRValueError(f"{what} must be {' or '.join(functions)}, got {name!r}")
     return functions[name]
@@ -127,9 +127,11 @@ onnx_operators(
         "HardSwish": lambda node, x: op.nn.hardswish(x),
         "ThresholdedRelu": lambda node, x, *, alpha=1.0: op.nn.thresholded_relu(x, alpha),
         "Shrink": lambda node, x, *, bias=0.0, lambd=0.5: op.nn.shrink(x, lambd, bias),
-        "Softmax": lambda node, x, *, axis=None: _along(node, op.nn.softmax, x, axis),
-        "LogSoftmax": lambda node, x, *, axis=None: _along(node, op.nn.log_softmax, x, axis),
-        "Hardmax": lambda node, x, *, axis=None: _along(node, op.nn.hardmax, x, axis),
+        "Softmax": lambda node, x, *, axis=None: _apply_along_axis(node, op.nn.softmax, x, axis),
+        "LogSoftmax": lambda node, x, *, axis=None: _apply_along_axis(
+            node, op.nn.log_softmax, x, axis
+        ),
+        "Hardmax": lambda node, x, *, axis=None: _apply_along_axis(node, op.nn.hardmax, x, axis),
         "Cast": lambda node, x, *, to, saturate=1, round_mode="up": _convert(node, x, to, saturate),
         "CastLike": lambda node, x, like, *, saturate=1, round_mode="up": _convert(
             node, x, node.known.narrow(like) or dtype_number(node.dtype(like)), saturate
@@ -138,10 +140,13 @@ onnx_operators(
 )
 
 
-def _along(
+def _apply_along_axis(
     node: OnnxNode, operator: Callable[..., GraphExpr], x: GraphExpr, axis: int | None
 ) -> GraphExpr:
-    """Return a function along an axis; before opset 13 along that axis and all later ones."""
+    """Return an operator along an axis.
+
+    Before opset 13, along that axis and all later axes together.
+    """
     if node.opset >= 13:
         return operator(x, -1 if axis is None else axis)
     own = node.shape(x)

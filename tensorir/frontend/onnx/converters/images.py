@@ -123,14 +123,14 @@ def _resized_when_run(
     if sizes is None and scales is None:
         raise IRValueError("neither scales nor sizes are given")
     if sizes is None or policy != "stretch":
-        have = op.astype(lengths, "float32")
+        own_length = op.astype(lengths, "float32")
         if sizes is None:
-            rounded = op.floor(op.multiply(have, scales))
+            rounded = op.floor(op.multiply(own_length, scales))
         else:
-            ratios = op.divide(op.astype(sizes, "float32"), have)
+            ratios = op.divide(op.astype(sizes, "float32"), own_length)
             factor = op.min(ratios) if policy == "not_larger" else op.max(ratios)
             scales = op.broadcast_to(factor, (len(places),))
-            rounded = op.floor(op.add(op.multiply(have, scales), 0.5))
+            rounded = op.floor(op.add(op.multiply(own_length, scales), 0.5))
         sizes = node.emit(op.astype(rounded, "int64"))
     targets = node.integers(sizes, "sizes")
     if kind["coordinate_transformation_mode"] != "tf_crop_and_resize":
@@ -156,7 +156,9 @@ def _scale(length: PrimExpr, factor: float) -> int | PrimExpr:
         return int(length.value * factor)
     numerator, denominator = factor.as_integer_ratio()
     if denominator > 1 << 20:
-        raise IRValueError(f"the size {length} times {factor} is not known; give it by shape_dict")
+        raise IRValueError(
+            f"the size {length} times {factor} is not known; set {length} with shape_dict"
+        )
     return Analyzer().simplify(floordiv(length * numerator, denominator))
 
 
@@ -167,14 +169,16 @@ def _in_proportion(
     wanted = [n for n in targets if isinstance(n, int)]
     if len(known) != len(lengths) or len(wanted) != len(targets):
         raise IRValueError("keep_aspect_ratio_policy needs sizes that are known")
-    ratios = [want / have for want, have in zip(wanted, known, strict=True)]
+    ratios = [
+        target_length / own_length for target_length, own_length in zip(wanted, known, strict=True)
+    ]
     if policy not in ("not_larger", "not_smaller"):
         raise IRValueError(
             f"unknown keep_aspect_ratio_policy {policy!r}; "
             "expected stretch, not_larger or not_smaller"
         )
     factor = min(ratios) if policy == "not_larger" else max(ratios)
-    return [factor] * len(known), [int(have * factor + 0.5) for have in known]
+    return [factor] * len(known), [int(own_length * factor + 0.5) for own_length in known]
 
 
 @onnx_operator("Upsample")

@@ -17,13 +17,13 @@ from tensorir.relax.expr import Constant, GraphExpr
 def counted_from_the_first(
     node: OnnxNode, indices: GraphExpr, sizes: Sequence[PrimExpr]
 ) -> GraphExpr:
-    """Return indices with the negative ones, which count from the end of an axis, made positive.
+    """Return indices counted from the start of an axis; negative indices count from its end.
 
-    `sizes` has the length of the axis, or one length for each element of the last dimension.
+    `sizes` has the extent of the axis, or one extent for each element of the last dimension.
     """
     dtype = node.dtype(indices)
     if not dtype.is_integral:
-        raise IRTypeError(f"indices must be int32 or int64, got {dtype}; Cast converts them")
+        raise IRTypeError(f"indices must be int32 or int64, got {dtype}; convert them by Cast")
     if dtype.is_uint:
         return indices
     known = node.contents(indices)
@@ -41,13 +41,15 @@ def counted_from_the_first(
     return op.where(negative, op.add(indices, lasts), indices)
 
 
-def _along(node: OnnxNode, x: GraphExpr, indices: GraphExpr, axis: int) -> tuple[GraphExpr, int]:
-    """Return indices along an axis, and the axis, counted from the first."""
+def _axis_indices(
+    node: OnnxNode, x: GraphExpr, indices: GraphExpr, axis: int
+) -> tuple[GraphExpr, int]:
+    """Return nonnegative indices along an axis, and the nonnegative number of the axis."""
     place = node.axis(axis, node.rank(x))
     return counted_from_the_first(node, indices, [node.extent(x, place)]), place
 
 
-def _tuples_from_the_first(
+def _nonnegative_tuples(
     node: OnnxNode, x: GraphExpr, indices: GraphExpr, batch_dims: int = 0
 ) -> GraphExpr:
     length = node.extent(indices, -1)
@@ -61,7 +63,7 @@ def _tuples_from_the_first(
 def _scatter(
     node: OnnxNode, x: GraphExpr, indices: GraphExpr, updates: GraphExpr, axis: int, reduction: str
 ) -> GraphExpr:
-    places, place = _along(node, x, indices, axis)
+    places, place = _axis_indices(node, x, indices, axis)
     return op.scatter_elements(x, places, updates, place, _reduction(reduction))
 
 
@@ -110,12 +112,14 @@ def top_k(
 
 onnx_operators(
     {
-        "Gather": lambda node, x, indices, *, axis=0: op.take(x, *_along(node, x, indices, axis)),
+        "Gather": lambda node, x, indices, *, axis=0: op.take(
+            x, *_axis_indices(node, x, indices, axis)
+        ),
         "GatherElements": lambda node, x, indices, *, axis=0: op.gather_elements(
-            x, *_along(node, x, indices, axis)
+            x, *_axis_indices(node, x, indices, axis)
         ),
         "GatherND": lambda node, x, indices, *, batch_dims=0: op.gather_nd(
-            x, _tuples_from_the_first(node, x, indices, batch_dims), batch_dims
+            x, _nonnegative_tuples(node, x, indices, batch_dims), batch_dims
         ),
         "ScatterElements": lambda node, x, indices, updates, *, axis=0, reduction="none": _scatter(
             node, x, indices, updates, axis, reduction
@@ -124,7 +128,7 @@ onnx_operators(
             node, x, indices, updates, axis, "none"
         ),
         "ScatterND": lambda node, x, indices, updates, *, reduction="none": op.scatter_nd(
-            x, _tuples_from_the_first(node, x, indices), updates, _reduction(reduction)
+            x, _nonnegative_tuples(node, x, indices), updates, _reduction(reduction)
         ),
         "NonZero": lambda node, x: op.nonzero(x),
         "NonMaxSuppression": (

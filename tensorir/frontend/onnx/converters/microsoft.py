@@ -110,11 +110,11 @@ def embed_layer_normalization(
 
 
 _LEFT_OUT = -10000.0
-"""The number that is added to the scores of masked positions, unless a node has another one."""
+"""The default number that is added to the scores of masked positions."""
 
 
 class _Scores(NamedTuple):
-    """The options of attention scores: masks, a summand, a factor, and the causal order."""
+    """The options of attention scores: masks, a bias, a scale factor, and causal masking."""
 
     mask: GraphExpr | None
     bias: GraphExpr | None
@@ -139,12 +139,12 @@ def attention(
     scale: float = 0.0,
     unidirectional: int = 0,
 ) -> Sequence[GraphExpr]:
-    """Self-attention of `x[b, s, i]`, whose queries, keys and values are one product."""
+    """Self-attention of `x[b, s, i]`; one matrix product computes queries, keys and values."""
     projected: GraphExpr = op.matmul(x, weights)
     if bias is not None:
         projected = op.add(projected, bias)
     scores = _Scores(mask, attention_bias, mask_filter_value, scale, unidirectional)
-    return _of_product(node, projected, num_heads, qkv_hidden_sizes, past, scores)
+    return _attention_of_product(node, projected, num_heads, qkv_hidden_sizes, past, scores)
 
 
 @onnx_operator("QAttention", domain=MICROSOFT)
@@ -165,12 +165,12 @@ def quantized_attention(
     scale: float = 0.0,
     unidirectional: int = 0,
 ) -> Sequence[GraphExpr]:
-    """Self-attention whose queries, keys and values are one product of quantized numbers."""
+    """Self-attention; one product of quantized matrices computes queries, keys and values."""
     projected = real_product(
         node, x, weights, x_scale, weights_scale, x_zero_point, weights_zero_point, bias
     )
     scores = _Scores(mask, None, mask_filter_value, scale, unidirectional)
-    return _of_product(node, projected, num_heads, None, past, scores)
+    return _attention_of_product(node, projected, num_heads, None, past, scores)
 
 
 @onnx_operator("MultiHeadAttention", domain=MICROSOFT)
@@ -190,20 +190,20 @@ def multi_head_attention(
     scale: float = 0.0,
     unidirectional: int = 0,
 ) -> Sequence[GraphExpr]:
-    """Attention of queries, keys and values `[b, s, h]`, each of which may get a bias first."""
+    """Attention of queries, keys and values `[b, s, h]`, each after adding its optional bias."""
     parts = [query, key, value]
     if any(node.rank(part) != 3 for part in parts):
         raise IRValueError("queries, keys and values must have 3 dimensions each")
     if bias is not None:
         widths = [node.extent(part, 2) for part in parts]
-        biases = node.emit(op.split(bias, _cuts(widths[:2], "the width of queries and keys")))
+        biases = node.emit(op.split(bias, _part_ends(widths[:2], "the width of queries and keys")))
         parts = [op.add(part, biases[k]) for k, part in enumerate(parts)]
     scores = _Scores(mask, attention_bias, mask_filter_value, scale, unidirectional)
     heads = [_split_heads(node, node.emit(part), num_heads) for part in parts]
-    return _of_heads(node, heads, (past_key, past_value), scores)
+    return _attention_of_heads(node, heads, (past_key, past_value), scores)
 
 
-def _of_product(
+def _attention_of_product(
     node: OnnxNode,
     projected: GraphExpr,
     heads: int,
@@ -211,7 +211,7 @@ def _of_product(
     past: GraphExpr | None,
     scores: _Scores,
 ) -> Sequence[GraphExpr]:
-    """Return attention for concatenated queries, keys and values, and the keys and values kept."""
+    """Return attention for concatenated queries, keys and values, and the past of the next call."""
     projected = node.emit(projected)
     if widths:
         cuts = [widths[0], widths[0] + widths[1]]
@@ -224,11 +224,11 @@ def _of_product(
         both = node.emit(op.split(past, 2, axis=0))
         pasts = (node.emit(op.squeeze(both[0], [0])), node.emit(op.squeeze(both[1], [0])))
     headed = [_split_heads(node, node.emit(parts[k]), heads) for k in range(3)]
-    output, *present = _of_heads(node, headed, pasts, scores)
+    output, *present = _attention_of_heads(node, headed, pasts, scores)
     return [output, op.stack(present, axis=0)] if any(node.outputs[1:]) else [output]
 
 
-def _of_heads(
+def _attention_of_heads(
     node: OnnxNode,
     parts: Sequence[GraphExpr],
     pasts: Sequence[GraphExpr | None],
@@ -265,9 +265,9 @@ def _of_heads(
 def _mask_scores(
     node: OnnxNode, mask: GraphExpr, batch: PrimExpr, length: PrimExpr, left_out: float
 ) -> GraphExpr:
-    """Return the numbers that a mask adds to the scores `[b, h, s, t]`.
+    """Return the summand for the scores `[b, h, s, t]` that a mask means.
 
-    A mask is nonzero at positions to use, `[b, t]` or `[b, s, t]`; or it holds the end of each
+    A mask `[b, t]` or `[b, s, t]` is nonzero at positions to use; other masks hold the end of each
     sequence, `[b]`, or all ends followed by all beginnings, `[2 * b]`.
     """
     rank = node.rank(mask)
@@ -282,7 +282,7 @@ def _mask_scores(
 
 
 def _is_inside(node: OnnxNode, ends: GraphExpr, batch: PrimExpr, length: PrimExpr) -> GraphExpr:
-    """Return which positions are inside of the sequences, `[b, 1, 1, t]`."""
+    """Return a bool tensor `[b, 1, 1, t]`, true at positions inside of the sequences."""
     places = op.arange(0, length, 1, "int64")
     given, analyzer = node.extent(ends, 0), Analyzer()
     begins = None
@@ -311,8 +311,8 @@ def _split_heads(node: OnnxNode, x: GraphExpr, heads: int) -> GraphExpr:
     return node.emit(op.reshape(x, (batch, length, heads, depth)))
 
 
-def _cuts(widths: Sequence[PrimExpr], what: str) -> list[int]:
-    """Return the cumulative ends of parts of these widths."""
+def _part_ends(widths: Sequence[PrimExpr], what: str) -> list[int]:
+    """Return the end of each part but the last, for parts of these widths."""
     ends: list[int] = []
     for width in widths:
         ends.append((ends[-1] if ends else 0) + _constant_extent(width, what))

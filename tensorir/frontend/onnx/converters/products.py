@@ -12,7 +12,7 @@ from tensorir.relax.expr import GraphExpr
 
 
 def matching_matrices(node: OnnxNode, a: GraphExpr, b: GraphExpr) -> list[GraphExpr]:
-    """Return operands of a matrix product; unproved equal sizes are checked at run time."""
+    """Return operands of a matrix product; a check at run time covers sizes not provably equal."""
     first, second = node.rank(a), node.rank(b)
     places = [[(0, first - 1), (1, max(second - 2, 0))]]
     for k in range(3, min(first, second) + 1):
@@ -127,7 +127,7 @@ def group_normalization(
     num_groups: int, epsilon: float = 1e-5, stash_type: int = 1,
 ) -> GraphExpr:  # fmt: skip
     channels = node.extent(x, 1)
-    if node.opset < 21:  # a number each group
+    if node.opset < 21:  # one number for each group
         shape = [num_groups, channels // num_groups]
         scale, b = (
             op.reshape(op.broadcast_to(op.reshape(v, [num_groups, 1]), shape), [channels])

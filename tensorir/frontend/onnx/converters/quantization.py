@@ -1,4 +1,4 @@
-"""Quantized numbers: conversions, and products of integers of 8 bits."""
+"""Quantized numbers: conversions, and products of 8-bit integers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tensorir.topi.extents import is_number
 MICROSOFT = "com.microsoft"
 
 
-def _one_number(node: OnnxNode, value: GraphExpr | None) -> GraphExpr | None:
+def _as_scalar(node: OnnxNode, value: GraphExpr | None) -> GraphExpr | None:
     """Return a scale or zero point; a tensor of one element becomes a scalar."""
     if value is None or node.rank(value) != 1:
         return value
@@ -83,7 +83,7 @@ def dynamic_quantize_linear(node: OnnxNode, x: GraphExpr) -> Sequence[GraphExpr]
     zero = Constant(np.float32(0))
     low = node.emit(op.minimum(op.min(x), zero))
     scale = node.emit((op.maximum(op.max(x), zero) - low) / np.float32(255))
-    # If all are 0, the scale is 0, and the zero point maps them back to 0.
+    # If all numbers are 0, the scale is 0, and the zero point maps them back to 0.
     divisor = op.where(op.equal(scale, zero), Constant(np.float32(1)), scale)
     zero_point = node.emit(op.astype(op.clip(op.round(-low / divisor), 0, 255), "uint8"))
     return op.quantize(x, divisor, zero_point, out_dtype="uint8"), scale, zero_point
@@ -96,7 +96,7 @@ def integer_product(
     node: OnnxNode, a: GraphExpr, b: GraphExpr, a_zero: GraphExpr | None, b_zero: GraphExpr | None
 ) -> GraphExpr:
     """Return the product of matrices of bytes, in int32."""
-    return op.quantized.matmul(a, b, _one_number(node, a_zero), _one_number(node, b_zero))
+    return op.quantized.matmul(a, b, _as_scalar(node, a_zero), _as_scalar(node, b_zero))
 
 
 def real_product(
@@ -141,7 +141,7 @@ def conv_integer(
 ) -> GraphExpr:
     """The convolution of bytes, in int32."""
     window = window_of_weights(node, x, w, windows)
-    zeros = _one_number(node, x_zero_point), _one_number(node, w_zero_point)
+    zeros = _as_scalar(node, x_zero_point), _as_scalar(node, w_zero_point)
     return op.quantized.conv(x, w, *zeros, window.strides, window.padding, window.dilations, group)
 
 
@@ -153,13 +153,13 @@ def _requantize_sums(
     return op.quantize(
         scaled,
         Constant(np.float32(1)),
-        _one_number(node, zero_point),
+        _as_scalar(node, zero_point),
         out_dtype=str(node.dtype(zero_point)),
     )
 
 
 def _number(node: OnnxNode, value: GraphExpr) -> GraphExpr:
-    made = _one_number(node, value)
+    made = _as_scalar(node, value)
     assert made is not None
     return op.astype(made, "float32") if node.dtype(value) != "float32" else made
 
@@ -310,7 +310,7 @@ def q_gemm(
     transA: int = 0,
     transB: int = 0,
 ) -> GraphExpr:
-    """A product of quantized matrices with a bias in int32, quantized or not."""
+    """A product of quantized matrices with a bias in int32; the result is quantized or float32."""
     left = op.permute_dims(a) if transA else a
     right = op.permute_dims(b) if transB else b
     total = integer_product(node, left, right, a_zero_point, b_zero_point)

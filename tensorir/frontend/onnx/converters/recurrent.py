@@ -34,7 +34,7 @@ def _layer(
         )
 
     def swapped(value: GraphExpr | None) -> GraphExpr | None:
-        """Return a tensor with the first two axes in the order that the layer has."""
+        """Return a tensor with the first two axes in the order that `layout` requires."""
         return op.permute_dims(value, [1, 0, 2]) if layout and value is not None else value
 
     weights = [peepholes] if operator == "lstm" else []

@@ -28,7 +28,7 @@ class _Reduction:
         if places is not None and node.contents(places) is None:
             info = node.tensor(places)
             if info.static_shape != (0,):
-                self.places = places  # known when the model runs
+                self.places = places  # the axes are known only when the model runs
             axes = ()
         elif places is not None:
             axes = node.known_integers(places, "axes")
@@ -95,13 +95,13 @@ def _reduction(
     return convert
 
 
-def _place_of_best(operator: Callable[..., GraphExpr]) -> Callable[..., GraphExpr]:
+def _arg_reduction(operator: Callable[..., GraphExpr]) -> Callable[..., GraphExpr]:
     return lambda node, x, *, axis=0, keepdims=1, select_last_index=0: operator(
         x, axis, bool(keepdims), select_last_index=bool(select_last_index)
     )
 
 
-def _running(operator: str) -> Callable[..., GraphExpr]:
+def _cumulative(operator: str) -> Callable[..., GraphExpr]:
     def convert(
         node: OnnxNode, x: GraphExpr, axis: GraphExpr, *, exclusive: int = 0, reverse: int = 0
     ) -> GraphExpr:
@@ -121,9 +121,9 @@ def _running(operator: str) -> Callable[..., GraphExpr]:
 onnx_operators({name: _reduction(function) for name, function in _REDUCTIONS.items()})
 onnx_operators(
     {
-        "ArgMax": _place_of_best(op.argmax),
-        "ArgMin": _place_of_best(op.argmin),
-        "CumSum": _running("cumsum"),
-        "CumProd": _running("cumprod"),
+        "ArgMax": _arg_reduction(op.argmax),
+        "ArgMin": _arg_reduction(op.argmin),
+        "CumSum": _cumulative("cumsum"),
+        "CumProd": _cumulative("cumprod"),
     }
 )

@@ -31,7 +31,7 @@ from tensorir.relax.struct_info import (
 
 
 def _length(value: GraphExpr) -> int | None:
-    """Return the number of elements of a sequence, None if it is not known."""
+    """Return the number of elements of a sequence; None if it is not known."""
     info = value.struct_info
     return len(info) if isinstance(info, TupleStructInfo) else None
 
@@ -56,7 +56,7 @@ def _position(node: OnnxNode, value: GraphExpr | None, length: int | None) -> in
     return place + length if place < 0 else place
 
 
-def _of_unknown_length(node: OnnxNode, call: GraphExpr, element: TensorStructInfo) -> GraphExpr:
+def _emit_sequence(node: OnnxNode, call: GraphExpr, element: TensorStructInfo) -> GraphExpr:
     """Return a sequence of unknown length, with the known facts about its elements."""
     value = node.emit(call)
     node.known.remember_elements(value, element)
@@ -66,7 +66,7 @@ def _of_unknown_length(node: OnnxNode, call: GraphExpr, element: TensorStructInf
 def _join_facts(
     node: OnnxNode, sequences: Sequence[GraphExpr], tensors: Sequence[GraphExpr]
 ) -> TensorStructInfo:
-    """Return the facts that hold for the elements of sequences and for other tensors alike."""
+    """Return the facts that hold both for the elements of the sequences and for the tensors."""
     infos = [info for s in sequences if (info := node.known.known_elements(s)) is not None]
     return common_element([*infos, *(tensor.struct_info for tensor in tensors)])
 
@@ -118,7 +118,7 @@ def sequence_insert(
         elements = _elements(sequence)
         return Tuple([*elements[:place], tensor, *elements[place:]])
     call = sequence_call("sequence_insert", sequence, tensor, position)
-    return _of_unknown_length(node, call, _join_facts(node, [sequence], [tensor]))
+    return _emit_sequence(node, call, _join_facts(node, [sequence], [tensor]))
 
 
 @onnx_operator("SequenceErase")
@@ -134,7 +134,7 @@ def sequence_erase(
         elements = _elements(sequence)
         return Tuple([*elements[:place], *elements[place + 1 :]])
     call = sequence_call("sequence_erase", sequence, position)
-    return _of_unknown_length(node, call, node.elements(sequence))
+    return _emit_sequence(node, call, node.elements(sequence))
 
 
 @onnx_operator("ConcatFromSequence")
@@ -180,7 +180,7 @@ def split_to_sequence(
         return Tuple(elements)
     rank = node.rank(x) - (split is None and not keepdims)
     call = sequence_call("sequence_split", x, split, place, keepdims)
-    return _of_unknown_length(node, call, TensorStructInfo(None, node.dtype(x), rank))
+    return _emit_sequence(node, call, TensorStructInfo(None, node.dtype(x), rank))
 
 
 @onnx_operator("SequenceMap")
@@ -204,15 +204,15 @@ def sequence_map(
     def step(step: Any, k: GraphExpr, values: Sequence[GraphExpr]) -> StepOutputs:
         given = [element(value, step.taken(value), k) for value in outside]
         outputs = step.graph(body, given)
-        grown = [
-            _of_unknown_length(
+        extended = [
+            _emit_sequence(
                 node,
                 sequence_call("sequence_insert", value, output, None),
                 _join_facts(node, [], [output]),
             )
             for value, output in zip(values, outputs, strict=True)
         ]
-        return StepOutputs(Constant(np.array(True)), grown, ())
+        return StepOutputs(Constant(np.array(True)), extended, ())
 
     function = node.step_function(empty, step)
     rounds = node.emit(sequence_length(node, sequence))
@@ -229,7 +229,7 @@ def _is_sequence(value: GraphExpr) -> bool:
 
 @onnx_operator("Optional")
 def optional(node: OnnxNode, value: GraphExpr | None = None, *, type: Any = None) -> GraphExpr:
-    """A value that may be absent; without an input it is."""
+    """A value that may be absent; it is absent if the node has no input."""
     return sequence_call("optional_none") if value is None else value
 
 
@@ -251,4 +251,4 @@ def optional_get_element(node: OnnxNode, value: GraphExpr) -> GraphExpr:
         raise IRTypeError("the type of the optional value is not known")
     if node.known.is_optional_tensor(value):
         return sequence_call("optional_get_element", value, result=known)
-    return _of_unknown_length(node, sequence_call("optional_get_element", value), known)
+    return _emit_sequence(node, sequence_call("optional_get_element", value), known)

@@ -1,4 +1,4 @@
-"""Operators that rearrange elements by their shape."""
+"""Operators that change shapes: reshape, squeeze, expand, split, tile, slice."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def reshape(
     if target is None:
         if shape is None:
             raise IRValueError("the shape is missing")
-        return op.reshape(x, _without_signs(node, x, shape, bool(allowzero)))
+        return op.reshape(x, _resolve_shape(node, x, shape, bool(allowzero)))
     if node.contents(target) is None:
         # The numbers may include -1 and 0, which the model resolves when it runs.
         target = node.emit(op.reshape_target(target, node.shape(x), allowzero=bool(allowzero)))
         return op.reshape(x, node.integers(target, "the shape"))
     return op.reshape(
-        x, _without_signs(node, x, node.integers(target, "the shape"), bool(allowzero))
+        x, _resolve_shape(node, x, node.integers(target, "the shape"), bool(allowzero))
     )
 
 
-def _without_signs(
+def _resolve_shape(
     node: OnnxNode, x: GraphExpr, target: Sequence[int | PrimExpr], allow_zero: bool
 ) -> list[int | PrimExpr]:
     """Return a shape with -1 (the remaining size) and 0 (the input's size) replaced by sizes."""
@@ -116,10 +116,13 @@ def expand(node: OnnxNode, x: GraphExpr, shape: GraphExpr) -> GraphExpr:
     own += node.shape(x)
     wanted = [*[1] * (len(own) - len(wanted)), *wanted]
     target = []
-    for have, want in zip(own, wanted, strict=True):
-        # If a size may be other than 1, assume that it stays, or that it equals a wanted constant.
-        is_asked_for = isinstance(want, int) and want != 1 and not isinstance(have, IntImm)
-        target.append(want if is_asked_for or is_number(have, 1) else have)
+    for have, target_extent in zip(own, wanted, strict=True):
+        # A size that may differ from 1 is assumed to be kept, or to equal the constant in the
+        # target shape.
+        is_requested = (
+            isinstance(target_extent, int) and target_extent != 1 and not isinstance(have, IntImm)
+        )
+        target.append(target_extent if is_requested or is_number(have, 1) else have)
     return op.broadcast_to(node.broadcast_to(x, target[len(target) - node.rank(x) :]), target)
 
 
@@ -150,9 +153,9 @@ def split(
 def parts_of(
     node: OnnxNode, x: GraphExpr, axis: int, lengths: Sequence[int | PrimExpr]
 ) -> list[GraphExpr]:
-    """Return the parts of these lengths along an axis, each a value of its own.
+    """Return the parts of these lengths along an axis, each as a separate value.
 
-    A part that nothing uses gets no kernel. Raises IRValueError for lengths that do not fit.
+    An unused part gets no kernel. Raises IRValueError if the lengths do not sum to the extent.
     """
     _check_lengths(node.extent(x, axis), lengths)
     if len(lengths) == 1:

@@ -1,6 +1,6 @@
-"""Operators that create tensors or pass them on, and assertions.
+"""Operators that create tensors or return them unchanged, and assertions.
 
-torch's assertions about sizes that depend on data are not checked; the shapes of results are.
+torch's assertions about sizes that depend on data are omitted; the shapes of results are checked.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def linspace(start: Any, end: Any, steps: int, result: TensorStructInfo) -> Any:
 
 @aten("one_hot.default")
 def one_hot(self: Any, num_classes: int, result: TensorStructInfo) -> Any:
-    """1 at the index along a new last axis, 0 elsewhere."""
+    """A tensor with a new last axis: 1 at the index, 0 elsewhere."""
     assert result.shape is not None
     depth = op.arange(0, result.shape[-1], 1, "int64")
     return op.astype(op.equal(op.expand_dims(self, -1), depth), "int64")
@@ -66,12 +66,12 @@ def scalar_tensor(s: Any, dtype: str | None) -> Any:
 def item(self: Any) -> Any:
     """The integer in a tensor of one element, as a symbolic size."""
     if is_float(dtype_of(self)):
-        raise IRTypeError("a float of a tensor as a number is not supported; keep it a tensor")
+        raise IRTypeError("item() of a float tensor is not supported; keep the value as a tensor")
     return op.tensor_to_scalars(as_tensor(self, "int64"), 1)[0]
 
 
 def _in_shape_of(result: TensorStructInfo, value: Any) -> Any:
-    """Return elements broadcast to the shape of a result; a value of this shape unchanged."""
+    """Return a value broadcast to the shape of a result."""
     if fits(result, value.struct_info) is Fits.YES:
         return value
     return op.broadcast_to(value, result.shape)
@@ -82,7 +82,7 @@ _ZEROS = (
     "empty_like.default new_empty.default empty_strided.default new_empty_strided.default "
     "empty_permuted.default"
 )
-"""Zeros are also used for uninitialised memory."""
+"""Operators that return zeros; uninitialised tensors are zeros, too."""
 _UNCHANGED = (
     "clone.default contiguous.default alias.default detach.default lift_fresh_copy.default "
     "lift_fresh.default lift.default positive.default resolve_neg.default resolve_conj.default"

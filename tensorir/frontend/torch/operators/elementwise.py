@@ -27,7 +27,7 @@ from tensorir.relax.struct_info import TensorStructInfo
 Operator = Callable[..., Any]
 
 
-def _common(operator: Operator) -> Operator:
+def _promoted(operator: Operator) -> Operator:
     """Return a converter that computes in the common dtype of two operands."""
 
     def convert(self: Any, other: Any) -> Any:
@@ -44,7 +44,7 @@ def _in_result_dtype(operator: Operator) -> Operator:
 
 def _bits(logical: Operator, bitwise: Operator) -> Operator:
     """Return a converter to a bitwise operator, or to a logical one for bools."""
-    return _common(lambda a, b: (logical if dtype_of(a) == "bool" else bitwise)(a, b))
+    return _promoted(lambda a, b: (logical if dtype_of(a) == "bool" else bitwise)(a, b))
 
 
 def _of_bools(operator: Operator) -> Operator:
@@ -55,8 +55,8 @@ def _rounding(operator: Operator) -> Operator:
     return lambda self: operator(self) if is_float(dtype_of(self)) else self
 
 
-def _test(operator: Operator, of_integers: bool) -> Operator:
-    """Return a converter to a test of floats, whose result for integers is constant."""
+def _predicate(operator: Operator, of_integers: bool) -> Operator:
+    """Return a converter to a predicate on floats; for integers it is `of_integers`."""
     return lambda self, result: (
         operator(self)
         if is_float(dtype_of(self))
@@ -149,7 +149,7 @@ def clamp(self: Any, min: Any, max: Any, result: TensorStructInfo) -> Any:
 
 
 def _softmax(operator: Operator, of_one: int) -> Operator:
-    """Return the converter of a softmax; `of_one` is its value for a single number."""
+    """Return the converter of a softmax; `of_one` is its value for a tensor without dimensions."""
 
     def convert(self: Any, dim: int, result: TensorStructInfo, **_: Any) -> Any:
         (operand,) = in_dtype_of(result, self)
@@ -176,7 +176,7 @@ def view_dtype(self: Any, dtype: str) -> Any:
     """The bits of elements, read as another dtype."""
     if dtype == dtype_of(self):
         return self
-    raise IRTypeError("a view of the bits of elements as another dtype is not supported")
+    raise IRTypeError("a view as another dtype is not supported")
 
 
 _OF_FLOATS: Final = (
@@ -184,7 +184,7 @@ _OF_FLOATS: Final = (
     op.log, op.log2, op.log10, op.log1p, op.expm1, op.rsqrt, op.sigmoid, op.sin, op.sinh, op.sqrt,
     op.tan, op.tanh,
 )  # fmt: skip
-"""Functions that return floating-point numbers also for integers."""
+"""Functions that return floating-point numbers for integers as well."""
 
 aten_rows({f"{f.short_name}.default": _in_result_dtype(f) for f in _OF_FLOATS})
 aten_rows(
@@ -198,11 +198,11 @@ aten_rows(
         "div.Tensor div.Scalar true_divide.Tensor": lambda self, other, result: op.divide(
             *in_dtype_of(result, self, other)
         ),
-        "floor_divide.default floor_divide.Scalar": _common(op.floor_divide),
-        "remainder.Tensor remainder.Scalar remainder.Scalar_Tensor": _common(op.floor_mod),
-        "fmod.Tensor fmod.Scalar": _common(op.mod),
-        "maximum.default max.other": _common(op.maximum),
-        "minimum.default min.other": _common(op.minimum),
+        "floor_divide.default floor_divide.Scalar": _promoted(op.floor_divide),
+        "remainder.Tensor remainder.Scalar remainder.Scalar_Tensor": _promoted(op.floor_mod),
+        "fmod.Tensor fmod.Scalar": _promoted(op.mod),
+        "maximum.default max.other": _promoted(op.maximum),
+        "minimum.default min.other": _promoted(op.minimum),
         "atan2.default": lambda self, other, result: op.atan2(*in_dtype_of(result, self, other)),
         "addcmul.default": lambda self, tensor1, tensor2, value: (
             self + _scale(tensor1, value, dtype_of(self)) * tensor2
@@ -213,12 +213,12 @@ aten_rows(
         "lerp.Tensor lerp.Scalar": lambda self, end, weight: (
             self + as_tensor(weight, dtype_of(self)) * (end - self)
         ),
-        "eq.Tensor eq.Scalar": _common(op.equal),
-        "ne.Tensor ne.Scalar": _common(op.not_equal),
-        "lt.Tensor lt.Scalar": _common(op.less),
-        "le.Tensor le.Scalar": _common(op.less_equal),
-        "gt.Tensor gt.Scalar": _common(op.greater),
-        "ge.Tensor ge.Scalar": _common(op.greater_equal),
+        "eq.Tensor eq.Scalar": _promoted(op.equal),
+        "ne.Tensor ne.Scalar": _promoted(op.not_equal),
+        "lt.Tensor lt.Scalar": _promoted(op.less),
+        "le.Tensor le.Scalar": _promoted(op.less_equal),
+        "gt.Tensor gt.Scalar": _promoted(op.greater),
+        "ge.Tensor ge.Scalar": _promoted(op.greater_equal),
         "bitwise_and.Tensor bitwise_and.Scalar __and__.Tensor __and__.Scalar": _bits(
             op.logical_and, op.bitwise_and
         ),
@@ -235,10 +235,10 @@ aten_rows(
         "bitwise_not.default": lambda self: (
             op.logical_not(self) if dtype_of(self) == "bool" else op.bitwise_not(self)
         ),
-        "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar __lshift__.Scalar": _common(
+        "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar __lshift__.Scalar": _promoted(
             op.left_shift
         ),
-        "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar __rshift__.Scalar": _common(
+        "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar __rshift__.Scalar": _promoted(
             op.right_shift
         ),
         "where.self where.ScalarOther where.ScalarSelf where.Scalar": (
@@ -256,9 +256,9 @@ aten_rows(
         "round.default": _rounding(op.round),
         "round.decimals": _round_decimals,
         "trunc.default fix.default": _rounding(op.trunc),
-        "isnan.default": _test(op.isnan, False),
-        "isinf.default": _test(op.isinf, False),
-        "isfinite.default": _test(op.isfinite, True),
+        "isnan.default": _predicate(op.isnan, False),
+        "isinf.default": _predicate(op.isinf, False),
+        "isfinite.default": _predicate(op.isfinite, True),
         "sign.default sgn.default": _sign,
         "neg.default _neg_view.default": lambda self: -self,
         "reciprocal.default": lambda self, result: op.divide(*in_dtype_of(result, 1, self)),

@@ -18,7 +18,10 @@ from tensorir.relax.struct_info import TensorStructInfo
 
 @aten("gather.default")
 def gather(self: Any, dim: int, index: Any, **_: Any) -> Any:
-    """Elements at indices along an axis, at the same position along the other axes."""
+    """Elements at indices along an axis.
+
+    An index applies to its own position along the other axes.
+    """
     return op.gather_elements(self, index, axis_of(dim, self))
 
 
@@ -33,9 +36,9 @@ def take_along_dim(self: Any, indices: Any, dim: int | None, result: TensorStruc
 class _Places:
     """The order of axes in a tensor that is indexed, and in the result of indexing.
 
-    `indices` has one index for each leading axis, None for an axis that stays whole. The indices
-    are broadcast together. If the indexed axes are adjacent, the axes of the indices replace them
-    in the result; otherwise they come first.
+    `indices` has one index for each leading axis; None means the whole axis. The indices are
+    broadcast together. If the indexed axes are adjacent, the axes of the indices replace them in
+    the result; otherwise they come first.
     """
 
     def __init__(self, ndim: int, indices: Sequence[Any]) -> None:
@@ -54,7 +57,7 @@ def _permute_axes(value: Any, order: Sequence[int]) -> Any:
     return value if list(order) == sorted(order) else op.permute_dims(value, list(order))
 
 
-def _back(value: Any, order: Sequence[int]) -> Any:
+def _inverse_permute(value: Any, order: Sequence[int]) -> Any:
     return _permute_axes(value, sorted(range(len(order)), key=lambda k: order[k]))
 
 
@@ -64,16 +67,18 @@ def index(self: Any, indices: Sequence[Any], result: TensorStructInfo, matched: 
 
     The number of elements where a bool is true is a new symbolic size.
     """
-    found = _integers(indices, result.shape or (), matched)
+    found = _integer_indices(indices, result.shape or (), matched)
     chosen = [k for k, i in enumerate(found) if i is not None]
     if len(chosen) == 1:
         return op.take(self, found[chosen[0]], chosen[0], "normalize")
     places = _Places(tensor_info(self).ndim, found)
     elements = op.index_tensor(_permute_axes(self, places.axes), places.indices)
-    return _back(elements, places.order)
+    return _inverse_permute(elements, places.order)
 
 
-def _integers(indices: Sequence[Any], shape: Sequence[PrimExpr], matched: Match) -> list[Any]:
+def _integer_indices(
+    indices: Sequence[Any], shape: Sequence[PrimExpr], matched: Match
+) -> list[Any]:
     """Return indices without bools: a bool index of rank n becomes n integer indices."""
     made: list[Any] = []
     for k, i in enumerate(indices):
@@ -81,7 +86,7 @@ def _integers(indices: Sequence[Any], shape: Sequence[PrimExpr], matched: Match)
             made.append(i)
             continue
         if any(j is not None for j in (*indices[:k], *indices[k + 1 :])):
-            raise IRTypeError("an index of bools together with another index is not supported")
+            raise IRTypeError("a bool index together with another index is not supported")
         rank = tensor_info(i).ndim
         found = matched(
             op.nonzero(as_tensor(i, "bool")), TensorStructInfo([rank, shape[k]], "int64")
@@ -125,7 +130,7 @@ def index_put(
         mask = in_shape(first, [*(tensor_info(first).shape or ()), *[1] * missing])
         return op.where(mask, self + values if accumulate else values, self)
     if any(i is not None and dtype_of(i) == "bool" for i in indices):
-        raise IRTypeError("several values at an index of bools are not supported")
+        raise IRTypeError("a bool index with a tensor of several values is not supported")
     places = _Places(tensor_info(self).ndim, indices)
     updates = as_tensor(values, dtype_of(self))
     if places.order != sorted(places.order):
@@ -165,7 +170,7 @@ def _scatter(self: Any, dim: int, index: Any, src: Any, reduce: str | None) -> A
 def scatter_reduce(
     self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool
 ) -> Any:
-    """Elements at indices along an axis combined with others."""
+    """Elements at indices along an axis, combined with the elements of `src`."""
     if not include_self:
         raise IRTypeError("include_self=False is not supported")
     return _scatter(self, dim, index, src, reduce)

@@ -30,8 +30,8 @@ def _sum(addend: Any, product: Any, beta: Any, alpha: Any) -> Any:
 def attended(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
     """Return attention over (..., heads, length, width), or over (batch, length, width).
 
-    A mask of bools keeps true positions, any other mask is added. If a row keeps no position, the
-    result is 0. (`nn.attention` has the lengths before the heads, and one batch axis.)
+    A bool mask keeps true positions; any other mask is added. If a row keeps no position, its
+    result is 0. (In `nn.attention` the length precedes the heads, and there is one batch axis.)
     """
     ndim = tensor_info(query).ndim
     if ndim == 3:
@@ -56,7 +56,7 @@ def attended(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale
 
 
 def _keeps_any(mask: Any) -> Any:
-    """Return, for each position of the query, whether a mask keeps any position."""
+    """Return a bool for each position of the query: true if the mask keeps any position."""
     if dtype_of(mask) != "bool":
         mask = op.not_equal(mask, as_tensor(float("-inf"), dtype_of(mask)))
     return op.any(mask, -1, keepdims=True)
@@ -66,7 +66,7 @@ def _batch_norm(input: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: fl
     return op.nn.batch_norm(input, weight, bias, mean, var, 1, eps)[0]
 
 
-def _by_own_statistics(input: Any, weight: Any, bias: Any, eps: float) -> Any:
+def _normalize_channels(input: Any, weight: Any, bias: Any, eps: float) -> Any:
     """Return elements normalised by the mean and variance of their channel."""
     axes = [k for k in range(tensor_info(input).ndim) if k != 1]
     mean = op.mean(input, axes, keepdims=True)
@@ -92,7 +92,7 @@ def batch_norm(
 ) -> Any:
     """Elements normalised by the statistics of each channel, stored or of the batch."""
     if running_mean is None or training:
-        value = _by_own_statistics(input, weight, bias, eps)
+        value = _normalize_channels(input, weight, bias, eps)
     else:
         value = _batch_norm(input, weight, bias, running_mean, running_var, eps)
     return value if isinstance(result, TensorStructInfo) else (value, None, None, None)
@@ -136,7 +136,7 @@ def native_layer_norm(
 def rms_norm(input: Any, normalized_shape: Sequence[Any], weight: Any, eps: float | None) -> Any:
     """Elements divided by the root of their mean square along the last axes."""
     if eps is None:
-        # The epsilon of the dtype in which torch adds up squares.
+        # The default is the epsilon of the dtype in which torch adds up squares.
         eps = float(np.finfo(str(sum_dtype(DataType(dtype_of(input))))).eps)
     return op.nn.rms_norm(input, weight, _last_axes(input, normalized_shape), eps)
 
@@ -180,7 +180,7 @@ aten_rows(
             )
         ),
         "_native_batch_norm_legit.no_stats": lambda input, weight, bias, eps, **_: (
-            (_by_own_statistics(input, weight, bias, eps), None, None)
+            (_normalize_channels(input, weight, bias, eps), None, None)
         ),
         "layer_norm.default": lambda input, normalized_shape, weight, bias, eps, **_: (
             op.nn.layer_norm(input, weight, bias, _last_axes(input, normalized_shape), eps)

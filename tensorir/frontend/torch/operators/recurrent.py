@@ -11,10 +11,10 @@ from tensorir.relax import op
 _LSTM: Final = 2
 """The number of this layer among torch's modes."""
 _GATES: Final = (0, 3, 1, 2)
-"""The gates of `op.nn.lstm` (input, output, forget, cell) among torch's."""
+"""The positions of the gates of `op.nn.lstm` (input, output, forget, cell) in torch's order."""
 
 
-def _in_order(weights: Any, units: int) -> Any:
+def _reorder_gates(weights: Any, units: int) -> Any:
     """Return weights or biases with their gates in the order of `op.nn.lstm`."""
     parts = [op.strided_slice(weights, [0], [k * units], [(k + 1) * units]) for k in _GATES]
     return op.concat(parts, 0)
@@ -40,7 +40,9 @@ def mkldnn_rnn_layer(
     """The outputs of one layer of a long short-term memory, its last output and last cell."""
     if mode != _LSTM or num_layers != 1 or bidirectional or batch_first:
         raise IRTypeError("only one layer and direction of a long short-term memory is supported")
-    w, r, inner, outer = (_in_order(x, hidden_size) for x in (weight0, weight1, weight2, weight3))
+    w, r, inner, outer = (
+        _reorder_gates(x, hidden_size) for x in (weight0, weight1, weight2, weight3)
+    )
     done = op.nn.lstm(
         input,
         op.expand_dims(w, 0),

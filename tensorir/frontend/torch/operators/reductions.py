@@ -52,7 +52,7 @@ def _of_bools(operator: Operator) -> Operator:
     )
 
 
-def _place(operator: Operator) -> Operator:
+def _index_reduction(operator: Operator) -> Operator:
     def convert(self: Any, dim: int | None, keepdim: bool, result: TensorStructInfo) -> Any:
         if dim is None:
             index = operator(op.flatten(self), 0)
@@ -62,7 +62,7 @@ def _place(operator: Operator) -> Operator:
     return convert
 
 
-def _with_place(operator: Operator, place: Operator) -> Operator:
+def _with_index(operator: Operator, place: Operator) -> Operator:
     return lambda self, dim, keepdim: (
         operator(self, [axis_of(dim, self)], keepdims=keepdim),
         place(self, axis_of(dim, self), keepdims=keepdim),
@@ -83,7 +83,7 @@ def _count(self: GraphExpr, axes: list[int]) -> PrimExpr | int:
 def _variance(self: Any, dim: Any, correction: Any, keepdim: bool) -> tuple[Any, Any]:
     """Return the variance and the mean along axes.
 
-    The sum of squared differences is divided by the number of elements less `correction`.
+    The sum of squared differences is divided by the number of elements minus `correction`.
     """
     axes = axes_of(dim, self)
     value: GraphExpr = op.variance(self, axes, keepdims=keepdim)
@@ -95,8 +95,8 @@ def _variance(self: Any, dim: Any, correction: Any, keepdim: bool) -> tuple[Any,
     return value, op.mean(self, axes, keepdims=keepdim)
 
 
-def _declare_variance(name: str, chosen: Operator) -> None:
-    """Declare a function of variance and mean; there are three forms of each."""
+def _register_variance(name: str, chosen: Operator) -> None:
+    """Register the three overloads of an operator that returns variance, deviation or mean."""
     aten_rows(
         {
             f"{name}.correction": lambda self, dim, correction, keepdim: chosen(
@@ -109,10 +109,10 @@ def _declare_variance(name: str, chosen: Operator) -> None:
     )
 
 
-_declare_variance("var", lambda var, mean: var)
-_declare_variance("std", lambda var, mean: op.sqrt(var))
-_declare_variance("var_mean", lambda var, mean: (var, mean))
-_declare_variance("std_mean", lambda var, mean: (op.sqrt(var), mean))
+_register_variance("var", lambda var, mean: var)
+_register_variance("std", lambda var, mean: op.sqrt(var))
+_register_variance("var_mean", lambda var, mean: (var, mean))
+_register_variance("std_mean", lambda var, mean: (op.sqrt(var), mean))
 
 
 @aten("linalg_vector_norm.default", "norm.ScalarOpt_dim", "norm.Scalar")
@@ -139,10 +139,10 @@ aten_rows(
         "amin.default min.default": _in_own_dtype(op.min),
         "any.default any.dim any.dims": _of_bools(op.any),
         "all.default all.dim all.dims": _of_bools(op.all),
-        "argmax.default": _place(op.argmax),
-        "argmin.default": _place(op.argmin),
-        "max.dim": _with_place(op.max, op.argmax),
-        "min.dim": _with_place(op.min, op.argmin),
+        "argmax.default": _index_reduction(op.argmax),
+        "argmin.default": _index_reduction(op.argmin),
+        "max.dim": _with_index(op.max, op.argmax),
+        "min.dim": _with_index(op.min, op.argmin),
         "logsumexp.default": lambda self, dim, keepdim: _reduced(op.logsumexp, self, dim, keepdim),
         "cumsum.default": _cumulative(op.cumsum),
         "cumprod.default": _cumulative(op.cumprod),

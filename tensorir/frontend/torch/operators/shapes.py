@@ -1,6 +1,6 @@
 """Operators that change the shape of a tensor, or the order of its elements.
 
-If torch reports the shape of a result, the converter produces that shape.
+Where torch reports the shape of a result, the converter produces that shape.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tensorir.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tensorir.topi.extents import of_sizes
 
 FAR: Final = 2**62
-"""A larger number means the end of an axis."""
+"""A larger bound of a slice means the end of the axis."""
 
 
 def _transposed(self: Any, dim0: int, dim1: int) -> Any:
@@ -69,7 +69,7 @@ def stack(tensors: Sequence[Any], dim: int) -> Any:
 
 
 def _split(self: Any, result: TupleStructInfo, dim: int = 0, **_: Any) -> Any:
-    """Parts along an axis, of the lengths of the results."""
+    """Parts along an axis, with the lengths that torch reports for the results."""
     axis = axis_of(dim, self)
     parts, begin = [], ops.as_expr(0)
     for info in result.elements:
@@ -95,10 +95,10 @@ def slice_(self: Any, dim: int, start: Any, end: Any, step: Any, result: TensorS
     begin = 0 if start is None else start
     is_whole = end is None or (isinstance(end, int) and end >= FAR)
     stop = info.shape[axis] if is_whole else end
-    if is_whole and _is(begin, 0) and _is(step, 1):
+    if is_whole and _equals_number(begin, 0) and _equals_number(step, 1):
         return self
     sliced = op.strided_slice(self, [axis], [begin], [stop], [step])
-    if is_base_of(result, sliced.struct_info) or not _is(step, 1):
+    if is_base_of(result, sliced.struct_info) or not _equals_number(step, 1):
         return sliced
     # The shapes that torch reports imply that the slice is in bounds.
     first = _from_front(begin, info.shape[axis])
@@ -109,7 +109,7 @@ def slice_(self: Any, dim: int, start: Any, end: Any, step: Any, result: TensorS
 
 
 def _from_front(index: Any, extent: PrimExpr) -> Any:
-    """Return an index counted from the front, None if its sign is unknown."""
+    """Return an index counted from the front; None if its sign is unknown."""
     if isinstance(index, int):
         return ops.add(extent, index) if index < 0 else index
     analyzer = of_sizes([extent, index])
@@ -118,7 +118,7 @@ def _from_front(index: Any, extent: PrimExpr) -> Any:
     return ops.add(extent, index) if analyzer.can_prove(index < 0) else None
 
 
-def _is(value: Any, number: int) -> bool:
+def _equals_number(value: Any, number: int) -> bool:
     return (value.value if isinstance(value, IntImm) else value) == number and (
         isinstance(value, (int, IntImm))
     )

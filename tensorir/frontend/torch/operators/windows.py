@@ -1,4 +1,4 @@
-"""Windows and images: convolutions, pooling, padding, resizing; channels come before the image."""
+"""Convolutions, pooling, padding, resizing; channels come before the spatial axes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def convolution(
 def conv_padded(
     input: Any, weight: Any, bias: Any, stride: Any, padding: str, dilation: Any, groups: int
 ) -> Any:
-    """A convolution without padding, or with padding that keeps the size."""
+    """A convolution with `padding` "valid" (none) or "same" (which keeps the size)."""
     rank = tensor_info(weight).ndim - 2
     if padding == "valid":
         return convolution(input, weight, bias, stride, 0, dilation, groups=groups)
@@ -153,8 +153,8 @@ def _adaptive(self: Any, name: str, rank: int, output_size: Any) -> Any:
     )
 
 
-def _declare(rank: int) -> None:
-    """Declare the poolings, paddings and resizings along `rank` axes."""
+def _register_rank(rank: int) -> None:
+    """Register the poolings, paddings and resizings along `rank` axes."""
 
     @aten(f"max_pool{rank}d.default")
     def maximum(
@@ -218,7 +218,7 @@ def _declare(rank: int) -> None:
 
 
 for _rank in (1, 2, 3):
-    _declare(_rank)
+    _register_rank(_rank)
 
 # ----------------------------------------------------------------------------- padding, resizing
 
@@ -265,7 +265,7 @@ def _resize(
 
 
 def _factors(scales: dict[str, Any]) -> list[Any]:
-    """Return the factors that are separate arguments: `scales_h`, `scales_w`."""
+    """Return the scale factors that are separate arguments: `scales_h`, `scales_w`."""
     return [value for name, value in scales.items() if name.startswith("scales")]
 
 
