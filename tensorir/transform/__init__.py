@@ -1,4 +1,4 @@
-"""Transforms of modules with graph functions, and the contexts in which they run."""
+"""Passes over modules with graph functions, and the contexts in which passes run."""
 
 from tensorir.transform.bind_params import BindParams, bind_params
 from tensorir.transform.call_tir_rewrite import CallTIRRewrite

@@ -1,8 +1,8 @@
-"""Aliases: the memories that the values of a graph function may be in.
+"""Alias analysis: the memories in which the values of a graph function may be.
 
-Tuples, fields, aliases, views, `match_cast` and `if` make several variables share the same
-memory. A value is in a set of memories (several after an `if`), a tuple has such a set for each
-field.
+Tuples, fields, aliases, views, `match_cast` and `if` make several variables share the same memory.
+The analysis maps a value to a set of memories (several after an `if`), and a tuple to such a set
+for each field.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from tensorir.relax.struct_info import (
 class Owner(Enum):
     """The owner of memory."""
 
-    FUNCTION = "allocated by the function, or by a graph function for it"
+    FUNCTION = "allocated by the function, or by a graph function that it calls"
     ARGUMENT = "given by the caller"
-    CONSTANT = "a part of the program"
+    CONSTANT = "a constant of the program"
     LIBRARY = "returned by a library function, which may still use it"
 
 
 @dataclass(eq=False, slots=True)
 class Memory:
-    """Memory of one tensor; `call` allocates it, None if another function does."""
+    """The memory of one tensor; `call` allocates it, None if another function allocates it."""
 
     owner: Owner
     call: g.GraphExpr | None = None
@@ -72,7 +72,9 @@ class Escapes:
     """The memories that a graph function passes to library functions, which may keep them."""
 
     arguments: bool
-    """True if its arguments outlive the call: in a result of unknown kind, or kept."""
+    """True if its arguments may be used after the call: they are in a result of unknown kind, or
+    kept.
+    """
     result: bool
     """True if the memory of its result is kept."""
 
@@ -91,11 +93,12 @@ class Aliases:
         self._escapes = escapes
         self.places: dict[g.GraphVar, Places] = {}
         self.holders: dict[Memory, list[g.GraphVar]] = {}
-        """Variables that may be in a memory."""
+        """For each memory, the variables that may be in it."""
         self.escaped: set[Memory] = set()
-        """Memory that a library function or an unknown function has seen and may keep."""
+        """Memory that was passed to a library function or an unknown function, which may keep it.
+        """
         for param in func.params:
-            self.bind(param, _everywhere(param.struct_info, lambda _: {Memory(Owner.ARGUMENT)}))
+            self.bind(param, _all_places(param.struct_info, lambda _: {Memory(Owner.ARGUMENT)}))
 
     def bind(self, var: g.GraphVar, places: Places) -> None:
         """Record the memory of the value of a variable."""
@@ -115,7 +118,7 @@ class Aliases:
             whole = self.of(value.tuple_value)
             return whole[value.index] if isinstance(whole, tuple) else whole
         if isinstance(value, g.If):
-            return _either(self.of(value.true_branch.body), self.of(value.false_branch.body))
+            return _union(self.of(value.true_branch.body), self.of(value.false_branch.body))
         if isinstance(value, g.GraphCall):
             return self._places_of_call(value)
         return NOWHERE
@@ -123,7 +126,7 @@ class Aliases:
     def _places_of_call(self, call: g.GraphCall) -> Places:
         info = call.struct_info
         if destination_passing(call) is not None or call.op in (ALLOC_TENSOR, PLACE_TENSOR):
-            return _everywhere(info, lambda _: {Memory(Owner.FUNCTION, call)})
+            return _all_places(info, lambda _: {Memory(Owner.FUNCTION, call)})
         if call.op in (ALLOC_STORAGE, COPY_INTO):
             return NOWHERE
         if call.op is VIEW:
@@ -138,7 +141,7 @@ class Aliases:
             self.escaped |= seen
         elif isinstance(call.op, g.GraphVar) or call.op is CALL_PURE_PACKED:
             self.escaped |= seen
-        return _everywhere(info, lambda _: {Memory(Owner.LIBRARY), *seen})
+        return _all_places(info, lambda _: {Memory(Owner.LIBRARY), *seen})
 
     def _places_of_graph_call(self, graph: CalledGraph, info: StructInfo) -> Places:
         escapes = self._escapes(graph.callee)
@@ -158,7 +161,7 @@ class Aliases:
                 self.escaped.add(memory)
             return {memory}
 
-        return _everywhere(info, fresh)
+        return _all_places(info, fresh)
 
     def _memories_of_values(self, values: Iterable[g.GraphExpr | GlobalVar]) -> frozenset[Memory]:
         return frozenset(memory for value in values for memory in memories(self.of(value)))
@@ -173,7 +176,7 @@ class Aliases:
 
 
 def has_own_memory(info: StructInfo) -> bool:
-    """Return True if a part of a result is in separate memory: it can be copied."""
+    """Return True if a part of a result is in separate memory: a tensor that can be copied."""
     return isinstance(info, TensorStructInfo) and info.dtype is not None and info.ndim >= 0
 
 
@@ -184,16 +187,18 @@ def leaf_places(places: Places) -> list[frozenset[Memory]]:
     return [leaf for part in places for leaf in leaf_places(part)]
 
 
-def _everywhere(info: StructInfo, fresh: Callable[[StructInfo], Iterable[Memory]]) -> Places:
-    """Return the places of a value: those of `fresh` for each part that may be a tensor."""
+def _all_places(info: StructInfo, fresh: Callable[[StructInfo], Iterable[Memory]]) -> Places:
+    """Return the places of a value, with the memory that `fresh` returns for each part that may be
+    a tensor.
+    """
     if isinstance(info, TupleStructInfo):
-        return tuple(_everywhere(field, fresh) for field in info.elements)
+        return tuple(_all_places(field, fresh) for field in info.elements)
     if isinstance(info, (PrimStructInfo, ShapeStructInfo)):
         return NOWHERE
     return frozenset(fresh(info))
 
 
-def _either(a: Places, b: Places) -> Places:
+def _union(a: Places, b: Places) -> Places:
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-        return tuple(_either(x, y) for x, y in zip(a, b, strict=True))
+        return tuple(_union(x, y) for x, y in zip(a, b, strict=True))
     return frozenset({*memories(a), *memories(b)})

@@ -1,4 +1,4 @@
-"""Binding of arrays to parameters: weights become a part of the program."""
+"""Binding of arrays to parameters: weights become constants of the program."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BindParams(ModulePass):
 
     `params` maps names or variables of parameters to arrays of NumPy, or to objects with
     `__dlpack__` on the CPU or `__array__`. A contiguous array is not copied, so it must not be
-    changed as long as the module is used. Other parameters stay. Raises the errors of
+    changed as long as the module is used. Other parameters are kept. Raises the errors of
     `bind_params`, and IRValueError if the module lacks the graph function.
     """
 
@@ -62,35 +62,37 @@ class BindParams(ModulePass):
         if self.func_name in functions:
             return self.func_name
         if self.func_name in mod:
-            raise IRTypeError(f"{self.func_name} is a tensor function; graph functions are bound")
+            raise IRTypeError(f"{self.func_name} is a tensor function; expected a graph function")
         raise IRValueError(
             f"unknown graph function {self.func_name}; the module has {sorted(functions)}"
         )
 
 
 def bind_params(func: Function, params: Mapping[str | GraphVar, Any]) -> Function:
-    """Return a function with parameters replaced by arrays; itself if `params` is empty.
+    """Return a function with parameters replaced by arrays.
 
-    Symbolic sizes that the arrays determine are replaced everywhere. Raises IRValueError for an
-    unknown or ambiguous name, a parameter that is named twice, and a size that stays unknown;
-    IRTypeError for a shape or dtype that does not fit (as at a call of the function), a value that
-    is not an array, and a parameter that is not a tensor.
+    The function itself if `params` is empty. Symbolic sizes that the arrays determine are replaced
+    everywhere. Raises IRValueError for an unknown or ambiguous name, a parameter that is named
+    twice, and a size that the arrays do not determine; IRTypeError for a shape or dtype that does
+    not fit (as in a call), a value that is not an array, and a parameter that is not a tensor.
     """
     bound: dict[GraphVar, Constant] = {}
     for key, value in params.items():
         param = _parameter(func, key)
         if param in bound:
-            raise IRValueError(f"the parameter {param.name} is given twice, by name and variable")
+            raise IRValueError(
+                f"the parameter {param.name} is given twice, by its name and by its variable"
+            )
         if param in func.updates or param not in func.arguments:
             raise IRValueError(
-                f"the parameter {param.name} changes from call to call, so that it cannot be bound"
+                f"the parameter {param.name} changes from call to call, so it cannot be bound"
             )
         bound[param] = _constant(param, value)
     if not bound:
         return func
     sizes = _sizes(func, bound)
     if sizes:
-        # First, so that an array and the other tensors of its shape agree where they meet.
+        # Sizes are replaced first, so that an array agrees with other tensors of its shape.
         sized = SizeSubstitution(sizes)(func)
         pairs = zip(func.params, sized.params, strict=True)
         bound = {new: bound[old] for old, new in pairs if old in bound}
@@ -116,7 +118,7 @@ def _parameter(func: Function, key: str | GraphVar) -> GraphVar:
     if len(found) == 1:
         return found[0]
     if found:
-        raise IRValueError(f"{len(found)} parameters are called {key}; give the variable")
+        raise IRValueError(f"{len(found)} parameters are called {key}; use the variable as key")
     close = difflib.get_close_matches(str(key), names, 1)
     hint = f"did you mean {close[0]}? " if close else ""
     raise IRValueError(f"unknown parameter {key}; {hint}the function has {names}")
@@ -125,13 +127,13 @@ def _parameter(func: Function, key: str | GraphVar) -> GraphVar:
 def _constant(param: GraphVar, value: Any) -> Constant:
     info = param.struct_info
     if not isinstance(info, TensorStructInfo):
-        raise IRTypeError(f"the parameter {param.name} is {info}; but only a tensor can be bound")
+        raise IRTypeError(f"the parameter {param.name} is {info}, but only a tensor can be bound")
     if isinstance(value, Constant):
         return value
     array, dtype = _array(param, value), info.dtype
     if dtype is None or array.dtype == dtype.to_numpy():
         return Constant(array, dtype)
-    if array.dtype.name == dtype:  # a dtype of another package
+    if array.dtype.name == dtype:  # the dtype is defined by another package
         return Constant(array.view(dtype.to_numpy()), dtype)
     return Constant(array)
 

@@ -55,9 +55,9 @@ class CallTIRRewrite(ModulePass):
     Dataflow blocks become plain blocks. `call_tir_inplace` overwrites its argument if that is a
     dead tensor of the function, otherwise a copy. Each result of a function is in separate memory:
     an argument, a constant, or a tensor that is returned twice is copied, and so is a value of an
-    `if` that a branch did not compute. `ValueMemory` decides. The new contents of a parameter that
-    the function updates are copied to it at the end, unless they were computed in its memory; they
-    are no longer a part of the result, and the attribute `updates` is gone.
+    `if` that its branch did not compute (see `ValueMemory`). The new contents of a parameter that
+    the function updates are copied to it at the end, unless they were computed in its memory. They
+    are removed from the result, and the attribute `updates` is removed.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -78,13 +78,13 @@ class _Lowering(GraphRewriter):
         body = self(node.body)
         extra: list[g.Binding] = []
         if not node.updates:
-            result = self._owned(node.body.body, body.body, extra, set())
+            result = self._separate_result(node.body.body, body.body, extra, set())
             if extra:
                 body = g.SeqExpr.rebuilt([*body.blocks, g.BindingBlock(extra)], result)
             return node.changed(body=body)
         old, contents = (_element(node.body.body, k) for k in range(2))
         new, updates = (_element(body.body, k, extra) for k in range(2))
-        result = self._owned(old, new, extra, set())  # before parameters are overwritten
+        result = self._separate_result(old, new, extra, set())  # before parameters are overwritten
         self._update(node.updates, contents, updates, extra)
         body = g.SeqExpr.rebuilt([*body.blocks, g.BindingBlock(extra)], result)
         attrs = node.attrs.without("updates")
@@ -114,7 +114,7 @@ class _Lowering(GraphRewriter):
         extra += copies
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
-        """Lower a block to a plain one."""
+        """Lower a block to a plain block."""
         lowered = super().rewrite_BindingBlock(node)
         if type(lowered) is g.BindingBlock:
             return lowered
@@ -146,7 +146,7 @@ class _Lowering(GraphRewriter):
         return plain
 
     def _tensor(self, memory: Memory, var: g.GraphVar, bindings: list[g.Binding]) -> g.GraphVar:
-        """Return the variable of a memory: `var`, which is allocated, or an existing variable.
+        """Return the variable of a memory: `var`, after allocating it, or an existing variable.
 
         An existing variable may have other extents; `var` is then a view of it.
         """
@@ -230,7 +230,7 @@ class _Lowering(GraphRewriter):
     # ------------------------------------------------------------------------------------- branches
 
     def rewrite_If(self, node: g.If) -> g.If:  # noqa: N802
-        """Lower branches, whose values are in the memory of the `if`."""
+        """Lower branches so that their values are in the memory of the `if`."""
         wanted = self._decided.wanted[node]
         places = {path: self._tensors[self._decided.place(m)] for path, (m, _) in wanted.items()}
         branches = [self._branch(b, places) for b in (node.true_branch, node.false_branch)]
@@ -241,10 +241,10 @@ class _Lowering(GraphRewriter):
         if not places:
             return body
         extra: list[g.Binding] = []
-        result = self._given(node, body.body, (), places, extra)
+        result = self._branch_value(node, body.body, (), places, extra)
         return g.SeqExpr.rebuilt([*body.blocks, g.BindingBlock(extra)], result)
 
-    def _given(
+    def _branch_value(
         self,
         branch: g.SeqExpr,
         value: g.GraphExpr,
@@ -264,12 +264,12 @@ class _Lowering(GraphRewriter):
         fields = []
         for k in range(len(info)):
             part = _element(value, k, extra)
-            fields.append(self._given(branch, part, (*path, k), places, extra))
+            fields.append(self._branch_value(branch, part, (*path, k), places, extra))
         return g.Tuple(fields)
 
     # --------------------------------------------------------------------------------------- result
 
-    def _owned(
+    def _separate_result(
         self,
         old: g.GraphExpr,
         new: g.GraphExpr,
@@ -282,10 +282,10 @@ class _Lowering(GraphRewriter):
         """
         if isinstance(old, g.Tuple) and isinstance(new, g.Tuple):
             pairs = zip(old.elements, new.elements, strict=True)
-            fields = [self._owned(a, b, extra, returned) for a, b in pairs]
+            fields = [self._separate_result(a, b, extra, returned) for a, b in pairs]
             return new.changed(elements=same_or_new(new.elements, fields))
         places = self._decided.aliases.of(old)
-        if _are_own(places, set(returned)):
+        if _are_separate(places, set(returned)):
             returned.update(memories(places))
             return new
         info = old.struct_info
@@ -293,7 +293,7 @@ class _Lowering(GraphRewriter):
             fields = []
             for k in range(len(info)):
                 after = _field(new, k, extra)
-                fields.append(self._owned(g.TupleGetItem(old, k), after, extra, returned))
+                fields.append(self._separate_result(g.TupleGetItem(old, k), after, extra, returned))
             return g.Tuple(fields)
         return _copy(new, info, extra) if isinstance(info, TensorStructInfo) else new
 
@@ -314,16 +314,16 @@ def _field(value: g.GraphExpr, k: int, extra: list[g.Binding]) -> g.GraphVar:
 
 
 def _assemble(info: StructInfo, tensors: Iterator[g.GraphExpr]) -> g.GraphExpr:
-    """Return the value whose tensors are these, in order."""
+    """Return the value that consists of these tensors, in order."""
     if isinstance(info, TupleStructInfo):
         return g.Tuple(_assemble(field, tensors) for field in info.elements)
     return next(tensors)
 
 
-def _are_own(places: Places, returned: set[Memory]) -> bool:
-    """Return True if each tensor is in a different memory that the function may give away."""
+def _are_separate(places: Places, returned: set[Memory]) -> bool:
+    """Return True if each tensor is in separate memory that the function owns and may return."""
     if isinstance(places, tuple):
-        return all(_are_own(field, returned) for field in places)
+        return all(_are_separate(field, returned) for field in places)
     own = returned.isdisjoint(places) and all(
         memory.owner in (Owner.FUNCTION, Owner.LIBRARY) for memory in places
     )

@@ -21,13 +21,13 @@ class CanonicalizeBindings(FunctionPass):
     Before: t = (a, b); return t
     After:  t = (a, b); return (a, b)
 
-    Removed are aliases, fields of tuples that the function builds, and a `match_cast` to what is
-    known already. A local value of a dataflow block that is an output under another name gets that
-    name directly.
+    The pass removes aliases, fields of tuples that the function builds, and a `match_cast` that
+    proves nothing new. A local value of a dataflow block that is an output under another name gets
+    that name directly.
     """
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Return the function without other names for values."""
+        """Return the function without aliases of values."""
         return _Canonical()(func)
 
 
@@ -48,15 +48,15 @@ class _Canonical(GraphRewriter):
 
     def rewrite_DataflowBlock(self, node: g.DataflowBlock) -> g.BindingBlock:  # noqa: N802
         """Rebuild a block whose outputs are computed under the names of the outputs."""
-        renamed = _outputs_first(node)
+        renamed = _bind_outputs_directly(node)
         self._local = {b.var for b in renamed.bindings if isinstance(b.var, g.DataflowVar)}
         result = super().rewrite_BindingBlock(renamed)
         self._local = set()
-        # Again: fields of tuples were replaced by local variables.
-        return _outputs_first(result)
+        # A second time, because fields of tuples were replaced by local variables.
+        return _bind_outputs_directly(result)
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return a binding, nothing for another name of a value."""
+        """Return a binding; nothing for an alias of a value."""
         rebuilt = super().binding(node)
         (new,) = rebuilt
         same = self._same_value(new.value)
@@ -67,20 +67,22 @@ class _Canonical(GraphRewriter):
                 if not locals_of or isinstance(node.var, g.DataflowVar):
                     self.replaced[node.var] = same
                     return ()
-                if isinstance(new, g.VarBinding):  # an output that is a field needs no tuple
+                if isinstance(
+                    new, g.VarBinding
+                ):  # an output is a field of a tuple: use the element
                     return [new.with_(value=same)]
         if isinstance(new, g.VarBinding):
             self._tuples.bind(new.var, new.value)
         return rebuilt
 
     def _same_value(self, value: g.GraphExpr) -> g.GraphExpr | None:
-        """Return a leaf that is the value, None if there is none."""
+        """Return a leaf that is equal to the value; None if there is none."""
         if isinstance(value, g.TupleGetItem):
             return self._tuples.field(value)
         return value if isinstance(value, (g.GraphVar, g.Constant)) else None
 
 
-def _outputs_first(block: g.BindingBlock) -> g.BindingBlock:
+def _bind_outputs_directly(block: g.BindingBlock) -> g.BindingBlock:
     """Return a block without outputs that are aliases of its variables.
 
     Before: lv = f(x); gv = lv

@@ -28,8 +28,8 @@ def check_memory_plan(mod: IRModule) -> None:
     """Raise WellFormedError if a tensor in an arena is used after another one overwrote it.
 
     The first use of a tensor writes it, and overwrites every tensor that it overlaps. The error
-    names function and tensors. An arena ends with its function, so a tensor in it must not be
-    returned, and no library function may keep it.
+    names function and tensors. An arena is freed at the end of its function, so a tensor in it must
+    not be returned, and no library function may keep it.
     """
     escapes = find_escapes(mod)
     for name, func in graph_functions(mod).items():
@@ -39,13 +39,15 @@ def check_memory_plan(mod: IRModule) -> None:
 
 @dataclass
 class _State:
-    """The facts at a point: on all paths to it (allocated, written), or on some (the rest)."""
+    """The facts at a point: `allocated` and `written` hold on all paths to it, the others on some
+    path.
+    """
 
     allocated: set[Memory] = field(default_factory=set)
     written: set[Memory] = field(default_factory=set)
     perhaps_written: set[Memory] = field(default_factory=set)
     stale: dict[g.GraphVar, str] = field(default_factory=dict)
-    """Variables whose tensor was overwritten, and by which tensor."""
+    """Variables whose tensor was overwritten, with the overwriting tensor."""
 
     def copy(self) -> _State:
         return _State(
@@ -68,7 +70,8 @@ class _Check:
         self._names: dict[Memory, str] = {}
         self._arenas: dict[g.GraphVar, PrimExpr] = {}
         self._extents: dict[tuple[str, tuple[Var, ...]], Var] = {}
-        """Variables that replace extents, so that the analysis takes them as not negative."""
+        """Variables that replace extents, so that the analysis assumes that they are not negative.
+        """
 
     def function(self, func: Function) -> None:
         for node in walk(func.body):
@@ -82,8 +85,8 @@ class _Check:
         for memory in {*memories(aliases.of(func.body.body)), *aliases.escaped}:
             if memory in self._spans:
                 self._fail(
-                    f"{self._names[memory]} is in the arena, which ends with the function, but "
-                    "it is returned, or a library function may keep it"
+                    f"{self._names[memory]} is in the arena, which is freed with the function, "
+                    "but it is returned, or a library function may keep it"
                 )
 
     def _fail(self, message: str) -> NoReturn:
@@ -112,9 +115,9 @@ class _Check:
     def _arena(self, var: g.GraphVar, call: g.GraphCall) -> None:
         shape = call.args[0]
         assert isinstance(shape, g.ShapeExpr)
-        self._arenas[var] = self._of_extents(shape.values[0])
+        self._arenas[var] = self._substitute_extents(shape.values[0])
 
-    def _of_extents(self, nbytes: PrimExpr) -> PrimExpr:
+    def _substitute_extents(self, nbytes: PrimExpr) -> PrimExpr:
         """Return a number of bytes as a function of extents, which are variables."""
         if isinstance(nbytes, IntImm):
             return nbytes
@@ -122,7 +125,9 @@ class _Check:
         if known is not None:
             return known
         if isinstance(nbytes, BinaryOp):
-            return type(nbytes)(self._of_extents(nbytes.a), self._of_extents(nbytes.b))
+            return type(nbytes)(
+                self._substitute_extents(nbytes.a), self._substitute_extents(nbytes.b)
+            )
         return nbytes
 
     def _check_placement(self, var: g.GraphVar, call: g.GraphCall, state: _State) -> None:
@@ -134,7 +139,7 @@ class _Check:
         nbytes = TensorBytes.of(info)
         if storage not in self._arenas or nbytes is None:
             self._fail(f"{var.name} is in the arena, but is not a tensor of known size")
-        start = self._of_extents(at.value)
+        start = self._substitute_extents(at.value)
         if not Analyzer().can_prove_equal(ops.floormod(start, ALIGNMENT), 0):
             self._fail(f"{var.name} is not at a multiple of {ALIGNMENT} bytes")
         factors = [self._extents[_key(extent)] for extent in nbytes.factors]
@@ -152,7 +157,7 @@ class _Check:
         """Record the tensors that a call uses first, and the tensors that they overwrite."""
         places = self._aliases.places
         used = {m for var in used_vars(call) for m in memories(places[var])} & self._spans.keys()
-        # A tensor that only one branch allocates was written there.
+        # A tensor that only one branch allocates was written in that branch.
         first = (used & state.allocated) - state.written
         for memory in first:
             for other in (state.perhaps_written | first) - {memory}:
@@ -181,12 +186,13 @@ class _Span:
     end: PrimExpr
 
     def is_before(self, other: _Span) -> bool:
-        """Return True if it provably ends before the other one, or where that starts."""
+        """Return True if this span provably ends at or before the start of the other one."""
         return _is_at_most(self.end, _bounds(other.start)[0])
 
 
 def _bounds(value: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """Return a lower and an upper bound of a number of bytes, without its rounding.
+    """Return a lower and an upper bound of a number of bytes, in which roundings are replaced by
+    bounds.
 
     `(x // 64 + k) * 64` is at least x - 63 + 64 * k, and at most x + 64 * k.
     """
@@ -223,4 +229,4 @@ def _text(nbytes: PrimExpr) -> str:
 
 
 _LARGEST: Final = 1 << 31
-"""Sizes are assumed to be smaller, so that products of two of them do not overflow."""
+"""Sizes are assumed to be below this limit, so that products of two sizes do not overflow."""

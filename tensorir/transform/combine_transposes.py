@@ -1,4 +1,4 @@
-"""Removal of transposes that undo one another, also with element-wise calls between them."""
+"""Removal of inverse transposes, including those with element-wise calls between them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tensorir.transform.rebuild_graph import rewritten_graphs
 
 
 class CombineTransposes(ModulePass):
-    """Merges consecutive transposes, and removes transposes that undo one another.
+    """Merges consecutive transposes, and removes transposes that are inverse to each other.
 
     Before: a = R.call_tir(transpose, (x,), R.Tensor((8, 4), "float32"))
             b = R.call_tir(exp, (a,), R.Tensor((8, 4), "float32"))
             c = R.call_tir(transpose1, (b,), R.Tensor((4, 8), "float32"))
     After:  c = R.call_tir(exp1, (x,), R.Tensor((4, 8), "float32"))
 
-    An element-wise call of transposed tensors becomes the transpose of a call of the original
-    tensors, if every non-constant tensor of its shape is transposed in this way.
+    An element-wise call on transposed tensors becomes the transpose of a call on the original
+    tensors, if every non-constant argument of its shape is transposed in the same way.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -135,7 +135,7 @@ class _Combining(GraphRewriter):
         return [first, *self._transposed(node, inner, axes)]
 
     def _function(self, name: str, func: PrimFunc, axes: tuple[int, ...]) -> GlobalVar | None:
-        """Return an element-wise function in another order, None if it cannot be."""
+        """Return an element-wise function for another order of dimensions; None if impossible."""
         if (name, axes) not in self._functions:
             made = for_order(func, axes)
             self._functions[name, axes] = (

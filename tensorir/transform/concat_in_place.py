@@ -37,11 +37,13 @@ from tensorir.transform.rebuild_graph import rewritten_graphs
 from tensorir.transform.separate_outputs import Part, Stages, loaded, part_of, stages_of, stored
 
 SHORTEST_RUN: Final = 32
-"""The minimum length in bytes of the contiguous pieces of a slice; vectors need some."""
+"""The minimum length in bytes of the contiguous pieces of a slice: shorter ones cannot use vectors.
+"""
 
 
 class ConcatInPlace(ModulePass):
-    """Computes the parts of concatenations at their places, and reads slices where they are.
+    """Computes the parts of concatenations in the result, and reads slices from the original
+    tensor.
 
     Before: a = R.call_tir(f, (x,), R.Tensor((4, 16), "float32"))
             b = R.call_tir(h, (a,), R.Tensor((4, 16), "float32"))
@@ -51,9 +53,9 @@ class ConcatInPlace(ModulePass):
             c = R.call_tir_inplace(copy, (x, b), R.Tensor((4, 32), "float32"), [1])
 
     Functions that compute or read a part or a slice get the whole tensor instead. A part is copied
-    to its place if no tensor function computes it, if it has other uses than tensor functions, or
-    if it is in another concatenation already. Tensors of fewer than `smallest` bytes stay as they
-    are, and so does a concatenation if none of its parts can be in place. Shapes must be constant.
+    into the result if no tensor function computes it, if it has other uses than tensor functions,
+    or if it is in another concatenation already. Tensors of fewer than `smallest` bytes are not
+    changed, nor is a concatenation if none of its parts can be in place. Shapes must be constant.
     """
 
     def __init__(self, smallest: int = 1 << 14) -> None:
@@ -72,7 +74,7 @@ class ConcatInPlace(ModulePass):
 
 
 class _Piece(NamedTuple):
-    """A part of a concatenation along an axis: the argument that it is, or what computes it."""
+    """A part of a concatenation along an axis: an argument, or the stages that compute it."""
 
     begin: int
     extent: int
@@ -92,12 +94,12 @@ class _Call(NamedTuple):
     args: Sequence[g.GraphExpr]
     scalars: Sequence[PrimExpr]
     concat: _Concat | None
-    """The concatenation that is its last stage, if it is one."""
+    """The concatenation in its last stage, if there is one."""
     begins: Sequence[int] | None
-    """The first indices of a slice, if it only copies that slice of its argument."""
+    """The first indices of the slice of its argument, if the function only copies a slice."""
 
     def inputs(self, piece: _Piece) -> Sequence[g.GraphExpr]:
-        """Return the arguments that a part of the concatenation is, or is computed from."""
+        """Return the arguments from which a part of the concatenation is copied or computed."""
         if isinstance(piece.value, int):
             return [self.args[piece.value]]
         buffers = [self.func.buffer_map.get(param) for param in self.func.params]
@@ -127,7 +129,7 @@ class _Functions:
                 and written_parameters(func) == [func.params[len(call.args)]]
             )
             self._known[name] = (
-                _Call(name, func, (), (), _concatenated(func), _sliced(func))
+                _Call(name, func, (), (), _concatenated_parts(func), _copied_slice(func))
                 if is_plain and isinstance(func, PrimFunc)
                 else None
             )
@@ -136,7 +138,7 @@ class _Functions:
 
 
 def _result(func: PrimFunc) -> tuple[Stages, list[Var], s.BufferStore] | None:
-    """Return the stages before the last one, the axes of the last, and its store of an element."""
+    """Return the stages before the last one, and the axes and the store of the last one."""
     *before, last = stages_of(func)
     for node in walk(last):
         if isinstance(node, s.Block) and isinstance(node.body, s.BufferStore):
@@ -147,7 +149,7 @@ def _result(func: PrimFunc) -> tuple[Stages, list[Var], s.BufferStore] | None:
 
 
 def _distances(value: PrimExpr, axes: Sequence[Var]) -> list[int] | None:
-    """Return the distances of a loaded element from the computed one, None if they differ."""
+    """Return the offsets of loaded elements from the computed element; None if they differ."""
     if not isinstance(value, BufferLoad) or len(value.indices) != len(axes):
         return None
     analyzer = Analyzer()
@@ -156,15 +158,15 @@ def _distances(value: PrimExpr, axes: Sequence[Var]) -> list[int] | None:
     return known if len(known) == len(axes) and value.buffer.has_constant_layout else None
 
 
-def _sliced(func: PrimFunc) -> Sequence[int] | None:
-    """Return the first indices of the slice that a function copies, None for other functions."""
+def _copied_slice(func: PrimFunc) -> Sequence[int] | None:
+    """Return the first indices of the slice that a function copies; None for other functions."""
     found = _result(func)
     if found is None or found[0] or len(func.params) != 2:
         return None
     return _distances(found[2].value, found[1])
 
 
-def _concatenated(func: PrimFunc) -> _Concat | None:
+def _concatenated_parts(func: PrimFunc) -> _Concat | None:
     """Return the parts of the concatenation in the last stage of a function."""
     found = _result(func)
     if found is None:
@@ -173,12 +175,12 @@ def _concatenated(func: PrimFunc) -> _Concat | None:
     starts: list[tuple[int, int, PrimExpr]] = []
     value = store.value
     while isinstance(value, e.Call) and getattr(value.op, "short_name", "") == "if_then_else":
-        is_behind, own, value = value.args
-        if not isinstance(is_behind, e.LE) or not isinstance(is_behind.a, IntImm):
+        is_second_part, own, value = value.args
+        if not isinstance(is_second_part, e.LE) or not isinstance(is_second_part.a, IntImm):
             return None
-        if not isinstance(is_behind.b, Var) or is_behind.b not in axes:
+        if not isinstance(is_second_part.b, Var) or is_second_part.b not in axes:
             return None
-        starts.append((axes.index(is_behind.b), is_behind.a.value, own))
+        starts.append((axes.index(is_second_part.b), is_second_part.a.value, own))
     if len({axis for axis, _, _ in starts}) != 1:
         return None
     axis = starts[0][0]
@@ -188,14 +190,16 @@ def _concatenated(func: PrimFunc) -> _Concat | None:
         if _distances(own, axes) != [-begin if k == axis else 0 for k in range(len(axes))]:
             return None
         buffer = own.buffer  # type: ignore[attr-defined]
-        computed = params.index(buffer) if buffer in params else _computed(func, before, buffer)
+        computed = (
+            params.index(buffer) if buffer in params else _computed_part(func, before, buffer)
+        )
         pieces.append(_Piece(begin, end - begin, computed))
         end = begin
     made = [len(p.value.stages) for p in pieces if isinstance(p.value, Part)]
     return _Concat(axis, pieces[::-1]) if sum(made) == len(before) else None
 
 
-def _computed(func: PrimFunc, before: Stages, buffer: Buffer) -> Part:
+def _computed_part(func: PrimFunc, before: Stages, buffer: Buffer) -> Part:
     """Return the part of a function that computes a buffer."""
     needed, found = {buffer}, list[s.Stmt]()
     for stage in reversed(before):
@@ -209,7 +213,7 @@ def _computed(func: PrimFunc, before: Stages, buffer: Buffer) -> Part:
 
 
 class _Place(NamedTuple):
-    """The slice of a tensor that is another tensor, of a shape."""
+    """A slice of a tensor: the place of another tensor, with its shape."""
 
     root: g.GraphVar
     shape: tuple[int, ...]
@@ -217,7 +221,7 @@ class _Place(NamedTuple):
 
     @staticmethod
     def whole(tensor: g.GraphVar) -> _Place:
-        """Return the slice that is all of a tensor."""
+        """Return the slice of the whole tensor."""
         return _Place(tensor, _shape(tensor), (0,) * len(_shape(tensor)))
 
     def slice(self, shape: Sequence[int], begins: Sequence[int]) -> _Place:
@@ -227,7 +231,7 @@ class _Place(NamedTuple):
         )
 
     def piece(self, concat: _Concat, piece: _Piece) -> _Place:
-        """Return the place of a part of the concatenation that the slice is."""
+        """Return the place of a part, if the slice is the place of the concatenation."""
         shape, begins = list(self.shape), [0] * len(self.shape)
         shape[concat.axis], begins[concat.axis] = piece.extent, piece.begin
         return self.slice(shape, begins)
@@ -246,9 +250,11 @@ class _Plan:
         """The tensors that variables view."""
         self._places: dict[g.GraphVar, _Place] = {}
         self._readers: dict[g.GraphVar, list[tuple[g.GraphVar, g.GraphVar]]] = {}
-        """The results of calls that read a tensor, each with the view that it reads."""
+        """For each tensor, the results of calls that read it, each with the view that the call
+        reads.
+        """
         self._others: set[g.GraphVar] = set()
-        """Tensors that something else uses."""
+        """Tensors with other uses than calls of tensor functions."""
         for binding in node.bindings:
             self._note(binding, functions.call(binding.value))
         large = {v: c for v, c in self.calls.items() if _nbytes(v, _shape(v)) >= smallest}
@@ -279,11 +285,14 @@ class _Plan:
             self._others.add(self.base(var))
 
     def base(self, var: g.GraphVar) -> g.GraphVar:
-        """Return the tensor that a variable views, itself for a tensor."""
+        """Return the tensor that a variable views; the variable itself if it is not a view."""
         return self._bases.get(var, var)
 
     def place(self, value: g.GraphExpr) -> _Place | None:
-        """Return the slice of another tensor that a value is, None if it is none."""
+        """Return the slice of another tensor in which a value is placed.
+
+        Return None if it is not placed.
+        """
         place = self._places.get(self.base(value)) if isinstance(value, g.GraphVar) else None
         around = None if place is None else self.place(place.root)
         return place if place is None or around is None else around.slice(*place[1:])
@@ -297,18 +306,20 @@ class _Plan:
                 self.slices.add(var)
 
     def _place_parts(self, var: g.GraphVar, call: _Call, concat: _Concat) -> None:
-        """Place the parts of a concatenation in it, or it where its parts are already."""
+        """Place the parts of a concatenation in its result, or the result where its parts are
+        already.
+        """
         given = [call.args[p.value] if isinstance(p.value, int) else None for p in concat.pieces]
         tensors = [self.base(arg) if isinstance(arg, g.GraphVar) else None for arg in given]
         read = [arg for piece in concat.pieces for arg in call.inputs(piece)]
         used = [self.base(arg) for arg in read if isinstance(arg, g.GraphVar)]
         known = [None if arg is None else self.place(arg) for arg in given]
         first = known[0]
-        is_alike = first is not None and len(first.shape) == len(_shape(var))
-        if first is not None and is_alike and var not in self._places:
+        same_rank = first is not None and len(first.shape) == len(_shape(var))
+        if first is not None and same_rank and var not in self._places:
             whole = first._replace(shape=_shape(var))
-            is_there = known == [whole.piece(concat, piece) for piece in concat.pieces]
-            if is_there and self._fits(var, whole, var):
+            is_placed = known == [whole.piece(concat, piece) for piece in concat.pieces]
+            if is_placed and self._fits(var, whole, var):
                 self._places[var], self.concats[var] = whole, concat
                 return
         if self._places.get(var, _Place.whole(var)).shape != _shape(var):
@@ -320,11 +331,11 @@ class _Plan:
             if self._fits(tensor, place, var):
                 self._places[tensor], self.concats[var] = place, concat
 
-    def _fits(self, tensor: g.GraphVar, place: _Place, gone: g.GraphVar | None = None) -> bool:
-        """Return True if functions alone compute and read a tensor, and may do so in a place.
+    def _fits(self, tensor: g.GraphVar, place: _Place, removed: g.GraphVar | None = None) -> bool:
+        """Return True if only tensor functions compute and read a tensor, and may do so in a place.
 
-        A function must not read from a root and write to it. The function of `gone` will not exist:
-        the concatenation around, or the tensor itself if it is in another one as a whole.
+        A function must not read from a root tensor and write to it. The function of `removed` will
+        be deleted: the enclosing concatenation, or the tensor itself if it is a whole other tensor.
         """
         axis = max([k for k, n in enumerate(_shape(place.root)) if n != place.shape[k]] or [0])
         if tensor not in self.calls or tensor in self._others:
@@ -338,15 +349,15 @@ class _Plan:
         if any(_indices(_shape(view), _shape(view), place.shape) is None for view in views):
             return False
         call, root = self.calls[tensor], (self.place(place.root) or place).root
-        read = () if tensor is gone else call.args
-        return not any(self._is_in(x, root) for x in (*read, *self._results(tensor, gone)))
+        read = () if tensor is removed else call.args
+        return not any(self._is_in(x, root) for x in (*read, *self._results(tensor, removed)))
 
-    def _results(self, tensor: g.GraphVar, gone: g.GraphVar | None) -> Iterator[g.GraphVar]:
-        """Yield what functions compute from a tensor or from its slices."""
+    def _results(self, tensor: g.GraphVar, removed: g.GraphVar | None) -> Iterator[g.GraphVar]:
+        """Yield the results that functions compute from a tensor or from its slices."""
         for result, _ in self._readers.get(tensor, ()):
             if result in self.slices:
                 yield from self._results(result, None)
-            elif result is not gone:
+            elif result is not removed:
                 yield result
 
     def _is_in(self, value: g.GraphExpr, root: g.GraphVar) -> bool:
@@ -368,7 +379,7 @@ class _Placing(GraphRewriter):
         """Rebuild a block, within which tensors are placed."""
         self._plan = _Plan(node, self._functions, self._smallest)
         self._latest: dict[g.GraphVar, g.GraphVar] = {}
-        """The last states of the tensors that are written slice by slice."""
+        """The latest variables of the tensors that are written slice by slice."""
         return super().rewrite_BindingBlock(node)
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
@@ -377,17 +388,17 @@ class _Placing(GraphRewriter):
         call, place = plan.calls.get(var), plan.place(var)
         if var in plan.concats:
             assert isinstance(node, g.VarBinding)
-            copies = list(self._copies(var, place or _Place.whole(var)))
+            copies = list(self._copy_parts(var, place or _Place.whole(var)))
             return copies if place else [*copies, *self.alias(node, self._latest[var])]
         if place is not None and (call is None or var in plan.slices):
             return ()
         if call is None or not (place or any(map(plan.place, call.args))):
             return super().binding(node)
         if place is not None:
-            return [self._written(var, call, place)]
-        return [node.with_(value=self._accessing(call, None, g.tensor_info(node.value)))]
+            return [self._write_slice(var, call, place)]
+        return [node.with_(value=self._redirect_call(call, None, g.tensor_info(node.value)))]
 
-    def _copies(self, var: g.GraphVar, own: _Place) -> Iterator[g.Binding]:
+    def _copy_parts(self, var: g.GraphVar, own: _Place) -> Iterator[g.Binding]:
         """Yield calls that write the parts of a concatenation that are not in place."""
         call, concat = self._plan.calls[var], self._plan.concats[var]
         for piece in concat.pieces:
@@ -399,17 +410,17 @@ class _Placing(GraphRewriter):
                 continue
             else:
                 func = _copying(args[0])
-            yield self._written(var, call._replace(func=func, args=args), place)
+            yield self._write_slice(var, call._replace(func=func, args=args), place)
 
-    def _written(self, var: g.GraphVar, call: _Call, place: _Place) -> g.VarBinding:
+    def _write_slice(self, var: g.GraphVar, call: _Call, place: _Place) -> g.VarBinding:
         """Return the binding of a call that writes a slice."""
         info = g.tensor_info(place.root)
-        value = self._accessing(call, place, info)
+        value = self._redirect_call(call, place, info)
         self._latest[place.root] = self.inner(var.name, info)
         return g.VarBinding(self._latest[place.root], value)
 
-    def _accessing(self, call: _Call, target: _Place | None, info: StructInfo) -> g.GraphCall:
-        """Return a call whose tensors are slices of others."""
+    def _redirect_call(self, call: _Call, target: _Place | None, info: StructInfo) -> g.GraphCall:
+        """Return a call whose tensors are replaced by the tensors that contain them."""
         places = [self._plan.place(arg) for arg in call.args]
         args: dict[object, g.GraphExpr] = {}
         for k, (arg, place) in enumerate(zip(call.args, places, strict=True)):
@@ -426,7 +437,7 @@ class _Placing(GraphRewriter):
         return call_tir_inplace(gvar, [*args.values(), before], len(args), info, sizes)
 
     def _function(self, call: _Call, places: Sequence[_Place | None]) -> GlobalVar:
-        """Return a function whose tensors are slices of others, at places."""
+        """Return a function whose tensors are slices of larger tensors, at `places`."""
         params: dict[Var, Buffer] = {}
         slices: dict[Buffer, tuple[Buffer, _Place]] = {}
         roots: dict[object, Buffer] = {}
@@ -458,7 +469,7 @@ def _copying(value: g.GraphExpr) -> PrimFunc:
 
 
 class _InSlices(Rewriter):
-    """Accesses slices of buffers in place of buffers."""
+    """Replaces accesses to buffers by accesses to slices of larger buffers."""
 
     def __init__(
         self, slices: dict[Buffer, tuple[Buffer, _Place]], params: Sequence[Buffer]
@@ -488,9 +499,10 @@ class _InSlices(Rewriter):
 
 
 def _indices(indices: Sequence[Any], own: Sequence[int], shape: Sequence[int]) -> list[Any] | None:
-    """Return the indices of an element in another shape, each of whose dimensions is several.
+    """Return the indices of an element in a shape whose dimensions merge several dimensions of
+    `own`.
 
-    None if a dimension of `own` would have to be divided.
+    Return None if a dimension of `own` would have to be divided.
     """
     left = list(zip(indices, own, strict=True))
     result: list[Any] = []
@@ -510,7 +522,7 @@ def _sizes(buffer: Buffer) -> tuple[int, ...]:
 
 
 def _shape(tensor: g.GraphVar) -> tuple[int, ...]:
-    """Return the extents of a tensor, none if they are not constant."""
+    """Return the extents of a tensor; an empty tuple if they are not constant."""
     shape = g.tensor_info(tensor).static_shape
     return () if shape is None else shape
 

@@ -43,7 +43,8 @@ class ConvertLayout(ModulePass):
 
     `desired_layouts` has the layouts of data and kernel by operator, `CHANNELS_LAST` by default.
     Element-wise operators, and operators with a `dimension_order`, use the order of their operands;
-    any other operator gets its operands in their original order. Constants are permuted now.
+    any other operator gets its operands in their original order. Constants are permuted by the
+    pass.
     """
 
     def __init__(self, desired_layouts: Mapping[str, Sequence[str]] = CHANNELS_LAST) -> None:
@@ -66,20 +67,22 @@ class ConvertLayout(ModulePass):
 
 
 class _Converting(GraphRebuilder):
-    """Emits functions again; some tensors are held with their dimensions in another order.
+    """Emits functions again; some tensors are stored with their dimensions in another order.
 
-    Such a tensor is represented by an unbound variable of its natural shape. It is used in
-    values that are not emitted yet; what is emitted has the variable that holds the tensor, or one
-    of the tensor in its natural order.
+    Such a tensor is represented by an unbound variable of its natural shape, which occurs in values
+    that are not emitted yet. An emitted value has the variable of the stored tensor instead, or a
+    variable of the tensor in its natural order.
     """
 
     def __init__(self, mod: IRModule, desired: Mapping[str, tuple[str, str]]) -> None:
         super().__init__(mod)
         self._desired = desired
         self._orders: dict[g.GraphExpr, Order] = {}
-        """The orders of values that are emitted in another one."""
+        """The dimension orders of values that are emitted in another order."""
         self._held: dict[g.GraphVar, tuple[g.GraphVar, Order]] = {}
-        """The variable that holds the tensor of a variable, and the order of its dimensions."""
+        """For each unbound variable, the variable of the stored tensor and the order of its
+        dimensions.
+        """
         self._natural: dict[g.GraphVar, g.GraphExpr] = {}
 
     def bound(self, binding: g.Binding) -> g.GraphVar:
@@ -95,15 +98,15 @@ class _Converting(GraphRebuilder):
     def value(self, value: g.GraphExpr) -> g.GraphExpr:
         """Return the replacement of a value whose variables may be in another order."""
         if isinstance(value, g.TupleGetItem) and value.tuple_value in self._held:
-            held, order = self._held[value.tuple_value]
-            return self._in(order, g.TupleGetItem(held, value.index))
+            stored_var, order = self._held[value.tuple_value]
+            return self._record_order(order, g.TupleGetItem(stored_var, value.index))
         if not isinstance(value, g.GraphCall) or not isinstance(value.op, FormulaOperator):
             return self.plain(value)
         if value.op.short_name in self._desired:
             return self._in_desired_layout(value, value.op)
         leaves = [leaf for arg in value.args for leaf in leaves_of(arg)]
         orders = [self._held[x][1] for x in leaves if isinstance(x, g.GraphVar) and x in self._held]
-        followed = self._following(value, value.op, orders[0]) if orders else None
+        followed = self._in_operand_order(value, value.op, orders[0]) if orders else None
         return self.plain(value) if followed is None else followed
 
     def plain(self, value: g.GraphExpr) -> g.GraphExpr:
@@ -113,8 +116,10 @@ class _Converting(GraphRebuilder):
                 return value
             known = self._natural.get(value)
             if known is None or not self.builder.is_visible(known):
-                held, order = self._held[value]
-                known = self._natural[value] = self.builder.emit(_permuted(held, _inverse(order)))
+                stored_var, order = self._held[value]
+                known = self._natural[value] = self.builder.emit(
+                    _permuted(stored_var, _inverse(order))
+                )
             return known
         if isinstance(value, g.Tuple):
             return value.changed(elements=tuple(map(self.plain, value.elements)))
@@ -128,21 +133,21 @@ class _Converting(GraphRebuilder):
 
     # -------------------------------------------------------------------------------------- holding
 
-    def _in(self, order: Order, value: g.GraphExpr) -> g.GraphExpr:
+    def _record_order(self, order: Order, value: g.GraphExpr) -> g.GraphExpr:
         """Return a value, remembering the order of its dimensions."""
         if order != tuple(range(len(order))):
             self._orders[value] = order
         return value
 
-    def _in_order(self, value: g.GraphExpr, order: Order) -> g.GraphExpr | None:
-        """Return an operand that is stretched to tensors in an order; None if it cannot be.
+    def _operand_in_order(self, value: g.GraphExpr, order: Order) -> g.GraphExpr | None:
+        """Return an operand in the order of the tensors to which it is broadcast.
 
-        Other values are returned unchanged.
+        Return None if impossible. Other values are returned unchanged.
         """
         if isinstance(value, g.GraphVar) and value in self._held:
-            held, found = self._held[value]
+            stored_var, found = self._held[value]
             if found == order:
-                return held
+                return stored_var
         info = value.struct_info
         if isinstance(info, PrimStructInfo) or is_void(info):
             return value
@@ -176,14 +181,14 @@ class _Converting(GraphRebuilder):
         if attrs.get("out_layout") not in (None, attrs["data_layout"]):
             return self.plain(call)
         order = _order_between(attrs["data_layout"], data)
-        x = self._in_order(call.args[0], order)  # type: ignore[arg-type]
+        x = self._operand_in_order(call.args[0], order)  # type: ignore[arg-type]
         assert x is not None
         weight = self.plain(call.args[1])  # type: ignore[arg-type]
         weight = self._permuted(weight, _order_between(attrs["kernel_layout"], kernel))
         attrs |= {"data_layout": data, "kernel_layout": kernel, "out_layout": None}
-        return self._in(order, g.GraphCall(operator, [x, weight, *call.args[2:]], attrs))
+        return self._record_order(order, g.GraphCall(operator, [x, weight, *call.args[2:]], attrs))
 
-    def _following(
+    def _in_operand_order(
         self, call: g.GraphCall, operator: FormulaOperator, order: Order
     ) -> g.GraphExpr | None:
         """Return an operator of operands in an order; None if it needs the natural one."""
@@ -194,25 +199,25 @@ class _Converting(GraphRebuilder):
             attrs = operator.dimension_order(call, order)
             if attrs is None:
                 return None
-            new = _with_first(call, self._together(first, order), attrs)
+            new = _with_first(call, self._in_common_order(first, order), attrs)
             if new is None:
                 return None
             is_whole = not isinstance(info, TensorStructInfo) or info.ndim == len(order)
-            return self._in(order, new) if is_whole else new
+            return self._record_order(order, new) if is_whole else new
         if not isinstance(info, TensorStructInfo) or info.ndim != len(order):
             return None
         if not operator.is_elementwise(call):
             return None
-        args = [self._in_order(arg, order) for arg in call.args]  # type: ignore[arg-type]
+        args = [self._operand_in_order(arg, order) for arg in call.args]  # type: ignore[arg-type]
         if any(arg is None for arg in args):
             return None
-        return self._in(order, g.GraphCall(operator, args, call.attrs))  # type: ignore[arg-type]
+        return self._record_order(order, g.GraphCall(operator, args, call.attrs))  # type: ignore[arg-type]
 
-    def _together(self, value: g.GraphExpr, order: Order) -> g.GraphExpr | None:
+    def _in_common_order(self, value: g.GraphExpr, order: Order) -> g.GraphExpr | None:
         """Return a tensor, or a tuple of tensors of one rank, in an order."""
         if not isinstance(value, g.Tuple):
-            return self._in_order(value, order)
-        fields = [self._in_order(field, order) for field in value.elements]
+            return self._operand_in_order(value, order)
+        fields = [self._operand_in_order(field, order) for field in value.elements]
         known = [field for field in fields if field is not None]
         return g.Tuple(known) if len(known) == len(fields) else None
 

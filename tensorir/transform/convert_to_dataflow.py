@@ -1,4 +1,4 @@
-"""Bindings without effects become dataflow blocks."""
+"""Grouping of bindings without effects into dataflow blocks."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class ConvertToDataflow(FunctionPass):
                                                   R.output(z)
                                               return z
 
-    Calls with effects and branches stay between the blocks; existing blocks stay. Variables that
-    are not used after their block become DataflowVars.
+    Calls with effects and branches stay between the blocks; existing blocks are kept. Variables
+    that are not used after their block become DataflowVars.
     """
 
     def __init__(self, min_size: int = 2) -> None:
         self.min_size = min_size
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Return the function with more of it in dataflow blocks."""
+        """Return the function with more bindings in dataflow blocks."""
         return _Converting(mod, self.min_size)(func)
 
 
@@ -56,13 +56,13 @@ class _Converting(GraphRewriter):
         return g.SeqExpr.rebuilt(blocks, self(node.body))
 
     def define(self, var: g.GraphVar) -> g.GraphVar:
-        """Return the variable that is bound in the place of `var`."""
+        """Return the variable that is bound instead of `var`."""
         new = self.replaced.get(var, var)
         assert isinstance(new, g.GraphVar)
         return new
 
     def _pieces(self, block: g.BindingBlock) -> Iterator[g.BindingBlock]:
-        """Return the parts of a block, those without effects as dataflow blocks."""
+        """Return the parts of a block; parts without effects are dataflow blocks."""
         if isinstance(block, g.DataflowBlock):
             yield block
             return

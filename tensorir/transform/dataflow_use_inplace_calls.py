@@ -1,4 +1,4 @@
-"""Outputs overwrite dead arguments."""
+"""In-place calls: outputs overwrite arguments that are dead after the call."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class DataflowUseInplaceCalls(ModulePass):
     The tensor function must read each element of the argument only to compute the output's element
     at the same indices (`overwritable_arguments`), and the argument must be a tensor that the same
     function or branch has computed. Private functions without callers are removed. Outputs of fewer
-    than `smallest` bytes keep new memory: they are not worth another function. TVM's pass of this
-    name is limited to dataflow blocks.
+    than `smallest` bytes keep new memory, because the gain does not justify another function. TVM's
+    pass of this name is limited to dataflow blocks.
     """
 
     def __init__(self, smallest: int = 1 << 14) -> None:

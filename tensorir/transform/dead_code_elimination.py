@@ -1,4 +1,4 @@
-"""Bindings of unused values and functions without callers are removed."""
+"""Removal of bindings of unused values, and of functions without callers."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class DeadCodeElimination(ModulePass):
     Before: lv = R.call_tir(f, (x,), ...); gv = R.call_tir(h, (x,), ...); return gv
     After:  gv = R.call_tir(h, (x,), ...); return gv      and f, if it is private
 
-    Entries are the functions with a `global_symbol` and the `entry_functions`; every function stays
-    if there is no entry, or if a called function is not in the module. A `match_cast` stays unless
-    it is proved: it is a check.
+    Entries are the functions with a `global_symbol` and the `entry_functions`. Every function is
+    kept if there is no entry, or if a called function is not in the module. A `match_cast` is a
+    check, so it is kept unless it is proved.
     """
 
     opt_level = 1
 
     def __init__(self, entry_functions: Sequence[str] | None = None) -> None:
-        """Name entries besides the public functions; IRTypeError for a str in place of a list."""
+        """Set additional entries. Raises IRTypeError for a str instead of a list."""
         if isinstance(entry_functions, str):
             raise IRTypeError(f"entry functions must be a list of names, got {entry_functions!r}")
         self.entry_functions = tuple(entry_functions or ())
@@ -66,7 +66,7 @@ class _Dead:
 
     def sequence(self, node: g.SeqExpr) -> g.SeqExpr:
         """Return a sequence with the bindings that are needed."""
-        self._use(node.body)
+        self._mark_used(node.body)
         blocks: list[g.BindingBlock] = []
         for block in reversed(node.blocks):
             kept: list[g.Binding] = []
@@ -83,7 +83,7 @@ class _Dead:
             return True
         if isinstance(binding, g.MatchCast):
             return _may_fail(binding)
-        # A check in a branch.
+        # A value with a check in a branch must be kept.
         return any(isinstance(n, g.MatchCast) and _may_fail(n) for n in walk(binding.value))
 
     def _has_effect(self, value: g.GraphExpr) -> bool:
@@ -93,13 +93,13 @@ class _Dead:
     def _with_branches(self, binding: g.Binding) -> g.Binding:
         value = binding.value
         if not isinstance(value, g.If) or not isinstance(binding, g.VarBinding):
-            self._use(value)
+            self._mark_used(value)
             return binding
         yes, no = self.sequence(value.true_branch), self.sequence(value.false_branch)
-        self._use(value.cond)
+        self._mark_used(value.cond)
         return binding.changed(value=value.changed(true_branch=yes, false_branch=no))
 
-    def _use(self, node: Node) -> None:
+    def _mark_used(self, node: Node) -> None:
         self._used.update(used_vars(node))
 
 

@@ -1,4 +1,4 @@
-"""Equal values are computed once."""
+"""Common subexpression elimination: equal values are computed once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tensorir.relax.visit import GraphRewriter, leaves_of
 from tensorir.transform.pass_context import FunctionPass, PassContext
 
 SAMPLE: Final = 16
-"""The number of elements of a constant that its key contains."""
+"""The maximum number of elements of a constant that is compared by its contents."""
 
 
 class EliminateCommonSubexpr(FunctionPass):
@@ -26,8 +26,9 @@ class EliminateCommonSubexpr(FunctionPass):
     After:  a = R.call_tir(f, (x,), ...); b = a; c = g(a, a)
 
     Calls are equal if they have the same callee, attributes, arguments and stated results; calls
-    that may have effects stay. A call in a branch of an `if` may reuse a value from before the
-    `if`, a call after a dataflow block the outputs of the block. A `match_cast` stays: it checks.
+    that may have effects are kept. A call in a branch of an `if` may reuse a value from before the
+    `if`; a call after a dataflow block may reuse its outputs. A `match_cast` is a check and is
+    kept.
     """
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
@@ -41,12 +42,14 @@ class _Common(GraphRewriter):
         self._mod = mod
         self._known: dict[Hashable, list[tuple[g.GraphExpr, g.GraphVar]]] = {}
         self._added: list[Hashable] = []
-        """The keys of known values, in order, so that they are dropped after a sequence."""
+        """The keys of available values, in order, so that they can be dropped at the end of a
+        sequence.
+        """
         self._outputs: list[tuple[g.GraphVar, g.GraphVar]] = []
         """Variables local to the current block, and the outputs with their values."""
 
     def rewrite_SeqExpr(self, node: g.SeqExpr) -> g.SeqExpr:  # noqa: N802
-        """Rebuild a sequence; its values are known only inside of it."""
+        """Rebuild a sequence; its values are available only inside of it."""
         before = len(self._added)
         result: g.SeqExpr = self.generic(node)
         for key in self._added[before:]:
@@ -55,7 +58,7 @@ class _Common(GraphRewriter):
         return result
 
     def rewrite_DataflowBlock(self, node: g.DataflowBlock) -> g.BindingBlock:  # noqa: N802
-        """Rebuild a block; after it only its outputs are known."""
+        """Rebuild a block; after it only its outputs are available."""
         before = len(self._added)
         result = super().rewrite_BindingBlock(node)
         added = self._added[before:]
@@ -72,7 +75,7 @@ class _Common(GraphRewriter):
         return result
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return a binding; of a known value, a binding to the earlier variable."""
+        """Return a binding; an available value is replaced by its variable."""
         rebuilt = super().binding(node)
         (new,) = rebuilt
         if not isinstance(new, g.VarBinding) or not self._may_be_shared(new.value):

@@ -1,4 +1,4 @@
-"""Batch normalisation with constant statistics is folded into the weights before it."""
+"""Folding of batch normalisation with constant statistics into the preceding weights."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _CONVOLUTIONS: Final = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 
 
 class FoldBatchNorm(FunctionPass):
-    """Multiplies weights by constant factors of their results, channel by channel.
+    """Multiplies weights by constant factors of the layer's result, channel by channel.
 
     Before: lv = R.nn.conv2d(x, W); lv1 = R.nn.batch_norm(lv, gamma, beta, mean, var); y = lv1[0]
     After:  lv = R.nn.conv2d(x, W scaled); y = R.add(lv, summand)
 
     With constant statistics a batch norm is one factor and one summand for each channel, computed
     here in float64. The factor is multiplied into the weights of the convolution or matrix product
-    before it, also through a bias, if the weights are constant and its result has no other use;
-    otherwise it stays a multiplication. The same holds for any product with constants that differ
-    by channel only. Results differ by rounding.
+    before it, even if a bias is added in between, if the weights are constant and its result has no
+    other use; otherwise the factor stays a multiplication. Other products with constants that
+    differ only by channel are folded likewise. Results differ by rounding.
     """
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
@@ -45,11 +45,13 @@ class FoldBatchNorm(FunctionPass):
 
 @dataclass(frozen=True)
 class _Affine:
-    """The value of a variable: the result of a call with constant weights, and maybe a summand."""
+    """The value of a variable: the result of a call with constant weights, plus an optional
+    summand.
+    """
 
     call: g.GraphCall
     result: g.GraphVar
-    """The variable that the call is bound to."""
+    """The variable to which the call is bound."""
     summand: NDArray[Any] | None
 
 
@@ -65,7 +67,7 @@ class _Folding(GraphRewriter):
         self._bindings: list[g.Binding] = []
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
-        """Rebuild a block; only its own values are folded in it."""
+        """Rebuild a block; only values of the same block are folded."""
         outer = self._affine, self._normed
         self._affine, self._normed = {}, {}
         result = super().rewrite_BindingBlock(node)
@@ -81,7 +83,7 @@ class _Folding(GraphRewriter):
         value = new.value
         self._bindings = []
         if isinstance(value, g.TupleGetItem) and value.tuple_value in self._normed:
-            return self._item(new, value)
+            return self._replace_item(new, value)
         if not isinstance(value, g.GraphCall):
             return rebuilt
         made = self._replacement(new.var, value)
@@ -89,7 +91,7 @@ class _Folding(GraphRewriter):
             return rebuilt
         return (*self._bindings, new.with_(value=made))
 
-    def _item(self, node: g.VarBinding, item: g.TupleGetItem) -> Sequence[g.Binding]:
+    def _replace_item(self, node: g.VarBinding, item: g.TupleGetItem) -> Sequence[g.Binding]:
         """Return the bindings of a result of a batch norm."""
         fields = self._normed[item.tuple_value]  # type: ignore[index]
         if item.index:
@@ -124,8 +126,8 @@ class _Folding(GraphRewriter):
         return call
 
     def _product(self, var: g.GraphVar, x: g.GraphExpr, factor: g.Constant) -> g.GraphExpr | None:
-        """Return a product by constants with these in the weights, None if that is impossible."""
-        known = self._alone(x)
+        """Return a product with constants folded into the weights; None if that is impossible."""
+        known = self._single_use_call(x)
         weight = None if known is None else _weight_of(known.call)
         channels = None if weight is None else weight.channels(factor.data)
         if known is None or weight is None or channels is None:
@@ -142,8 +144,8 @@ class _Folding(GraphRewriter):
         return op.add(result, g.Constant(summand))
 
     def _sum(self, var: g.GraphVar, x: g.GraphExpr, summand: g.Constant) -> g.GraphExpr | None:
-        """Return a sum with constants, to which earlier constants were added."""
-        known = self._alone(x)
+        """Return a sum with constants, merged with the constants of an earlier sum."""
+        known = self._single_use_call(x)
         if known is None or not _fits(summand.data.shape, known.result):
             return None
         total = summand.data
@@ -152,14 +154,14 @@ class _Folding(GraphRewriter):
         self._affine[var] = _Affine(known.call, known.result, total)
         return op.add(known.result, g.Constant(total))
 
-    def _alone(self, x: g.GraphExpr) -> _Affine | None:
-        """Return the call behind a variable that is used once."""
+    def _single_use_call(self, x: g.GraphExpr) -> _Affine | None:
+        """Return the call to which a variable is bound, if the variable is used once."""
         if not isinstance(x, g.GraphVar) or self._uses[x] != 1:
             return None
         return self._affine.get(x)
 
     def _note_batch_norm(self, var: g.GraphVar, call: g.GraphCall) -> None:
-        """Note the factor and the summand of a batch norm with constant statistics."""
+        """Record the factor and the summand of a batch norm with constant statistics."""
         given = _arguments(call)
         data, info = given["data"], given["data"].struct_info
         mean, variance = given["moving_mean"], given["moving_var"]
@@ -195,15 +197,15 @@ class _Weight:
     position: int
     """The index of the weights among the arguments."""
     axis: int
-    """The axis of the weights along which each number belongs to one channel of the result."""
+    """The axis of the weights that corresponds to the channels of the result."""
     channel: int
-    """The axis of the channels in the result, from the last: -1."""
+    """The axis of the channels in the result, counted from the last axis: -1."""
     bias: int | None
-    """The position of a bias, None if there is none."""
+    """The index of a bias among the arguments; None if there is none."""
     count: int
 
     def channels(self, factor: NDArray[Any]) -> NDArray[Any] | None:
-        """Return the factor of each channel, None if it differs along other axes."""
+        """Return the factor of each channel; None if factors differ along other axes."""
         axis = factor.ndim + self.channel
         if any(n != 1 for k, n in enumerate(factor.shape) if k != axis):
             return None
@@ -212,7 +214,7 @@ class _Weight:
         return np.broadcast_to(factor.ravel(), (self.count,))
 
     def scaled(self, call: g.GraphCall, channels: NDArray[Any]) -> g.GraphCall:
-        """Return the call with weights, and a bias, that are multiplied."""
+        """Return the call with its weights and its bias multiplied by the factors."""
         args = list(call.args)
         args[self.position] = _scale(args[self.position], channels, self.axis)
         if self.bias is not None:
@@ -266,7 +268,7 @@ def _scale(weight: object, channels: NDArray[Any], axis: int) -> g.Constant:
     def scaled() -> NDArray[Any]:
         data = unscaled.data
         with np.errstate(all="ignore"):
-            # NumPy widens and rounds a piece at a time: no array of float64 is made.
+            # NumPy converts and rounds one chunk at a time, so this allocates no float64 array.
             result = np.empty_like(data)
             np.multiply(data, factors, result, dtype=np.float64, casting="same_kind")
         return result
@@ -275,7 +277,7 @@ def _scale(weight: object, channels: NDArray[Any], axis: int) -> g.Constant:
 
 
 def _fits(shape: Sequence[int], result: g.GraphVar) -> bool:
-    """Return True if adding constants of a shape does not stretch a tensor."""
+    """Return True if adding constants of a shape does not broadcast the tensor."""
     info = result.struct_info
     if not isinstance(info, TensorStructInfo) or len(shape) > info.ndim:
         return False

@@ -1,4 +1,4 @@
-"""Groups of calls of tensor functions that can be one: their kinds, names, and functions."""
+"""Operator fusion: groups of calls of tensor functions become graph functions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class AnnotateTIROpPattern(PrimFuncPass):
             def relu(...): ...
     After:  the same, with T.func_attr({"op_pattern": 0})
 
-    A stated kind stays.
+    An existing attribute is kept.
     """
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
@@ -44,14 +44,14 @@ class AnnotateTIROpPattern(PrimFuncPass):
 
 
 FUSED_OPERATORS: Final = "fused_operators"
-"""Attribute of a tensor function: the names of the operators that it computes, in order."""
+"""An attribute of a tensor function: the names of the operators that it computes, in order."""
 
 
 def operators_of(func: PrimFunc, name: str, mod: IRModule) -> Sequence[str]:
-    """Return the operators that a function computes: what it states, else its name.
+    """Return the operators that a function computes, from its attribute or else from its name.
 
-    A number that only makes a function's name unique is not part of an operator's name: `gelu1`
-    is `gelu`, but `log2` is an operator.
+    A number that only makes a function's name unique is removed: `gelu1` is `gelu`, but `log2` is
+    an operator.
     """
     stated = func.attrs.get(FUSED_OPERATORS)
     if stated is not None:
@@ -75,30 +75,27 @@ NAMED: Final = 8
 
 
 class FuseOps(ModulePass):
-    """Groups calls into graph functions, each of which `FuseTIR` makes one tensor function.
+    """Groups calls into graph functions; `FuseTIR` turns each of these into one tensor function.
 
     Before: lv = R.call_tir(matmul, (x, w), ...); lv1 = R.call_tir(relu, (lv,), ...)
     After:  lv1 = fused_matmul_relu(x, w)
             and fused_matmul_relu, which is private and has the attribute Primitive
 
-    A call is fused with the calls that use its result, up to the point where all uses meet again
-    (`fusion_groups`). The kinds of tensor functions decide (`OpPattern`): the stated one of
-    `AnnotateTIROpPattern`, or the one that is found now. Views between fused calls become part of
-    the function; views at its ends stay views. Constants stay outside, as arguments; equal
-    functions are merged. `fuse_opt_level=0` turns fusion off, by default the level of the
-    `PassContext`.
+    A call is fused with the calls that use its result, up to its post-dominator (`fusion_groups`).
+    The kinds of tensor functions (`OpPattern`) decide; a kind is the attribute that
+    `AnnotateTIROpPattern` adds, or else it is detected. Views between fused calls become part of
+    the function; views at its ends remain views. Constants are passed as arguments; equal functions
+    are merged. `fuse_opt_level=0` disables fusion; the default is the level of the `PassContext`.
     """
 
     def __init__(self, fuse_opt_level: int = -1, max_group_size: int = MAX_GROUP_SIZE) -> None:
         if max_group_size < 1:
-            raise IRValueError(
-                f"a group has at least one call, got max_group_size={max_group_size}"
-            )
+            raise IRValueError(f"max_group_size must be at least 1, got {max_group_size}")
         self.fuse_opt_level = fuse_opt_level
         self.max_group_size = max_group_size
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Return the module with grouped calls, `mod` itself where there are none."""
+        """Return the module with grouped calls; `mod` itself if there are none."""
         level = ctx.opt_level if self.fuse_opt_level < 0 else self.fuse_opt_level
         if level == 0:
             return mod
@@ -125,7 +122,9 @@ class _Kinds:
         return OpPattern.OPAQUE if any(k < len(call.args) for k in written) else pattern
 
     def reads(self, value: g.GraphExpr) -> list[g.GraphVar]:
-        """Return the variables that a value uses, each as often as its function reads it."""
+        """Return the variables that a value uses, each repeated for every load of it in the called
+        function.
+        """
         call = destination_passing(value)
         if call is None or not isinstance(call.callee, GlobalVar):
             return list(used_vars(value))
@@ -137,7 +136,7 @@ class _Kinds:
         return found
 
     def _read_counts(self, name: str) -> Sequence[int]:
-        """Return how many loads a function has of each parameter."""
+        """Return the number of loads of each parameter in a function."""
         if name not in self._counts:
             func = self._mod.functions.get(name)
             self._counts[name] = []
@@ -209,10 +208,10 @@ class _Fusing(GraphRewriter):
             if isinstance(binding, g.VarBinding) and self._is_value(binding.value):
                 run.append(binding)
                 continue
-            made += self._fused(run)
+            made += self._fuse_run(run)
             run = []
             made += self.binding(binding)
-        made += self._fused(run)
+        made += self._fuse_run(run)
         same = len(made) == len(node.bindings) and all(
             a is b for a, b in zip(made, node.bindings, strict=True)
         )
@@ -224,7 +223,7 @@ class _Fusing(GraphRewriter):
             return destination_passing(value) is not None or value.op is VIEW
         return isinstance(value, (g.GraphVar, g.Tuple, g.TupleGetItem, g.Constant))
 
-    def _fused(self, run: Sequence[g.VarBinding]) -> list[g.Binding]:
+    def _fuse_run(self, run: Sequence[g.VarBinding]) -> list[g.Binding]:
         """Return the bindings that replace a run."""
         if len(run) < 2:
             return list(run)
@@ -245,7 +244,7 @@ class _Fusing(GraphRewriter):
             members.setdefault(number, []).append(k)
         result: list[g.Binding | None] = list(run)
         for group in members.values():
-            inner = _without_ends(group, nodes, [_is_free(run[k].value) for k in group])
+            inner = _trim_free_ends(group, nodes, [_is_free(run[k].value) for k in group])
             calls = [k for k in inner if not _is_free(run[k].value)]
             if len(calls) < 2:
                 continue
@@ -282,8 +281,10 @@ def _is_free(value: g.GraphExpr) -> bool:
     )
 
 
-def _without_ends(group: Sequence[int], nodes: Sequence[Node], free: Sequence[bool]) -> list[int]:
-    """Return the members of a group without free members that lack a producer or a user in it."""
+def _trim_free_ends(group: Sequence[int], nodes: Sequence[Node], free: Sequence[bool]) -> list[int]:
+    """Return the members of a group, without free members at its ends: no producer or user in the
+    group.
+    """
     kept = dict(zip(group, free, strict=True))
     changed = True
     while changed:
@@ -300,8 +301,10 @@ def _without_ends(group: Sequence[int], nodes: Sequence[Node], free: Sequence[bo
 
 
 def _group_function(bindings: Sequence[g.VarBinding]) -> tuple[Function, Sequence[g.GraphExpr]]:
-    """Return the function of bindings, whose result is the last one, and its arguments."""
-    inside = _Inside({binding.var for binding in bindings})
+    """Return the function of some bindings, which returns the value of the last one, and its
+    arguments.
+    """
+    inside = _Outliner({binding.var for binding in bindings})
     *before, last = [binding for old in bindings for binding in inside.binding(old)]
     result = g.GraphVar(last.var.name, last.value.struct_info)
     block = g.DataflowBlock([*before, g.VarBinding(result, last.value)])
@@ -333,7 +336,7 @@ def _undefined_sizes(params: Sequence[g.GraphVar], block: g.DataflowBlock) -> li
     return [var for var in used if var not in defined]
 
 
-class _Inside(GraphRewriter):
+class _Outliner(GraphRewriter):
     """Rewrites bindings for a separate function; outside values become its parameters."""
 
     def __init__(self, inside: set[g.GraphVar]) -> None:
@@ -344,7 +347,7 @@ class _Inside(GraphRewriter):
         self._constants = 0
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return a binding, to a variable that only the function sees."""
+        """Return a binding to a variable that is local to the new function."""
         value = self(node.value)
         var = g.DataflowVar(node.var.name, value.struct_info)
         self.replaced[node.var] = var

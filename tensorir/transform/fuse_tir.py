@@ -1,4 +1,4 @@
-"""Groups of calls become tensor functions."""
+"""Merging of grouped calls into tensor functions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _Place: TypeAlias = "Buffer | tuple[_Place, ...]"
 
 
 class FuseTIR(ModulePass):
-    """Makes one tensor function of each graph function with the attribute `Primitive`.
+    """Turns each graph function with the attribute `Primitive` into one tensor function.
 
     Before: lv1 = fused_matmul_relu(x, w)
     After:  lv1 = R.call_tir(fused_matmul_relu, (x, w), out_sinfo=...)
@@ -81,14 +81,14 @@ def _without_pattern(func: Any) -> Any:
 
 
 class _Calls(GraphRewriter):
-    """Calls tensor functions where graph functions were called."""
+    """Replaces calls of graph functions by calls of tensor functions."""
 
     def __init__(self, made: dict[str, _Fused]) -> None:
         super().__init__()
         self._made = made
 
     def rewrite_GraphCall(self, node: g.GraphCall) -> g.GraphExpr:  # noqa: N802
-        """Return the call of a tensor function for that of a group."""
+        """Return the call of the tensor function that replaces a call of a group."""
         new: g.GraphCall = self.generic(node)
         fused = self._made.get(new.op.name) if isinstance(new.op, GlobalVar) else None
         return new if fused is None else fused.called(new)
@@ -116,12 +116,12 @@ class _Fused:
         """Return the tensor function."""
         for binding in self._func.body.bindings:
             if not isinstance(binding, g.VarBinding):
-                raise _cannot(f"it checks {binding.var.name} by match_cast")
+                raise _conversion_error(f"it checks {binding.var.name} by match_cast")
             self._places[binding.var] = self._value(binding.value)
         inputs = set(self._buffer_map.values())
         outputs = _buffers(self._place(self._func.body.body))
         if len(set(outputs)) != len(outputs) or not inputs.isdisjoint(outputs):
-            raise _cannot("each of its results must be the output of another call")
+            raise _conversion_error("each of its results must be the output of another call")
         for k, buffer in enumerate(outputs):
             handle = Var(f"p_output{k}", HANDLE)
             self._params.append(handle)
@@ -136,7 +136,7 @@ class _Fused:
         )
 
     def called(self, call: g.GraphCall) -> g.GraphCall:
-        """Return the call of the tensor function for one of the graph function."""
+        """Return the call of the tensor function that replaces a call of the graph function."""
         assert isinstance(call.op, GlobalVar)
         tensors: list[g.GraphExpr] = []
         sizes: list[PrimExpr] = []
@@ -145,7 +145,7 @@ class _Fused:
             if isinstance(param.struct_info, TensorStructInfo):
                 tensors.append(arg)
             else:
-                sizes += _given_sizes(arg)
+                sizes += _size_arguments(arg)
         info = call.struct_info
         outputs = info.elements if isinstance(info, TupleStructInfo) else info
         return call_tir(call.op, tensors, outputs, sizes or None)
@@ -167,12 +167,14 @@ class _Fused:
             known = (info.value,)
         sizes = [n for n in known or () if isinstance(n, Var)]
         if known is None or len(sizes) != len(known):
-            raise _cannot(f"its parameter {param.name} is {info}, no tensor and no symbolic size")
+            raise _conversion_error(
+                f"its parameter {param.name} is {info}, expected a tensor or symbolic sizes"
+            )
         self._sizes += sizes
 
     def _buffer(self, info: StructInfo, name: str) -> Buffer:
         if not isinstance(info, TensorStructInfo) or info.shape is None or info.dtype is None:
-            raise _cannot(f"{name} is {info}, not a tensor of known shape and dtype")
+            raise _conversion_error(f"{name} is {info}, not a tensor of known shape and dtype")
         return decl_buffer(info.shape, info.dtype, self._buffer_names.unique(name))
 
     def _value(self, value: g.GraphExpr) -> _Place:
@@ -181,12 +183,12 @@ class _Fused:
             assert isinstance(call.callee, GlobalVar)
             callee = self._mod.prim_func(call.callee.name)
             self._operators += operators_of(callee, call.callee.name, self._mod)
-            outputs = self._inlined(callee, call)
+            outputs = self._inline_function(callee, call)
             return tuple(outputs) if call.gives_tuple else outputs[0]
         if isinstance(value, g.GraphCall) and value.op is VIEW:
-            return self._viewed(value)
+            return self._fill_view(value)
         if isinstance(value, g.GraphCall):
-            raise _cannot(f"it calls {value.op}, not a tensor function")
+            raise _conversion_error(f"it calls {value.op}, not a tensor function")
         return self._place(value)
 
     def _place(self, value: g.GraphExpr) -> _Place:
@@ -199,10 +201,12 @@ class _Fused:
             whole = self._place(value.tuple_value)
             assert isinstance(whole, tuple)
             return whole[value.index]
-        raise _cannot(f"it uses {value}, which is none of its tensors; pass it as a parameter")
+        raise _conversion_error(
+            f"it uses {value}, which is not one of its tensors; pass it as a parameter"
+        )
 
-    def _viewed(self, view: g.GraphCall) -> Buffer:
-        """Return the buffer of a view, which loops fill."""
+    def _fill_view(self, view: g.GraphCall) -> Buffer:
+        """Return the buffer of a view, after appending the loops that fill it."""
         source, info = view.args[0], view.struct_info
         assert isinstance(source, g.GraphExpr)
         whole = self._place(source)
@@ -213,11 +217,11 @@ class _Fused:
         call = call_tir(GlobalVar("reshape"), [source], info, sizes)
         parts = destination_passing(call)
         assert parts is not None
-        return self._inlined(callee, parts)[0]
+        return self._inline_function(callee, parts)[0]
 
     # ----------------------------------------------------------------------------- the called loops
 
-    def _inlined(self, callee: PrimFunc, call: DestinationPassing) -> list[Buffer]:
+    def _inline_function(self, callee: PrimFunc, call: DestinationPassing) -> list[Buffer]:
         """Append the loops of a function; return its outputs."""
         callee = _with_wide_indices(callee)
         tensors = [param for param in callee.params if param in callee.buffer_map]
@@ -271,14 +275,14 @@ class _Inlining(FreshCopy):
         return self._block_names.unique(block.name_hint)
 
     def define_buffer(self, buffer: Buffer) -> Buffer:
-        """Return the new buffer for one of the function's own."""
+        """Return the new buffer that replaces a buffer of the called function."""
         name = self._buffer_names.unique(buffer.name)
         self._values[buffer.data] = buffer.data.with_name(name)
         new = self._buffers[buffer] = self._with_layout(buffer).with_(name=name)
         return new
 
     def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
-        """Copy a block; regions of two parameters that are one buffer are united."""
+        """Copy a block; if two parameters are the same buffer, their regions are united."""
         new = super().rewrite_Block(node)
         return new if self._are_distinct else self.with_regions(new)
 
@@ -291,7 +295,7 @@ class _Inlining(FreshCopy):
 def reshape_function(
     source: Sequence[PrimExpr], target: Sequence[PrimExpr], dtype: str
 ) -> tuple[PrimFunc, Sequence[Var]]:
-    """Return the function that copies a tensor into one of another shape, in row-major order.
+    """Return the function that copies a tensor to a tensor of another shape, in row-major order.
 
     Symbolic sizes that are not a dimension of either shape are its last parameters.
     """
@@ -341,18 +345,18 @@ def _buffers(place: _Place) -> list[Buffer]:
 
 def _one_buffer(place: _Place) -> Buffer:
     if not isinstance(place, Buffer):
-        raise _cannot("a tensor function is given a tuple")
+        raise _conversion_error("an argument of a tensor function is a tuple")
     return place
 
 
-def _given_sizes(value: g.GraphExpr) -> Sequence[PrimExpr]:
-    """Return the integers of an argument that is a shape or a scalar."""
+def _size_arguments(value: g.GraphExpr) -> Sequence[PrimExpr]:
+    """Return the integers in an argument that is a shape or a scalar."""
     if isinstance(value, g.ShapeExpr):
         return value.values
     if isinstance(value, g.PrimValue):
         return (value.value,)
-    raise _cannot(f"a call gives it {value} for symbolic sizes; write R.shape([...])")
+    raise _conversion_error(f"a call passes {value} for symbolic sizes; write R.shape([...])")
 
 
-def _cannot(reason: str) -> IRTypeError:
+def _conversion_error(reason: str) -> IRTypeError:
     return IRTypeError(f"a Primitive function cannot become a tensor function: {reason}")

@@ -1,9 +1,9 @@
-"""The groups of calls of a graph that become one function.
+"""Selection of the groups of calls in a graph that are fused.
 
 The rule is that of Relay and TVM (Chen et al., "TVM: An Automated End-to-End Optimizing Compiler
 for Deep Learning", 2018, section 3; `relax.transform.FuseOps`): a call is fused into its immediate
-post-dominator, where all paths from its result come together, if all calls on these paths may be
-fused. So a group has one result, and no call outside of it is between its calls.
+post-dominator, the first call that is on all paths from its result, if all calls on these paths may
+be fused. So a group has one result, and no path between its calls leaves it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ MAX_GROUP_SIZE: Final = 64
 number of its stages, since inlining one stage rewrites the others.
 """
 MAX_COPIES: Final = 128
-"""The maximum number of additional copies of calls when a schedule inlines each call into all
-its consumers. A chain of calls that each read the call before twice doubles at each step."""
+"""The maximum number of additional copies of calls when a schedule inlines each call into all its
+consumers. In a chain of calls that each read the previous one twice, the copies double per call.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def fusion_groups(nodes: Sequence[Node], limit: int = MAX_GROUP_SIZE) -> list[in
     """Return for each node the number of its group; a node may be alone in its group.
 
     Nodes are in order, inputs first. A group has at most `limit` nodes, and at most `MAX_COPIES`
-    copies of calls after inlining. The run time is about that of sorting the nodes.
+    copies of calls after inlining. The run time is about O(n log n).
     """
     return _Grouping(nodes, limit).groups()
 
@@ -52,7 +53,7 @@ class _Dominator:
     parent: int | None
     depth: int
     pattern: OpPattern
-    """The highest kind of the calls between the node and its post-dominator."""
+    """The highest `OpPattern` of the calls between the node and its post-dominator."""
 
 
 @dataclass(slots=True)
@@ -60,7 +61,7 @@ class _Group:
     parent: _Group | None
     pattern: OpPattern
     has_anchor: bool
-    """True if one of the calls is a product of matrices or the like."""
+    """True if one of the calls is OUT_ELEMWISE_FUSABLE, such as a product of matrices."""
     members: list[int]
 
     def root(self) -> _Group:
@@ -91,7 +92,7 @@ class _Grouping:
         """Return the number of each node's group."""
         for phase in (0, 1):
             for k in range(len(self._nodes)):
-                self._try(k, phase)
+                self._try_fuse(k, phase)
         return [group.root().members[0] for group in self._groups]
 
     # ------------------------------------------------------------------------------------ dominance
@@ -112,7 +113,7 @@ class _Grouping:
 
     # --------------------------------------------------------------------------------------- fusing
 
-    def _try(self, k: int, phase: int) -> None:
+    def _try_fuse(self, k: int, phase: int) -> None:
         """Fuse a node into its post-dominator if the rule allows it."""
         group = self._groups[k]
         dominator = self._dominators[k]
@@ -121,7 +122,7 @@ class _Grouping:
             return
         if group.pattern is OpPattern.REDUCTION or group.root() is self._groups[sink].root():
             return
-        allowed = _rule(group.pattern, dominator.pattern, phase)
+        allowed = _fusion_rule(group.pattern, dominator.pattern, phase)
         if allowed is None:
             return
         between = self._between(k, sink, allowed)
@@ -131,7 +132,10 @@ class _Grouping:
     def _between(
         self, source: int, sink: int, allowed: Callable[[OpPattern, bool], bool]
     ) -> list[int] | None:
-        """Return the nodes on paths from a node to a later one; None if one is not allowed."""
+        """Return the nodes on paths from a node to a later one.
+
+        Return None if one of them is not `allowed`.
+        """
         found: dict[int, None] = {}
         waiting = [source]
         while waiting:
@@ -177,10 +181,10 @@ class _Grouping:
         return total
 
 
-def _rule(
+def _fusion_rule(
     pattern: OpPattern, on_the_way: OpPattern, phase: int
 ) -> Callable[[OpPattern, bool], bool] | None:
-    """Return the test for calls on the paths to the post-dominator; None for no fusion."""
+    """Return the predicate for calls on the paths to the post-dominator; None to prevent fusion."""
     if pattern is OpPattern.OUT_ELEMENTWISE_FUSABLE:
         if phase or on_the_way is not OpPattern.ELEMENTWISE:
             return None

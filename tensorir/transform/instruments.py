@@ -32,7 +32,7 @@ class PassInstrument:
 
 
 class PrintBefore(PassInstrument):
-    """Prints modules before passes: before those with these names, by default before all."""
+    """Prints the module before passes with the given names; by default before all passes."""
 
     def __init__(self, *names: str, file: TextIO | None = None) -> None:
         self._names: Final = frozenset(names)
@@ -45,7 +45,7 @@ class PrintBefore(PassInstrument):
 
 
 class _Comparing(PassInstrument):
-    """Keeps the module from before each running pass; passes may be nested."""
+    """Stores the module before each running pass; passes may be nested."""
 
     def __init__(self) -> None:
         self._before: list[IRModule] = []
@@ -55,12 +55,15 @@ class _Comparing(PassInstrument):
         self._before.clear()
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Keep the module."""
+        """Store the module."""
         self._before.append(mod.clone())
 
 
 class PrintAfter(_Comparing):
-    """Prints the functions that passes changed: those with these names, by default all."""
+    """Prints the functions that passes with the given names changed.
+
+    By default after all passes.
+    """
 
     def __init__(self, *names: str, file: TextIO | None = None) -> None:
         super().__init__()
@@ -73,9 +76,9 @@ class PrintAfter(_Comparing):
         if self._names and info.name not in self._names:
             return
         changed = {n: f for n, f in mod.functions.items() if before.functions.get(n) is not f}
-        gone = [name for name in before if name not in mod]
-        removed = f"; removed: {', '.join(gone)}" if gone else ""
-        same = "" if changed or gone else " changed nothing"
+        removed_names = [name for name in before if name not in mod]
+        removed = f"; removed: {', '.join(removed_names)}" if removed_names else ""
+        same = "" if changed or removed_names else " changed nothing"
         _show(f"# after {info.name}{same}{removed}", changed, self._file)
 
 
@@ -86,9 +89,9 @@ PrintAfterAll = PrintAfter
 
 
 class VerifyAfterEach(_Comparing):
-    """Checks modules after every pass; WellFormedError naming the pass.
+    """Verifies modules after every pass. Raises WellFormedError, which names the pass.
 
-    The environment variable `TENSORIR_VERIFY` set to 1 does the same everywhere.
+    `TENSORIR_VERIFY=1` in the environment does the same in every context.
     """
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
@@ -105,7 +108,7 @@ class PassTimingInstrument(PassInstrument):
         self._running: list[tuple[int, float]] = []
 
     def enter_pass_ctx(self) -> None:
-        """Start anew."""
+        """Delete the times of an earlier use."""
         self._rows.clear()
         self._running.clear()
 
@@ -121,7 +124,9 @@ class PassTimingInstrument(PassInstrument):
         self._rows[row] = (depth, name, time.perf_counter() - start)
 
     def render(self) -> str:
-        """Return a table of passes in order, inner ones indented: milliseconds, percent of all."""
+        """Return a table of passes in order, inner passes indented: milliseconds, percent of the
+        total.
+        """
         total = sum(seconds for depth, _, seconds in self._rows if depth == 0)
         width = max((2 * depth + len(name) for depth, name, _ in self._rows), default=0)
         lines = [

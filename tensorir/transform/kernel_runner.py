@@ -1,6 +1,6 @@
 """Running tensor functions while a module is transformed: compiled, or interpreted.
 
-A package that compiles them is an extension (`tensorir.extensions`).
+A package that compiles tensor functions registers an extension (`tensorir.extensions`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tensorir.relax.call_graph import all_callees
 from tensorir.rewriting.visit import children, walk
 
 Run: TypeAlias = Callable[[Sequence[Any]], bool]
-"""Runs a tensor function on arrays and integers, which writes its outputs in place.
+"""Runs a tensor function on arrays and integers; the function writes its outputs in place.
 
-It returns False if the function cannot be run; the outputs are undefined then.
+Returns False if the function cannot be run; then the outputs are undefined.
 """
 KernelRunner: TypeAlias = Callable[[IRModule, str], Run | None]
-"""Prepares a tensor function to be run any number of times; None if it cannot be run.
+"""Prepares a tensor function for any number of runs; returns None if it cannot be run.
 
 The module has only tensor functions: the function that is run, and its callees.
 """
@@ -35,7 +35,7 @@ The module has only tensor functions: the function that is run, and its callees.
 logger = logging.getLogger("tensorir.transform")
 
 MOST_STEPS: Final = 1_000_000
-"""The maximum number of statements that the interpreter runs: about a second."""
+"""The maximum number of statements that the interpreter runs, in about a second."""
 
 _OUTSIDE: Final = frozenset(
     {"call_packed", "call_cpacked", "tvm_call_packed", "tvm_call_cpacked", "call_extern"}
@@ -44,10 +44,10 @@ _OUTSIDE: Final = frozenset(
 
 
 def runnable_kernel(mod: IRModule, name: str) -> Run | None:
-    """Return the runner of a tensor function of a module, None if it cannot be run.
+    """Return the runner of a tensor function of a module; None if it cannot be run.
 
-    A function that calls a library function is not run. Inputs may have any address, such as
-    weights in a mapped file.
+    Functions that call library functions are not run. Inputs need no alignment, so they may be
+    weights in a memory-mapped file.
     """
     functions = mod.prim_funcs()
     kernels = IRModule({n: functions[n] for n in all_callees(functions, [name]) if n in functions})
@@ -65,19 +65,22 @@ def _runner() -> KernelRunner:
     found: KernelRunner | None = extension(KERNEL_RUNNER)
     if found is None:
         logger.warning(
-            "no package that compiles functions is installed, or it was installed before it said "
-            "so: constants are computed by the interpreter, which is slow; install tensorir again"
+            "no installed package provides a compiler for constants: the interpreter computes "
+            "them, slowly; install tensorir again"
         )
     return found or interpreted
 
 
 def _aligned(arg: Any) -> Any:
-    """Return an array with aligned elements: itself if they are, as those of outputs are."""
+    """Return an array with aligned elements: the array itself if it is aligned, as outputs are."""
     return np.require(arg, requirements="A") if isinstance(arg, np.ndarray) else arg
 
 
 def interpreted(mod: IRModule, name: str) -> Run:
-    """Return the runner that interprets a tensor function, if that takes about a second at most."""
+    """Return the runner that interprets a tensor function.
+
+    Return None if that takes more than about a second.
+    """
     func = mod.prim_funcs()[name]
 
     def run(args: Sequence[Any]) -> bool:

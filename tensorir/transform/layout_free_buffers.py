@@ -1,5 +1,6 @@
-"""Weights in the layout that a schedule asks for: which parameters may have any layout, and the
-transformation of their layout as a separate function."""
+"""Weights in the layout that a schedule selects: marking of the parameters that may have any
+layout, and separate functions that transform the layout.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +28,20 @@ from tensorir.rewriting.visit import Rewriter, ruled, walk
 from tensorir.transform.pass_context import ModulePass, PassContext, map_functions
 
 _Use: TypeAlias = tuple[str, tuple[int, ...]]
-"""A tensor function, and which of its parameters may have any layout in a call of it."""
+"""A tensor function, and the positions of the parameters that may have any layout in a call."""
 
 
 class AttachAttrLayoutFreeBuffers(ModulePass):
-    """Adds to tensor functions the parameters that may have any layout because they are weights.
+    """Marks the parameters of tensor functions that may have any layout because they are weights.
 
     Before: lv = R.call_tir(dense, (x, C), ...)
     After:  the same, and dense has T.func_attr({"layout_free_buffers": [1]})
 
     Weights are constants and, without `constants_only`, the parameters of a graph function from
-    `num_input` on, which is its attribute. A search for a schedule may then choose their layout,
-    and `SplitLayoutRewritePreproc` converts them. Stated positions stay. A function that is called
-    with weights as different arguments becomes several functions; the one without new positions
-    keeps the name.
+    index `num_input` (an attribute) on. A search for a schedule may then choose their layout, and
+    `SplitLayoutRewritePreproc` converts them. Existing positions are kept. If calls pass weights as
+    different arguments, the function becomes several functions; the one without new positions keeps
+    the name.
     """
 
     def __init__(self, constants_only: bool = False) -> None:
@@ -53,7 +54,7 @@ class AttachAttrLayoutFreeBuffers(ModulePass):
         result, names = mod.clone(), UniqueNames(mod)
         called: dict[_Use, str] = {}
         kept: set[str] = set()
-        for use in sorted(uses, key=lambda use: use != _as_stated(mod, use[0])):
+        for use in sorted(uses, key=lambda use: use != _stated_use(mod, use[0])):
             name, positions = use
             func = mod.prim_func(name)
             if name in kept:
@@ -61,8 +62,8 @@ class AttachAttrLayoutFreeBuffers(ModulePass):
             else:
                 called[use] = name
                 kept.add(name)
-            if use != _as_stated(mod, name):
-                result[called[use]] = _stating(func, called[use], positions)
+            if use != _stated_use(mod, name):
+                result[called[use]] = _with_positions(func, called[use], positions)
 
         def renamed(node: g.GraphCall, _: Rewriter) -> g.GraphCall:
             use = _use(mod, node, weights)
@@ -75,7 +76,10 @@ class AttachAttrLayoutFreeBuffers(ModulePass):
 
 
 def _uses(mod: IRModule, weights: frozenset[g.GraphVar]) -> Iterator[_Use]:
-    """Yield the uses of tensor functions; uses without weights keep the stated attribute."""
+    """Yield the uses of tensor functions.
+
+    A use without weights has the positions of the existing attribute.
+    """
     for caller in mod.functions.values():
         if not isinstance(caller, (Function, PrimFunc)):
             continue
@@ -88,7 +92,7 @@ def _uses(mod: IRModule, weights: frozenset[g.GraphVar]) -> Iterator[_Use]:
                 and isinstance(node.op, GlobalVar)
                 and isinstance(mod.functions.get(node.op.name), PrimFunc)
             ):
-                yield _as_stated(mod, node.op.name)
+                yield _stated_use(mod, node.op.name)
 
 
 def _weights(mod: IRModule) -> frozenset[g.GraphVar]:
@@ -97,13 +101,16 @@ def _weights(mod: IRModule) -> frozenset[g.GraphVar]:
 
 
 def _use(mod: IRModule, node: object, weights: frozenset[g.GraphVar]) -> _Use | None:
-    """Return the tensor function that a node calls, and the weights; None if it calls none."""
+    """Return the tensor function that a node calls, and its weights.
+
+    Return None if the node calls none.
+    """
     call = destination_passing(node)
     if call is None or not isinstance(call.callee, GlobalVar):
         return None
     if not isinstance(mod.functions.get(call.callee.name), PrimFunc):
         return None
-    name, positions = _as_stated(mod, call.callee.name)
+    name, positions = _stated_use(mod, call.callee.name)
     overwritten = {k for k in call.inplace if k != FRESH}
     found = {
         k
@@ -113,12 +120,12 @@ def _use(mod: IRModule, node: object, weights: frozenset[g.GraphVar]) -> _Use | 
     return name, tuple(sorted(found.union(positions)))
 
 
-def _as_stated(mod: IRModule, name: str) -> _Use:
+def _stated_use(mod: IRModule, name: str) -> _Use:
     stated = mod.prim_func(name).attrs.get(LAYOUT_FREE_BUFFERS, ())
     return name, tuple(sorted(k.value if isinstance(k, IntImm) else k for k in stated))
 
 
-def _stating(func: PrimFunc, name: str, positions: tuple[int, ...]) -> PrimFunc:
+def _with_positions(func: PrimFunc, name: str, positions: tuple[int, ...]) -> PrimFunc:
     symbol = {"global_symbol": name} if "global_symbol" in func.attrs else {}
     return func.with_attr({**symbol, LAYOUT_FREE_BUFFERS: positions})
 
@@ -133,11 +140,12 @@ class SplitLayoutRewritePreproc(ModulePass):
     Such blocks have the annotation `meta_schedule.layout_rewrite_preproc`, which the postprocessor
     RewriteLayout adds for `layout_free_buffers`. `FoldConstant` then converts constants; other
     arguments are converted in each call as before. A block that cannot run separately
-    (`tensorir.memory.layout_rewrite`) stays. The original function is removed if it has no callers.
+    (`tensorir.memory.layout_rewrite`) is kept. The original function is removed if it has no
+    callers.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Return the module with functions and calls split, `mod` itself if there are none."""
+        """Return the module with functions and calls split; `mod` itself if there are none."""
         splits = _splits(mod)
         if not splits:
             return mod
@@ -201,7 +209,7 @@ class _Splitting(GraphRewriter):
         return [*before, node.with_(value=value)]
 
     def _split_of(self, call: DestinationPassing) -> _Split | None:
-        """Return the split of the function of a call, None if the call stays."""
+        """Return the split of the function of a call; None if the call is not split."""
         if not isinstance(call.callee, GlobalVar) or call.callee.name not in self._splits:
             return None
         split = self._splits[call.callee.name]
@@ -211,7 +219,7 @@ class _Splitting(GraphRewriter):
     def _packing(
         self, call: DestinationPassing, split: _Split
     ) -> tuple[list[g.Binding], dict[int, g.GraphExpr]]:
-        """Return bindings that rewrite layouts, and by position the replacements of weights."""
+        """Return bindings that transform layouts, and the new weights by argument position."""
         weights = [call.args[rewrite.position] for rewrite in split.rewrites]
         infos = [_info(rewrite) for rewrite in split.rewrites]
         several = len(infos) > 1

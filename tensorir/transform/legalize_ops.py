@@ -1,4 +1,4 @@
-"""Composite operators become the operators that they consist of, the rest tensor functions."""
+"""Lowering of operators: composite operators become other operators, the rest tensor functions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DecomposeOps(ModulePass):
     After:  lv = R.sigmoid(x)
             y = R.multiply(x, lv)
 
-    Operators whose names are among `kept` (without `relax.`) stay.
+    Operators in `kept` (names without `relax.`) are not replaced.
     """
 
     def __init__(self, kept: Container[str] = ()) -> None:
@@ -43,7 +43,7 @@ class DecomposeOps(ModulePass):
 
 
 class Decomposing(GraphRebuilder):
-    """Emits functions again, with the expressions of composite operators."""
+    """Emits functions again, with composite operators replaced by their expressions."""
 
     def __init__(self, mod: IRModule, kept: Container[str] = ()) -> None:
         super().__init__(mod)
@@ -67,7 +67,7 @@ def has_operators(func: Function, kind: type[DeclaredOperator] = DeclaredOperato
 
 
 Legalize: TypeAlias = "Callable[[BlockBuilder, g.GraphCall], g.GraphExpr]"
-"""Return the replacement of the call of an operator: the call itself to keep it."""
+"""Returns the replacement of the call of an operator, or the call itself to keep it."""
 
 
 class LegalizeOps(ModulePass):
@@ -78,8 +78,8 @@ class LegalizeOps(ModulePass):
 
     A formula becomes a tensor function, which equal calls share; a composite operator becomes its
     expression; a library operator becomes the call of a library function. `custom` maps names of
-    operators (without `relax.`) to functions that are preferred. Raises IRTypeError for operands of
-    unknown shape: `match_cast` states it.
+    operators (without `relax.`) to functions that take precedence. Raises IRTypeError for operands
+    of unknown shape; use `match_cast` to state it.
     """
 
     def __init__(self, custom: Mapping[str, Legalize] | None = None) -> None:
@@ -97,7 +97,7 @@ class _Legalizing(Decomposing):
         super().__init__(mod)
         self._custom = custom
         self._functions: dict[Formula, GlobalVar] = {}
-        """The functions of formulas, which equal calls share."""
+        """The functions of formulas; equal calls share one."""
 
     def value(self, value: g.GraphExpr) -> g.GraphExpr:
         """Return the replacement of a value; expressions are legalized part by part."""

@@ -1,12 +1,12 @@
-"""The points at which variables of a graph function are used, and the bytes of its tensors.
+"""Lifetimes of the tensors of a graph function, and their sizes in bytes.
 
-Bindings are points of time, in order. A memory is held from its first use to its last: of two
-branches of an `if`, in the branches that use it, and in the other branch if it is live after the
-`if` and was used before it.
+Bindings are points of time, in order. A memory is live from its first use to its last use. In an
+`if` it is live in the branches that use it. In a branch that does not use it, it is live if it was
+used before the `if` and is used after it.
 
-The bytes of a tensor of symbolic shape are a multiple of a unit: tensors of shapes (n, 64) and (n,
-256) have 256 and 1024 bytes for each n, so they are packed like tensors of so many bytes, in units
-of n.
+The size of a tensor of symbolic shape is a multiple of a unit: float32 tensors of shapes (n, 64)
+and (n, 256) have 256 and 1024 times n bytes, so they are packed like tensors of 256 and 1024 bytes,
+in units of n.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ from tensorir.transform.pack_intervals import Span
 
 @dataclass(eq=False, slots=True)
 class _Item:
-    """A binding, or the value that a sequence leads to: its points, and the branches in it."""
+    """A binding, or the result of a sequence: its points, and the branches in it."""
 
     start: int
     end: int
     used: set[g.GraphVar]
-    """The variables that it uses; of an `if`, the variables of the condition."""
+    """The variables that the item uses; for an `if`, the variables of the condition."""
     branches: tuple[_Sequence, ...] = ()
 
 
 @dataclass(eq=False, slots=True)
 class _Sequence:
-    """A sequence: its items, and the numbers of the items that use a variable, in order."""
+    """A sequence: its items, and for each variable the numbers of the items that use it."""
 
     items: list[_Item] = field(default_factory=list)
     uses: dict[g.GraphVar, list[int]] = field(default_factory=dict)
     around: tuple[_Sequence, int] | None = None
-    """The sequence with the `if` that this is a branch of, and the number of the item there."""
+    """If this is a branch: the sequence that contains the `if`, and the number of the item in it.
+    """
 
     @property
     def start(self) -> int:
@@ -78,10 +79,12 @@ class Lifetimes:
         return False
 
     def spans(self, variables: Collection[g.GraphVar]) -> list[Span]:
-        """Return when a memory is held that variables name: first and last points, in order."""
+        """Return the spans in which the memory of variables is live: first and last points, in
+        order.
+        """
         found: list[Span] = []
         if self._whole.items_with(variables):
-            self._hold(variables, self._whole, False, False, found)
+            self._add_spans(variables, self._whole, False, False, found)
         merged: list[Span] = []
         for start, end in found:
             if merged and merged[-1][1] + 1 == start:
@@ -110,7 +113,7 @@ class Lifetimes:
             sequence.uses.setdefault(var, []).append(number)
         sequence.items.append(item)
 
-    def _hold(
+    def _add_spans(
         self,
         variables: Collection[g.GraphVar],
         sequence: _Sequence,
@@ -118,9 +121,9 @@ class Lifetimes:
         after: bool,
         found: list[Span],
     ) -> None:
-        """Note when a memory is held in a sequence that uses it.
+        """Add the spans in which a memory is live in a sequence that uses it.
 
-        `before` is True if it was used already, `after` if it is live afterwards.
+        `before` is True if the memory was used before the sequence, `after` if it is used after it.
         """
         uses = sequence.items_with(variables)
         start = sequence.start if before else sequence.items[uses[0]].start
@@ -136,7 +139,7 @@ class Lifetimes:
                 found.append((item.start, item.start))
             for branch in item.branches:
                 if branch.items_with(variables):
-                    self._hold(variables, branch, early, late, found)
+                    self._add_spans(variables, branch, early, late, found)
                 elif early and late:
                     found.append((branch.start, branch.end))
             start = item.end + 1
@@ -146,19 +149,19 @@ class Lifetimes:
 
 
 Unit: TypeAlias = tuple[tuple[str, tuple[Var, ...]], ...]
-"""The identity of a unit: its factors as text, and their variables."""
+"""A key of a unit: its factors as text, and their variables."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorBytes:
-    """`count` times the product of `factors`, the symbolic extents."""
+    """A size in bytes: `count` times the product of `factors`, the symbolic extents."""
 
     count: int
     factors: tuple[PrimExpr, ...]
 
     @staticmethod
     def of(info: TensorStructInfo) -> TensorBytes | None:
-        """Return the bytes of a tensor, None if its shape or dtype is unknown."""
+        """Return the size of a tensor in bytes; None if its shape or dtype is unknown."""
         if info.shape is None or info.dtype is None:
             return None
         count = info.dtype.nbytes

@@ -1,4 +1,4 @@
-"""Lifting of bindings that depend on weights only into a function that runs once."""
+"""Lifting of bindings that depend only on weights into a function that runs once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tensorir.transform.pass_context import ModulePass, PassContext
 
 
 class LiftTransformParams(ModulePass):
-    """Takes bindings that are computed from weights alone out of graph functions.
+    """Moves bindings that depend only on weights out of graph functions.
 
     Before: def main(x, w):  # num_input = 1
                 packed = R.call_tir(pack, (w,), ...); return R.call_tir(dense, (x, packed), ...)
@@ -38,12 +38,12 @@ class LiftTransformParams(ModulePass):
             def main_transform_params(params):
                 w = params[0]; packed = R.call_tir(pack, (w,), ...); return (packed,)
 
-    Weights are the parameters from `num_input` on, an attribute of the function. The new function
-    takes them as one tuple and returns the new parameters of the function from `num_input` on:
-    first the weights that are still used directly, then the computed values. Lifted are tensors and
-    tuples of tensors, also those that depend on constants only; effects, branches and checks
-    (`match_cast`) stay, and so do the values that depend on them. Functions with callers in the
-    module keep their parameters. Raises IRValueError if the name of the new function is taken.
+    Weights are the parameters from index `num_input` (an attribute) on. The new function receives
+    them as one tuple and returns the new parameters of the function from `num_input` on: first the
+    weights that are still used directly, then the computed values. The pass lifts tensors and
+    tuples of tensors, including those that depend only on constants. Effects, branches and checks
+    (`match_cast`) are not lifted, nor are the values that depend on them. Functions with callers in
+    the module keep their parameters. Raises IRValueError if the name of the new function is taken.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -55,8 +55,8 @@ class LiftTransformParams(ModulePass):
             lifted = f"{name}_transform_params"
             if lifted in mod:
                 raise IRValueError(
-                    f"the module has a function {lifted} already; the weights of {name} are "
-                    "lifted once, or rename that function"
+                    f"the module has a function {lifted} already; lift the weights of {name} "
+                    "only once, or rename that function"
                 )
             with noting(f"in the function {name}"):
                 rest, transform = _split(func, mod)
@@ -79,8 +79,8 @@ def _split(func: Function, mod: IRModule) -> tuple[Function, Function]:
     weights = func.weights
     sizes = _own_sizes(weights)
     lifted = _liftable(func, weights, sizes, mod)
-    rest, given = _rest(func, weights, lifted)
-    return rest, without_dead_bindings(_transform(weights, sizes, lifted, given), mod)
+    rest, given = _remaining_function(func, weights, lifted)
+    return rest, without_dead_bindings(_transform_function(weights, sizes, lifted, given), mod)
 
 
 # ------------------------------------------------------------------------------------------- sizes
@@ -100,13 +100,18 @@ def _defined_by(infos: Iterable[StructInfo]) -> set[Var]:
 
 
 def _own_sizes(weights: Sequence[g.GraphVar]) -> set[Var]:
-    """Return the sizes that weights determine, except of weights with further sizes."""
+    """Return the sizes that weights determine.
+
+    Weights with other sizes in their shapes are ignored.
+    """
     while True:
         sizes = _defined_by(_infos(weights))
-        told = [weight for weight in weights if sizes.issuperset(_sizes([weight.struct_info]))]
-        if len(told) == len(weights):
+        defining_weights = [
+            weight for weight in weights if sizes.issuperset(_sizes([weight.struct_info]))
+        ]
+        if len(defining_weights) == len(weights):
             return sizes
-        weights = told
+        weights = defining_weights
 
 
 def _used_sizes(func: Function) -> set[Var]:
@@ -115,13 +120,13 @@ def _used_sizes(func: Function) -> set[Var]:
     return _sizes([func.body, func.ret_struct_info, *_infos(variables)])
 
 
-# --------------------------------------------------------------------------------- what is lifted
+# --------------------------------------------------------------------------------- lifted bindings
 
 
 def _liftable(
     func: Function, weights: Sequence[g.GraphVar], sizes: set[Var], mod: IRModule
 ) -> list[g.VarBinding]:
-    """Return the bindings that depend on weights, their sizes and constants only, in order."""
+    """Return the bindings that depend only on weights, their sizes and constants, in order."""
 
     def is_known(info: StructInfo) -> bool:
         return sizes.issuperset(_sizes([info]))
@@ -153,7 +158,7 @@ def _holds_tensors(info: StructInfo) -> bool:
 # ------------------------------------------------------------------------------- the two functions
 
 
-def _rest(
+def _remaining_function(
     func: Function, weights: Sequence[g.GraphVar], lifted: Sequence[g.VarBinding]
 ) -> tuple[Function, _Given]:
     """Return a function without lifted bindings, and its new parameters."""
@@ -169,11 +174,13 @@ def _rest(
     while True:
         state = func.params[len(func.arguments) :]
         rest = func.with_(params=[*func.inputs, *direct, *params, *state], body=body)
-        lost = _used_sizes(rest) - _defined_by(_infos(rest.params))
-        teller = next((w for w in weights if lost & _defined_by([w.struct_info])), None)
-        if teller is None:
+        undefined_sizes = _used_sizes(rest) - _defined_by(_infos(rest.params))
+        defining_weight = next(
+            (w for w in weights if undefined_sizes & _defined_by([w.struct_info])), None
+        )
+        if defining_weight is None:
             return rest, _Given(direct, computed)
-        direct = [weight for weight in weights if weight is teller or weight in direct]
+        direct = [weight for weight in weights if weight is defining_weight or weight in direct]
 
 
 class _Without(GraphRewriter):
@@ -186,7 +193,7 @@ class _Without(GraphRewriter):
         return () if node in self._lifted else (node,)
 
 
-def _transform(
+def _transform_function(
     weights: Sequence[g.GraphVar],
     sizes: set[Var],
     lifted: Sequence[g.VarBinding],

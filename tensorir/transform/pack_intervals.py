@@ -1,12 +1,12 @@
-"""Offsets of tensors in one arena; tensors that are held at the same time do not overlap.
+"""Offsets of tensors in one arena; tensors that are live at the same time do not overlap.
 
 The method is greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
-Inference", 2020): the largest tensor first, each into the smallest sufficient gap between the
-tensors that it meets. A second attempt takes tensors in the order of their first use, which is
-better for some chains; the smaller arena wins. Offsets are aligned.
+Inference", 2020): the largest tensor first, each in the smallest sufficient gap between the tensors
+that are live at the same time. A second attempt places tensors in the order of their first use,
+which is better for some chains; the smaller arena is used. Offsets are aligned.
 
-If nearly all tensors meet each other, this needs quadratic time. In that case memory is allocated
-and freed in the order of time, as by a best-fit allocator.
+If nearly all tensors are live at the same time, this needs quadratic time. In that case memory is
+allocated and freed in order of time, as by a best-fit allocator.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from tensorir.memory.alignment import ALIGNMENT
 T = TypeVar("T", bound=Hashable)
 
 Span: TypeAlias = tuple[int, int]
-"""The first and the last point at which a tensor is held."""
+"""The first and the last point of time at which a tensor is live."""
 
-_MEETINGS: Final = 8
-"""The maximum number of meetings that are inspected, for n tensors in units of n log n, plus:"""
+_MAX_PAIRS: Final = 8
+"""The greedy method is used up to this number of pairs of tensors that are live together, in units
+of n log n for n tensors, plus:
+"""
 _FEW: Final = 100_000
 
 
 @dataclass(frozen=True)
 class Packing(Generic[T]):
-    """Offsets in bytes, the size of the arena, and the maximum of bytes held at once."""
+    """Offsets in bytes, the size of the arena, and the maximum of bytes that are live at once."""
 
     offsets: Mapping[T, int]
     size: int
@@ -39,41 +41,48 @@ class Packing(Generic[T]):
 
 
 def pack(
-    sizes: Mapping[T, int], held: Mapping[T, Sequence[Span]], alignment: int = ALIGNMENT
+    sizes: Mapping[T, int], live_spans: Mapping[T, Sequence[Span]], alignment: int = ALIGNMENT
 ) -> Packing[T]:
-    """Place tensors of `sizes` bytes, each held during its spans in `held`.
+    """Place tensors of `sizes` bytes, each live during its spans in `live_spans`.
 
-    The spans of a tensor are in order and do not touch. A tensor of 0 bytes is at 0.
+    The spans of a tensor are in order and do not touch. A tensor of 0 bytes gets the offset 0.
     """
     rounded = {tensor: -(-size // alignment) * alignment for tensor, size in sizes.items()}
-    placed = {tensor: size for tensor, size in rounded.items() if size and held.get(tensor)}
-    lower_bound, meetings = _most_at_once(placed, held)
-    by_time = sorted(placed, key=lambda tensor: held[tensor][0])
-    if meetings > _FEW + _MEETINGS * len(placed) * log2(len(placed) + 1):
-        offsets, size = _allocate_best_fit(by_time, placed, held)
+    placed = {tensor: size for tensor, size in rounded.items() if size and live_spans.get(tensor)}
+    lower_bound, meetings = _peak_bytes(placed, live_spans)
+    by_time = sorted(placed, key=lambda tensor: live_spans[tensor][0])
+    if meetings > _FEW + _MAX_PAIRS * len(placed) * log2(len(placed) + 1):
+        offsets, size = _allocate_best_fit(by_time, placed, live_spans)
     else:
-        met = _meetings(placed, held)
+        overlapping = _overlapping_tensors(placed, live_spans)
         by_size = sorted(placed, key=lambda tensor: -placed[tensor])
-        offsets, size = _place_smallest_gap(by_size, placed, met)
+        offsets, size = _place_smallest_gap(by_size, placed, overlapping)
         if size != lower_bound:
-            other, least = _place_smallest_gap(by_time, placed, met)
+            other, least = _place_smallest_gap(by_time, placed, overlapping)
             if least < size:
                 offsets, size = other, least
     return Packing({tensor: offsets.get(tensor, 0) for tensor in sizes}, size, lower_bound)
 
 
-def _events(tensors: Iterable[T], held: Mapping[T, Sequence[Span]]) -> list[tuple[int, int, T]]:
-    """Return the starts (1) and ends (0) of spans in order; an end is one point after the last."""
-    found = [(first, 1, tensor) for tensor in tensors for first, _ in held[tensor]]
-    found += [(last + 1, 0, tensor) for tensor in tensors for _, last in held[tensor]]
+def _events(
+    tensors: Iterable[T], live_spans: Mapping[T, Sequence[Span]]
+) -> list[tuple[int, int, T]]:
+    """Return the starts (1) and ends (0) of spans in order.
+
+    An end is one point after the last point.
+    """
+    found = [(first, 1, tensor) for tensor in tensors for first, _ in live_spans[tensor]]
+    found += [(last + 1, 0, tensor) for tensor in tensors for _, last in live_spans[tensor]]
     found.sort(key=lambda event: event[:2])
     return found
 
 
-def _most_at_once(sizes: Mapping[T, int], held: Mapping[T, Sequence[Span]]) -> tuple[int, int]:
-    """Return the maximum of bytes held at once, and an upper bound of pairs that meet."""
+def _peak_bytes(sizes: Mapping[T, int], live_spans: Mapping[T, Sequence[Span]]) -> tuple[int, int]:
+    """Return the maximum of bytes live at once, and an upper bound of the pairs that are live
+    together.
+    """
     most = together = meetings = count = 0
-    for _, begins, tensor in _events(sizes, held):
+    for _, begins, tensor in _events(sizes, live_spans):
         if begins:
             meetings += count
             count += 1
@@ -85,24 +94,26 @@ def _most_at_once(sizes: Mapping[T, int], held: Mapping[T, Sequence[Span]]) -> t
     return most, meetings
 
 
-def _meetings(tensors: Iterable[T], held: Mapping[T, Sequence[Span]]) -> dict[T, set[T]]:
-    """Return for each tensor the tensors that are held at the same time."""
-    events = _events(tensors, held)
-    met: dict[T, set[T]] = {tensor: set() for _, _, tensor in events}
+def _overlapping_tensors(
+    tensors: Iterable[T], live_spans: Mapping[T, Sequence[Span]]
+) -> dict[T, set[T]]:
+    """Return for each tensor the tensors that are live at the same time."""
+    events = _events(tensors, live_spans)
+    overlapping: dict[T, set[T]] = {tensor: set() for _, _, tensor in events}
     active: set[T] = set()
     for _, begins, tensor in events:
         if begins:
-            met[tensor] |= active
+            overlapping[tensor] |= active
             for other in active:
-                met[other].add(tensor)
+                overlapping[other].add(tensor)
             active.add(tensor)
         else:
             active.remove(tensor)
-    return met
+    return overlapping
 
 
 def _place_smallest_gap(
-    order: Sequence[T], sizes: Mapping[T, int], met: Mapping[T, set[T]]
+    order: Sequence[T], sizes: Mapping[T, int], overlapping: Mapping[T, set[T]]
 ) -> tuple[dict[T, int], int]:
     """Return offsets: each tensor in order gets the smallest sufficient gap."""
     offsets: dict[T, int] = {}
@@ -110,7 +121,7 @@ def _place_smallest_gap(
     for tensor in order:
         size = sizes[tensor]
         top, found, smallest = 0, -1, 0
-        for start, end in sorted(spans[other] for other in met[tensor] if other in spans):
+        for start, end in sorted(spans[other] for other in overlapping[tensor] if other in spans):
             gap = start - top
             if gap >= size and (found < 0 or gap < smallest):
                 found, smallest = top, gap
@@ -121,10 +132,13 @@ def _place_smallest_gap(
 
 
 def _allocate_best_fit(
-    order: Sequence[T], sizes: Mapping[T, int], held: Mapping[T, Sequence[Span]]
+    order: Sequence[T], sizes: Mapping[T, int], live_spans: Mapping[T, Sequence[Span]]
 ) -> tuple[dict[T, int], int]:
-    """Return the offsets of a best-fit allocator; tensors are held from first to last span."""
-    whole = {tensor: [(held[tensor][0][0], held[tensor][-1][1])] for tensor in order}
+    """Return the offsets of a best-fit allocator.
+
+    Each tensor is live from its first to its last span.
+    """
+    whole = {tensor: [(live_spans[tensor][0][0], live_spans[tensor][-1][1])] for tensor in order}
     offsets: dict[T, int] = {}
     gaps = _Gaps()
     for _, begins, tensor in _events(order, whole):

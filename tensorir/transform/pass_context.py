@@ -1,10 +1,10 @@
-"""Passes, the context that runs them, and passes from functions and classes.
+"""Passes, the context that runs them, and decorators that turn functions and classes into passes.
 
     with PassContext(instruments=[PrintAfter("FoldConstant")]):
         mod = Sequential([BindParams("main", params), FoldConstant()])(mod)
 
-A pass takes a module and returns another one; it never changes the one it is given. Every pass is
-run by the current context, which may skip it and calls instruments.
+A pass maps a module to a new module, and never changes its argument. The current context runs every
+pass; it may skip the pass, and it calls instruments.
 
     @module_pass(opt_level=1)
     def drop_tests(mod, ctx):
@@ -33,12 +33,12 @@ from tensorir.function import BaseFunc, PrimFunc
 from tensorir.relax.function import Function
 
 VERIFY: Final = os.environ.get("TENSORIR_VERIFY") == "1"
-"""True if modules are verified after each pass, as they are in the tests."""
+"""True if modules are verified after each pass; the tests set it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassInfo:
-    """The description of a pass: its name, its level, the passes that must have run before it."""
+    """The description of a pass: its name, its level, and the passes that must run before it."""
 
     name: str
     opt_level: int
@@ -52,7 +52,7 @@ class Pass:
     """
 
     name: str = "Pass"
-    """The name of the pass for contexts and instruments; by default that of the class."""
+    """The name of the pass for contexts and instruments; by default the name of the class."""
     opt_level: int = 0
     required: tuple[str, ...] = ()
 
@@ -75,7 +75,7 @@ class Pass:
         raise NotImplementedError
 
     def verify(self, before: IRModule, after: IRModule) -> None:
-        """Check the result of the pass; WellFormedError."""
+        """Verify the result of the pass. Raises WellFormedError."""
         verify_result(before, after)
 
     def __repr__(self) -> str:
@@ -86,7 +86,8 @@ class PassContext:
     """The settings with which passes run in a `with` block.
 
     `disabled_pass` names passes that are skipped, `required_pass` passes that run at any level;
-    `config` holds options by name. IRTypeError for objects other than instruments.
+    `config` holds options by name. Raises IRTypeError for an instrument that is not a
+    PassInstrument.
     """
 
     _entered: ClassVar[ContextVar[tuple[PassContext, ...]]] = ContextVar("entered", default=())
@@ -159,7 +160,7 @@ class PassContext:
         """
         if not isinstance(mod, IRModule):
             raise IRTypeError(
-                f"{step.name} takes a module, got {type(mod).__name__}; "
+                f"{step.name} needs a module, got {type(mod).__name__}; "
                 "IRModule.from_expr(func) is the module of one function"
             )
         info = step.info
@@ -182,9 +183,9 @@ class PassContext:
 
 
 def verify_result(before: IRModule, after: IRModule) -> None:
-    """Check the result of a pass: scopes, names, and that tensors in an arena do not overlap.
+    """Verify the result of a pass: scopes, names, and no overlap of live tensors in an arena.
 
-    Raises WellFormedError, but not if the module was malformed before.
+    Raises WellFormedError, unless the module was malformed before the pass.
     """
     if all(before.functions.get(name) is func for name, func in after.functions.items()):
         return
@@ -199,8 +200,8 @@ def verify_result(before: IRModule, after: IRModule) -> None:
 class Sequential(Pass):
     """Passes one after another, as one pass.
 
-    `required` names passes that must come before it in an enclosing `Sequential`; otherwise
-    IRValueError. `traceable` is accepted because TVM has it.
+    `required` names passes that must come before it in an enclosing `Sequential`; otherwise running
+    raises IRValueError. `traceable` is accepted for compatibility with TVM and ignored.
     """
 
     def __init__(
@@ -214,7 +215,7 @@ class Sequential(Pass):
         for step in passes:
             if not isinstance(step, Pass):
                 raise IRTypeError(
-                    f"a Sequential takes passes, got {step!r}; call a pass class to make one"
+                    f"a Sequential needs passes, got {step!r}; call a pass class to create one"
                 )
         self.passes = tuple(passes)
         self.opt_level = opt_level
@@ -277,7 +278,7 @@ class PrimFuncPass(FunctionPass):
 def map_functions(
     mod: IRModule, transform: Callable[[Any], BaseFunc], kind: type[BaseFunc] = Function
 ) -> IRModule:
-    """Return a module with every function of a kind transformed; errors name the function."""
+    """Return a module with every function of class `kind` transformed; errors name the function."""
     result = mod.clone()
     for name, func in mod.functions.items():
         if isinstance(func, kind):
@@ -286,7 +287,7 @@ def map_functions(
     return result
 
 
-def _maker(base: type[Pass], method: str) -> Callable[..., Any]:
+def _pass_decorator(base: type[Pass], method: str) -> Callable[..., Any]:
     def make(
         pass_func: Any = None,
         opt_level: int = 0,
@@ -294,14 +295,14 @@ def _maker(base: type[Pass], method: str) -> Callable[..., Any]:
         required: Sequence[str] = (),
         traceable: bool = False,
     ) -> Any:
-        """Return a pass from a function, or a pass class from a class with the method.
+        """Turn a function into a pass, or a class with the method into a pass class.
 
         Used as a decorator, with or without arguments, or as a call with the function.
         """
         if pass_func is None:
             return lambda defined: make(defined, opt_level, name, required)
         if not callable(pass_func):
-            raise IRTypeError(f"a pass must be made of a function or a class, got {pass_func!r}")
+            raise IRTypeError(f"a pass must be made from a function or a class, got {pass_func!r}")
         members: dict[str, Any] = {
             "opt_level": opt_level,
             "required": tuple(required),
@@ -320,9 +321,12 @@ def _maker(base: type[Pass], method: str) -> Callable[..., Any]:
     return make
 
 
-module_pass = _maker(ModulePass, "transform_module")
-"""Makes a pass of `f(mod, ctx)`, or passes of a class with `transform_module(mod, ctx)`."""
-function_pass = _maker(FunctionPass, "transform_function")
-"""Makes a pass over graph functions of `f(func, mod, ctx)`, or of a class with such a method."""
-prim_func_pass = _maker(PrimFuncPass, "transform_function")
-"""Makes a pass over tensor functions, in the same ways."""
+module_pass = _pass_decorator(ModulePass, "transform_module")
+"""Turns `f(mod, ctx)` into a pass, or a class with `transform_module(mod, ctx)` into a pass class.
+"""
+function_pass = _pass_decorator(FunctionPass, "transform_function")
+"""Turns `f(func, mod, ctx)`, or a class with `transform_function`, into a pass over graph
+functions.
+"""
+prim_func_pass = _pass_decorator(PrimFuncPass, "transform_function")
+"""The same for passes over tensor functions."""

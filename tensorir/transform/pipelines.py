@@ -1,4 +1,4 @@
-"""The lists of passes: from a model to tensor functions, and from there to explicit memory."""
+"""Pipelines: from operators to fused tensor functions, and from these to explicit memory."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ from tensorir.transform.static_plan_block_memory import StaticPlanBlockMemory
 
 
 def default_pipeline() -> Sequential:
-    """Return the passes from operators to tensor functions that each are worth a call.
+    """Return the passes that turn operators into fused tensor functions.
 
-    Convolutions and the operators between them get their channels last. Operators become tensor
-    functions, values that depend on constants only are computed, equal values are computed once,
-    reshapes become views, and calls are fused. Bind the parameters of a model first (`BindParams`);
-    values of unbound parameters cannot be computed. To look at the steps:
+    Convolutions and the operators between them get the layout with channels last.
+    Operators become tensor functions, values that depend only on constants are computed, equal
+    values are computed once, reshapes become views, and calls are fused. Bind the parameters of a
+    model first (`BindParams`), so that values that depend on them can be computed. To print each
+    step:
 
         with PassContext(instruments=[PrintAfterAll()]):
             mod = default_pipeline()(mod)
     """
     return Sequential(
         [
-            # Later passes count the uses of a value, and expect one name for it.
+            # Later passes count the uses of a value, so each value must have one name.
             CanonicalizeBindings(),
             DeadCodeElimination(),
-            FoldConstant(),  # computes weights that FoldBatchNorm scales
+            FoldConstant(),  # computes the weights that FoldBatchNorm scales
             FoldBatchNorm(),
             DecomposeOps(),
             ConvertLayout(),
@@ -52,7 +53,7 @@ def default_pipeline() -> Sequential:
             RewriteDataflowReshape(),
             CombineTransposes(),
             SinkViews(),
-            # Again: the passes above replaced values, and FuseOps counts their uses.
+            # Again, because the passes above replaced values, and FuseOps counts uses.
             CanonicalizeBindings(),
             DeadCodeElimination(),
             FuseOps(),
@@ -77,19 +78,19 @@ LOWERING: Final[tuple[Pass, ...]] = (*SIMPLIFICATION, *MEMORY)
 
 
 def simplify_graph(mod: IRModule) -> IRModule:
-    """Return a module without needless bindings in its graph functions, still of values."""
+    """Return a module without needless bindings in its graph functions, without explicit memory."""
     return Sequential(SIMPLIFICATION, name="simplify_graph")(mod)
 
 
 def place_memory(mod: IRModule) -> IRModule:
-    """Return a module whose graph functions have explicit memory: the end of `lower_graph`."""
+    """Make the memory of graph functions explicit: the last step of `lower_graph`."""
     return Sequential(MEMORY, name="place_memory")(mod)
 
 
 def lower_graph(mod: IRModule) -> IRModule:
     """Return a module whose graph functions have explicit memory and no needless bindings.
 
-    To look at what lies between:
+    To print the steps:
 
         with PassContext(instruments=[PrintAfterAll()]):
             lower_graph(mod)

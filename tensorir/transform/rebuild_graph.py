@@ -1,7 +1,7 @@
 """Rewriting the graph functions of a module with a builder, which adds functions and bindings.
 
-A `GraphRewriter` replaces nodes by nodes. If the new value needs new bindings or tensor functions,
-a `GraphRebuilder` emits the whole function again through a `BlockBuilder`.
+A `GraphRewriter` replaces nodes by nodes. A `GraphRebuilder` emits the whole function again through
+a `BlockBuilder`; use it if new values need new bindings or tensor functions.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.visit import GraphRewriter
 
 PRIMITIVE: Final = "Primitive"
-"""Attribute of a graph function that is to become one tensor function."""
+"""The attribute of a graph function that `FuseTIR` turns into one tensor function."""
 
 
 class GraphRebuilder:
-    """Emits each binding of each graph function again; override `value` to emit something else.
+    """Emits each binding of each graph function again; override `value` to replace values.
 
     `builder` adds tensor functions and emits bindings before the current binding.
     """
@@ -31,7 +31,7 @@ class GraphRebuilder:
         others = {n: f for n, f in mod.functions.items() if not isinstance(f, Function)}
         self.builder = BlockBuilder(IRModule(others, mod.attrs))
         self._variables = GraphRewriter()
-        """Replaces the variables of the old functions."""
+        """Replaces the variables of the old functions by new ones."""
 
     def rebuilt(self) -> IRModule:
         """Return the module of the functions that were built, in their order."""
@@ -43,7 +43,7 @@ class GraphRebuilder:
         return IRModule({name: made.functions[name] for name in order}, self._mod.attrs)
 
     def value(self, value: g.GraphExpr) -> g.GraphExpr:
-        """Return the replacement of a value, whose parts are replaced already."""
+        """Return the replacement of a value whose parts are replaced already."""
         return value
 
     def plain(self, value: g.GraphExpr) -> g.GraphExpr:
@@ -119,7 +119,7 @@ class GraphRebuilder:
             )
         new = self.value(self._variables(value))
         if isinstance(new, g.GraphVar) and (inner or not isinstance(new, g.DataflowVar)):
-            return new  # another name
+            return new  # an alias
         return self.builder.emit(new, name) if inner else self.builder.emit_output(new, name)
 
 
@@ -128,9 +128,10 @@ def rewritten_graphs(
     rewriting: Callable[[BlockBuilder], Callable[[Any], Function]],
     may_change: Callable[[Function], bool] = lambda _: True,
 ) -> IRModule:
-    """Return a module with its graph functions rewritten, except future tensor functions.
+    """Return a module with its graph functions rewritten, except those with the attribute
+    `Primitive`.
 
-    `rewriting` gets a builder of the module, to which the rewriter may add functions.
+    `rewriting` receives a builder of the module, to which the rewriter may add functions.
     """
     graphs = {
         name: func

@@ -1,4 +1,4 @@
-"""Calls that only change the shape of a tensor become views."""
+"""Reshapes as views: calls that only change the shape of a tensor need no kernel."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ class RewriteDataflowReshape(ModulePass):
     Before: lv = R.call_tir(reshape, (x,), out_sinfo=R.Tensor((2, 3), "float32"))
     After:  lv = R.memory.view(x, R.shape([2, 3]))
 
-    Such a tensor function copies its only argument in row-major order, which is proved from its
-    indices: reshapes, squeezes, new dimensions, transposes of dimensions of extent 1. A view of a
-    view becomes a view of the original tensor; a view in the tensor's own shape becomes the tensor.
+    The pass proves from its indices that a tensor function copies its only argument in row-major
+    order: reshapes, squeezes, new dimensions, transposes of dimensions of extent 1. A view of a
+    view becomes a view of the original tensor; a view with the tensor's own shape becomes the
+    tensor.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -72,7 +73,7 @@ class _Views(GraphRewriter):
         return (new.with_(value=view(source, shape)),)
 
     def _view(self, value: g.GraphExpr) -> tuple[g.GraphExpr, Sequence[PrimExpr]] | None:
-        """Return the tensor of a view and its shape, None for other values."""
+        """Return the tensor of a view and its shape; None for other values."""
         if not isinstance(value, g.GraphCall):
             return None
         if value.op is VIEW:
@@ -95,7 +96,7 @@ class _Views(GraphRewriter):
 
 
 def same_shape(a: StructInfo, b: StructInfo) -> bool:
-    """Return True if two tensors provably have one shape."""
+    """Return True if two tensors provably have the same shape."""
     if not isinstance(a, TensorStructInfo) or not isinstance(b, TensorStructInfo):
         return False
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):

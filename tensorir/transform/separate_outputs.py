@@ -1,4 +1,6 @@
-"""Separate functions for the results of a function, for its first stage and for its last."""
+"""Splitting of a function: separate functions for its results, for its first and for its last
+stage.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,11 @@ class SeparateOutputs(ModulePass):
     After:  a = R.call_tir(split_0, (x,), R.Tensor((2,), "float32"))
             b = R.call_tir(split_1, (x,), R.Tensor((2,), "float32"))
 
-    Each result of a function that moves or transforms single elements (`OpPattern.INJECTIVE` at
-    most) is computed alone, and can be fused with its user; no output may depend on another one.
-    Of other functions, the stage that depends on constants only is computed alone, and can be
-    folded, and so is a last stage that moves elements, which can become a view or be fused. Their
-    shapes must be constant.
+    If a function moves or transforms single elements (`OpPattern.INJECTIVE` at most), each result
+    gets its own function, which can be fused with its user; no output may depend on another one. In
+    other functions, a first stage that depends only on constants gets its own function, which can
+    be folded, and so does a last stage that moves elements, which can become a view or be fused.
+    Their shapes must be constant.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -48,7 +50,9 @@ class SeparateOutputs(ModulePass):
 
 
 class Part(NamedTuple):
-    """The function of some stages, the buffers of its arguments and of its result, its sizes."""
+    """The function of some stages, with the buffers of its arguments and of its result, and its
+    sizes.
+    """
 
     func: PrimFunc
     stages: Stages
@@ -99,7 +103,10 @@ class _Separating(GraphRewriter):
     def _parts_of(
         self, name: str, func: PrimFunc, call: DestinationPassing
     ) -> Sequence[tuple[GlobalVar, Part]]:
-        """Return the functions of the parts of a function, none if it cannot be separated."""
+        """Return the functions of the parts of a function.
+
+        An empty list if it cannot be separated.
+        """
         constant = tuple(k for k, arg in enumerate(call.args) if isinstance(arg, g.Constant))
         if (name, constant) not in self._parts:
             tensors = [func.buffer_map[param] for param in func.params if param in func.buffer_map]
@@ -122,7 +129,7 @@ class _Separating(GraphRewriter):
 
 
 def _each_result(func: PrimFunc, given: Sequence[Buffer], results: Sequence[Buffer]) -> list[Part]:
-    """Return the part of each result; none if the results depend on each other."""
+    """Return the part of each result; an empty list if the results depend on each other."""
     if op_pattern(func) > OpPattern.INJECTIVE:
         return []
     stages = {stored(stage): stage for stage in stages_of(func)}
@@ -134,7 +141,7 @@ def _each_result(func: PrimFunc, given: Sequence[Buffer], results: Sequence[Buff
 
 
 def _with_separate_ends(func: PrimFunc, constant: Collection[Buffer]) -> list[Part]:
-    """Return a first stage of constants, the other stages, and a last stage that moves."""
+    """Return a constant first stage, the middle stages, and a last stage that moves elements."""
     if not OpPattern.INJECTIVE < op_pattern(func) < OpPattern.TUPLE:
         return []
     *stages, last = stages_of(func)
@@ -143,7 +150,7 @@ def _with_separate_ends(func: PrimFunc, constant: Collection[Buffer]) -> list[Pa
         return []
     first = [stage for stage in stages if loaded(stage) and loaded(stage) <= {*constant}][:1]
     middle = [stage for stage in stages if stage not in first]
-    if middle and loaded(last) == {stored(middle[-1])} and _moves(last):
+    if middle and loaded(last) == {stored(middle[-1])} and _moves_elements(last):
         groups = [first, middle, [last]]
     else:
         groups = [first, [*middle, last]]
@@ -151,7 +158,7 @@ def _with_separate_ends(func: PrimFunc, constant: Collection[Buffer]) -> list[Pa
     return parts if len(parts) > 1 else []
 
 
-def _moves(stage: s.Stmt) -> bool:
+def _moves_elements(stage: s.Stmt) -> bool:
     """Return True if a stage only moves elements, as a reshape or a slice does."""
     stores = [node for node in walk(stage) if isinstance(node, s.BufferStore)]
     return all(isinstance(store.value, BufferLoad) for store in stores)
@@ -177,7 +184,7 @@ def loaded(stage: s.Stmt) -> set[Buffer]:
 
 
 def part_of(func: PrimFunc, stages: Stages) -> Part:
-    """Return the function of some stages, which gives what the last one stores."""
+    """Return the function of some stages; its result is the buffer that the last one stores."""
     made = [stored(stage) for stage in stages]
     read = {b: None for stage in stages for b in loaded(stage) if b not in made}
     order = [*func.buffer_map.values()]

@@ -1,4 +1,4 @@
-"""Views are moved after element-wise calls, which do not depend on the shape."""
+"""Moving of views after element-wise calls, which do not depend on the shape."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class SinkViews(ModulePass):
             b = R.call_tir(exp1, (a,), R.Tensor((6, 8), "float32"))
             c = R.memory.view(b, R.shape([2, 3, 8]))
 
-    Models have such views where a layer takes matrices and the next function more dimensions.
-    Only views of results of tensor functions are moved. Other arguments of the call get a view of
-    the new shape. Shapes must be constant.
+    Such views occur in models where a layer expects matrices and the next function expects more
+    dimensions. Only views of results of tensor functions are moved. Other arguments of the call get
+    a view of the new shape. Shapes must be constant.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -50,7 +50,7 @@ class _Sinking(GraphRewriter):
         self._mod = mod
         self._builder = builder
         self._sources: dict[g.GraphVar, g.GraphVar] = {}
-        """The results of tensor functions that variables of the block view."""
+        """For each view in the block, the result of a tensor function that it views."""
         self._made: set[g.GraphVar] = set()
         """Results of tensor functions in the block."""
         self._functions: dict[tuple[str, tuple[int, ...]], tuple[GlobalVar, PrimFunc] | None] = {}
@@ -83,14 +83,14 @@ class _Sinking(GraphRewriter):
             return (new.with_(value=g.GraphCall(VIEW, [source, call.args[1]])),)
         if call.op is not CALL_TIR:
             return rebuilt
-        sunk = self._sunk(new.var, call)
+        sunk = self._sink_view(new.var, call)
         if sunk is not None:
             return sunk
         self._made.add(new.var)
         return rebuilt
 
-    def _sunk(self, var: g.GraphVar, call: g.GraphCall) -> Sequence[g.Binding] | None:
-        """Return the bindings of an element-wise call before a view, None if impossible."""
+    def _sink_view(self, var: g.GraphVar, call: g.GraphCall) -> Sequence[g.Binding] | None:
+        """Return the bindings of an element-wise call before a view; None if impossible."""
         parts = destination_passing(call)
         assert parts is not None
         shape = parts.outputs[0].static_shape
@@ -136,7 +136,7 @@ class _Sinking(GraphRewriter):
         return seen
 
     def _function(self, name: str, shape: tuple[int, ...]) -> tuple[GlobalVar, PrimFunc] | None:
-        """Return a tensor function for another shape, None if it cannot be."""
+        """Return a tensor function for another shape; None if impossible."""
         if (name, shape) not in self._functions:
             func = self._mod.functions.get(name)
             made = None

@@ -24,7 +24,7 @@ from tensorir.transform.value_memory import find_escapes
 
 
 class StaticPlanBlockMemory(ModulePass):
-    """Lets tensors share memory if their contents are needed at different times.
+    """Lets tensors share memory if they are live at different times.
 
     Before: a = R.builtin.alloc_tensor(R.shape([16]), R.dtype("float32"), ...)
             b = R.builtin.alloc_tensor(R.shape([n, 16]), R.dtype("float32"), ...)
@@ -35,10 +35,10 @@ class StaticPlanBlockMemory(ModulePass):
 
     A function has one arena for tensors of constant size, and one for each unit of symbolic sizes:
     tensors of (n, 16) and (n, 4) share memory, tensors of (n, m) have another arena. An arena is
-    allocated where its sizes become known. A tensor is held from its first use to its last in the
-    whole function; tensors of two branches of an `if` share memory. Results keep separate memory,
-    and so do tensors that are passed to a library function that may keep them. A function with an
-    arena is left unchanged.
+    allocated where its sizes become known. A tensor is live from its first use to its last use in
+    the whole function; tensors of two branches of an `if` share memory. Results keep separate
+    memory, and so do tensors that are passed to a library function that may keep them. A function
+    that has an arena already is not changed.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -54,7 +54,10 @@ class StaticPlanBlockMemory(ModulePass):
 
 @dataclass(frozen=True)
 class Arena:
-    """Memory that tensors share: `packing` is in units of the product of `factors`."""
+    """Memory that tensors share.
+
+    The numbers in `packing` are multiples of the product of `factors`.
+    """
 
     factors: tuple[PrimExpr, ...]
     packing: Packing[g.GraphVar]
@@ -77,9 +80,9 @@ class Arena:
     def offsets(self) -> dict[g.GraphVar, PrimExpr]:
         """Return the offset of each tensor in bytes.
 
-        If a unit is not a multiple of the alignment, offsets are rounded up, and then moved up by
-        one multiple for each smaller offset in the packing. So a tensor that starts where another
-        one ends, or later, is moved by more than rounding moved the end of the other one.
+        If a unit is not a multiple of the alignment, offsets are rounded up, and then increased by
+        one alignment for each smaller offset in the packing. So a tensor that starts at or after
+        the end of another one is moved by more than rounding moved that end.
         """
         levels = self._levels
         at = {start: self._offset(start, levels[start]) for start in levels}
@@ -97,20 +100,20 @@ class Arena:
 
 
 def plan_memory(func: Function, escapes: EscapesOf) -> list[Arena]:
-    """Return the arenas of a function; the packing has the variables of its tensors.
+    """Return the arenas of a function; the keys of a packing are the variables of tensors.
 
-    `find_escapes` returns `escapes` for the module. The arena of tensors of constant size comes
-    first. A function that has an arena gets no others.
+    `find_escapes` returns `escapes` for the module. The arena for tensors of constant size comes
+    first. A function that has an arena already gets no further ones.
     """
     if any(isinstance(n, g.GraphCall) and n.op is ALLOC_STORAGE for n in walk(func.body)):
         return []
     aliases = Aliases(func, escapes)
     aliases.add_sequence(func.body)
     # Results, and memory that library functions may keep, outlive the function.
-    given_away = {*aliases.escaped, *memories(aliases.of(func.body.body))}
+    escaping = {*aliases.escaped, *memories(aliases.of(func.body.body))}
     classes: dict[Unit, list[tuple[Memory, TensorBytes]]] = {}
     for memory in aliases.holders:
-        nbytes = None if memory in given_away else _nbytes(memory)
+        nbytes = None if memory in escaping else _nbytes(memory)
         if nbytes is not None:
             classes.setdefault(nbytes.unit, []).append((memory, nbytes))
     lifetimes = Lifetimes(func.body)
@@ -121,7 +124,7 @@ def plan_memory(func: Function, escapes: EscapesOf) -> list[Arena]:
 
 
 def _nbytes(memory: Memory) -> TensorBytes | None:
-    """Return the bytes of a tensor that the function allocates, None for other memory."""
+    """Return the size in bytes of a tensor that the function allocates; None for other memory."""
     call = memory.call
     if not isinstance(call, g.GraphCall) or call.op is not ALLOC_TENSOR:
         return None
@@ -135,8 +138,8 @@ def _packed(
     factors = tensors[0][1].factors
     counts = {memory: nbytes.count for memory, nbytes in tensors}
     is_aligned = not factors or all(count % ALIGNMENT == 0 for count in counts.values())
-    held = {memory: lifetimes.spans(aliases.holders[memory]) for memory in counts}
-    packing = pack(counts, held, ALIGNMENT if is_aligned else 1)
+    live_spans = {memory: lifetimes.spans(aliases.holders[memory]) for memory in counts}
+    packing = pack(counts, live_spans, ALIGNMENT if is_aligned else 1)
     offsets = {aliases.holders[memory][0]: at for memory, at in packing.offsets.items()}
     return Arena(factors, Packing(offsets, packing.size, packing.lower_bound), is_aligned)
 
@@ -160,7 +163,9 @@ class _Placing(GraphRewriter):
         return node.with_(body=g.SeqExpr.rebuilt([g.BindingBlock(arenas), *body.blocks], body.body))
 
     def _allocated(self, defining: Iterable[StructInfo]) -> list[g.Binding]:
-        """Return the allocations of arenas whose sizes are known after these values."""
+        """Return the allocations of the arenas whose sizes are defined by these values or earlier
+        ones.
+        """
         for info in defining:
             self._known.update(n for n in defining_extents(info) if isinstance(n, Var))
         ready = [(storage, arena) for storage, arena in self._waiting if arena.sizes <= self._known]

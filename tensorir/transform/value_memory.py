@@ -1,10 +1,10 @@
-"""The memory of the values of a graph function, decided before memory is explicit.
+"""Assignment of memory to the values of a graph function, before memory is explicit.
 
-A call of a tensor function, of a graph function and an `if` have tensors that their results are
-written to. Each such tensor has separate memory, except in two cases. A dead argument that a call
-overwrites is the memory of its result; a parameter that the function updates is such an argument,
-too. A value that a branch computes only for the value of its `if` is computed in the memory of the
-`if`. So a value is copied only if it has to be in two places.
+The results of a call of a tensor function, of a graph function, and of an `if` are written to
+tensors. Each such tensor has separate memory, except in two cases. If a call overwrites a dead
+argument, its result is in the memory of the argument; the argument may be a parameter that the
+function updates. If a branch computes a value only for the result of its `if`, the value is
+computed in the memory of the `if`. So a value is copied only if it has to be in two places.
 """
 
 from __future__ import annotations
@@ -48,48 +48,53 @@ from tensorir.transform.aliases import (
 from tensorir.transform.lifetimes import Lifetimes
 
 Overwritable: TypeAlias = Callable[[DestinationPassing], Mapping[int, Sequence[int]]]
-"""Returns for each output of a call the arguments that it may overwrite."""
+"""The function that returns, for each output of a call, the arguments that the output may
+overwrite.
+"""
 
 
 class ValueMemory:
     """The decisions for one function.
 
     `outputs` has for each call the memories of its tensors, None for a tensor that overwrites an
-    argument. `wanted` has for each `if` the memories of its value, by paths; the other parts stay
-    values. `copied` has the parts of branches that are copied to these memories at the end.
+    argument. `wanted` has for each `if` the memories of its value, by paths; parts without a memory
+    remain values. `copied` has the parts of branches that are copied to these memories at the end.
     """
 
     def __init__(
         self, func: Function, escapes: EscapesOf, overwritable: Overwritable | None = None
     ) -> None:
-        """Decide; `overwritable` returns arguments that outputs may overwrite without a copy."""
+        """Make the decisions.
+
+        `overwritable` returns arguments that outputs may overwrite without a copy.
+        """
         self._overwritable = overwritable
         self.overwritten: dict[g.GraphCall, dict[int, int]] = {}
-        """For calls with separate outputs, the outputs that may overwrite arguments, with these
-        arguments."""
+        """For each call in destination passing style, the arguments that each output may overwrite.
+        """
         self.outputs: dict[g.GraphCall, tuple[Memory | None, ...]] = {}
         self.wanted: dict[g.If, dict[Path, tuple[Memory, TensorStructInfo]]] = {}
         self.copied: set[tuple[g.SeqExpr, Path]] = set()
         self._place: dict[Memory, Memory] = {}
-        """Memories of branches, and the memory of the `if` that replaces each."""
+        """For each memory of a branch, the memory of the `if` that replaces it."""
         self._made: dict[Memory, tuple[g.SeqExpr, TensorStructInfo]] = {}
-        """The sequence that a memory belongs to, and the tensor in it."""
+        """For each memory, the sequence that allocates it and the type of its tensor."""
         self._lifetimes = Lifetimes(func.body)
         self._escapes = escapes
         self.aliases = Aliases(func, self._escapes)
         self.updated: dict[Memory, g.GraphVar] = {}
         """The memories of parameters that the function updates, which calls may overwrite."""
         self._sources: dict[Memory, set[g.GraphVar]] = {}
-        """The variables that the new contents of such a parameter depend on."""
+        """The variables on which the new contents of such a parameter depend."""
         for k, param in enumerate(func.updates):
             (memory,) = memories(self.aliases.of(param))
             self.updated[memory] = param
             self._made[memory] = func.body, g.tensor_info(param)
-            self._sources[memory] = _needed(func.body, k)
+            self._sources[memory] = _dependencies(func.body, k)
         self._sequence(func.body)
 
     def place(self, memory: Memory) -> Memory:
-        """Return the memory that replaces a memory, itself by default."""
+        """Return the memory that replaces a memory; by default the memory itself."""
         while memory in self._place:
             memory = self._place[memory]
         return memory
@@ -107,7 +112,7 @@ class ValueMemory:
             if call is not None:
                 return self._call(value, call, binding, sequence)
             if self._is_into_memory(value):
-                self.aliases.of(value)  # notes what is kept
+                self.aliases.of(value)  # also records escaping memory
                 outputs = {
                     path: self._own(info, sequence) for path, info in tensors_of(value.struct_info)
                 }
@@ -188,11 +193,12 @@ class ValueMemory:
         binding: g.Binding,
         sequence: g.SeqExpr,
     ) -> int:
-        """Return the argument that an output of new memory overwrites instead, `FRESH` for none.
+        """Return the argument that an output overwrites instead of getting new memory, else
+        `FRESH`.
 
-        The argument is a tensor of the same sequence: a result in the memory of an outer sequence
-        would have to be copied at the end of the branch. Only values on the way to its new contents
-        overwrite a parameter: others would have to be copied out of it.
+        The argument must be a tensor of the same sequence, because a result in the memory of an
+        outer sequence would be copied at the end of the branch. Only values from which the new
+        contents of a parameter are computed may overwrite it; others would have to be copied later.
         """
         if self._overwritable is None:
             return FRESH
@@ -224,7 +230,9 @@ class ValueMemory:
         )
 
     def _is_into_memory(self, value: g.GraphCall) -> bool:
-        """Return True if the result of a graph function can be written to memory of the caller."""
+        """Return True if the result of a graph function can be written to memory that the caller
+        allocates.
+        """
         called = called_graph(value)
         if called is None or called.outputs is not None or self._escapes(called.callee).result:
             return False
@@ -236,7 +244,7 @@ class ValueMemory:
 
 
 def find_escapes(mod: IRModule) -> EscapesOf:
-    """Return a function that returns the memories that a function passes to library functions.
+    """Return a function that maps the name of a graph function to its `Escapes`.
 
     A tensor that a graph function returns is always in separate memory.
     """
@@ -245,12 +253,12 @@ def find_escapes(mod: IRModule) -> EscapesOf:
 
     def escapes(name: GlobalVar) -> Escapes:
         found = known.get(name.name)
-        # A tensor function keeps nothing; an unknown function may keep everything.
+        # A tensor function keeps no memory; an unknown function may keep all of its arguments.
         return (_NOTHING if name.name in mod.functions else _ALL) if found is None else found
 
     order = callees_first(functions)
     changed = True
-    while changed:  # several rounds for recursive functions
+    while changed:  # recursive functions need several rounds
         changed = False
         for name in order:
             before, found = known[name], _escapes_of(functions[name], escapes)
@@ -284,8 +292,8 @@ def tensors_of(info: StructInfo) -> Iterator[tuple[Path, TensorStructInfo]]:
             yield path, leaf
 
 
-def _needed(body: g.SeqExpr, k: int) -> set[g.GraphVar]:
-    """Return the variables that the new contents of updated parameter `k` depend on."""
+def _dependencies(body: g.SeqExpr, k: int) -> set[g.GraphVar]:
+    """Return the variables on which the new contents of updated parameter `k` depend."""
     value = body.body
     for field in (1, k):
         value = value.elements[field] if isinstance(value, g.Tuple) else value

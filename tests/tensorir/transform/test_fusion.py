@@ -268,7 +268,7 @@ def test_levels_limits_and_kinds_that_are_stated():
     stated["sqrt"] = stated["sqrt"].with_attr("op_pattern", 5)
     with pytest.raises(IRTypeError, match=r"op_pattern of sqrt must be one of 0 \(elementwise\)"):
         FuseOps()(stated)
-    with pytest.raises(IRValueError, match="at least one call, got max_group_size=0"):
+    with pytest.raises(IRValueError, match="max_group_size must be at least 1, got 0"):
         FuseOps(max_group_size=0)
 
 
@@ -278,7 +278,7 @@ def test_levels_limits_and_kinds_that_are_stated():
         ("y: F4 = R.call_pure_packed('f', x, sinfo_args=(F4,))", "it calls"),
         ("y = R.match_cast(x, F4)", "it checks y by match_cast"),
         ("y = R.call_tir(cls.add, (x, R.const([1.0, 2.0, 3.0, 4.0], 'float32')), out_sinfo=F4)",
-         "which is none of its tensors; pass it as a parameter"),
+         "which is not one of its tensors; pass it as a parameter"),
         ("y = x", "each of its results must be the output of another call"),
     ],
 )  # fmt: skip

@@ -86,7 +86,7 @@ def test_the_check_accepts_tensors_side_by_side():
         (by_hand(128, 0), "a is used after b has overwritten it; in function main"),
         (by_hand(128, 32), "b is not at a multiple of 64 bytes"),
         (by_hand(64, 64), "b ends at byte 80 of an arena of 64"),
-        (by_hand(128, 64, "b"), "b is in the arena, which ends with the function"),
+        (by_hand(128, 64, "b"), "b is in the arena, which is freed with the function"),
     ],
 )
 def test_the_check_names_what_is_wrong(mod, message):

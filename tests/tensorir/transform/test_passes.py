@@ -207,11 +207,11 @@ def test_a_pass_that_breaks_a_module_is_named():
 @pytest.mark.parametrize(
     ("action", "message"),
     [
-        (lambda: CallTIRRewrite()(MOD["main"]), "CallTIRRewrite takes a module, got Function"),
-        (lambda: Sequential([CallTIRRewrite]), "call a pass class to make one"),
+        (lambda: CallTIRRewrite()(MOD["main"]), "CallTIRRewrite needs a module, got Function"),
+        (lambda: Sequential([CallTIRRewrite]), "call a pass class to create one"),
         (lambda: PassContext(disabled_pass="CallTIRRewrite"), "must be a list of names"),
         (lambda: module_pass(lambda mod, ctx: None)(MOD), "must return a module, got NoneType"),
-        (lambda: module_pass(3), "made of a function or a class, got 3"),
+        (lambda: module_pass(3), "made from a function or a class, got 3"),
     ],
 )
 def test_misuse_is_named(action, message):
