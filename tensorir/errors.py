@@ -36,7 +36,7 @@ class IRValueError(TensorIRError, ValueError):
 class DiagnosticError(TensorIRError):
     """A script has an error; the text shows the line with a caret.
 
-    `filename`, `line` and `column` (both from 1) locate the error; `message` has no location.
+    `filename`, `line` and `column` (both from 1) locate the error; `message` lacks the location.
     """
 
     def __init__(

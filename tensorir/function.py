@@ -110,7 +110,7 @@ class PrimFunc(BaseFunc):
 
 
 def returned_type(body: Stmt) -> Type:
-    """Return the type of the values that statements return; `void` if there is no return.
+    """Return the type of the values that statements return; `void` without a return.
 
     Raises IRTypeError for values of several types.
     """

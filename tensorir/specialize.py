@@ -189,7 +189,7 @@ class _Specialize(Substitution):
         value = self(node.value)
         if value is node.value:
             return node
-        made = cast(node.dtype, value)
-        if value in self.placed and isinstance(made, e.IntImm):
-            self.placed.add(made)
-        return made
+        result = cast(node.dtype, value)
+        if value in self.placed and isinstance(result, e.IntImm):
+            self.placed.add(result)
+        return result

@@ -1,7 +1,7 @@
 """`Analyzer`: simplification, bounds and proofs of integer expressions.
 
 Integers become linear combinations. Quotients by constants are independent terms in them and
-remainders do not occur (see `linear`); two expressions are equal if the difference has no terms.
+remainders do not occur (see `linear`); two expressions are equal if their difference is 0.
 Inequalities follow from interval bounds (Cousot and Cousot 1977) and from facts added to the
 difference. Simplified comparisons use `<`, `<=`, `==` and `!=` only.
 """
@@ -165,7 +165,7 @@ class Analyzer:
         """
         gap = gap_of(condition, self._linear)
         if gap is not None:
-            return _memory_free([gap, *self._comparisons.of_variables(gap)]), ()
+            return _memory_free([gap, *self._comparisons.variable_facts(gap)]), ()
         if isinstance(condition, e.EQ) and is_scalar_integer(condition.a.dtype):
             difference = self._linear(condition.a).plus(self._linear(condition.b), -1)
             classes = tuple(learn_residues(difference, self._linear.context))
@@ -248,21 +248,21 @@ class Analyzer:
 
     def compare(self, expr: e.CmpOp) -> PrimExpr:
         """Return a comparison as a constant if it can be decided, or in its shortest form."""
-        simple = self._comparisons.simplified(expr)
+        simple = self._comparisons.simplify(expr)
         if simple is not None:
             return simple
         return flip_comparison(expr, self.integer(expr.a), self.integer(expr.b))
 
-    def decided(self, condition: PrimExpr) -> PrimExpr:
+    def decide(self, condition: PrimExpr) -> PrimExpr:
         """Return a condition whose parts are simplified, as a constant if the facts decide it."""
         if not self._linear.context.facts or not condition.dtype.is_bool:
             return condition
         low, high = self._linear.bound(self._linear.truth(condition))
         return (TRUE if low else FALSE) if low == high else condition
 
-    def connected(self, parts: Iterable[PrimExpr], kind: type[e.LogicalOp]) -> PrimExpr:
+    def connect(self, parts: Iterable[PrimExpr], kind: type[e.LogicalOp]) -> PrimExpr:
         """Return the conjunction or disjunction of conditions that are simplified."""
-        return self._connectives.connected(parts, kind)
+        return self._connectives.connect(parts, kind)
 
     # ------------------------------------------------------------------------------------ proving
 

@@ -1,4 +1,4 @@
-"""The linear part of an index as it is written, without analysis.
+"""The linear part of an index as written in the program, without analysis.
 
 Far cheaper than the analyzer's normal form, for code that reads thousands of indices and may miss
 indices that are linear only after simplification.
@@ -27,7 +27,7 @@ class Coefficients:
             return None
         return self.of.get(var, 0)
 
-    def substituted(self, values: Mapping[Var, Coefficients]) -> Coefficients:
+    def substitute(self, values: Mapping[Var, Coefficients]) -> Coefficients:
         """Return the sum with variables replaced by sums.
 
         Variables inside `parts` are not replaced.

@@ -62,7 +62,7 @@ class Comparisons:
     def __init__(self, reader: Linearizer) -> None:
         self._reader: Final = reader
 
-    def simplified(self, expr: e.CmpOp) -> PrimExpr | None:
+    def simplify(self, expr: e.CmpOp) -> PrimExpr | None:
         """Return a comparison as a constant or in its shortest form.
 
         Return None if its sides must not change.
@@ -118,7 +118,7 @@ class Comparisons:
         sides = self._split_sides(difference, dtype)
         return None if sides is None else (e.EQ if equal else e.NE)(*sides)
 
-    def of_variables(self, gap: Linear) -> list[Linear]:
+    def variable_facts(self, gap: Linear) -> list[Linear]:
         """Return sums over single variables that are at least 0 whenever `gap` is."""
         found: list[Linear] = []
         pending = [gap]
@@ -203,11 +203,11 @@ class Comparisons:
                 return head
         return None
 
-    def _without_extremum(self, total: Linear, beyond: int = 0) -> Linear | None:
+    def _without_extremum(self, total: Linear, margin: int = 0) -> Linear | None:
         """Return a shorter sum that is equivalent to a sum with an extremum; None if there is none.
 
         The shorter sum exists if a single alternative decides: the others never make the sum
-        negative, or never keep it from being negative. With `beyond` 1, one sum is 0 exactly if the
+        negative, or never keep it from being negative. With `margin` 1, one sum is 0 exactly if the
         other is.
         """
         for term, c in total.terms.items():
@@ -218,7 +218,7 @@ class Comparisons:
             open_cases: list[Linear] = []
             for arg in term.args:
                 case = rest.plus(arg, c)
-                without_effect = negative(case) if any_will_do else case.plus_const(-beyond)
+                without_effect = negative(case) if any_will_do else case.plus_const(-margin)
                 if not self._reader.at_least_zero(without_effect):
                     open_cases.append(case)
             if len(open_cases) == 1:
@@ -230,8 +230,8 @@ class Comparisons:
     def _split_sides(self, difference: Linear, dtype: DataType) -> tuple[PrimExpr, PrimExpr] | None:
         """Return the added and the subtracted terms of `difference`, as two expressions.
 
-        None if moving terms to the other side may wrap around, or if the resulting constant is
-        beyond the type.
+        Return None if moving terms to the other side may wrap around, or if the resulting constant
+        is beyond the type.
         """
         reader = self._reader
         if not holds_indices(dtype) or reader.may_wrap(difference):

@@ -61,8 +61,8 @@ def scaled(values: IntegerSet, factor: int, offset: int) -> IntegerSet:
 def comparisons(values: IntegerSet, within: Interval) -> list[IntegerSet] | None:
     """Return sets, each testable by one comparison, whose intersection within `within` is the set.
 
-    A result is an unbounded interval, a single integer, or all integers but one. None if more than
-    these are needed. `values` is a non-empty subset of `within`.
+    A result is an unbounded interval, a single integer, or all integers but one. Return None if
+    more than these are needed. `values` is a non-empty subset of `within`.
     """
     least, most = values[0][0], values[-1][1]
     if least == most:

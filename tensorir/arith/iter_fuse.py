@@ -93,7 +93,7 @@ class Fuser:
     def _order(self, terms: list[IterSplitExpr]) -> _OrderedTerms:
         """Return terms such that each scale is the extent of the terms below.
 
-        Raises NoIterMapError if there is no such order.
+        Raises NoIterMapError if such an order does not exist.
         """
         left = _sort_innermost_first(terms)
         scale = left[0].scale
@@ -129,9 +129,7 @@ class Fuser:
     def _next_term(
         self, left: list[IterSplitExpr], expected: Size, base_scale: Size
     ) -> tuple[IterSplitExpr, Size]:
-        """Return the next term: the one with scale `expected`, or one that overlaps, with its
-        overlap.
-        """
+        """Return the next term, which has scale `expected` or overlaps, and its overlap."""
         for term in left:
             if term.scale == expected:
                 return term, 0

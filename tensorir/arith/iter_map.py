@@ -212,7 +212,7 @@ def normalize_to_iter_sum(
     """Return an index as a sum of pieces of iterators, largest scales first.
 
     Scales may be symbolic, and of either sign. All other parts, with their iterators, are in the
-    base. Whether the pieces fit together is not checked.
+    base. The function does not check that the pieces fit together.
     """
     return IterReader(input_iters, IterMapLevel.NO_CHECK, True, analyzer).normalized(index)
 

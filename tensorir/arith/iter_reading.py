@@ -79,13 +79,13 @@ class IterReader:
         self._fuser = Fuser(level in (IterMapLevel.BIJECTIVE, IterMapLevel.INJECTIVE))
         self._tightened: dict[Var, tuple[Size, Size]] = {}
         self._paddings: dict[PieceKey, dict[int, int]] = {}
-        """The offsets by which pieces are padded before a division, by divisor."""
+        """The paddings of pieces before a division, by divisor."""
 
     @cached_property
     def _linear(self) -> Linearizer:
         """The reader of expressions without iterators.
 
-        Created only for non-constant expressions.
+        It is created only for non-constant expressions.
         """
         return (self._analyzer or Analyzer()).linearizer
 

@@ -136,7 +136,7 @@ class IterWriter:
     def _linearizer(self) -> Linearizer:
         """The writer of parts without iterators.
 
-        Created on first use, as most sums have no such part.
+        Created on first use, as most sums lack such parts.
         """
         return (self._analyzer or Analyzer()).linearizer
 

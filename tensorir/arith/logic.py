@@ -99,7 +99,7 @@ class Connectives:
         Of a direction and its negative only the first is kept.
         """
 
-    def connected(self, parts: Iterable[PrimExpr], kind: type[e.LogicalOp]) -> PrimExpr:
+    def connect(self, parts: Iterable[PrimExpr], kind: type[e.LogicalOp]) -> PrimExpr:
         """Return the conjunction or disjunction of simplified conditions."""
         self._directions = {}
         return self._connect([q for p in parts for q in parts_of(p, kind)], kind, {})
@@ -253,8 +253,8 @@ class Connectives:
     ) -> list[PrimExpr] | None:
         """Return conditions that together restrict a direction to a set.
 
-        None if that takes too many. The direction is the one of `literal`, which was read from
-        `part`.
+        Return None if that takes too many. The direction is the one of `literal`, which was read
+        from `part`.
         """
         direction, dtype = literal.sum, literal.dtype
         if direction is None:

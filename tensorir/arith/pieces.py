@@ -159,10 +159,10 @@ def _extract_extremum(
     Returns the constant that is part of the moved group.
     """
     c = left[extremum]
-    made = absorb_terms(extremum, c, left, rest)
-    if made is None:
+    result = absorb_terms(extremum, c, left, rest)
+    if result is None:
         return 0
-    piece, weight, moved = made
+    piece, weight, moved = result
     add_terms(left, moved.terms, -c)
     for term in [extremum, *[t for t in moved.terms if not left[t]]]:
         del left[term]

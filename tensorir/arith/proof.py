@@ -144,7 +144,7 @@ class Proof:
 def without_quotients(
     linear: Linear, bound: Bound, product: Multiply, scaled: frozenset[Term]
 ) -> Iterator[tuple[Linear, frozenset[Term]]]:
-    """Yield sums in which one quotient is replaced.
+    """Yield sums with one quotient replaced.
 
     If one of them is not negative, neither is `linear`. Each comes with the quotient by whose
     divisor `linear` was multiplied, or None. Quotients in `scaled` are not replaced, nor are
@@ -191,7 +191,7 @@ def _without_symbolic(
 def _round_down(
     linear: Linear, term: Term, c: int, times: int, index: Linear, divisor: Linear
 ) -> Linear:
-    """Return a lower bound of `linear` in which `c * term` is replaced by a multiple of `index`.
+    """Return a lower bound of `linear`, with `c * term` replaced by a multiple of `index`.
 
     `c * term` is `index // divisor * divisor * times`; `index // divisor * divisor` is at most
     `index`, and more than `index - divisor`.

@@ -96,7 +96,7 @@ class _Simplifier(Rewriter):
 
     def rewrite_CmpOp(self, node: e.CmpOp) -> PrimExpr:  # noqa: N802
         if is_scalar_integer(node.a.dtype):
-            return self._analyzer.decided(self._analyzer.compare(node))
+            return self._analyzer.decide(self._analyzer.compare(node))
         a, b = self(node.a), self(node.b)
         kind = type(node)
         if a.dtype.lanes > 1:
@@ -109,13 +109,13 @@ class _Simplifier(Rewriter):
                     return this if bool(other.value) == (kind is e.EQ) else self(e.Not(this))  # type: ignore[no-any-return]
             if expr_key(a) == expr_key(b):
                 return TRUE if kind is e.EQ else FALSE
-        return self._analyzer.decided(flip_comparison(node, a, b))
+        return self._analyzer.decide(flip_comparison(node, a, b))
 
     def rewrite_LogicalOp(self, node: e.LogicalOp) -> PrimExpr:  # noqa: N802
         if node.dtype.lanes > 1:
             return self.rewrite_BinaryOp(node)
         kind = type(node)
-        return self._analyzer.connected([self(part) for part in parts_of(node, kind)], kind)
+        return self._analyzer.connect([self(part) for part in parts_of(node, kind)], kind)
 
     def rewrite_Not(self, node: e.Not) -> PrimExpr:  # noqa: N802
         if node.dtype.lanes > 1:
@@ -127,7 +127,7 @@ class _Simplifier(Rewriter):
         return negated if type(negated) is e.Not else self(negated)
 
     def rewrite_Var(self, node: e.Var) -> PrimExpr:  # noqa: N802
-        return self._analyzer.decided(node) if node.dtype is BOOL else node
+        return self._analyzer.decide(node) if node.dtype is BOOL else node
 
     def rewrite_Select(self, node: e.Select) -> PrimExpr:  # noqa: N802
         return self._choice(node, node.condition, node.true_value, node.false_value)
@@ -137,7 +137,7 @@ class _Simplifier(Rewriter):
         if choice is not None:
             return self._choice(node, *choice)
         new = self.generic(node)
-        return self._analyzer.decided(_fold_call(new))
+        return self._analyzer.decide(_fold_call(new))
 
     def _choice(self, node: PrimExpr, *parts: PrimExpr) -> PrimExpr:
         """Simplify a choice: a `Select`, or a call of `if_then_else`."""
@@ -153,11 +153,11 @@ class _Simplifier(Rewriter):
             t, f = self(t), self(f)
         else:
             t, f = self._simplify_branches(condition, t, f)
-        made = self._without_choice(condition, t, f)
-        if made is None and not evaluates_both:
-            made = self._merge_choices(condition, t, f)
-        if made is not None:
-            return made
+        created = self._without_choice(condition, t, f)
+        if created is None and not evaluates_both:
+            created = self._merge_choices(condition, t, f)
+        if created is not None:
+            return created
         if condition is old and t is parts[1] and f is parts[2]:
             return node
         return e.Select(condition, t, f) if evaluates_both else if_then_else(condition, t, f)
@@ -228,8 +228,8 @@ class _Simplifier(Rewriter):
         ):
             value = value.value
         if value is not node.value or type(value) is not e.Cast:
-            made = cast(node.dtype, value)
-            return node if type(made) is e.Cast and made.value is node.value else made
+            created = cast(node.dtype, value)
+            return node if type(created) is e.Cast and created.value is node.value else created
         return value if value.dtype is node.dtype else node
 
     def rewrite_Reduce(self, node: e.Reduce) -> PrimExpr:  # noqa: N802

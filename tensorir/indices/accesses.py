@@ -78,7 +78,7 @@ class Bindings:
 
     def read(self, expr: PrimExpr) -> Coefficients:
         """Return an expression as a sum over loop variables."""
-        return coefficients(expr).substituted(self.linear)
+        return coefficients(expr).substitute(self.linear)
 
     def loop_vars(self, expr: PrimExpr) -> list[Var]:
         """Return the loop variables on which an expression depends."""
@@ -110,7 +110,7 @@ def strides(
                     if axis.dom is not None:
                         analyzer.bind(axis.var, axis.dom)
             linear = coefficients(analyzer.simplify(index))
-        linear = linear.substituted(bindings.linear)
+        linear = linear.substitute(bindings.linear)
         for var, factor in linear.of.items():
             before = found.get(var, 0)
             if size is None or before is None:

@@ -106,7 +106,7 @@ def _mask_of_lanes(env: Env, lanes: int) -> Sequence[bool] | None:
 
 
 def _evaluate_lanes(env: Env, lanes: Sequence[bool], run: Eval) -> Any:
-    """Evaluate with only the given lanes of those that are active."""
+    """Evaluate with only the given lanes, a subset of the active lanes."""
     outer = env.get(_MASK)
     if outer is not None and len(outer) == len(lanes):
         lanes = [a and b for a, b in zip(outer, lanes, strict=True)]
@@ -392,8 +392,8 @@ def _reinterpret(c: ExpressionCompiler, node: Call) -> Eval:
 
     def change(env: Env) -> Any:
         found = value(env)
-        made = reinterpreted([found] if one else found, source.element, target.element)
-        return tuple(made) if many else made[0]
+        result = reinterpreted([found] if one else found, source.element, target.element)
+        return tuple(result) if many else result[0]
 
     return change
 

@@ -87,7 +87,9 @@ class _Detector:
         return reads, writes, opaque
 
     def _is_initialised(self, read: _Access) -> bool:
-        """Return True if the init of the block writes all that the block reads of a buffer."""
+        """Return True if the init of the block writes every element of a buffer that the block
+        reads.
+        """
         if self._block.init is None or read.buffer in self._read_first:
             return False
         written = self._writes.get(read.buffer)

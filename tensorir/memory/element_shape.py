@@ -33,8 +33,8 @@ def for_shape(func: PrimFunc, shape: Sequence[PrimExpr]) -> PrimFunc | None:
     elements.
 
     The last parameter is the result, and every buffer of its shape gets the new shape; buffers that
-    broadcast to it keep theirs. None if the function is not element-wise, in the old or new shape,
-    or if its shapes are not constant.
+    broadcast to it keep theirs. Return None if the function is not element-wise, in the old or new
+    shape, or if its shapes are not constant.
     """
     buffers = [func.buffer_map.get(param) for param in func.params]
     result = buffers[-1] if buffers else None
@@ -51,8 +51,8 @@ def for_shape(func: PrimFunc, shape: Sequence[PrimExpr]) -> PrimFunc | None:
 def for_order(func: PrimFunc, axes: Sequence[int]) -> PrimFunc | None:
     """Return an element-wise function for tensors with their dimensions in another order.
 
-    Dimension `k` of the current tensors is dimension `axes[k]` in the result. None if the function
-    is not element-wise, in the old or new order.
+    Dimension `k` of the current tensors is dimension `axes[k]` in the result. Return None if the
+    function is not element-wise, in the old or new order.
     """
     result = func.buffer_map.get(func.params[-1]) if func.params else None
     if result is None or len(result.shape) != len(axes):
@@ -66,10 +66,10 @@ def _reshape_elementwise(
 ) -> PrimFunc | None:
     if op_pattern(func) is not OpPattern.ELEMENTWISE:
         return None
-    made = _Reshaped(func, before, after, places).function()
-    if made is None or op_pattern(made) is not OpPattern.ELEMENTWISE:
+    created = _Reshaped(func, before, after, places).function()
+    if created is None or op_pattern(created) is not OpPattern.ELEMENTWISE:
         return None
-    return renew_defs(made)
+    return renew_defs(created)
 
 
 class _Reshaped:
@@ -94,9 +94,9 @@ class _Reshaped:
         buffers = {p: self._buffer(b) for p, b in func.buffer_map.items()}
         local = [self._buffer(buffer) for buffer in root.alloc_buffers]
         nests = root.body.seq if isinstance(root.body, s.SeqStmt) else (root.body,)
-        made = [self._nest(nest) for nest in nests]
-        known = [nest for nest in made if nest is not None]
-        if len(known) != len(made):
+        created = [self._nest(nest) for nest in nests]
+        known = [nest for nest in created if nest is not None]
+        if len(known) != len(created):
             return None
         body = root.with_(body=s.sequence(known), alloc_buffers=local)
         return func.with_(buffer_map=buffers, body=s.BlockRealize((), TRUE, body))
@@ -137,10 +137,10 @@ class _Reshaped:
             IterVar(Range(extent), var, IterVar.DATA_PAR, "")
             for var, extent in zip(new_axes, self._after, strict=True)
         ]
-        made = s.Block(iter_vars, (), (), block.name_hint, body, annotations=block.annotations)
-        made = complete_block(made, (True, True), visible)
+        created = s.Block(iter_vars, (), (), block.name_hint, body, annotations=block.annotations)
+        created = complete_block(created, (True, True), visible)
         loop_vars = [Var(f"ax{k}", INT64) for k in range(len(self._after))]
-        statement: s.Stmt = s.BlockRealize(loop_vars, TRUE, made)
+        statement: s.Stmt = s.BlockRealize(loop_vars, TRUE, created)
         for var, extent in reversed(list(zip(loop_vars, self._after, strict=True))):
             statement = s.For(var, e.IntImm(INT64, 0), extent, s.ForKind.SERIAL, statement)
         return statement

@@ -98,14 +98,16 @@ def layout_rewrites_alone(func: PrimFunc, rewrites: Sequence[LayoutRewrite]) -> 
     """
     assert isinstance(func.body, BlockRealize)
     given = {Var(r.weight.name, HANDLE): r.weight for r in rewrites}
-    made = {Var(r.packed.name, HANDLE): r.packed for r in rewrites}
+    result = {Var(r.packed.name, HANDLE): r.packed for r in rewrites}
     nests = [_without_annotation(r.nest) for r in rewrites]
     root = func.body.block.with_(
         body=sequence(nests), alloc_buffers=(), reads=(), writes=(), annotations={}
     )
     body = BlockRealize(func.body.iter_values, func.body.predicate, root)
     attrs = func.attrs.without(LAYOUT_FREE_BUFFERS)
-    return renew_defs(PrimFunc([*given, *made], body, buffer_map={**given, **made}, attrs=attrs))
+    return renew_defs(
+        PrimFunc([*given, *result], body, buffer_map={**given, **result}, attrs=attrs)
+    )
 
 
 def _annotated_block(stmt: Stmt) -> Block | None:

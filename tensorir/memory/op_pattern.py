@@ -33,7 +33,7 @@ class OpPattern(IntEnum):
     INJECTIVE = 2
     """They depend on elements at computed indices: transposes, slices, padding."""
     REDUCTION = 3
-    """They depend on elements along other axes, each of which is read once: sums."""
+    """They depend on elements along other axes, and each element is read once: sums."""
     OUT_ELEMENTWISE_FUSABLE = 4
     """They depend on elements that are read many times: products of matrices, convolutions.
 
@@ -104,7 +104,7 @@ def _leaf_blocks(func: PrimFunc) -> list[s.Block] | None:
 
 
 def root_computes(root: s.Block) -> bool:
-    """Return True if the root block contains the stores, because the function has no axes."""
+    """Return True if the root block itself contains the stores: a function without axes."""
     return isinstance(root.body, s.BufferStore)
 
 

@@ -45,7 +45,7 @@ def written_pointers(
     known[func] = set()  # a recursive call writes no further parameters
     stored: set[Var] = set()
     behind: dict[Var, Var] = {}
-    """The pointer from which each pointer is derived."""
+    """The origin of each pointer."""
     for node in walk_once(func.body):
         if isinstance(node, s.BufferStore):
             stored.add(node.buffer.data)

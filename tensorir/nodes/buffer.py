@@ -53,10 +53,10 @@ class Range(Node):
     @classmethod
     def from_min_extent(cls, min: ExprLike, extent: ExprLike) -> Range:
         """Build from the first value and the number of values."""
-        made = cls.__new__(cls)
-        made.min = as_expr(min)
-        made.extent = as_expr(extent)
-        return made
+        result = cls.__new__(cls)
+        result.min = as_expr(min)
+        result.extent = as_expr(extent)
+        return result
 
     rebuilt = from_min_extent
 

@@ -47,20 +47,20 @@ class DataType(str):
             return known
         code, bits, lanes = _parts(text)
         canonical = _spell(code, bits, lanes)
-        made = cls._interned.get(canonical)
-        if made is None:
-            made = super().__new__(cls, canonical)
-            made.code, made.bits, made.lanes = code, bits, lanes
-            made.is_int = code == "int"
-            made.is_uint = code == "uint"
-            made.is_bool = code == "uint" and bits == 1
-            made.is_integral = code in ("int", "uint")
-            made.is_float = code == "float"
-            made.is_floating = code in ("float", "bfloat", "e4m3_float", "e5m2_float")
-            made.is_handle = code == "handle"
-            cls._interned[canonical] = made
-        cls._interned[text] = made
-        return made
+        result = cls._interned.get(canonical)
+        if result is None:
+            result = super().__new__(cls, canonical)
+            result.code, result.bits, result.lanes = code, bits, lanes
+            result.is_int = code == "int"
+            result.is_uint = code == "uint"
+            result.is_bool = code == "uint" and bits == 1
+            result.is_integral = code in ("int", "uint")
+            result.is_float = code == "float"
+            result.is_floating = code in ("float", "bfloat", "e4m3_float", "e5m2_float")
+            result.is_handle = code == "handle"
+            cls._interned[canonical] = result
+        cls._interned[text] = result
+        return result
 
     is_int: bool
     """Signed integer."""

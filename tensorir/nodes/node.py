@@ -76,7 +76,7 @@ class Field(str):
     rewritten: str
     """The method of a `Rewriter` that returns the new value.
 
-    "node" for calling it, empty if unchanged.
+    "node" calls the rewriter itself; an empty name keeps the value.
     """
     walked: bool
     many: bool
@@ -173,7 +173,7 @@ class Node:
     roles: ClassVar[tuple[Field, ...]] = ()
     walk_order: ClassVar[tuple[str, ...]] = ()
     counted: ClassVar[tuple[tuple[str, bool], ...]] = ()
-    """The fields that structural equality compares, and True for those that define variables."""
+    """The fields that structural equality compares, and True for fields that define variables."""
     is_variable: ClassVar[bool] = False
     """True for nodes that are compared by identity (variables, buffers) and mapped to each other.
     """

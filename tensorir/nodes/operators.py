@@ -13,7 +13,8 @@ ExprLike: TypeAlias = Union["PrimExpr", "EqualOp", int, float, bool]
 smart: Final[dict[str, Callable[..., Any]]] = {}
 """Constructors by name: methods of nodes call them, modules that import the nodes register them.
 
-`tensorir.nodes.ops` registers the smart constructors, `tensorir.nodes.stmt` that of stores.
+`tensorir.nodes.ops` registers the smart constructors, `tensorir.nodes.stmt` registers the
+constructor of stores.
 """
 
 

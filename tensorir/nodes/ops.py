@@ -62,7 +62,7 @@ def match_types(a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:
 
     A float type takes precedence over all others, bfloat16 over integers, a wider type over a
     narrower one; int and uint of equal width become unsigned. A Python float with a float64 operand
-    keeps all its digits. Raises IRTypeError if there is no common type.
+    keeps all its digits. Raises IRTypeError without a common type.
     """
     if type(a) is float and isinstance(b, PrimExpr) and b.dtype.element is FLOAT64:
         return const(a, b.dtype), b

@@ -221,7 +221,7 @@ class BlockBuilder:
                     f'the parameters of "{frame.name}" are given twice: by function and by '
                     "emit_func_output"
                 )
-            frame.take(_params(params) or ())
+            frame.set_params(_params(params) or ())
         if frame.params is None:
             raise IRValueError(
                 f'function "{frame.name}" has no parameters yet; pass a list, which may be empty, '

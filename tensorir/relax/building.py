@@ -84,9 +84,9 @@ class Frame:
         """
         self.result: Function | None = None
         if params is not None:
-            self.take(params)
+            self.set_params(params)
 
-    def take(self, params: Sequence[GraphVar]) -> None:
+    def set_params(self, params: Sequence[GraphVar]) -> None:
         """Set the parameters."""
         checked = Function(params, SeqExpr([], Tuple([]))).params
         if len(set(checked)) != len(checked):

@@ -25,7 +25,8 @@ def call_sites(func: BaseFunc | None) -> Counter[str]:
     """Return the number of references from a function to each other function, in order of
     appearance.
 
-    Each reference counts once, executed or not. Functions of unknown classes have no references.
+    Each reference counts once, executed or not. Functions of unknown classes count as functions
+    without references.
     """
     found: Counter[str] = Counter()
     if isinstance(func, (Function, PrimFunc)):

@@ -172,7 +172,7 @@ class _Inputs:
             shown = f"{name}, {value.name}," if isinstance(value, g.GraphVar) else name
             raise IRTypeError(
                 f"argument {shown} of call_te is {info}; a formula needs a tensor whose shape and "
-                "dtype are known: match_cast states them"
+                "dtype are known; state them by match_cast"
             )
         for extent in info.shape:
             self._needs(extent)

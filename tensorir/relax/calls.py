@@ -68,8 +68,8 @@ def _view(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
     info, shape = args[0].struct_info, args[1].values
     if not isinstance(info, TensorStructInfo) or info.shape is None or info.dtype is None:
         raise IRTypeError(
-            f"a view needs a tensor whose shape and dtype are known, got {info}; match_cast "
-            "states them"
+            f"a view needs a tensor whose shape and dtype are known, got {info}; state them "
+            "by match_cast"
         )
     if Analyzer().can_prove(product(info.shape) != product(shape)):
         raise IRValueError(
@@ -314,8 +314,8 @@ class DestinationPassing(NamedTuple):
 def destination_passing(value: object) -> DestinationPassing | None:
     """Return the parts of a `call_tir`, `call_tir_inplace` or `call_dps_packed`.
 
-    None for other values. Raises IRTypeError for a call with another layout than the functions
-    above create.
+    Return None for other values. Raises IRTypeError for a call with another layout than the
+    functions above create.
     """
     if not isinstance(value, GraphCall):
         return None

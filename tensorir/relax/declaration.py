@@ -85,7 +85,7 @@ class DeclaredOperator(Operator):
         return self.signature.arguments(call.args, call.attrs)  # type: ignore[arg-type]
 
     def shown_attrs(self, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the attributes that a script prints: those that differ from their defaults."""
+        """Return the attributes that a script prints: values other than the defaults."""
         return self.signature.shown_attrs(attrs)
 
     def _infer(
@@ -394,7 +394,7 @@ def rank_of(x: GraphExpr) -> int:
     """Return the rank of a tensor. Raises IRTypeError if it is unknown."""
     info = tensor_info(x)
     if info.ndim == UNKNOWN_NDIM:
-        raise IRTypeError(f"the rank of a tensor must be known, got {info}; match_cast states it")
+        raise IRTypeError(f"the rank of a tensor must be known, got {info}; state it by match_cast")
     return info.ndim
 
 
@@ -402,7 +402,9 @@ def shape_of(x: GraphExpr) -> tuple[PrimExpr, ...]:
     """Return the shape of a tensor. Raises IRTypeError if it is unknown."""
     info = tensor_info(x)
     if info.shape is None:
-        raise IRTypeError(f"the shape of a tensor must be known, got {info}; match_cast states it")
+        raise IRTypeError(
+            f"the shape of a tensor must be known, got {info}; state it by match_cast"
+        )
     return info.shape
 
 
@@ -410,5 +412,7 @@ def dtype_of(x: GraphExpr) -> DataType:
     """Return the dtype of a tensor. Raises IRTypeError if it is unknown."""
     info = tensor_info(x)
     if info.dtype is None:
-        raise IRTypeError(f"the dtype of a tensor must be known, got {info}; match_cast states it")
+        raise IRTypeError(
+            f"the dtype of a tensor must be known, got {info}; state it by match_cast"
+        )
     return info.dtype

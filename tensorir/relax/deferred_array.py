@@ -50,13 +50,13 @@ class DeferredArray:
         if make is None:
             assert self._kept is not None
             return self._kept
-        made = None if self._last is None else self._last()
-        if made is None:
-            made = np.ascontiguousarray(make()).reshape(self.shape)
-            assert made.dtype == self.dtype, f"got {made.dtype}, expected {self.dtype}"
-            made.flags.writeable = False
-            self._last = weakref.ref(made)
-        return made
+        result = None if self._last is None else self._last()
+        if result is None:
+            result = np.ascontiguousarray(make()).reshape(self.shape)
+            assert result.dtype == self.dtype, f"got {result.dtype}, expected {self.dtype}"
+            result.flags.writeable = False
+            self._last = weakref.ref(result)
+        return result
 
     def keep(self, array: Array) -> None:
         """Store an array with the same elements, and drop the function that computes it."""

@@ -201,12 +201,12 @@ class Signature:
             raise IRTypeError(f"{self.name} needs {p.name}, {p.kind.value}: {self}")
 
     def _operand(self, p: Parameter, value: Any, dtype: str | None) -> GraphExpr:
-        made = _convert_operand(p.kind, value, dtype)
-        if made is None:
+        created = _convert_operand(p.kind, value, dtype)
+        if created is None:
             raise IRTypeError(
                 f"{p.name} of {self.name} must be {p.kind.value}, got {_describe_value(value)}"
             )
-        return made
+        return created
 
     def _plain(self, p: Parameter, value: GraphExpr) -> Any:
         """Return an operand in the form that the declaring function expects."""

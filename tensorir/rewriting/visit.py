@@ -373,8 +373,8 @@ def _ruled(
         last = next((base for base in bases if base in after), None)
         first = next((base for base in bases if base in before), None)
         plain = rewriter._method_rows[kind]
-        made = plain if last is None else _after(plain, last)
-        return made if first is None else _before(made, first)
+        created = plain if last is None else _after(plain, last)
+        return created if first is None else _before(created, first)
 
     return ByKind(row)
 

@@ -255,16 +255,16 @@ class FunctionBuilder(Definitions):
         for part, dtype in zip(targets, values, strict=True):
             name = part[2][2] if part[0] == "starred" else part[2]
             if part[0] == "name":
-                made: Any = Var(name, dtype)
-                loop_vars.append(made)
+                created: Any = Var(name, dtype)
+                loop_vars.append(created)
             elif part[0] == "starred" and part[2][0] == "name":
-                made = tuple(Var(f"{name}_{k}", kind) for k, kind in enumerate(dtype))
-                loop_vars.extend(made)
+                created = tuple(Var(f"{name}_{k}", kind) for k, kind in enumerate(dtype))
+                loop_vars.extend(created)
             else:
                 raise self._fail("a loop variable must be a plain name", part[1])
             if name in self._scope.levels[-1]:
                 raise self._fail("Duplicate vars assigned.", part[1])
-            self._scope.define(name, made)
+            self._scope.define(name, created)
         return loop_vars
 
     def read_while(self, tree: Tree) -> Stmt:

@@ -261,8 +261,8 @@ class HandleForm:
         self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False
     ) -> Var:
         """Return a pointer variable; without a dtype it is opaque."""
-        made: Var = self.in_script(dtype, storage_scope, is_size_var=is_size_var).build("v")
-        return made
+        result: Var = self.in_script(dtype, storage_scope, is_size_var=is_size_var).build("v")
+        return result
 
     def in_script(
         self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False

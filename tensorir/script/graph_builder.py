@@ -336,8 +336,8 @@ class GraphBuilder(StatementReader):
             if argument[0] != "name" or own.get(argument[2]) is not value:
                 raise self._fail("R.output needs names that the block binds", argument[1])
             names.append(argument[2])
-        made = self._blocks.end_dataflow(record.values)
-        return dict(zip(names, made, strict=True))
+        created = self._blocks.end_dataflow(record.values)
+        return dict(zip(names, created, strict=True))
 
     def read_if(self, tree: Tree) -> None:
         """Read an if.

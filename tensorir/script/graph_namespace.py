@@ -330,7 +330,7 @@ def emit_te(
 
 
 def _given_argument(older: Any, newer: Any, otherwise: Any = None) -> Any:
-    """Return the one that is given of two arguments with the same meaning."""
+    """Return the given one of two arguments with the same meaning."""
     given = newer if older is None else older
     return otherwise if given is None else given
 

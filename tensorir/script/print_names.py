@@ -36,9 +36,9 @@ class Names:
         self.texts: dict[Named, str] = {}
         self.strays: dict[Named, int] = {}
         self._show_address = show_address
-        self._at_home: dict[int, list[Named]] = {}
+        self._pending: dict[int, list[Named]] = {}
         for thing, number in homes.items():
-            self._at_home.setdefault(number, []).append(thing)
+            self._pending.setdefault(number, []).append(thing)
         self._taken: set[str] = set(RESERVED)
         self._first_defined: dict[Named, Scope] = {}
         self._scope = Scope(0, None)
@@ -101,11 +101,11 @@ class Names:
         self.close()
         self._first_defined.clear()
 
-    def at_home(self) -> list[Named]:
+    def pending_definitions(self) -> list[Named]:
         """Return the free variables and buffers to define in the current scope."""
-        if not self._at_home:
+        if not self._pending:
             return []
-        return [t for t in self._at_home.get(self._scope.number, ()) if t not in self.texts]
+        return [t for t in self._pending.get(self._scope.number, ()) if t not in self.texts]
 
 
 def _innermost_around(a: Scope, b: Scope) -> Scope:

@@ -124,7 +124,7 @@ class Printer:
 
     def begin_body(self) -> None:
         """Print the definitions of free variables that belong to the current scope."""
-        for thing in self.names.at_home():
+        for thing in self.names.pending_definitions():
             self.buffer(thing) if isinstance(thing, Buffer) else self(thing)
 
     def stmt(self, node: s.Stmt, last: bool = False) -> None:
@@ -220,7 +220,7 @@ class Printer:
     def declaration(self, buffer: Buffer, constructor: str, source: str = "") -> str:
         """Return the call that makes a buffer, and name the buffer and the variables in it.
 
-        Variables of memory, strides and offset that have no name yet are named after the buffer:
+        Unnamed variables of memory, strides and offset are named after the buffer:
         `A.data`, `A.strides[0]`, `A.elem_offset`.
         """
         names = self.names

@@ -3,7 +3,7 @@
 Constant folding, the simplifier, the interpreter and LLVM emission all follow this specification,
 so a result never depends on the target, the optimiser or the order of passes. A value is a Python
 `int` in the range of its type, a `bool`, or a `float` that its type represents exactly (float16,
-bfloat16, float32, float64; the 8-bit floats have no arithmetic). A vector is a tuple of lanes; an
+bfloat16, float32, float64; the 8-bit floats lack arithmetic). A vector is a tuple of lanes; an
 operation on vectors is applied to each lane.
 
 **Two kinds of integer arithmetic.** *Index arithmetic* is computed from loop variables, block axes,
@@ -68,7 +68,7 @@ iterations of a parallel loop may have had theirs as well.
 **Reductions.** In the step in which every reduction axis has the first value of its domain, the
 init of the block runs first. The loops of a reduction are the loops that bind reduction axes of the
 block and none of its other axes. They run the steps of one spatial instance; the other loops
-determine the instance. An instance has no step if a loop of its reduction has extent 0, or if the
+determine the instance. An instance lacks steps if a loop of its reduction has extent 0, or if the
 block's predicate or a branch excludes each step. Such an instance runs only the init, at the
 position of the outermost loop of the reduction: an empty sum is 0, as in NumPy. A condition without
 variables of these loops excludes the instance itself, including its init. An instance that has

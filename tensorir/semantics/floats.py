@@ -35,7 +35,7 @@ def format_of(dtype: DataType) -> Format:
 def nearest(value: Fraction | int, dtype: DataType) -> float:
     """Return the number of `dtype` nearest to an exact value, ties to even.
 
-    Infinity on overflow.
+    An overflow returns infinity.
     """
     if value == 0:
         return 0.0

@@ -62,7 +62,7 @@ def compute(
     value = fcompute(*(axis.var for axis in axes)) if takes_axes else fcompute()
     body = [as_expr(part) for part in (value if isinstance(value, (tuple, list)) else (value,))]
     op = ComputeOp(name, axes, _reduce_axes(body, name), body, attrs)
-    op.give([dims] * len(body), [part.dtype for part in body])
+    op.set_outputs([dims] * len(body), [part.dtype for part in body])
     return op.outputs if isinstance(value, (tuple, list)) else op.outputs[0]
 
 
@@ -70,7 +70,7 @@ def compute(
 def tag_scope(tag: str) -> Iterator[None]:
     """Accept a tag for operations and ignore it, for compatibility.
 
-    Usable in `with` and as a decorator. Schedules find blocks by name.
+    It can be used in `with` and as a decorator. Schedules find blocks by name.
     """
     del tag
     yield

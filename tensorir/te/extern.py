@@ -54,18 +54,18 @@ def extern(
     ins = _buffers(in_buffers, [(t.shape, t.dtype, t.name) for t in inputs], "in", name)
     rows = [(dims, kind, name) for dims, kind in zip(shapes, dtypes, strict=True)]
     outs = _buffers(out_buffers, rows, "out", name)
-    made = fcompute(ins, outs)
-    if isinstance(made, PrimExpr):
-        made = Evaluate(made)
-    if not isinstance(made, Stmt):
+    result = fcompute(ins, outs)
+    if isinstance(result, PrimExpr):
+        result = Evaluate(result)
+    if not isinstance(result, Stmt):
         raise IRTypeError(
             f"the function of te.extern {name!r} must return a statement or an expression, "
-            f"got {type(made).__name__}"
+            f"got {type(result).__name__}"
         )
     matching = _Matching(f"te.extern {name!r}")
     for buffer, (dims, kind, given) in zip(outs, rows, strict=True):
         matching.match(buffer, dims, kind, given)
-    return matching.operation(name, inputs, ins, outs, Block((), (), (), name, made), attrs)
+    return matching.operation(name, inputs, ins, outs, Block((), (), (), name, result), attrs)
 
 
 def extern_primfunc(
@@ -158,7 +158,7 @@ class _Matching:
         known = Substitution(self._values)
         ins, outs = [known.buffer(b) for b in ins], [known.buffer(b) for b in outs]
         op = ExternOp(name, inputs, ins, outs, known(body), attrs)
-        op.give([buffer.shape for buffer in outs], [buffer.dtype for buffer in outs])
+        op.set_outputs([buffer.shape for buffer in outs], [buffer.dtype for buffer in outs])
         return op.outputs if len(outs) > 1 else op.outputs[0]
 
 

@@ -72,19 +72,19 @@ class Nest:
         """
         if not self._axes:
             return Axes([IterVar(Range(1), "vi", IterVar.DATA_PAR)], [const(0)], {})
-        made = Axes([], [], {})
+        result = Axes([], [], {})
         for axis in self._axes:
             if self.level(axis) > level:
                 continue
-            var = made.vars[axis.var] = Var(f"v_{axis.var.name}", axis.var.dtype)
+            var = result.vars[axis.var] = Var(f"v_{axis.var.name}", axis.var.dtype)
             if self.level(axis) == level:
                 domain = self._lower_domain(axis, outer)
-                made.bindings.append(self._loop_vars[axis.var])
+                result.bindings.append(self._loop_vars[axis.var])
             else:
                 domain = Range.point(outer[axis.var])
-                made.bindings.append(outer[axis.var])
-            made.iter_vars.append(IterVar(domain, var, axis.iter_type))
-        return made
+                result.bindings.append(outer[axis.var])
+            result.iter_vars.append(IterVar(domain, var, axis.iter_type))
+        return result
 
     def _lower_domain(self, axis: IterVar, outer: Mapping[Var, Var]) -> Range:
         domain = _domain(axis)

@@ -96,8 +96,8 @@ class Reducer:
                 f"te.{self.name} accepts a value, an axis, where and init; "
                 f"got {len(operands)} more argument(s)"
             )
-        made = self._reduce(expr, axis, where, init)
-        return made if isinstance(expr, (tuple, list)) else made[0]
+        created = self._reduce(expr, axis, where, init)
+        return created if isinstance(expr, (tuple, list)) else created[0]
 
     def _fold(self, first: Any, others: Sequence[Any]) -> PrimExpr | tuple[PrimExpr, ...]:
         def operand(value: Any) -> Any:
@@ -152,7 +152,7 @@ class Reducer:
                 f"{what} of te.{self.name} has {len(parts)} component(s), "
                 f"the reduction has {len(source)}"
             )
-        made = []
+        created = []
         for part, value in zip(parts, source, strict=True):
             typed = const(part, value.dtype) if _is_number(part) else as_expr(part)
             if typed.dtype is not value.dtype:
@@ -160,8 +160,8 @@ class Reducer:
                     f"dtype mismatch in te.{self.name}: "
                     f"{what} is {typed.dtype}, the values are {value.dtype}"
                 )
-            made.append(typed)
-        return tuple(made)
+            created.append(typed)
+        return tuple(created)
 
 
 def _is_number(value: object) -> bool:

@@ -99,7 +99,7 @@ class Operation:
         self.attrs: Final = dict(attrs or {})
         self.outputs: tuple[Tensor, ...] = ()
 
-    def give(self, shapes: Sequence[Sequence[PrimExpr]], dtypes: Sequence[str]) -> None:
+    def set_outputs(self, shapes: Sequence[Sequence[PrimExpr]], dtypes: Sequence[str]) -> None:
         """Create the outputs; several outputs are named `<name>.v0`, `<name>.v1`, ..."""
         names = (
             [self.name] if len(shapes) == 1 else [f"{self.name}.v{k}" for k in range(len(shapes))]
@@ -191,7 +191,7 @@ def as_shape(shape: ShapeLike, name: str) -> list[PrimExpr]:
 def placeholder(shape: ShapeLike, dtype: str = "float32", name: str = "placeholder") -> Tensor:
     """Return an input; `shape` may have variables, and one number is a shape of rank 1."""
     op = PlaceholderOp(name, (), None)
-    op.give([as_shape(shape, name)], [dtype])
+    op.set_outputs([as_shape(shape, name)], [dtype])
     return op.outputs[0]
 
 

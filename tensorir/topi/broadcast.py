@@ -42,7 +42,7 @@ def broadcast_shape(*shapes: Sequence[PrimExpr]) -> list[PrimExpr]:
                     + (
                         ""
                         if known
-                        else f": {other} may differ from {long[0]}; match_cast states it"
+                        else f": {other} may differ from {long[0]}; state it by match_cast"
                     )
                 )
         result.append(long[0] if long else extents[0])

@@ -12,7 +12,7 @@ from tensorir.nodes.ops import cast, const
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import convert_dtype, same_dtype, shape_text, sum_dtype
-from tensorir.topi.extents import is_number, of_sizes
+from tensorir.topi.extents import is_number, size_analyzer
 
 
 @operator("contract")
@@ -60,7 +60,7 @@ def _extents(operands: Sequence[Tensor], letters: Sequence[str]) -> dict[str, Pr
     Raises IRTypeError and IRValueError if operands do not match their letters.
     """
     same_dtype(*operands)
-    analyzer = of_sizes(*(tensor.shape for tensor in operands))
+    analyzer = size_analyzer(*(tensor.shape for tensor in operands))
     extents: dict[str, PrimExpr] = {}
     for tensor, names in zip(operands, letters, strict=True):
         if tensor.ndim != len(names):

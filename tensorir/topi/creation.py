@@ -15,7 +15,7 @@ from tensorir.relax.expr import const_of
 from tensorir.relax.signature import DTypeName
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import Value, element
-from tensorir.topi.extents import axis_of, of_sizes, product
+from tensorir.topi.extents import axis_of, product, size_analyzer
 
 
 def _typed_fill(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def arange(
             raise IRTypeError(f"the step of a range of integers must be constant, got {by}")
         start, end = cast(INT64, start), cast(INT64, end)
         distance = end - start if number > 0 else start - end
-        size = of_sizes([start], [end])
+        size = size_analyzer([start], [end])
         length = size.simplify(te.ceildiv(distance, const(abs(number), INT64)))
         if not size.can_prove(length >= 0):
             length = size.simplify(te.max(length, const(0, INT64)))

@@ -67,7 +67,7 @@ def check_equal(a: PrimExpr, what_a: str, b: PrimExpr, what_b: str) -> None:
         return
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         raise IRValueError(f"{what_a} is {a.value}, but {what_b} is {b.value}")
-    raise IRValueError(f"{what_a} is {a} and may differ from {what_b}, {b}; match_cast states it")
+    raise IRValueError(f"{what_a} is {a} and may differ from {what_b}, {b}; state it by match_cast")
 
 
 def extent_text(extent: PrimExpr) -> str:
@@ -78,7 +78,7 @@ def extent_text(extent: PrimExpr) -> str:
 def known_extent(extent: PrimExpr, what: str) -> int:
     """Return an extent that must be constant. Raises IRValueError for a symbolic extent."""
     if not isinstance(extent, IntImm):
-        raise IRValueError(f"{what} must be a known number, got {extent}; match_cast states it")
+        raise IRValueError(f"{what} must be a known number, got {extent}; state it by match_cast")
     return extent.value
 
 
@@ -108,14 +108,14 @@ def is_number(extent: PrimExpr | int, value: int) -> bool:
 
 
 def as_divisor(extent: PrimExpr) -> PrimExpr:
-    """Return an extent as the divisor of an index; 0 becomes 1, as an empty axis has no index."""
+    """Return an extent as the divisor of an index; 0 becomes 1, as an empty axis lacks indices."""
     return const(1, extent.dtype) if is_number(extent, 0) else extent
 
 
 _LARGE: Final = 1 << 30
 
 
-def of_sizes(*shapes: Sequence[PrimExpr]) -> Analyzer:
+def size_analyzer(*shapes: Sequence[PrimExpr]) -> Analyzer:
     """Return an analyzer with the sizes in shapes bound to non-negative values below 2**30."""
     analyzer = Analyzer()
     for var in {var: None for shape in shapes for n in shape for var in collect_vars(n)}:

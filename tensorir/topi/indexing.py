@@ -17,7 +17,7 @@ from tensorir.relax.dimension_order import axes
 from tensorir.relax.expr import Constant
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import Value, broadcast_shape, element, shape_of, shape_text
-from tensorir.topi.extents import axis_of, is_number, of_sizes
+from tensorir.topi.extents import axis_of, is_number, size_analyzer
 from tensorir.topi.reshaping import flatten
 
 
@@ -94,7 +94,7 @@ def gather_elements(data: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
     """
     check_indices("indices", indices)
     k = axis_of(axis, data.ndim)
-    analyzer = of_sizes(data.shape, indices.shape)
+    analyzer = size_analyzer(data.shape, indices.shape)
     fits = indices.ndim == data.ndim and not any(
         n != k and analyzer.can_prove(a < b)
         for n, (a, b) in enumerate(zip(data.shape, indices.shape, strict=True))
@@ -129,7 +129,7 @@ def tuple_length(data: Tensor, indices: Tensor, batch_dims: int) -> int:
             f"indices of shape {shape_text(indices.shape)} with {batch_dims} batch dimension(s) do "
             f"not fit data of shape {shape_text(data.shape)}"
         )
-    analyzer = of_sizes(data.shape, indices.shape)
+    analyzer = size_analyzer(data.shape, indices.shape)
     for a, b in zip(data.shape[:batch_dims], indices.shape[:batch_dims], strict=True):
         if analyzer.can_prove(a != b):
             raise IRValueError(

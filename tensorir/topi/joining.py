@@ -17,7 +17,7 @@ from tensorir.relax.dimension_order import axes
 from tensorir.relax.dimension_order import axes as axes_named
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import same_dtype, shape_text
-from tensorir.topi.extents import axis_of, each_axis_of, is_number, of_sizes
+from tensorir.topi.extents import axis_of, each_axis_of, is_number, size_analyzer
 from tensorir.topi.reshaping import expand_dims
 
 
@@ -99,7 +99,7 @@ def parts_of_slices(
             f"{len(own)} axes have {len(begin)} begin(s), {len(end)} end(s), {len(steps)} stride(s)"
         )
     bounds = [cast(INT64, as_expr(v)) for v in (*begin, *end)]
-    analyzer = of_sizes(x.shape, bounds)
+    analyzer = size_analyzer(x.shape, bounds)
     parts = {}
     for n, axis in enumerate(own):
         step = as_expr(steps[n])
@@ -138,7 +138,7 @@ def concat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     same_dtype(*tensors)
     first = tensors[0]
     k = axis_of(axis, first.ndim)
-    analyzer = of_sizes(*(t.shape for t in tensors))
+    analyzer = size_analyzer(*(t.shape for t in tensors))
     for other in tensors[1:]:
         equal = other.ndim == first.ndim and all(
             n == k or analyzer.can_prove_equal(a, b)
@@ -184,7 +184,7 @@ def split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) ->
     """
     k = axis_of(axis, x.ndim)
     extent = x.shape[k]
-    analyzer = of_sizes(x.shape)
+    analyzer = size_analyzer(x.shape)
     cuts: list[PrimExpr]
     if isinstance(indices_or_sections, int):
         if indices_or_sections < 1:

@@ -69,7 +69,7 @@ def product_of_matrices(
 
 
 def product_dtypes(a: Tensor, b: Tensor, out_dtype: str | None) -> tuple[DataType, DataType]:
-    """Return the dtype of sums of products, and the dtype in which they are accumulated.
+    """Return the dtype of sums of products, and the dtype of their accumulators.
 
     Raises IRTypeError for operands of different dtypes without `out_dtype`.
     """

@@ -19,7 +19,7 @@ from tensorir.topi.extents import axis_of, check_equal, check_floats
 
 _LARGEST_FLOAT8 = {"e4m3_float8": 448.0, "e5m2_float8": 57344.0}
 _MOST_BITS = 16
-"""The maximum width of integers that are exact in float32, in which numbers are rounded."""
+"""The maximum width of integers that are exact in float32; numbers are rounded in float32."""
 
 
 @operator("quantize")
@@ -33,7 +33,8 @@ def quantize(
 ) -> Tensor:
     """Return `round(data / scale) + zero_point`, ties to even, saturated to the dtype.
 
-    `out_dtype` is an integer of at most 16 bits, or a float of 8 bits. Computed in float32.
+    `out_dtype` is an integer of at most 16 bits, or a float of 8 bits. The computation is in
+    float32.
     """
     dtype = DataType(out_dtype)
     check_floats("scale", scale)

@@ -25,8 +25,8 @@ from tensorir.topi.extents import (
     each_axis_of,
     in_order,
     is_number,
-    of_sizes,
     product,
+    size_analyzer,
 )
 
 
@@ -44,7 +44,7 @@ def _target(arguments: dict[str, Any]) -> dict[str, Any]:
         return arguments
     info = x.struct_info
     if not isinstance(info, TensorStructInfo) or info.shape is None:
-        raise IRTypeError(f"0 and -1 need the shape of x, which is {info}; match_cast states it")
+        raise IRTypeError(f"0 and -1 need the shape of x, which is {info}; state it by match_cast")
     return {**arguments, "shape": ShapeExpr(resolved_shape(info.shape, wanted))}
 
 
@@ -83,7 +83,7 @@ def resolved_shape(
 
 def _inferred_extent(source: Sequence[PrimExpr], others: Sequence[PrimExpr]) -> PrimExpr:
     """Return the number of elements of the source divided by the product of other extents."""
-    analyzer = of_sizes(source, others)
+    analyzer = size_analyzer(source, others)
     # Common factors of both sides cancel, even if they may be 0.
     rest = list(source)
     divisors = []
@@ -118,7 +118,7 @@ def reshape(x: Tensor, shape: Sequence[PrimExpr]) -> Tensor:
 @operator("flatten")
 def flatten(x: Tensor) -> Tensor:
     """Return the elements in row-major order, in one dimension."""
-    return reshape_to(x, [of_sizes(x.shape).simplify(product(x.shape))], "T_reshape")
+    return reshape_to(x, [size_analyzer(x.shape).simplify(product(x.shape))], "T_reshape")
 
 
 @operator("expand_dims")
@@ -183,7 +183,7 @@ def _groups(source: Sequence[PrimExpr], target: Sequence[PrimExpr]) -> Iterator[
 
     The last group is assumed to have equal numbers of elements.
     """
-    analyzer = of_sizes(source, target)
+    analyzer = size_analyzer(source, target)
     i = j = 0
     while i < len(source) or j < len(target):
         for length in range(1, len(source) - i + len(target) - j + 1):
@@ -251,7 +251,7 @@ def permute_dims(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
 @operator("broadcast_to")
 def broadcast_to(x: Tensor, shape: Sequence[PrimExpr]) -> Tensor:
     """Return `x` broadcast to a shape."""
-    analyzer = of_sizes(x.shape, shape)
+    analyzer = size_analyzer(x.shape, shape)
     pairs = zip(reversed(x.shape), reversed(shape), strict=False)
     fits = x.ndim <= len(shape) and not any(
         not is_number(own, 1) and analyzer.can_prove(own != new) for own, new in pairs
@@ -313,7 +313,7 @@ def roll(
 
 
 def _flat(x: Tensor) -> list[PrimExpr]:
-    return [of_sizes(x.shape).simplify(product(x.shape))]
+    return [size_analyzer(x.shape).simplify(product(x.shape))]
 
 
 @operator("tile")

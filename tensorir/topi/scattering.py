@@ -21,7 +21,7 @@ from tensorir.relax.declaration import operator
 from tensorir.te.extrema import largest, smallest
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import broadcast_indices, same_dtype, shape_text
-from tensorir.topi.extents import axis_of, each_axis_of, of_sizes
+from tensorir.topi.extents import axis_of, each_axis_of, size_analyzer
 from tensorir.topi.indexing import check_indices, normalize_index, stretched_indices, tuple_length
 from tensorir.topi.joining import parts_of_slices
 from tensorir.topi.scan import block_nest
@@ -86,9 +86,9 @@ def _scatter(
             ]
         )
 
-    made = te.extern(data.shape, [data, *indices, updates], body, name=name, dtype=data.dtype)
-    assert isinstance(made, Tensor)
-    return made
+    created = te.extern(data.shape, [data, *indices, updates], body, name=name, dtype=data.dtype)
+    assert isinstance(created, Tensor)
+    return created
 
 
 @operator("scatter_elements")
@@ -102,7 +102,7 @@ def scatter_elements(
     """
     check_indices("indices", indices)
     k = axis_of(axis, data.ndim)
-    analyzer = of_sizes(data.shape, indices.shape, updates.shape)
+    analyzer = size_analyzer(data.shape, indices.shape, updates.shape)
     pairs = zip(indices.shape, updates.shape, strict=False)
     fits = indices.ndim == data.ndim == updates.ndim and not any(
         analyzer.can_prove(a != b) for a, b in pairs
@@ -151,7 +151,7 @@ def scatter_nd(
 
 
 def _check_updates(updates: Tensor, shape: Sequence[PrimExpr]) -> None:
-    analyzer = of_sizes(updates.shape, shape)
+    analyzer = size_analyzer(updates.shape, shape)
     pairs = zip(updates.shape, shape, strict=False)
     if updates.ndim != len(shape) or any(analyzer.can_prove(a != b) for a, b in pairs):
         raise IRTypeError(
@@ -214,7 +214,7 @@ def slice_scatter(
         raise IRValueError(f"the step must be a constant of at least 1, got {step}")
     part = parts_of_slices(x, [k], [start], [end], [step], False)[k]
     shape = [*x.shape[:k], part.length, *x.shape[k + 1 :]]
-    analyzer = of_sizes(x.shape, src.shape, shape)
+    analyzer = size_analyzer(x.shape, src.shape, shape)
     fits = src.ndim == x.ndim and not any(
         analyzer.can_prove(a != b) for a, b in zip(shape, src.shape, strict=True)
     )

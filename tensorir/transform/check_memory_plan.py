@@ -54,7 +54,7 @@ class _State:
             set(self.allocated), set(self.written), set(self.perhaps_written), {**self.stale}
         )
 
-    def become_either(self, a: _State, b: _State) -> None:
+    def merge(self, a: _State, b: _State) -> None:
         """Merge the states after two branches."""
         self.allocated = a.allocated & b.allocated
         self.written = a.written & b.written
@@ -100,7 +100,7 @@ class _Check:
                 a, b = state.copy(), state.copy()
                 self._sequence(value.true_branch, a)
                 self._sequence(value.false_branch, b)
-                state.become_either(a, b)
+                state.merge(a, b)
             elif isinstance(value, g.GraphCall) and value.op is ALLOC_STORAGE:
                 self._arena(binding.var, value)
             else:
@@ -191,8 +191,7 @@ class _Span:
 
 
 def _bounds(value: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """Return a lower and an upper bound of a number of bytes, in which roundings are replaced by
-    bounds.
+    """Return a lower and an upper bound of a number of bytes, with roundings replaced by bounds.
 
     `(x // 64 + k) * 64` is at least x - 63 + 64 * k, and at most x + 64 * k.
     """

@@ -137,9 +137,9 @@ class _Combining(GraphRewriter):
     def _function(self, name: str, func: PrimFunc, axes: tuple[int, ...]) -> GlobalVar | None:
         """Return an element-wise function for another order of dimensions; None if impossible."""
         if (name, axes) not in self._functions:
-            made = for_order(func, axes)
+            created = for_order(func, axes)
             self._functions[name, axes] = (
-                None if made is None else self._builder.add_func(made, name)
+                None if created is None else self._builder.add_func(created, name)
             )
         return self._functions[name, axes]
 

@@ -99,7 +99,7 @@ class _Call(NamedTuple):
     """The first indices of the slice of its argument, if the function only copies a slice."""
 
     def inputs(self, piece: _Piece) -> Sequence[g.GraphExpr]:
-        """Return the arguments from which a part of the concatenation is copied or computed."""
+        """Return the arguments that a part of the concatenation copies or depends on."""
         if isinstance(piece.value, int):
             return [self.args[piece.value]]
         buffers = [self.func.buffer_map.get(param) for param in self.func.params]
@@ -195,8 +195,8 @@ def _concatenated_parts(func: PrimFunc) -> _Concat | None:
         )
         pieces.append(_Piece(begin, end - begin, computed))
         end = begin
-    made = [len(p.value.stages) for p in pieces if isinstance(p.value, Part)]
-    return _Concat(axis, pieces[::-1]) if sum(made) == len(before) else None
+    created = [len(p.value.stages) for p in pieces if isinstance(p.value, Part)]
+    return _Concat(axis, pieces[::-1]) if sum(created) == len(before) else None
 
 
 def _computed_part(func: PrimFunc, before: Stages, buffer: Buffer) -> Part:
@@ -289,7 +289,7 @@ class _Plan:
         return self._bases.get(var, var)
 
     def place(self, value: g.GraphExpr) -> _Place | None:
-        """Return the slice of another tensor in which a value is placed.
+        """Return the slice of another tensor that holds a value.
 
         Return None if it is not placed.
         """
@@ -480,8 +480,8 @@ class _InSlices(Rewriter):
     def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
         """Rebuild a block and its regions; the root block has none."""
         self._visible |= {buffer.data: buffer for buffer in node.alloc_buffers}
-        made = node.with_(body=self(node.body), init=self.maybe(node.init))
-        return complete_block(made, (True, True), self._visible) if node.iter_vars else made
+        created = node.with_(body=self(node.body), init=self.maybe(node.init))
+        return complete_block(created, (True, True), self._visible) if node.iter_vars else created
 
     def rewrite_BufferLoad(self, node: BufferLoad | s.BufferStore) -> BufferLoad | s.BufferStore:  # noqa: N802
         """Access the element of the slice."""

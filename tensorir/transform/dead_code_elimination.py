@@ -24,8 +24,8 @@ class DeadCodeElimination(ModulePass):
     After:  gv = R.call_tir(h, (x,), ...); return gv      and f, if it is private
 
     Entries are the functions with a `global_symbol` and the `entry_functions`. Every function is
-    kept if there is no entry, or if a called function is not in the module. A `match_cast` is a
-    check, so it is kept unless it is proved.
+    kept in a module without an entry, or if a called function is not in the module. A `match_cast`
+    is a check, so it is kept unless it is proved.
     """
 
     opt_level = 1

@@ -86,10 +86,10 @@ class _Folding(GraphRewriter):
             return self._replace_item(new, value)
         if not isinstance(value, g.GraphCall):
             return rebuilt
-        made = self._replacement(new.var, value)
-        if made is value and not self._bindings:
+        created = self._replacement(new.var, value)
+        if created is value and not self._bindings:
             return rebuilt
-        return (*self._bindings, new.with_(value=made))
+        return (*self._bindings, new.with_(value=created))
 
     def _replace_item(self, node: g.VarBinding, item: g.TupleGetItem) -> Sequence[g.Binding]:
         """Return the bindings of a result of a batch norm."""
@@ -121,8 +121,8 @@ class _Folding(GraphRewriter):
             if isinstance(x, g.Constant):
                 x, y = y, x
             if isinstance(y, g.Constant) and isinstance(x, g.GraphVar):
-                made = (self._product if name == "multiply" else self._sum)(var, x, y)
-                return call if made is None else made
+                created = (self._product if name == "multiply" else self._sum)(var, x, y)
+                return call if created is None else created
         return call
 
     def _product(self, var: g.GraphVar, x: g.GraphExpr, factor: g.Constant) -> g.GraphExpr | None:
@@ -184,10 +184,10 @@ class _Folding(GraphRewriter):
                 summand = summand + _as_float64(weights[1].data)
         behind = info.ndim - 1 - given["axis"] % info.ndim
         shape = (-1, *(1 for _ in range(behind)))
-        made = [
+        created = [
             g.Constant(_round(array.reshape(shape), mean.data.dtype)) for array in (factor, summand)
         ]
-        self._normed[var] = [data, mean, variance, *made]
+        self._normed[var] = [data, mean, variance, *created]
 
 
 @dataclass(frozen=True)

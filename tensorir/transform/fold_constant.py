@@ -146,10 +146,10 @@ class _Folding(GraphRewriter):
         """
         return frozenset().union(*(self._made_of.get(c, {c}) for c in constants))
 
-    def _record_origins(self, made: g.Constant, constants: Sequence[g.Constant]) -> g.Constant:
+    def _record_origins(self, created: g.Constant, constants: Sequence[g.Constant]) -> g.Constant:
         """Record the constants from which a constant was computed, and return it."""
-        self._made_of[made] = self._origins(constants)
-        return made
+        self._made_of[created] = self._origins(constants)
+        return created
 
     def _fold_view(self, view: g.GraphCall) -> g.GraphExpr:
         """Return a view of a constant as a constant that shares its data."""

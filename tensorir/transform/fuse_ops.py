@@ -202,20 +202,20 @@ class _Fusing(GraphRewriter):
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
         """Rebuild a block: each run of bindings without effects and branches is a graph."""
-        made: list[g.Binding] = []
+        created: list[g.Binding] = []
         run: list[g.VarBinding] = []
         for binding in node.bindings:
             if isinstance(binding, g.VarBinding) and self._is_value(binding.value):
                 run.append(binding)
                 continue
-            made += self._fuse_run(run)
+            created += self._fuse_run(run)
             run = []
-            made += self.binding(binding)
-        made += self._fuse_run(run)
-        same = len(made) == len(node.bindings) and all(
-            a is b for a, b in zip(made, node.bindings, strict=True)
+            created += self.binding(binding)
+        created += self._fuse_run(run)
+        same = len(created) == len(node.bindings) and all(
+            a is b for a, b in zip(created, node.bindings, strict=True)
         )
-        return node if same else node.with_(bindings=made)
+        return node if same else node.with_(bindings=created)
 
     def _is_value(self, value: g.GraphExpr) -> bool:
         """Return True if a value may be computed later."""

@@ -62,14 +62,14 @@ class FuseTIR(ModulePass):
         result = IRModule(
             {name: _without_pattern(func) for name, func in mod.functions.items()}, mod.attrs
         )
-        made: dict[str, _Fused] = {}
+        created: dict[str, _Fused] = {}
         for name, func in groups.items():
             with noting(f"in the function {name}"):
-                made[name] = _Fused(mod, func)
-            result[name] = made[name].build()
-        if not made:
+                created[name] = _Fused(mod, func)
+            result[name] = created[name].build()
+        if not created:
             return result
-        result = map_functions(result, lambda func: _Calls(made)(func))
+        result = map_functions(result, lambda func: _Calls(created)(func))
         remove_unreferenced(result, names_of_callees(groups))
         return result
 
@@ -83,9 +83,9 @@ def _without_pattern(func: Any) -> Any:
 class _Calls(GraphRewriter):
     """Replaces calls of graph functions by calls of tensor functions."""
 
-    def __init__(self, made: dict[str, _Fused]) -> None:
+    def __init__(self, created: dict[str, _Fused]) -> None:
         super().__init__()
-        self._made = made
+        self._made = created
 
     def rewrite_GraphCall(self, node: g.GraphCall) -> g.GraphExpr:  # noqa: N802
         """Return the call of the tensor function that replaces a call of a group."""

@@ -62,7 +62,7 @@ class _Comparing(PassInstrument):
 class PrintAfter(_Comparing):
     """Prints the functions that passes with the given names changed.
 
-    By default after all passes.
+    The default is all passes.
     """
 
     def __init__(self, *names: str, file: TextIO | None = None) -> None:

@@ -79,9 +79,7 @@ class Lifetimes:
         return False
 
     def spans(self, variables: Collection[g.GraphVar]) -> list[Span]:
-        """Return the spans in which the memory of variables is live: first and last points, in
-        order.
-        """
+        """Return the live spans of the memory of variables: first and last points, in order."""
         found: list[Span] = []
         if self._whole.items_with(variables):
             self._add_spans(variables, self._whole, False, False, found)
@@ -121,7 +119,7 @@ class Lifetimes:
         after: bool,
         found: list[Span],
     ) -> None:
-        """Add the spans in which a memory is live in a sequence that uses it.
+        """Add the live spans of a memory in a sequence that uses it.
 
         `before` is True if the memory was used before the sequence, `after` if it is used after it.
         """

@@ -41,7 +41,7 @@ class LiftTransformParams(ModulePass):
     Weights are the parameters from index `num_input` (an attribute) on. The new function receives
     them as one tuple and returns the new parameters of the function from `num_input` on: first the
     weights that are still used directly, then the computed values. The pass lifts tensors and
-    tuples of tensors, including those that depend only on constants. Effects, branches and checks
+    tuples of tensors, including values that depend only on constants. Effects, branches and checks
     (`match_cast`) are not lifted, nor are the values that depend on them. Functions with callers in
     the module keep their parameters. Raises IRValueError if the name of the new function is taken.
     """

@@ -143,9 +143,9 @@ def _allocate_best_fit(
     gaps = _Gaps()
     for _, begins, tensor in _events(order, whole):
         if begins:
-            offsets[tensor] = gaps.take(sizes[tensor])
+            offsets[tensor] = gaps.allocate(sizes[tensor])
         else:
-            gaps.give_back(offsets[tensor], sizes[tensor])
+            gaps.free(offsets[tensor], sizes[tensor])
     return offsets, gaps.top
 
 
@@ -159,7 +159,7 @@ class _Gaps:
         self._size_at: dict[int, int] = {}
         self._start_of_end: dict[int, int] = {}
 
-    def take(self, size: int) -> int:
+    def allocate(self, size: int) -> int:
         """Allocate bytes in the smallest sufficient gap, or else at the top; return their start."""
         k = bisect_left(self._by_size, (size, 0))
         if k < len(self._by_size):
@@ -174,7 +174,7 @@ class _Gaps:
         self.top = last + size
         return last
 
-    def give_back(self, start: int, size: int) -> None:
+    def free(self, start: int, size: int) -> None:
         """Free bytes, and merge them with adjacent free bytes."""
         before = self._start_of_end.get(start)
         if before is not None:

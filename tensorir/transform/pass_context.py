@@ -171,12 +171,12 @@ class PassContext:
         for instrument in self.instruments:
             instrument.run_before_pass(mod, info)
         with noting(f"in the pass {info.name}"):
-            made: object = any_depth(step.transform)(mod, self)
-            if not isinstance(made, IRModule):
-                raise IRTypeError(f"a pass must return a module, got {type(made).__name__}")
+            created: object = any_depth(step.transform)(mod, self)
+            if not isinstance(created, IRModule):
+                raise IRTypeError(f"a pass must return a module, got {type(created).__name__}")
             if VERIFY:
-                step.verify(mod, made)
-        result = mod.clone() if made is mod else made
+                step.verify(mod, created)
+        result = mod.clone() if created is mod else created
         for instrument in self.instruments:
             instrument.run_after_pass(result, info)
         return result

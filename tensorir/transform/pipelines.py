@@ -78,7 +78,7 @@ LOWERING: Final[tuple[Pass, ...]] = (*SIMPLIFICATION, *MEMORY)
 
 
 def simplify_graph(mod: IRModule) -> IRModule:
-    """Return a module without needless bindings in its graph functions, without explicit memory."""
+    """Remove needless bindings from the graph functions of a module, before memory is explicit."""
     return Sequential(SIMPLIFICATION, name="simplify_graph")(mod)
 
 

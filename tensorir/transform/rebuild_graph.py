@@ -38,9 +38,12 @@ class GraphRebuilder:
         graphs = graph_functions(self._mod)
         for name in callees_first(graphs):
             self._function(name, graphs[name])
-        made = self.builder.get()
-        order = [*self._mod.functions, *(n for n in made.functions if n not in self._mod.functions)]
-        return IRModule({name: made.functions[name] for name in order}, self._mod.attrs)
+        result = self.builder.get()
+        order = [
+            *self._mod.functions,
+            *(n for n in result.functions if n not in self._mod.functions),
+        ]
+        return IRModule({name: result.functions[name] for name in order}, self._mod.attrs)
 
     def value(self, value: g.GraphExpr) -> g.GraphExpr:
         """Return the replacement of a value whose parts are replaced already."""

@@ -60,10 +60,10 @@ class _Views(GraphRewriter):
         (new,) = super().binding(node)
         if not isinstance(new, g.VarBinding):
             return (new,)
-        made = self._view(new.value)
-        if made is None:
+        created = self._view(new.value)
+        if created is None:
             return (new,)
-        source, shape = made
+        source, shape = created
         if same_shape(source.struct_info, new.value.struct_info):
             return self.alias(new, source)
         self._sources[new.var] = source

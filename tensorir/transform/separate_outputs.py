@@ -105,7 +105,7 @@ class _Separating(GraphRewriter):
     ) -> Sequence[tuple[GlobalVar, Part]]:
         """Return the functions of the parts of a function.
 
-        An empty list if it cannot be separated.
+        The list is empty if it cannot be separated.
         """
         constant = tuple(k for k, arg in enumerate(call.args) if isinstance(arg, g.Constant))
         if (name, constant) not in self._parts:
@@ -145,8 +145,8 @@ def _with_separate_ends(func: PrimFunc, constant: Collection[Buffer]) -> list[Pa
     if not OpPattern.INJECTIVE < op_pattern(func) < OpPattern.TUPLE:
         return []
     *stages, last = stages_of(func)
-    made = {stored(stage) for stage in stages}
-    if made & {*func.buffer_map.values()} or not all(b.has_constant_layout for b in made):
+    result = {stored(stage) for stage in stages}
+    if result & {*func.buffer_map.values()} or not all(b.has_constant_layout for b in result):
         return []
     first = [stage for stage in stages if loaded(stage) and loaded(stage) <= {*constant}][:1]
     middle = [stage for stage in stages if stage not in first]
@@ -185,22 +185,22 @@ def loaded(stage: s.Stmt) -> set[Buffer]:
 
 def part_of(func: PrimFunc, stages: Stages) -> Part:
     """Return the function of some stages; its result is the buffer that the last one stores."""
-    made = [stored(stage) for stage in stages]
-    read = {b: None for stage in stages for b in loaded(stage) if b not in made}
+    result = [stored(stage) for stage in stages]
+    read = {b: None for stage in stages for b in loaded(stage) if b not in result}
     order = [*func.buffer_map.values()]
     inputs = sorted(read, key=lambda b: order.index(b) if b in order else len(order))
     params = {buffer: param for param, buffer in func.buffer_map.items()}
-    tensors = {params.get(b, Var(b.name, HANDLE)): b for b in (*inputs, made[-1])}
+    tensors = {params.get(b, Var(b.name, HANDLE)): b for b in (*inputs, result[-1])}
     shapes = [extent for buffer in tensors.values() for extent in buffer.shape]
     used = {var for node in (*stages, *shapes) for var in collect_vars(node)}
     scalars = [param for param in func.params if param not in func.buffer_map]
     sizes = [k for k, param in enumerate(scalars) if param in used]
     assert isinstance(func.body, s.BlockRealize)
-    root = func.body.block.with_(body=s.sequence(stages), alloc_buffers=made[:-1])
+    root = func.body.block.with_(body=s.sequence(stages), alloc_buffers=result[:-1])
     alone = PrimFunc(
         [*tensors, *(scalars[k] for k in sizes)],
         s.BlockRealize((), TRUE, root),
         buffer_map=tensors,
         attrs=func.attrs.without("global_symbol"),
     )
-    return Part(alone, stages, inputs, made[-1], sizes)
+    return Part(alone, stages, inputs, result[-1], sizes)

@@ -139,9 +139,9 @@ class _Sinking(GraphRewriter):
         """Return a tensor function for another shape; None if impossible."""
         if (name, shape) not in self._functions:
             func = self._mod.functions.get(name)
-            made = None
+            created = None
             if isinstance(func, PrimFunc):
-                made = for_shape(func, TensorStructInfo(shape).shape or ())
-            found = None if made is None else (self._builder.add_func(made, name), made)
+                created = for_shape(func, TensorStructInfo(shape).shape or ())
+            found = None if created is None else (self._builder.add_func(created, name), created)
             self._functions[name, shape] = found
         return self._functions[name, shape]

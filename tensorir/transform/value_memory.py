@@ -158,8 +158,8 @@ class ValueMemory:
         if len(found) != 1:
             return False
         source = self.place(found[0])
-        made, tensor = self._made.get(source, (None, None))
-        if made is not branch or tensor is None or source in self.aliases.escaped:
+        created, tensor = self._made.get(source, (None, None))
+        if created is not branch or tensor is None or source in self.aliases.escaped:
             return False
         if not same_elements(info, tensor):
             return False

@@ -1,8 +1,8 @@
 """Facts about the values of a model, in addition to shapes and dtypes, while it is read.
 
-*Contents* are the elements of integer tensors, from which shapes are computed. *Elements* are the
-struct infos that the tensors of a sequence share. *Kinds* are the dtypes of integers of fewer than
-8 bits, which are stored in 8. The symbolic sizes are stored by their names in the model.
+*Contents* are the elements of integer tensors, which shapes depend on. *Elements* are the struct
+infos that the tensors of a sequence share. *Kinds* are the dtypes of integers of fewer than 8 bits,
+which are stored in 8. The symbolic sizes are stored by their names in the model.
 """
 
 from __future__ import annotations

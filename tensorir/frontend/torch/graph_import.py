@@ -156,14 +156,14 @@ class GraphImport:
                 updated = [emit(self._output(output[k])) for k in signature.updates.values()]
                 places = set(signature.updates.values())
                 results = [self._output(v) for k, v in enumerate(output) if k not in places]
-                made: Any
+                result: Any
                 if unwrap and len(results) == 1:
-                    made = emit(results[0])
+                    result = emit(results[0])
                 elif unbound:
-                    made = Tuple([emit(value) for value in results])
+                    result = Tuple([emit(value) for value in results])
                 else:
-                    made = emit(Tuple(results))
-            builder.emit_func_output(Tuple([made, Tuple(updated)]) if updated else made)
+                    result = emit(Tuple(results))
+            builder.emit_func_output(Tuple([result, Tuple(updated)]) if updated else result)
         mod = builder.get()
         return mod if is_plain else ConvertToDataflow()(mod)
 

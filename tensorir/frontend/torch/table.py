@@ -88,11 +88,11 @@ def converter(*names: str) -> Callable[[F], F]:
     def register(function: F) -> F:
         parameters = inspect.signature(function).parameters
         takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-        made = Converter(function, frozenset(parameters), takes_all)
+        created = Converter(function, frozenset(parameters), takes_all)
         for name in names:
             if name in TABLE:
                 raise IRValueError(f"{name} already has a converter")
-            TABLE[name] = made
+            TABLE[name] = created
         return function
 
     return register

@@ -170,7 +170,7 @@ def _corners(boxes: Array, by_center: bool) -> Array:
 
 
 def _suppress_overlaps(corners: Array, order: Array, most: int, threshold: float) -> list[int]:
-    """Return boxes in order; skip those whose overlap with an earlier box exceeds the threshold."""
+    """Return boxes in order; skip boxes whose overlap with an earlier box exceeds the threshold."""
     areas = (corners[:, 2:] - corners[:, :2]).prod(1)
     taken: list[int] = []
     while len(order) and len(taken) < most:

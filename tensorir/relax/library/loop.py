@@ -96,7 +96,7 @@ def call_loop(
 def with_sizes(step: Function) -> tuple[Function, list[GraphExpr]]:
     """Return a step that receives the sizes that it uses but does not define.
 
-    Also return the argument for its new last parameter, or no argument if there are no such sizes.
+    Also return the argument for its new last parameter, or no argument without such sizes.
     """
     defined = sizes_of_parameters(step)
     for node in walk(step.body):
@@ -109,8 +109,8 @@ def with_sizes(step: Function) -> tuple[Function, list[GraphExpr]]:
     if not sizes:
         return step, []
     shape = GraphVar("sizes", ShapeStructInfo(sizes))
-    made = Function([*step.params, shape], step.body, None, step.is_pure, step.attrs)
-    return made, [ShapeExpr(sizes)]
+    result = Function([*step.params, shape], step.body, None, step.is_pure, step.attrs)
+    return result, [ShapeExpr(sizes)]
 
 
 def sizes_of_parameters(func: Function) -> set[Var]:
@@ -155,7 +155,7 @@ def run_loop(
 def _stacked(dtype: str, shape: Sequence[int], parts: Sequence[Any]) -> NDArray[Any]:
     """Return arrays stacked along a new axis. Raises IRValueError if their shapes differ.
 
-    If there are no arrays, `shape` is the shape of one.
+    Without arrays, `shape` is the shape of a missing array.
     """
     first = parts[0].shape if parts else tuple(shape)
     for k, part in enumerate(parts):

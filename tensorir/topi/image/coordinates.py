@@ -253,7 +253,7 @@ def _ratio(
             f"an axis without elements cannot be resized to {extent_text(result)}; "
             "an empty axis stays empty"
         )
-    if is_number(result, 0):  # an empty axis has no positions; this avoids a divisor of 0
+    if is_number(result, 0):  # avoid a divisor of 0 for an empty axis
         return const(1, size.dtype), const(2, size.dtype)
     if isinstance(size, IntImm) and isinstance(result, IntImm):
         exact = Fraction(result.value, size.value)

@@ -365,7 +365,7 @@ def adaptive_avg_pool(
 ) -> Tensor:
     """Return the means of `output_size` windows that partition #.
 
-    By default one window per element.
+    The default is one window per element.
     """
     check_floats("data", data)
     dtype = sum_dtype(data.dtype)
@@ -389,7 +389,7 @@ def adaptive_max_pool(
 ) -> Tensor:
     """Return the maxima of `output_size` windows that partition #.
 
-    By default one window per element.
+    The default is one window per element.
     """
     name = "adaptive_pool_max"
     reduced, _ = _adaptive(rank, data, output_size, layout, out_layout, name, _reduced_to_largest)

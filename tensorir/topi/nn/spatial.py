@@ -37,8 +37,8 @@ def each_rank(name: str, dimension_order: DimensionOrder | None = None) -> Calla
 
     def declare(function: F) -> F:
         for rank in SPATIAL:
-            made = _along(rank, function, name.rpartition(".")[2])
-            operator(name.replace("#", str(rank)), dimension_order)(made)
+            result = _along(rank, function, name.rpartition(".")[2])
+            operator(name.replace("#", str(rank)), dimension_order)(result)
         return function
 
     return declare
@@ -166,7 +166,7 @@ class Window:
             self.behind_used = as_expr(self.behind)
         """The padding after the end that windows need.
 
-        If negative, the number of unused elements.
+        A negative number counts the unused elements.
         """
 
     def tap(self, place: PrimExpr, k: PrimExpr) -> PrimExpr:
@@ -176,7 +176,7 @@ class Window:
     def taps_inside(self, place: PrimExpr, with_padding: bool) -> PrimExpr:
         """Return the number of taps of a window on the axis.
 
-        With `with_padding` also those on the padding.
+        With `with_padding`, taps on the padding count as well.
         """
         start = place * self.stride - self.before
         end = self.size + self.behind if with_padding else self.size

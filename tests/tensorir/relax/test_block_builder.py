@@ -304,7 +304,7 @@ def test_formulas_without_a_name():
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        (relax.Var("x"), "argument 0, x, of call_te is .*match_cast states them"),
+        (relax.Var("x"), "argument 0, x, of call_te is .*state them by match_cast"),
         (relax.Var("x", relax.TensorStructInfo(None, "float32")), "argument 0, x, of call_te is"),
         ([{1, 2}], r"argument 0\[0\] of call_te is a set; a formula accepts"),
         ({1: 2}, "argument 0 of call_te is a dict with keys other than strings"),

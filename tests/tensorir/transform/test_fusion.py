@@ -509,5 +509,5 @@ def test_what_cannot_be_viewed():
         view(x, [4])
     with pytest.raises(IRTypeError, match="whose shape and dtype are known, got"):
         view(relax.Var("x", relax.TensorStructInfo(None, "float32", 2)), [4])
-    with pytest.raises(IRTypeError, match="match_cast states them"):
+    with pytest.raises(IRTypeError, match="state them by match_cast"):
         view(relax.Tuple([x]), [6])

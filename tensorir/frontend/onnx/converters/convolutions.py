@@ -80,7 +80,7 @@ class Window:
 def split_padding(totals: Sequence[int], auto_pad: str) -> list[int]:
     """Split paddings into before and after.
 
-    SAME_UPPER puts the extra element of odd paddings after.
+    For an odd padding, SAME_UPPER puts the extra element after.
     """
     less, more = [n // 2 for n in totals], [n - n // 2 for n in totals]
     return [*less, *more] if auto_pad == "SAME_UPPER" else [*more, *less]

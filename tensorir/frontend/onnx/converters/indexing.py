@@ -14,9 +14,7 @@ from tensorir.relax import op
 from tensorir.relax.expr import Constant, GraphExpr
 
 
-def counted_from_the_first(
-    node: OnnxNode, indices: GraphExpr, sizes: Sequence[PrimExpr]
-) -> GraphExpr:
+def nonnegative_indices(node: OnnxNode, indices: GraphExpr, sizes: Sequence[PrimExpr]) -> GraphExpr:
     """Return indices counted from the start of an axis; negative indices count from its end.
 
     `sizes` has the extent of the axis, or one extent for each element of the last dimension.
@@ -46,7 +44,7 @@ def _axis_indices(
 ) -> tuple[GraphExpr, int]:
     """Return nonnegative indices along an axis, and the nonnegative number of the axis."""
     place = node.axis(axis, node.rank(x))
-    return counted_from_the_first(node, indices, [node.extent(x, place)]), place
+    return nonnegative_indices(node, indices, [node.extent(x, place)]), place
 
 
 def _nonnegative_tuples(
@@ -55,9 +53,7 @@ def _nonnegative_tuples(
     length = node.extent(indices, -1)
     if not isinstance(length, IntImm):
         raise IRValueError(f"the number of indices of an element must be known, got {length}")
-    return counted_from_the_first(
-        node, indices, node.shape(x)[batch_dims : batch_dims + length.value]
-    )
+    return nonnegative_indices(node, indices, node.shape(x)[batch_dims : batch_dims + length.value])
 
 
 def _scatter(

@@ -159,9 +159,9 @@ def _requantize_sums(
 
 
 def _number(node: OnnxNode, value: GraphExpr) -> GraphExpr:
-    made = _as_scalar(node, value)
-    assert made is not None
-    return op.astype(made, "float32") if node.dtype(value) != "float32" else made
+    created = _as_scalar(node, value)
+    assert created is not None
+    return op.astype(created, "float32") if node.dtype(value) != "float32" else created
 
 
 def _quantized_product(

@@ -229,7 +229,7 @@ def _is_sequence(value: GraphExpr) -> bool:
 
 @onnx_operator("Optional")
 def optional(node: OnnxNode, value: GraphExpr | None = None, *, type: Any = None) -> GraphExpr:
-    """A value that may be absent; it is absent if the node has no input."""
+    """A value that may be absent; a node without an input returns an absent value."""
     return sequence_call("optional_none") if value is None else value
 
 

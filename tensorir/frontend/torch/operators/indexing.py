@@ -80,10 +80,10 @@ def _integer_indices(
     indices: Sequence[Any], shape: Sequence[PrimExpr], matched: Match
 ) -> list[Any]:
     """Return indices without bools: a bool index of rank n becomes n integer indices."""
-    made: list[Any] = []
+    created: list[Any] = []
     for k, i in enumerate(indices):
         if i is None or dtype_of(i) not in ("bool", "uint8"):
-            made.append(i)
+            created.append(i)
             continue
         if any(j is not None for j in (*indices[:k], *indices[k + 1 :])):
             raise IRTypeError("a bool index together with another index is not supported")
@@ -91,8 +91,8 @@ def _integer_indices(
         found = matched(
             op.nonzero(as_tensor(i, "bool")), TensorStructInfo([rank, shape[k]], "int64")
         )
-        made += [op.squeeze(op.strided_slice(found, [0], [j], [j + 1]), 0) for j in range(rank)]
-    return made
+        created += [op.squeeze(op.strided_slice(found, [0], [j], [j + 1]), 0) for j in range(rank)]
+    return created
 
 
 @aten("nonzero.default")

@@ -49,10 +49,10 @@ def attended(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale
         scale=None if scale is None else float(scale),
         causal_mask="TopLeft" if is_causal else None,
     )
-    made = op.permute_dims(found, [0, 2, 1, 3])
+    created = op.permute_dims(found, [0, 2, 1, 3])
     if mask is not None:
-        made = op.where(_keeps_any(mask), made, as_tensor(0, dtype_of(made)))
-    return made if ndim == 4 else op.squeeze(made, 1)
+        created = op.where(_keeps_any(mask), created, as_tensor(0, dtype_of(created)))
+    return created if ndim == 4 else op.squeeze(created, 1)
 
 
 def _keeps_any(mask: Any) -> Any:

@@ -22,7 +22,7 @@ from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.relax import op
 from tensorir.relax.relations import is_base_of
 from tensorir.relax.struct_info import TensorStructInfo, TupleStructInfo
-from tensorir.topi.extents import of_sizes
+from tensorir.topi.extents import size_analyzer
 
 FAR: Final = 2**62
 """A larger bound of a slice means the end of the axis."""
@@ -112,7 +112,7 @@ def _from_front(index: Any, extent: PrimExpr) -> Any:
     """Return an index counted from the front; None if its sign is unknown."""
     if isinstance(index, int):
         return ops.add(extent, index) if index < 0 else index
-    analyzer = of_sizes([extent, index])
+    analyzer = size_analyzer([extent, index])
     if analyzer.can_prove(index >= 0):
         return index
     return ops.add(extent, index) if analyzer.can_prove(index < 0) else None

@@ -66,8 +66,8 @@ def convolution(
         )
     else:
         value = _by_rank("conv#d", rank)(data, weight, kernel_layout=_KERNEL[rank], **options)
-    made = _add_bias(value, bias, rank)
-    return made if data is input else op.squeeze(made, 0)
+    created = _add_bias(value, bias, rank)
+    return created if data is input else op.squeeze(created, 0)
 
 
 @aten("conv1d.padding", "conv2d.padding", "conv3d.padding")
