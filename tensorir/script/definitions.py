@@ -223,8 +223,7 @@ class Definitions(StatementReader):
         if isinstance(source, Var):
             if self._depth or self._scopes:
                 raise IRValueError(
-                    "T.match_buffer must be called at the top of a PrimFunc, before what is "
-                    "assigned a value"
+                    "T.match_buffer must be called at the top of a PrimFunc, before any assignment"
                 )
             if source not in self._params:
                 raise IRValueError("Can not bind non-input param to buffer.")

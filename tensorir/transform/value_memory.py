@@ -114,7 +114,8 @@ class ValueMemory:
             if self._is_into_memory(value):
                 self.aliases.of(value)  # also records escaping memory
                 outputs = {
-                    path: self._own(info, sequence) for path, info in tensors_of(value.struct_info)
+                    path: self._new_memory(info, sequence)
+                    for path, info in tensors_of(value.struct_info)
                 }
                 self.outputs[value] = tuple(outputs.values())
                 places = {path: frozenset({memory}) for path, memory in outputs.items()}
@@ -122,7 +123,7 @@ class ValueMemory:
                 return found
         return self.aliases.of(value)
 
-    def _own(self, info: TensorStructInfo, sequence: g.SeqExpr) -> Memory:
+    def _new_memory(self, info: TensorStructInfo, sequence: g.SeqExpr) -> Memory:
         memory = Memory(Owner.FUNCTION)
         self._made[memory] = sequence, info
         return memory
@@ -141,7 +142,7 @@ class ValueMemory:
             parts = [_part(places, path) for places in given]
             if parts[0] == parts[1] or info.shape is None or info.dtype is None:
                 continue
-            memory = self._own(info, sequence)
+            memory = self._new_memory(info, sequence)
             wanted[path] = memory, info
             for branch, places in zip(branches, parts, strict=True):
                 if not self._compute_at(memory, info, places, branch):
@@ -180,7 +181,7 @@ class ValueMemory:
                 outputs.append(None)
                 places.append(self.aliases.of(call.args[index]))
             else:
-                outputs.append(self._own(info, sequence))
+                outputs.append(self._new_memory(info, sequence))
                 places.append(frozenset({outputs[-1]}))  # type: ignore[arg-type]
         self.outputs[value] = tuple(outputs)
         return tuple(places) if call.gives_tuple else places[0]

@@ -38,13 +38,13 @@ _NARROW = {
 
 
 @cache
-def _by_number() -> dict[int, str]:
+def _names_by_number() -> dict[int, str]:
     return {number: name for name, number in onnx_package().TensorProto.DataType.items()}
 
 
 def dtype_of(number: int) -> DataType:
     """Return the dtype with an ONNX number. Raises IRValueError if it is not supported here."""
-    name = _by_number().get(number)
+    name = _names_by_number().get(number)
     if name is None or name == "UNDEFINED":
         raise IRValueError(f"{number} is not the number of an ONNX dtype")
     if name in _NARROW:
@@ -59,7 +59,7 @@ def dtype_of(number: int) -> DataType:
 
 def narrow_integer(number: int) -> NarrowInteger | None:
     """Return the narrow integer dtype with an ONNX number; None for another dtype."""
-    return _NARROW.get(_by_number().get(number, ""))
+    return _NARROW.get(_names_by_number().get(number, ""))
 
 
 def held_dtype(number: int) -> DataType:

@@ -67,7 +67,7 @@ def test_another_name_for_a_buffer_is_no_second_value() -> None:
 
 def test_a_size_has_its_own_name_in_buffers() -> None:
     text = "@T.prim_func\ndef f(a: T.handle):\n    n = T.int32()\n    m = n\n"
-    with pytest.raises(DiagnosticError, match="before what is assigned a value"):
+    with pytest.raises(DiagnosticError, match="before any assignment"):
         parse(text + "    A = T.match_buffer(a, (m,))\n    A[0] = T.float32(1)\n")
 
 
