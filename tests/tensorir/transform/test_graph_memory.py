@@ -198,7 +198,7 @@ def test_memory_given_in_the_order_of_time_does_not_overlap(tensors):
     held = {k: [(start, start + length)] for k, (_, start, length) in enumerate(tensors)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pack_intervals, "_FEW", 0)
-        patch.setattr(pack_intervals, "_MEETINGS", 0)
+        patch.setattr(pack_intervals, "_MAX_PAIRS", 0)
         check_packing(pack(sizes, held), sizes, held)
 
 
