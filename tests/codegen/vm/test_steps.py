@@ -575,7 +575,7 @@ def test_graph_functions_are_not_built_as_tensor_functions() -> None:
         ("R.qq.relu(x)", "unknown name R.qq; R.call_tir calls"),
         (
             'R.call_dps_packed(cls.add, (x,), R.Tensor((2, 3), "float32"))',
-            'called by its name in quotes, got the function "add"',
+            'by its name in quotes, got the function "add"',
         ),
     ],
 )
