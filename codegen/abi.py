@@ -1,9 +1,9 @@
-"""The agreements of compiled code and the process that runs it: symbol names, state numbers.
+"""The interface between compiled code and the process that runs it: symbol names and statuses.
 
-Symbols of ours have a dot in them, which no identifier of C has, so that a function of a program
-may have any name: one called `memcpy` is the symbol `tensorir.kernel.memcpy`, and a call of the C
-library's `memcpy` still reaches that. What comes behind the second dot cannot make symbols of two
-kinds equal. Functions are known to C by their plain names only in a library that was exported.
+Our symbols contain a dot, which C identifiers do not have, so a function of a program may have any
+name: the function `memcpy` gets the symbol `tensorir.kernel.memcpy`, and a call of `memcpy` still
+reaches the C library. The text before the second dot separates the kinds of symbols. C can use
+plain names only for functions of an exported library.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ HEADER_SYMBOL: Final = "tensorir.header"
 CONSTANTS_SYMBOL: Final = "__tensorir_constants"
 """The constants of a library's graph functions, one after the other."""
 OPENMP_SYMBOLS: Final = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
-"""The symbols that compiled code takes from an OpenMP runtime."""
+"""The symbols of an OpenMP runtime that compiled code uses."""
 OUT_OF_MEMORY: Final = -1
-"""The status of a function whose allocation failed; 0 is success, positive ones are assertions."""
+"""The status of a function whose allocation failed; 0 is success, positive statuses are
+assertions.
+"""
 LIBRARY_FAILED: Final = -2
 """The status of a function that called a library function which raised an exception."""
 _MOST: Final = 2**31 - 1
@@ -51,8 +53,8 @@ def local_symbol(name: str) -> str:
 def status_of(message: str) -> int:
     """Return the status of a failed assertion with this message.
 
-    It follows from the message alone, so that the code of a function does not depend on others
-    that have messages too.
+    It depends on the message only, so that the code of a function does not depend on other
+    functions.
     """
     digest = hashlib.blake2b(message.encode(), digest_size=8).digest()
     return 1 + int.from_bytes(digest, "little") % _MOST

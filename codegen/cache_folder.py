@@ -1,4 +1,4 @@
-"""The folder for what is worth keeping between processes, and folders of this user alone."""
+"""The cache folder that processes share, and folders that only this user may write to."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def private_folder(path: Path) -> Path:
 
 
 def check_private(path: Path) -> None:
-    """Raise PermissionError if somebody else may write to a folder, OSError if there is none.
+    """Raise PermissionError if another user may write to a folder, OSError if it does not exist.
 
-    A symbolic link counts as somebody else's: its target may change.
+    A symbolic link is rejected, because its target may change.
     """
     if not hasattr(os, "geteuid"):
-        raise PermissionError("this system does not tell whose a folder is")
+        raise PermissionError("this system does not report the owner of a folder")
     found = path.lstat()
     if (
         not stat.S_ISDIR(found.st_mode)

@@ -99,8 +99,8 @@ def compile_object(
 ) -> bytes:
     """Return a program compiled to machine code that `Module.from_object` loads.
 
-    It is an archive (as of `ar`) of relocatable objects, one a function and one an entry, and of a
-    description of the functions; another process needs nothing else. Raises CodegenError for a
+    It is an `ar` archive with a relocatable object for each function and for each entry, and a
+    description of the functions. Another process needs nothing else. Raises CodegenError for a
     program without a compiled form.
     """
     return compile_functions(functions_of(program), as_target(target)).object_code
@@ -109,7 +109,7 @@ def compile_object(
 def _kernels(
     functions: Mapping[str, PrimFunc], target: Target, is_lowered: bool = False
 ) -> Iterator[Kernel]:
-    """Yield the kernels of functions; a caller is given the facts about the kernels before it."""
+    """Yield the kernels of functions, callees first, so that callers can use facts about them."""
     signatures: dict[str, Signature] = {}
     for name, func in functions.items():
         symbol = func.attrs.get("global_symbol")
@@ -122,7 +122,7 @@ def _kernels(
 
 
 def functions_by_name(program: Compilable) -> Mapping[str, BaseFunc]:
-    """Return the functions of a program, a lone one by its name; CodegenError for no program."""
+    """Return the functions of a program by name; CodegenError for another value."""
     if isinstance(program, BaseFunc):
         program = IRModule.from_expr(program)
     functions: object = program.functions if isinstance(program, IRModule) else program
@@ -138,7 +138,8 @@ def functions_by_name(program: Compilable) -> Mapping[str, BaseFunc]:
 def functions_of(program: Compilable) -> dict[str, PrimFunc]:
     """Return the functions of a program by name.
 
-    Raises CodegenError if there are none or graph functions among them, and for no program.
+    Raises CodegenError for an empty module, for graph functions, and for a value that is not a
+    program.
     """
     if isinstance(program, PrimFunc):
         return {str(program.attrs.get("global_symbol") or "main"): program}

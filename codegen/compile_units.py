@@ -1,4 +1,4 @@
-"""Compiling many kernels at once: in this process, and in others if there are many."""
+"""Compiling many kernels in this process, and concurrently in other processes if they are many."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 _WORTH_A_PROCESS: Final = 10
-"""The kernels that take LLVM as long as a process takes to start, about half a second."""
+"""The number of kernels that LLVM compiles in about half a second, the start time of a process."""
 
 
 def compiled(kernels: Iterable[Kernel], count: int) -> tuple[list[Kernel], list[dict[str, bytes]]]:
     """Return about `count` kernels, and their objects.
 
-    LLVM works on kernels while the next ones are made, which is work of Python. Raises
+    LLVM compiles kernels while Python generates the next ones. Raises
     CodegenError for a kernel that LLVM rejects.
     """
     others = min(host.physical_cores() - 1, count // _WORTH_A_PROCESS)
@@ -76,9 +76,9 @@ class _Engines:
 #
 # LLVM in a separate process: units in, objects out.
 #
-# LLVM's Python binding lets one thread at a time into LLVM, so several cores take several
-# processes. One is a fresh interpreter rather than a fork, which LLVM's and OpenMP's threads would
-# not survive. It receives and sends pickled messages over pipes, and ends when its input ends.
+# LLVM's Python binding lets one thread at a time into LLVM, so using several cores needs several
+# processes. Each is a fresh interpreter, because the threads of LLVM and OpenMP do not survive a
+# fork. It exchanges pickled messages over pipes, and exits at the end of its input.
 
 
 class LLVMProcess:
@@ -91,7 +91,7 @@ class LLVMProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path},
-            start_new_session=True,  # Ctrl-C is for the process that started it, which ends it
+            start_new_session=True,  # Ctrl-C goes to the parent process, which ends this one
         )
 
     def object_code(self, unit: Unit) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Tensor functions that run while a module is transformed are compiled."""
+"""Compiling tensor functions that run while a module is transformed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tensorir.transform import PassContext
 from tensorir.transform.kernel_runner import Run
 
 _HERE: Final = Target("llvm")
-"""This machine, whatever the module that is transformed is built for."""
+"""The target of these functions is this machine, independent of the target of the module."""
 
 
 def compiled_kernel(mod: IRModule, name: str) -> Run | None:
-    """Return what runs a function of tensor functions, None if it cannot be compiled."""
+    """Return a callable for a tensor function of a module, None if it cannot be compiled."""
     try:
-        with PassContext():  # what looks on at the transform is not to see how it computes
+        with PassContext():  # hide these compilations from the instruments of the transform
             function = build(mod, _HERE)[name]
     except CodegenError:
         return None

@@ -1,7 +1,7 @@
 """The errors of code generation and of calls into compiled code.
 
-Wrong arguments are the IR's own `IRTypeError` and `IRValueError`, so that callers catch what Python
-users expect: TypeError for a wrong count, kind or dtype, ValueError for a wrong shape or layout.
+Wrong arguments raise the IR's `IRTypeError` and `IRValueError`, so that callers can catch the usual
+Python errors: TypeError for a wrong count, kind or dtype, ValueError for a wrong shape or layout.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from tensorir.errors import IRValueError, TensorIRError
 
 
 class TargetError(IRValueError):
-    """A target description names an unknown kind or option, or gives it an impossible value."""
+    """A target description has an unknown kind or option, or an invalid value."""
 
 
 class CodegenError(TensorIRError):
@@ -18,7 +18,7 @@ class CodegenError(TensorIRError):
 
 
 class LoweringError(CodegenError):
-    """A program asks for something that a CPU does not have or that lowering cannot give."""
+    """A program uses a feature that a CPU does not have or that lowering does not support."""
 
 
 class LinkError(CodegenError):
@@ -26,7 +26,7 @@ class LinkError(CodegenError):
 
 
 class ExecutionError(TensorIRError):
-    """Compiled code stopped by itself, for lack of memory or another condition it reports."""
+    """Compiled code stopped because memory ran out, or for another reason that it reports."""
 
 
 class AssertionFailedError(ExecutionError, AssertionError):

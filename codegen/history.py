@@ -1,8 +1,7 @@
-"""The schedules that are known already of the functions of a build.
+"""Recorded schedules for the functions of a build.
 
-Inside of the `with` of a `KnownSchedules`, such as a database of the search, `codegen.build` asks
-it for the scheduled form of each unscheduled function. `compile_object` compiles its argument
-unchanged.
+Inside `with` a `KnownSchedules`, such as a database of the search, `codegen.build` queries it for
+the scheduled form of each unscheduled function. `compile_object` compiles its argument unchanged.
 """
 
 from __future__ import annotations
@@ -30,19 +29,23 @@ IS_SCHEDULED: Final = "tir.is_scheduled"
 """The attribute of a function whose schedule is final."""
 
 _SMALL: Final = 4096
-"""A function with fewer iterations runs in some microseconds unscheduled, while scheduling it
-takes a tenth of a second."""
+"""A function with fewer iterations runs in a few microseconds unscheduled, while scheduling it
+needs a tenth of a second.
+"""
 
 _entered: Final[ContextVar[tuple[KnownSchedules, ...]]] = ContextVar("entered", default=())
 _consulted: Final[ContextVar[bool]] = ContextVar("consulted", default=True)
 
 
 class KnownSchedules(ABC):
-    """A source of schedules for the builds inside of its `with`; the innermost one counts."""
+    """A source of schedules for the builds inside its `with` statement.
+
+    The innermost one is used.
+    """
 
     @abstractmethod
     def scheduled(self, name: str, func: PrimFunc, target: Target) -> PrimFunc | None:
-        """Return the scheduled form of a function of a module, None where no schedule is known.
+        """Return the scheduled form of a function of a module, None without a schedule.
 
         It has the same parameters and attributes, and `tir.is_scheduled`.
         """
@@ -55,8 +58,8 @@ class KnownSchedules(ABC):
         stack = _entered.get()
         if not stack or stack[-1] is not self:
             raise CodegenError(
-                f"a {type(self).__name__} is left before another one that was entered inside of "
-                "it; nest their `with` statements"
+                f"a {type(self).__name__} is left before another one that was entered inside it; "
+                "nest their `with` statements"
             )
         _entered.set(stack[:-1])
 
@@ -69,7 +72,7 @@ def innermost() -> KnownSchedules | None:
 
 @contextlib.contextmanager
 def without_history() -> Iterator[None]:
-    """Build programs as they are inside of this `with`, for they are to be measured."""
+    """Build programs without recorded schedules inside this `with` statement, to measure them."""
     token = _consulted.set(False)
     try:
         yield
@@ -78,7 +81,7 @@ def without_history() -> Iterator[None]:
 
 
 def with_history(program: Compilable, target: Target) -> Compilable:
-    """Return a program with the schedules that are known of its functions.
+    """Return a program with the recorded schedules of its functions.
 
     It is the program itself if there are none. Functions of a graph stay as they are.
     """
@@ -106,12 +109,12 @@ def can_be_scheduled(func: PrimFunc) -> bool:
 
 
 def is_small(func: PrimFunc) -> bool:
-    """Return True if a function runs in some microseconds unscheduled; False for unknown sizes."""
+    """Return True if a function runs in a few microseconds unscheduled; False for unknown sizes."""
     return _iterations(func.body) < _SMALL
 
 
 def _iterations(node: Node) -> float:
-    """Return how many innermost statements run; infinitely many where a size is not known."""
+    """Return the number of innermost statements that run, infinity if a size is unknown."""
     inside = [child for child in children(node) if isinstance(child, Stmt)]
     count = sum(map(_iterations, inside)) if inside else 1.0
     if isinstance(node, For):
@@ -121,12 +124,11 @@ def _iterations(node: Node) -> float:
 
 # ---------------------------------------------------------------------------------------- schedules
 #
-# Schedules of the kernels of a model, which a layer above this one has or makes.
+# Schedules of the kernels of a model, which a higher layer provides.
 #
-# A `Schedules` answers for many functions at once, so that it may work on several of them. A
-# database that is given to `vm_build` is one. Another makes schedules without any record; a package
-# that has one names it in its metadata, as an entry point of the group `tensorir.schedules` that
-# gives it when it is called without arguments.
+# A `Schedules` gets many functions in one call, so that it may schedule several at once. A database
+# is one such source. Another makes schedules without any record; a package registers it by an entry
+# point of the group `tensorir.schedules`, a function without arguments that returns the source.
 
 
 logger = logging.getLogger("tensorir.codegen")
@@ -134,18 +136,18 @@ logger = logging.getLogger("tensorir.codegen")
 
 @runtime_checkable
 class Schedules(Protocol):
-    """A source of schedules of functions, which looks them up or makes them."""
+    """A source of schedules for functions, which looks them up or makes them."""
 
     def schedules_of(
         self, functions: Mapping[str, PrimFunc], target: Target
     ) -> Mapping[str, PrimFunc]:
-        """Return the scheduled forms of those functions that it has one of, by name.
+        """Return the available scheduled forms of functions, by name.
 
         They have the same parameters and attributes, and `tir.is_scheduled`.
         """
 
 
-class _Nothing:
+class _NoSchedules:
     """No schedules of any function."""
 
     def schedules_of(
@@ -156,16 +158,17 @@ class _Nothing:
 
 @cache
 def default_schedules() -> Schedules:
-    """Return what makes schedules of functions without a record.
+    """Return the source of default schedules for functions without a record.
 
-    Where there is none, a warning says so, once, and functions stay as they are.
+    If no package provides one, this warns once, and functions stay unscheduled.
     """
     make = extension(SCHEDULES)
     if make is None:
         logger.warning(
-            "no package that schedules kernels is installed, or it was installed before it said "
-            "so: kernels without a record are built as they are, and slow; install tensorir again"
+            "no installed package provides default schedules (entry point tensorir.schedules), "
+            "so kernels without a record are built unscheduled and are slow; install tensorir "
+            "again"
         )
-        return _Nothing()
+        return _NoSchedules()
     made: Schedules = make()
     return made

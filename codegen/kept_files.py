@@ -1,4 +1,4 @@
-"""Files that are kept between processes: folders in the user's cache directory, bounded in size.
+"""Files that later processes reuse: folders in the user's cache directory, bounded in size.
 
     TENSORIR_CACHE=0 python ...             # neither reads nor writes models and schedules
     TENSORIR_CACHE=/fast/disk python ...    # keeps them there
@@ -33,13 +33,14 @@ from codegen.errors import CodegenError
 logger = logging.getLogger("tensorir.codegen")
 
 CACHE: Final = "TENSORIR_CACHE"
-"""The variable of the environment for models and schedules: 0 switches them off, a folder is
-another place than the user's cache directory."""
+"""The environment variable for models and schedules: 0 switches the cache off, a folder replaces
+the user's cache directory.
+"""
 VARIABLE: Final = "TENSORIR_KEEP_OBJECTS"
-"""The variable of the environment that switches objects on: 1, or the name of a folder."""
+"""The environment variable that switches the cache of objects on: 1, or the name of a folder."""
 _LIMIT: Final = 256 << 20
 _FORMAT: Final = 1
-"""To be raised when files of the same key come out differently."""
+"""The format version; raise it when the content for a key changes."""
 _START: Final = 64
 """The bytes of the digest, so that the content starts at a multiple of 64."""
 
@@ -49,17 +50,17 @@ Part: TypeAlias = bytes | memoryview
 class KeptFiles:
     """The files in a folder, up to a number of bytes.
 
-    A file of more than a quarter of them is not kept.
+    A file larger than a quarter of this limit is not kept.
     """
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
         self._folder = folder
         self._limit = limit_bytes
         self._has_warned = False
-        self._written = limit_bytes  # look at what is there when something is written first
+        self._written = limit_bytes  # scan the folder at the first write
 
     def get(self, key: bytes) -> memoryview | None:
-        """Return the content of a file, at a multiple of 64 bytes, None if it is not kept."""
+        """Return the content of a file, aligned to 64 bytes, None if it does not exist."""
         path = self._path(key)
         try:
             check_private(self._folder)
@@ -72,7 +73,7 @@ class KeptFiles:
         return data if content[:_START] == _digest(data) else None
 
     def put(self, key: bytes, parts: bytes | Iterable[Part]) -> None:
-        """Keep a file; a warning says once that nothing can be written."""
+        """Write a file; if the folder is not writable, warn once."""
         content = [parts] if isinstance(parts, bytes) else list(parts)
         size = sum(memoryview(part).nbytes for part in content)
         if 4 * size > self._limit:
@@ -94,13 +95,13 @@ class KeptFiles:
                 beside.unlink()  # a part of the file
             level = logging.DEBUG if self._has_warned else logging.WARNING
             self._has_warned = True
-            logger.log(level, "Nothing is kept in %s for later processes: %s", self._folder, error)
+            logger.log(level, "No file is kept in %s for later processes: %s", self._folder, error)
 
     def _path(self, key: bytes) -> Path:
         return self._folder / f"{hashlib.blake2b(key, person=b'%d' % _FORMAT).hexdigest()[:40]}"
 
     def _remove_old(self) -> None:
-        """Remove the files that were read longest ago, until the rest is well below the limit."""
+        """Remove the least recently read files, until the rest is well below the limit."""
         found = []
         for path in self._folder.iterdir():
             stat = path.stat()
@@ -135,7 +136,7 @@ _is_configured = False
 
 
 def keep_objects(folder: str | Path | None = None, *, limit_bytes: int = _LIMIT) -> None:
-    """Keep the objects of builds in a folder, and take them from there: for later processes.
+    """Keep the objects of builds in a folder, and reuse them in later processes.
 
     It is `objects` in the cache directory of the user (`~/.cache/tensorir`) by default. The oldest
     files are removed beyond `limit_bytes`; 0 keeps nothing. Raises CodegenError without a cache
@@ -168,9 +169,10 @@ _PACKAGES: Final = ("tensorir", "schedule", "codegen", "search")
 
 @cache
 def sources_stamp() -> str:
-    """Return a text that changes with the installed sources, by their times and sizes.
+    """Return a text that changes with the times and sizes of the installed sources.
 
-    It takes some milliseconds. Two copies of the same sources differ, see `lowering_digest`.
+    It runs in a few milliseconds. Two copies of the same sources have different texts; see
+    `lowering_digest`.
     """
     digest = hashlib.blake2b(version("llvmlite").encode(), digest_size=16)
     roots = [find_spec(package) for package in _PACKAGES]
@@ -189,7 +191,7 @@ def sources_stamp() -> str:
 def lowering_digest() -> str:
     """Return 8 hexadecimal digits of the sources of `tensorir` and `codegen`, and LLVM's version.
 
-    It tells two states of the sources apart that have the same release number.
+    It distinguishes states of the sources with the same release number.
     """
     digest = hashlib.blake2b(version("llvmlite").encode(), digest_size=4)
     for package in ("tensorir", "codegen"):

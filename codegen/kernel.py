@@ -1,12 +1,11 @@
-"""One kernel, one object: a function as LLVM IR, and the machine code that is made of it.
+"""One kernel, one object: a function as LLVM IR, and its machine code.
 
-What a kernel becomes depends on its program and its target, never on what else is in a module: it
-is optimised and emitted alone, and the object is linked, byte for byte, into whatever holds the
-kernel: a candidate that is measured, a module, a model, a library. Objects are kept in memory, by a
-digest of their inputs: the LLVM IR, the target and whether loops are left to LLVM;
-if one likes on the disk, too (`codegen.kept_files`). The entry of a kernel, which unpacks
-arguments, is a separate object, shared by all kernels with the same name and types of
-arguments: a search makes it once.
+The code of a kernel depends on its program and its target, and not on the rest of a module. The
+kernel is optimised and emitted alone, and the same object is linked into every container of the
+kernel: a measured candidate, a module, a model, a library. Objects are cached in memory, by a
+digest of their inputs: the LLVM IR, the target and whether loops are left to LLVM; optionally on
+the disk, too (`codegen.kept_files`). The entry of a kernel, which unpacks arguments, is a separate
+object. All kernels with the same name and argument types share it, so a search makes it once.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from codegen.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """LLVM IR before optimisation that becomes one object."""
+    """LLVM IR before optimisation, to be compiled to one object."""
 
     text: str
     target: Target
@@ -36,12 +35,12 @@ class Unit:
     def object_code(self, make: Maker | None = None) -> bytes:
         """Return the relocatable object; CodegenError for code that LLVM rejects.
 
-        It is made by `make`, by LLVM in this process without one, or known already.
+        It is cached, or made by `make`, by default by LLVM in this process.
         """
         return _objects.get(self, make or Unit.made)
 
     def made(self) -> bytes:
-        """Return the object, made now by LLVM in this process."""
+        """Compile the object now, by LLVM in this process."""
         return object_code(self.text, self.target, self.has_scalar_loop)
 
     def optimized(self) -> str:
@@ -59,13 +58,13 @@ Maker: TypeAlias = Callable[[Unit], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A function: what it does, how it is entered from outside, and what is known of it."""
+    """A function: its code, its entry for calls from outside, and its description."""
 
     info: ModuleInfo
     """The description of a module that has this function only."""
     code: Unit
     entry: Unit | None
-    """None where only other functions of the module call it."""
+    """None if only other functions of the module call the kernel."""
 
     @property
     def name(self) -> str:
@@ -78,7 +77,7 @@ class Kernel:
         return [self.code] if self.entry is None else [self.code, self.entry]
 
     def objects(self, make: Maker | None = None) -> dict[str, bytes]:
-        """Return the objects by names that tell them apart; CodegenError if LLVM rejects one."""
+        """Return the objects by unique names; CodegenError if LLVM rejects one."""
         made = {"code": self.code.object_code(make)}
         if self.entry is not None:
             made["entry"] = self.entry.object_code(make)
@@ -86,7 +85,7 @@ class Kernel:
 
 
 class _Objects:
-    """The objects that were made last, up to a number of bytes."""
+    """A cache of the latest objects, up to a number of bytes."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -102,7 +101,7 @@ class _Objects:
             if known is not None:
                 self._known.move_to_end(key)
                 return known
-        made = _kept_or_made(key, unit, make)
+        made = _load_or_make(key, unit, make)
         with self._lock:
             if key not in self._known:
                 self._known[key] = made
@@ -113,8 +112,8 @@ class _Objects:
         return made
 
 
-def _kept_or_made(key: bytes, unit: Unit, make: Maker) -> bytes:
-    """Return the object that another process has kept, if that is switched on, else a new one."""
+def _load_or_make(key: bytes, unit: Unit, make: Maker) -> bytes:
+    """Return the object from the disk cache, if that is enabled and has it, else a new object."""
     kept = kept_objects()
     if kept is None:
         return make(unit)

@@ -5,8 +5,8 @@
         np.maximum(x, 0, out=out)
 
 Arrays arrive as `codegen.NDArray`, numbers and strings as Python values. By convention outputs come
-last and are written in place. What a program is given is decided when it is loaded: a function that
-is registered later under the same name is not seen by modules that exist.
+last and are written in place. A program looks its library functions up when it is loaded: existing
+modules do not use a function that is registered later under the same name.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ def register_func(name: str, f: F, override: bool = False) -> F: ...
 @overload
 def register_func(name: F, f: None = None, override: bool = False) -> F: ...
 def register_func(name: str | F, f: F | None = None, override: bool = False) -> Any:
-    """Make a Python function known to programs under a name.
+    """Register a Python function that programs call by name.
 
-    A decorator with a name, or without one (then the function's own name counts), or a call with
-    name and function. Modules that are loaded already keep the function that they found. Raises
-    IRValueError if the name is taken, unless `override` says to replace what has it.
+    Use it as a decorator with a name, as a decorator without one (then the function's `__name__` is
+    used), or as a call with name and function. Modules that are loaded already keep the function
+    that they found. Raises IRValueError if the name exists, unless `override` is True to replace
+    its function.
     """
     if not isinstance(name, str):
         if not callable(name):
@@ -65,15 +66,15 @@ def _register(name: str, function: F, override: bool) -> F:
         known = _functions.get(name)
         if known is not None and not override:
             raise IRValueError(
-                f"library function {name!r} exists already: {_place(known)}; "
+                f"library function {name!r} exists already: {_source_position(known)}; "
                 f"pass override=True to replace it, or choose another name"
             )
         _functions[name] = function
     return function
 
 
-def _place(function: LibraryFunction) -> str:
-    """Return the file and line that define a function, as far as Python can tell."""
+def _source_position(function: LibraryFunction) -> str:
+    """Return the file and line that define a function, if Python has this information."""
     function = getattr(function, "func", function)  # of functools.partial
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     if code is None:
@@ -90,21 +91,21 @@ def get_global_func(name: str, allow_missing: bool = False) -> LibraryFunction |
 
     Raises IRValueError for an unregistered name; with `allow_missing` returns None.
     """
-    found = _functions.get(name) or _of_operator(name)
+    found = _functions.get(name) or _numpy_operator(name)
     if found is None and not allow_missing:
         raise IRValueError(missing_text([name]))
     return found
 
 
-def _of_operator(name: str) -> LibraryFunction | None:
-    """Return the function of an operator that NumPy computes; None for any other name."""
+def _numpy_operator(name: str) -> LibraryFunction | None:
+    """Return the NumPy implementation of an operator; None for any other name."""
     if not name.startswith(LIBRARY_PREFIX):
         return None
     return import_module("tensorir.relax.declaration").library_function(name)  # type: ignore[no-any-return]
 
 
 def missing_text(names: Sequence[str]) -> str:
-    """Return a sentence about names that are not registered, with names close to them."""
+    """Return an error text about unregistered names, with similar registered names."""
     known = list_global_func_names()
     lines = []
     for name in names:
@@ -124,7 +125,7 @@ def list_global_func_names() -> list[str]:
 
 
 def remove_global_func(name: str) -> None:
-    """Forget a function; modules that are loaded keep it. IRValueError for an unknown name."""
+    """Unregister a function; loaded modules keep it. Raises IRValueError for an unknown name."""
     with _lock:
         removed = _functions.pop(name, None)
     if removed is None:
@@ -136,8 +137,8 @@ def call_library(
 ) -> Any:
     """Return `function(*args)`.
 
-    What it raises becomes the cause of a LibraryFunctionError that names the function, its
-    arguments and, if there is one, the `binding` of a graph function that calls it.
+    An exception becomes the cause of a LibraryFunctionError that names the function, its arguments
+    and, if given, the calling `binding` of a graph function.
     """
     try:
         return function(*args)
@@ -146,7 +147,7 @@ def call_library(
 
 
 def call_interpreted(name: str, args: Sequence[Any]) -> Any:
-    """Return what a registered function returns for the arguments of an interpreted program."""
+    """Call a registered function for an interpreted program."""
     values = [from_dlpack(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
     return call_library(name, get_global_func(name), values)
 

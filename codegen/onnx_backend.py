@@ -1,4 +1,4 @@
-"""The package as a backend of ONNX, as `onnx.backend.test` and other tools of ONNX ask for one.
+"""The package as a backend of ONNX, with the interface of `onnx.backend` that ONNX tools use.
 
 from onnx.backend.test import BackendTest
 import codegen.onnx_backend
@@ -38,7 +38,7 @@ class Prepared:
         assert isinstance(main, Function)
         self._result = main.ret_struct_info
         self._names = [_narrow_name(info) for info in model.graph.output]
-        self._several = len(model.graph.output) > 1  # one may be a sequence
+        self._several = len(model.graph.output) > 1  # an input may be a sequence
         self._main = VirtualMachine(vm_build(mod, target), cpu())["main"]
 
     def run(self, inputs: Sequence[Any] | Mapping[str, Any], **_: Any) -> tuple[Any, ...]:
@@ -57,12 +57,12 @@ class Prepared:
 
 
 def supports_device(device: str) -> bool:
-    """Say whether models run on a device, such as "CPU"."""
+    """Return whether models run on a device, such as "CPU"."""
     return device.partition(":")[0] == "CPU"
 
 
 def is_compatible(model: Any, device: str = "CPU", **_: Any) -> bool:
-    """Say whether a model can be tried."""
+    """Return True, so that every model is tried."""
     return supports_device(device)
 
 
@@ -79,7 +79,7 @@ def run_model(model: Any, inputs: Sequence[Any], device: str = "CPU", **_: Any) 
 
 
 def _argument(value: Any) -> Any:
-    """Return an input as a model takes it: numbers that NumPy lacks as their bits."""
+    """Return an input as a model accepts it: numbers of dtypes that NumPy lacks as their bits."""
     if isinstance(value, (list, tuple)):
         return tuple(map(_argument, value))
     if value is None:
@@ -95,7 +95,7 @@ def _argument(value: Any) -> Any:
 
 
 def _array(value: Any, info: StructInfo) -> Any:
-    """Return an output as ONNX's tools compare it."""
+    """Return an output in the form that ONNX's tools compare."""
     if isinstance(value, (list, tuple)):
         infos = info.elements if isinstance(info, TupleStructInfo) else [info] * len(value)
         return [_array(v, i) for v, i in zip(value, infos, strict=True)]
@@ -106,6 +106,6 @@ def _array(value: Any, info: StructInfo) -> Any:
 
 
 def _narrow_name(info: Any) -> str | None:
-    """Return the name of the integers of fewer than 8 bits that an output has, None for others."""
+    """Return the name of an output's dtype if it is an integer of fewer than 8 bits, else None."""
     narrow = narrow_integer(info.type.tensor_type.elem_type)
     return None if narrow is None else narrow.name

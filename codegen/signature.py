@@ -1,4 +1,4 @@
-"""The description of compiled functions, which travels with their machine code in an archive.
+"""The description of compiled functions, which is stored with their machine code in an archive.
 
 The form is JSON next to the machine code, so that a library is callable, with all checks, without
 the program it came from.
@@ -40,7 +40,7 @@ class Parameter:
     strides: tuple[Dim, ...] = ()
     """The strides in elements; empty for the compact row-major layout."""
     elem_offset: Dim = 0
-    """Elements before the first one, which the function skips by itself."""
+    """The number of elements before the first one, which the function itself skips."""
     written: bool = True
 
     @property
@@ -68,7 +68,10 @@ class Signature:
 
     @property
     def passed(self) -> list[DataType]:
-        """The types of what machine code is given: arguments, symbols, a pointer for a result."""
+        """The types of the parameters of the machine code.
+
+        Arguments, symbols, a pointer for a result.
+        """
         types = [HANDLE if p.kind == "buffer" else p.dtype for p in self.parameters]
         types += [dtype for _, dtype in self.symbols]
         return types if self.result is None else [*types, HANDLE]
@@ -79,7 +82,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class ModuleInfo:
-    """The description that travels with compiled code."""
+    """The description that is stored with compiled code."""
 
     target: str
     architecture: str
@@ -89,7 +92,9 @@ class ModuleInfo:
     needed_features: tuple[str, ...] = field(default=())
     """Features of the CPU, by LLVM's names, that the code may use."""
     library: Mapping[str, tuple[LibraryCall, ...]] = field(default_factory=dict)
-    """Calls of Python functions, which the process that loads the code has to have, by function."""
+    """Calls of Python functions, by function; a process that loads the code must register the
+    callees.
+    """
 
     @property
     def public(self) -> tuple[Signature, ...]:
@@ -98,7 +103,7 @@ class ModuleInfo:
 
     @staticmethod
     def merged(target: str, architecture: str, infos: Iterable[ModuleInfo]) -> ModuleInfo:
-        """Return the description of all functions of some descriptions."""
+        """Return one description for the functions of several descriptions."""
         every = list(infos)
         return ModuleInfo(
             target,
@@ -146,7 +151,7 @@ def _describe(parameter: Parameter) -> str:
 
 
 def dim_text(dim: Dim) -> str:
-    """Return an extent as a person writes it."""
+    """Return an extent as an expression."""
     if isinstance(dim, tuple):
         left, right = dim_text(dim[1]), dim_text(dim[2])
         return f"{dim[0]}({left}, {right})" if dim[0].isalpha() else f"({left} {dim[0]} {right})"
@@ -154,7 +159,7 @@ def dim_text(dim: Dim) -> str:
 
 
 def evaluate_dim(dim: Dim, values: Mapping[str, int]) -> int | None:
-    """Return the value of an extent, None if a variable in it has none yet.
+    """Return the value of an extent, None if a variable in it is not known yet.
 
     Raises IRValueError for a division by 0.
     """
@@ -182,7 +187,7 @@ def symbolic_vars(func: PrimFunc) -> list[Var]:
 
 
 def signature_of(func: PrimFunc, name: str, c_name: str | None, written: set[Var]) -> Signature:
-    """Return the interface of `func`, `written` being the data pointers it stores through."""
+    """Return the signature of `func`; `written` are the data pointers through which it stores."""
     symbols = symbolic_vars(func)
     names = _unique_names([*func.params, *symbols])
     parameters = []
@@ -229,7 +234,7 @@ def _unique_names(variables: list[Var]) -> dict[Var, str]:
 
 
 def dim_of(node: PrimExpr, names: Mapping[Var, str], function: str) -> Dim:
-    """Return an extent as data; CodegenError for operators that calls cannot evaluate."""
+    """Return an extent as data; CodegenError for operators that a call cannot evaluate."""
     if isinstance(node, IntImm):
         return node.value
     if isinstance(node, Var):
@@ -251,7 +256,7 @@ def _by_name(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON has for a part of a description."""
+    """Return a part of a description as JSON types."""
     if isinstance(value, LibraryCall):
         return call_to_data(value)
     return [*_by_name(value).values()] if isinstance(value, Parameter) else _by_name(value)
@@ -347,12 +352,12 @@ def _members_of(data: bytes) -> dict[str, bytes] | None:
 
 # ------------------------------------------------------------------------------------ library calls
 #
-# A call of a library function in compiled code, as data that travels with the machine code.
+# A call of a library function in compiled code, as data that is stored with the machine code.
 #
 # Compiled code calls Python with the number of the call in its function and the address of an array
-# of 8-byte slots: slot 0 takes the result, then follow the values that only running tells, in the
-# order of the arguments: of an array its address, then its symbolic extents and its strides, of a
-# scalar its value as int64, uint64 or float64. Everything else stands here.
+# of 8-byte slots. Slot 0 is for the result. Then follow the values that are known only at run time,
+# in the order of the arguments: for an array its address, its symbolic extents and its strides; for
+# a scalar its value as int64, uint64 or float64. The classes here have all other information.
 
 
 Extent: TypeAlias = int | None
@@ -370,14 +375,14 @@ class ArrayArgument:
 
 @dataclass(frozen=True, slots=True)
 class ScalarArgument:
-    """A number, and how its slot is read."""
+    """A number, and the dtype of its slot."""
 
     kind: Literal["int", "uint", "float", "bool"]
 
 
 @dataclass(frozen=True, slots=True)
 class TextArgument:
-    """A string, which is the same in each call."""
+    """A constant string."""
 
     text: str
 
@@ -387,7 +392,7 @@ Argument: TypeAlias = ArrayArgument | ScalarArgument | TextArgument
 
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
-    """A place in a program that calls a library function."""
+    """A call of a library function in a program."""
 
     function: str
     """The name under which the function is registered."""
@@ -397,12 +402,12 @@ class LibraryCall:
 
 
 def call_to_data(call: LibraryCall) -> list[Any]:
-    """Return a call in the types of JSON."""
+    """Return a call as JSON types."""
     return [call.function, call.wants_result, [_argument_to_data(a) for a in call.arguments]]
 
 
 def call_from_data(data: list[Any]) -> LibraryCall:
-    """Return the call that `call_to_data` made data of."""
+    """Return the call from the result of `call_to_data`."""
     function, wants_result, arguments = data
     return LibraryCall(function, tuple(_argument_from_data(a) for a in arguments), wants_result)
 

@@ -1,15 +1,16 @@
 """The package as a backend of torch: `torch.compile(model, backend="tensorir")`.
 
-torch captures graphs, guards them, and calls this backend with each (its entry point of the group
-`torch_dynamo_backends`). AOTAutograd turns a graph into functional operators of ATen, and returns
-outputs that are inputs, or views of them, itself. A graph is built at its first call, when the
-contents of weights are known:
+torch captures graphs, guards them, and calls this backend for each graph (by its entry point in the
+group `torch_dynamo_backends`). AOTAutograd turns a graph into functional operators of ATen; it
+handles outputs that are inputs, or views of inputs, itself. A graph is built at its first call,
+when the contents of weights are known:
 
-- A weight is a constant, so that it is folded, and packed for the kernels, once. Each call checks
-  that it was not changed, by its address and torch's count of its changes. After a change the graph
-  is built again, with its weights as inputs.
+- A weight is a constant, so it is folded and packed for the kernels once. Each call checks that the
+weight is unchanged, by its address and torch's version counter. After a change the graph is built
+again, with its weights as inputs.
 - Sizes that torch made dynamic are symbolic. Inputs that the graph changes are changed in place.
-- Kernels have the schedules of the option `database`, or else of a database that was entered.
+- Kernels get the schedules of the option `database`, or else of a database that was entered by
+`with`.
 
 Options, as in `torch.compile(model, backend="tensorir", options={"target": "llvm -num-cores=4"})`:
 `target` and `database` are arguments of `vm_build`; `on_module` is called with the module of each
@@ -115,9 +116,9 @@ class _CompiledGraph:
         found = None if context is None else context.fw_metadata
         fixed = () if found is None else found.static_input_indices
         self._weights = {k: _NEVER for k in fixed if self._holders[k] not in self._updates}
-        """The inputs that are constants, and what they were when the graph was built."""
+        """The inputs that are constants, and their identities when the graph was built."""
         self._alive: list[torch.Tensor] = []
-        """The weights of the build, so that no other tensor gets the address of one."""
+        """The weights of the build, kept alive so that no other tensor gets their addresses."""
         orders = {k: _order(node) for k, node in enumerate(self._holders) if k not in self._weights}
         self._orders = {k: order for k, order in orders.items() if order is not None}
         """For each input that is not contiguous: the order of axes that makes it contiguous."""
@@ -160,7 +161,7 @@ class _CompiledGraph:
 
     def _built(self, args: Sequence[Any]) -> GraphFunction:
         """Build the graph with the current contents of its weights."""
-        # Tensors of inference mode do not count their changes.
+        # Tensors of inference mode lack a version counter.
         self._weights = {k: _contents(args[k]) for k in self._weights if not args[k].is_inference()}
         self._alive = [args[k].detach() for k in self._weights]
         constants = {
@@ -179,7 +180,7 @@ _Order: TypeAlias = "list[int] | None"
 
 
 def _contents(weight: torch.Tensor) -> tuple[int, int]:
-    """Return the identity of a weight's contents: its address, and torch's count of changes."""
+    """Return the identity of a weight's contents: its address and torch's version counter."""
     return weight.data_ptr(), weight._version
 
 
@@ -190,7 +191,7 @@ def _argument(tensor: torch.Tensor) -> Any:
 
 def _result(value: Any, order: _Order) -> Any:
     """Return a result of a graph function as torch expects it."""
-    if isinstance(value, tuple):  # the empty tuple is the value of None
+    if isinstance(value, tuple):  # the empty tuple represents None
         return None
     if isinstance(value, int):
         return value
@@ -241,7 +242,7 @@ def _in_memory_order(
     orders: Mapping[int, list[int]],
     updates: Mapping[torch.fx.Node, int],
 ) -> list[_Order]:
-    """Let inputs and outputs of a graph have their axes in the order of their memory.
+    """Permute the axes of a graph's inputs and outputs into the order of their memory.
 
     Then tensors in other formats, such as `torch.channels_last`, need no copies. Returns the orders
     of the results.

@@ -6,9 +6,10 @@ registers a new one, `composite` makes one step of several; `library` has such s
 
 The subpackages: `primitives` has a file for each primitive, or for a pair with one rewrite;
 `staging` plans and makes the copies that several of them need; `analysis` has their analyses of
-programs. `operands` are the kinds of arguments of primitives, `decisions` the alternatives of
+programs. `operands` defines the kinds of arguments of primitives, `decisions` the alternatives of
 sampling, and `trace` the record, as JSON and as Python. docs/one-primitive.md follows one call
-through these, docs/schedule-state.md the program under transformation (`state.py`).
+through these subpackages; docs/schedule-state.md explains the program under transformation
+(`state.py`).
 """
 
 from schedule import primitives

@@ -98,7 +98,7 @@ class ScheduleError(TensorIRError):
 
 
 class ArgumentError(ScheduleError, ValueError):
-    """An argument of a primitive does not fit the block that it is for."""
+    """An argument of a primitive does not fit the block."""
 
     def __init__(self, method: str, path: str, reason: str) -> None:
         super().__init__(_ARGUMENT, values={"method": method, "path": path, "reason": reason})
@@ -106,7 +106,7 @@ class ArgumentError(ScheduleError, ValueError):
 
 
 class ArgumentTypeError(ScheduleError, TypeError):
-    """An argument of a primitive has a type that it does not take."""
+    """An argument of a primitive has a wrong type."""
 
     def __init__(self, method: str, path: str, expected: str, value: object) -> None:
         got = f"takes {expected}, got {type(value).__name__}: {reprlib.repr(value)}"
@@ -134,7 +134,7 @@ class _RenderedError(ScheduleError):
 
 
 def describe(node: Node) -> str:
-    """Return the name of a loop or block in a sentence."""
+    """Return the words for a loop or block in a sentence."""
     if isinstance(node, For):
         return f"loop `{node.loop_var.name}`"
     if isinstance(node, Block):
@@ -160,7 +160,7 @@ def check(holds: bool, problem: Problem, /, *locations: StmtSRef | Node, **value
 
 ROOT_BLOCK: Final = Problem(
     "RootBlockError",
-    "the primitive does not work on the root block, but {0} is one",
+    "the primitive does not accept a root block, but {0} is one",
     "name a block inside it",
 )
 
@@ -170,8 +170,8 @@ class TraceError(TensorIRError, ValueError):
 
 
 class TraceTypeError(TraceError, TypeError):
-    """A saved trace has a value of a type that cannot be where it is."""
+    """A saved trace has a value of a wrong type."""
 
 
 class TraceIndexError(TraceError, IndexError):
-    """A trace uses a handle or a number that no instruction before gave."""
+    """A trace uses a handle or a number that no earlier instruction produced."""

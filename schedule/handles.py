@@ -1,8 +1,8 @@
 """Random variables: the handles and numbers that primitives take and return.
 
-A handle is empty. A schedule's symbol table maps it to a loop, a block or a number, so the same
-handle means the same thing in a schedule and in its copy. A handle only keeps a reference to the
-schedule that made it, so that it can print its meaning there.
+A handle contains nothing. A schedule's symbol table maps it to a loop, a block or a number, so the
+same handle means the same thing in a schedule and in its copy. A handle only keeps a reference to
+the schedule that made it, so that it can print its meaning there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tensorir.nodes.expr import PrimExpr, Var
 
 
 class HandleTable(Protocol):
-    """The part of a schedule that handles and operands use: it tells what a handle refers to."""
+    """The part of a schedule that handles and operands use: it resolves handles."""
 
     def get(self, rv_or_sref: Any) -> Any:
         """Return the value of a handle."""
@@ -45,7 +45,7 @@ class Handle:
 
     @property
     def schedule(self) -> HandleTable | None:
-        """The schedule that made it, None if it is gone or the handle was made by none."""
+        """The schedule that made the handle, None if it was deleted or the handle has none."""
         return None if self._maker is None else self._maker()
 
     def __repr__(self) -> str:
@@ -57,7 +57,7 @@ class Handle:
         return f"{type(self).__name__}({meaning})"
 
     def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
-        """Pickle without the schedule, which another process does not have."""
+        """Pickle without the schedule, which does not exist in another process."""
         return (type(self), ())
 
 
@@ -79,7 +79,7 @@ class LoopRV(Handle):
 
     @staticmethod
     def root_rv() -> LoopRV:
-        """Return the mark for "leave it at the root"."""
+        """Return the mark for "keep it at the root"."""
         return _ROOT
 
     def __repr__(self) -> str:

@@ -121,23 +121,25 @@ class InstructionKind:
         names = {p.name for p in parameters}
         result = get_args(hints.get("return")) if "return" in hints else ()
         self.returns_domain = result[:1] == (DecisionDomain,)
-        """True if the function returns the alternatives, and nothing else is to be done."""
+        """True if the function only returns the alternatives."""
         self.has_decision = "decision" in names or self.returns_domain
         self.decision_type: Any = result[2] if self.returns_domain else hints.get("decision")
         """The annotation of the decision of a sampling primitive, None for the others."""
         self.domain = function if self.returns_domain else domain
-        """Gives the alternatives of a sampling primitive for its operands; None: not declared."""
+        """The function from operands to the alternatives of a sampling primitive; None: not
+        declared.
+        """
         self.takes_domain = domain is not None and "domain" in names
         """True if the function has a parameter for the alternatives."""
         self.injected = frozenset({"rng", "domain"} if self.takes_domain else {"rng"})
-        """The parameters of the function that a caller does not give."""
+        """The parameters of the function that a caller does not pass."""
         self.params: tuple[Parameter, ...] = tuple(
             _parameter(p, hints[p.name])
             for p in parameters
             if p.name != "decision" and p.name not in self.injected
         )
         self.varies = tuple(p.operand.varies for p in self.params)
-        """For each parameter whether its value may have random variables in it."""
+        """For each parameter, True if its value may contain random variables."""
         self.result = _result(hints.get("return"))
         """`""`, `block`, `blocks`, `loop`, `loops`, `expr` or `exprs`."""
         self.handle = _HANDLES.get(self.result.removesuffix("s"))
@@ -189,14 +191,14 @@ class InstructionKind:
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return the arguments of a call in the order of the parameters, defaults filled in.
 
-        One more positional argument is the decision of a sampling primitive, and comes last.
-        Raises TypeError, as Python words it, for a call that does not fit.
+        A sampling primitive accepts one more positional argument: the decision, as the last one.
+        Raises TypeError, worded as by Python, for a call that does not fit the signature.
         """
         known = [p.name for p in self.params]
         for name in kwargs:
             if name not in known:
                 close = get_close_matches(name, known, 1)
-                hint = f"do you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}"
+                hint = f"do you mean {close[0]!r}?" if close else f"it accepts {', '.join(known)}"
                 raise TypeError(
                     f"Schedule.{self.method}() got an unexpected argument {name!r}; {hint}"
                 )
@@ -234,8 +236,8 @@ class InstructionKind:
     def unpack(self, inputs: Sequence[Any], attrs: Sequence[Any]) -> list[Any]:
         """Return the arguments that `pack` stored.
 
-        Missing trailing values, as older traces have them, get the parameters' defaults.
-        Raises ValueError naming the kind for a count that does not fit.
+        Missing trailing values, as in older traces, get the parameters' defaults. Raises
+        ValueError, which names the kind, for a wrong number of values.
         """
         entries = {"input": list(inputs), "attr": list(attrs)}
         values: list[Any] = []
@@ -258,10 +260,10 @@ class InstructionKind:
     def _wrong_count(self, role: str, what: str) -> str:
         count = "kNumInputs" if role == "input" else "kNumAttrs"
         names = [f"`{p.name}`" for p in self.params if p.operand.role == role]
-        return f"{self.name}: ValueError: {count}: {what}, it takes {', '.join(names) or 'nothing'}"
+        return f"{self.name}: ValueError: {count}: {what}, it has {', '.join(names) or 'none'}"
 
     def output(self, name: str, maker: ReferenceType[HandleTable] | None = None) -> RandomVariable:
-        """Return a new random variable for an output; `name` is that of a number."""
+        """Return a new random variable for an output; `name` is used if it is a number."""
         return Var(name) if self.handle is None else self.handle(maker)
 
     def __repr__(self) -> str:
@@ -271,9 +273,10 @@ class InstructionKind:
 class Instruction:
     """One step of a trace: a kind with its arguments and outputs.
 
-    `values` has one entry a parameter of the primitive. Identity keys the decision in a trace.
-    `domain` has the alternatives of a sampling instruction when it was applied; None before it is
-    applied, if the primitive does not declare them, and if they were not computed.
+    `values` has one entry for each parameter of the primitive. A trace finds its decision by the
+    identity of the instruction. `domain` has the alternatives of a sampling instruction when it was
+    applied. It is None before that, if the primitive declares no domain, and if the domain was not
+    computed.
     """
 
     __slots__ = ("domain", "kind", "outputs", "values")
@@ -324,22 +327,24 @@ def primitive(
     `state.replace`, and returns references to new blocks and loops. `pure` declares that the
     program does not change.
 
-    A function that returns `ChosenNumber` or the like is a sampling primitive: it returns the
-    domain of the alternatives, and one is chosen. So is a function with a keyword parameter
-    `decision`: it then also takes `rng`, the schedule's `RandomState`, and returns `Sampled`.
+    A function that returns `ChosenNumber` or a related type is a sampling primitive: it returns the
+    domain of the alternatives, and the schedule chooses one. A function with a keyword parameter
+    `decision` is a sampling primitive, too: it also has a parameter `rng`, the schedule's
+    `RandomState`, and returns `Sampled`.
 
-    `domain(state, *operands)` gives the alternatives of a sampling primitive, so that the search
-    can step from one to another; without it they are drawn anew. A primitive with a keyword
-    parameter `domain` gets the domain. Otherwise the domain may not be computed for a decision that
-    is given, which may be faster to check.
+    `domain(state, *operands)` returns the alternatives of a sampling primitive, so that the search
+    can step from one to another; without it, a mutation draws again. A primitive with a keyword
+    parameter `domain` gets the domain. Otherwise, the schedule may skip computing the domain for a
+    given decision, because checking the decision may be faster.
 
-    Raises ValueError for a name that is taken, and for a domain of what decides nothing.
+    Raises ValueError for a name that exists already, and for a domain of a primitive without a
+    decision.
     """
 
     def register(function: Callable[..., T]) -> Callable[..., T]:
         kind = InstructionKind(name, function, is_pure=pure, domain=domain)
         if domain is not None and not kind.has_decision:
-            raise ValueError(f"{name} declares a domain but takes no decision")
+            raise ValueError(f"{name} declares a domain but has no parameter `decision`")
         if name in InstructionKind._registry or kind.method in InstructionKind._methods:
             raise ValueError(f"a schedule primitive called {name} ({kind.method}) exists already")
         InstructionKind._registry[name] = kind
@@ -355,7 +360,7 @@ _listeners: Final[list[Callable[[InstructionKind], None]]] = []
 
 
 def on_register(listener: Callable[[InstructionKind], None]) -> None:
-    """Call `listener` for every kind, those registered already and those to come."""
+    """Call `listener` for every registered kind, now and in future."""
     _listeners.append(listener)
     for kind in InstructionKind._registry.values():
         listener(kind)

@@ -19,9 +19,9 @@ _RANGE = _MODULUS - 1
 class RandomState:
     """A stream of pseudo-random numbers, determined by its seed.
 
-    `state` is the last number drawn. Seed -1 takes entropy from the device; ValueError for other
-    negative seeds. The seed is the state to begin with, as published decisions have it, so that
-    neighbouring seeds begin alike: several streams are the forks of one.
+    `state` is the last number drawn. Seed -1 reads entropy from the device; ValueError for other
+    negative seeds. The seed is the initial state, as in published traces, so neighbouring seeds
+    begin similarly: for several streams, fork one.
     """
 
     __slots__ = ("state",)
@@ -39,7 +39,7 @@ class RandomState:
         return self.next() * 32767 % 1999999973
 
     def uniform_int(self, low: int, high: int) -> int:
-        """Return an integer in [low, high); nothing is drawn where there is one choice."""
+        """Return an integer in [low, high); nothing is drawn if there is one choice."""
         count = high - low
         if count == 1:
             return low

@@ -46,7 +46,7 @@ _MARKS: Final[dict[LoopRV, StmtSRef]] = {
     LoopRV.root_rv(): ROOT_MARK,
 }
 
-# A search makes thousands of schedules of one program, which need not be looked at each time.
+# A search makes thousands of schedules of one program, which is checked only once.
 _WELL_FORMED: Final[WeakSet[PrimFunc]] = WeakSet()
 
 
@@ -59,7 +59,7 @@ class UnknownHandleError(ScheduleError, IndexError):
 
 
 class ImpossibleError(ScheduleError, ValueError):
-    """The arguments ask for a program that cannot exist."""
+    """The arguments would produce an invalid program."""
 
 
 _EXPIRED = Problem(
@@ -77,17 +77,17 @@ _UNKNOWN = Problem(
 _IMPOSSIBLE = Problem(
     "ImpossibleError",
     "the resulting program cannot exist: {reason}",
-    "undo a primitive before it, or use values that the types of the program hold",
+    "undo an earlier primitive, or use values that the types in the program can represent",
 )
 _OUT_OF_SCOPE = Problem(
     "OutOfScopeError",
-    "the primitive would leave a name without its definition: {reason}",
+    "the primitive would move a use of a name out of its definition: {reason}",
     "stay inside of the let, allocation or buffer declaration that defines it",
 )
 
 
 class Schedule(PrimitiveMethods):
-    """A module under transformation: its tensor functions, the graph functions stay.
+    """A module whose tensor functions are transformed; its graph functions stay.
 
     `mod` is the current program, `trace` the record of its changes. `seed` (None for entropy of the
     device, else an int in [1, 2**31 - 1]) determines every sampled decision. `debug_mask` is
@@ -117,9 +117,9 @@ class Schedule(PrimitiveMethods):
         self._rng = RandomState(_checked_seed(seed))
         self.error_render_level: RenderLevel = error_render_level
         self.keeps_domains = True
-        """True if each sampling keeps all its alternatives, also where one alone is needed.
+        """True if each sampling instruction keeps its domain, even if the decision is given.
 
-        It is set to False where many traces are replayed that no search mutates."""
+        It is False while traces are replayed that no search mutates."""
         if not isinstance(mod, (IRModule, PrimFunc)):
             raise IRTypeError(f"Schedule takes an IRModule or PrimFunc, got {type(mod).__name__}")
         self.state = ScheduleState(
@@ -150,7 +150,8 @@ class Schedule(PrimitiveMethods):
     def work_on(self, func_name: str) -> None:
         """Choose the function in which `get_block` looks.
 
-        Raises ValueError listing what there is, TypeError for a graph function.
+        Raises ValueError, which lists the functions, for an unknown name; TypeError for a graph
+        function.
         """
         if not isinstance(func_name, str):
             _refuse("work_on", "func_name", "a str", func_name)
@@ -187,7 +188,7 @@ class Schedule(PrimitiveMethods):
         return self._rng.fork()
 
     def get_sblock(self, name: str, func_name: str | None = None) -> BlockRV:
-        """Find a block: `get_block` under the name that newer releases of TVM give it."""
+        """Find a block: `get_block` under its name in newer releases of TVM."""
         return self.get_block(name, func_name)
 
     def show(self, *, dialect: Dialect = "tensorir", **options: Any) -> None:
@@ -228,8 +229,9 @@ class Schedule(PrimitiveMethods):
     def get(self, rv_or_sref: Any) -> Any:
         """Return the value of a handle: a block, a loop, or the number that was sampled.
 
-        Raises an error that is also an IndexError for a handle of another schedule, and an error
-        that is also a ValueError for a handle whose loop or block a primitive has consumed.
+        Raises UnknownHandleError (an IndexError) for a handle of another schedule, and
+        ExpiredHandleError (a ValueError) for a handle whose loop or block was consumed by a
+        primitive.
         """
         if isinstance(rv_or_sref, StmtSRef):
             return rv_or_sref.stmt
@@ -258,7 +260,7 @@ class Schedule(PrimitiveMethods):
         return handle_text(rv, value if isinstance(value, StmtSRef) else None, self.trace.insts)
 
     def can_decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> bool:
-        """Say whether `decompose_padding` would accept a block and a loop; nothing is recorded."""
+        """Return whether `decompose_padding` accepts a block and a loop; nothing is recorded."""
         if isinstance(block, str):
             found = get_block(self.state, block, self.function_to_search())
         else:
@@ -371,7 +373,7 @@ class Schedule(PrimitiveMethods):
     ) -> list[Any]:
         """Apply a primitive to recorded arguments, record the instruction, return its outputs.
 
-        The one place where programs change: replaying a trace comes here directly.
+        Every change of the program goes through this method; replaying a trace calls it directly.
         """
         state = self.state
         state.running = kind.method
@@ -423,7 +425,7 @@ class Schedule(PrimitiveMethods):
         return outputs
 
     def _choose(self, domain: DecisionDomain, decision: Any) -> tuple[Any, Any]:
-        """Return what an alternative gives the outputs, and the alternative: drawn, or as given."""
+        """Return the outputs of an alternative, and the alternative (drawn unless given)."""
         try:
             chosen = domain.decide(self._rng, decision)
         except NoDecision:
@@ -459,7 +461,7 @@ class Schedule(PrimitiveMethods):
     def _raise_refusal(self, error: BaseException, kind: InstructionKind) -> None:
         """Raise an error of a primitive that concerns the program or the arguments, located."""
         if isinstance(error, (IRValueError, IRTypeError)):
-            # What cannot be written as a program, such as a number beyond the type of a loop.
+            # The program would be invalid, for example by a number beyond the type of a loop.
             raised: ScheduleError = ImpossibleError(_IMPOSSIBLE, values={"reason": error})
             self._locate(raised, kind)
             raise raised from error
@@ -478,7 +480,7 @@ class Schedule(PrimitiveMethods):
 
 
 def _check_names_defined(mod: IRModule) -> None:
-    """Raise ScheduleError if a primitive took something out of the statement that defines it."""
+    """Raise ScheduleError if a primitive moved a use of a name out of the definition's scope."""
     try:
         verify_well_formed(IRModule(mod.prim_funcs()))
     except WellFormedError as error:

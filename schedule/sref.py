@@ -9,7 +9,7 @@ from tensorir.nodes.stmt import Block, BlockRealize, For
 
 
 class StmtSRef:
-    """A reference to a loop or block that follows it through changes of the program.
+    """A reference that follows a loop or block through changes of the program.
 
     Statements are immutable, so a transformation builds new ones; a reference is re-pointed at the
     statement that took the old one's place. `stmt` is None once the loop or block is gone, and
@@ -30,25 +30,25 @@ class StmtSRef:
 
     @property
     def loop(self) -> For:
-        """The loop this refers to."""
+        """The loop that the reference points to."""
         assert type(self.stmt) is For
         return self.stmt
 
     @property
     def block(self) -> Block:
-        """The block this refers to."""
+        """The block that the reference points to."""
         assert type(self.stmt) is Block
         return self.stmt
 
     @property
     def block_realize(self) -> BlockRealize:
-        """The statement that binds the axes of the block this refers to."""
+        """The statement that binds the axes of the referenced block."""
         assert self.realize is not None
         return self.realize
 
     @property
     def is_block(self) -> bool:
-        """True if this refers to a block."""
+        """True if the reference points to a block."""
         return type(self.stmt) is Block
 
     def __repr__(self) -> str:
@@ -62,7 +62,7 @@ class StmtSRef:
 INLINE_MARK: Final = StmtSRef(None, None)
 """The compute location "inline into the consumers"."""
 ROOT_MARK: Final = StmtSRef(None, None)
-"""The compute location "leave it where it is"."""
+"""The compute location "keep it in its place"."""
 
 
 def path_up(sref: StmtSRef | None) -> Iterator[StmtSRef]:
@@ -94,7 +94,7 @@ def loops_above(sref: StmtSRef) -> list[StmtSRef]:
 def loops_seen_through(scope: StmtSRef) -> list[StmtSRef]:
     """Return the loops around a scope whose variables its blocks may bind, outermost first.
 
-    These are all up to a block with axes: what is inside one sees only the axes.
+    These are all loops up to a block with axes, because its body can use only the axes.
     """
     loops: list[StmtSRef] = []
     current: StmtSRef | None = scope
@@ -105,7 +105,7 @@ def loops_seen_through(scope: StmtSRef) -> list[StmtSRef]:
 
 
 def is_ancestor(outer: StmtSRef, inner: StmtSRef) -> bool:
-    """Say whether `outer` encloses `inner` (a statement encloses itself)."""
+    """Return whether `outer` encloses `inner` (a statement encloses itself)."""
     current: StmtSRef | None = inner
     while current is not None and current is not outer:
         current = current.parent

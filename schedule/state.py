@@ -1,4 +1,4 @@
-"""The program under transformation, and the one door through which it changes."""
+"""The program under transformation, which changes only by `ScheduleState.replace`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _DEFINING: Final = (LetStmt, Allocate, AllocateConst, DeclBuffer)
 
 
 _Entry: TypeAlias = tuple[StmtSRef, For | Block | None, StmtSRef | None, BlockRealize | None]
-"""A reference, what it refers to, the one around that, and for a block what binds its axes."""
+"""A reference, its statement, the parent reference, and for a block its realize."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,8 @@ class ScheduleState:
 
     Its graph functions stay as they are.
 
-    `replace` is the only way to change it. What was replaced since the last `commit` can be taken
-    back by `rollback`, so a primitive that fails leaves nothing behind. `restore` takes several
-    primitives back, to a savepoint.
+    `replace` is the only way to change it. `rollback` restores the program of the last `commit`, so
+    a failed primitive changes nothing. `restore` undoes several primitives, back to a savepoint.
     """
 
     def __init__(
@@ -77,13 +76,15 @@ class ScheduleState:
         self.running = ""
         """The primitive that runs now; recorded in the references it consumes."""
         self.has_definitions = False
-        """True if statements other than loops and blocks define names for blocks in them."""
+        """True if statements other than loops and blocks define names that blocks use."""
         self._facts: dict[Hashable, Any] = {}
         """The results of `memoize_on_state` functions for the current program."""
         self.rolling: set[Buffer] = set()
-        """The buffers that keep what earlier iterations wrote, in which readers find all of it."""
+        """The rolling buffers: they keep results of earlier iterations, so their reads are
+        covered.
+        """
         self.before_postproc: IRModule | None = None
-        """The program as it was where postprocessing began, None if it did not."""
+        """The program at the start of postprocessing, None before that."""
         self._funcs = mod.prim_funcs()
         self._graph_funcs = mod.graph_funcs()
         self._attrs = mod.attrs
@@ -91,13 +92,13 @@ class ScheduleState:
         self._mod_before: IRModule | None = None
         self._roots: dict[str, StmtSRef] = {}
         self._defining: dict[Var, StmtSRef] = {}
-        """By the variable of a loop, or by the first axis of a block: the loop or block."""
+        """Maps the variable of a loop, or the first axis of a block, to the loop or block."""
         self._undo: list[_Entry] = []
         self._undo_funcs: list[tuple[str, PrimFunc]] = []
         self._committed = (0, 0)
         """The lengths of both lists at the last commit."""
         self._open_points = 0
-        """The number of savepoints to which `restore` may still go."""
+        """The number of open savepoints, to which `restore` may return."""
         for name, func in self._funcs.items():
             if type(func.body) is BlockRealize:
                 self._index(name, func.body)
@@ -131,7 +132,7 @@ class ScheduleState:
                     f"the tensor functions that it calls: {sorted(self._funcs)}"
                 )
             raise IRValueError(
-                f'there is no function "{func_name}"; the module has {sorted(self._funcs)}'
+                f'unknown function "{func_name}"; the module has {sorted(self._funcs)}'
             )
         return root
 
@@ -152,7 +153,7 @@ class ScheduleState:
         return sref
 
     def blocks(self, func_name: str) -> Iterator[StmtSRef]:
-        """Yield the blocks of a function, an enclosing block before those in it."""
+        """Yield the blocks of a function, an enclosing block before its inner blocks."""
         pending = [self.root(func_name)]
         while pending:
             sref = pending.pop()
@@ -185,7 +186,7 @@ class ScheduleState:
         return root
 
     def free_name(self, sref: StmtSRef, name: str) -> str:
-        """Return `name`, with a number if a block of the function has it already."""
+        """Return `name`, with a number appended if a block of the function has that name."""
         taken = {block.block.name_hint for block in self.blocks(self.func_name_of(sref))}
         numbered = (f"{name}_{k}" for k in count(1))
         return name if name not in taken else next(n for n in numbered if n not in taken)
@@ -199,15 +200,15 @@ class ScheduleState:
         reuse: Mapping[Block, Block] | None = None,
         revive: Mapping[Block, StmtSRef] | None = None,
     ) -> None:
-        """Put `new` in the place of the loop or block `old`.
+        """Replace the loop or block `old` by `new`.
 
         For a block, `new` is a `Block` (keeping the bindings) or any statement (taking the place of
         its realize). None removes it, together with loops that it leaves empty.
 
         References follow what they refer to: a node that occurs in both trees keeps its reference
         and everything below; a loop is recognised by its loop variable, a block by its first axis
-        or by `reuse`, which maps old blocks to new ones. What is not recognised is gone; `revive`
-        gives blocks that were removed before, and now come back, their references again.
+        or by `reuse`, which maps old blocks to new ones. Loops and blocks that are not recognised
+        expire. `revive` restores the references of blocks that were removed before and now return.
         """
         assert old.stmt is not None
         self._begin()
@@ -284,7 +285,7 @@ class ScheduleState:
                 pending.extend((c, above) for c in children(node) if isinstance(c, Stmt))
 
     def _expire(self, stmt: Stmt, kept: set[Stmt], alive: set[StmtSRef]) -> None:
-        """Take the references of an old tree that no longer exist out of the tables."""
+        """Remove the expired references of an old tree from the tables."""
         pending = [stmt]
         while pending:
             node = pending.pop()
@@ -367,7 +368,7 @@ class ScheduleState:
     def _replace_body(
         self, sref: StmtSRef, old: For | Block, new: For | Block, realize: BlockRealize | None
     ) -> None:
-        """Let a loop or block have another body: by its variable or axis it is found as before."""
+        """Replace the body of a loop or block, whose variable or axis still identifies it."""
         self._undo.append((sref, old, sref.parent, sref.realize))
         sref.stmt = new
         sref.realize = realize
@@ -398,14 +399,14 @@ class ScheduleState:
     # ------------------------------------------------------------------------------- transactions
 
     def _begin(self) -> None:
-        """Note that the module is about to change."""
+        """Save the module before its first change."""
         if self._committed == (len(self._undo), len(self._undo_funcs)):
             self._mod_before = self._mod
         self._mod = None
         self._facts.clear()
 
     def commit(self) -> None:
-        """Make what was replaced since the last commit final, as far as no savepoint is open."""
+        """Make all replacements since the last commit final, unless a savepoint is open."""
         if not self._open_points:
             self._undo.clear()
             self._undo_funcs.clear()
@@ -413,7 +414,7 @@ class ScheduleState:
         self._mod_before = None
 
     def rollback(self) -> None:
-        """Take back what was replaced since the last commit."""
+        """Undo all replacements since the last commit."""
         if self._committed != (len(self._undo), len(self._undo_funcs)):
             self._take_back(self._committed, self._mod_before)
         self.commit()
@@ -431,12 +432,12 @@ class ScheduleState:
         )
 
     def close_savepoint(self) -> None:
-        """Give up the savepoint that was opened last."""
+        """Close the savepoint that was opened last."""
         self._open_points -= 1
         self.commit()
 
     def restore(self, point: Savepoint) -> None:
-        """Make the program and its references those at a savepoint that is open."""
+        """Restore the program and its references at an open savepoint."""
         self._take_back(point.undo, point.mod)
         self.has_definitions = point.has_definitions
         self.rolling = set(point.rolling)
@@ -444,7 +445,7 @@ class ScheduleState:
         self.commit()
 
     def _take_back(self, until: tuple[int, int], mod: IRModule | None) -> None:
-        """Take back the entries of the undo lists from a position on; the module becomes `mod`."""
+        """Undo the entries of the undo lists from a position on; the module becomes `mod`."""
         entries, funcs = self._undo[until[0] :], self._undo_funcs[until[1] :]
         for sref, _, _, _ in reversed(entries):
             self._forget(sref.stmt, sref)
@@ -461,7 +462,7 @@ class ScheduleState:
         self._facts.clear()
 
     def copy(self) -> tuple[ScheduleState, dict[StmtSRef, StmtSRef]]:
-        """Return an independent state of the same program, and which reference became which."""
+        """Return an independent state of the same program, and a map from old to new references."""
         twin = ScheduleState.__new__(ScheduleState)
         twins = {sref: StmtSRef(sref.stmt, None, sref.realize) for sref in self.stmt2ref.values()}
         for sref, other in twins.items():
@@ -498,7 +499,7 @@ class ScheduleState:
             other = fresh.stmt2ref[stmt]
             mine = None if sref.parent is None else sref.parent.stmt
             expected = None if other.parent is None else other.parent.stmt
-            assert sref.stmt is stmt, "a reference points elsewhere than the table"
+            assert sref.stmt is stmt, "a reference differs from its entry in the table"
             assert mine is expected, "a reference has a wrong parent"
             assert sref.realize is other.realize, "a reference has a stale realize"
 
@@ -511,7 +512,7 @@ def _first_axis(block: Any) -> Var | None:
 def memoize_on_state(
     find: Callable[Concatenate[ScheduleState, _Given], _Fact],
 ) -> Callable[Concatenate[ScheduleState, _Given], _Fact]:
-    """Cache the results of a function of a state, by its other arguments, for the current program.
+    """Cache the results of a function of a state for the current program, by its other arguments.
 
     An error is not cached.
     """

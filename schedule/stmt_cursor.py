@@ -36,19 +36,18 @@ A `While` without a body still runs until its condition fails, and an assertion 
 
 @dataclass(frozen=True, slots=True)
 class StmtCursor:
-    """The statements `parts[first:last]` of a sequence; none of them, if it is a gap.
+    """The statements `parts[first:last]` of a sequence, or a gap between statements.
 
-    A sequence is what a loop, a block or a wrapper runs: conditions, bindings, declarations and the
-    like are wrappers, which are neither loops nor blocks. A lone statement is a sequence of one.
-    What `replace` and `insert` return is the whole body that the cursor was made for, in which all
-    that did not change is shared.
+    A sequence is the body of a loop, a block or a wrapper. Wrappers are the other statements with a
+    body: conditions, bindings, declarations. A lone statement is a sequence of one. `replace` and
+    `insert` return the whole body that the cursor was made for; unchanged statements are shared.
     """
 
     parts: tuple[Stmt, ...]
     first: int
     last: int
     outer: StmtCursor | None = None
-    """The loop or wrapper that runs the sequence, within the body; None for the body itself."""
+    """The loop or wrapper in the body that runs the sequence; None for the body itself."""
     field: str = "body"
     """The name of the attribute of that statement which holds the sequence."""
 
@@ -98,7 +97,7 @@ class StmtCursor:
     def wrappers(self) -> Iterator[tuple[Stmt, str]]:
         """Yield the loops and wrappers that run the sequence, innermost first.
 
-        Each comes with the name of its field that holds the sequence.
+        Each is paired with the name of its field that holds the sequence.
         """
         cursor = self
         while cursor.outer is not None:
@@ -106,7 +105,10 @@ class StmtCursor:
             cursor = cursor.outer
 
     def position(self, sref: StmtSRef) -> int:
-        """Return the position in `parts` that is or holds a loop or block; IndexError if none."""
+        """Return the position in `parts` of the statement that contains a loop or block.
+
+        Raises IndexError if none.
+        """
         for current in path_up(sref):
             stmt = current.realize or current.stmt
             if stmt in self.parts:
@@ -118,10 +120,10 @@ class StmtCursor:
         raise IndexError(f"{sref!r} is not below this place")
 
     def around(self, *srefs: StmtSRef) -> StmtCursor:
-        """Return the place of the fewest statements of one sequence that hold all of some blocks.
+        """Return the place of the fewest statements of one sequence that contain some blocks.
 
-        The sequence is the innermost one: wrappers are seen through, loops and blocks are not.
-        IndexError if one of the blocks is not below this place.
+        The sequence is the innermost one; the search enters wrappers, but not loops and blocks.
+        Raises IndexError if one of the blocks is not below this place.
         """
         positions = [self.position(sref) for sref in srefs]
         first, last = min(positions), max(positions)
@@ -162,8 +164,8 @@ class StmtCursor:
     def replace(self, *stmts: Stmt) -> Stmt:
         """Return the body with other statements in this place.
 
-        Wrappers that exist only for their body are removed with the last statement in it; if
-        nothing is left, the result is `NOTHING`.
+        Wrappers without an effect of their own are removed with their last statement; if no
+        statement remains, the result is `NOTHING`.
         """
         new = sequence([*self.parts[: self.first], *stmts, *self.parts[self.last :]])
         if self.outer is None:
@@ -221,7 +223,10 @@ def _place_of(child: Stmt, among: StmtCursor) -> StmtCursor | None:
 
 
 def lone_nest(block: StmtSRef, scope: StmtSRef) -> StmtCursor | None:
-    """Return the place in a scope of a block's loop nest; None if there is more in its loops."""
+    """Return the place in a scope of a block's loop nest.
+
+    None if the loops contain other blocks.
+    """
     inner: Stmt = block.block_realize
     for loop in reversed(loops_above(block)):
         if loop.loop.body is not inner:
@@ -237,7 +242,7 @@ def _path(sref: StmtSRef) -> set[Stmt]:
 
 
 def _top_nests(stmt: Stmt) -> Iterator[Stmt]:
-    """Yield the loops and realizes in a statement that are not below another one."""
+    """Yield the loops and realizes in a statement that are not below another loop or realize."""
     pending: list[Stmt] = [stmt]
     while pending:
         node = pending.pop()
@@ -250,7 +255,7 @@ def _top_nests(stmt: Stmt) -> Iterator[Stmt]:
 
 
 def _bodies(stmt: Stmt) -> list[tuple[str, Stmt]]:
-    """Return the statements that a wrapper runs, with the names of its parts that they are."""
+    """Return the statements that a wrapper runs, each with the name of its field."""
     if type(stmt) is For or type(stmt) is BlockRealize:
         return []
     parts = [(name, getattr(stmt, name)) for name in stmt.fields]

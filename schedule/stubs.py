@@ -1,8 +1,8 @@
-"""Writes the files that are generated from the registry of primitives.
+"""Write the files that are generated from the registry of primitives.
 
-`methods.pyi` has their signatures as `Schedule` methods, and `README.md` a table of them.
-Run `python -m schedule.stubs` after adding a primitive; `--check` fails if a file is stale,
-`--table` prints the table.
+`methods.pyi` has the primitives' signatures as `Schedule` methods, and `README.md` a table of the
+primitives. Run `python -m schedule.stubs` after adding a primitive; `--check` fails if a file is
+stale, `--table` prints the table.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _parameter(param: Parameter) -> str:
 
 
 def table_text() -> str:
-    """Return the table of primitives, as Markdown: what each is called and does."""
+    """Return a Markdown table with the names and summaries of the primitives."""
     rows = ["| method | instruction | effect |", "| --- | --- | --- |"]
     for kind in sorted(InstructionKind.all(), key=lambda kind: kind.method):
         summary = kind.summary.replace("|", "\\|")

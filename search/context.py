@@ -43,7 +43,7 @@ class TuneContext(Task):
 
     `input_data` has arrays to check and to measure the program on, by the names of parameters or of
     their buffers, or is a function that returns such a mapping; other arguments are random.
-    TuningError for names, shapes and dtypes that the program does not have.
+    Raises TuningError for names, shapes and dtypes that the program does not have.
 
     `initial_schedules` are measured before the candidates of the strategy, see `InitialSchedules`.
     `constraint` is a function of the decisions of a schedule by name (`NamedDecisions`), which
@@ -129,8 +129,8 @@ class TuneContext(Task):
         """Return the points of design spaces of the task that its constraint allows.
 
         Spaces without an allowed point are left out. Some random points of each space are replayed;
-        `seen` is called with the index of the space and the schedule of each. TuningError if the
-        constraint allows nothing.
+        `seen` is called with the index of the space and the schedule of each. Raises TuningError if
+        the constraint allows nothing.
         """
         program = self.program
         spaces = [DesignSpace.of(sch, k, program, seen) for k, sch in enumerate(design_spaces)]
@@ -213,8 +213,8 @@ def design_spaces(
 ) -> list[DesignSpace]:
     """Return the design spaces of a search of a program, each with its points.
 
-    `space` is that of `tune_tir`; `seed` determines the decisions of the traces. TuningError for a
-    module of several functions.
+    `space` is that of `tune_tir`; `seed` determines the decisions of the traces. Raises TuningError
+    for a module of several functions.
     """
     context = TuneContext(mod, target=target, space_generator=space, rand_state=seed)
     return context.points_of(context.generate_design_space())

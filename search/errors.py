@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class TuningError(TensorIRError):
-    """A search was set up or driven in a way that cannot work."""
+    """A search is configured or used incorrectly."""
 
 
 class ArgumentError(TuningError):
-    """An argument has a value that cannot be used, whatever the program is.
+    """An argument has a value that is invalid for every program.
 
     The command line ends with the exit code 2 for it, with 1 for other errors.
     """
@@ -28,19 +28,19 @@ class DatabaseError(IRValueError):
 
 
 class NoDatabaseError(DatabaseError):
-    """Nothing is where a database was expected, or something else is."""
+    """There is no database at the expected place."""
 
 
 class WorkerError(TensorIRError):
-    """A worker process cannot be started or cannot do its job as it was set up."""
+    """A worker process cannot be started, or its configuration prevents its job."""
 
 
 @contextlib.contextmanager
 def blamed_on(part: object, candidate: Callable[[], str]) -> Iterator[None]:
     """Turn an error of a part of the search into a TuningError that names part and candidate.
 
-    `candidate` describes what the part was given; it is called only then. TuningErrors and
-    DatabaseErrors, which say what is wrong already, pass.
+    `candidate` returns a description of the part's input; it is called only in this case.
+    TuningErrors and DatabaseErrors pass, because their texts already state the cause.
     """
     try:
         yield
@@ -48,11 +48,11 @@ def blamed_on(part: object, candidate: Callable[[], str]) -> Iterator[None]:
         raise
     except Exception as error:
         raise TuningError(
-            f"{part} raised {type(error).__name__}: {error}\nIt was given {candidate()}"
+            f"{part} raised {type(error).__name__}: {error}\nIts input was {candidate()}"
         ) from error
 
 
 def refusal_reason(error: ScheduleError) -> str:
-    """Return why a block could not become an intrinsic, without the programs that errors show."""
+    """Return why a block could not become an intrinsic, without the programs in the error text."""
     reason = error.values.get("reason")
     return reason if isinstance(reason, str) else error.message

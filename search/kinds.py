@@ -1,4 +1,6 @@
-"""The parts of a search: makers by short name (`Builder.create("local")`), and base classes."""
+"""The parts of a search: their base classes, and their creation by short name
+(`Builder.create("local")`).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ C = TypeVar("C")
 
 
 class Named:
-    """A part that messages call by the name of its class."""
+    """A part whose name in messages is that of its class."""
 
     def __str__(self) -> str:
         return f"{type(self).__name__}()"
@@ -96,7 +98,7 @@ class Registry(Generic[T]):
     def part(self, kind: Any, *args: Any, **kwargs: Any) -> T:
         """Return a part from an instance, its class or its short name.
 
-        IRValueError for anything else, and for a class that needs other arguments.
+        Raises IRValueError for anything else, and for a class that needs other arguments.
         """
         base = self._base
         if isinstance(kind, base):
@@ -146,7 +148,7 @@ class Registry(Generic[T]):
         for name in names:
             module = self._later.get(name)
             if module is not None:
-                importlib.import_module(module)  # another thread waits here until it is loaded
+                importlib.import_module(module)  # other threads wait here until it is loaded
                 self._later.pop(name, None)
         return next((self._makers[name] for name in names if name in self._makers), None)
 
@@ -203,7 +205,7 @@ def _part_text(part: object) -> str:
 
 
 def derived_object(cls: C) -> C:
-    """Return the class as it is.
+    """Return the class unchanged.
 
     In TVM this decorator connects a Python class to its C++ base. It exists for such code; a
     subclass here works without it.

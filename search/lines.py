@@ -43,8 +43,8 @@ _MOST_NAMED: Final = 5
 def take_lock(descriptor: int, wait: bool = True) -> None:
     """Take the exclusive lock of an open file.
 
-    Without `wait`, BlockingIOError is raised while another process has it. TuningError if the
-    system has no such locks, OSError if it refuses.
+    Without `wait`, BlockingIOError is raised while another process has it. Raises TuningError if
+    the system has no such locks, OSError if it refuses.
     """
     if fcntl is None:
         raise TuningError(
@@ -85,7 +85,7 @@ def locked(path: PathLike) -> Iterator[int]:
 
 @contextlib.contextmanager
 def locked_for_reading(path: PathLike) -> Iterator[None]:
-    """Wait for writers of a file, and keep new ones waiting; DatabaseError if the system refuses.
+    """Wait for writers of a file, and block new writers; DatabaseError if the system refuses.
 
     The file is not changed. It may be missing, or read-only for this process.
     """
@@ -172,7 +172,7 @@ class LineFile:
         self._ends_open = False
         """True if the last line that was read had no newline."""
         self._torn_at: int | None = None
-        """The start of an incomplete last line that was warned of."""
+        """The start of an incomplete last line for which there was a warning."""
         self._identity: tuple[int, int] | None = None
 
     @property
@@ -181,7 +181,7 @@ class LineFile:
         return sum(number <= self._lines_read for number in self.unreadable)
 
     def read_new(self, take: Take) -> None:
-        """Pass each new line that is not blank to `take`; the caller keeps writers waiting.
+        """Pass each new line that is not blank to `take`; the caller holds the lock.
 
         Refused lines are skipped, and one warning names them. A last line without a newline is
         accepted if `take` accepts it. Otherwise its writer was killed: it is read again next time.

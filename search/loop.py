@@ -35,7 +35,7 @@ def tune_run(run: Run, finish: Callable[[], object] | None = None) -> None:
 
     `finish` is called after that, as the last step that an interrupted run makes again. Ctrl-C ends
     the search, and raises KeyboardInterrupt after all measurements are kept; with
-    `on_interrupt="return"` this function returns instead. TuningError if every task failed.
+    `on_interrupt="return"` this function returns instead. Raises TuningError if every task failed.
     """
     try:
         _Search(run).tune()
@@ -94,10 +94,10 @@ class _Search:
                     task.ctx.search_strategy.post_tuning()
 
     def send_batches(self) -> bool:
-        """Send one batch after another; return True if the time was over before the trials."""
+        """Send one batch after another; return True if time ran out before the trials."""
         run = self.run
         trials_left = run.config.most_trials - sum(task.trials_before for task in run.tasks)
-        send_seconds = 0.0  # of the previous batch, as an estimate of the next one
+        send_seconds = 0.0  # the seconds of the previous batch estimate those of the next one
         while trials_left > 0:
             self.join_before_choosing()
             index = run.scheduler.next_task_id()

@@ -32,7 +32,7 @@ OnInterrupt = Literal["raise", "return"]
 
 _CHOICES: Final = ("raise", "return")
 _PATIENCE: Final = 3
-"""The number of Ctrl-C that also interrupt a `delay_interrupt` block."""
+"""The number of times Ctrl-C must be pressed to interrupt a `delay_interrupt` block."""
 
 
 def checked_on_interrupt(value: str) -> None:
@@ -73,7 +73,7 @@ def delay_interrupt() -> Iterator[None]:
 UNLIMITED: Final = 1 << 40
 """A number of trials that no search reaches."""
 _MOST_SECONDS: Final = 1e9
-"""The longest search, some 30 years."""
+"""The maximum time of a search in seconds, about 30 years."""
 
 
 def _naming_unknown_options(cls: type[C]) -> type[C]:
@@ -124,10 +124,11 @@ class TuneConfig:
     """The maximum number of best candidates of a task that are measured again, interleaved, before
     its winner is named, if they are nearly as good as the best; 0 for none."""
     early_stopping: int | None = None
-    """The search ends after so many trials that did not lower its objective, once every task has a
-    latency."""
+    """The search ends after this number of trials without a lower objective, once every task has a
+    latency.
+    """
     early_stopping_per_task: int | None = None
-    """A task ends after so many trials since its best one."""
+    """A task ends after this number of trials without a better one."""
     keep_going: bool = False
     """True if only the task ends when it fails, with an error in the log, and not the search."""
     builder: str | type[Builder] | Builder = "local"
@@ -143,7 +144,7 @@ class TuneConfig:
     measure_callbacks: str | Sequence[MeasureCallback] = "default"
     """Callbacks that are invoked after each trial and each batch."""
     verbose: int = 1
-    """The messages on standard error: 0 for warnings, 1 for the progress too, 2 for all."""
+    """The messages on standard error: 0 for warnings, 1 for the progress, too, 2 for all."""
     on_interrupt: OnInterrupt = "raise"
     """The effect of Ctrl-C after everything is saved: `"raise"` or `"return"`."""
 

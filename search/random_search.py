@@ -1,4 +1,4 @@
-"""The simplest search there is: try schedules at random and keep the best."""
+"""The simplest search: try random schedules and keep the best."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def random_search(
 ) -> Schedule:
     """Apply a stochastic schedule `num_trials` times and return the fastest result.
 
-    `schedule_fn` transforms the schedule it is given; each time it samples anew. `args` are the
-    arrays to run on (made up if None). With `verbose`, each attempt prints its time in ms and its
-    trace. Builds and runs in this process, for trying things out: `tune_tir` survives candidates
-    that crash.
+    `schedule_fn` transforms its argument, a fresh schedule, and samples again in each call. `args`
+    are the arrays to run on (random if None). With `verbose`, each attempt prints its time in ms
+    and its trace. Programs are built and run in this process, for experiments: unlike `tune_tir`,
+    it does not survive candidates that crash.
     """
     if num_trials < 1:
         raise TuningError(f"num_trials is at least 1, got {num_trials}")

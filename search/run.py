@@ -81,8 +81,8 @@ class Run:
 
         Parts that are created here have the number of workers or threads of the first task. The
         seconds of the run count from `began`, by default from now, and `seconds_after` of them are
-        left for the caller. TuningError if there is nothing to tune, if the runner cannot measure
-        for a target, or if `work_dir` cannot be written to.
+        left for the caller. Raises TuningError if there is nothing to tune, if the runner cannot
+        measure for a target, or if `work_dir` cannot be written to.
         """
         budget = TimeBudget(
             config.max_seconds,
@@ -96,13 +96,13 @@ class Run:
         _refuse_unmeasurable_targets(tasks, config.runner)
         folder = _writable(work_dir)
         with contextlib.ExitStack() as stack:
-            # candidates are built as they are: no schedule of an earlier search is applied to them
+            # schedules of earlier searches must not be applied to candidates
             stack.enter_context(without_history())
             journal = stack.enter_context(contextlib.closing(RunJournal(folder)))
             database = open_database(
                 config.database, folder, module_equality=config.module_equality
             )
-            stack.callback(_settle, database)
+            stack.callback(_commit_remaining, database)
             model = _cost_model(config, tasks[0])
             display = live_display(config.max_trials_global, config.verbose)
             progress = stack.enter_context(contextlib.closing(display))
@@ -126,7 +126,7 @@ class Run:
             ]
             plan = plan_of(tasks, [state.spaces for state in states], config, model)
             for state, trials in zip(states, journal.begin(plan, len(tasks)), strict=True):
-                # a trial of the journal that has no record is made again
+                # a trial in the journal without a record is repeated
                 state.trials_before = min(trials, _record_count(database, state.ctx))
             progress.resumed(sum(state.trials_before for state in states))
             run = Run(
@@ -154,7 +154,7 @@ class Run:
 
     @contextlib.contextmanager
     def isolate_failure(self, task: TaskState) -> Iterator[None]:
-        """With `keep_going`, end a task on which the body of this `with` fails, and not the run.
+        """With `keep_going`, an error in the body of this `with` ends the task and not the run.
 
         The time of the body counts as that of the task. Files that cannot be written and processes
         that do not start end the run in any case.
@@ -317,12 +317,12 @@ def _writable(work_dir: PathLike) -> Path:
     return folder
 
 
-def _settle(database: Database) -> None:
-    """Enter the last records; a failure is logged, because the search is over."""
+def _commit_remaining(database: Database) -> None:
+    """Commit the remaining records; a failure is only logged, because the search is over."""
     try:
         database.settle()
     except DatabaseError as error:
-        logger.warning("Not all records were entered: %s", error)
+        logger.warning("Not all records were committed: %s", error)
 
 
 def _cost_model(config: TuneConfig, task: TuneContext) -> CostModel | None:
@@ -380,20 +380,20 @@ def _record_count(database: Database, task: TuneContext) -> int:
 _WINNERS_FRACTION: Final = 0.1
 """The maximum fraction of a bounded time for re-measuring the best candidates."""
 _REPORTS_FRACTION: Final = 0.05
-"""The maximum fraction of it for measuring the unscheduled programs."""
+"""The maximum fraction of a bounded time for measuring the unscheduled programs."""
 _SHARE: Final = 0.02
 _LEAST_SECONDS: Final = 0.5
-"""Re-measuring the best candidates of a task: a share of the search, and a minimum in seconds."""
+"""The minimum seconds for re-measuring the best candidates of a task."""
 BASELINE_SECONDS: Final = 0.3
-"""The seconds that an unscheduled program may run for, at least."""
+"""The minimum of the time limit of an unscheduled program in seconds."""
 
 
 @dataclass(frozen=True)
 class TimeBudget:
-    """The time budget of a run of so many tasks: `max_seconds` from `began`, None for no limit.
+    """The time budget of a run of `tasks` tasks: `max_seconds` from `began`, None for no limit.
 
-    `began` is a time of the monotonic clock. The caller has `after` seconds of the budget for
-    itself. With `is_confirmed` the best candidates of each task are measured again at the end.
+    `began` is a time of the monotonic clock. `after` seconds of the budget are reserved for the
+    caller. With `is_confirmed` the best candidates of each task are measured again at the end.
     """
 
     max_seconds: float | None
@@ -415,32 +415,32 @@ class TimeBudget:
         return max(0.0, self.max_seconds - self.after - self.seconds)
 
     def has_time_for(self, seconds: float) -> bool:
-        """Return True if work of so many seconds ends before the winners are named."""
-        return self.left > seconds + self._for_winners + self._for_reports
+        """Return True if work of this many seconds ends before the winners are named."""
+        return self.left > seconds + self._seconds_for_winners + self._seconds_for_reports
 
     @property
-    def _for_winners(self) -> float:
+    def _seconds_for_winners(self) -> float:
         """The seconds at the end of a bounded run that are reserved for naming winners."""
         if self.max_seconds is None or not self.is_confirmed:
             return 0.0
         return min(_WINNERS_FRACTION * self.max_seconds, self._confirmation(self.max_seconds))
 
     @property
-    def _for_reports(self) -> float:
-        """The seconds after that, which are reserved for measuring unscheduled programs."""
+    def _seconds_for_reports(self) -> float:
+        """The seconds at the end that are reserved for measuring unscheduled programs."""
         if self.max_seconds is None or not self.is_confirmed:
             return 0.0
         return min(_REPORTS_FRACTION * self.max_seconds, BASELINE_SECONDS * self.tasks)
 
     @property
     def for_a_winner(self) -> float:
-        """The seconds for naming the winner of one task in a run that has lasted this long."""
+        """The seconds for naming the winner of one task, by the duration of the run so far."""
         return self._confirmation(self.seconds) / self.tasks
 
     def for_winner_number(self, index: int) -> float:
         """Return the maximum seconds for naming winner `index`."""
         rest = 1 - index / self.tasks
-        return max(0.0, self.left - self._for_reports * rest) / (self.tasks - index)
+        return max(0.0, self.left - self._seconds_for_reports * rest) / (self.tasks - index)
 
     def _confirmation(self, seconds: float) -> float:
         return max(_LEAST_SECONDS * self.tasks, _SHARE * seconds)

@@ -76,8 +76,8 @@ def normalize_mod(mod: IRModule | PrimFunc) -> IRModule:
     """Return a module whose only function is the one to tune, named `main`.
 
     A bare function gets the attributes `global_symbol` and `tir.noalias` unless it has them. A
-    module may have graph functions in addition to the function. TuningError if it has several
-    functions to tune.
+    module may have graph functions in addition to the function. Raises TuningError if it has
+    several functions to tune.
     """
     if isinstance(mod, PrimFunc):
         defaults = {"global_symbol": "main", "tir.noalias": True}

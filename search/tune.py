@@ -89,21 +89,21 @@ def tune_tir(
     `postprocs` and `mutator_probs` replace those of the space. `seed` makes the sampling
     reproducible, though measurements never are.
 
-    Candidates are checked and measured on random arrays. Numbers that the program uses as indices
-    stay in bounds. `input_data` replaces some of the arrays, by the names of parameters or of their
-    buffers (`{"indices": array}`), with the shapes and dtypes of the parameters. It may also be a
-    function without parameters that returns such a mapping.
+    Candidates are checked and measured on random arrays. Array elements that the program uses as
+    indices are in bounds. `input_data` replaces some of the arrays, by the names of parameters or
+    of their buffers (`{"indices": array}`), with the shapes and dtypes of the parameters. It may
+    also be a function without parameters that returns such a mapping.
 
     `initial_schedules` are measured first, and the strategy breeds from them: schedules, traces,
     the JSON texts of traces, or records of a database. A point of the design spaces is
     postprocessed like any other; any other schedule, written by hand for example, is measured
     unchanged. `constraint` is a function of the decisions of a schedule by name (see
     `decisions_of`), which returns True if the schedule may be tried: `lambda decisions:
-    decisions["tile of loop 0 of C"][-1] <= 16`. It is called before a candidate is built, and the
-    result satisfies it, or is one of the `initial_schedules`. `objective` is minimised: `"seconds"`
-    is the median of the runs of a trial, `"p90"` a percentile of 64 calls that are timed one by
-    one, `"energy"` the joules where RAPL's counters can be read, and a function of the seconds of
-    the runs any other number. The records have the seconds.
+    decisions["tile of loop 0 of C"][-1] <= 16`. It is called before a candidate is built. The
+    result satisfies the constraint, or is one of the `initial_schedules`. `objective` is minimised:
+    `"seconds"` is the median of the runs of a trial, `"p90"` a percentile of 64 calls that are
+    timed one by one, and `"energy"` the joules per call, if RAPL's counters can be read. A function
+    of the seconds of the runs may return any other number. The records have the seconds.
 
     `work_dir` keeps everything: the database, the log of trials, text logs, and the cost model.
     Ctrl-C ends the search, keeps all measurements, and raises KeyboardInterrupt, so that a script
@@ -112,10 +112,10 @@ def tune_tir(
     space, seed, strategy and number of trials. Any other run on the same directory is a new one.
     Its cost model learns from the records there, and it measures none of them again.
 
-    The parts of the search are those of `config`, except for the ones that are given here.
+    The parts of the search are those of `config`, unless they are passed as arguments.
 
-    TVM has two functions of this name. The other one, `tune_tir(mod, target, work_dir,
-    max_trials_global, ...) -> Database`, is `search.tir_integration.tune_tir` here.
+    TVM has two functions of this name. Here the other function, `tune_tir(mod, target, work_dir,
+    max_trials_global, ...) -> Database`, is `search.tir_integration.tune_tir`.
 
     Messages of the logger `tensorir.search` and a table of the progress go to standard error;
     `verbose=0` shows warnings only, `verbose=2` every message.
@@ -241,7 +241,7 @@ class TunedSchedule(Schedule):
     """The best schedule that a search found: a `Schedule` with a report of the search.
 
     `print(best.report)` shows the time of the program before and after. A copy is a plain schedule,
-    because the report does not apply to what is changed.
+    because the report does not apply to a changed schedule.
     """
 
     report: TaskReport
@@ -292,8 +292,8 @@ def tune_module(
     `tir.is_scheduled` are not tuned. `special_space` replaces the space of some functions; None
     leaves a function out. `input_data`, `initial_schedules` and `constraint` are those of
     `tune_tir`, by function; a single constraint applies to all. The search ends after
-    `max_trials_global` trials or after `max_seconds`, whichever is first. TuningError for unknown
-    functions, and without a budget. For the rest see `tune_tir`.
+    `max_trials_global` trials or after `max_seconds`, whichever is first. Raises TuningError for
+    unknown functions, and without a budget. For the rest see `tune_tir`.
     """
     functions = {"main": mod} if isinstance(mod, PrimFunc) else functions_to_tune(mod)
     overrides = TaskOverrides(input_data, initial_schedules, constraint, objective, special_space)

@@ -1,6 +1,6 @@
 """Calls of intrinsics, of C functions and of other functions of the module.
 
-Functions of a real variable are in `codegen.vector_math`; here is everything else.
+Functions of a real variable are in `codegen.vector_math`; all others are here.
 """
 
 from __future__ import annotations
@@ -50,10 +50,12 @@ def _call_function(f: FunctionEmitter, node: Call, name: str) -> str:
         f.fail(f"it calls {name}, which is not a function of the module")
     extents = symbolic_vars(callee)
     if len(node.args) != len(callee.params) + len(extents):
-        behind = f" and behind them {[v.name for v in extents]} of its shapes" if extents else ""
+        sizes = (
+            f", followed by the sizes {[v.name for v in extents]} of its shapes" if extents else ""
+        )
         f.fail(
-            f"it calls {name} with {len(node.args)} arguments, {name} takes "
-            f"{len(callee.params)}{behind}"
+            f"it calls {name} with {len(node.args)} arguments, but {name} has "
+            f"{len(callee.params)} parameters{sizes}"
         )
     if f.in_parallel and (library := reaches_library(f, name)) is not None:
         refuse_in_parallel(f, f"it calls {name}, which calls library function {library!r},")
@@ -80,7 +82,7 @@ def _call_function(f: FunctionEmitter, node: Call, name: str) -> str:
 
 
 def has_result(func: PrimFunc) -> bool:
-    """Say whether a function returns a value."""
+    """Return whether a function returns a value."""
     dtype = getattr(func.ret_type, "dtype", None)
     return dtype is not None and dtype != "void"
 
@@ -111,11 +113,11 @@ def _extend_argument(arg: PrimExpr) -> PrimExpr:
 def _extern(f: FunctionEmitter, node: Call) -> str:
     name = node.args[0]
     if not isinstance(name, StringImm):
-        f.fail("T.call_extern takes the name of a C function first")
+        f.fail("the first argument of T.call_extern must be the name of a C function")
     arguments = [_typed_argument(f, _extend_argument(arg)) for arg in node.args[1:]]
     result = "void" if node.dtype.bits == 0 else register_type(node.dtype)
     if not _C_NAME.match(name.value):
-        f.fail(f"T.call_extern takes the name of a C function, which {name.value!r} cannot be")
+        f.fail(f"T.call_extern: {name.value!r} is not a valid name of a C function")
     f.module.externs.add(name.value)
     f.forget_loads()
     return f.call_intrinsic(name.value, result, arguments) or "null"
@@ -125,9 +127,9 @@ def _extern(f: FunctionEmitter, node: Call) -> str:
 def _llvm_intrinsic(f: FunctionEmitter, node: Call) -> str:
     name, operands = node.args[0], list(node.args[1:])
     if not isinstance(name, StringImm):
-        f.fail("T.call_llvm_intrin takes the name of an LLVM intrinsic first")
+        f.fail("the first argument of T.call_llvm_intrin must be the name of an LLVM intrinsic")
     if operands and type(operands[0]) is IntImm and operands[0].dtype == "uint32":
-        del operands[0]  # how many operands the name is overloaded on; LLVM works that out itself
+        del operands[0]  # the number of overloaded operands, which LLVM infers
     arguments = [(register_type(a.dtype), f.expr(a)) for a in operands]
     result = "void" if node.dtype.bits == 0 else register_type(node.dtype)
     f.forget_loads()
@@ -146,7 +148,7 @@ def _llvm_intrinsic(f: FunctionEmitter, node: Call) -> str:
         check_llvm_intrinsic(name.value)
     except IRValueError as error:
         f.fail(str(error))
-    # Two overloads of a name need two declarations; LLVM corrects the suffix when it reads them.
+    # Two overloads of a name need two declarations; LLVM corrects the suffix when it parses them.
     suffix = "".join(f".{mangled(a.dtype)}" for a in operands[:1])
     full = name.value if suffix and name.value.endswith(suffix) else name.value + suffix
     return f.call_intrinsic(full, result, arguments)
@@ -169,7 +171,7 @@ def _if_then_else(f: FunctionEmitter, node: Call) -> str:
     condition, yes, no = node.args
     kind = register_type(node.dtype)
     if condition.dtype.lanes > 1:
-        f.fail("T.if_then_else takes a scalar condition; T.Select chooses lane by lane")
+        f.fail("the condition of T.if_then_else must be a scalar; T.Select chooses lane by lane")
     test = f.expr(condition)
     if not may_not_run(yes) and not may_not_run(no):
         chosen = f.expr(yes)
@@ -202,7 +204,7 @@ INTRINSICS.update(
 def _address_of(f: FunctionEmitter, node: Call) -> str:
     load = node.args[0]
     if not isinstance(load, BufferLoad):
-        f.fail("T.address_of takes an element of a buffer")
+        f.fail("the argument of T.address_of must be an element of a buffer")
     f.written.add(load.buffer.data)
     return element_address(f, load.buffer, flat_index(f, load.buffer, load.indices))
 
@@ -211,7 +213,7 @@ def _address_of(f: FunctionEmitter, node: Call) -> str:
 def _access_pointer(f: FunctionEmitter, node: Call) -> str:
     kind, data, offset, _, mode = node.args
     if not isinstance(data, Var):
-        f.fail("T.tvm_access_ptr takes the data pointer of a buffer")
+        f.fail("the first operand of T.tvm_access_ptr must be the data pointer of a buffer")
     if type(mode) is not IntImm or mode.value & 2:
         f.written.add(data)
     element = memory_type(kind.dtype.element)
@@ -298,7 +300,7 @@ def _is_nan(f: FunctionEmitter, node: Call) -> str:
 def _large_uint(f: FunctionEmitter, node: Call) -> str:
     low, high = node.args
     if type(low) is not IntImm or type(high) is not IntImm:
-        f.fail("large_uint_imm takes two constants")
+        f.fail("the operands of large_uint_imm must be two constants")
     value = (high.value << 32) | low.value
     return str(value - (1 << 64) if value >> 63 else value)
 
@@ -325,10 +327,10 @@ def _fixed_point_multiply(f: FunctionEmitter, node: Call) -> str:
     x, y, q, s = node.args
     lanes = node.dtype.lanes
     if type(q) is not IntImm or type(s) is not IntImm:
-        f.fail("T.q_multiply_shift takes a constant q and s")
+        f.fail("q and s of T.q_multiply_shift must be constants")
     total = q.value + max(0, -s.value)
     if not (s.value < 64 and 0 <= total < 64):
-        f.fail(f"T.q_multiply_shift by q = {q.value} and s = {s.value} leaves nothing of 64 bits")
+        f.fail(f"T.q_multiply_shift by q = {q.value} and s = {s.value} would shift out all 64 bits")
     wide, narrow = register_type(INT64.with_lanes(lanes)), register_type(node.dtype)
     left = f.op(f"sext {narrow} {f.expr(x)} to {wide}")
     right = f.op(f"sext {narrow} {f.expr(y)} to {wide}")

@@ -1,7 +1,7 @@
 """The state that the parts of the emitter share: the function being written, the dispatch tables.
 
-Each module of the folder enters its handlers into `EXPRESSIONS`, `STATEMENTS` or `INTRINSICS`; the
-emitter looks a node up by its class, so handlers reach one another without importing one another.
+Each module of the folder registers its handlers in `EXPRESSIONS`, `STATEMENTS` or `INTRINSICS`. The
+emitter finds the handler by the class of a node, so handlers call one another without imports.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ class ModuleEmitter:
     """The interfaces of the functions with a known interface."""
     text: ModuleText = field(default_factory=ModuleText)
     messages: dict[str, None] = field(default_factory=dict)
-    """Texts of assertions; `status_of` one is the status that the function returns for it."""
+    """Texts of assertions; the function returns the `status_of` the text of a failed one."""
     library: list[LibraryCall] = field(default_factory=list)
     """The places where the function calls library functions."""
     externs: set[str] = field(default_factory=set)
     """C symbols outside the module that the program calls by name."""
     has_scalar_loop: bool = False
-    """True if some innermost loop works on scalars, so that LLVM's vectoriser may help."""
+    """True if some innermost loop computes on scalars, so that LLVM's vectoriser may help."""
     statements: list[Stmt] | None = field(default_factory=written_statements)
-    """The statements that were written, whose positions are the line numbers of the code, counted
-    from 1; None where nobody collects them."""
+    """The emitted statements; their positions, from 1, are the line numbers of the code. None if
+    they are not collected."""
 
     def message(self, text: str) -> int:
         """Return the status of the assertion message `text`."""
@@ -79,7 +79,7 @@ class FunctionEmitter(FunctionText):
         super().__init__()
         self.module = module
         self.name = name
-        """The name of the function, for errors and for the names of what is derived from it."""
+        """The name of the function, for errors and for derived names."""
         self.values: dict[Var, str] = {}
         """Variables as operands of their declared type."""
         self.wide: dict[Var, str] = {}
@@ -88,9 +88,9 @@ class FunctionEmitter(FunctionText):
         self.cleanups: list[str] = []
         """Heap memory to free before returning."""
         self.written: set[Var] = set()
-        """Data pointers that are stored through or handed to code that may do so."""
+        """Data pointers through which the function, or code that gets the pointer, may store."""
         self.local_pointers: set[Var] = set()
-        """Pointers no other pointer aliases: `noalias` parameters and the function's own memory."""
+        """Pointers without aliases: `noalias` parameters and memory that the function allocates."""
         self.stack_bytes = 0
         self.in_loop = False
         self.loops = 0
@@ -100,20 +100,21 @@ class FunctionEmitter(FunctionText):
         self.in_parallel = False
         self.parallel_bodies = 0
         self.value_variables: set[Var] = set()
-        """Variables on which arithmetic wraps: scalar parameters and what is bound to values."""
+        """Variables on which arithmetic wraps: scalar parameters and variables bound to values."""
         self.index_values: dict[PrimExpr, str] = {}
-        """64-bit values of nodes of index arithmetic that the open block has computed."""
+        """64-bit values of the index arithmetic nodes that the current block has computed."""
         self.numbered: dict[str, str] = {}
-        """Values of the pure instructions of the open block, by their text (value numbering)."""
+        """Values of the pure instructions of the current block, by their text (value numbering)."""
         self.inside: dict[str, bool] = {}
-        """True for the 64-bit parts of addresses that are surely not negative, by their text."""
+        """True for the 64-bit parts of addresses that are proved not negative, by their text."""
         self.loaded: dict[str, tuple[str, Var]] = {}
-        """Values of the loads of the open block that nothing has stored to since, by their text,
-        and the data pointers that they went through."""
+        """Values of the loads of the current block whose memory was not stored to since, by their
+        text, with their data pointers.
+        """
         self.repeated: tuple[Var, ...] = ()
-        """Data pointers through which the loop that is open loads again in every iteration."""
+        """Data pointers through which the current loop loads again in every iteration."""
         self.load_mask: tuple[str, int] | None = None
-        """Lanes whose loads happen, as a mask and its length."""
+        """The mask of the lanes that may load, and the number of lanes."""
         self.contracts = True
         """True if a product and a sum may become one operation."""
         self.vector_ops = 0
@@ -123,7 +124,7 @@ class FunctionEmitter(FunctionText):
         """Write the evaluation of `node`; return its value."""
         handler = EXPRESSIONS.get(type(node))
         if handler is None:
-            self.fail(f"{type(node).__name__} has no place in a lowered expression")
+            self.fail(f"{type(node).__name__} cannot occur in a lowered expression")
         return handler(self, node)
 
     def masked(self, mask: str, lanes: int, node: PrimExpr) -> str:
@@ -135,7 +136,7 @@ class FunctionEmitter(FunctionText):
         return value
 
     def in_load_mask(self, mask: str, lanes: int) -> str:
-        """Return a mask, "" for one of all lanes, without the lanes whose loads do not happen."""
+        """Return a mask ("" for all lanes) restricted to the lanes that may load."""
         if self.load_mask is None or self.load_mask[1] != lanes:
             return mask
         outer = self.load_mask[0]
@@ -151,7 +152,8 @@ class FunctionEmitter(FunctionText):
     def load(self, text: str, data: Var) -> str:
         """Return the value of a load through `data`, emitted once until the memory is stored to.
 
-        LLVM finds equal loads too, after it has read, copied and analysed each of them many times.
+        LLVM also merges equal loads, but first it parses, copies and analyses each of them many
+        times.
         """
         known = self.loaded.get(text)
         if known is None:
@@ -172,11 +174,11 @@ class FunctionEmitter(FunctionText):
             del self.loaded[text]
 
     def forget_loads(self) -> None:
-        """Forget all loads: other code ran, which may store anywhere."""
+        """Forget all loads, because called code may store anywhere."""
         self.loaded.clear()
 
     def pure(self, text: str) -> str:
-        """Return the value of an instruction without effects, written once in a block."""
+        """Return the value of an instruction without side effects, written once in a block."""
         known = self.numbered.get(text)
         if known is None:
             known = self.numbered[text] = self.op(text)
@@ -219,7 +221,7 @@ class FunctionEmitter(FunctionText):
         )
 
     def shuffle(self, kind: str, a: str, b: str, lanes: Iterable[int | None]) -> str:
-        """Return the picked lanes of two vectors of type `kind`; None for one of any value."""
+        """Return the picked lanes of two vectors of type `kind`; a lane None may have any value."""
         picked = ["i32 poison" if lane is None else f"i32 {lane}" for lane in lanes]
         mask = f"<{len(picked)} x i32> <{', '.join(picked)}>"
         return self.pure(f"shufflevector {kind} {a}, {kind} {b}, {mask}")
@@ -247,7 +249,8 @@ class FunctionEmitter(FunctionText):
     ) -> str:
         """Return `yes` where a test holds, else `no`, both values of type `kind`.
 
-        A side that is a function writes its value, in a block that runs only where it is chosen.
+        A side that is a function is called to write its value, in a block that runs only if it is
+        chosen.
         """
         done, origin = self.new_label("chosen"), self.block
         sides = [(x, done if isinstance(x, str) else self.new_label("side")) for x in (yes, no)]
@@ -284,7 +287,7 @@ class FunctionEmitter(FunctionText):
 
 
 def mangled(dtype: DataType) -> str:
-    """Return how LLVM spells the type of `dtype` in the name of an intrinsic."""
+    """Return the suffix for `dtype` in the name of an overloaded LLVM intrinsic."""
     kind = register_type(dtype.element)
     short = {"float": "f32", "double": "f64", "ptr": "p0"}.get(kind, kind)
     return short if dtype.lanes == 1 else f"v{dtype.lanes}{short}"
@@ -314,8 +317,8 @@ def _entering(table: dict[Any, Any]) -> Callable[..., Callable[[H], H]]:
 
 
 emits = _entering(EXPRESSIONS)
-"""Enters a function as the handler of classes of expressions."""
+"""Registers a function as the handler of classes of expressions."""
 emits_stmt = _entering(STATEMENTS)
-"""Enters a function as the handler of classes of statements."""
+"""Registers a function as the handler of classes of statements."""
 emits_call = _entering(INTRINSICS)
-"""Enters a function as the handler of intrinsics, by their names."""
+"""Registers a function as the handler of intrinsics, by their names."""

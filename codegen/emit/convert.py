@@ -3,8 +3,8 @@
 Every conversion to a float rounds once, to nearest even. A float becomes an integer by truncation;
 a value out of range gives the nearest integer in range, and NaN gives 0. A number becomes a bool
 by comparison with 0. Conversions that the processor lacks (bfloat16; float16 without F16C; doubles
-to 16 bits) are spelled out in integer arithmetic, because LLVM would call a support library that
-is not there.
+to 16 bits) are written in integer arithmetic, because LLVM would call a support library that is not
+linked.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def _between_integers(f: FunctionEmitter, value: str, source: DataType, target: 
 def _to_half(f: FunctionEmitter, value: str, source: DataType, target: DataType) -> str:
     single, double = FLOAT32.with_lanes(source.lanes), FLOAT64.with_lanes(source.lanes)
     if source.is_integral and (source.bits <= 16 or target.code == "float"):
-        # Either float32 holds the integer, or it is so large that float16 overflows in any case.
+        # Either float32 represents the integer exactly, or the integer is so large that float16
+        # overflows.
         return float32_to_half(f, convert(f, value, source, single), target)
     if source.is_integral:
         if source.bits == 64:
@@ -76,7 +77,7 @@ def _to_half(f: FunctionEmitter, value: str, source: DataType, target: DataType)
 
 
 def _with_sticky_bit(f: FunctionEmitter, value: str, dtype: DataType) -> str:
-    """Fold the low bits of a large 64-bit integer into one, so that a double holds it exactly.
+    """Fold the low bits of a large 64-bit integer into one, so that a double represents it exactly.
 
     The result is on the same side of every bfloat16 and of every midpoint between two.
     """
@@ -94,8 +95,8 @@ def _with_sticky_bit(f: FunctionEmitter, value: str, dtype: DataType) -> str:
 def _float64_to_float32_odd(f: FunctionEmitter, value: str, lanes: int) -> str:
     """Round doubles to float32 so that a second rounding to 16 bits is as good as one.
 
-    An inexact result gets its last bit set (round to odd), which says "a bit more" or "a bit less"
-    to the rounding that follows.
+    An inexact result gets its last bit set (round to odd), so the second rounding knows on which
+    side of the result the exact value is.
     """
     w, x = Formula(f, 32, lanes), Formula(f, 64, lanes).value(value)
     near = w.convert("fptrunc", x, "f")
@@ -116,7 +117,7 @@ def half_to_float32(f: FunctionEmitter, value: str, dtype: DataType) -> str:
     bits = w.value(f.op(f"zext {short} {value} to {w.types['i']}"), "i")
     if dtype.code == "bfloat":
         return w.float_of_bits(bits << 16).text
-    # Scaling by a power of two moves the exponent and makes subnormals normal at once.
+    # Scaling by a power of two both moves the exponent and makes subnormals normal.
     magnitude = bits & 0x7FFF
     scaled = w.bits_of(w.float_of_bits(magnitude << 13) * 2.0**112)
     chosen = w.select(magnitude.compare("iuge", 0x7C00), scaled | 0x7F800000, scaled)
@@ -135,7 +136,7 @@ def half_to_float32_lanes(f: FunctionEmitter, value: str, dtype: DataType, lanes
     """Write the exact conversion of one float16 or bfloat16 to float32 in each of some lanes."""
     if dtype.code == "float":
         return half_to_float32(f, f.splat(value, "i16", lanes), dtype.with_lanes(lanes))
-    # Of two copies of it in a lane, one is shifted out.
+    # A 32-bit lane gets two copies of the number, and one of them is shifted out.
     bits, pairs = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
     both = f.pure(f"bitcast {pairs} {f.splat(value, 'i16', 2 * lanes)} to {bits}")
     high = f.pure(f"shl {bits} {both}, splat (i32 16)")
@@ -168,7 +169,7 @@ def _float32_to_float16(w: Formula, x: Lane) -> Lane:
     # Normal results: rebias the exponent and round at bit 13.
     odd = (magnitude >> 13) & 1
     normal = (magnitude + (0xFFF - (112 << 23)) + odd) >> 13
-    # Subnormal results: adding 0.5 makes the float unit round at the place of the last bit.
+    # Subnormal results: adding 0.5 makes the float unit round at the position of the last bit.
     subnormal = w.bits_of(w.float_of_bits(magnitude) + 0.5) - 0x3F000000
     finite = w.select(magnitude.compare("iult", 0x38800000), subnormal, normal)
     special = w.select(x.is_nan(), w.operand(0x7E00, "i"), 0x7C00)

@@ -1,9 +1,9 @@
 """Arithmetic, comparisons, logic and vectors.
 
-Operations mean what `tensorir.semantics` states. A product and the sum that it is an operand of
-carry LLVM's `contract` flag, so that they may become one fused operation, unless the function
-forbids it; no other operation does, so that nothing is fused across what is stored, bound or
-converted. Nothing is reassociated or assumed about floats.
+`tensorir.semantics` defines the operations. A product and the sum that uses it carry LLVM's
+`contract` flag, so that they may become one fused operation, unless the function forbids it. No
+other operation carries the flag, so fusion does not cross stores, bindings or conversions. Floats
+are never reassociated, and no fast-math assumptions are made.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _arithmetic(f: FunctionEmitter, node: e.BinaryOp) -> str:
         left = f.expr(node.a)
         return f.op(f"{name} {register_type(dtype)} {left}, {f.expr(node.b)}")
     if dtype.bits == 32 and _may_need_more_bits(f, node):
-        # Operands may need more bits for some sizes of buffers; the result wraps where it is used.
+        # Operands may need more bits for some buffer sizes; the result is truncated for its use.
         wide = register_type(INT64.with_lanes(dtype.lanes))
         return f.op(f"trunc {wide} {f.index(node)} to {register_type(dtype)}")
     left, right = f.expr(node.a), f.expr(node.b)
@@ -90,23 +90,23 @@ def _float_arithmetic(f: FunctionEmitter, node: e.BinaryOp) -> str:
     if is_half(dtype):
         single = FLOAT32.with_lanes(dtype.lanes)
         left, right = (half_to_float32(f, f.expr(side), dtype) for side in (node.a, node.b))
-        return float32_to_half(f, _of_floats(f, kind, single, left, right), dtype)
+        return float32_to_half(f, _emit_float_operation(f, kind, single, left, right), dtype)
     if f.contracts and kind in _SUMS and (type(node.a) is e.Mul or type(node.b) is e.Mul):
         left, right = _emit_contractible(f, node.a), _emit_contractible(f, node.b)
         return f.op(f"{_FLOAT[kind]} contract {register_type(dtype)} {left}, {right}")
     left = f.expr(node.a)
-    return _of_floats(f, kind, dtype, left, f.expr(node.b))
+    return _emit_float_operation(f, kind, dtype, left, f.expr(node.b))
 
 
 def _emit_contractible(f: FunctionEmitter, node: PrimExpr) -> str:
-    """Write an operand of a sum; a product so that it may be fused with the sum."""
+    """Write an operand of a sum; a product is marked so that it may be fused with the sum."""
     if type(node) is not e.Mul:
         return f.expr(node)
     left = f.expr(node.a)
     return f.op(f"fmul contract {register_type(node.dtype)} {left}, {f.expr(node.b)}")
 
 
-def _of_floats(f: FunctionEmitter, node: type, dtype: DataType, a: str, b: str) -> str:
+def _emit_float_operation(f: FunctionEmitter, node: type, dtype: DataType, a: str, b: str) -> str:
     """Write the arithmetic node class `node` on two floats of 32 or 64 bits."""
     name = _FLOAT.get(node)
     if name is not None:
@@ -154,7 +154,8 @@ def _compare_integers(f: FunctionEmitter, node: e.CmpOp, dtype: DataType) -> str
 def _compare_spaced(f: FunctionEmitter, node: e.CmpOp, test: str) -> str | None:
     """Compare evenly spaced lanes: `a + k * s < b + k * t` if `k * (s - t) < b - a`.
 
-    One scalar of 64 bits decides, in the lanes as far as they reach. None for other lanes.
+    One 64-bit difference, clamped to the range of the lanes, is compared with all of them. None if
+    the lanes are not evenly spaced.
     """
     left, right = linear_lanes(f, node.a), linear_lanes(f, node.b)
     if left is None or right is None:
@@ -173,9 +174,9 @@ def _compare_spaced(f: FunctionEmitter, node: e.CmpOp, test: str) -> str | None:
 
 
 def _may_need_more_bits(f: FunctionEmitter, node: e.BinaryOp) -> bool:
-    """Say whether the operands are indices, which sizes of buffers may take beyond 32 bits.
+    """Return True if the operands are indices that may exceed 32 bits for some buffer sizes.
 
-    Of scalars that is not asked: they are computed in 64 bits anyway.
+    Scalars return False: they are computed in 64 bits anyway.
     """
     return is_index_arithmetic(node, f.value_variables) and (
         node.a.dtype.lanes == 1
@@ -184,7 +185,7 @@ def _may_need_more_bits(f: FunctionEmitter, node: e.BinaryOp) -> bool:
 
 
 def _is_exact(f: FunctionEmitter, node: e.CmpOp) -> bool:
-    """Return True if no compared operand wraps around; next to a value, indices do."""
+    """Return True if no compared operand wraps; an index that is compared with a value may."""
     return is_index_arithmetic(node, f.value_variables) or all(
         exact_interval(side, f.ranges) is not None for side in (node.a, node.b)
     )
@@ -195,7 +196,7 @@ def _unsigned_predicate(test: str) -> str:
 
 
 def may_not_run(node: PrimExpr) -> bool:
-    """Say whether evaluating `node` needlessly could fault, be seen from outside or be dear."""
+    """Return True if evaluating `node` without need could fault, have a side effect or be slow."""
     return not is_pure(node) or any(
         isinstance(part, e.Call)
         and isinstance(part.op, Op)
@@ -214,7 +215,8 @@ def _logical(f: FunctionEmitter, node: e.LogicalOp) -> str:
     if lanes > 1:
         undecided = left if is_and else f.op(f"xor {kind} {left}, splat (i1 true)")
         right = f.masked(undecided, lanes, node.b)
-        # Selecting, unlike `and`, keeps what was not computed out of the lanes that are decided.
+        # Unlike `and`, a select ignores undefined right operands in lanes that the left operand
+        # decides.
         ends = (
             f"{kind} {right}, {kind} zeroinitializer"
             if is_and
@@ -249,7 +251,8 @@ def _let(f: FunctionEmitter, node: e.Let) -> str:
 def bind(f: FunctionEmitter, var: e.Var, value: PrimExpr) -> None:
     """Use `value` for `var` in the code that is emitted from here on."""
     if var in f.values:
-        # Another copy of the expression that binds it: what was computed from it is another value.
+        # Another copy of the expression binds the variable again, so values computed from it are
+        # stale.
         f.index_values.clear()
     dtype = value.dtype
     if dtype.is_integral and dtype.lanes == 1 and not dtype.is_bool:
@@ -275,9 +278,9 @@ def _ramp(f: FunctionEmitter, node: e.Ramp) -> str:
 
 
 def _split_constant(node: e.PrimExpr) -> tuple[e.PrimExpr, int]:
-    """Return a sum without the constants in it, and these.
+    """Split a sum into the part without constants and the sum of the constants.
 
-    So vectors of one loop that start at different constants share what moves with the loop.
+    So vectors of one loop that start at different constants share the part that the loop changes.
     """
     if type(node) is e.Add or type(node) is e.Sub:
         if type(node.b) is e.IntImm:
@@ -293,7 +296,8 @@ def _split_constant(node: e.PrimExpr) -> tuple[e.PrimExpr, int]:
 def _broadcast(f: FunctionEmitter, node: e.Broadcast) -> str:
     value = node.value
     if type(value) is e.Cast and value.dtype is FLOAT32 and is_half(value.value.dtype):
-        # Broadcasting what is in memory is a load; a converted scalar takes a way round.
+        # Broadcasting an element of memory is one load; a converted scalar would need more
+        # instructions.
         return half_to_float32_lanes(f, f.expr(value.value), value.value.dtype, node.lanes)
     return f.splat(f.expr(value), register_type(value.dtype), node.lanes)
 
@@ -325,14 +329,14 @@ def _shuffle(f: FunctionEmitter, node: e.Shuffle) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Partial:
-    """A vector that has some lanes of a result, and where: None for the others."""
+    """A vector with some lanes of a result, and the target positions; None for unused lanes."""
 
     value: str
     length: int
     places: list[int | None]
 
     def move(self, f: FunctionEmitter, element: str) -> _Partial:
-        """Return the lanes in their places."""
+        """Return the vector with its lanes at their target positions."""
         count = len(self.places)
         if all(place in (k, None) for k, place in enumerate(self.places)) and self.length == count:
             return self

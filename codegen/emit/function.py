@@ -7,12 +7,13 @@ A function `f` of the program becomes a C function
 that returns 0, the number of a failed assertion, -1 when memory ran out, or -2
 when a library function raised. The data pointers of
 a function with `tir.noalias` are `noalias`. They are assumed aligned to their elements only:
-measured on AVX2 and AVX-512, code for pointers known to be 64-byte aligned is not faster, because
-what costs is an access that really crosses a cache line. Arrays the toolkit allocates are aligned.
+measured on AVX2 and AVX-512, code for pointers declared as 64-byte aligned is not faster, because
+only accesses that cross a cache line at run time are slow. Arrays that the toolkit allocates are
+aligned.
 
 A separate object has an entry `int(int64*)`, which takes the same arguments
-from an array of 8-byte slots; Python calls that one, whatever the signature. `codegen.abi` has the
-symbols of both.
+from an array of 8-byte slots; Python calls this entry for every signature. `codegen.abi` defines
+the symbols of both.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ def emit_kernel(
 ) -> Kernel:
     """Return LLVM IR for the function `name` of a module, which is `func` after lowering.
 
-    `c_name` is what C calls it, None if it is not public; `functions` are all of the module, for
-    calls from one to another, lowered or not. `signatures` are those of functions that
-    were written before; of another that it calls, each argument counts as written to.
+    `c_name` is its name in C, None if it is not public. `functions` are all functions of the
+    module, lowered or not, for calls between them. `signatures` has the signatures of functions
+    that were written before; if another function is called, all its arguments count as written to.
     """
     module = ModuleEmitter(name, target, functions, signatures)
     written = _emit_function(module, func, name) | written_pointers(func, functions)
@@ -107,7 +108,8 @@ def _emit_function(module: ModuleEmitter, func: PrimFunc, name: str) -> set[Var]
     f.contracts = not func.attrs.get("tir.no_contraction", False)
     f.stmt(func.body)
     f.return_status("0")
-    # Protected: exported, but calls from the same library are not bound to another one's function.
+    # Protected: exported, but calls from the same library never bind to a function of another
+    # library.
     symbol = global_name(kernel_symbol(name))
     definition = f"define protected i32 {symbol}({', '.join(header)}) #0"
     if module.statements is not None:

@@ -1,13 +1,13 @@
 """Indices as 64-bit values, of one lane or several.
 
-Index arithmetic (`tensorir.nodes.index_arithmetic`) does not overflow, which lowering has checked:
-it is computed in 64 bits from its leaves, with `nsw`, so that LLVM sees through the addresses of a
+Index arithmetic (`tensorir.nodes.index_arithmetic`) does not overflow, as lowering has checked. It
+is computed in 64 bits from its leaves, with `nsw`, so that LLVM can analyse the addresses of a
 whole loop nest without widening induction variables itself. Value arithmetic wraps at the width of
-its type: it is computed in 64 bits only where bounds show that nothing wraps, else in its own type
+its type: it is computed in 64 bits only if bounds prove that it does not wrap, else in its own type
 and then extended.
 
-Equal instructions in one block are one value, whichever nodes they come from. That a node is
-looked up before it is written again only saves time.
+Equal instructions in one block share one value, even if they come from different nodes. Looking up
+a node before writing it again only saves time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EXTREMA: Final[dict[type, str]] = {e.Min: "smin", e.Max: "smax"}
 
 
 def emit_index(f: FunctionEmitter, node: PrimExpr) -> str:
-    """Write the evaluation of an integer expression; return its value of 64 bits a lane."""
+    """Write the evaluation of an integer expression; return its value with 64 bits per lane."""
     kind = type(node)
     if kind is IntImm:
         return str(node.value)  # type: ignore[attr-defined]
@@ -54,7 +54,7 @@ INDEX.append(emit_index)
 
 
 def _index_arithmetic(f: FunctionEmitter, node: PrimExpr) -> str:
-    """Write index arithmetic: a node is written once in a block, since no load is in it."""
+    """Write index arithmetic. A node is written once in a block, since it contains no load."""
     kind = type(node)
     if kind is IntImm or kind is Var or kind is e.SizeVar:
         return emit_index(f, node)
@@ -96,7 +96,7 @@ def _emit_exact(
 
 
 def _emit_both_choices(f: FunctionEmitter, node: PrimExpr) -> str:
-    """Write both choices, which may run needlessly: they load nothing, and no division traps."""
+    """Write both choices, which is safe because they load nothing, and no division traps."""
     condition, yes, no = (part for part in children(node) if isinstance(part, PrimExpr))
     test, kind = register_type(condition.dtype), register_type(INT64.with_lanes(node.dtype.lanes))
     choices = f"{kind} {_index_arithmetic(f, yes)}, {kind} {_index_arithmetic(f, no)}"
@@ -123,7 +123,7 @@ def ramp(
 
 
 def _widens(dtype: DataType, inner: PrimExpr) -> bool:
-    """Say whether a cast to `dtype` keeps every value."""
+    """Return True if a cast to `dtype` keeps every value."""
     source = inner.dtype
     if source.is_uint:
         return dtype.bits > source.bits
@@ -146,9 +146,9 @@ def extend_index(f: FunctionEmitter, value: str, dtype: DataType) -> str:
 def linear_lanes(f: FunctionEmitter, node: PrimExpr) -> tuple[PrimExpr, int] | None:
     """Return first lane and constant distance of a vector index whose lanes are evenly spaced.
 
-    Lanes of 32 bits or more that wrap are out of bounds, for all lanes together span less than half
-    the values of their type; narrower or unsigned ones must be known not to.
-    Returns None for any other index.
+    Lanes of 32 or more signed bits do not wrap in bounds, because all lanes together span less than
+    half the values of their type. Narrower or unsigned lanes must be proved not to wrap. Returns
+    None for any other index.
     """
     wraps_out_of_bounds = node.dtype.is_int and node.dtype.bits >= 32
     if not wraps_out_of_bounds and exact_interval(node, f.ranges) is None:
@@ -197,7 +197,7 @@ def _broadcast_constant(node: PrimExpr) -> int | None:
 
 
 def _first_lane(node: PrimExpr) -> PrimExpr:
-    """Return the scalar that the first lane of an evenly spaced index is."""
+    """Return the first lane of an evenly spaced index as a scalar."""
     kind = type(node)
     if kind is e.Ramp:
         return node.base  # type: ignore[attr-defined, no-any-return]

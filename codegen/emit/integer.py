@@ -1,8 +1,8 @@
 """Integer division, remainder and shifts with every case defined.
 
 The cases are those of `tensorir.semantics`. The processor's division traps for a divisor of 0 and
-for the lowest value divided by -1, and LLVM's shifts by the width or more give poison; what is
-written here does neither. Where the statement leaves the result open, a quotient by 0 is 0 and the
+for the lowest value divided by -1, and LLVM's shifts by the width or more give poison; the code
+written here avoids both. Where the definition leaves the result open, a quotient by 0 is 0 and the
 remainder is the dividend.
 """
 
@@ -30,7 +30,7 @@ def divide(
     a_range: Interval | None,
     b_range: Interval | None,
 ) -> str:
-    """Write the division node `kind` of two values of `dtype` whose intervals may be known."""
+    """Write the division node `kind` of two values of `dtype` and of possibly known intervals."""
     w = Formula(f, dtype.bits, dtype.lanes)
     x, y = w.value(a, "i"), w.value(b, "i")
     a_range = a_range or integer_limits(dtype)
@@ -81,8 +81,9 @@ def _floor_by_constant(w: Formula, x: Lane, divisor: int, wants_quotient: bool) 
 def _truncated_quotient(w: Formula, dtype: DataType, x: Lane, y: Lane) -> Lane:
     """Divide; vectors of up to 32 bits through doubles, since no CPU divides integer vectors.
 
-    A double holds the operands exactly and its quotient errs by less than 2**-53 of itself, while a
-    quotient that is not an integer is at least 2**-32 of itself away from one: truncating is right.
+    A double represents the operands exactly, and the relative error of its quotient is less than
+    2**-53. A quotient that is not an integer differs from the next integer by at least 2**-32 of
+    itself, so truncating is exact.
     """
     sign = "s" if dtype.is_int else "u"
     if w.lanes == 1 or w.bits > 32 or y.text[0] != "%":
@@ -95,7 +96,10 @@ def _truncated_quotient(w: Formula, dtype: DataType, x: Lane, y: Lane) -> Lane:
 def shift(
     f: FunctionEmitter, name: str, dtype: DataType, a: str, b: str, amounts: Interval | None
 ) -> str:
-    """Write `shift_left` or `shift_right` of two values of `dtype`, b being among `amounts`."""
+    """Write `shift_left` or `shift_right` of two values of `dtype`.
+
+    `amounts` is the interval of b.
+    """
     w = Formula(f, dtype.bits, dtype.lanes)
     x, amount = w.value(a, "i"), w.value(b, "i")
     instruction = "shl" if name == "shift_left" else ("ashr" if dtype.is_int else "lshr")

@@ -1,9 +1,9 @@
 """Writing formulas over lanes of floats, integers and truth values.
 
 A formula is ordinary Python over `Lane` operands; evaluating it writes LLVM instructions that work
-on a scalar or on any number of lanes. Nothing is contracted or reassociated behind the formula's
-back, which error-free transformations rely on; `Formula.fma` asks for a fused operation where the
-processor has one.
+on a scalar or on any number of lanes. Operations are never contracted or reassociated, as
+error-free transformations require; `Formula.fma` requests a fused operation if the processor has
+one.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Lane:
     __truediv__, __rtruediv__ = _binary("/"), _binary("/", True)
     __and__, __or__, __xor__ = _binary("&"), _binary("|"), _binary("^")
     __lshift__, __rshift__ = _binary("<<"), _binary(">>")
-    """A shift to the right is without sign; a signed one applies "ashr"."""
+    """A shift to the right is unsigned; for a signed shift apply "ashr"."""
     __lt__, __le__, __gt__, __ge__ = _test("lt"), _test("le"), _test("gt"), _test("ge")
 
     def apply(self, instruction: str, other: Operand) -> Lane:
-        """Return what an instruction with two operands gives."""
+        """Return the result of an instruction with two operands."""
         w = self.formula
         right = w.operand(other, self.kind)
         text = f"{instruction} {w.types[self.kind]} {self.text}, {right.text}"
@@ -77,7 +77,7 @@ class Lane:
         return self ^ 1 if self.kind == "m" else self ^ -1
 
     def compare(self, test: str, other: Operand) -> Lane:
-        """Return a mask of the lanes for which a test of LLVM's holds, as `folt` or `iult`."""
+        """Return a mask of the lanes for which an LLVM predicate such as `folt` or `iult` holds."""
         w = self.formula
         right = w.operand(other, self.kind)
         comparison = f"{test[0]}cmp {test[1:]} {w.types[self.kind]} {self.text}, {right.text}"
@@ -99,7 +99,9 @@ class Exponent:
     value: Lane
     """n as a float."""
     bits: Lane
-    """An integer whose low bits, as many as a float has above its fraction, are n + 2 * bias."""
+    """An integer with n + 2 * bias in its low bits (as many bits as the sign and exponent of a
+    float).
+    """
 
 
 class Formula:
@@ -119,7 +121,7 @@ class Formula:
     # ---------------------------------------------------------------------------------- operands
 
     def value(self, text: str, kind: str = "f") -> Lane:
-        """Return an operand that is written already."""
+        """Return an existing LLVM value as an operand."""
         return Lane(self, kind, text)
 
     def operand(self, value: Operand, kind: str) -> Lane:
@@ -202,7 +204,7 @@ class Formula:
         return self.convert("bitcast", x, "f")
 
     def convert(self, instruction: str, x: Lane, kind: str) -> Lane:
-        """Return what an instruction makes of an operand, also of one of another width."""
+        """Return the result of a conversion instruction; the operand may have another width."""
         source = x.formula.types[x.kind]
         return self.value(self.f.op(f"{instruction} {source} {x.text} to {self.types[kind]}"), kind)
 
@@ -219,7 +221,7 @@ class Formula:
     def exponent(self, x: Lane, factor: float = 1.0) -> Exponent:
         """Return the integer nearest to `x * factor`, at most 1.4 * `bias`, as an exponent of 2.
 
-        Any for NaN.
+        The result for NaN is unspecified.
         """
         magic = 1.5 * 2.0**self.mantissa_bits + 2 * self.bias
         shifted = x + magic if factor == 1.0 else self.fma(x, factor, magic)
@@ -232,8 +234,8 @@ class Formula:
     def scaled(self, x: Lane, n: Exponent) -> Lane:
         """Return `x * 2**n`, rounded once, into subnormals too.
 
-        Without an instruction for it, 2**n is two factors whose biased exponents add up to what
-        `n.bits` holds, each about half of it, so that both are normal.
+        Without a scaling instruction, 2**n is the product of two factors whose biased exponents add
+        up to `n.bits`; each is about half of it, so that both factors are normal.
         """
         width = self._scaling_width()
         if width:
@@ -244,9 +246,9 @@ class Formula:
         return x * first * second
 
     def _scaling_width(self) -> int:
-        """Return the bits of the registers with an instruction to scale, 0 if there is none.
+        """Return the register width in bits of the scaling instruction, 0 if there is none.
 
-        A vector fills one of them, two, four and so on.
+        The number of registers of a vector is a power of two.
         """
         features, bits = self.f.module.target.features, self.bits * self.lanes
         for width, needed in ((512, "avx512f"), (256, "avx512vl"), (128, "avx512vl")):
@@ -277,6 +279,6 @@ class Formula:
     # ------------------------------------------------------------------------------- other widths
 
     def widened(self, x: Lane) -> tuple[Formula, Lane]:
-        """Return a formula over doubles and a float32 operand as one of it."""
+        """Return a formula over doubles, and a float32 operand converted to it."""
         wide = Formula(self.f, 64, self.lanes)
         return wide, wide.convert("fpext", x, "f")

@@ -1,4 +1,4 @@
-"""Calls of library functions, which are Python's: `T.call_packed(name, ...)`."""
+"""Calls of library functions, which are Python functions: `T.call_packed(name, ...)`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def _with_result(f: FunctionEmitter, node: Call) -> str:
 @emits_call("tvm_call_cpacked")
 def _of_c(f: FunctionEmitter, node: Call) -> str:
     f.fail(
-        "T.call_cpacked takes a C function of TVM's runtime, which is not there; call a C "
-        "function with T.call_extern, a Python function with T.call_packed"
+        "T.call_cpacked calls a C function of TVM's runtime, which does not exist here; call a C "
+        "function by T.call_extern, a Python function by T.call_packed"
     )
 
 
@@ -114,13 +114,13 @@ class _Slots:
 def refuse_in_parallel(f: FunctionEmitter, what: str) -> None:
     """Raise CodegenError: threads cannot run Python at the same time."""
     f.fail(
-        f"{what} in a parallel loop, where each thread would wait for all others to leave Python; "
-        f"make the loop serial, or move the call out of it"
+        f"{what} in a parallel loop, where threads cannot run Python concurrently; make the loop "
+        "serial, or move the call out of it"
     )
 
 
 def reaches_library(f: FunctionEmitter, name: str) -> str | None:
-    """Return the library function that function `name` of the module calls, through others too."""
+    """Return a library function that function `name` of the module calls directly or indirectly."""
     functions = f.module.functions
     for other in all_callees(functions, [name]):
         for node in walk(functions[other].body) if other in functions else ():

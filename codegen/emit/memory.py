@@ -1,10 +1,10 @@
-"""Loads, stores and memory of a function's own.
+"""Loads, stores and allocations.
 
 Buffers are flat. An evenly spaced vector index becomes one vector access where the distance is 1, a
-broadcast where it is 0, a reversed access where it is -1; anything else gathers or scatters, which
-of the accesses without a mask only irregular ones do (`lower.contiguous_accesses`). Small
-constant allocations live in the stack frame, so that LLVM can turn them into registers; the others
-come from the heap, aligned to a cache line, and are freed on every way out.
+broadcast where it is 0, a reversed access where it is -1; all other accesses gather or scatter.
+Without a mask, only irregular accesses do (see `lower.contiguous_accesses`). Small constant
+allocations live in the stack frame, so that LLVM can turn them into registers; the others are on
+the heap, aligned to a cache line, and are freed at every exit.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def element_address(
 ) -> str:
     """Write the address of the element at the scalar `index` of a flat buffer.
 
-    Addresses that differ by a constant are written as such, from a common one: that is the form in
-    which LLVM's passes look for them. An opaque one is another to LLVM each time that it is
-    written, so that what is loaded from there is not moved out of a loop.
+    Addresses that differ by a constant are written as constant offsets from a common address, which
+    is the form that LLVM's passes recognise. LLVM treats an opaque address as different each time
+    it is written, so it does not move loads from there out of a loop.
     """
     if (
         type(index) is Add
@@ -75,7 +75,7 @@ def element_address(
 
 
 def _opaque(f: FunctionEmitter, pointer: str) -> str:
-    # LLVM takes the results of two such calls for different pointers to the same object.
+    # LLVM treats the results of two such calls as different pointers to the same object.
     name = "llvm.launder.invariant.group.p0"
     f.module.text.declare(name, f"declare ptr @{name}(ptr)")
     return f.pure(f"call ptr @{name}(ptr {pointer})")
@@ -85,7 +85,7 @@ def _address_at(f: FunctionEmitter, buffer: Buffer, index: str) -> str:
     """Write the address of the element at the 64-bit `index`."""
     base, lanes = _data(f, buffer), buffer.dtype.lanes
     if lanes > 1:
-        # Vector elements lie densely, while LLVM would pad <3 x float>.
+        # Vector elements are dense in memory, while LLVM would pad <3 x float>.
         index = f.pure(f"mul nsw i64 {index}, {lanes}")
     if index == "0":
         return base
@@ -94,7 +94,10 @@ def _address_at(f: FunctionEmitter, buffer: Buffer, index: str) -> str:
 
 
 def flat_index(f: FunctionEmitter, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
-    """Return the one index of an access to a lowered buffer; CodegenError for more."""
+    """Return the single index of an access to a lowered buffer.
+
+    Raises CodegenError for several indices.
+    """
     if len(indices) != 1:
         f.fail(f"buffer {buffer.name} is accessed with {len(indices)} indices; lowering leaves one")
     return indices[0]
@@ -141,9 +144,9 @@ def _predicate(f: FunctionEmitter, node: BufferLoad | BufferStore) -> str:
 def _vector_place(
     f: FunctionEmitter, buffer: Buffer, index: PrimExpr, mask: str, is_opaque: bool = False
 ) -> tuple[int | None, Typed]:
-    """Write the lowest address of lanes side by side, 0 or -1 apart; else one for each lane.
+    """Write the lowest address of lanes that are 1, 0 or -1 apart; else one address for each lane.
 
-    Returns the distance of the lanes with it, None for lanes of which each has an address.
+    Also returns the distance of the lanes, None if each lane has its own address.
     """
     linear = linear_lanes(f, index)
     first, distance = linear or (index, None)
@@ -174,7 +177,7 @@ def _load_plain(f: FunctionEmitter, address: str, dtype: DataType, data: Var) ->
 
 
 def _is_inside(buffer: Buffer, index: PrimExpr) -> bool:
-    """Say whether an index is a constant and in the bounds of a buffer of constant shape."""
+    """Return True if an index is a constant within the bounds of a buffer of constant shape."""
     size = buffer.shape[0]
     return type(index) is IntImm and type(size) is IntImm and 0 <= index.value < size.value
 
@@ -201,7 +204,7 @@ def _mask(dtype: DataType, mask: str) -> Typed:
 
 
 def _masked_name(names: tuple[str, str], place: Typed, dtype: DataType) -> str:
-    """Return the intrinsic for contiguous lanes, or for lanes that each have an address."""
+    """Return the intrinsic for contiguous lanes, or for lanes with separate addresses."""
     stored = DataType("int8").with_lanes(dtype.lanes) if dtype.is_bool else dtype
     is_one = place[0] == "ptr"
     places = "p0" if is_one else f"v{place[0][1:].split()[0]}p0"
@@ -211,10 +214,10 @@ def _masked_name(names: tuple[str, str], place: Typed, dtype: DataType) -> str:
 def _lanes(
     f: FunctionEmitter, buffer: Buffer, index: PrimExpr, linear: tuple[PrimExpr, int] | None
 ) -> Typed:
-    """Write the addresses of lanes that lie anywhere."""
+    """Write a separate address for each lane."""
     lanes = index.dtype.lanes
     if buffer.dtype.lanes > 1:
-        f.fail(f"buffer {buffer.name} of {buffer.dtype} takes contiguous vector indices only")
+        f.fail(f"buffer {buffer.name} of {buffer.dtype} supports only contiguous vector indices")
     wide = f"<{lanes} x i64>"
     if linear is None:
         offsets = extend_index(f, f.expr(index), index.dtype)
@@ -251,7 +254,7 @@ def _store(f: FunctionEmitter, node: BufferStore) -> None:
         _store_masked(f, value, place, dtype, mask)
     else:
         if distance == 0:
-            # The lanes are written in order, so the last one stays.
+            # The lanes are written in order, so the last lane wins.
             kind, last = register_type(dtype), dtype.lanes - 1
             value, dtype = f.op(f"extractelement {kind} {value}, i64 {last}"), buffer.dtype
         elif distance == -1:
@@ -301,7 +304,7 @@ def _allocate_on_stack(f: FunctionEmitter, node: Allocate, nbytes: int) -> None:
     if not f.in_loop:
         f.stmt(node.body)
         return
-    # Telling LLVM that the contents do not survive an iteration keeps them out of phi nodes.
+    # Declaring that the contents do not survive an iteration keeps them out of phi nodes.
     arguments = [("i64", str(nbytes)), ("ptr", pointer)]
     f.call_intrinsic("llvm.lifetime.start.p0", "void", arguments)
     f.stmt(node.body)
@@ -320,7 +323,7 @@ def _factors(extent: PrimExpr) -> list[PrimExpr]:
 def _dynamic_size(f: FunctionEmitter, node: Allocate) -> str:
     size = str(node.dtype.nbytes)
     for factor in [part for extent in node.extents for part in _factors(extent)]:
-        # Too large a product must not become a small allocation.
+        # A product that overflows must not become a small allocation.
         pair = f.call_intrinsic(
             "llvm.smul.with.overflow.i64", _PAIR, [("i64", size), ("i64", f.index(factor))]
         )
@@ -359,8 +362,8 @@ def _allocate_const(f: FunctionEmitter, node: AllocateConst) -> None:
     expected = node.dtype.element.to_numpy()
     if data.dtype != expected and data.dtype.itemsize != expected.itemsize:
         f.fail(
-            f"the constant {node.buffer_var.name} holds {data.dtype}, its declared dtype is "
-            f"{node.dtype}"
+            f"the data of constant {node.buffer_var.name} has dtype {data.dtype}, its declared "
+            f"dtype is {node.dtype}"
         )
     little = np.ascontiguousarray(data).astype(data.dtype.newbyteorder("<"), copy=False)
     f.values[node.buffer_var] = f.module.text.constant_bytes(little.tobytes(), ALIGNMENT)

@@ -1,10 +1,10 @@
 """From LLVM IR to machine code.
 
-Every candidate of a search passes through here, so the pipeline is LLVM's function simplification
+Every candidate of a search is optimised here, so this uses LLVM's fast function simplification
 pipeline, not a module pipeline: it unrolls marked loops, turns accumulator tiles into SSA values
-(SROA), keeps the remaining tiles in registers over the reduction loop (LICM) and removes
-redundant address arithmetic (GVN), in about 10 ms for a tiled matmul. Only a function with loops
-over scalars gets LLVM's loop vectoriser, which costs as much again.
+(SROA), keeps the remaining tiles in registers over the reduction loop (LICM) and removes redundant
+address arithmetic (GVN), in about 10 ms for a tiled matmul. Only a function with loops over scalars
+gets LLVM's loop vectoriser, which doubles the time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from codegen.errors import CodegenError
 from codegen.target import Target, host
 
 Machine: TypeAlias = Any
-"""An `llvmlite.binding.TargetMachine`; llvmlite has no type annotations."""
+"""An `llvmlite.binding.TargetMachine`; llvmlite is not annotated with types."""
 LLVMModule: TypeAlias = Any
 """An `llvmlite.binding.ModuleRef`."""
 
@@ -34,7 +34,7 @@ def binding() -> Any:
 
 @cache
 def machine_for(target: Target) -> Machine:
-    """Return LLVM's code generator for `target`; CodegenError for a CPU or triple it lacks."""
+    """Return LLVM's code generator for `target`; CodegenError for an unsupported CPU or triple."""
     llvm = binding()
     features = list(target.mattr)
     if target.is_host:
@@ -57,7 +57,7 @@ def machine_for(target: Target) -> Machine:
 
 
 def made_by(target: Target) -> str:
-    """Return a description of LLVM, and of the machine that it generates code for."""
+    """Return the version of LLVM and the machine that it generates code for, as text."""
     llvm, machine = binding(), machine_for(target)
     features = host.llvm_features() if target.is_host else []
     version = ".".join(map(str, llvm.llvm_version_info))

@@ -1,10 +1,9 @@
 """Parallel loops, run by an OpenMP runtime.
 
-The body becomes a function over a range of iterations. A second function, which the runtime calls
-once a thread, takes that thread's even share of the range; memory from the heap that the body
-begins with is allocated once for a share. `GOMP_parallel` is a weak symbol: where no runtime is
-present the body runs over the whole range in the calling thread. A parallel loop inside another is
-a serial one.
+The body becomes a function over a range of iterations. The runtime calls a second function once per
+thread, which runs that thread's even share of the range. If the body begins with a heap allocation,
+the memory is allocated once per share. `GOMP_parallel` is a weak symbol: without a runtime, the
+calling thread runs the whole range. A parallel loop inside another is a serial one.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _FIRST_CAPTURE: Final = 3
 def emit_parallel_loop(
     f: FunctionEmitter, node: For, low: str, end: str, interval: Interval | None
 ) -> None:
-    """Write a loop whose iterations [low, end) are spread over threads."""
+    """Write a loop whose iterations [low, end) are divided among threads."""
     f.parallel_bodies += 1
     name = global_name(local_symbol(f"parallel{f.parallel_bodies}"))
     captured = _captures(f, node.body)
@@ -83,7 +82,7 @@ def _write_body(
             body.wide[var] = extend_index(body, f"%c{k}", var.dtype)
 
     def write(stmt: Stmt) -> None:
-        """Write the loop over a statement, inside the memory from the heap that it begins with."""
+        """Write the loop over a statement, inside the heap allocations at the start of it."""
         if isinstance(stmt, Allocate) and _is_large(stmt):
             allocate_on_heap(body, stmt, lambda: write(stmt.body))
         else:
@@ -97,19 +96,19 @@ def _write_body(
     f.vector_ops += body.vector_ops
     f.loops += body.loops
     header = ", ".join([*parameters, "i64 noundef %low", "i64 noundef %end"])
-    # Not inlined: as parameters of a separate function the pointers keep `noalias`.
+    # Not inlined, because pointers keep `noalias` only as parameters of a separate function.
     f.module.text.functions.append(
         body.finish(f"define internal i32 {name}.body({header}) noinline #0")
     )
 
 
 def _is_large(node: Allocate) -> bool:
-    """Say whether memory is from the heap in any case, and as large in all iterations."""
+    """Return True if an allocation is always on the heap, with the same size in all iterations."""
     return constant_bytes(node) is not None and stack_bytes(node, 0) is None
 
 
 def _write_share(f: FunctionEmitter, name: str, struct: str, types: list[str]) -> None:
-    """Write what a thread runs: its even share of the range, and a status that others can see."""
+    """Write the function of a thread: it runs an even share of the range and reports its status."""
     lines = [
         f"define internal void {name}.share(ptr noundef %closure) #0 {{",
         "entry:",
@@ -175,8 +174,8 @@ def _write_launch(
 #
 # The form of a counted loop.
 #
-# A loop counts in 64 bits whatever the dtype of its variable and tests at its end (behind a guard
-# where the extent is not constant), which is the form LLVM's loop passes would first have to make.
+# A loop counts in 64 bits for every dtype of its variable and tests at its end (after a guard if
+# the extent is not constant). This is the form to which LLVM's loop passes would first convert it.
 
 
 def loop_bounds(

@@ -1,4 +1,4 @@
-"""Statements: sequences, branches, bindings, assertions, and which form a loop takes."""
+"""Statements: sequences, branches, bindings, assertions, and loops."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tensorir.nodes.packed_call import CALL_PACKED
 MIN_VECTOR_TRIP: Final = 8
 """The minimum number of iterations for which LLVM's vectoriser pays off on a scalar loop."""
 LEFT_TO_LLVM: Final = "left to LLVM"
-"""The remark on a loop over scalars that LLVM's vectoriser is to look at."""
+"""The remark on a loop over scalars that is left to LLVM's vectoriser."""
 _LONG_BODY: Final = 32
-"""A loop with more statements than this was unrolled: LLVM's vectoriser gains nothing."""
+"""A loop with more statements was unrolled, so LLVM's vectoriser gains nothing."""
 
 
 @emits_stmt(s.SeqStmt)
@@ -63,7 +63,8 @@ def _return(f: FunctionEmitter, call: Call) -> None:
     value = f.expr(call.args[0])
     if not f.result:
         f.fail(
-            "T.ret gives a value, but the function declares no result type or is in a parallel loop"
+            "T.ret returns a value, but the function declares no result type, or the statement "
+            "is in a parallel loop"
         )
     f.do(f"store {register_type(call.args[0].dtype)} {value}, ptr {f.result}")
     f.return_status("0")
@@ -108,7 +109,7 @@ def _while(f: FunctionEmitter, node: s.While) -> None:
 
 
 def _is_long(body: s.Stmt) -> bool:
-    """Say whether a loop body is too long to gain from LLVM's loop transformations."""
+    """Return whether a loop body is too long to gain from LLVM's loop transformations."""
     while isinstance(body, (s.Allocate, s.LetStmt, s.AttrStmt)):
         body = body.body
     return isinstance(body, s.SeqStmt) and len(body.seq) > _LONG_BODY
@@ -137,7 +138,7 @@ def _for(f: FunctionEmitter, node: s.For) -> None:
     hints: tuple[str, ...] = ()
     if node.kind is s.ForKind.UNROLLED:
         hints = ("llvm.loop.unroll.full",)
-        done("emit", "LLVM writes it out", node.loop_var)
+        done("emit", "LLVM unrolls it", node.loop_var)
     elif _is_long(node.body):
         # LLVM's analysis before vectorising takes exponential time on long chains of min and max.
         hints = ("llvm.loop.disable_nonforced",)

@@ -40,7 +40,7 @@ _LANE: Final = Var("lane")
 
 
 def remains(loop: s.For) -> bool:
-    """Say whether a loop that is not unrolled is one in machine code."""
+    """Return True if a loop that is not unrolled is a loop in machine code."""
     return loop.kind in (ForKind.SERIAL, ForKind.PARALLEL) and constant_extent(loop) != 1
 
 
@@ -78,7 +78,7 @@ class _Count:
     """The accesses to memory with their pointers."""
 
     def total(self, kind: str) -> int:
-        """Return how many loads or stores there are that depend on the loop."""
+        """Return the number of loads or stores that depend on the loop."""
         stored = {pointer for pointer, access in self.memory if access.kind == "store"}
         return sum(
             access.times
@@ -91,8 +91,8 @@ class _Count:
 class MemoryReader:
     """Reads the facts about memory from a function before `unroll`.
 
-    Which memory lives in registers is what the remarks of `promote_accumulators` say; the function
-    must have been lowered to the end for that.
+    The remarks of `promote_accumulators` tell which memory is kept in registers, so the function
+    must have been lowered completely.
     """
 
     function: str
@@ -100,7 +100,7 @@ class MemoryReader:
     target: Target
     accumulators: list[Accumulator] = field(default_factory=list)
     ordered: set[Var] = field(default_factory=set)
-    """Variables of the loops that sum scalar floats, which keeps them from being vectors."""
+    """Variables of the loops that sum scalar floats, which prevents vectors."""
     _accesses: Counter[tuple[s.For | None, Access]] = field(default_factory=Counter)
     """The number of equal accesses in an iteration of the innermost loop around them."""
     _counts: dict[s.For, _Count] = field(default_factory=dict)
@@ -242,7 +242,10 @@ class MemoryReader:
     # -------------------------------------------------------------------------------- accumulators
 
     def _keeping_loop(self, buffer: Buffer, place: _Place) -> int | None:
-        """Return how many loops stand around the registers that a buffer is kept in, if it is."""
+        """Return the number of loops around the registers that keep a buffer.
+
+        None without registers.
+        """
         pointer = self.remarks.origin(buffer.data)
         for position, loop in enumerate(place.loops):
             about = self.remarks.of_loop(self.remarks.origin(loop.loop_var), "promote_accumulators")
@@ -300,7 +303,7 @@ class MemoryReader:
         self, made: Accumulator, buffer: Buffer, index: PrimExpr, place: _Place, over: list[s.For]
     ) -> Accumulator:
         if not over:
-            return replace(made, home="left to LLVM", note="its loops are written out")
+            return replace(made, home="left to LLVM", note="its loops are unrolled")
         inner = [n for n in place.loops[place.innermost() :] if uses_var(index, n.loop_var)]
         made = replace(made, loop=self._name(over[-1]), count=_copies(inner))
         pointer = self.remarks.origin(buffer.data)
@@ -315,7 +318,7 @@ class MemoryReader:
 
 
 def _pattern(index: PrimExpr, statement_lanes: int) -> tuple[Pattern, int | str | None]:
-    """Return the places of the lanes of an access and the elements between them."""
+    """Return the pattern of the lanes of an access and their distance in elements."""
     if index.dtype.lanes == 1:
         return ("element", None) if statement_lanes == 1 else ("broadcast", 0)
     stride = _step(index, _LANE)
@@ -326,7 +329,7 @@ def _pattern(index: PrimExpr, statement_lanes: int) -> tuple[Pattern, int | str 
 
 
 def _step(index: PrimExpr, var: Var) -> int | str | None:
-    """Return by how much an index moves with a loop or from lane to lane; None if that changes."""
+    """Return the step of an index along a loop or from lane to lane; None if it is not constant."""
     if any(type(part) in (BufferLoad, Call, Shuffle) for part in walk(index)):
         return None if var is _LANE or uses_var(index, var) else 0
     index = _OF_ONE_LANE(index)

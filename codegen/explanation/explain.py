@@ -89,9 +89,9 @@ class Explanation:
         return f"{function}: {registers} vector registers of {bits} bits"
 
     def _tables(self, function: str) -> Iterator[Table]:
-        """Yield a table of each kind of fact of a function, those without rows left out.
+        """Yield a table for each kind of fact of a function, except empty tables.
 
-        Accesses to accumulators in registers are left out too.
+        Accesses to accumulators in registers are left out.
         """
         for facts, row, headings, numbers in _TABLES:
             own = (fact for fact in getattr(self, facts) if fact.function == function)
@@ -108,12 +108,12 @@ def explain(
 
         print(codegen.explain(sch.mod, target="llvm"))
 
-    The facts come from the lowered program and from the remarks of passes and emission. LLVM
-    reports only whether it vectorised the innermost scalar loops, which are left to it. LLVM also
-    unrolls short loops, hoists loop invariants, and spills if there are too few registers: none of
-    it shows here. Columns of the table of
-    accesses: so many `times` different ones `per` iteration of a loop, of `lanes` elements each,
-    which move by `step` elements from one iteration to the next.
+    The facts come from the lowered program and from the remarks of passes and emission. From LLVM,
+    they include only whether it vectorised the innermost scalar loops, which are left to it. LLVM
+    also unrolls short loops, hoists loop invariants, and spills if there are too few registers,
+    which is not shown. In the table of accesses, `times` is the number of different accesses `per`
+    iteration of a loop, `lanes` the elements of each, and `step` the elements by which it moves
+    from one iteration to the next.
 
     Raises LoweringError or CodegenError for a program that `build` cannot compile.
     """
@@ -158,10 +158,10 @@ def _loop(f: Loop) -> tuple[str, ...]:
     extent = "?" if f.extent is None else str(f.extent)
     text = {
         "serial": "serial",
-        "parallel": "spread over threads",
+        "parallel": "divided among threads",
         "vectors": vectors_text(f.lanes),
         "unrolled": "unrolled",
-        "once": "runs once, no loop",
+        "once": "runs once, so it is not a loop",
         "removed": "removed",
     }[f.becomes]
     by = f" by {f.by}" if f.by else ""
@@ -209,4 +209,6 @@ _TABLES: Final[
         {"times", "lanes", "step"},
     ),
 )
-"""The facts that a table is of, what makes a row of one, the headings, columns of numbers."""
+"""For each table: the facts, the function that makes a row of a fact, the headings, the columns of
+numbers.
+"""

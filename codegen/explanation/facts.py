@@ -12,7 +12,7 @@ Home = Literal["registers", "memory", "left to LLVM"]
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop of the program as the schedule left it, and what it is in machine code."""
+    """A loop of the scheduled program, and its form in machine code."""
 
     function: str
     name: str
@@ -21,7 +21,7 @@ class Loop:
     extent: int | None
     """Its number of iterations; None if it depends on the arguments."""
     mark: str
-    """The kind that the schedule asked for: "serial", "parallel", "vectorized" or "unrolled"."""
+    """The kind in the schedule: "serial", "parallel", "vectorized" or "unrolled"."""
     blocks: tuple[str, ...]
     """The blocks directly inside it."""
     becomes: Fate
@@ -31,7 +31,7 @@ class Loop:
     """The lanes of each vector that its iterations were made into, for the statement of the loop
     with the most vectors."""
     by: str = ""
-    """The pass that decided this where the schedule did not ask for it."""
+    """The pass that decided the form, if the schedule did not."""
     note: str = ""
     """A remark, such as the reason why a mark was not followed."""
 
@@ -50,13 +50,14 @@ class Accumulator:
     """The number of vectors or scalars that are updated in one iteration of `loop`."""
     home: Home
     """Their place. "registers": separate values, in registers as far as the target has enough;
-    "memory": loaded and stored by each update; "left to LLVM": lowering did not look or found only
-    unrolled loops, and LLVM decides whether they stay in registers."""
+    "memory": loaded and stored by each update; "left to LLVM": lowering did not decide or found
+    only unrolled loops, and LLVM decides whether they stay in registers.
+    """
     loop: str
     """The outermost loop across which they are kept; if they are not, the innermost over which
-    they are summed; "" where all such loops are written out."""
+    they are summed; "" if all such loops are unrolled."""
     note: str = ""
-    """The reason why they are not in registers, or something to be watched."""
+    """The reason why they are not in registers, or a possible problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Access:
     loop: str
     """The innermost loop around it that remains; "" outside all loops."""
     times: int
-    """The number of different ones in one iteration of `loop`, unrolled copies counted."""
+    """The number of different accesses in one iteration of `loop`, including unrolled copies."""
     lanes: int
     """Elements of one access."""
     pattern: Pattern
@@ -89,7 +90,7 @@ class Access:
     guarded: bool
     """True if it is under an `if` or `T.if_then_else` inside `loop`."""
     in_register: bool
-    """True if it is one of an accumulator in registers, and no access to memory."""
+    """True if it accesses an accumulator in registers instead of memory."""
 
 
 @dataclass(frozen=True, slots=True)

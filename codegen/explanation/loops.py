@@ -1,4 +1,4 @@
-"""Following each loop of a program through the passes and LLVM."""
+"""Tracking each loop of a program through the passes and LLVM."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def loops_of(
     A loop is matched across the stages of lowering by its variable. Its form before the pass that
     removes it determines what
     it became; the remarks of passes and emission add details. `ordered` are the variables of loops
-    that sum scalar floats one after the other.
+    that sum scalar floats in order.
     """
     history = [(step, _present(stage, remarks)) for step, stage in stages]
     return [
@@ -57,7 +57,7 @@ def _nest(body: s.Stmt) -> list[tuple[s.For, int, tuple[str, ...]]]:
 
 
 def _present(func: PrimFunc, remarks: Remarks) -> dict[Var, s.For]:
-    """Return the loops that are there, by the variables of the program before lowering."""
+    """Return the remaining loops, by the variables of the program before lowering."""
     found: dict[Var, s.For] = {}
     for node in statements(func.body):
         if isinstance(node, s.For):
@@ -89,7 +89,7 @@ def _follow_loop(
 
 
 def _fate(node: s.For, history: History, lanes: tuple[int, ...]) -> tuple[Fate, str]:
-    """Return the fate of a loop, and the pass behind it where the schedule did not ask."""
+    """Return the fate of a loop, and the pass that decided it if the schedule did not."""
     var, last, changed, remover = node.loop_var, node, "", ""
     for step, present in history:
         now = present.get(var)
@@ -124,12 +124,12 @@ def _fate_after_emission(
             return fate, []
         fate = "serial"
     if is_ordered and not any(r.is_done for r in in_llvm):
-        return fate, [*notes, "one by one: float updates keep their order"]
+        return fate, [*notes, "in order: float updates are not reassociated"]
     return fate, notes + [r.text for r in in_llvm or emitted if in_llvm or r.is_done]
 
 
 def _vectors(remarks: Sequence[Remark]) -> tuple[tuple[int, ...], list[str]]:
-    """Return the vectors a loop was made into, and what could not be made into vectors."""
+    """Return the vectors of a loop, and the statements that did not become vectors."""
     whole = [r for r in remarks if not r.is_done and r.buffer is None]
     if whole:
         return (), [f"lane by lane: {r.text}" for r in whole]
@@ -159,7 +159,7 @@ def vectors_text(lanes: tuple[int, ...]) -> str:
 
 
 def remark_on_scalar_loops(source: Source, remarks: Remarks) -> None:
-    """Make a remark on each loop that emission left to LLVM: whether LLVM makes vectors of it.
+    """Add a remark on each loop that emission left to LLVM: whether LLVM vectorises it.
 
     Emission has named the loops in their `!llvm.loop` metadata. LLVM keeps these names as
     long as the loop exists, and adds `llvm.loop.isvectorized` if its vectoriser changed the loop. A
@@ -174,11 +174,11 @@ def remark_on_scalar_loops(source: Source, remarks: Remarks) -> None:
             continue
         of_loop = [others for others in hints if name in others]
         if any("llvm.loop.isvectorized" in others for others in of_loop):
-            done("llvm", "LLVM makes vectors of it", loop)
+            done("llvm", "LLVM vectorises it", loop)
         elif of_loop:
             missed("llvm", "LLVM leaves it scalar", loop)
         else:
-            done("llvm", "LLVM writes it out", loop)
+            done("llvm", "LLVM unrolls it", loop)
 
 
 def _hints(text: str) -> list[set[str]]:

@@ -1,8 +1,9 @@
 """Lowering: from blocks to flat loops over flat memory, one small pass after another.
 
-Every pass is a function `PrimFunc -> PrimFunc` whose result can be printed, verified (`forms` says
-what holds after each) and interpreted. `PASSES` is the order. `forms` also lists what passes tell
-one another. Instruments of a `PassContext` look on, as between passes over modules:
+Every pass is a function `PrimFunc -> PrimFunc` whose result can be printed, verified (`forms` lists
+the properties after each pass) and interpreted. `PASSES` has them in order. `forms` also lists the
+annotations by which passes communicate. The instruments of a `PassContext` run between passes, as
+they do for passes over modules:
 
     with PassContext(instruments=[PrintAfter("vectorize")]):
         codegen.lower(func)
@@ -86,8 +87,8 @@ PASSES: Final[tuple[tuple[str, Step], ...]] = tuple(
 ADD_LOWER_PASS: Final = "tir.add_lower_pass"
 """The option of a `PassContext` that inserts passes: pairs of a place and a pass.
 
-A place is the name of the pass that it follows, or a number as in TVM: 0 in front of all, 1 when
-buffers are flat, 2 when vectors and unrolled loops are written out, 3 behind all.
+A place is the name of the previous pass, or a number as in TVM: 0 before all passes, 1 after
+buffers are flattened, 2 after vectors and unrolled loops are written out, 3 after all passes.
 """
 _PHASES: Final[dict[int | str, str]] = {1: "flatten_buffers", 2: "unroll", 3: PASSES[-1][0]}
 
@@ -100,14 +101,14 @@ def lower(
     until: str | None = None,
     verify: bool | None = None,
 ) -> PrimFunc:
-    """Return `func` in the form that LLVM IR is written from.
+    """Lower `func` to the form that the emission of LLVM IR expects.
 
-    `until` names the last pass to run, to look at what lies between. The program is checked to be
-    well-formed, with `verify` also after each pass; the default is True if the environment
-    variable `TENSORIR_VERIFY` is 1 when this package is imported, as in the tests.
-    The current `PassContext` runs the passes, and has more of them under `ADD_LOWER_PASS`.
-    Raises LoweringError for what a CPU cannot run, IRValueError for a pass that does not exist,
-    and WellFormedError for a program that is ill-formed, or naming the pass that made it so.
+    `until` names the last pass to run, to look at an intermediate form. The program is checked to
+    be well-formed, with `verify` also after each pass; the default is True if the environment
+    variable `TENSORIR_VERIFY` is 1 when this package is imported, as in the tests. The current
+    `PassContext` runs the passes, and those in its option `ADD_LOWER_PASS`. Raises LoweringError
+    for a program that a CPU cannot run, IRValueError for an unknown pass, and WellFormedError for
+    an ill-formed program; for a wrong result of a pass, the error names the pass.
     """
     context = PassContext.current()
     added = context.config.get(ADD_LOWER_PASS)
@@ -141,7 +142,7 @@ class _Lowering(PrimFuncPass):
         return self._step(func)
 
     def verify(self, before: IRModule, after: IRModule) -> None:
-        """Leave the check to `lower`, which has the list of earlier passes."""
+        """Do nothing: `lower` checks the result, because it has the list of earlier passes."""
 
 
 def _run(name: str, step: Step | Pass, func: PrimFunc, context: PassContext) -> PrimFunc:
@@ -149,20 +150,20 @@ def _run(name: str, step: Step | Pass, func: PrimFunc, context: PassContext) -> 
     known = step if isinstance(step, Pass) else _Lowering(name, step)
     functions = list(context.run(known, IRModule.from_expr(func)).prim_funcs().values())
     if len(functions) != 1:
-        raise IRValueError(f"{name} made {len(functions)} functions of one; lowering takes one")
+        raise IRValueError(f"{name} returned {len(functions)} functions instead of one")
     return functions[0]
 
 
 def _with_added(added: Sequence[tuple[int | str, Pass]]) -> list[tuple[str, Any]]:
-    """Return the passes with more of them, those of one place in their order."""
+    """Return the passes with added passes; passes for the same place keep their order."""
     behind: dict[int | str, list[tuple[str, Any]]] = {0: []}
     behind |= {name: [(name, step)] for name, step in PASSES}
     for place, step in added:
         if not isinstance(step, Pass):
-            raise IRTypeError(f"{ADD_LOWER_PASS} takes pairs of a place and a pass, got {step!r}")
+            raise IRTypeError(f"{ADD_LOWER_PASS} needs pairs of a place and a pass, got {step!r}")
         known = behind.get(_PHASES.get(place, place))
         if known is None:
             places = ", ".join(map(str, behind))
-            raise IRValueError(f"{step.name} has no place {place!r}; places are {places}")
+            raise IRValueError(f"{step.name} has the unknown place {place!r}; places are {places}")
         known.append((step.name, step))
     return [step for steps in behind.values() for step in steps]

@@ -1,6 +1,6 @@
-"""The loops that carry values of a buffer from one iteration to a later one.
+"""Analysis of the loops that carry values of a buffer from one iteration to a later one.
 
-A loop carries none if what an iteration reads it has surely written itself before: then every
+A loop carries no value if each iteration has written all elements that it reads: then every
 iteration may have private memory. This is array privatisation (Tu and Padua, "Automatic Array
 Privatization", 1993), decided read by read from the regions of the stores before it.
 """
@@ -34,13 +34,13 @@ from tensorir.semantics.purity import is_pure
 
 
 def carrying_loops(func: PrimFunc, buffers: Collection[Buffer]) -> dict[Buffer, set[s.For]]:
-    """Return the loops over whose iterations values of allocated `buffers` may live.
+    """Return the loops that may carry values of allocated `buffers` between iterations.
 
     Those loops are around uses of the buffer and inside the block that allocates it. Blocks have no
-    axes. A read is covered by a store that comes before it in the same iteration of all loops
-    around both, or in an earlier one, and whose region over the loops around it alone holds what is
-    read. A store under conditions on loops that its indices do not depend on, such as an
-    initialisation, counts if it runs in the first iteration of those loops; they carry its values.
+    axes. A store covers a read if it runs before the read, in the same or an earlier iteration of
+    all loops around both, and if its region over its own loops contains the read element. A store
+    under conditions on loops that its indices do not use, such as an initialisation, counts if it
+    runs in the first iteration of those loops; they carry its values.
     """
     walker = _Walker(func, buffers)
     walker(func.body)
@@ -49,14 +49,14 @@ def carrying_loops(func: PrimFunc, buffers: Collection[Buffer]) -> dict[Buffer, 
 
 @dataclass(slots=True)
 class _Store:
-    """A store through which a buffer is surely written where the steps around it lead to it."""
+    """A store to a buffer, and the nest of statements around it."""
 
     indices: tuple[PrimExpr, ...]
     at: Nest
 
 
 @dataclass(slots=True)
-class _Life:
+class _Lifetime:
     """A buffer while it is allocated."""
 
     buffer: Buffer
@@ -71,9 +71,9 @@ class _Walker(ScopedRewriter):
         super().__init__(func)
         self.carrying: dict[Buffer, set[s.For]] = {buffer: set() for buffer in buffers}
         self._at = Nest(func.body)
-        self._lives: dict[Var, _Life] = {}
+        self._lives: dict[Var, _Lifetime] = {}
         self._views: dict[Buffer, BufferRegion] = {}
-        """The region of which each view is a view."""
+        """The source region of each view."""
 
     @contextmanager
     def within(self, node: Node, field: str) -> Iterator[None]:
@@ -94,7 +94,7 @@ class _Walker(ScopedRewriter):
     def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
         for buffer in node.alloc_buffers:
             if buffer in self.carrying:
-                self._lives[buffer.data] = _Life(buffer, self._at)
+                self._lives[buffer.data] = _Lifetime(buffer, self._at)
         for match in node.match_buffers:
             self.each(tuple(dim.min for dim in match.source.region))
             self._views[match.buffer] = match.source
@@ -126,7 +126,7 @@ class _Walker(ScopedRewriter):
 
     def _resolve_views(
         self, buffer: Buffer, indices: tuple[PrimExpr, ...]
-    ) -> tuple[_Life | None, tuple[PrimExpr, ...]]:
+    ) -> tuple[_Lifetime | None, tuple[PrimExpr, ...]]:
         """Return the tracked buffer behind a buffer or view, and the indices into it."""
         while (source := self._views.get(buffer)) is not None:
             buffer, indices = source.buffer, tuple(indices_in_source(source, indices))
@@ -150,7 +150,7 @@ class _Walker(ScopedRewriter):
 
 
 class _Cover:
-    """The elements that a store has surely written before a later read."""
+    """The elements that a store has written before a later read."""
 
     def __init__(self, store: _Store, read: Nest, home: Nest, analyzer: Analyzer) -> None:
         self._indices = store.indices
@@ -174,10 +174,10 @@ class _Cover:
         ]
         self._others = [step.node for step in around if not isinstance(step.node, s.For)]
         self.first: set[s.For] = set()
-        """The loops of which only the first iteration surely writes."""
+        """The loops in which only the first iteration surely writes."""
 
     def holds(self, indices: tuple[PrimExpr, ...]) -> bool:
-        """Say whether the element or vector at `indices` has been written."""
+        """Return True if the element or vector at `indices` has been written."""
         if any(isinstance(node, s.While) for node in self._own):
             return False
         predicate = self._restrictions()
@@ -215,7 +215,7 @@ class _Cover:
         return predicate
 
     def _is_done_once(self) -> bool:
-        """Say whether the store surely runs in the first iteration of the loops `first`."""
+        """Return True if the store runs in the first iteration of the loops `first`."""
         if not self.first:
             return True
         if any(isinstance(node, (s.While, s.LetStmt)) for node in self._others):
@@ -262,7 +262,7 @@ Box = list[tuple[PrimExpr, PrimExpr]]
 
 
 def _region(indices: tuple[PrimExpr, ...]) -> list[Range] | None:
-    """Return the region of an access; None for lanes that do not lie side by side."""
+    """Return the region of an access; None for lanes that are not contiguous."""
     region = []
     for index in indices:
         run = run_of(index)
@@ -285,20 +285,20 @@ def _box(indices: tuple[PrimExpr, ...]) -> Box | None:
 
 @dataclass(eq=False, slots=True)
 class Nest:
-    """A node on the way from the root of a program to a place, behind those around it."""
+    """A node on the path from the root of a program to a place, linked to the nodes around it."""
 
     node: Node
     parent: Nest | None = None
     depth: int = 0
     condition: PrimExpr | None = None
-    """The condition on which the place is reached from outside of the node, if there is one."""
+    """The condition under which the node runs its part with the place, if there is one."""
 
     def enter(self, node: Node, condition: PrimExpr | None = None) -> Nest:
-        """Return the nest of what stands directly inside `node`."""
+        """Return the nest of a statement directly inside `node`."""
         return Nest(node, self, self.depth + 1, condition)
 
     def up_to(self, outer: Nest) -> Iterator[Nest]:
-        """Yield the nests from this one outwards to `outer`, which is not one of them."""
+        """Yield the nests from this one outwards up to `outer`, which is excluded."""
         at: Nest | None = self
         while at is not None and at is not outer:
             yield at

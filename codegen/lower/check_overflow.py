@@ -1,15 +1,15 @@
-"""Index arithmetic that its type cannot hold.
+"""Checking and widening index arithmetic that overflows its type.
 
-Loop variables, axes, extents, constants and what is computed from them (index arithmetic)
-do not overflow: every pass reasons about them as integers without bounds, and emission computes
-scalars in 64 bits. This pass makes that true where ranges are known:
+Loop variables, axes, extents, constants and arithmetic on them (index arithmetic) must not
+overflow: every pass treats them as unbounded integers, and emission computes scalars in 64 bits.
+This pass ensures that for known ranges:
 
-- An expression of 32 bits with an intermediate value beyond them is written in 64 bits.
+- A 32-bit expression with an intermediate value beyond 32 bits is rewritten in 64 bits.
 - The value of a 32-bit variable must fit into 32 bits, and every 64-bit value into 64 bits; a
   program that violates this is refused.
 
-Of symbolic extents it is assumed that every index computed from them fits into 64 bits, which holds
-for every array in memory.
+For symbolic extents, every index is assumed to fit into 64 bits, which is true for every array in
+memory.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class _CheckOverflow(Rewriter):
     def __init__(self, func: PrimFunc) -> None:
         self._values = scalar_values(func)
         self._ranges: dict[Var, Interval] = {}
-        """Variables whose values lie between constants."""
+        """Variables whose values have constant bounds."""
         self._symbolic: dict[Var, Interval] = {}
-        """Variables of other loops, for the largest sizes that their types hold."""
+        """Variables with symbolic bounds, for the largest sizes that their types hold."""
         self._checked: dict[PrimExpr, PrimExpr] = {}
         self._index: dict[PrimExpr, bool] = {}
-        """Memory of `is_index_arithmetic`: True for expressions that are index arithmetic."""
+        """Cache of `is_index_arithmetic`: True for expressions that are index arithmetic."""
 
     # ---------------------------------------------------------------------------------- statements
 
@@ -61,7 +61,7 @@ class _CheckOverflow(Rewriter):
             last = max(first[0], first[1] + count[1] - 1)
             self._define(node.loop_var, (first[0], last), f"loop {node.loop_var.name}")
         elif first is not None:
-            # The last value is below an end that the type holds as well.
+            # The type must also hold the end, which is one beyond the last value.
             self._symbolic[node.loop_var] = first[0], integer_limits(node.loop_var.dtype)[1] - 1
         return self.generic(node)
 
@@ -106,7 +106,8 @@ class _CheckOverflow(Rewriter):
     def rewrite_Cast(self, node: e.Cast) -> PrimExpr:  # noqa: N802
         if self._is_index(node):
             return self.rewrite_PrimExpr(node)
-        # A float of index arithmetic has its value, not what is left of it in 32 bits.
+        # A float that is converted from index arithmetic has the exact value, not the value wrapped
+        # to 32 bits.
         value = self._wide_enough(node.value)
         if self._is_index(value) and self._reading().wraps_for_some_sizes(value):
             value = self._widen(value)
@@ -156,21 +157,21 @@ class _CheckOverflow(Rewriter):
         reading(node)
         return reading.overflow
 
-    def _of_any_size(self, var: Var) -> Interval:
-        """Return the values a variable may have, whatever the sizes of buffers are."""
+    def _range_for_any_sizes(self, var: Var) -> Interval:
+        """Return the values that a variable may have for any sizes of buffers."""
         return self._ranges.get(var) or self._symbolic.get(var) or integer_limits(var.dtype)
 
     def _is_index(self, node: PrimExpr) -> bool:
         return node.dtype.is_integral and is_index_arithmetic(node, self._values, self._index)
 
     def _interval(self, node: PrimExpr) -> Interval | None:
-        """Return the values of index arithmetic, None where they depend on symbols or values."""
+        """Return the interval of index arithmetic, None if it depends on symbols or values."""
         if not is_index_arithmetic(node, self._values):
             return None
         return self._reading()(node)
 
     def _reading(self) -> Reading:
-        return Reading(self._ranges.get, self._of_any_size, self._bind)
+        return Reading(self._ranges.get, self._range_for_any_sizes, self._bind)
 
     def _widen(self, node: PrimExpr) -> PrimExpr:
         """Return index arithmetic computed in 64 bits."""
@@ -202,11 +203,12 @@ class _CheckOverflow(Rewriter):
 
 
 class Reading:
-    """Index arithmetic read as arithmetic on integers of any size.
+    """Interval arithmetic on index arithmetic, as on unbounded integers.
 
-    A call returns the least and the largest value, None if they depend on a variable for which `of`
-    returns None. A cast gives another value if its operand wraps for some sizes of buffers, so its
-    operand is read with `of_any_size`. `bind` is called with the values of let variables.
+    A call returns the minimum and the maximum value, None if they depend on a variable for which
+    `of` returns None. If the operand of a cast wraps for some sizes of buffers, the cast changes
+    its value, so the operand is read with `of_any_size`. `bind` is called with the values of let
+    variables.
     """
 
     def __init__(
@@ -219,12 +221,12 @@ class Reading:
         self.of_any_size = of_any_size
         self.bind = bind
         self.overflow: tuple[PrimExpr, Interval] | None = None
-        """An innermost part whose values its type cannot hold, and their range."""
+        """An innermost expression that overflows its type, and the range of its values."""
         self._only_mendable = False
-        """True if only an overflow that 64 bits mend counts as one."""
+        """True if only an overflow that 64 bits can avoid counts."""
 
     def __call__(self, node: PrimExpr) -> Interval | None:
-        """Return the values of an expression, noting an overflow in it."""
+        """Return the interval of an expression; record an overflow in it."""
         interval = READINGS[type(node)](self, node)
         if interval is None or self.overflow is not None or _fits(interval, node.dtype.element):
             return interval
@@ -236,8 +238,8 @@ class Reading:
     def choice(self, condition: PrimExpr, *values: PrimExpr) -> Interval | None:
         """Return the values of `T.if_then_else`.
 
-        Its condition may say that what a branch computes stays within bounds: nothing that 64 bits
-        do not mend counts there.
+        Its condition may keep a branch within bounds, so only an overflow that 64 bits can avoid
+        counts there.
         """
         self(condition)
         outer, self._only_mendable = self._only_mendable, True
@@ -251,7 +253,7 @@ class Reading:
         return self.united(node.true_value, node.false_value)
 
     def united(self, *parts: PrimExpr) -> Interval | None:
-        """Return the interval around the values of all parts."""
+        """Return the interval around several intervals."""
         found = [self(part) for part in parts]
         known = [interval for interval in found if interval is not None]
         return union(*known) if len(known) == len(found) else None
@@ -263,7 +265,7 @@ class Reading:
         return 0, 1
 
     def call(self, node: Call) -> Interval | None:
-        """Return the values of `T.likely` or `T.if_then_else`, which give an operand."""
+        """Return the values of `T.likely` or `T.if_then_else`, whose result is an operand."""
         if len(node.args) == 1:
             return self(node.args[0])
         found = self.choice(*node.args)
@@ -284,7 +286,7 @@ class Reading:
         return (0, 1) if node.dtype.is_bool else interval
 
     def wraps_for_some_sizes(self, node: PrimExpr) -> bool:
-        """Say whether computing in 64 bits may give another value for some sizes of buffers."""
+        """Return True if computing in 64 bits may change the value for some sizes of buffers."""
         reading = Reading(self.of_any_size, self.of_any_size, self.bind)
         reading._only_mendable = True
         reading(node)

@@ -1,4 +1,4 @@
-"""The refusal of programs that need a GPU, before anything is lowered."""
+"""Refusing programs that need a GPU, before any other pass."""
 
 from __future__ import annotations
 

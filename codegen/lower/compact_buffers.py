@@ -22,16 +22,16 @@ from tensorir.rewriting.visit import defined, statements
 
 
 def compact_buffers(func: PrimFunc) -> PrimFunc:
-    """Give every buffer of an opaque block the shape of what is accessed below its allocation.
+    """Shrink every buffer of an opaque block to the region that is accessed below its allocation.
 
     Before: for i: alloc B[64]; for j in 4: B[i * 4 + j] = ...; for j in 4: ... = B[i * 4 + j]
     After:  for i: alloc B[4];  for j in 4: B[j] = ...;         for j in 4: ... = B[j]
 
-    Loops inside the allocation are relaxed, loops outside stay symbolic in the offset that is
-    taken from each index. Extents are constant upper bounds, or those of the buffer where there is
-    none. Blocks annotated with `explicit_read_region` or `explicit_write_region` count with what
-    they declare instead of what they access; `buffer_dim_align` becomes strides. Buffers whose
-    pointer the program has stay as they are.
+    Loops inside the allocation are relaxed; loops outside stay symbolic in the offset that is
+    subtracted from each index. Extents are constant upper bounds, or those of the buffer if there
+    is not a bound. For blocks annotated with `explicit_read_region` or `explicit_write_region`, the
+    declared regions count instead of the accesses; `buffer_dim_align` becomes strides. Buffers
+    whose pointer the program uses stay unchanged.
     """
     live = LiveRegions(func)
     live(func.body)
@@ -106,14 +106,13 @@ class _Compact(ElementRewriter, ScopedRewriter):
 
 
 Extent = tuple[Linear, Linear]
-"""First and last index, both included, as combinations of what is outside the allocation."""
+"""First and last index (inclusive), as linear combinations of variables outside the allocation."""
 
 
 class LiveRegion:
     """The box of `buffer` that is used while one allocation of it lives.
 
-    `low[k]` is what to subtract from the k-th index (None for nothing), `shape[k]` the extent that
-    remains.
+    `low[k]` is the offset to subtract from the k-th index (None for 0), `shape[k]` the new extent.
     """
 
     __slots__ = ("buffer", "compact", "has_fixed_layout", "low", "shape")
@@ -125,25 +124,27 @@ class LiveRegion:
         self.compact = buffer
         """The buffer that replaces it."""
         self.has_fixed_layout = False
-        """True if something has the pointer, or another buffer over the same memory."""
+        """True if the program uses the pointer, or another buffer shares the memory."""
 
     def changes_shape(self) -> bool:
-        """Say whether some extent is smaller than that of the buffer, or some index moves."""
+        """Return True if an extent is smaller than in the buffer, or an index gets an offset."""
         same = all(a is b for a, b in zip(self.shape, self.buffer.shape, strict=True))
         return not same or any(low is not None for low in self.low)
 
 
 class _Uses:
-    """The parts of one buffer that were seen in use."""
+    """The recorded accesses to one buffer."""
 
     __slots__ = ("buffer", "depth", "spans", "whole")
 
     def __init__(self, buffer: Buffer, depth: int) -> None:
         self.buffer = buffer
         self.depth = depth
-        """The number of loops and lets around the allocation; what is defined inside is relaxed."""
+        """The number of loops and lets around the allocation; variables defined inside are
+        relaxed.
+        """
         self.spans: list[list[Extent] | None] = [[] for _ in buffer.shape]
-        """The extents seen, by dimension; None once something unbounded was seen."""
+        """The recorded extents, by dimension; None after an unbounded access."""
         self.whole = False
 
 
@@ -198,7 +199,7 @@ class LiveRegions(ScopedRewriter):
     rewrite_LetStmt = rewrite_For  # noqa: N815
 
     def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
-        """Record the accesses in a block, and what they leave of what it allocates."""
+        """Record the accesses in a block, and the live regions of its allocations."""
         for buffer in node.alloc_buffers:
             self._uses[buffer.data] = _Uses(buffer, self._defined)
         for match in node.match_buffers:
@@ -224,8 +225,8 @@ class LiveRegions(ScopedRewriter):
             uses.whole = True
             return
         for k, dim in enumerate(region.region):
-            first = self._relax(dim.min, uses.depth)
-            last = self._relax(dim.min + dim.extent - 1, uses.depth)
+            first = self._range_below(dim.min, uses.depth)
+            last = self._range_below(dim.min + dim.extent - 1, uses.depth)
             both = None if first is None or last is None else (first[0], last[1])
             self._add(uses, k, both)
 
@@ -252,21 +253,21 @@ class LiveRegions(ScopedRewriter):
 
     def _span(self, index: PrimExpr, depth: int) -> Extent | None:
         if index.dtype.lanes == 1:
-            return self._relax(index, depth)
+            return self._range_below(index, depth)
         if type(index) is not Ramp or type(index.stride) is not IntImm:
             return None
-        span = self._relax(index.base, depth)
+        span = self._range_below(index.base, depth)
         reach = index.stride.value * (index.lanes - 1)
         if span is None:
             return None
         return span[0].plus_const(min(reach, 0)), span[1].plus_const(max(reach, 0))
 
-    def _relax(self, index: PrimExpr, depth: int) -> Extent | None:
-        """Return the range that `index` covers while everything defined from `depth` on varies.
+    def _range_below(self, index: PrimExpr, depth: int) -> Extent | None:
+        """Return the range of `index` while the variables defined at `depth` or deeper vary.
 
-        None without a limit, and for a limit that is loaded from memory.
+        None if it is unbounded, or if a bound is loaded from memory.
         """
-        span = Span(self._linear, lambda var: self._ends(var, depth), known=True)
+        span = Span(self._linear, lambda var: self._bounds_of(var, depth), known=True)
         low, high = span(self._linear(index))
         if low is None or high is None:
             return None
@@ -274,8 +275,8 @@ class LiveRegions(ScopedRewriter):
             return None
         return low, high
 
-    def _ends(self, var: Var, depth: int) -> Ends | None:
-        """Return the ends of a variable that is defined inside the allocation."""
+    def _bounds_of(self, var: Var, depth: int) -> Ends | None:
+        """Return the bounds of a variable that is defined inside the allocation."""
         if self._depth.get(var, -1) < depth:
             return None
         origin = self._linear.context.bound_to.get(var)
@@ -289,7 +290,7 @@ class LiveRegions(ScopedRewriter):
     # -------------------------------------------------------------------------------------- result
 
     def regions(self) -> list[LiveRegion]:
-        """Return the live region of each buffer, in the order in which their lives end."""
+        """Return the live region of each buffer, in the order in which their lifetimes end."""
         return self._regions
 
     def _live(self, uses: _Uses) -> LiveRegion:
@@ -300,7 +301,7 @@ class LiveRegions(ScopedRewriter):
         for k, spans in enumerate(uses.spans):
             if not spans:
                 continue
-            low = self._least(spans)
+            low = self._smallest_first_index(spans)
             if low is None:
                 continue
             last = max(self._linear.bound(high.plus(low, -1))[1] for _, high in spans)
@@ -315,7 +316,7 @@ class LiveRegions(ScopedRewriter):
                 region.low[k] = low
         return region
 
-    def _least(self, spans: list[Extent]) -> Linear | None:
+    def _smallest_first_index(self, spans: list[Extent]) -> Linear | None:
         """Return a combination that is provably at most every first index."""
         for candidate, _ in spans:
             if all(self._linear.bound(low.plus(candidate, -1))[0] >= 0 for low, _ in spans):

@@ -1,9 +1,9 @@
-"""Vector accesses whose lanes lie apart, as contiguous accesses and shuffles.
+"""Replacing strided vector accesses by contiguous accesses and shuffles.
 
-A processor reads a vector in one access where its elements lie side by side, and else lane by lane
-(a gather does too, several cycles for each). So lanes that lie a few elements apart are picked out
-of the contiguous vectors that cover them: 16 lanes two elements apart are two loads and one or two
-shuffles. Lanes that lie far apart are loaded one by one, from addresses that differ by constants.
+A processor reads a vector in one access if its elements are contiguous, and else lane by lane (a
+gather, too, needs several cycles per lane). So lanes that are a few elements apart are picked from
+the contiguous vectors that cover them: 16 lanes two elements apart are two loads and one or two
+shuffles. Lanes that are far apart are loaded one by one, from addresses that differ by constants.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def contiguous_accesses(func: PrimFunc) -> PrimFunc:
     Before: C[Ramp(j, n, 4)] = A[Ramp(j, 1, 4)]
     After:  let lanes = A[Ramp(j, 1, 4)]: C[j] = Shuffle([lanes], [0]), ..., C[j + n * 3] = ...
 
-    The last of the contiguous vectors ends at the last lane: nothing is read outside of what lies
-    between the first lane and the last. Lanes are loaded one by one where that takes fewer loads
-    than twice those of the contiguous vectors. With a mask the contiguous vectors have masks too,
-    where the target has such loads; other masked accesses stay.
+    The last of the contiguous vectors ends at the last lane, so no element outside of the range
+    from the first to the last lane is read. Lanes are loaded one by one if that needs less than
+    twice as many loads as contiguous vectors. The contiguous vectors of a masked access have masks,
+    too, if the target has masked loads; other masked accesses stay.
 
     Lanes at constant but unequal distances, such as `j * 2 + Ramp(0, 1, 8) % 2`,
-    are picked in the same way, of one load each where they lie far apart but few differ. Other
-    irregular accesses stay.
+    are picked in the same way. If they are far apart but only a few elements are distinct, each
+    element is loaded once. Other irregular accesses stay.
     """
     return func.with_body(_ContiguousAccesses(as_target(None))(func.body))
 
@@ -57,7 +57,7 @@ class _ContiguousAccesses(SharedRewriter):
         return node
 
     def rewrite_LogicalOp(self, node: e.LogicalOp) -> PrimExpr:  # noqa: N802
-        # Loads on the right side happen in the lanes only that the left side leaves open.
+        # The right operand is loaded only in lanes that the left operand does not decide.
         return self.rewrite_PrimExpr(node) if node.dtype.lanes == 1 else node
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
@@ -67,7 +67,7 @@ class _ContiguousAccesses(SharedRewriter):
             return _split_into_runs(changed, permuted)
         ramp = strided_ramp(changed.buffer, changed.indices)
         if ramp is None or changed.predicate is not None or may_load(ramp):
-            return changed  # The first lanes might change where the last ones go.
+            return changed  # The first lanes might change the indices of the last lanes.
         value = changed.value
         lanes = Var("lanes", value.dtype)
         stores = [
@@ -85,7 +85,7 @@ class _ContiguousAccesses(SharedRewriter):
         if covering is not None:
             if node.predicate is None:
                 return covering.load(node)
-            # Lanes of an irregular index may take the same element, each with another mask.
+            # Lanes of an irregular index may load the same element under different masks.
             if ramp is not None and _has_masked_loads(self._target, dtype):
                 return covering.masked_load(node, node.predicate)
         if node.predicate is not None:
@@ -97,7 +97,7 @@ class _ContiguousAccesses(SharedRewriter):
 
 
 def strided_ramp(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Ramp | None:
-    """Return an index as a ramp if its lanes lie apart in a buffer of scalars, else None."""
+    """Return an index as a ramp if it is strided in a buffer of scalars, else None."""
     (index,) = indices
     if index.dtype.lanes == 1 or buffer.dtype.lanes > 1:
         return None
@@ -110,7 +110,7 @@ def strided_ramp(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Ramp | None:
 
 
 def lane_of(ramp: Ramp, lane: int) -> PrimExpr:
-    """Return the scalar that a lane of a ramp is."""
+    """Return a lane of a ramp as a scalar."""
     if type(ramp.stride) is IntImm:
         return plus(ramp.base, ramp.stride.value * lane)
     return add(ramp.base, mul(ramp.stride, lane))
@@ -118,7 +118,7 @@ def lane_of(ramp: Ramp, lane: int) -> PrimExpr:
 
 @dataclass(frozen=True, slots=True)
 class _Lanes:
-    """The lanes of an index: a scalar, and how far each lane is from it."""
+    """The lanes of an index: a scalar, and the distance of each lane from it."""
 
     base: PrimExpr
     offsets: tuple[int, ...]
@@ -142,7 +142,7 @@ def _irregular_lanes(access: BufferLoad | s.BufferStore) -> _Lanes | None:
 
 
 def _lanes_of(index: PrimExpr) -> _Lanes | None:
-    """Return the lanes of a vector; None where the distances between them are not known."""
+    """Return the lanes of a vector; None if the distances between them are unknown."""
     kind = type(index)
     if kind is Ramp:
         return _lanes_of_ramp(index)  # type: ignore[arg-type]
@@ -172,13 +172,13 @@ def _lanes_of(index: PrimExpr) -> _Lanes | None:
 
 
 _SHORTEST_RUN: Final = 4
-"""The neighbours that are worth a vector store among lanes that are stored in several."""
+"""The minimum number of adjacent lanes for a vector store if a store is split into runs."""
 _ON_LANES: Final = frozenset({e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod})
-"""The arithmetic of indices whose lanes are followed."""
+"""The operations of index arithmetic that are evaluated lane by lane."""
 
 
 def _load_each_once(load: BufferLoad, lanes: _Lanes) -> PrimExpr:
-    """Return a load as one load for each element that several lanes take, if they do."""
+    """Return a load as one load for each distinct element, if several lanes load the same one."""
     places = list(dict.fromkeys(lanes.offsets))
     if 2 * len(places) > len(lanes.offsets):
         return load
@@ -216,14 +216,14 @@ class _CoveringVectors:
         self._length = length
         span = max(lanes.offsets) - lowest + 1
         self.starts: Final = [*range(0, span - length, length), span - length]
-        """The first elements of the vectors, counted from the lowest lane."""
+        """The first elements of the vectors, relative to the lowest lane."""
         offsets = [offset - lowest for offset in lanes.offsets]
         self._homes = [min(offset // length, len(self.starts) - 1) for offset in offsets]
-        """By lane: the vector that it is in."""
+        """The vector of each lane."""
         self._places = [
             offset - self.starts[home] for offset, home in zip(offsets, self._homes, strict=True)
         ]
-        """By lane: its place in that vector."""
+        """The position of each lane in its vector."""
 
     def _index(self, start: int) -> PrimExpr:
         first = plus(self._first, start)
@@ -238,7 +238,7 @@ class _CoveringVectors:
         return self._pick([BufferLoad(node.buffer, (self._index(n),)) for n in self.starts])
 
     def masked_load(self, node: BufferLoad, mask: PrimExpr) -> PrimExpr:
-        """Return the lanes of `node` that are on in `mask`, 0 for the others."""
+        """Return the lanes of `node` that `mask` enables, 0 for the others."""
         off = len(self._homes)
         none = e.Broadcast(const(False, "bool"), off)
         masks = [[off] * self._length for _ in self.starts]
@@ -263,18 +263,18 @@ def _covering_vectors(lanes: _Lanes, dtype: DataType, target: Target) -> _Coveri
 
 
 def instructions_to_load(ramp: Ramp, dtype: DataType, target: Target) -> int:
-    """Return about how many instructions a strided load becomes."""
+    """Return the approximate number of instructions of a strided load."""
     lanes = _lanes_of_ramp(ramp)
     covering = None if lanes is None else _covering_vectors(lanes, dtype, target)
     if covering is None:
         return 2 * ramp.lanes - 1
-    # Of any two vectors, all lanes are picked by one instruction in AVX-512 only.
+    # Only AVX-512 picks arbitrary lanes of two vectors by one instruction.
     loads = len(covering.starts)
     return loads + (loads - 1) * (1 if "avx512f" in target.features else 2)
 
 
 def _has_masked_loads(target: Target, dtype: DataType) -> bool:
-    """Say whether the target loads the lanes of a mask in one instruction."""
+    """Return True if the target loads a masked vector in one instruction."""
     if dtype.is_bool or dtype.bits < 32:
         return "avx512bw" in target.features and "avx512vl" in target.features
     return "avx" in target.features

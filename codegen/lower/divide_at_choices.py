@@ -1,7 +1,7 @@
-"""Dividing loops where a choice between values changes.
+"""Dividing loops at the iterations where a choice between values changes.
 
-Index set splitting (Banerjee, "Dependence Analysis for Supercomputing", 1988), of loops that copy
-and compute: a choice in each iteration keeps them from running as vectors.
+Index set splitting (Banerjee, "Dependence Analysis for Supercomputing", 1988) of loops that copy
+and compute: a choice in each iteration prevents vector code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tensorir.nodes.ops import const
 from tensorir.rewriting.visit import walk
 
 MOST: Final = 64
-"""The most stores that the pieces of a loop have together."""
+"""The maximum number of stores in all pieces of a loop."""
 
 
 def divide_at_choices(func: PrimFunc) -> PrimFunc:
@@ -32,10 +32,10 @@ def divide_at_choices(func: PrimFunc) -> PrimFunc:
     After:  for i in 64: C[i] = A[i]
             for i in range(64, 96): C[i] = B[i - 64]
 
-    The conditions are comparisons of the loop's variable with constants. Divided are serial loops
-    of constant extent without annotations, that only store, and nothing that they load; of loops in
-    one another the outer ones first, as long as the pieces have `MOST` stores at most. The order in
-    which statements run stays.
+    The conditions are comparisons of the loop's variable with constants. The pass divides serial
+    loops of constant extent without annotations that contain only stores, and do not load from
+    stored buffers. It divides outer loops first, as long as the pieces have at most `MOST` stores.
+    The order of execution stays.
     """
     divider = _Divider(Reader(value_variables(func)))
     return func.with_body(divider(func.body))
@@ -77,7 +77,7 @@ class _Divider(StatementRewriter):
         return borders if stores <= MOST else set()
 
     def _changes(self, condition: PrimExpr, var: Var) -> Iterator[int]:
-        """Yield where a comparison of a variable with a constant begins or ceases to hold."""
+        """Yield the values of a variable at which its comparison with a constant changes."""
         read = self._read(condition) if isinstance(condition, CmpOp) else None
         if read is None or read.lanes > 1 or set(read.terms) != {var}:
             return
@@ -93,7 +93,7 @@ def _condition(part: Call | Select) -> PrimExpr | None:
 
 
 def _only_copies(body: s.Stmt) -> bool:
-    """Say whether there are loops and stores only, and nothing is loaded that is stored."""
+    """Return True if a body has only loops and stores, and does not load from stored buffers."""
     stored, loaded = set(), set()
     for part in walk(body):
         if isinstance(part, s.BufferStore):

@@ -1,4 +1,4 @@
-"""Making buffers compact whose strides do not say where elements are."""
+"""Removing the strides of buffers that have fewer strides than dimensions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tensorir.rewriting.visit import substitute_buffers, walk
 
 
 def drop_partial_strides(func: PrimFunc) -> PrimFunc:
-    """Take the strides away from allocated buffers that have fewer of them than dimensions.
+    """Remove the strides of allocated buffers with fewer strides than dimensions.
 
     The tables that `cache_index` allocates have a single stride for any rank, as in TVM; they are
     compact.

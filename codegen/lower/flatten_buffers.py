@@ -31,23 +31,23 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
     Before: B: (16, 8); B[i * 4 + a, b]
     After:  B: (128);   B[i * 32 + a * 8 + b]
 
-    The terms of an index are in the nesting order of the loops they depend on, outermost first: the
-    copies of an unrolled body then share a common first part. Axis
-    separators, which group dimensions for other memories, do not matter in row-major memory. An
-    index into 2**31 elements or more, or an unknown number, is int64. Parameters keep their shape
-    in `buffer_map`, where the runtime checks arguments by it.
+    The terms of an index are in the nesting order of the loops that they use, outermost first, so
+    that the copies of an unrolled body share the first terms. Axis separators, which group
+    dimensions for other memories, are ignored in row-major memory. An index into 2**31 elements
+    or more, or an unknown number, is int64. Parameters keep their shape in `buffer_map`, by which
+    the runtime checks arguments.
     """
     return func.with_body(_Flatten(func)(func.body))
 
 
 def _check_bytes(node: s.Allocate) -> None:
-    """Raise LoweringError for a buffer whose bytes no address has: their number would wrap."""
+    """Raise LoweringError for a buffer that is larger than the address space."""
     known = math.prod(n.value for n in node.extents if isinstance(n, IntImm)) * node.dtype.nbytes
     if known > MOST_BYTES:
         shape = ", ".join(str(n.value if isinstance(n, IntImm) else n) for n in node.extents)
         raise LoweringError(
             f"the buffer {node.buffer_var.name} of shape ({shape}) would have {known:,} bytes or "
-            "more, which no memory has"
+            "more, which exceeds the address space"
         )
 
 
@@ -58,7 +58,9 @@ class _Flatten(ScopedRewriter):
         self._strides: dict[Buffer, tuple[PrimExpr, ...]] = {}
         self._depth = _loop_depths(func.body)
         self._written: dict[tuple[object, DataType], PrimExpr] = {}
-        """Indices written in `_scope`: the same index in a statement is written once."""
+        """Flat indices of the current `_scope`, so that equal indices of a statement share an
+        expression.
+        """
         self._scope: object = None
 
     @property
@@ -112,7 +114,7 @@ class _Flatten(ScopedRewriter):
             step = self._linear.product(self._linear(last.stride), stride)
             return Ramp(self._write(base, dtype), self._write(step, dtype), last.lanes)
         lanes = last.dtype.lanes
-        # Simplified like the other indices: the variables of loops that run once go with them.
+        # Simplified like the other indices, which removes the variables of loops that run once.
         last = self.analyzer.simplify(last)
         vector = mul(cast(dtype.with_lanes(lanes), last), self._write(stride, dtype))
         return add(self._write(offset, dtype), vector)
@@ -170,7 +172,7 @@ def plus_constant(index: PrimExpr, value: int) -> PrimExpr:
 
 
 def _loop_depths(body: s.Stmt) -> dict[Var, int]:
-    """Return how deep each loop variable (or let) is nested."""
+    """Return the nesting depth of each loop variable and let variable."""
     depths: dict[Var, int] = {}
 
     def visit(node: s.Stmt, depth: int) -> None:
@@ -191,7 +193,7 @@ def flatten_buffer(buffer: Buffer) -> Buffer:
         return buffer
     size: PrimExpr = const(1, wide_index(buffer.shape[0].dtype) if buffer.shape else INT32)
     if buffer.strides:
-        # The last element that the strides reach.
+        # The index of the last element that the strides reach.
         for extent, stride in zip(buffer.shape, buffer.strides, strict=True):
             size = add(size, mul(extent - 1, stride))
     else:
@@ -203,7 +205,7 @@ def flatten_buffer(buffer: Buffer) -> Buffer:
 
 
 def index_dtype(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> DataType:
-    """Return the dtype in which an offset into `buffer` surely fits."""
+    """Return a dtype that holds every offset into `buffer`."""
     if any(index.dtype.bits == 64 for index in indices):
         return INT64
     size = offset_of(buffer, buffer.shape, buffer.all_strides())

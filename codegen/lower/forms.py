@@ -1,8 +1,8 @@
 """The properties of a program after each pass, their check, and annotations between passes.
 
-Types and lanes agree in every form, because no constructor of a node takes others. Besides that
-and what every program keeps (`tensorir.verify`: each variable and buffer is defined once, before
-its use and in scope), a pass that lowers something promises that it occurs in no later form.
+Types and lanes agree in every form, because the constructors of nodes check them. Every program
+also satisfies `tensorir.verify`: each variable and buffer is defined once, before its use and in
+scope. In addition, a pass that lowers a kind of node guarantees that no later form contains it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ GONE: Final[dict[str, tuple[tuple[tuple[type, ...], str, Test], ...]]] = {
     ),
     "vectorize": (((s.For,), "a vectorized loop", lambda n: n.kind is ForKind.VECTORIZED),),
 }
-"""By pass: which nodes do not occur after it, in words, and the test that finds them."""
+"""By pass: the nodes that do not occur after it, in words, and the test that finds them."""
 
 
 def verify_form(func: PrimFunc, passes: Sequence[str]) -> None:
@@ -60,7 +60,9 @@ def verify_form(func: PrimFunc, passes: Sequence[str]) -> None:
     for node in walk(func.body):
         for what, test in rules.get(type(node), ()):
             if test(node):
-                raise WellFormedError(f"{after}: there is {what}, {_place(node)}\n{func.script()}")
+                raise WellFormedError(
+                    f"{after}: the program has {what}, {_place(node)}\n{func.script()}"
+                )
 
 
 def _place(node: Any) -> str:
@@ -74,7 +76,7 @@ def _place(node: Any) -> str:
 
 # -------------------------------------------------------------------------------------- annotations
 #
-# The annotations by which passes pass facts on to later passes.
+# The annotations by which passes communicate with later passes.
 #
 # | annotation | written by | read by |
 # | --- | --- | --- |
@@ -85,21 +87,21 @@ def _place(node: Any) -> str:
 # | `LEFT_TO_BACKEND` of a loop | `mark_unrolled` | `unroll` |
 # | `REPEATED_LOADS` of a loop | `repeat_loads` | emission |
 #
-# Nothing else passes between them but the program: no pass relies on two nodes being one object.
-# `unroll` drops the annotations that earlier passes have consumed.
+# Passes share no other information: no pass relies on two nodes being the same object. `unroll`
+# drops the annotations that earlier passes have consumed.
 
 
 EXPLICIT_REGIONS: Final = ("explicit_read_region", "explicit_write_region")
-"""Regions of a block, by position, that count instead of what the block accesses."""
+"""Positions of a block's declared regions that count instead of its accesses."""
 DIM_ALIGN: Final = "buffer_dim_align"
-"""The factors and offsets that strides of the buffers a block writes are rounded up to."""
+"""The factors and offsets to which strides of a block's written buffers are rounded up."""
 MAX_STEP: Final = "pragma_auto_unroll_max_step"
-"""The most statements that a loop inside may be unrolled to."""
+"""The maximum number of statements to which loops inside may be unrolled."""
 EXPLICIT: Final = "pragma_unroll_explicit"
-"""Set to 1 where such loops are written out here instead of by LLVM."""
+"""1 if `unroll` writes these loops out instead of LLVM."""
 PIECES: Final = "vector_pieces"
-"""A loop over the native vectors that one long vector was cut into."""
+"""Marks a loop over the native vectors of one long vector."""
 LEFT_TO_BACKEND: Final = "unroll_by_backend"
-"""An unrolled loop whose body LLVM is to copy."""
+"""Marks an unrolled loop whose body LLVM copies."""
 REPEATED_LOADS: Final = "repeated_loads"
 """The pointers through which a loop loads again in every iteration, even what did not change."""

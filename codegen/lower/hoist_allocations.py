@@ -1,4 +1,4 @@
-"""Scratch memory that is there once, not once for each iteration of the loops around it."""
+"""Moving scratch allocations out of loops, so that they are made once."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from tensorir.nodes.expr import IntImm
 from tensorir.nodes.stmt import Allocate
 
 MAX_REGISTER_BYTES: Final = 4096
-"""The maximum size of a machine's vector registers in bytes: a buffer up to this size may become
-registers, more easily if it is live in few iterations."""
+"""The maximum size of a machine's vector registers in bytes: a buffer up to this size may be kept
+in registers, and stays inside the loops for that.
+"""
 
 
 def hoist_allocations(func: PrimFunc) -> PrimFunc:
-    """Allocate what is too large for registers outside of the loops that run on one thread.
+    """Move allocations that are too large for registers out of the loops of one thread.
 
     Before: for i in T.parallel(4): for j in 8: allocate B; B[...] = A[...]; C[...] = B[...]
     After:  for i in T.parallel(4): allocate B; for j in 8: B[...] = A[...]; C[...] = B[...]
 
-    What then begins the body of a parallel loop is allocated once by each thread, if it comes from
-    the heap (`codegen.emit.parallel`).
-    `place_allocations` has moved memory inwards as far as its contents allow, for then the least of
-    it is live. Sizes that are not constant stay where they are: a loop that does not run needs no
-    memory. What runs out of memory does so before the loop.
+    Heap allocations at the start of a parallel loop's body are then made once per thread
+    (`codegen.emit.parallel`). `place_allocations` has moved allocations inwards as far as possible,
+    which minimises their live size. Allocations of symbolic size stay in place, as a loop that does
+    not run needs no memory. A failed allocation is reported before the loop.
     """
     return func.with_body(_Hoist(as_target(None).num_cores == 1)(func.body))
 
@@ -59,7 +59,7 @@ class _Hoist(StatementRewriter):
         return self(node.body)
 
     def _hoist_from(self, stmt: s.Stmt) -> s.Stmt:
-        """Return a statement with the memory in front that its loops allocate."""
+        """Return a statement inside the allocations that were moved out of its loops."""
         if self._hoisted is not None:
             return self.generic(stmt)
         hoisted: list[s.Allocate] = []
@@ -75,15 +75,15 @@ class _Hoist(StatementRewriter):
 
 
 MOST_BYTES: Final = 1 << 62
-"""Bytes that no allocation exceeds."""
+"""The maximum size of an allocation in bytes."""
 STACK_LIMIT: Final = 32 << 10
 """The maximum size of one allocation on the stack in bytes; threads may have small stacks."""
 STACK_TOTAL: Final = 256 << 10
-"""Bytes up to which all allocations of a function together go on the stack."""
+"""The maximum size of all stack allocations of a function in bytes."""
 
 
 def constant_bytes(node: Allocate) -> int | None:
-    """Return how many bytes an allocation takes, None if that is known when it runs only."""
+    """Return the bytes of an allocation, None if they are known only at run time."""
     sizes = [int(n) for n in node.extents if type(n) is IntImm]
     if len(sizes) < len(node.extents):
         return None
@@ -91,7 +91,10 @@ def constant_bytes(node: Allocate) -> int | None:
 
 
 def stack_bytes(node: Allocate, used: int) -> int | None:
-    """Return the bytes of an allocation on a stack with `used` bytes taken, None for the heap."""
+    """Return the stack bytes of an allocation after `used` bytes.
+
+    None if it must be on the heap.
+    """
     nbytes = constant_bytes(node)
     if nbytes is None or nbytes > STACK_LIMIT or used + nbytes > STACK_TOTAL:
         return None

@@ -1,4 +1,4 @@
-"""Moving tests out of loops that they do not depend on."""
+"""Moving conditions out of loops on which they do not depend."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def hoist_conditions(func: PrimFunc) -> PrimFunc:
     Before: for k in range(n): (if k == 0: S); T          (an initialisation, n at least 1)
     After:  S; for k in range(n): T
 
-    Only conditions move that cannot fault and read no memory. The parts of a conjunction move one
-    by one, and `k0 * 4 + k1 == 0` over loops from 0 counts as `k0 == 0 and k1 == 0`.
+    Conditions that may fault or that read memory stay. The parts of a conjunction move separately,
+    and `k0 * 4 + k1 == 0` over loops that start at 0 counts as `k0 == 0 and k1 == 0`.
     """
     return func.with_body(_HoistConditions()(func.body))
 
@@ -71,7 +71,7 @@ class _HoistConditions(StatementRewriter):
 
 
 def _nonnegative_terms(index: PrimExpr, from_zero: set[Var]) -> list[Var] | None:
-    """Return the variables of a sum of them, each times a positive constant; None if it is none."""
+    """Return the variables of a sum with positive constant factors; None for anything else."""
     if type(index) is Add:
         left = _nonnegative_terms(index.a, from_zero)
         right = _nonnegative_terms(index.b, from_zero)
@@ -87,13 +87,13 @@ def _divide_conjuncts(
     chosen: list[PrimExpr] = []
     others: list[PrimExpr] = []
     for part in conjuncts(condition):
-        # Later parts may rely on earlier ones: only what can be evaluated anywhere moves.
+        # Later parts may rely on earlier ones, so only parts that can be evaluated anywhere move.
         (chosen if may_run_anywhere(part) and test(part) else others).append(part)
     return chosen, others
 
 
 def _first_iteration(loop: s.For, body: s.Stmt) -> tuple[s.Stmt, s.Stmt] | None:
-    """Split off what the body does first in the first iteration only."""
+    """Split off the first statement of the body if it runs in the first iteration only."""
     if type(body) is not s.SeqStmt or type(body.seq[0]) is not s.IfThenElse:
         return None
     if loop.kind is not s.ForKind.SERIAL and loop.kind is not s.ForKind.UNROLLED:
@@ -111,7 +111,7 @@ def _first_iteration(loop: s.For, body: s.Stmt) -> tuple[s.Stmt, s.Stmt] | None:
 
 
 def _is_first(condition: PrimExpr, loop: s.For) -> bool:
-    """Say whether `condition` is `loop_var == min`."""
+    """Return whether `condition` is `loop_var == min`."""
     if type(condition) is not EQ or type(loop.min) is not IntImm:
         return False
     a, b = condition.a, condition.b

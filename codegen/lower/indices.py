@@ -32,7 +32,7 @@ from tensorir.nodes.ops import (
 
 
 def as_ramp(index: PrimExpr) -> PrimExpr:
-    """Return a ramp that is written as the sum of another one and a broadcast as a ramp."""
+    """Return the sum of a ramp and a broadcast as one ramp."""
     if type(index) is Add:
         a, b = as_ramp(index.a), as_ramp(index.b)
         if type(a) is Broadcast and type(b) is Ramp:
@@ -43,7 +43,7 @@ def as_ramp(index: PrimExpr) -> PrimExpr:
 
 
 def run_of(index: PrimExpr) -> tuple[PrimExpr, int] | None:
-    """Return the first index and the number of lanes, None if the lanes do not lie side by side."""
+    """Return the first index and the number of lanes, None if the lanes are not contiguous."""
     if type(index) is Ramp:
         is_run = type(index.stride) is IntImm and index.stride.value == 1
         return (index.base, index.lanes) if is_run else None
@@ -63,7 +63,7 @@ def split_constant(index: PrimExpr) -> tuple[PrimExpr | None, int]:
 
 
 def leading_lanes(mask: PrimExpr | None, lanes: int) -> int:
-    """Return a number of lanes after which a mask is false, all of them where that is not known."""
+    """Return a number of lanes after which a mask is false, by default all lanes."""
     if isinstance(mask, And):
         return min(leading_lanes(mask.a, lanes), leading_lanes(mask.b, lanes))
     if isinstance(mask, LT) and isinstance(mask.a, Ramp) and isinstance(mask.b, Broadcast):
@@ -109,7 +109,7 @@ def rebuild_binary(node: e.BinaryOp, a: PrimExpr, b: PrimExpr) -> PrimExpr:
 
 
 def plus(index: PrimExpr, value: int) -> PrimExpr:
-    """Return `index + value` with one constant at the end, which wraps as the type does."""
+    """Return `index + value` with one constant at the end, wrapped to the type."""
     base = index
     if isinstance(index, Add) and isinstance(index.b, IntImm):
         base, value = index.a, index.b.value + value

@@ -1,8 +1,8 @@
-"""Comparisons of integers as linear inequalities, and what is known where one stands.
+"""Comparisons of integers as linear inequalities, and the facts that decide them.
 
 A comparison of scalars or of evenly spaced lanes is `sum(factor * term) + constant >= 0`, where a
-term is a variable or an expression that is not linear. Intervals of terms, and of whole sums of
-them, decide it, or turn it into one of fewer terms.
+term is a variable or a nonlinear expression. Intervals of terms and of sums decide the comparison,
+or reduce it to fewer terms.
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ class Inequality:
     step: int
     lanes: int
     dtype: DataType
-    """That of the numbers compared."""
+    """The dtype of the compared numbers."""
     parts: Mapping[Any, PrimExpr]
-    """The terms other than variables, by their keys."""
+    """The terms that are not variables, by their keys."""
     used: frozenset[Var]
-    """The variables in all its terms."""
+    """The variables in all terms."""
     wrapping: Any
-    """The term that must stand alone on its side because arithmetic on it wraps; None if none."""
+    """The term that must be alone on its side because arithmetic on it wraps; None without such a
+    term.
+    """
 
     def variables(self, terms: Terms) -> Iterator[Var]:
         """Return the variables in some of its terms, some more than once."""
@@ -51,21 +53,21 @@ class Inequality:
 
 
 class Reader:
-    """Reads comparisons once each; on the variables in `values` arithmetic wraps."""
+    """Reads each comparison once; arithmetic on the variables in `values` wraps."""
 
     def __init__(self, values: Container[Var]) -> None:
         self._values = values
         self._known: dict[PrimExpr, Inequality | None] = {}
 
     def __call__(self, node: PrimExpr) -> Inequality | None:
-        """Return a comparison as an inequality, None for what is none."""
+        """Return a comparison as an inequality, None for other expressions."""
         if node not in self._known:
             self._known[node] = read_inequality(node, self._values)
         return self._known[node]
 
 
 def read_inequality(node: PrimExpr, values: Container[Var] = frozenset()) -> Inequality | None:
-    """Return a comparison as an inequality, None for what is none of integers or not linear."""
+    """Return a comparison as an inequality, None unless it is a linear one of integers."""
     if not isinstance(node, CmpOp) or type(node) in (e.EQ, e.NE):
         return None
     if not holds_indices(node.a.dtype.element):
@@ -126,7 +128,7 @@ def _spacing(side: PrimExpr) -> tuple[PrimExpr, int] | None:
 
 
 class Facts:
-    """The intervals that terms and sums are known to be in, at one place of a program."""
+    """The known intervals of terms and sums at one place of a program."""
 
     def __init__(self) -> None:
         self.ranges: dict[Var, Interval] = {}
@@ -176,14 +178,14 @@ class Facts:
         }
 
     def rest(self, condition: Inequality, free: Terms) -> Interval:
-        """Return the interval, over the lanes, of all but the free terms of a condition."""
+        """Return the interval, over all lanes, of the terms of a condition that are not free."""
         fixed = {term: f for term, f in condition.terms.items() if term not in free}
         value = condition.constant + self.interval(fixed, condition.parts)[0]
         across = condition.step * (condition.lanes - 1)
         return value + min(across, 0), value + max(across, 0)
 
     def reduced(self, node: PrimExpr, condition: Inequality) -> PrimExpr:
-        """Return a comparison decided, or with the terms left out that have one value."""
+        """Return a comparison decided, or without the terms that have one value."""
         low, high = self.interval(condition.terms, condition.parts)
         across = condition.step * (condition.lanes - 1)
         low, high = low + min(across, 0), high + max(across, 0)
@@ -198,7 +200,7 @@ class Facts:
 
 
 def _times(terms: Terms, known: Terms) -> int | None:
-    """Return the number of times that `terms` contain `known`, None if they do not."""
+    """Return the quotient of `terms` and `known`, None if `terms` are not a multiple."""
     times: int | None = None
     for term, factor in known.items():
         quotient, rest = divmod(terms.get(term, 0), factor)
@@ -213,8 +215,8 @@ def inequality(
 ) -> PrimExpr:
     """Return `sum(factor * term) + constant + step * lane >= 0` as a comparison.
 
-    What the terms are, their dtype and the lanes are those of `like`; with `in_all_lanes`, the
-    constant is that of the lane for which it is least likely, and the comparison is a scalar.
+    The meaning of the terms, the dtype and the lanes are those of `like`. With `in_all_lanes`, the
+    comparison is a scalar that uses the constant of the strictest lane.
     """
     small: PrimExpr = const(0, like.dtype)
     large: PrimExpr = const(0, like.dtype)
@@ -224,7 +226,7 @@ def inequality(
             small = add(small, mul(expr, const(-factor, like.dtype)))
         else:
             large = add(large, mul(expr, const(factor, like.dtype)))
-    # What wraps stands alone, so a constant is added to the other side.
+    # A term that wraps must be alone on its side, so a constant is added to the other side.
     if terms.get(like.wrapping, 0) < 0 or type(large) is IntImm:
         large = add(large, const(constant + 1, like.dtype))
     else:
@@ -237,7 +239,7 @@ def inequality(
 
 
 class ComparisonDecider(BranchDecider):
-    """Decides comparisons, and the branches and choices that they decide, by `facts`."""
+    """Decides comparisons by `facts`, and removes the branches and choices that they decide."""
 
     def __init__(self, reader: Reader) -> None:
         self._read = reader

@@ -1,4 +1,4 @@
-"""The memory accesses of flat programs: the places in a loop, aliasing pointers, and free order."""
+"""Analysis of memory accesses in flat programs: places in a loop, aliasing, and reordering."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tensorir.semantics.purity import has_effects, is_exit
 
 @dataclass(eq=False, frozen=True, slots=True)
 class Guard:
-    """Conditions around an access that the loop does not change."""
+    """Loop-invariant conditions around an access."""
 
     conditions: tuple[PrimExpr, ...] = ()
     keys: tuple[Any, ...] = ()
@@ -35,7 +35,7 @@ class Guard:
         return Guard((*self.conditions, condition), (*self.keys, key))
 
     def around(self, stmt: s.Stmt) -> s.Stmt:
-        """Return a statement that runs where the conditions hold."""
+        """Return a statement guarded by the conditions."""
         return s.IfThenElse(all_of(self.conditions), stmt) if self.conditions else stmt
 
 
@@ -44,9 +44,9 @@ ALWAYS: Final = Guard()
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """Elements `base + first`, ... of a buffer, `lanes` of them.
+    """The elements `base + first`, ... of a buffer, `lanes` in number.
 
-    All accesses have the same predicate and stand under the same guard.
+    All accesses to a place have the same predicate and the same guard.
     """
 
     base: Any
@@ -60,11 +60,11 @@ class Place:
 
     @property
     def end(self) -> int:
-        """The end of the elements that are accessed: lanes behind a constant mask are not."""
+        """The end of the accessed elements, excluding lanes that a constant mask disables."""
         return self.first + leading_lanes(self.predicate, self.lanes)
 
     def is_stored_by(self, stmt: s.Stmt, pointer: Var) -> bool:
-        """Say whether a statement before the loop surely stores to it."""
+        """Return True if a statement before the loop surely stores to the place."""
         if isinstance(stmt, s.BufferStore):
             return stmt.buffer.data is pointer and self._is_covered_by(stmt)
         if isinstance(stmt, s.IfThenElse):
@@ -94,7 +94,7 @@ class Place:
 
 
 class FixedKeys:
-    """The structural keys of expressions that a loop does not change."""
+    """Computes structural keys of expressions that a loop does not change."""
 
     def __init__(self, inside: Container[Var]) -> None:
         self._inside = inside
@@ -118,18 +118,18 @@ class Accesses:
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
         self.places: dict[PrimExpr, Place] = {}
-        """The places by index expression; equal ones share a place."""
+        """The places by index expression; equal expressions share a place."""
         self.distinct: dict[tuple[Any, int, int], Place] = {}
         self.is_fixed = True
-        """False if an index moves."""
+        """False if an index changes in the loop."""
         self.has_one_mask = True
         """False if accesses to one place have different masks, or a mask that the loop changes."""
         self.has_one_guard = True
-        """False if accesses to one place stand under different conditions."""
+        """False if accesses to one place have different conditions."""
         self.is_stored = False
 
     def are_separate(self) -> bool:
-        """Say whether no two places overlap; places of different bases may."""
+        """Return True if the places are provably disjoint; places of different bases are not."""
         places = sorted(self.distinct.values(), key=lambda p: p.first)
         if len({place.base for place in places}) > 1:
             return False
@@ -140,7 +140,7 @@ class Accesses:
 class Collector:
     """Collects the accesses in the body of a loop or of an allocation.
 
-    `outer` are the variables that change there; allocations in `on_heap` may fail.
+    `outer` are the variables that the loop changes; allocations in `on_heap` may fail.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Collector:
         if isinstance(node, s.For):
             certain = certain and type(node.extent) is IntImm and node.extent.value > 0
         elif isinstance(node, s.Allocate):
-            # Memory of an iteration's own is not there before the loop.
+            # Memory that an iteration allocates does not exist before the loop.
             self.escaped.add(node.buffer_var)
             self.may_leave |= node.buffer_var in self._on_heap
         elif isinstance(node, s.While):
@@ -206,7 +206,7 @@ class Collector:
             self._expression(part)
 
     def _expression(self, node: Node) -> None:
-        # Copies of an unrolled body share expressions; what was seen need not be seen again.
+        # Copies of an unrolled body share expressions, so each expression is visited once.
         seen = self._seen
         stack = [node]
         while stack:
@@ -256,7 +256,7 @@ class Collector:
         return place
 
     def _has_mask_of(self, place: Place, predicate: PrimExpr | None) -> bool:
-        """Say whether an access has the mask of its place, which does not move."""
+        """Return True if an access has the mask of its place, and the loop does not change it."""
         if predicate is None or place.predicate is None:
             return predicate is place.predicate
         key = self._key(predicate)
@@ -278,7 +278,7 @@ class Collector:
 
 
 class Aliasing:
-    """The knowledge about the memory that the pointers of a function lead to.
+    """Alias analysis of the pointers of a function.
 
     Allocations never alias. Buffer parameters do not alias one another if the function is marked
     `tir.noalias`. Any other pointer may alias.
@@ -297,7 +297,7 @@ class Aliasing:
         return frozenset(n.buffer_var for n in statements(self._func.body) if isinstance(n, kinds))
 
     def may_overlap(self, some: Collection[Var], others: Collection[Var]) -> bool:
-        """Say whether what one of `some` leads to may be what one of `others` leads to."""
+        """Return True if a pointer in `some` may alias a pointer in `others`."""
         if not set(some).isdisjoint(others):
             return True
         if not others or self.allocated.issuperset(some) or self.allocated.issuperset(others):
@@ -307,7 +307,7 @@ class Aliasing:
 
 
 class Reordering:
-    """The knowledge which of some stores in a row depend on their order."""
+    """Dependence analysis of successive stores."""
 
     def __init__(self, stores: list[s.BufferStore], aliasing: Aliasing) -> None:
         self._stores = stores
@@ -315,10 +315,10 @@ class Reordering:
         self._all: bool | None = None
 
     def may_permute(self, first: int, last: int) -> bool:
-        """Say whether the stores from `first` to `last` give the same in every order.
+        """Return True if the stores from `first` to `last` have the same effect in every order.
 
-        They do if none loads from memory that another one stores to, stores are their only effects,
-        and each stores to different elements.
+        They do if no store loads from memory that another one stores to, they have no other side
+        effects, and they store to different elements.
         """
         if self._all is None:
             self._all = self._are_independent(self._stores)
@@ -344,7 +344,7 @@ class Reordering:
 
 
 def _are_apart(stores: list[s.BufferStore]) -> bool:
-    """Say whether no two stores to one memory are to the same element."""
+    """Return True if no two stores to the same memory are to the same element."""
     if len(stores) == 1:
         return True
     seen: set[int] = set()
@@ -361,7 +361,7 @@ def _are_apart(stores: list[s.BufferStore]) -> bool:
 
 
 def _elements(store: s.BufferStore) -> tuple[Any, range] | None:
-    """Return the elements that a store writes: a base, and the distances from it."""
+    """Return the elements that a store writes: a base, and distances from the base."""
     index = as_ramp(store.indices[0])
     stride, lanes = 1, 1
     if isinstance(index, Ramp):

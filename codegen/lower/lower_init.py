@@ -19,8 +19,8 @@ def lower_init(func: PrimFunc) -> PrimFunc:
             T
 
     The condition holds if every reduction axis has the first value of its domain; a block without
-    such axes always initialises. The results of reductions without a step are written before their
-    loops.
+    reduction axes always initialises. The results of reductions without a step are written before
+    their loops.
     """
     func = initialise_empty_reductions(func)
     return func.with_body(rewrite(func.body, {s.Block: _with_init}, over=StatementRewriter()))

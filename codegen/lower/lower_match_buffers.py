@@ -21,9 +21,9 @@ def lower_match_buffers(func: PrimFunc) -> PrimFunc:
     Before: V = match_buffer(A[i * 4:i * 4 + 4, 0:8], (4, 8), strides=[s, 1]); V[a, b] = s
     After:  A[i * 4 + a, b] = 128
 
-    Variables that the view's shape, strides and offset are made of get the values they have for
-    the source. Arrays that library functions are given begin where the view does. Raises
-    LoweringError where the view demands a layout that the source has not.
+    Variables in the view's shape, strides and offset get their values from the source. Array
+    arguments of library functions begin at the start of the view. Raises LoweringError if the view
+    requires a layout that the source does not have.
     """
     return func.with_body(_LowerViews(func)(func.body))
 
@@ -33,7 +33,7 @@ class _LowerViews(ElementRewriter):
         self._sources: dict[Buffer, BufferRegion] = {}
         self._values: dict[Var, PrimExpr] = {}
         self._starts: dict[PrimExpr, PrimExpr] = {}
-        """The offsets at which views begin whose buffers do not say it, by their pointers."""
+        """The start offsets of views that do not declare an offset, by their pointers."""
         self._analyzer = analyzer_for(func)
 
     def buffer(self, buffer: Buffer) -> Buffer:
@@ -92,7 +92,7 @@ class _LowerViews(ElementRewriter):
         return self._analyzer.can_prove_equal(a, b)
 
     def _equate(self, view: Buffer, what: str, wanted: PrimExpr, actual: PrimExpr) -> None:
-        """Let `wanted` be `actual`: define it if it is a new variable, else make sure."""
+        """Equate `wanted` to `actual`: define it if it is a new variable, else check it."""
         if isinstance(wanted, Var) and wanted not in self._values:
             self._values[wanted] = self._analyzer.simplify(actual)
             return
@@ -100,7 +100,7 @@ class _LowerViews(ElementRewriter):
         is_default_offset = what == "elem_offset" and self._same(known, const(0, known.dtype))
         if not is_default_offset and not self._same(known, actual):
             raise LoweringError(
-                f"match_buffer {view.name} requires {what} {known}, its source gives "
+                f"match_buffer {view.name} requires {what} {known}, its source has "
                 f"{self._analyzer.simplify(actual)}"
             )
 

@@ -1,4 +1,4 @@
-"""Deciding which loops the unroll pragma applies to."""
+"""Applying unroll pragmas to loops."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from tensorir.nodes.expr import IntImm
 
 MAX_DEPTH: Final = 8
 MAX_COPIES: Final = 256
-"""The most statements (native vectors counted) that a pragma lets a nest grow to: more copies do
-not run faster, but take LLVM a second to compile."""
+"""The maximum number of statements (including native vectors) of an unrolled nest: more copies do
+not run faster, but LLVM needs a second to compile them.
+"""
 
 
 def mark_unrolled(func: PrimFunc) -> PrimFunc:
-    """Turn serial loops into unrolled ones as the pragmas on loops around them say.
+    """Turn serial loops into unrolled loops according to the pragmas on outer loops.
 
     Before: for i (pragma_auto_unroll_max_step=16): for j in 4: for k in 4: S
     After:  for i: for j in T.unroll(4): for k in T.unroll(4): S
 
-    From the innermost loop outwards, a serial loop is unrolled while it contains no other loop that
-    stays, at most eight are nested, and its extent times the statements in it (copies counted) is
-    at most the step. A statement that was cut into native vectors counts once for the step, but the
-    vectors count against `MAX_COPIES`. With `pragma_unroll_explicit` the copies are written out by
-    `unroll`, without it they are left to LLVM.
+    From the innermost loop outwards, a serial loop is unrolled if it contains no other remaining
+    loop, at most eight unrolled loops are nested, and its extent times the number of statements in
+    it (including copies) is at most the step. A statement that was split into native vectors counts
+    once for the step, but the vectors count for `MAX_COPIES`. With `pragma_unroll_explicit` the
+    copies are written out by `unroll`, without it they are left to LLVM.
     """
     return func.with_body(_MarkUnrolled()(func.body))
 

@@ -21,7 +21,8 @@ def open_blocks(func: PrimFunc) -> PrimFunc:
 
     The declared regions of a block are not used after this pass, and are dropped, except where
     an annotation refers to it (`explicit_read_region`, `explicit_write_region`,
-    `buffer_dim_align`). Other annotations of blocks are hints to earlier stages and go as well.
+    `buffer_dim_align`). Other annotations of blocks are hints for earlier stages and are dropped as
+    well.
     """
     return func.with_body(_OpenBlocks()(func.body))
 

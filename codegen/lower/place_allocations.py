@@ -22,10 +22,11 @@ def place_allocations(func: PrimFunc) -> PrimFunc:
     Before: alloc B; for i: B[i] = A[i]; C[i] = B[i]
     After:  for i: alloc B; B[i] = A[i]; C[i] = B[i]
 
-    A buffer moves into a loop only if each iteration surely writes what it reads of it before
-    reading it (`carrying_loops`). It stays outside vectorized loops (one copy a lane is an index,
-    not an allocation), and where it is if its address is taken. A buffer without uses is dropped.
-    The new place inside a loop is a block without axes. Runs after the axes of blocks are inlined.
+    A buffer moves into a loop only if each iteration writes all elements that it reads before it
+    reads them (`carrying_loops`). It stays outside vectorized loops (a copy for each lane needs an
+    index, not an allocation). It stays in place if its address is taken. A buffer without uses is
+    dropped. The new place inside a loop is a block without axes. Runs after the axes of blocks are
+    inlined.
     """
     finder = _Finder(func)
     finder(func.body)
@@ -40,7 +41,7 @@ class _Finder(Rewriter):
         self._home: dict[Var, tuple[Buffer, Nest]] = {}
         self._uses: dict[Var, Nest] = {}
         self._views: dict[Var, Var] = {}
-        """Pointers of views by what they are views of."""
+        """The source pointers of views, by the pointers of the views."""
 
     def rewrite_For(self, node: s.For | s.While) -> s.Stmt:  # noqa: N802
         for part in outside(node):
@@ -89,7 +90,7 @@ class _Finder(Rewriter):
         return node
 
     def _take_address(self, pointer: Var) -> None:
-        """Whoever has the address itself may keep it."""
+        """Code that gets the address may keep it."""
         pointer = self._source(pointer)
         if pointer in self._home:
             self._meet(pointer, self._home[pointer][1])

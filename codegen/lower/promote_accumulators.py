@@ -1,8 +1,8 @@
 """Keeping the accumulators of a loop in registers while the loop runs.
 
 Scalar replacement (Callahan, Carr and Kennedy, "Improving Register Allocation for Subscripted
-Variables", 1990): the elements that the iterations of a loop update at the same places are loaded
-before the loop and stored after it. In between they live in a small allocation with constant
+Variables", 1990): elements that every iteration of a loop updates at the same places are loaded
+before the loop and stored after it. In the loop they are in a small allocation with constant
 indices, which LLVM turns into one value (a phi node) for each element or vector.
 """
 
@@ -28,7 +28,7 @@ from tensorir.rewriting.visit import walk_once
 
 _ONCE: Final = const(1, INT32)
 MAX_SLOTS: Final = 64
-"""The most accumulators that a loop keeps; more would go through memory in any case."""
+"""The maximum number of accumulators of a loop; more would be spilled to memory in any case."""
 
 
 def promote_accumulators(func: PrimFunc) -> PrimFunc:
@@ -39,20 +39,20 @@ def promote_accumulators(func: PrimFunc) -> PrimFunc:
             for k: R[Ramp(0, 1, 16)] = R[Ramp(0, 1, 16)] + A[k] * B[...]
             C[i + Ramp(0, 1, 16)] = R[Ramp(0, 1, 16)]
 
-    Done for the outermost loop for which it is right: every access to that memory in the loop is to
-    one of a few places that do not move and do not overlap; each place is stored to in every
-    iteration of a loop that is not empty, or certainly before the loop; nothing else can reach the
-    memory; and the function cannot end inside the loop (by `T.ret`, an assertion, a failed call, or
-    a failed allocation), because the results stored so far would be lost. A
-    parameter is reached by others of the function's buffers unless it is marked `tir.noalias`.
-    Allocations that are accessed as a whole by constant indices only are left alone, because LLVM
-    keeps them in registers already. A tile that is indexed by a loop which is not unrolled moves,
-    and stays in memory.
+    The pass chooses the outermost loop that satisfies four conditions. Every access to that memory
+    in the loop is to one of a few places that do not move and do not overlap. Each place is stored
+    to in every iteration of a loop that is not empty, or surely before the loop. No other pointer
+    can access the memory. The function cannot end inside the loop (by `T.ret`, an assertion, a
+    failed call, or a failed allocation), because the results stored so far would be lost. Other
+    buffers of a function may alias a parameter unless it is marked `tir.noalias`. Allocations that
+    are accessed as a whole by constant indices only are left alone, because LLVM keeps them in
+    registers already. A tile that is indexed by a loop which is not unrolled moves, and stays in
+    memory.
 
-    A place may be accessed under a condition or with a mask that the loop does not change, as at
-    the tail of a tile that does not divide its buffer: the same for all accesses to the place. It
-    is loaded and stored under the same. Masked accumulators are also kept through the steps of a
-    loop that was unrolled.
+    A place may be accessed under a loop-invariant condition or mask, as in the tail of a tile that
+    does not divide its buffer, if it is the same for all accesses to the place. The place is then
+    loaded and stored under the same condition. Masked accumulators are also kept across the steps
+    of an unrolled loop.
     """
     private = _Private(func)
     for pointer in private.in_registers:
@@ -61,15 +61,16 @@ def promote_accumulators(func: PrimFunc) -> PrimFunc:
 
 
 class _Private:
-    """The memory that is in registers already, and the memory that no other pointer leads to."""
+    """The memory that is in registers already, and the memory without aliases."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.in_registers: set[Var] = set()
-        """Allocations that are never accessed by an index that varies."""
+        """Allocations that are accessed by constant indices only."""
         self.on_heap: set[Var] = set()
         """Allocations that may fail."""
         moving: set[Var] = set()
-        # Half of the stack is left to the tiles, which come before what they are written around.
+        # Half of the stack is reserved for the tiles, which are allocated before the statements
+        # that use them.
         used = STACK_TOTAL // 2
         for node in walk_once(func.body):  # copies of an unrolled body share expressions
             kind = type(node)
@@ -102,7 +103,7 @@ class _Promote(StatementRewriter):
     def __init__(self, private: _Private) -> None:
         self._private = private
         self._before: list[s.Stmt] = []
-        """The statements that have run when the present one does."""
+        """The statements that have run before the current one."""
 
     def rewrite_SeqStmt(self, node: s.SeqStmt) -> s.Stmt:  # noqa: N802
         unrolled = self._unrolled_accumulators(node)
@@ -140,9 +141,9 @@ class _Promote(StatementRewriter):
         return result
 
     def _unrolled_accumulators(self, node: s.SeqStmt) -> list[Accesses]:
-        """Return the masked accumulators of steps that were unrolled: stores, one after another.
+        """Return the masked accumulators of unrolled steps, which are successive stores.
 
-        LLVM forwards what is stored to the loads that follow, but not through masks.
+        LLVM forwards stored values to later loads, but not through masks.
         """
         stores = [_store_in(part) for part in node.seq]
         masked = Counter(
@@ -169,7 +170,7 @@ class _Promote(StatementRewriter):
                 found.append(accesses)
                 done("promote_accumulators", "kept", loop.loop_var, pointer)
             else:
-                # Of a loop that may not run LLVM finds out where it starts, and keeps more.
+                # LLVM itself analyses a loop that may not run, and keeps more in registers.
                 about = pointer if type(loop.extent) is IntImm else None
                 missed("promote_accumulators", obstacle, loop.loop_var, about)
         return found
@@ -177,7 +178,10 @@ class _Promote(StatementRewriter):
     def _obstacle(
         self, extent: PrimExpr, pointer: Var, accesses: Accesses, collector: Collector
     ) -> str | None:
-        """Return why the memory cannot be kept in registers across the loop; None if it can."""
+        """Return the reason why memory cannot be kept in registers across the loop.
+
+        None if it can.
+        """
         if collector.may_leave:
             return "the function may end in the loop"
         if not (accesses.is_fixed and accesses.has_one_mask and accesses.has_one_guard):
@@ -190,11 +194,11 @@ class _Promote(StatementRewriter):
             place.is_always_stored or self._is_stored_before(place, pointer)
             for place in accesses.distinct.values()
         ):
-            return "it is not stored to in every iteration, nor for sure before the loop"
+            return "it is not stored to in every iteration, nor surely before the loop"
         if type(extent) is not IntImm and not all(
             self._is_stored_before(place, pointer) for place in accesses.distinct.values()
         ):
-            return "the loop may not run, and it is not stored to for sure before"
+            return "the loop may not run, and it is not surely stored to before the loop"
         if not accesses.are_separate():
             return "its places may overlap"
         others = collector.accesses.keys() - {pointer}
@@ -232,7 +236,7 @@ class _Tile:
         }
 
     def copies(self, *, back: bool) -> list[s.Stmt]:
-        """Return the statements that fill it, or those that write it `back`."""
+        """Return the statements that load the tile, or with `back` the statements that store it."""
         found = []
         for place, slot in self._slots.items():
             if back:
@@ -246,7 +250,7 @@ class _Tile:
 
 
 class _Redirect(SharedRewriter):
-    """Sends the accesses of promoted buffers to their tiles."""
+    """Redirects the accesses of promoted buffers to their tiles."""
 
     def __init__(self, tiles: dict[Var, _Tile]) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Remarks of passes and emission about their decisions: the fate of a loop, and why not more.
+"""Remarks of passes and emission about their decisions on loops and buffers.
 
-They call `done` and `missed`, and `stands_for` where a new variable replaces a variable of the
-program; loops get a `name_in_llvm`. Remarks are kept only while they are collected, which is how
-`codegen.explain` learns what cannot be seen in the lowered program:
+They call `done` and `missed`, and `stands_for` if a new variable replaces a variable of the
+program; loops get a `name_in_llvm`. Remarks are recorded only inside `collected`. `codegen.explain`
+uses them for facts that are not visible in the lowered program:
 
     with collected() as remarks:
         lowered = lower(func)
@@ -33,9 +33,9 @@ class Remark:
     source: str
     """The pass, or "emit"."""
     is_done: bool
-    """True if it did its work, False if it missed it."""
+    """True if the pass made the transformation, False if it did not."""
     text: str
-    """The work that it did, or the reason why it did not."""
+    """The transformation, or the reason why it was not made."""
     loop: Var | None = None
     """The loop's variable in the program before lowering."""
     buffer: Var | None = None
@@ -54,7 +54,7 @@ class Remarks:
     _origins: dict[Var, Var] = field(default_factory=dict)
 
     def origin(self, var: Var) -> Var:
-        """Return the variable of the program that `var` replaces, or `var` itself."""
+        """Return the variable of the original program that `var` replaces, or `var` itself."""
         while var in self._origins:
             var = self._origins[var]
         return var
@@ -86,10 +86,10 @@ def stands_for(new: Var, old: Var) -> None:
 
 
 class RemarkedCopy(FreshCopy):
-    """Copies statements in addition to the original; remarks on the copy are about that."""
+    """Copies statements; remarks on a copy refer to the original."""
 
     def define(self, var: Var) -> Var:
-        """Return a new variable, which stands for the old one."""
+        """Return a new variable that replaces the old one in the copy."""
         new: Var = super().define(var)
         stands_for(new, var)
         return new
@@ -105,7 +105,7 @@ def name_in_llvm(loop: Var) -> str | None:
     return name
 
 
-def _say(
+def _add_remark(
     is_done: bool,
     source: str,
     text: str,
@@ -123,7 +123,7 @@ def _say(
         remarks.made.append(remark)
 
 
-done = partial(_say, True)
-"""Makes a remark on something that was done."""
-missed = partial(_say, False)
-"""Makes a remark on something that was not done, and why."""
+done = partial(_add_remark, True)
+"""Adds a remark on a transformation that was made."""
+missed = partial(_add_remark, False)
+"""Adds a remark on a transformation that was not made, with the reason."""

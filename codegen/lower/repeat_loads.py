@@ -1,7 +1,7 @@
 """Loop-invariant loads that a loop repeats in every iteration on purpose.
 
-LLVM loads before a loop what the loop does not change, however much that is. What then has no
-register is copied to the stack: before each short loop around an unrolled tile of a product, a
+LLVM moves all invariant loads out of a loop, even if they are more than the registers. The other
+values are copied to the stack: before each short loop around an unrolled tile of a product, a
 hundred vectors of its operand.
 """
 
@@ -31,18 +31,18 @@ from tensorir.rewriting.visit import children, defined, uses_var
 MOST_ITERATIONS: Final = 16
 """The minimum number of iterations for which copying the loaded values costs little."""
 _TEMPORARIES: Final = 2
-"""Registers for what an iteration computes on the way."""
+"""Registers for the intermediate values of an iteration."""
 
 
 def repeat_loads(func: PrimFunc) -> PrimFunc:
-    """Note on short innermost loops which pointers to load through in every iteration.
+    """Annotate short innermost loops with the pointers to load through in every iteration.
 
     Before: for i in 4: R[0:8] = R[0:8] + A[i] * B[0:8] + A[i + 4] * B[8:16] + ...
     After:  for i in 4 (repeated_loads=[B]): (the same)
 
-    Vectors that a loop loads from places that do not move are left to LLVM as far as they fit into
-    the registers of the target next to the accumulators, memory with few such places first. Vectors
-    that are converted or shuffled are left to LLVM too: hoisting them saves more than a load.
+    LLVM may hoist invariant vectors as long as they fit into the registers of the target next to
+    the accumulators, starting with the memory with the fewest such places. LLVM may also hoist
+    vectors that are converted or shuffled, because that saves more than a load.
     """
     return func.with_body(_RepeatLoads(func, as_target(None).vector_registers)(func.body))
 
@@ -71,16 +71,16 @@ class _RepeatLoads(StatementRewriter):
 
 
 class _Loads:
-    """The vectors that an innermost loop loads from places that do not move."""
+    """The invariant vectors that an innermost loop loads."""
 
     def __init__(self, loop: s.For, aliasing: Aliasing) -> None:
         self._inside: set[Var] = {loop.loop_var}
         self._stored: set[Var] = set()
         self._local = aliasing.allocated
         self._registers: set[tuple[Var, Any]] = set()
-        """Accumulators, and vectors that LLVM keeps."""
+        """The registers for accumulators and for vectors that LLVM hoists."""
         self._free: dict[Var, set[Any]] = {}
-        """Places by pointer."""
+        """The invariant places by pointer."""
         self._seen: set[PrimExpr] = set()
         self._place = FixedKeys(self._inside)
         self._statement(loop.body)
@@ -89,7 +89,7 @@ class _Loads:
                 del self._free[pointer]
 
     def pointers_to_reload(self, registers: int) -> tuple[Var, ...]:
-        """Return the pointers to load through again, so that this many registers do."""
+        """Return the pointers to load through again, so that this number of registers suffices."""
         left = registers - len(self._registers)
         again = []
         for pointer, places in sorted(self._free.items(), key=lambda item: len(item[1])):

@@ -20,7 +20,7 @@ from tensorir.semantics.purity import has_effects, is_pure
 
 
 class StatementRewriter(Rewriter):
-    """A rewriter that leaves expressions, stores and what is evaluated as they are."""
+    """A rewriter that leaves expressions, stores and evaluated calls unchanged."""
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         """Return an expression unchanged."""
@@ -34,7 +34,7 @@ class StatementRewriter(Rewriter):
 class SharedRewriter(Rewriter):
     """A rewriter that rewrites each expression once: copies of an unrolled body share many.
 
-    Subclasses say what becomes of loads.
+    Subclasses define the replacement of loads.
     """
 
     def __init__(self) -> None:
@@ -63,9 +63,9 @@ class SharedRewriter(Rewriter):
 #
 # The scopes of facts: a fact lives as long as the loop, let, branch or assertion that gives it.
 #
-# A loop's extent is positive inside the loop only, for it may run no iteration; a condition holds
-# in its branch. Every pass that reasons about integers enters and leaves these scopes in one way:
-# it derives from `ScopedRewriter`, also if it only looks.
+# A loop's extent is known to be positive only inside the loop; a condition holds in its branch.
+# Every pass that reasons about integers handles these scopes in the same way: it derives from
+# `ScopedRewriter`, even if it changes nothing.
 
 
 Scope = AbstractContextManager[object]
@@ -80,7 +80,7 @@ def analyzer_for(func: PrimFunc) -> Analyzer:
 def inside_loop(analyzer: Analyzer, loop: s.For) -> Scope:
     """Bind the range of a loop's variable inside a `with` statement.
 
-    Bounds that read memory say nothing lasting, for the loop may overwrite what was read.
+    Bounds that read memory are ignored, because the loop may overwrite the memory.
     """
     if is_pure(loop.min) and is_pure(loop.extent):
         return analyzer.loop_scope(loop.loop_var, loop.min, loop.extent)
@@ -92,7 +92,7 @@ def inside_let(analyzer: Analyzer, let: s.LetStmt) -> Scope:
     value = let.value
     if not value.dtype.is_int or value.dtype.lanes > 1 or not is_pure(value):
         return _NOTHING_KNOWN
-    # As in a loop that runs once.
+    # The variable is bound like that of a loop that runs once.
     return analyzer.loop_scope(let.var, value, const(1, value.dtype))
 
 
@@ -106,8 +106,8 @@ def given(analyzer: Analyzer, condition: PrimExpr) -> Scope:
 class ScopedRewriter(Rewriter):
     """A rewriter whose `analyzer` has the facts that hold at the rewritten node.
 
-    An overriding method that descends into a body itself does so inside `inside_loop`, `inside_let`
-    or `given`. A subclass that returns each node unchanged is a visitor.
+    An overriding method that visits a body itself must do so inside `inside_loop`, `inside_let` or
+    `given`. A subclass that returns each node unchanged is a visitor.
     """
 
     def __init__(self, func: PrimFunc) -> None:
@@ -126,7 +126,7 @@ class ScopedRewriter(Rewriter):
 def condition_of(node: Node, field: str) -> PrimExpr | None:
     """Return the condition on which a body of a node runs, None if it runs whenever the node does.
 
-    An assertion ends the function where it does not hold.
+    A failed assertion ends the function, so its condition holds in the body.
     """
     if isinstance(node, s.IfThenElse):
         return node.condition if field == "then_case" else logical_not(node.condition)
@@ -143,7 +143,7 @@ NOTHING: Final = s.sequence([])
 
 
 class BranchDecider(Rewriter):
-    """A rewriter that takes decided branches, and drops statements without an effect."""
+    """A rewriter that removes decided branches, and statements without an effect."""
 
     def rewrite_condition(self, node: PrimExpr) -> PrimExpr:
         """Return a condition rewritten."""
@@ -154,7 +154,7 @@ class BranchDecider(Rewriter):
         return nullcontext()
 
     def rewrite_IfThenElse(self, node: s.IfThenElse) -> s.Stmt:  # noqa: N802
-        """Return a branch, or the case that is taken."""
+        """Return a branch, or the case that its decided condition selects."""
         condition = self.rewrite_condition(node.condition)
         if type(condition) is IntImm:
             taken = node.then_case if condition.value else node.else_case
@@ -168,17 +168,17 @@ class BranchDecider(Rewriter):
         return branch(condition, then_case, else_case)
 
     def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
-        """Return an allocation, nothing for one around nothing."""
+        """Return an allocation, or nothing if its body is empty."""
         new = self.generic(node)
         return NOTHING if s.is_no_op(new.body) else new
 
     def rewrite_AttrStmt(self, node: s.AttrStmt) -> s.Stmt:  # noqa: N802
-        """Return an attribute, nothing for one of nothing."""
+        """Return an attribute, or nothing if its body is empty."""
         new = self.generic(node)
         return NOTHING if s.is_no_op(new.body) else new
 
     def rewrite_Select(self, node: e.Select) -> PrimExpr:  # noqa: N802
-        """Return a choice, or the value that is chosen."""
+        """Return a select, or the chosen value."""
         condition = self.rewrite_condition(node.condition)
         known = decided(condition)
         if known is not None:
@@ -187,7 +187,7 @@ class BranchDecider(Rewriter):
         return node.changed(condition=condition, true_value=yes, false_value=no)
 
     def rewrite_Call(self, node: Call) -> PrimExpr:  # noqa: N802
-        """Return a call; of `T.if_then_else`, the value that is chosen."""
+        """Return a call; for a decided `T.if_then_else`, the chosen value."""
         if node.op is not IF_THEN_ELSE:
             return self.generic(node)
         test, yes, no = node.args
@@ -199,7 +199,7 @@ class BranchDecider(Rewriter):
 
 
 def branch(condition: PrimExpr, then_case: s.Stmt, else_case: s.Stmt) -> s.Stmt:
-    """Return a branch, of which one case or both may be nothing."""
+    """Return a branch; one case or both may be empty."""
     if s.is_no_op(else_case):
         if s.is_no_op(then_case):
             return s.Evaluate(condition) if has_effects(condition) else NOTHING
@@ -210,7 +210,7 @@ def branch(condition: PrimExpr, then_case: s.Stmt, else_case: s.Stmt) -> s.Stmt:
 
 
 def decided(condition: PrimExpr) -> bool | None:
-    """Return what a condition is in all lanes, None if that is not known."""
+    """Return the value of a condition in all lanes, None if it is unknown."""
     if type(condition) is Broadcast:
         condition = condition.value
     return bool(condition.value) if type(condition) is IntImm else None

@@ -21,12 +21,12 @@ from tensorir.semantics.purity import has_effects, is_pure
 
 
 def simplify_control(func: PrimFunc) -> PrimFunc:
-    """Simplify conditions, loop bounds and integer values by what is known of loop variables.
+    """Simplify conditions, loop bounds and integer values by the ranges of loop variables.
 
-    A branch whose condition is decided goes; inside a branch its condition is known to hold. A
-    loop of extent 0 goes, one of extent 1 is replaced by its body, unless it carries annotations,
-    which are meant for the loops inside it. Indices of loads and stores are left as they are:
-    flattening has simplified them.
+    A branch whose condition is decided is replaced by its case; inside a branch its condition is
+    assumed. A loop of extent 0 is removed. A loop of extent 1 is replaced by its body, unless it
+    has annotations, which apply to the loops inside it. Indices of loads and stores are unchanged,
+    because flattening has simplified them.
     """
     return func.with_body(_SimplifyControl(func)(func.body))
 
@@ -75,9 +75,9 @@ class _SimplifyControl(BranchDecider, ScopedRewriter):
         return node if type(node) is IntImm else self._simplify_unless_effects(self(node))
 
     def _simplify_unless_effects(self, node: PrimExpr) -> PrimExpr:
-        """Simplify an expression, unless a call in it does more than give a value.
+        """Simplify an expression, unless a call in it has a side effect.
 
-        Two such calls are not the same number, and none of them may go.
+        Two such calls may have different values, and none may be removed.
         """
         return node if has_effects(node) else self.analyzer.simplify(node)
 
@@ -93,7 +93,10 @@ class _SimplifyControl(BranchDecider, ScopedRewriter):
         return node.changed(value=value, indices=self._indices(node.indices), predicate=predicate)
 
     def _indices(self, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-        """Return indices without the loops that are gone: flattening drops most of them."""
+        """Return indices without the variables of removed loops.
+
+        Flattening has dropped most of them.
+        """
         if not self._units:
             return indices
         if not any(part in self._units for index in indices for part in collect_vars(index)):
@@ -111,8 +114,8 @@ class _SimplifyControl(BranchDecider, ScopedRewriter):
     def _simplify_whole(self, node: PrimExpr) -> PrimExpr:
         """Simplify arithmetic as a whole.
 
-        A value that is a constant would look like an index if operands were simplified first, and
-        what is added to it would be taken not to overflow.
+        If operands were simplified first, a value that becomes a constant would look like an index,
+        and a sum with it would be assumed not to overflow.
         """
         if self._in_arithmetic:
             return self.generic(node)

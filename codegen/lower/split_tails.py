@@ -1,9 +1,9 @@
-"""Splitting the tails off loops whose tiles do not divide what they cover.
+"""Splitting the tails off loops whose tiles do not divide the extent.
 
 Index set splitting (Banerjee, "Dependence Analysis for Supercomputing", 1988) and loop unswitching
 (Allen and Cocke, "A Catalogue of Optimizing Transformations", 1971). A tile that does not divide
-its buffer has conditions and masks on every statement, for the sake of the last tile; all others
-run without.
+its buffer has conditions and masks on every statement, which only the last tile needs; this pass
+removes them from all other tiles.
 """
 
 from __future__ import annotations
@@ -37,29 +37,31 @@ from tensorir.rewriting.visit import children, statements, walk
 from tensorir.semantics.purity import is_pure
 
 MAX_ADDED: Final = 512
-"""The most statements (unrolled loops written out) that versions for tails add to a function: LLVM
-takes 0.1 to 0.2 ms for each."""
-_TOO_MUCH: Final = "whole tiles keep their conditions: versions would be too much code"
+"""The maximum number of statements (after unrolling) that versions for tails add to a function:
+LLVM needs 0.1 to 0.2 ms for each.
+"""
+_TOO_MUCH: Final = "whole tiles keep their conditions: versions would need too much code"
 
 
 def split_tails(func: PrimFunc) -> PrimFunc:
-    """Have whole tiles run without conditions, and tails with conditions that are constant.
+    """Divide loops into whole tiles without conditions, and tails with constant conditions.
 
     Before: for i in 8: for k in 64: for r in T.unroll(4): if i * 4 + r < 30: S
     After:  for i in 7: for k in 64: for r in T.unroll(4): S
             for i in range(7, 8): for k in 64: for r in T.unroll(2): S
 
-    Conditions that decide are comparisons of sums, in branches and as masks of lanes. A tile is
-    what unrolled loops and lanes cover, or the innermost loop of two; the loop around it is divided
-    at the iterations from which on its conditions hold no more, or for some. Where that depends on
-    loops further out, or the loop is parallel, whole and last tiles are two branches instead:
+    The pass handles comparisons of sums, in branches and as masks of lanes. A tile consists of
+    unrolled loops and lanes, or of the innermost of two loops. The loop around the tile is divided
+    at the iteration from which its conditions hold for some elements only, and at the iteration
+    from which they hold for none. If these iterations depend on outer loops, or the loop is
+    parallel, whole and last tiles are two branches instead:
 
     Before: for i in T.parallel(8): S_1; for k in 64: for r in T.unroll(4): if i * 4 + r < 30: S_2
     After:  for i in T.parallel(8): S_1; if i < 7: for k ...: S_2, else: for k ...: S_2
 
-    A condition that no loop changes is tested once. The order in which statements run stays. The
-    code grows by `MAX_ADDED` statements at most, outer loops and whole tiles first; what is not
-    split keeps its conditions.
+    A condition that no loop changes is tested once. The order of execution stays. The code grows by
+    at most `MAX_ADDED` statements, outer loops and whole tiles first; loops that are not split keep
+    their conditions.
     """
     splitter = _SplitTails(Reader(value_variables(func)))
     if not any(splitter.conditions(func.body)):
@@ -68,8 +70,8 @@ def split_tails(func: PrimFunc) -> PrimFunc:
 
 
 @dataclass(eq=False, slots=True)
-class _Found:
-    """A condition, and the loops around it inside of what was searched."""
+class _FoundCondition:
+    """A condition, and the loops around it inside the searched statement."""
 
     condition: Inequality
     inner: tuple[s.For, ...]
@@ -77,20 +79,20 @@ class _Found:
 
 @dataclass(eq=False, slots=True)
 class _Group:
-    """Conditions on one sum of what lies outside of a tile, which is compared with a constant."""
+    """Conditions that compare the same sum of variables outside of a tile with constants."""
 
     outer: Terms
-    """The sum, divided by what divides all its terms."""
+    """The sum, divided by the common divisor of its terms."""
     members: set[Inequality]
     like: Inequality
-    """One of the conditions, to write the sum like."""
+    """One of the conditions, as a model for writing the sum."""
     holds_from: int
-    """The least sum for which all hold everywhere in the tile."""
+    """The minimum sum for which all conditions hold everywhere in the tile."""
     fails_below: int
-    """The least sum for which one holds somewhere in the tile."""
+    """The minimum sum for which some condition holds somewhere in the tile."""
     has_tile: bool
     repeats: bool
-    """True if a condition without a tile is in an innermost loop, and is tested repeatedly."""
+    """True if a condition without a tile is in an innermost loop, and so is tested repeatedly."""
 
     @property
     def variables(self) -> set[Var]:
@@ -98,7 +100,7 @@ class _Group:
         return set(self.like.variables(self.outer))
 
     def add(self, other: _Group) -> None:
-        """Take in conditions on the same sum."""
+        """Add conditions on the same sum."""
         self.members |= other.members
         self.holds_from = max(self.holds_from, other.holds_from)
         self.fails_below = min(self.fails_below, other.fails_below)
@@ -114,8 +116,8 @@ class _SplitTails(ComparisonDecider):
 
     # ---------------------------------------------------------------------------------- conditions
 
-    def conditions(self, node: s.Stmt, inner: tuple[s.For, ...] = ()) -> Iterator[_Found]:
-        """Yield the conditions of branches, and the masks of stores and of what they store."""
+    def conditions(self, node: s.Stmt, inner: tuple[s.For, ...] = ()) -> Iterator[_FoundCondition]:
+        """Yield the conditions of branches, and the masks of stores and of the loads in them."""
         kind = type(node)
         if kind is s.BufferStore:
             if node.predicate is not None:  # type: ignore[attr-defined]
@@ -132,14 +134,14 @@ class _SplitTails(ComparisonDecider):
             if isinstance(part, s.Stmt):
                 yield from self.conditions(part, inner)
 
-    def _parts(self, condition: PrimExpr, inner: tuple[s.For, ...]) -> Iterator[_Found]:
+    def _parts(self, condition: PrimExpr, inner: tuple[s.For, ...]) -> Iterator[_FoundCondition]:
         for part in conjuncts(condition):
             read = self._read(part)
             if read is not None:
-                yield _Found(read, inner)
+                yield _FoundCondition(read, inner)
 
     def _groups(self, body: s.Stmt, loop: s.For | None) -> list[_Group]:
-        """Return the groups of conditions that a loop, or the function, is to be split by."""
+        """Return the groups of conditions that split a loop, or the function."""
         groups: dict[frozenset[tuple[object, int]], _Group] = {}
         for found in self.conditions(body):
             group = self._group(found, loop)
@@ -150,8 +152,8 @@ class _SplitTails(ComparisonDecider):
                 known.add(group)
         return list(groups.values())
 
-    def _group(self, found: _Found, loop: s.For | None) -> _Group | None:
-        """Return a condition as a group of one, None if it is not one to split this loop by."""
+    def _group(self, found: _FoundCondition, loop: s.For | None) -> _Group | None:
+        """Return a condition as a group of one, None if this loop cannot be split by it."""
         condition = found.condition
         if loop is not None and loop.loop_var not in condition.used:
             return None
@@ -189,7 +191,7 @@ class _SplitTails(ComparisonDecider):
         """Return the body of a loop, or of the function, split by the deciding conditions."""
         if loop is None or loop.kind is not ForKind.UNROLLED:
             for group in self._groups(stmt, loop):
-                if self._is_worth_a_test(group) and _sees(stmt, group.variables):
+                if self._is_worth_a_test(group) and _is_below_lets(stmt, group.variables):
                     return self._narrow_test(stmt, group, loop)
         return self(stmt)
 
@@ -198,7 +200,7 @@ class _SplitTails(ComparisonDecider):
         return low < group.holds_from <= high and (group.has_tile or group.repeats)
 
     def _narrow_test(self, stmt: s.Stmt, group: _Group, loop: s.For | None) -> s.Stmt:
-        """Put the test around the least part of a statement that has all the conditions."""
+        """Put the test around the smallest part of a statement that contains all the conditions."""
         if isinstance(stmt, (s.Allocate, s.LetStmt, s.AttrStmt)) and (
             not _may_be_registers(stmt) or _binds(stmt, group.variables)
         ):
@@ -282,7 +284,7 @@ class _SplitTails(ComparisonDecider):
         return low[0], low[1] + max(extent[1], 1) - 1
 
     def _divide_loop(self, loop: s.For, group: _Group) -> s.Stmt | None:
-        """Return a loop as several, one after another, each with the conditions decided or not."""
+        """Return a loop as successive loops; in each the conditions are decided or undecided."""
         if type(loop.min) is not IntImm or type(loop.extent) is not IntImm:
             return None
         sign = group.outer.get(loop.loop_var)
@@ -350,24 +352,24 @@ class _SplitTails(ComparisonDecider):
 
 
 def _binds(stmt: s.Stmt, variables: set[Var]) -> bool:
-    """Say whether a let in a statement gives one of the variables its value."""
+    """Return True if a let in a statement binds one of the variables."""
     return any(isinstance(n, s.LetStmt) and n.var in variables for n in statements(stmt))
 
 
-def _sees(stmt: s.Stmt, variables: set[Var]) -> bool:
-    """Say whether a test that is narrowed down in a statement is below all lets of its variables.
+def _is_below_lets(stmt: s.Stmt, variables: set[Var]) -> bool:
+    """Return True if a test inside a statement is below all lets of its variables.
 
-    A let in a loop has another value in each iteration.
+    A let in a loop may have a different value in each iteration.
     """
     if isinstance(stmt, (s.Allocate, s.LetStmt, s.AttrStmt)):
-        return _sees(stmt.body, variables)
+        return _is_below_lets(stmt.body, variables)
     if isinstance(stmt, s.SeqStmt):
-        return all(_sees(part, variables) for part in stmt.seq)
+        return all(_is_below_lets(part, variables) for part in stmt.seq)
     return not _binds(stmt, variables)
 
 
 def _loop_to_split(around: Sequence[s.For], has_lanes: bool) -> s.For | None:
-    """Return which of the loops that a condition depends on is the one around its tile."""
+    """Return, of the loops that a condition depends on, the loop around its tile."""
     serial = [loop for loop in around if loop.kind is not ForKind.UNROLLED]
     if not serial:
         return around[0] if around else None
@@ -379,7 +381,7 @@ def _is_written_out(loop: s.For) -> bool:
     return loop.kind is ForKind.UNROLLED and type(loop.extent) is IntImm
 
 
-def _is_in_innermost_loop(found: _Found) -> bool:
+def _is_in_innermost_loop(found: _FoundCondition) -> bool:
     """Return True if the loop around a condition contains only unrolled loops."""
     loops = [loop for loop in found.inner if loop.kind is not ForKind.UNROLLED]
     return bool(loops) and not _has_loop(loops[-1].body)
@@ -393,7 +395,7 @@ def _has_loop(node: s.Stmt) -> bool:
 
 
 def _may_be_registers(node: s.Stmt) -> bool:
-    """Say whether a statement has memory so small that versions better have their own of it."""
+    """Return True if a statement has a small allocation, which each version should have itself."""
     if not isinstance(node, s.Allocate):
         return False
     size = constant_bytes(node)

@@ -1,9 +1,9 @@
 """Transposing small matrices in vector registers, by shuffles of two vectors.
 
 Eklundh, "A Fast Computer Method for Matrix Transposing", 1972: halves are exchanged between vectors
-at ever smaller distances. Within 128 bits, where processors interleave two vectors in one
-instruction (`vunpcklps`, `zip1`), a perfect shuffle does the same. A row that is shorter than a
-vector shares it with others, so the loads and shuffles are as wide as they can be.
+at decreasing distances. Within 128 bits, where processors interleave two vectors in one instruction
+(`vunpcklps`, `zip1`), a perfect shuffle does the same. Rows that are shorter than a vector share
+one, so that loads and shuffles have the full width.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tensorir.nodes.expr import PrimExpr, Shuffle, Var
 from tensorir.nodes.ops import const
 
 BLOCK_BITS: Final = 128
-"""The bits within which interleaving two vectors is one instruction, in vectors of every length."""
+"""The width in bits of the blocks in which one instruction interleaves vectors of every length."""
 
 Bind = Callable[[PrimExpr], Var]
-"""Gives a value a name."""
+"""A function that binds a value to a name and returns the variable."""
 
 
 def columns_of(rows: Sequence[PrimExpr], bind: Bind) -> list[PrimExpr]:
@@ -72,7 +72,7 @@ def rows_of(columns: Sequence[PrimExpr], bind: Bind) -> list[PrimExpr]:
 
 
 def interleave(columns: Sequence[PrimExpr], bind: Bind) -> list[PrimExpr]:
-    """Return the rows of a matrix one after another, in as many vectors as `columns`."""
+    """Return the rows of a matrix one after another, in the same number of vectors as `columns`."""
     lanes, count = columns[0].dtype.lanes, len(columns)
     if count & (count - 1) == 0:
         return _Network(lanes, bind, columns[0].dtype.bits).interleave(list(columns), lanes)
@@ -98,7 +98,7 @@ class _Network:
         return self._bind(pick([a, b], range(a.dtype.lanes + b.dtype.lanes)))
 
     def interleaved_to_blocks(self, rows: list[PrimExpr]) -> list[PrimExpr]:
-        """Interleave the rows of a block until vectors are as long as a block."""
+        """Interleave the rows of a block until vectors have the length of a block."""
         while rows[0].dtype.lanes < self.block:
             half, length = len(rows) // 2, rows[0].dtype.lanes
             both = [k + side * length for k in range(length) for side in (0, 1)]
@@ -106,7 +106,7 @@ class _Network:
         return rows
 
     def interleave(self, vectors: list[PrimExpr], group: int) -> list[PrimExpr]:
-        """Interleave vectors in each group of lanes, as often as it takes to transpose."""
+        """Interleave vectors in each group of lanes, repeatedly until they are transposed."""
         count, half = len(vectors), len(vectors) // 2
         lanes = [
             [
@@ -127,7 +127,10 @@ class _Network:
         return vectors
 
     def square(self, vectors: list[PrimExpr], group: int) -> list[PrimExpr]:
-        """Transpose the squares that as many vectors as a group has lanes have in each group."""
+        """Transpose the square matrices in each group of lanes.
+
+        A group has as many lanes as vectors.
+        """
         if group <= self.block:
             return self.interleave(vectors, group)
         half = group // 2

@@ -1,4 +1,4 @@
-"""Tiles that are read or written across their rows, transposed in registers.
+"""Transposing tiles in registers that are read or written column by column.
 
 Unrolled statements read or write a small matrix column by column if each of their vectors has one
 element of each of several rows, next to the elements of the following statement. Its rows lie
@@ -31,27 +31,28 @@ from tensorir.nodes.ops import const
 from tensorir.rewriting.visit import children
 
 _MOST_INTERLEAVED: Final = 4
-"""The most columns whose elements alternate in memory that are stored as vectors; more if they are
-a power of two."""
+"""The maximum number of interleaved columns that are stored as vectors, unless it is a power of
+two.
+"""
 _CLOSED: Final = frozenset({e.Let, e.And, e.Or})
 _CLOSED_CALLS: Final = frozenset({Op.get("if_then_else"), Op.get("address_of")})
-"""Expressions in which a load may happen under a condition, depend on a binding or not be one."""
+"""Expressions whose loads may be conditional, depend on a binding, or have no plain form."""
 
 
 def transpose_tiles(func: PrimFunc) -> PrimFunc:
-    """Load and store small matrices by rows where successive statements do it by columns.
+    """Load and store small matrices by rows where successive statements access them by columns.
 
     Before: B[Ramp(j, 1, 2)] = A[Ramp(j, n, 2)]; B[Ramp(j + 8, 1, 2)] = A[Ramp(j + 1, n, 2)]
     After:  let row = A[Ramp(j, 1, 2)], row_1 = A[Ramp(j + n, 1, 2)]:
             let mix = Shuffle([row, row_1], [0, 2]), mix_1 = Shuffle([row, row_1], [1, 3]):
             B[Ramp(j, 1, 2)] = mix; B[Ramp(j + 8, 1, 2)] = mix_1
 
-    A matrix has as many rows as the vectors have lanes, and a power of two of columns, at most as
-    many. Loads make one if nothing in the sequence stores to their memory, and if rows take fewer
-    instructions than columns do in `contiguous_accesses`. Stores make one if they may be delayed to
-    the last of them; where the columns lie as far apart as there are columns, the matrix is one
-    piece of memory and is stored so. Statements come in the order of the matrices that they load if
-    their order does not matter. Accesses with a mask stay as they are.
+    A matrix has one row for each lane of the vectors. The number of columns is a power of two, at
+    most the number of rows. Loads form a matrix if no statement of the sequence stores to their
+    memory, and if rows need fewer instructions than columns in `contiguous_accesses`. Stores form a
+    matrix if they may be delayed until the last one. If the distance between rows is the number of
+    columns, the matrix is contiguous and is stored as a whole. Statements are ordered by the
+    matrices that they load if they may be reordered. Masked accesses stay unchanged.
     """
     return func.with_body(_TransposeTiles(func, as_target(None))(func.body))
 
@@ -80,11 +81,14 @@ class _Tile:
 
 @dataclass(eq=False, slots=True)
 class _Step:
-    """Statements that are written together: one, or the columns of a matrix that is stored."""
+    """Statements that are written together.
+
+    A single one, or the stores of all columns of a matrix.
+    """
 
     stores: list[s.BufferStore]
     tiles: tuple[_Tile, ...]
-    """The matrices that they load from."""
+    """The matrices from which they load."""
 
 
 class _TransposeTiles(StatementRewriter):
@@ -94,7 +98,7 @@ class _TransposeTiles(StatementRewriter):
         self._strided: dict[PrimExpr, tuple[BufferLoad, ...]] = {}
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
-        """Return a store by tiles."""
+        """Return a store, with its loads by tiles."""
         return self._run([node]) or node
 
     def rewrite_SeqStmt(self, node: s.SeqStmt) -> s.Stmt:  # noqa: N802
@@ -112,7 +116,7 @@ class _TransposeTiles(StatementRewriter):
         return node if is_same else s.sequence(parts)
 
     def _run(self, stores: list[s.BufferStore]) -> s.Stmt | None:
-        """Return stores that follow one another by tiles, None if there are none."""
+        """Return successive stores rewritten by tiles, None if none was found."""
         loads = [self._loads_in(store.value) for store in stores]
         written = [_column(store.buffer, store.indices, store.predicate) for store in stores]
         if not any(loads) and not any(written):
@@ -139,7 +143,7 @@ class _TransposeTiles(StatementRewriter):
         return _nest(steps, _Columns(columns))
 
     def _loads_in(self, value: PrimExpr) -> tuple[BufferLoad, ...]:
-        """Return the columns that a value loads whenever it is evaluated."""
+        """Return the columns that a value loads unconditionally."""
         known = self._strided.get(value)
         if known is not None:
             return known
@@ -156,7 +160,7 @@ class _TransposeTiles(StatementRewriter):
     # ------------------------------------------------------------------------------------- loading
 
     def _tiles(self, loads: dict[BufferLoad, None], stores: list[s.BufferStore]) -> list[_Tile]:
-        """Return the matrices that loads of these statements make."""
+        """Return the matrices that loads of these statements form."""
         stored = {store.buffer.data for store in stores}
         groups: dict[Any, dict[int, list[BufferLoad]]] = {}
         for load in loads:
@@ -198,7 +202,10 @@ class _TransposeTiles(StatementRewriter):
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One element of each of some rows; columns of one key differ by where in the row they are."""
+    """One element of each of some rows.
+
+    Columns with the same key differ by their position in the row.
+    """
 
     ramp: Ramp
     key: tuple[Any, ...]
@@ -219,7 +226,10 @@ def _column(
 
 
 def _matrices(offsets: list[int], most: int) -> Iterator[list[int]]:
-    """Yield the columns of each matrix: adjacent, and a power of two of them up to `most`."""
+    """Yield the columns of each matrix.
+
+    They are adjacent, and their number is a power of two up to `most`.
+    """
     for run in _consecutive(offsets):
         while len(run) > 1:
             width = min(most, 1 << (len(run).bit_length() - 1))
@@ -280,7 +290,7 @@ def _stored_matrices(offsets: list[int], stride: int, lanes: int) -> Iterator[li
 
 
 def _emit_stores(step: list[s.BufferStore]) -> s.Stmt:
-    """Return one store, or those of a matrix whose columns are given by rows."""
+    """Return a single store, or the stores of a matrix by rows."""
     if len(step) == 1:
         return step[0]
     first = step[0]
@@ -326,7 +336,7 @@ def _nest(steps: list[_Step], columns: _Columns, inside: frozenset[_Tile] = froz
 
 
 def _last_use(steps: list[_Step], inside: frozenset[_Tile]) -> int:
-    """Return the last step that a matrix of the first one, or of a step in between, is used in."""
+    """Return the last step that uses a matrix of the first step or of a step in between."""
     last = place = 0
     while place <= last:
         for tile in steps[place].tiles:

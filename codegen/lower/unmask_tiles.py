@@ -1,4 +1,4 @@
-"""Accumulators of a tail as whole vectors: unused lanes need no mask."""
+"""Removing masks from the accumulators of a tail: unused lanes need no mask."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ A = TypeVar("A", BufferLoad, s.BufferStore)
 
 
 def unmask_tiles(func: PrimFunc) -> PrimFunc:
-    """Access vectors of a function's own memory as a whole where all accesses have one mask.
+    """Remove the masks of accesses to allocated vectors if all accesses have the same mask.
 
     Before: R = allocate(8); R.vstore(0, x, p); for k: R.vstore(0, R.vload(0, p) + y, p)
             C.vstore(i, R.vload(0, p), p)
     After:  R = allocate(8); R[0:8] = x; for k: R[0:8] = R[0:8] + y
             C.vstore(i, R[0:8], p)
 
-    LLVM keeps memory in registers that is accessed at constant places, but not through masks. Done
-    for an allocation if each access to it is one to constant indices with all lanes in it, none
-    overlaps another one but the same, what a mask depends on does not change while the memory
-    lives, and what is loaded is stored under the same mask, lane by lane.
+    LLVM keeps memory in registers if it is accessed at constant indices without masks. The pass
+    handles an allocation if all accesses have constant indices with all lanes in bounds, and any
+    two accesses are to the same or to disjoint elements. Masks must not change during the lifetime
+    of the memory, and loaded values must be stored under the same mask, lane by lane.
     """
     if not any(type(n) is BufferLoad and n.predicate is not None for n in walk_once(func.body)):
         return func
@@ -57,7 +57,7 @@ class _Unmask(SharedRewriter):
         return self._unmask(self.generic(node)) if self._whole else node
 
     def _unmask(self, node: A) -> A:
-        """Return an access without a mask, if it is one to memory that needs none."""
+        """Return an access without a mask, if its memory needs no masks."""
         if node.predicate is None or node.buffer.data not in self._whole:
             return node
         return node.with_(predicate=None)
@@ -77,7 +77,7 @@ def _needs_no_mask(allocation: s.Allocate) -> bool:
         return False
     if any(a.first + a.lanes > b.first for a, b in pairwise(places)):
         return False
-    # What lies beyond the end is not there, mask or not.
+    # Elements beyond the end do not exist, so an access to them keeps its mask.
     (size,) = allocation.extents
     if type(size) is not IntImm or places[-1].first + places[-1].lanes > size.value:
         return False
@@ -85,7 +85,7 @@ def _needs_no_mask(allocation: s.Allocate) -> bool:
 
 
 def _keeps_lanes(node: s.Stmt, pointer: Var) -> bool:
-    """Say whether what is loaded under a mask is stored under the same one, lane by lane."""
+    """Return True if values loaded under a mask are stored under the same mask, lane by lane."""
     if isinstance(node, s.BufferStore):
         inside = all(_is_under(index, None, pointer) for index in node.indices)
         return inside and _is_under(node.value, node.predicate, pointer)
@@ -96,7 +96,7 @@ def _keeps_lanes(node: s.Stmt, pointer: Var) -> bool:
 
 
 def _is_under(value: Node, mask: PrimExpr | None, pointer: Var) -> bool:
-    """Say whether the masked loads in a value have the mask of the store, and keep its lanes."""
+    """Return True if the masked loads in a value have the store's mask and keep their lanes."""
     parts = [*walk_once(value)]
     loads = [p for p in parts if isinstance(p, BufferLoad) and p.buffer.data is pointer]
     key = None if mask is None else expr_key(mask)
@@ -106,7 +106,7 @@ def _is_under(value: Node, mask: PrimExpr | None, pointer: Var) -> bool:
 
 
 def _mixes_lanes(node: Node) -> bool:
-    """Say whether lanes of a value depend on others of its parts, or choose what is accessed."""
+    """Return True if lanes of a value depend on other lanes, or determine accessed elements."""
     if isinstance(node, Call):
         return any(argument.dtype.lanes > node.dtype.lanes for argument in node.args)
     if isinstance(node, BufferLoad):

@@ -20,7 +20,7 @@ from tensorir.rewriting.visit import Rewriter, children, defined, statements
 from tensorir.semantics.purity import is_pure
 
 MAX_STATEMENTS: Final = 2048
-"""The most statements that an unrolled nest is written out as; a longer one is left to LLVM."""
+"""The maximum number of statements of an unrolled nest; a longer one is left to LLVM."""
 
 
 def unroll(func: PrimFunc) -> PrimFunc:
@@ -29,9 +29,9 @@ def unroll(func: PrimFunc) -> PrimFunc:
     Before: for j in T.unroll(2): C[i * 8 + j] = A[j]
     After:  C[i * 8] = A[0]; C[i * 8 + 1] = A[1]
 
-    Index constants are folded. Loops, lets and allocations inside are new in every copy. A loop of
-    unknown extent, with too many statements after unrolling, or marked for the backend keeps
-    its kind: LLVM decides. Annotations of loops have been used by now, and are dropped.
+    Index constants are folded. Every copy has new loops, lets and allocations. A loop keeps its
+    kind, so that LLVM decides, if it has an unknown extent, would have too many statements, or is
+    marked for the backend. Annotations of loops are no longer needed, and are dropped.
     """
     return func.with_body(_Unroll()(func.body))
 
@@ -46,7 +46,7 @@ def _is_written_out(loop: s.For) -> bool:
 
 
 def statement_count(node: s.Stmt, is_written_out: Callable[[s.For], bool]) -> int:
-    """Return how many statements there are once such loops are written out."""
+    """Return the number of statements after such loops are written out."""
     if isinstance(node, s.For):
         inside = statement_count(node.body, is_written_out)
         is_copied = is_written_out(node) and isinstance(node.extent, IntImm)
@@ -72,8 +72,8 @@ class _Unroll(StatementRewriter):
 class _Copies(Rewriter):
     """Copies the body of a nest with values for its loop variables.
 
-    An expression is rebuilt once for each combination of the values that it depends on, which saves
-    time only.
+    An expression is rebuilt once for each combination of the values that it depends on, to save
+    time.
     """
 
     def __init__(self, root: s.For, values: dict[Var, PrimExpr] | None = None) -> None:
@@ -99,7 +99,7 @@ class _Copies(Rewriter):
 
     def define(self, var: Var) -> Var:
         if var not in self._bound:
-            return var  # an expression binds it
+            return var  # the variable is bound by an expression
         new = self._values[var] = var.with_name(var.name)
         stands_for(new, var)
         return new
@@ -112,7 +112,7 @@ class _Copies(Rewriter):
         return s.sequence([]) if taken is None else self(taken)
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
-        # As `generic` does, but for what can only be one index: there are many stores.
+        # Like `generic`, but specialised for a single index, as there are many stores.
         buffer, (old,) = self.buffer(node.buffer), node.indices
         value, index, predicate = self(node.value), self(old), self.maybe(node.predicate)
         same = value is node.value and index is old and predicate is node.predicate

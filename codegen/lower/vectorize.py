@@ -1,4 +1,4 @@
-"""From vectorized loops to statements on vectors."""
+"""Turning vectorized loops into statements on vectors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tensorir.rewriting.visit import children, substitute, walk
 from tensorir.semantics.purity import has_effects, is_exit, is_pure
 
 MAX_PIECES = 32
-"""The most pieces that a long vector is written out as; more of them are a loop."""
+"""The maximum number of pieces of a long vector that are written out; more pieces become a loop."""
 
 
 def vectorize(func: PrimFunc) -> PrimFunc:
@@ -35,10 +35,10 @@ def vectorize(func: PrimFunc) -> PrimFunc:
     Before: for j in T.vectorized(32): C[i * 32 + j] = A[j] * 2.0
     After:  for p in 2: C[Ramp(i * 32 + p * 16, 1, 16)] = A[Ramp(p * 16, 1, 16)] * Broadcast(2.0)
 
-    Vectors are as long as a register of the target for the widest element of the statement, with
-    one shorter vector for the rest. A test that differs between lanes becomes a mask on loads and
-    stores. A statement with a call without a vector form runs as a serial loop over the lanes;
-    so does a whole loop in which lanes share a result, a loop bound or memory.
+    Vectors have the length of a target register for the widest element of the statement, with one
+    shorter vector for the rest. A condition that differs between lanes becomes a mask on loads and
+    stores. A statement with a call that cannot be vectorized becomes a serial loop over the lanes.
+    If lanes share a result, a loop bound or memory, the whole loop becomes serial.
     """
     return func.with_body(_Vectorize(as_target(None).vector_bits, func)(func.body))
 
@@ -96,7 +96,9 @@ class _Lanes:
     is_one_store: bool
     _inlined: dict[Var, PrimExpr] = field(default_factory=dict)
     _may_have_stored: bool = False
-    """True if a statement may run before the next one, in the same iteration or another."""
+    """True if a statement may have stored before the next one runs, in the same or another
+    iteration.
+    """
 
     def _varies(self, node: Node) -> bool:
         return any(
@@ -116,7 +118,7 @@ class _Lanes:
         raise _Serial(f"{_SPOKEN.get(type(node), type(node).__name__)} has no vector form")
 
     def _assertion(self, node: s.AssertStmt, mask: PrimExpr | None) -> s.Stmt:
-        """Assert once for all lanes what the first lane does before anything else."""
+        """Assert a condition once for all lanes, if the first lane asserts it first of all."""
         if mask is not None or self._varies(node.condition):
             raise _Serial("an assertion has no vector form")
         if self._may_have_stored or not is_pure(node.condition):
@@ -127,7 +129,7 @@ class _Lanes:
         what = f"the range of {node.loop_var.name}"
         self._must_be_shared(node.min, mask, what)
         self._must_be_shared(node.extent, mask, what)
-        # What comes first in an iteration comes after the iteration before it.
+        # The first statement of an iteration runs after the previous iteration.
         self._may_have_stored = True
         return node.with_(body=self.stmt(node.body, mask))
 
@@ -148,7 +150,7 @@ class _Lanes:
         return s.sequence(parts)
 
     def _stays_true(self, node: s.IfThenElse) -> bool:
-        """Say whether a condition may be evaluated anew for each statement under it."""
+        """Return True if a condition may be evaluated again for each statement under it."""
         if is_pure(node.condition):
             return True
         if node.else_case is None and type(node.then_case) is s.BufferStore:
@@ -163,7 +165,7 @@ class _Lanes:
         if not self._varies(node.value):
             self._must_be_shared(node.value, mask, f"the value of {node.var.name}")
             return s.LetStmt(node.var, node.value, self.stmt(node.body, mask))
-        # Written out where it is used, which is right as long as nothing stores in between.
+        # The value is substituted for the variable, which is correct if no store is in between.
         if is_pure(node.value) or (
             type(node.body) is s.BufferStore and not has_effects(node.value)
         ):
@@ -186,7 +188,7 @@ class _Lanes:
                 bits = max(bits, _widest(part))
             elif isinstance(part, s.LetStmt):
                 if has_effects(part.value):
-                    raise _Serial(f"the value of {part.var.name} is a call for its effect")
+                    raise _Serial(f"the value of {part.var.name} is a call with a side effect")
                 bits = max(bits, _widest_value(part.value))
             elif isinstance(part, s.Stmt) and not isinstance(part, s.SeqStmt):
                 raise _Serial(f"the value of {node.var.name} is loaded and differs between lanes")
@@ -209,13 +211,13 @@ class _Lanes:
         return s.AttrStmt(node.node, node.attr_key, node.value, self.stmt(node.body, mask))
 
     def _must_be_shared(self, node: PrimExpr, mask: PrimExpr | None, what: str) -> None:
-        """Make sure that one evaluation does for all lanes, even if the mask excludes all."""
+        """Raise unless one evaluation suffices for all lanes, even if the mask disables all."""
         if self._varies(node):
             raise _Serial(f"{what} differs between lanes")
         if has_effects(node):
-            raise _Serial(f"{what} is a call for its effect")
+            raise _Serial(f"{what} is a call with a side effect")
         if mask is not None and not is_pure(node):
-            raise _Serial(f"{what} is loaded, and no lane may be on")
+            raise _Serial(f"{what} is loaded, and the mask may disable all lanes")
 
     # --------------------------------------------------------------------------------------- stores
 
@@ -239,7 +241,7 @@ class _Lanes:
             raise _Serial(f"a store to {node.buffer.name} is a vector or masked already")
 
     def _store_shared(self, node: s.BufferStore, mask: PrimExpr | None) -> s.Stmt:
-        """Store to one place from all lanes, which is one store if all store the same."""
+        """Store to one place from all lanes, by one store if all lanes store the same value."""
         for part in walk(node.value):
             if part is self.var or (
                 type(part) is BufferLoad and part.buffer.data is node.buffer.data
@@ -306,7 +308,7 @@ class _Lanes:
         return body if some is None else s.IfThenElse(some, body)
 
     def _some_lane(self, mask: PrimExpr, start: PrimExpr, lanes: int) -> PrimExpr | None:
-        """Return a scalar condition that holds exactly if `mask` holds in some lane.
+        """Return a scalar condition that is true if and only if `mask` holds in some lane.
 
         A comparison of linear expressions changes once from lane to lane, so the lane at one end
         decides. None for other masks.
@@ -339,7 +341,7 @@ def _widen(node: s.Stmt, widen: Widener, predicate: PrimExpr | None) -> s.Stmt:
 
 
 def _is_one_store(body: s.Stmt) -> bool:
-    """Say whether an iteration stores once, so that lanes in order are iterations in order."""
+    """Return True if an iteration has one store, so that lanes in order are the serial order."""
     kinds = [type(part) for part in walk(body) if isinstance(part, s.Stmt)]
     return kinds.count(s.BufferStore) == 1 and s.For not in kinds
 
@@ -353,8 +355,8 @@ _FORMS: Final[dict[type, Callable[[_Lanes, Any, PrimExpr | None], s.Stmt]]] = {
     s.AssertStmt: _Lanes._assertion,
 }
 _SPOKEN: Final[dict[type, str]] = {
-    s.Evaluate: "a call for its effect",
-    s.Allocate: "memory of an iteration's own",
+    s.Evaluate: "a call with a side effect",
+    s.Allocate: "an allocation in an iteration",
     s.While: "a while loop",
 }
 

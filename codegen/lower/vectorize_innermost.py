@@ -1,4 +1,4 @@
-"""Innermost loops that are vectorised without an annotation."""
+"""Vectorising innermost loops without an annotation."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def vectorize_innermost(func: PrimFunc) -> PrimFunc:
     Before: for k in 128: for j in 16: C[i * 16 + j] = C[i * 16 + j] + A[k] * B[k * 16 + j]
     After:  for k in 128: for j in T.vectorized(16): ...
 
-    LLVM would not: once such a loop is unrolled its accumulators are so many scalars. A loop
-    qualifies if it has a constant extent that is a multiple of 4, contains only stores, each access
-    moves by one element or not at all, each store moves, and what is loaded from a stored buffer is
-    the very element that is stored. Parameters that may overlap disqualify.
+    LLVM would not vectorise them: it unrolls such a loop first, and its accumulators become
+    scalars. A loop qualifies if it has a constant extent that is a multiple of 4 and contains only
+    stores. Each access moves by one element or is invariant, each store moves, and a load from a
+    stored buffer is of the element that is stored. Parameters that may overlap disqualify a loop.
     """
     return func.with_body(_Mark(Aliasing(func))(func.body))
 
@@ -90,14 +90,14 @@ def _has_shape(loop: s.For) -> bool:
 
 
 def _steps(indices: tuple[PrimExpr, ...], var: Var, allowed: tuple[int, ...]) -> bool:
-    """Say whether an access moves by one of the allowed numbers of elements with `var`."""
+    """Return True if `var` moves an access by one of the allowed numbers of elements."""
     if len(indices) != 1 or indices[0].dtype.lanes != 1:
         return False
     return coefficients(indices[0]).step(var) in allowed
 
 
 def _is_plain(part: object, var: Var) -> bool:
-    """Return True if a part of a value is free of effects and selects alike in all lanes."""
+    """Return True if an expression is pure, and its selects do not differ between lanes."""
     if isinstance(part, Select):
         return not uses_var(part.condition, var)
     if not isinstance(part, Call):

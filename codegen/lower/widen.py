@@ -16,7 +16,7 @@ from tensorir.rewriting.visit import walk
 _IF_THEN_ELSE: Final = Op.get("if_then_else")
 _LIKELY: Final = Op.get("likely")
 _ELEMENTWISE: Final = frozenset(Op.get(name) for name in ("isnan", "reinterpret", "clz"))
-"""Intrinsics that work lane by lane though the table does not call them vectorizable."""
+"""Intrinsics that work lane by lane, although the table does not mark them as vectorizable."""
 
 
 class CannotWiden(Exception):  # noqa: N818 - not an error: the statement takes another form
@@ -26,8 +26,8 @@ class CannotWiden(Exception):  # noqa: N818 - not an error: the statement takes 
 class Widener:
     """Widens expressions from `var` to the lanes `start, start + 1, ...`.
 
-    Calling it gives the node itself where it does not depend on `var`, else a vector. An index that
-    is linear in `var` becomes a `Ramp`. On the variables in `values` arithmetic wraps
+    A call returns the node itself if it does not depend on `var`, else a vector. An index that is
+    linear in `var` becomes a `Ramp`. Arithmetic on the variables in `values` wraps
     (`tensorir.nodes.index_arithmetic`).
     """
 
@@ -49,7 +49,7 @@ class Widener:
         return wide
 
     def __call__(self, node: PrimExpr) -> PrimExpr:
-        """Return `node` for all lanes; CannotWiden where that is impossible."""
+        """Return `node` for all lanes; CannotWiden if that is impossible."""
         known = self._memo.get(node)
         if known is None:
             rule = _RULES.get(type(node))
@@ -59,14 +59,14 @@ class Widener:
         return known
 
     def to_vector(self, value: PrimExpr) -> PrimExpr:
-        """Return a widened value with all lanes, where all may be the same."""
+        """Return a widened value as a vector, also if all lanes are equal."""
         return value if value.dtype.lanes > 1 else e.Broadcast(value, self._lanes)
 
     @contextmanager
     def masked(self, mask: PrimExpr, some_lane_is_on: bool = False) -> Iterator[None]:
         """Load only in the lanes of `mask`, inside a `with` statement.
 
-        A value that all lanes share is loaded as one if some lane is on for sure.
+        A value that all lanes share is loaded once if some lane is surely enabled.
         """
         outer = self._mask, self._memo, self._may_share
         self._mask = mask if self._mask is None else e.And(self._mask, mask)
@@ -80,11 +80,11 @@ class Widener:
     # --------------------------------------------------------------------------------------- rules
 
     def var(self, node: Var) -> PrimExpr:
-        """Return the ramp for the loop variable, the lanes of a bound one, others as they are."""
+        """Return the ramp of the loop variable, the lanes of a bound one, or another variable."""
         return self._ramp if node is self._var else self._bound.get(node, node)
 
     def same(self, node: PrimExpr) -> PrimExpr:
-        """Return an expression that all lanes share, without a dependence on the loop variable."""
+        """Return an expression that does not depend on the loop variable, for all lanes."""
         return node
 
     def binary(self, node: e.BinaryOp) -> PrimExpr:
@@ -102,16 +102,16 @@ class Widener:
         return type(node)(x, y)
 
     def logical(self, node: e.LogicalOp) -> PrimExpr:
-        """Widen both operands; the right one loads in those lanes only that it decides."""
+        """Widen both operands; the right one loads only in the lanes that it decides."""
         a, b = self(node.a), self(node.b)
         if a is node.a and b is node.b:
             return node
         kind, left = type(node), self.to_vector(a)
         if not may_load(node.b):
             return kind(left, self.to_vector(b))
-        return bound_mask(left, lambda mask: kind(mask, self._decided_by(mask, kind, node.b)))
+        return bound_mask(left, lambda mask: kind(mask, self._masked_binary(mask, kind, node.b)))
 
-    def _decided_by(self, mask: PrimExpr, kind: type[e.LogicalOp], node: PrimExpr) -> PrimExpr:
+    def _masked_binary(self, mask: PrimExpr, kind: type[e.LogicalOp], node: PrimExpr) -> PrimExpr:
         with self.masked(mask if kind is e.And else e.Not(mask)):
             return self.to_vector(self(node))
 
@@ -129,7 +129,7 @@ class Widener:
         narrows = node.dtype.bits < node.value.dtype.bits
         if is_index_arithmetic(node.value, self._values) and not narrows:
             return cast(dtype, value)
-        # A ramp of values may wrap in between: its lanes are converted one by one.
+        # A ramp of values may wrap between lanes, so its lanes are converted separately.
         return e.Cast(dtype, value)
 
     def select(self, node: e.Select) -> PrimExpr:
@@ -160,7 +160,7 @@ class Widener:
         if wide is index:
             if self._may_share:
                 return node
-            # The lanes that are switched off may be all of them: not even one may load then.
+            # The mask may disable all lanes, so the load must be masked even for a shared element.
             wide = Ramp(index, const(0, index.dtype), self._lanes)
         return BufferLoad(node.buffer, (wide,), self._mask)
 
@@ -178,7 +178,7 @@ class Widener:
         if not (node.op.vectorizable or node.op in _ELEMENTWISE):
             raise CannotWiden(f"{_call_name(node)} has no vector form")
         if node.op.short_name.startswith("call_"):
-            # The first arguments name the function and say on what it is overloaded.
+            # The first arguments are the name of the function and its overloaded operands.
             fixed = 1 + (len(args) > 1 and args[1].dtype == "uint32" and type(args[1]) is IntImm)
             args = [*args[:fixed], *(self.to_vector(arg) for arg in args[fixed:])]
         else:
@@ -215,9 +215,9 @@ def _call_name(node: Call) -> str:
 
 
 def bound_mask(mask: PrimExpr, use: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
-    """Return what `use` makes of a mask, which is computed once if it depends on memory.
+    """Return `use(mask)`, with the mask bound to a variable if it depends on memory.
 
-    Every load under it gets it, also loads with further masks.
+    Every load under the mask uses it, including loads with additional masks.
     """
     if not may_load(mask):
         return use(mask)
@@ -226,12 +226,12 @@ def bound_mask(mask: PrimExpr, use: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
 
 
 def may_load(node: PrimExpr) -> bool:
-    """Say whether evaluating `node` reads memory."""
+    """Return whether evaluating `node` reads memory."""
     return any(type(part) is BufferLoad for part in walk(node))
 
 
 def _linear(kind: type[e.BinaryOp], a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
-    """Return the `Ramp` that arithmetic on one `Ramp` and a scalar (or two) amounts to."""
+    """Return the `Ramp` that equals arithmetic on a `Ramp` and a scalar, or on two ramps."""
     if type(a) is Ramp and b.dtype.lanes == 1:
         if kind is e.Add:
             return Ramp(add(a.base, b), a.stride, a.lanes)

@@ -1,8 +1,8 @@
 """The speed of this machine: measured once, cached, and shown.
 
-`machine_speed` is for everybody who states shares of a peak or of a bandwidth. The search goes by
-`known_speed` where candidates run on this machine, and by the table of `codegen.target.cpu_cores`
-where they do not, or where the environment makes up another machine.
+`machine_speed` is for users who state fractions of a peak or of a bandwidth. The search uses
+`known_speed` if candidates run on this machine. Otherwise, or if the environment describes a
+simulated machine, it uses the table in `codegen.target.cpu_cores`.
 """
 
 from __future__ import annotations
@@ -42,15 +42,14 @@ _known: Final[dict[str, MachineSpeed | None]] = {}
 def machine_speed(
     target: str | Mapping[str, Any] | Target | None = None, *, again: bool = False
 ) -> MachineSpeed:
-    """Return what one core of this machine does with the vectors of a target, measured.
+    """Return the measured speed of one core of this machine with the vectors of a target.
 
     It is measured once, in less than a second, and kept in the user's cache directory
-    (`$XDG_CACHE_HOME`, `~/.cache`). `again` measures now: what other programs do meanwhile, and
-    how warm the machine is, holds for what is compared with it, too. Without a target it is the
-    current one, else this machine.
+    (`$XDG_CACHE_HOME`, `~/.cache`). `again` measures now, so that a comparison uses the current
+    load and temperature of the machine. The default target is the current one, else this machine.
 
-    Raises CodegenError if code for the target cannot run here, or if figures come out that no
-    processor has.
+    Raises CodegenError if code for the target cannot run here, or if measured figures are
+    implausible.
     """
     chosen = as_target(target)
     found = None if again else kept_speed(chosen)
@@ -66,9 +65,9 @@ def machine_speed(
 
 
 def known_speed(target: Target) -> MachineSpeed | None:
-    """Return what was measured before; None if nothing was, or the target is not this machine.
+    """Return the cached speed; None without one, or if the target is not this machine.
 
-    Where the environment makes up a machine nothing is known.
+    The result for a simulated machine is None.
     """
     key = str(target)
     if key not in _known:
@@ -91,7 +90,7 @@ def learn_speed(target: Target) -> None:
             speed.read[-1] / 1e9,
         )
     except CodegenError as error:
-        logger.warning("%s. The figures of the CPU model %s serve instead", error, target.mcpu)
+        logger.warning("%s. The figures of the CPU model %s are used instead", error, target.mcpu)
 
 
 def _is_this_machine(target: Target) -> bool:

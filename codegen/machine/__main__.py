@@ -1,4 +1,4 @@
-"""`python -m codegen.machine [TARGET] [--again]`: what is known of a target, and measured here."""
+"""`python -m codegen.machine [TARGET] [--again]`: facts about a target, and its speed here."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
         "python -m codegen.machine",
-        description="Say what is known of a target, and how fast this machine is with its vectors.",
+        description=(
+            "Print the facts about a target, and the speed of this machine with its vectors."
+        ),
     )
     parser.add_argument("target", nargs="?", default="host", help="this machine if left out")
-    parser.add_argument("--again", action="store_true", help="measure although it was done before")
+    parser.add_argument("--again", action="store_true", help="measure again")
     options = parser.parse_args(arguments)
     try:
         target = Target(options.target)

@@ -1,8 +1,8 @@
-"""Small loops whose time tells one figure of a processor each, as LLVM IR.
+"""Small loops as LLVM IR, each of which measures one figure of a processor.
 
-Each is a C function `void (ptr data, i64 count, i64 limit)`, where the data of `fork` are the entry
-point of an OpenMP runtime and its limit are threads. What they compute is stored, or loaded
-as if it were volatile, so that LLVM leaves nothing of it out.
+Each is a C function `void (ptr data, i64 count, i64 limit)`, For `fork`, data is the entry point of
+an OpenMP runtime and limit the number of threads. Results are stored, or loaded as volatile, so
+that LLVM keeps all operations.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from codegen.target import Target
 
 CHAIN: Final = 16
-"""Links of a chain in one iteration of `clock` and `latency`."""
+"""Dependent operations in one iteration of `clock` and `latency`."""
 SUMS: Final = 4
 """Updates in one iteration of `forward`."""
 STREAM: Final = 16
@@ -51,11 +51,13 @@ def kernels(target: Target) -> str:
         _loop("clock", _clock()),
         _loop("latency", _latency(update), update.factors),
         _loop("peak", _peak(update, _accumulators(target)), update.factors),
-        _loop("forward", _forward(update), update.factors),
-        _passes("stream", target.vector_bits // 8 * STREAM, in_order),
-        _passes("pages", PAGE_STEP * _PAGES, _loads(_PAGES, "i8", PAGE_STEP, "i64", 8)),
+        _loop("forward", _sum_in_memory(update), update.factors),
+        _pass_through_memory("stream", target.vector_bits // 8 * STREAM, in_order),
+        _pass_through_memory(
+            "pages", PAGE_STEP * _PAGES, _loads(_PAGES, "i8", PAGE_STEP, "i64", 8)
+        ),
         f"define internal void @{symbol('nothing')}(ptr %closure) {{\n  ret void\n}}",
-        _loop("fork", _fork(), "  %threads = trunc i64 %limit to i32"),
+        _loop("fork", _empty_parallel_loop(), "  %threads = trunc i64 %limit to i32"),
     ]
     return "\n".join(parts)
 
@@ -95,14 +97,14 @@ class _Update:
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """One iteration: its lines, and what it carries to the next, as (type, name, first, last)."""
+    """One iteration: its lines, and its loop-carried values, as (type, name, first, last)."""
 
     lines: list[str]
     carried: list[tuple[str, str, str, str]]
 
 
 def _clock() -> _Body:
-    """Operations that take a cycle each on every processor, one after the other."""
+    """A chain of dependent operations with a latency of one cycle on every processor."""
     lines = []
     last = "%x"
     for k in range(CHAIN):
@@ -129,7 +131,7 @@ def _peak(update: _Update, count: int) -> _Body:
     return _Body(lines, [(update.vector, f"%x{k}", "%a", f"%y{k}") for k in range(count)])
 
 
-def _forward(update: _Update) -> _Body:
+def _sum_in_memory(update: _Update) -> _Body:
     """A sum in memory: each addition loads the value that the previous one stored."""
     lines = []
     for k in range(SUMS):
@@ -139,14 +141,14 @@ def _forward(update: _Update) -> _Body:
     return _Body(lines, [])
 
 
-def _fork() -> _Body:
+def _empty_parallel_loop() -> _Body:
     """A parallel loop that does nothing."""
     line = f"  call void %data(ptr @{symbol('nothing')}, ptr null, i32 %threads, i32 0)"
     return _Body([line], [])
 
 
 def _loads(count: int, element: str, step: int, kind: str, align: int) -> list[str]:
-    """Loads from places that are so many elements apart."""
+    """Loads from places that are `step` elements apart."""
     lines = []
     for k in range(count):
         lines.append(f"  %p{k} = getelementptr {element}, ptr %from, i64 {k * step}")
@@ -155,7 +157,7 @@ def _loads(count: int, element: str, step: int, kind: str, align: int) -> list[s
 
 
 def _loop(name: str, body: _Body, before: str = "") -> str:
-    """Return a function that runs a body `count` times and stores what it carries."""
+    """Return a function that runs a body `count` times and stores its carried values."""
     phis = [f"  {x} = phi {t} [{a}, %entry], [{z}, %loop]\n" for t, x, a, z in body.carried]
     stores = [f"  store volatile {t} {z}, ptr %data, align 4\n" for t, _, _, z in body.carried]
     return f"""
@@ -177,7 +179,7 @@ done:
 """
 
 
-def _passes(name: str, step: int, lines: list[str]) -> str:
+def _pass_through_memory(name: str, step: int, lines: list[str]) -> str:
     """Return a function that goes through the first `limit` bytes in steps, `count` times."""
     return f"""
 define void @{symbol(name)}(ptr %data, i64 %count, i64 %limit) {{

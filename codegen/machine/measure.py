@@ -1,7 +1,7 @@
 """Measuring this machine in about half a second, and keeping the figures.
 
-Every figure is the least of many short measurements that take turns, since other work on a machine
-only ever adds to a time. Loops run for 50 to 100 microseconds each.
+Every figure is the minimum of many short, interleaved measurements, because other work on a machine
+only adds time. Loops run for 50 to 100 microseconds each.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from tensorir.replaced_file import replaced_file
 
 _ROUNDS: Final = 40
 _LONG_CYCLES: Final = 120_000_000
-"""Some time slices of a system that others use, too."""
+"""The cycles of a few time slices on a shared system."""
 _CYCLES: Final = 200_000
-"""About as many cycles a loop runs at a time."""
+"""The approximate number of cycles of one run of a loop."""
 _FORKS: Final = 50
-"""The parallel loops one after the other: before the first the threads may be asleep."""
+"""The number of successive parallel loops: before the first the threads may be asleep."""
 _FEW_PAGES: Final = 8
 """A number of pages that the first TLB of every processor holds."""
 _MOST_BYTES: Final = 256 << 20
@@ -58,9 +58,11 @@ _AT_ONCE: Final = 4 << 20
 """The bytes of memory that are read at a time."""
 _LEAST_ROUNDS: Final = 3
 _MOST_READ: Final = 1 << 30
-"""The bytes after which a bandwidth is known, however few rounds that are."""
+"""The number of bytes after which the measurement of a bandwidth stops, after any number of
+rounds.
+"""
 _LONGER: Final = 25
-"""The factor of a loop's length on several cores, which start within tens of microseconds."""
+"""The factor for a loop's length on several cores, whose starts differ by tens of microseconds."""
 
 
 @lru_cache(maxsize=4)
@@ -81,15 +83,15 @@ class Loops:
             self._memory = mmap.mmap(-1, size)
         except OSError as error:
             raise CodegenError(
-                f"nothing can be measured without {size >> 20} MiB of memory, which the system "
-                f"does not give: {error.strerror}"
+                f"the measurement needs {size >> 20} MiB of memory, which the system refused: "
+                f"{error.strerror}"
             ) from error
         for at in range(0, size, PAGE):
-            self._memory[at] = 0  # a page that was never written to is one of zeros for all
+            self._memory[at] = 0  # all pages that were never written to share one page of zeros
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
 
     def seconds(self, name: str, count: int, limit: int = 0, start: int = 0) -> float:
-        """Run a loop on the bytes from `start` on, once; return the time that it took."""
+        """Run a loop once on the bytes from `start` on; return its time."""
         function = self._functions[name]
         address = self._runtime if name == "fork" else self._address + start
         before = time.perf_counter_ns()
@@ -99,7 +101,7 @@ class Loops:
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """A loop, how it is called, and how many of the measured things it does."""
+    """A loop, its arguments, and the number of measured operations in it."""
 
     name: str
     count: int
@@ -108,13 +110,13 @@ class _Probe:
 
     @staticmethod
     def of_loop(name: str, does: int, cycles: int) -> _Probe:
-        """A loop of so many things in an iteration that takes about so many cycles."""
+        """A loop with `does` operations in an iteration of about `cycles` cycles."""
         count = max(1, _CYCLES // cycles)
         return _Probe(name, count, count, count * does)
 
     @staticmethod
     def of_bytes(size: int) -> _Probe:
-        """Reading so many bytes in order, several times."""
+        """Reading `size` bytes in order, several times."""
         count = max(2, _CYCLES * 16 // size)
         return _Probe("stream", count, size, count * size)
 
@@ -125,14 +127,14 @@ class _Probe:
         return _Probe("pages", count, pages * PAGE_STEP, count * pages)
 
     def run(self, loops: Loops) -> float:
-        """Return the seconds for one of the things."""
+        """Return the seconds per operation."""
         return loops.seconds(self.name, self.count, self.limit) / self.does
 
     def run_at_once(self, cores: Sequence[Loops], rounds: int, factor: int = _LONGER) -> float:
-        """Return the seconds for one of the things on each of several cores, all at work.
+        """Return the seconds per operation on each of several cores that run at the same time.
 
-        It is the least of some rounds, each of which takes as long as the slowest core, and for
-        several cores so many times as long as for one.
+        It is the minimum of several rounds; the time of a round is that of the slowest core. On
+        several cores, loops are `factor` times longer.
         """
         if len(cores) == 1:
             return min(self.run(cores[0]) for _ in range(rounds))
@@ -194,7 +196,7 @@ def measure(target: Target) -> MachineSpeed:
         read=(1 / times["l1"], 1 / times["l2"], 1 / times["l3"], memory),
         page_seconds=(
             max(0.0, times["many"] - times["few"]),
-            # Their lines come from the second cache.
+            # Their cache lines are loaded from the second cache.
             max(0.0, times["most"] - times["few"] - 64 * (times["l2"] - times["l1"])),
         ),
         fork_seconds=times.get("fork", 0.0),
@@ -202,11 +204,11 @@ def measure(target: Target) -> MachineSpeed:
 
 
 def peak_flops(target: str | Mapping[str, Any] | Target | None = None, cores: int = 1) -> float:
-    """Return the operations on float32 a second that cores do at once, multiply-adds only.
+    """Return the float32 operations per second of several cores together, by multiply-adds only.
 
-    It is measured now, as `machine_speed(...).peak_flops` was once for one core: several cores at
-    work have a lower clock on many machines. Raises CodegenError if code for the target cannot run
-    here.
+    It is measured now, unlike `machine_speed(...).peak_flops`, which is cached for one core: on
+    many machines the clock is lower if several cores are busy. Raises CodegenError if code for the
+    target cannot run here.
     """
     chosen = as_target(target)
     _check(chosen)
@@ -216,10 +218,10 @@ def peak_flops(target: str | Mapping[str, Any] | Target | None = None, cores: in
 
 
 def core_share(target: str | Mapping[str, Any] | Target | None = None, cores: int = 1) -> float:
-    """Return the share of the time for which so many threads, all at work, have a core: up to 1.
+    """Return the fraction (up to 1) of the time in which each of `cores` busy threads has a core.
 
-    It is less where other programs compute. It is measured now, in about 30 ms. Raises CodegenError
-    if code for the target cannot run here.
+    It is less than 1 if other programs compute. It is measured now, in about 30 ms. Raises
+    CodegenError if code for the target cannot run here.
     """
     chosen = as_target(target)
     _check(chosen)
@@ -239,10 +241,10 @@ def core_share(target: str | Mapping[str, Any] | Target | None = None, cores: in
 def read_bandwidth(
     size: int, target: str | Mapping[str, Any] | Target | None = None, cores: int = 1
 ) -> float:
-    """Return the bytes a second that cores read in order, over and over, of `size` bytes in all.
+    """Return the bytes per second at which cores repeatedly read `size` bytes in total, in order.
 
-    It is measured now; several cores read at once, each its part. Raises CodegenError if code for
-    the target cannot run here.
+    It is measured now; each of several cores reads its part at the same time. Raises CodegenError
+    if code for the target cannot run here.
     """
     chosen = as_target(target)
     _check(chosen)
@@ -259,7 +261,7 @@ def read_bandwidth(
 def _check(target: Target) -> None:
     reason = why_not_here(target)
     if reason is not None:
-        raise CodegenError(f"nothing can be measured for {target}: {reason}")
+        raise CodegenError(f"the speed of {target} cannot be measured: {reason}")
 
 
 def _sharing_cores() -> int:
@@ -268,19 +270,19 @@ def _sharing_cores() -> int:
 
 
 def _power(size: float) -> int:
-    """Return the power of two that is next to a number of bytes."""
+    """Return the power of two nearest to a number of bytes."""
     return max(_LEAST_BYTES, 1 << round(math.log2(size)))
 
 
 def _size_between(inner: int, outer: int) -> int:
-    """Return a size that one cache cannot hold and the next one can, as well as there is one."""
+    """Return a size that exceeds one cache and fits into the next one, as far as possible."""
     return _power(min(max(math.sqrt(inner * outer), 2 * inner), outer / 2))
 
 
 def _read_memory(loops: Loops, size: int) -> float:
-    """Return the bytes a second that are read from memory, in parts that are not cached.
+    """Return the bytes per second that are read from memory, in parts that are not cached.
 
-    A part that was not in any cache is read in the first pass only.
+    Only the first pass over a part reads it from memory.
     """
     part = min(_AT_ONCE, size)
     best = math.inf
@@ -294,18 +296,21 @@ def _read_memory(loops: Loops, size: int) -> float:
 #
 # Measured figures of a machine, kept in the user's cache directory.
 #
-# Each file is JSON: the figures and the machine. It is replaced as a whole, so that processes need
+# Each file is JSON: the figures and the machine. It is replaced atomically, so that processes need
 # no lock; an unreadable file, or a file of another machine, is ignored.
 
 
 logger = logging.getLogger("tensorir.codegen")
 
 _FORMAT: Final = 2
-"""To be raised when figures change their meaning, or are measured in another way."""
+"""The format version; raise it when figures change their meaning or their measurement."""
 
 
 def machine_key(target: Target) -> dict[str, Any]:
-    """Return what the figures of this machine depend on: its CPU model, not the microcode."""
+    """Return the properties that the figures of this machine depend on.
+
+    Its CPU model, not the microcode.
+    """
     caches = target.caches
     return {
         "format": _FORMAT,
@@ -319,7 +324,7 @@ def machine_key(target: Target) -> dict[str, Any]:
 
 
 def kept_speed(target: Target) -> MachineSpeed | None:
-    """Return what was measured of this machine with the vectors of a target, None if nothing."""
+    """Return the stored speed of this machine with the vectors of a target, None without one."""
     path = _path(target)
     if path is None:
         return None
@@ -334,7 +339,7 @@ def kept_speed(target: Target) -> MachineSpeed | None:
 
 
 def keep_speed(target: Target, speed: MachineSpeed) -> None:
-    """Keep what was measured; where nothing can be written, it is measured again next time."""
+    """Store measured figures; if that fails, the next process measures again."""
     path = _path(target)
     if path is None:
         return
@@ -344,7 +349,7 @@ def keep_speed(target: Target, speed: MachineSpeed) -> None:
         with replaced_file(path) as file:
             file.write(json.dumps(data, indent=1).encode())
     except OSError as error:
-        logger.info("what was measured of this machine is not kept: %s", error)
+        logger.info("the measured speed of this machine is not stored: %s", error)
 
 
 def _path(target: Target) -> Path | None:

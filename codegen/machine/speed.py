@@ -1,4 +1,4 @@
-"""The figures that are measured of a machine."""
+"""The measured figures of a machine."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ class MachineSpeed:
 
     vector_bits: int
     clock: float
-    """Cycles a second."""
+    """Cycles per second."""
     fma_rate: float
-    """Multiply-adds of a vector a second; on a CPU without, products and additions, in pairs."""
+    """Vector multiply-adds per second; on a CPU without them, pairs of a product and an
+    addition.
+    """
     fma_seconds: float
-    """From one update of an accumulator to the next."""
+    """Seconds from one update of an accumulator to the next."""
     forward_seconds: float
     """Seconds from one update of a sum in memory to the next."""
     read: tuple[float, float, float, float]
-    """Bytes a second that are read in order from each of three caches and from memory."""
+    """Bytes per second that are read in order from each of three caches and from memory."""
     page_seconds: tuple[float, float]
     """The additional seconds of a load from another page that misses the first TLB, and that misses
     the second TLB."""
@@ -45,7 +47,7 @@ class MachineSpeed:
 
     @property
     def peak_flops(self) -> float:
-        """The peak float32 operations a second, by multiply-adds."""
+        """The peak float32 operations per second, by multiply-adds."""
         return 2 * self.fma_rate * self.vector_bits / 32
 
     @property
@@ -75,12 +77,12 @@ class MachineSpeed:
         return first * self.clock, second * self.clock
 
     def line_cycles(self, line: int = 64) -> tuple[float, float, float, float]:
-        """Return the cycles for a line of so many bytes from each cache and from memory."""
+        """Return the cycles for a line of `line` bytes from each cache and from memory."""
         l1, l2, l3, memory = (line / rate * self.clock for rate in self.read)
         return l1, l2, l3, memory
 
     def implausible(self) -> str | None:
-        """Return which figure no processor has, a sentence; None if all are plausible."""
+        """Return a sentence about an implausible figure; None if all are plausible."""
         for name, (low, high) in _LIMITS.items():
             value = getattr(self, name)
             if not low <= value <= high:
@@ -105,7 +107,7 @@ class MachineSpeed:
             f.name: {"read": 4, "page_seconds": 2}.get(f.name, 0) for f in fields(MachineSpeed)
         }
         if not isinstance(data, dict) or data.keys() != kinds.keys():
-            raise ValueError("these are no figures of a machine")
+            raise ValueError("the data are not figures of a machine")
         values: dict[str, Any] = {}
         for name, count in kinds.items():
             value = data[name]
@@ -123,7 +125,7 @@ class MachineSpeed:
             (
                 "multiply-adds",
                 f"{self.peak_flops / 1e9:.1f} GFLOPS: {self.fma_units:.2f} vectors of {lanes} "
-                f"float32 a cycle, {self.fma_latency:.1f} cycles each",
+                f"float32 per cycle, {self.fma_latency:.1f} cycles each",
             ),
             (
                 "sums in memory",
@@ -132,9 +134,9 @@ class MachineSpeed:
         ]
         names = ("first cache", "second cache", "third cache", "memory")
         for name, rate, cycles in zip(names, self.read, self.line_cycles(), strict=True):
-            rows.append((name, f"{rate / 1e9:.1f} GB/s read in order, {cycles:.1f} cycles a line"))
+            rows.append((name, f"{rate / 1e9:.1f} GB/s in order, {cycles:.1f} cycles per line"))
         near, far = self.page_cycles
-        rows.append(("other pages", f"{near:.1f} cycles more, of very many pages {far:.1f}"))
+        rows.append(("other pages", f"{near:.1f} additional cycles, {far:.1f} for very many pages"))
         if self.fork_seconds > 0:
             rows.append(("parallel loops", f"{self.fork_seconds * 1e6:.2f} us to begin and end"))
         return "\n".join(f"{name:16}{text}" for name, text in rows)

@@ -31,7 +31,7 @@ NUMBER: Final = (int, float, np.integer, np.floating)
 
 @dataclass(slots=True)
 class BoundArguments:
-    """Checked arguments as the slots a compiled function reads, and what keeps them alive."""
+    """Checked arguments as slots of a compiled function, and the objects that keep them alive."""
 
     slots: Any
     views: list[ArrayView | None]
@@ -40,7 +40,7 @@ class BoundArguments:
 
 
 class ArgumentChecker:
-    """The checks that a signature asks for, prepared once."""
+    """The argument checks of a signature, prepared once."""
 
     def __init__(self, signature: Signature) -> None:
         self.signature = signature
@@ -61,12 +61,13 @@ class ArgumentChecker:
         ]
 
     def bind(self, args: Sequence[Any]) -> BoundArguments:
-        """Return the checked arguments; raise for the first that does not fit."""
+        """Return the checked arguments; raise for the first wrong one."""
         signature = self.signature
         parameters = signature.parameters
         if len(args) != len(parameters):
             raise IRTypeError(
-                f"{signature.name} takes {len(parameters)} argument(s), got {len(args)}: "
+                f"{signature.name} has {len(parameters)} parameter(s), got {len(args)} "
+                "argument(s): "
                 f"{signature}"
             )
         slots = self._slot_type()
@@ -84,7 +85,8 @@ class ArgumentChecker:
             else:
                 slots[k] = self._scalar(parameter, arg, values)
         for _ in range(1 if self._static else 2):
-            # The second time every variable has its value, also for dimensions met before it had.
+            # In the second pass every variable has a value, including variables that earlier
+            # dimensions use.
             for k in self._buffers:
                 self._check_layout(parameters[k], views[k], values)  # type: ignore[arg-type]
         for k in self._buffers:
@@ -155,9 +157,9 @@ class ArgumentChecker:
             self._fail_value(
                 parameter,
                 f"the function writes to it, but the array of shape {view.shape} has byte strides "
-                f"{view.strides}, and it has to be contiguous in row-major order; pass a "
-                f"contiguous array, such as codegen.empty({view.shape}, {str(view.dtype)!r}), and "
-                f"copy the result from that",
+                f"{view.strides}, but it must be contiguous in row-major order; pass a contiguous "
+                f"array, such as codegen.empty({view.shape}, {str(view.dtype)!r}), and copy the "
+                "result from it",
             )
         if isinstance(parameter.elem_offset, str):
             values.setdefault(parameter.elem_offset, 0)
@@ -209,7 +211,7 @@ class ArgumentChecker:
             self._fail_value(
                 parameter,
                 f"{place} is {actual}, expected {expected}{named}: the array has shape {shape}, "
-                f"the function takes {_shape_text(parameter.shape)}",
+                f"the function needs {_shape_text(parameter.shape)}",
             )
 
     def _match_strides(
@@ -235,8 +237,8 @@ class ArgumentChecker:
                 first, second = self.signature.parameters[a], self.signature.parameters[b]
                 raise IRValueError(
                     f"{self.signature.name}: arguments {first.name!r} and {second.name!r} share "
-                    f"memory, but the function promises tir.noalias and writes to one of them; "
-                    f"pass a copy"
+                    "memory, but the function is marked tir.noalias and writes to one of them; "
+                    "pass a copy"
                 )
 
     # ------------------------------------------------------------------------------------ scalars
@@ -290,8 +292,8 @@ class ArgumentChecker:
             for dim in parameter.dims:
                 if evaluate_dim(dim, values) is None:
                     raise IRValueError(
-                        f"{self.signature.name}: nothing determines extent {dim_text(dim)} of "
-                        f"{parameter.name!r}"
+                        f"{self.signature.name}: the arguments do not determine extent "
+                        f"{dim_text(dim)} of {parameter.name!r}"
                     )
 
     # ------------------------------------------------------------------------------------- errors

@@ -1,8 +1,8 @@
 """Any array-like as an address with a layout, without copying.
 
-NumPy arrays and what offers `__array_interface__` are read through that interface; everything else
-through DLPack (torch, jax, cupy on the CPU, ...), whose structures are read here directly because
-`numpy.from_dlpack` makes read-only arrays of older producers' tensors.
+NumPy arrays and other objects with `__array_interface__` are read through that interface, all
+others through DLPack (torch, jax, cupy on the CPU, ...). This module reads DLPack structures
+directly, because `numpy.from_dlpack` makes read-only arrays of older producers' tensors.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class ArrayView:
 def view_of(value: Any) -> ArrayView | None:
     """Return `value` as an ArrayView, None if it is not an array.
 
-    Raises IRTypeError for an array that compiled code cannot use: of a foreign byte order, on
-    another device, of a dtype without an equivalent, with a negation that torch has put off.
+    Raises IRTypeError for an array that compiled code cannot use: a foreign byte order, another
+    device, an unsupported dtype, or a lazy negation of torch.
     """
     interface = getattr(value, "__array_interface__", None)
     if interface is not None:
@@ -78,7 +78,7 @@ def view_of(value: Any) -> ArrayView | None:
             interface["shape"],
             interface.get("strides"),
             read_only,
-            (value, interface),  # a NumPy scalar's memory is a copy that only the interface holds
+            (value, interface),  # the interface keeps a NumPy scalar's copied memory alive
         )
     if hasattr(value, "__dlpack__"):
         if is_negated(value):
@@ -95,7 +95,7 @@ def narrow_dtype(dtype: DataType) -> DataType | None:
 
 
 def remedy_for(dtype: DataType) -> str:
-    """Return how an array of another dtype becomes one of `dtype`."""
+    """Return the remedy for an array of a dtype other than `dtype`."""
     held = str(dtype.to_numpy())
     for name, known in NAMES_OF_ML_DTYPES.items():
         if known == dtype:
@@ -104,7 +104,7 @@ def remedy_for(dtype: DataType) -> str:
 
 
 def is_negated(value: Any) -> bool:
-    """Say whether a tensor of torch is the negation of its memory, which DLPack does not tell."""
+    """Return True if a torch tensor is the negation of its memory, which DLPack does not report."""
     asked = getattr(value, "is_neg", None)
     return asked is not None and bool(asked())
 
@@ -160,10 +160,10 @@ _capsule_name.argtypes = (ctypes.py_object,)
 
 def _capsule_of(value: Any) -> Any:
     if getattr(value, "requires_grad", False):
-        value = value.detach()  # the same memory; torch shares none of what it differentiates
+        value = value.detach()  # shares memory; torch does not export tensors with gradients
     try:
         return value.__dlpack__(max_version=(1, 0))
-    except TypeError:  # of a release without max_version
+    except TypeError:  # an older producer without max_version
         return value.__dlpack__()
 
 
@@ -192,7 +192,7 @@ def _from_dlpack(value: Any) -> ArrayView:
     strides = None
     if tensor.strides:
         strides = tuple(n * dtype.nbytes for n in tensor.strides[: tensor.ndim])
-    # The capsule stays unconsumed: its owner is freed with it, after the call.
+    # The capsule stays unconsumed, so that its owner is freed with it after the call.
     return ArrayView(
         (tensor.data or 0) + tensor.byte_offset,
         dtype,
@@ -204,7 +204,7 @@ def _from_dlpack(value: Any) -> ArrayView:
 
 
 def tensor_in(capsule: Any) -> Any:
-    """Return the mutable structure of a capsule that was not consumed yet."""
+    """Return the mutable structure of an unconsumed capsule."""
     return _content(capsule)[0]
 
 

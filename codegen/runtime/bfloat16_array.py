@@ -1,4 +1,4 @@
-"""Arrays of bfloat16, which NumPy lacks, for those who read results."""
+"""Arrays of bfloat16, which NumPy lacks, for results of models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BFLOAT16: Final = DataType("bfloat16")
 
 
 class BFloat16Array:
-    """An array of bfloat16: what a model returns for a result of that dtype.
+    """An array of bfloat16, as a model returns it.
 
     `torch.from_dlpack(x)` is a tensor of bfloat16 over the same memory. `x.numpy()` and
     `numpy.asarray(x)` give an array of the dtype that the package `ml_dtypes` adds to NumPy;
@@ -27,7 +27,7 @@ class BFloat16Array:
 
     __slots__ = ("bits",)
     bits: NDArray
-    """The bits over the same memory, as uint16."""
+    """The bits as a uint16 array over the same memory."""
 
     def __init__(self, bits: NDArray) -> None:
         self.bits = bits
@@ -65,7 +65,7 @@ class BFloat16Array:
         return self.bits.numpy().view(_numpy_dtype())
 
     def asnumpy(self) -> Array:
-        """Return `numpy()`; this is its older name."""
+        """Return `numpy()`; this is the older name."""
         return self.numpy()
 
     def astype(self, dtype: Any) -> Array:

@@ -1,4 +1,4 @@
-"""Shared libraries: linking them, describing them to C, loading them again."""
+"""Shared libraries: linking them, writing C headers for them, loading them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LINKERS: Final = ("ld", "ld.lld")
 _LINKERS_OF_ALL: Final = ("ld.lld",)
 """The linkers that link for any architecture."""
 _C_IDENTIFIER: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
-"""Names that begin with an underscore are not for programs."""
+"""C reserves names that begin with an underscore."""
 _C_KEYWORDS: Final = frozenset((
         "auto", "bool", "break", "case", "char", "const", "continue", "default", "do", "double",
         "else", "enum", "extern", "false", "float", "for", "goto", "if", "inline", "int", "long",
@@ -53,13 +53,13 @@ _SEGMENT: Final = struct.Struct("<IIQQQQQQ")
 def linker_for(target: Target, path: Path) -> list[str]:
     """Return the command that links a library for a target at a path.
 
-    Raises LinkError without a linker, and for a path at which no file can be.
+    Raises LinkError without a linker, and for a path that cannot be written.
     """
     if path.is_dir() or not path.parent.is_dir():
         wrong = (
-            f"{path} is a directory" if path.is_dir() else f"there is no directory {path.parent}"
+            f"{path} is a directory" if path.is_dir() else f"directory {path.parent} does not exist"
         )
-        raise LinkError(f"no library can be written to {path}: {wrong}; name a file to be made")
+        raise LinkError(f"no library can be written to {path}: {wrong}; name a new file")
     return _linker(target)
 
 
@@ -73,9 +73,9 @@ def link_library(
 ) -> None:
     """Link the result of `compile_object` into the shared library `path`.
 
-    `embedded` are data by the symbols that they get, `interface` is LLVM IR of the functions for C
-    (by default each public function under its name). Raises LinkError without a linker, for two
-    functions of one name for C, and for a path at which no file can be.
+    `embedded` are data by symbol, `interface` is LLVM IR of the functions for C (by default each
+    public function under its name). Raises LinkError without a linker, for two functions with the
+    same C name, and for a path that cannot be written.
     """
     info, objects = read_object_code(object_code)
     target = Target(info.target)
@@ -96,7 +96,7 @@ def link_library(
         libraries = [] if Path(command[0]).name in _LINKERS else ["-lm"]
         attempts = [libraries]
         if libraries and any(OPENMP_SYMBOLS[0].encode() in content for content in objects.values()):
-            # The symbols are weak: without the library the loops run serially.
+            # The symbols are weak, so without the library the loops run serially.
             attempts.insert(0, [*libraries, "-Wl,--no-as-needed", "-lgomp"])
         for extra in attempts:
             finished = subprocess.run(
@@ -122,14 +122,14 @@ def _interface(info: ModuleInfo) -> str:
         if other != signature.name:
             raise LinkError(
                 f"functions {other!r} and {signature.name!r} have the same global_symbol, "
-                f"{c_name}, and a library has one function of a name; give one of them another"
+                f"{c_name}, but names must be unique in a library; rename one of them"
             )
-        text += _named_for_c(signature, c_name)
+        text += _c_wrapper(signature, c_name)
     return text
 
 
 def _included(embedded: Mapping[str, Parts], folder: Path) -> str:
-    """Return LLVM IR of macOS with data that the assembler takes from files."""
+    """Return LLVM IR for macOS with data that the assembler includes from files."""
     lines = [".section __TEXT,__const"]
     for k, (symbol, parts) in enumerate(embedded.items()):
         path = folder / f"data{k}"
@@ -141,7 +141,7 @@ def _included(embedded: Mapping[str, Parts], folder: Path) -> str:
     return "".join(f"module asm {_quoted(line)}\n" for line in lines)
 
 
-def _named_for_c(signature: Signature, name: str) -> str:
+def _c_wrapper(signature: Signature, name: str) -> str:
     """Return LLVM IR of the function `name`, which jumps to the kernel."""
     kernel = global_name(kernel_symbol(signature.name))
     passed = signature.passed
@@ -156,8 +156,8 @@ def _named_for_c(signature: Signature, name: str) -> str:
 def c_name_of(signature: Signature) -> str | None:
     """Return the name by which C calls a function of a library.
 
-    None for a name that C cannot spell or reserves, and for names of the C library or of an OpenMP
-    runtime: a program that links the library would get our function in place of theirs.
+    The result is None for invalid and reserved C names, and for names of the C library or of an
+    OpenMP runtime: a program that links the library would get our function instead of theirs.
     """
     name = signature.c_name
     if name is None or not _C_IDENTIFIER.match(name) or name in _C_KEYWORDS:
@@ -195,22 +195,23 @@ def _linker(target: Target) -> list[str]:
             return [found, *words[1:], shared]
     what = f"for {target.architecture} " if is_foreign else ""
     raise LinkError(
-        f"export_library needs a linker {what}and found none: install one of "
+        f"export_library found no linker {what}: install one of "
         f"{', '.join((*compilers, *linkers))}, or set CC to a C compiler. Without one, keep "
         f"Module.object_code and load it with Module.from_object"
     )
 
 
 def load_library(path: Path) -> LoadedCode:
-    """Open a library that `link_library` wrote."""
+    """Load a library that `link_library` wrote."""
     if not path.is_file():
-        raise LinkError(f"there is no library {path}{': it is a directory' * path.is_dir()}")
-    reason = _why_not_opened(path)
+        raise LinkError(f"library {path} does not exist{': it is a directory' * path.is_dir()}")
+    reason = _load_refusal(path)
     if reason is not None:
         raise LinkError(f"the library {path} cannot be loaded: {reason}")
     runtime = openmp.runtime()
     if runtime is not None:
-        # Parallel loops refer to it weakly; it has to be visible before the library is opened.
+        # Parallel loops refer to the runtime by weak symbols, so it must be loaded before the
+        # library.
         ctypes.CDLL(runtime._name, ctypes.RTLD_GLOBAL)
     try:
         library = ctypes.CDLL(str(path.resolve()))
@@ -233,12 +234,12 @@ def load_library(path: Path) -> LoadedCode:
     )
 
 
-def _why_not_opened(path: Path) -> str | None:
-    """Return why the dynamic loader must not get a file, None if it may have it.
+def _load_refusal(path: Path) -> str | None:
+    """Return the reason why a file must not be loaded, None if it may be.
 
-    The loader believes the head of a file: it maps parts that a file which was cut short does not
-    have, and the process dies of SIGBUS when it touches them. Files other than 64-bit ELF are left
-    to the loader, which refuses them itself.
+    The dynamic loader trusts the header of a file: it maps missing parts of a truncated file, and
+    the process dies of SIGBUS when it accesses them. Files other than 64-bit ELF are left to the
+    loader, which refuses them itself.
     """
     with path.open("rb") as file:
         size = file.seek(0, 2)
@@ -248,15 +249,15 @@ def _why_not_opened(path: Path) -> str | None:
             return None
         needed, machine = _needed_bytes(file, head)
     if needed > size:
-        return f"the file is cut short: it has {size} of {needed} bytes; export or copy it again"
+        return f"the file is truncated: it has {size} of {needed} bytes; export or copy it again"
     architecture = _ARCHITECTURES.get(machine, f"architecture {machine}")
     if architecture != host.machine():
-        return f"its code is for {architecture}, and this machine is {host.machine()}"
+        return f"its code is for {architecture}, but this machine is {host.machine()}"
     return None
 
 
 def _needed_bytes(file: BinaryIO, head: bytes) -> tuple[int, int]:
-    """Return how long a file has to be for what its head names, and the number of its machine."""
+    """Return the size of a file according to its ELF header, and its machine number."""
     fields = HEADER.unpack(head)
     machine, segments, sections = fields[2], fields[5], fields[6]
     segment_size, segment_count, section_size, section_count = fields[9:13]
@@ -272,7 +273,7 @@ def _needed_bytes(file: BinaryIO, head: bytes) -> tuple[int, int]:
 
 
 def embedded_program(code: LoadedCode) -> tuple[str, int] | None:
-    """Return the programs of the graph functions in a library, and where their constants are.
+    """Return the programs of the graph functions in a library, and the address of their constants.
 
     None for code without graph functions.
     """
@@ -299,7 +300,7 @@ def c_header(info: ModuleInfo) -> str:
     """Return prototypes in C for the functions of a library.
 
     A C program defines `main` itself, so a function of that name is declared as a type, to be used
-    with dlsym. Functions without a name for C are left out; see `c_name_of`.
+    with dlsym. Functions without a C name are left out; see `c_name_of`.
     """
     lines = ["#include <stdbool.h>", "#include <stdint.h>", ""]
     for signature in info.public:
@@ -350,9 +351,9 @@ ELF_64_LITTLE: Final = b"\x7fELF\x02\x01"
 HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
 MACHINES: Final = {"x86_64": 62, "aarch64": 183, "riscv64": 243}
 _ARCHITECTURES: Final = {number: name for name, number in MACHINES.items()}
-"""Architectures by the numbers that ELF has for them."""
+"""The ELF machine numbers of architectures."""
 _FLAGS: Final = {"riscv64": 5}
-"""Compressed instructions, and floats of 64 bits in registers, as on Linux."""
+"""ELF flags for compressed instructions and 64-bit float registers, as on Linux."""
 _SECTION: Final = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL: Final = struct.Struct("<IBBHQQ")
 _RELOCATABLE: Final = 1
@@ -360,7 +361,7 @@ _BITS, _SYMBOLS, _STRINGS = 1, 2, 3
 _LOADED: Final = 2
 _GLOBAL_OBJECT: Final = 0x11
 _PROTECTED: Final = 3
-"""Visible outside, but code of the library is not bound to data of another library."""
+"""ELF visibility: exported, but code of the library never binds to data of another library."""
 _NAMES: Final = ("", ".rodata", ".symtab", ".strtab", ".shstrtab", ".note.GNU-stack")
 
 Parts = Sequence[bytes | memoryview]
@@ -368,7 +369,7 @@ Parts = Sequence[bytes | memoryview]
 
 
 def write_data_object(path: Path, architecture: str, data: Mapping[str, Parts]) -> None:
-    """Write an object that holds `data` by symbols, each at a multiple of 64 bytes and 0 behind."""
+    """Write an object with `data` by symbol, each aligned to 64 bytes and followed by a 0 byte."""
     symbols = [bytes(_SYMBOL.size)]
     names = b"\0"
     with path.open("wb") as file:

@@ -1,4 +1,4 @@
-"""One compiled function: checking its arguments, calling it, telling what went wrong."""
+"""One compiled function: checking its arguments, calling it, reporting errors."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tensorir.errors import IRTypeError
 from tensorir.nodes.dtype import DataType
 
 ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-"""Makes a callable of the address of an entry, which takes the address of the slots."""
+"""Converts the address of an entry to a callable, whose argument is the address of the slots."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
-    """A function with arguments that are checked already; calling it again costs a microsecond.
+    """A function with checked arguments; a repeated call has an overhead of a microsecond.
 
-    The arrays must stay as they are: their addresses are part of the call.
+    The arrays must stay at the same addresses, which are part of the call.
     """
 
     _function: Function
@@ -41,7 +41,7 @@ class PreparedCall:
     def time(self, number: int = 1) -> Batch:
         """Run the function `number` times in a compiled loop and time the whole batch.
 
-        Raises ExecutionError if a run fails, after which no other starts.
+        Raises ExecutionError if a run fails; the remaining runs do not start.
         """
         batch = time_calls(self._function.entry, self._bound.slots, number)
         if batch.status:
@@ -126,10 +126,10 @@ class Function:
         raise ExecutionError(f"{self.name} stopped with status {status}")
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled: modules are."""
+        """Raise an error: a function is pickled with its module."""
         raise IRTypeError(
             f"the compiled function {self.name} cannot be pickled or copied alone; pickle its "
-            f'module, which has it again: module["{self.name}"]'
+            f'module, and use module["{self.name}"]'
         )
 
     def __repr__(self) -> str:

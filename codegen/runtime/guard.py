@@ -1,8 +1,8 @@
-"""Running a function with memory that faults where an argument ends.
+"""Running a function on arrays next to inaccessible memory.
 
-For fuzzing: each array is copied into separate pages, once right after a page without access and
-once right before one, so that a compiled function that reads or writes a byte outside stops the
-process with SIGSEGV instead of passing unseen. Run it in a process that may die.
+For fuzzing: each array is copied into separate pages, once right after an inaccessible page and
+once right before one, so that reading or writing a byte outside stops the process with SIGSEGV
+instead of going unnoticed. Use a process that may die.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAGE = mmap.PAGESIZE
 
 
 def run_guarded(signature: Signature, bound: BoundArguments, run: Callable[[Any], int]) -> int:
-    """Call `run` on slots whose arrays lie between guard pages; copy outputs back.
+    """Call `run` on slots whose arrays are next to guard pages; copy outputs back.
 
     The function runs twice on the same inputs; what the second run wrote is kept. Returns its
     status.
@@ -56,7 +56,7 @@ def _run_at(
 
 
 def guarded_pages(nbytes: int, place: Literal["start", "end"]) -> tuple[mmap.mmap, int]:
-    """Return pages and the address in them from which `nbytes` touch a page without access."""
+    """Return pages and the address in them at which `nbytes` are next to an inaccessible page."""
     inner = -(-nbytes // _PAGE) * _PAGE
     pages = mmap.mmap(-1, inner + 2 * _PAGE)
     base = _address(pages)

@@ -1,4 +1,4 @@
-"""Making sure that the CPU of this process can run code for a target."""
+"""Checks that the CPU of this process can run code for a target."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _TILE_DATA: Final = 18
 
 
 def why_not_here(target: str | Target | None = None) -> str | None:
-    """Return why code for a target cannot run in this process, a sentence; None if it can.
+    """Return a sentence why code for a target cannot run in this process; None if it can.
 
-    A target that names another architecture or system, or a CPU with features that the one of this
-    machine lacks, cannot. Code for it may still be built, inspected and exported.
+    Code for another architecture or system, or for CPU features that this machine lacks, cannot run
+    here. It can still be built, inspected and exported.
     """
     chosen = as_target(target)
     return _refusal(chosen.architecture, chosen.mtriple, chosen.required_features)
 
 
 def why_not_loaded(info: ModuleInfo) -> str | None:
-    """Return why compiled code cannot run in this process, a sentence; None if it can."""
+    """Return a sentence why compiled code cannot run in this process; None if it can."""
     return _refusal(info.architecture, Target(info.target).mtriple, frozenset(info.needed_features))
 
 
@@ -42,9 +42,9 @@ def _refusal(architecture: str, triple: str | None, features: frozenset[str]) ->
         )
     remedy = "build it for the target 'host' to run it here"
     if architecture != host.machine():
-        return f"the code is for {architecture}, and this machine is {host.machine()}; {remedy}"
+        return f"the code is for {architecture}, but this machine is {host.machine()}; {remedy}"
     if triple is not None and _object_format(triple) != _object_format(None):
-        return f"the code is for {triple}, which is another system than this one; {remedy}"
+        return f"the code is for {triple}, which is not the system of this process; {remedy}"
     missing = host.missing_features(features)
     if missing:
         return f"the code uses {', '.join(missing)}, which this CPU does not have; {remedy}"
@@ -56,14 +56,14 @@ def _object_format(triple: str | None) -> Any:
 
 
 def prepare_host(features: Iterable[str]) -> None:
-    """Have the system let this process run code with these features; LinkError if it does not."""
+    """Ask the system to enable these CPU features for this process; LinkError if it refuses."""
     if any(feature.startswith("amx-") for feature in features):
         _request_tiles()
 
 
 @cache
 def _request_tiles() -> None:
-    """Ask the system for the tile registers, which a process gets on demand only (Linux 5.16)."""
+    """Request the AMX tile registers, which Linux (since 5.16) enables on demand only."""
     system = ctypes.CDLL(None, use_errno=True)
     if system.syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) != 0:
         number = ctypes.get_errno()

@@ -19,15 +19,15 @@ from codegen.signature import ModuleInfo, read_object_code
 
 _names: Final = itertools.count()
 _registered: Final[dict[str, int]] = {}
-"""Addresses of the C functions that `register_extern` was given."""
+"""Addresses of the C functions that were registered by `register_extern`."""
 
 
 @dataclass(eq=False, slots=True)
 class LoadedCode:
-    """Machine code in memory; it stays there as long as this object lives.
+    """Machine code in memory, which exists as long as this object.
 
     `entries` maps the name of each public function to the address of its slot-array entry,
-    `addresses` to that of the C function itself.
+    `addresses` to the address of the C function itself.
     """
 
     info: ModuleInfo
@@ -38,7 +38,9 @@ class LoadedCode:
     library: LibraryCalls | None = None
     """The callbacks through which the code calls library functions, None if it calls none."""
     refusal: str | None = None
-    """The reason why the code cannot run in this process, which then lacks addresses; else None."""
+    """The reason why the code cannot run in this process; then it is not loaded. None if it
+    can.
+    """
 
 
 @cache
@@ -49,10 +51,10 @@ def _linker() -> Any:
 
 
 def load_object(data: bytes) -> LoadedCode:
-    """Load the result of `compile_object`; code that cannot run here is described only.
+    """Load the result of `compile_object`; for code that cannot run here, only the description.
 
-    Raises LinkError if it is something else, or calls a C function or a library function that this
-    process does not have.
+    Raises LinkError for other data, and for code that calls a C function or a library function that
+    this process does not have.
     """
     info, objects = read_object_code(data)
     refusal = why_not_loaded(info)
@@ -106,9 +108,9 @@ def _link(builder: Any) -> Any:
 
 
 def load_own(code: str | bytes, symbols: Sequence[str]) -> Any:
-    """Load LLVM IR or an object of our own (not of a program); return its addresses by symbol.
+    """Load LLVM IR or an object of this package (not of a program); return its addresses by symbol.
 
-    The code stays in memory as long as what is returned.
+    The code stays in memory as long as the result.
     """
     builder = binding().JITLibraryBuilder().add_current_process()
     builder = builder.add_ir(code) if isinstance(code, str) else builder.add_object_img(code)
@@ -120,7 +122,7 @@ def load_own(code: str | bytes, symbols: Sequence[str]) -> Any:
 def register_extern(name: str, function: Any) -> None:
     """Make a C function callable from programs by `T.call_extern(dtype, name, ...)`.
 
-    `function` is an address or a ctypes function; the caller keeps the latter alive.
+    `function` is an address, or a ctypes function that the caller keeps alive.
     """
     if not isinstance(function, int):
         function = ctypes.cast(function, ctypes.c_void_p).value

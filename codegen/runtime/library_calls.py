@@ -1,8 +1,9 @@
 """Calls from machine code into Python.
 
-Compiled code calls one C function of its module, a ctypes callback. It takes the interpreter's
-lock, which whoever called the compiled code released, makes the arguments, and calls the library
-function. Arrays are views of the program's memory, valid until the library function returns.
+Compiled code calls one C function of its module, a ctypes callback. The callback acquires the
+interpreter's lock, which was released to call the compiled code, makes the arguments, and calls the
+library function. Arrays are views of the program's memory, valid until the library function
+returns.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from tensorir.nodes.expr import integer_limits
 _CALLBACK: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_size_t)
 _DONE: Final = 1
 _FAILED: Final = 0
-"""Also the value that ctypes returns for an exception that reaches it, as from a signal."""
+"""ctypes returns the same value for an exception in the callback, for example from a signal."""
 
 _Reader: TypeAlias = Callable[[tuple[Any, ...]], Any]
-"""Makes an argument from the values of all slots."""
+"""A function that makes an argument from the values of all slots."""
 
 
 class LibraryCalls:
@@ -68,14 +69,14 @@ class LibraryCalls:
         return _DONE
 
     def failure(self) -> BaseException:
-        """Return, once, what stopped the compiled function that this thread called."""
+        """Return and forget the exception that stopped the compiled function of this thread."""
         return self._failures.pop(
             threading.get_ident(), ExecutionError("a library function was interrupted")
         )
 
 
 class _Site:
-    """One call: how its arguments are made, and what is called."""
+    """One call: the readers of its arguments, and the called function."""
 
     def __init__(self, call: LibraryCall, function: LibraryFunction) -> None:
         self._name = call.function
@@ -94,7 +95,7 @@ class _Site:
             if self._wants_result:
                 ctypes.c_int32.from_address(slots).value = _as_int32(result)
         except BaseException as problem:
-            # The traceback keeps the arguments when the memory of the program is gone.
+            # The traceback may keep the arguments longer than the memory of the program exists.
             for arg in args:
                 if isinstance(arg, NDArray):
                     arg.detach()
@@ -148,7 +149,10 @@ class _Site:
 
 
 def _as_int32(result: Any) -> int:
-    """Return the result of a library function as the program takes it; nothing counts as 0."""
+    """Return the result of a library function as the int32 that the program expects.
+
+    None counts as 0.
+    """
     if result is None:
         return 0
     try:

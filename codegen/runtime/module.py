@@ -39,7 +39,7 @@ class Module(TimedFunctions[Function]):
 
     @staticmethod
     def of(compiled: Compiled, *, guard_pages: bool = False) -> Module:
-        """Load code that was just compiled; LinkError for functions that are missing here."""
+        """Load compiled code; LinkError for functions that are missing in this process."""
         return Module(
             load_object(compiled.object_code),
             source=compiled.source,
@@ -54,12 +54,12 @@ class Module(TimedFunctions[Function]):
         source: Callable[[], Source] | None = None,
         guard_pages: bool = False,
     ) -> Module:
-        """Load the result of `compile_object`, perhaps of another process.
+        """Load the result of `compile_object`, possibly from another process.
 
-        `source` makes the LLVM IR that it was made from, if that is asked for.
+        `source` is called when the LLVM IR is needed.
 
-        Raises LinkError if it is something else or calls C or library functions that this process
-        does not have.
+        Raises LinkError for other data, and for code that calls C or library functions that this
+        process does not have.
         """
         return Module(load_object(data), source=source, object_code=data, guard_pages=guard_pages)
 
@@ -80,8 +80,8 @@ class Module(TimedFunctions[Function]):
         if "main" not in self._functions:
             names = list(self._functions)
             raise IRValueError(
-                f"the module has {len(names)} functions and none is called main: {names}; say "
-                f'which one is meant, as in module["{names[0]}"](...)'
+                f"the module has {len(names)} functions and none is called main: {names}; choose "
+                f'one, for example module["{names[0]}"](...)'
             )
         return self.get_function("main")
 
@@ -114,7 +114,7 @@ class Module(TimedFunctions[Function]):
         return self._object
 
     def inspect_llvm(self, optimized_form: bool = True) -> str:
-        """Return the LLVM IR, after optimisation or as it was written."""
+        """Return the LLVM IR, after or before optimisation."""
         source = self.source
         return source.optimized() if optimized_form else source.text
 
@@ -135,7 +135,7 @@ class Module(TimedFunctions[Function]):
             self._source = self._source()
         if self._source is None:
             raise CodegenError(
-                "the module was loaded from machine code, its LLVM IR is gone; inspect the module "
+                "the module was loaded from machine code and has no LLVM IR; inspect the module "
                 "that codegen.build returned"
             )
         return self._source
@@ -148,22 +148,23 @@ class Module(TimedFunctions[Function]):
         Each function f becomes `int32_t f(...)` with a pointer for each buffer and scalars by
         value, in parameter order, then symbolic extents, then a pointer for the result if there is
         one; `c_header` writes the prototypes. It returns 0, or a status if it failed. Functions
-        whose names the C library has, or C cannot spell, are for `load_module` only. `embedded`
-        are data that the library is to hold, by the symbols they get. Raises
-        LinkError without a linker, CodegenError for a module that calls library functions.
+        whose names are invalid in C, or exist in the C library, can be called through `load_module`
+        only. `embedded` are additional data by symbol. Raises LinkError without a linker,
+        CodegenError for a module that calls library functions.
         """
         calls = self._code.info.library.values()
         called = sorted({call.function for of_one in calls for call in of_one})
         if called:
             raise CodegenError(
                 f"the module calls library function(s) {', '.join(map(repr, called))}, which are "
-                f"Python's; a shared library cannot hold them. Keep Module.object_code, or pickle "
+                "Python functions; a shared library cannot contain them. Keep "
+                "Module.object_code, or pickle "
                 f"the module, and register the functions in the process that loads it"
             )
         export.link_library(self.object_code, Path(path), embedded)
 
     def c_header(self) -> str:
-        """Return the C prototypes of the functions, as the library exports them."""
+        """Return the C prototypes of the functions that the library exports."""
         return export.embedded_header(self._code) or export.c_header(self._code.info)
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
@@ -183,16 +184,16 @@ def build(
 ) -> Module:
     """Compile a module or function; `target` defaults to the current one, else this machine.
 
-    Inside of `with database:` of `search`, unscheduled functions get the best schedule that the
-    database has of them.
+    Inside `with database:` of `search`, unscheduled functions get the best schedule in the
+    database.
 
-    With `guard_pages` every call runs on copies of its arrays that end where memory without access
-    begins, so that an access out of bounds stops the process; outputs are copied back.
+    With `guard_pages` every call runs on copies of its arrays that end at inaccessible memory, so
+    that an access out of bounds stops the process; outputs are copied back.
 
     Raises WellFormedError for an ill-formed program, CodegenError for one without a compiled form
     (also what LLVM rejects), TargetError for a bad target, LinkError for C functions and library
-    functions that this process does not have. Library functions are looked up once, here: the
-    module keeps calling the one it found when another is registered under the name.
+    functions that this process does not have. Library functions are looked up once, by this call:
+    the module does not use a function that is registered later under the same name.
     """
     chosen = as_target(target)
     compiled = compile_functions(functions_of(with_history(mod, chosen)), chosen)
@@ -200,5 +201,5 @@ def build(
 
 
 def load_module(path: str | Path) -> Module:
-    """Load a library that `export_library` wrote; LinkError if it is none."""
+    """Load a library that `export_library` wrote; LinkError for other files."""
     return Module(export.load_library(Path(path)))

@@ -1,8 +1,8 @@
 """The arrays of the toolkit: NumPy arrays whose data begin at a multiple of 64 bytes.
 
-An `NDArray` is what library functions are given and what a model returns. It is a NumPy array, so
-that everything which takes one takes it, and it speaks DLPack in both directions: other libraries
-get its memory without a copy and may write to it.
+Library functions receive `NDArray`s, and models return them. An `NDArray` is a NumPy array, so
+NumPy code accepts it, and it supports DLPack in both directions: other libraries get its memory
+without a copy and may write to it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Device:
 
     @property
     def exist(self) -> bool:
-        """True if the device is there."""
+        """True if the device exists."""
         return self.kind == "cpu"
 
     def __repr__(self) -> str:
@@ -62,15 +62,16 @@ _CPU: Final = cpu()
 FIRST_ADDRESS: Final = 4096
 _Memory: TypeAlias = ctypes.Array[ctypes.c_char]
 MEMORY: Final[_Memory] = (ctypes.c_char * (2**63 - 1 - FIRST_ADDRESS)).from_address(FIRST_ADDRESS)
-"""All memory but its first page as one buffer: NumPy takes an array at an address out of it in a
-quarter of a microsecond, while a buffer made for each array costs twice as much again."""
+"""All memory except the first page as one buffer: NumPy makes an array at an address from it in a
+quarter of a microsecond, while a separate buffer for each array would triple that time.
+"""
 
 
 class NDArray(np.ndarray[Any, np.dtype[Any]]):
     """A NumPy array with the methods of TVM's NDArray.
 
-    Slices and reshaped views are NDArrays as well, which need not be aligned. What arithmetic gives
-    is new memory of NumPy's and so a plain array. bfloat16 and fp8 are held as their bits.
+    Slices and reshaped views are NDArrays as well, possibly unaligned. The result of arithmetic is
+    a plain array in new memory of NumPy. bfloat16 and fp8 are stored as their bits.
     """
 
     __slots__ = ("_owner",)
@@ -88,7 +89,7 @@ class NDArray(np.ndarray[Any, np.dtype[Any]]):
         """Return memory at an address as an array, which keeps `owner` alive; nothing is copied.
 
         `strides` are in bytes, None for compact row-major. Raises IRValueError for elements at a
-        null pointer; the caller guarantees that such an array is at `address`.
+        null pointer. The caller guarantees that there is such an array at `address`.
         """
         if address >= FIRST_ADDRESS:
             found = _new(cls, shape, dtype, MEMORY, address - FIRST_ADDRESS, strides)
@@ -103,7 +104,7 @@ class NDArray(np.ndarray[Any, np.dtype[Any]]):
         return found
 
     def detach(self) -> None:
-        """Replace borrowed memory by a copy; views that were made of this array keep the memory."""
+        """Replace borrowed memory by a copy; existing views of this array keep the old memory."""
         state = (1, self.shape, self.dtype, False, self.tobytes())
         self.__setstate__(state)  # type: ignore[arg-type]  # NumPy takes no other bool
         self._owner = None
@@ -114,7 +115,7 @@ class NDArray(np.ndarray[Any, np.dtype[Any]]):
         return _CPU
 
     def numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """Return a copy as a plain array, which later writes to this array do not change.
+        """Return a copy as a plain array; later writes to this array do not change it.
 
         `numpy.asarray(x)` gives a plain array over the same memory.
         """
@@ -160,12 +161,12 @@ class NDArray(np.ndarray[Any, np.dtype[Any]]):
         return_scalar: bool = False,
         /,
     ) -> Any:
-        if array is self:  # it was given as `out`
+        if array is self:  # the array was passed as `out`
             return self
         return array[()] if return_scalar else array
 
     def __reduce__(self) -> tuple[Callable[..., NDArray], tuple[Any]]:
-        """Pickle the elements; the array that is read again is aligned."""
+        """Pickle the elements; the unpickled array is aligned."""
         return array, (np.asarray(self),)
 
 
@@ -175,8 +176,8 @@ _new: Final[Callable[..., NDArray]] = np.ndarray.__new__
 def empty(shape: Sequence[int], dtype: str = "float32", device: Device | None = None) -> NDArray:
     """Return an uninitialised array whose data begin at a multiple of 64 bytes.
 
-    NumPy's own arrays begin at multiples of 16, so that vector loads from them often touch two
-    cache lines, which can cost a third of the speed of a good kernel.
+    NumPy's own arrays begin at multiples of 16, so vector loads from them often touch two cache
+    lines, which can slow a good kernel down by a third.
     """
     check_device(device)
     return aligned_array(tuple(shape), DataType(dtype).to_numpy())
@@ -195,9 +196,9 @@ def from_dlpack(value: Any) -> NDArray:
     """Return the memory of another library's array as an NDArray of the same layout.
 
     Nothing is copied, and writing to one writes to the other unless the other is marked read-only.
-    `value` has `__dlpack__` or `__array_interface__`; bfloat16 is held as its bits, which
-    `codegen.BFloat16Array` makes an array of bfloat16. Raises IRTypeError for anything else, and
-    for arrays that are not in the memory of the CPU.
+    `value` has `__dlpack__` or `__array_interface__`; bfloat16 is returned as its bits, which
+    `codegen.BFloat16Array` converts to an array of bfloat16. Raises IRTypeError for anything else,
+    and for arrays that are not in the memory of the CPU.
     """
     view = view_of(value)
     if view is None:
@@ -243,5 +244,6 @@ address_of: Final = _field_address if _holds_address_first() else _interface_add
 """The address of the elements of a NumPy array.
 
 NumPy's C interface fixes that the address is the first field of an array object; reading it takes a
-tenth of the time that `__array_interface__` takes. Where objects lie otherwise, that is used.
+tenth of the time that `__array_interface__` takes. If the field is elsewhere, `__array_interface__`
+is used.
 """

@@ -1,7 +1,7 @@
 """Finding an OpenMP runtime on this machine.
 
-A runtime that the process has loaded already is taken first, since two of them would fight over the
-cores; then the system's; then a runtime that a Python package brought.
+A runtime that the process has loaded already is preferred, because two runtimes would compete for
+the cores; then the system's runtime; then a runtime in a Python package.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RUNTIME: Final = re.compile(r"/lib(?:gomp|omp|iomp5)[-\w.]*\.(?:so|dylib)[\w.]*
 _SYSTEM_NAMES: Final = ("libgomp.so.1", "libomp.so", "libomp.so.5", "libiomp5.so", "libomp.dylib")
 _SPIN_COUNT: Final = "GOMP_SPINCOUNT"
 _PACKAGES: Final = ("xgboost", "sklearn", "scikit_learn", "torch")
-"""Packages whose wheels bring a runtime in `<package>.libs` or `<package>/lib`."""
+"""Packages whose wheels contain a runtime in `<package>.libs` or `<package>/lib`."""
 
 
 @cache
@@ -42,11 +42,10 @@ def runtime() -> ctypes.CDLL | None:
 
 @contextmanager
 def _short_spinning() -> Iterator[None]:
-    """Have libgomp, which reads its environment when it is loaded, wait actively for a short time.
+    """Make libgomp, which reads its environment when it is loaded, spin for a short time only.
 
-    By default a waiting thread spins for some 10 milliseconds before it sleeps. On a machine that
-    is busy with something else it then keeps from the core the very thread it is waiting for. Does
-    nothing where the user has set how to wait.
+    By default a waiting thread spins for about 10 milliseconds before it sleeps. On a busy machine
+    it then occupies the core that the awaited thread needs. A setting of the user is respected.
     """
     if any(name in os.environ for name in (_SPIN_COUNT, "OMP_WAIT_POLICY")):
         yield

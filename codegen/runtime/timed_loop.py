@@ -1,4 +1,4 @@
-"""Compiled loops around calls: reading the clock and flushing caches without Python between."""
+"""Compiled loops around calls: reading the clock and flushing caches without Python in between."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from codegen.target import host
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Calls back to back: how many ran, in how many seconds altogether."""
+    """A batch of successive calls: their number and total seconds."""
 
     runs: int
     seconds: float
@@ -91,7 +91,7 @@ done:
 
 @cache
 def _load_function(text: str, symbol: str, *kinds: Any) -> tuple[Callable[..., None], Any]:
-    """Return a function of LLVM IR that takes arguments of these kinds, and what holds its code."""
+    """Return a function of LLVM IR with arguments of these kinds, and the owner of its code."""
     code = load_own(text, [symbol])
     return ctypes.CFUNCTYPE(None, *kinds)(code[symbol]), code
 

@@ -27,7 +27,7 @@ def _statistic(of: Callable[[Any], Any]) -> cached_property[float]:
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """Times of a function in seconds a call; each result is the mean over a batch of calls."""
+    """Times of a function in seconds per call; each result is the mean over a batch of calls."""
 
     results: tuple[float, ...]
 
@@ -40,7 +40,7 @@ class BenchmarkResult:
     max = _statistic(np.max)
     """The slowest result."""
     std = _statistic(np.std)
-    """The standard deviation of the results, of the population."""
+    """The population standard deviation of the results."""
 
     def __str__(self) -> str:
         names = ("mean", "median", "max", "min", "std")
@@ -49,23 +49,23 @@ class BenchmarkResult:
 
 
 class Prepared(Protocol):
-    """A call whose arguments are checked already."""
+    """A call with checked arguments."""
 
     def __call__(self) -> object:
         """Run it."""
         ...
 
     def time(self, number: int = 1) -> Batch:
-        """Run it several times and time all runs together."""
+        """Run the call several times and time all runs together."""
         ...
 
     def flush_non_first(self) -> None:
-        """Drop its arrays, except the first, from all caches."""
+        """Flush the argument arrays, except the first, from all caches."""
         ...
 
 
 class Timeable(Protocol):
-    """A function that can be timed on arguments: of a module or of a virtual machine."""
+    """A function of a module or of a virtual machine that can be timed on arguments."""
 
     def prepare(self, *args: Any) -> Prepared:
         """Check arguments for many calls."""
@@ -78,7 +78,7 @@ class TimeEvaluator:
 
     function: Timeable
     number: int = 10
-    """Calls a batch; it grows until a batch takes `min_repeat_ms`, and stays so."""
+    """Calls per batch; the number grows until a batch runs for `min_repeat_ms`, and then stays."""
     repeat: int = 1
     min_repeat_ms: float = 0
     limit_zero_time_iterations: int = 100
@@ -137,7 +137,7 @@ F = TypeVar("F", bound=Timeable)
 
 
 class TimedFunctions(ABC, Generic[F]):
-    """Functions by name that can be timed: modules, and what virtual machines run."""
+    """Functions by name that can be timed: modules, and the functions of virtual machines."""
 
     def __init__(self, functions: Mapping[str, F]) -> None:
         self._functions: Final = dict(functions)
@@ -178,13 +178,14 @@ class TimedFunctions(ABC, Generic[F]):
         cache_flush_bytes: int = 0,
         f_preproc: Any = "",
     ) -> TimeEvaluator:
-        """Return an evaluator: called with arguments, it gives a BenchmarkResult in seconds.
+        """Return an evaluator, which returns a BenchmarkResult in seconds for arguments.
 
-        It calls the function once unmeasured, then times `repeat` batches of `number` calls back to
-        back; a batch shorter than `min_repeat_ms` is repeated with a larger number, which later
-        batches keep. `cache_flush_bytes` copies so many bytes before each batch, `f_preproc` (a
-        callable, or "cache_flush_cpu_non_first_arg") runs before each repeat, and the evaluator
-        sleeps `cooldown_interval_ms` after every `repeats_to_cooldown` repeats.
+        It calls the function once unmeasured, then times `repeat` batches of `number` successive
+        calls. A batch shorter than `min_repeat_ms` is repeated with a larger number of calls, which
+        later batches keep. `cache_flush_bytes` bytes are copied before each batch to flush the
+        caches, `f_preproc` (a callable, or "cache_flush_cpu_non_first_arg") runs before each
+        repeat, and the evaluator sleeps `cooldown_interval_ms` after every `repeats_to_cooldown`
+        repeats.
         """
         check_device(dev)
         return TimeEvaluator(

@@ -1,4 +1,4 @@
-"""The machine to compile for, what its CPU can do, and the machine that this process runs on."""
+"""The machine to compile for, the capabilities of its CPU, and the machine of this process."""
 
 from codegen.target.target import Target, as_target
 

@@ -1,10 +1,10 @@
-"""The operations of one core of a CPU model in a cycle, and the sizes of its caches.
+"""The operations per cycle of one core of each CPU model, and the sizes of its caches.
 
 The figures are public: A. Fog, "Instruction tables" and "The microarchitecture of Intel, AMD and
-VIA CPUs"; the optimisation guides of AMD, Arm and Intel. What varies within a model (the last
-cache, the speed of memory) is that of common servers, or of common PCs for models of PCs. Code and
-designs for a CPU model follow these wherever they are made; what this machine really does is
-measured by `codegen.machine_speed`.
+VIA CPUs"; the optimisation guides of AMD, Arm and Intel. Properties that vary within a model (the
+last cache, the speed of memory) are those of common servers, or of common PCs for PC models. Code
+for a CPU model depends on these figures and not on the build machine; `codegen.machine_speed`
+measures this machine.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ class Core:
     """One core of a CPU. Times are in cycles of its clock."""
 
     fma_units: int
-    """Multiply-adds of vectors of `fma_bits` that start each cycle; without instructions for them,
-    additions."""
+    """Multiply-adds of vectors of `fma_bits` that start each cycle; additions on a CPU without
+    multiply-adds.
+    """
     fma_bits: int
     fma_latency: int
-    """From one update of an accumulator to the next."""
+    """Cycles from one update of an accumulator to the next."""
     loads: int
     """Loads of vectors of `load_bits` that start each cycle."""
     load_bits: int
@@ -127,7 +128,7 @@ CORES: Final[dict[str, Core]] = {name: core for names, core in _ROWS for name in
 
 
 def common_core(vector_bits: int, has_fma: bool) -> Core:
-    """Return what most cores with such vectors do, for a model without figures."""
+    """Return the figures of most cores with such vectors, for a model without figures."""
     caches = _caches(32, 512, 16)
     if has_fma:
         return Core(2, vector_bits, 4, 2, vector_bits, caches, _SERVER, (64, 1536))

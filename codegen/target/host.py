@@ -1,14 +1,14 @@
 """Facts about the machine that this process runs on, without loading LLVM.
 
-Linux has all of it in /proc and /sys; elsewhere the fallbacks are conservative and LLVM gives the
-name and features of the CPU.
+Linux provides them in /proc and /sys; on other systems the fallbacks are conservative, and LLVM
+provides the name and features of the CPU.
 
-The environment variable `TENSORIR_HOST` makes up another machine, for trying out what a smaller one
-would do: `mcpu=znver3,l1=32768,l2=524288,l3=33554432,cores=1` (sizes in bytes, of one core's data
+The environment variable `TENSORIR_HOST` simulates another machine, for example to try a smaller
+one: `mcpu=znver3,l1=32768,l2=524288,l3=33554432,cores=1` (sizes in bytes, of one core's data
 caches). `mcpu` is a model of `codegen.target.presets`; missing fields are those of this machine.
 The speed of a simulated machine is not measured but read from the table of
-`codegen.target.cpu_cores`; `measured=no` does only that. Child processes inherit it. Code for a
-simulated CPU runs only if the real CPU can run it.
+`codegen.target.cpu_cores`; `measured=no` alone does the same for this machine. Child processes
+inherit it. Code for a simulated CPU runs only if the real CPU can run it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _KERNEL_TO_LLVM: Final = {
     "asimddp": "dotprod",
     "asimdhp": "fullfp16",
 }
-"""Features whose name in /proc/cpuinfo is not the one LLVM uses."""
+"""Features whose name in /proc/cpuinfo differs from LLVM's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class CacheSizes:
 
 
 @dataclass(frozen=True, slots=True)
-class _MadeUp:
+class _SimulatedHost:
     """A simulated machine that the environment describes; None and 0 keep this machine's value."""
 
     mcpu: str | None = None
@@ -80,11 +80,11 @@ class _MadeUp:
     l3: int = 0
     cores: int = 0
     measured: bool = True
-    """False if its speed is not to be measured; that of a machine that is made up never is."""
+    """False if its speed must not be measured; the speed of a simulated machine never is."""
 
 
 @cache
-def _made_up() -> _MadeUp:
+def _simulated_host() -> _SimulatedHost:
     parts: dict[str, Any] = {}
     for part in filter(None, os.environ.get(_VARIABLE, "").split(",")):
         name, _, value = part.strip().partition("=")
@@ -100,17 +100,17 @@ def _made_up() -> _MadeUp:
                 "model of codegen.target.presets, l1=, l2=, l3= (bytes) and cores= with "
                 "positive integers, and measured=no"
             )
-    return _MadeUp(**parts)
+    return _SimulatedHost(**parts)
 
 
 def is_made_up() -> bool:
-    """Say whether the environment describes the machine, or asks not to measure it."""
-    return _made_up() != _MadeUp()
+    """Return True if the environment simulates a machine, or disables measuring."""
+    return _simulated_host() != _SimulatedHost()
 
 
 @cache
 def cpu_identity() -> str:
-    """Return the system's description that distinguishes CPU models, without microcode."""
+    """Return the system's description of the CPU model, without microcode."""
     text = system_text(_CPU_INFO)
     if not text:
         return f"{platform.machine()} {platform.processor()}"
@@ -121,7 +121,7 @@ def cpu_identity() -> str:
 
 def cpu_name() -> str:
     """Return LLVM's name of this CPU model."""
-    made_up = _made_up().mcpu
+    made_up = _simulated_host().mcpu
     if made_up is not None:
         return made_up
     import llvmlite.binding as llvm  # noqa: PLC0415 - LLVM loads on first use
@@ -130,8 +130,8 @@ def cpu_name() -> str:
 
 
 def llvm_features() -> list[str]:
-    """Return the features, switched on and off (`+avx2`, `-fma`), that `cpu_name` leaves open."""
-    if _made_up().mcpu is not None:
+    """Return the features, on or off (`+avx2`, `-fma`), that `cpu_name` does not determine."""
+    if _simulated_host().mcpu is not None:
         return []
     import llvmlite.binding as llvm  # noqa: PLC0415 - LLVM loads on first use
 
@@ -139,7 +139,7 @@ def llvm_features() -> list[str]:
 
 
 def missing_features(needed: Iterable[str]) -> list[str]:
-    """Return the features, under LLVM's names, that the true CPU of this machine does not have."""
+    """Return the needed features, by LLVM's names, that the real CPU of this machine lacks."""
     maybe = set(needed) - _true_cpu_features()
     if not maybe:
         return []
@@ -150,8 +150,8 @@ def missing_features(needed: Iterable[str]) -> list[str]:
 
 
 def cpu_features() -> frozenset[str]:
-    """Return the features of this CPU under LLVM's names, as the system or else LLVM sees it."""
-    made_up = _made_up().mcpu
+    """Return the features of this CPU by LLVM's names, from the system or else from LLVM."""
+    made_up = _simulated_host().mcpu
     return _true_cpu_features() if made_up is None else CPU_FEATURES[made_up]
 
 
@@ -177,17 +177,17 @@ def machine() -> str:
 
 
 def architecture(name: str) -> str:
-    """Return the one name of an architecture that is known by several."""
+    """Return the canonical name of an architecture."""
     return name.lower().replace("amd64", "x86_64").replace("arm64", "aarch64")
 
 
 def logical_cores() -> int:
-    """Return how many hardware threads' worth of time this process may use."""
+    """Return the number of hardware threads that this process may use, limited by its CPU quota."""
     return _usable(lambda: sum(map(len, core_groups())))
 
 
 def physical_cores() -> int:
-    """Return how many cores' worth of time, hyper-threads not counted, this process may use."""
+    """Return the number of physical cores that this process may use, limited by its CPU quota."""
     return _usable(lambda: len(core_groups()))
 
 
@@ -203,9 +203,9 @@ def _usable(count: Callable[[], int]) -> int:
 def core_groups() -> list[frozenset[int]]:
     """Return the cores that this process may run on, each as its logical cores (hyper-threads).
 
-    It may be let use less time than theirs altogether; `physical_cores` counts that.
+    A CPU quota may limit the process to less time; `physical_cores` respects it.
 
-    Raises AttributeError where the system does not tell what a process may use.
+    Raises AttributeError if the system does not report the cores of a process.
     """
     allowed = os.sched_getaffinity(0)
     by_id: dict[object, set[int]] = {}
@@ -216,9 +216,9 @@ def core_groups() -> list[frozenset[int]]:
         by_id.setdefault((system_text(topology / "physical_package_id"), core), set()).add(cpu)
         siblings = system_text(topology / "thread_siblings_list") or str(cpu)
         by_siblings.setdefault(siblings, set()).add(cpu)
-    # Some hypervisors give every virtual CPU core_id 0; the sibling lists are right there.
+    # Some hypervisors give every virtual CPU core_id 0; the sibling lists are correct there.
     groups = max(by_id, by_siblings, key=len)
-    return [frozenset(group) for group in groups.values()][: _made_up().cores or None]
+    return [frozenset(group) for group in groups.values()][: _simulated_host().cores or None]
 
 
 @cache
@@ -229,7 +229,7 @@ def cache_sizes() -> CacheSizes:
         level = system_text(index / "level")
         if level in sizes and system_text(index / "type") != "Instruction":
             sizes[level] = _bytes(system_text(index / "size"))
-    made_up = _made_up()
+    made_up = _simulated_host()
     return CacheSizes(made_up.l1 or sizes["1"], made_up.l2 or sizes["2"], made_up.l3 or sizes["3"])
 
 
@@ -242,10 +242,10 @@ def _bytes(text: str) -> int:
 
 # ---------------------------------------------------------------------------------------- CPU quota
 #
-# The share of the CPU that the system lets this process use: quotas of its control groups (Linux).
+# The CPU quota of this process: the quotas of its control groups (Linux).
 #
-# A container with two cores of sixteen may run on all sixteen, for two cores' worth of time; what
-# uses more is stopped for a while, which no measurement survives.
+# A container with a quota of two cores may run on all sixteen cores, for the time of two; a process
+# that uses more is paused, which spoils any measurement.
 
 
 _MEMBERSHIP: Final = Path("/proc/self/cgroup")
@@ -254,21 +254,21 @@ _MOUNTS: Final = Path("/sys/fs/cgroup")
 
 @cache
 def core_quota() -> int | None:
-    """Return how many cores the quotas come to, rounded down but at least 1; None without any."""
+    """Return the quota in cores, rounded down but at least 1; None without a quota."""
     return quota_of(_MEMBERSHIP, _MOUNTS)
 
 
 def quota_of(membership: Path, mounts: Path) -> int | None:
-    """Return `core_quota` by a file like /proc/self/cgroup and the place where groups are mounted.
+    """Return `core_quota` for a file like /proc/self/cgroup and the mount point of control groups.
 
-    Of nested groups the tightest counts. Version 2 of control groups is read and version 1.
+    The smallest quota of nested groups counts. Versions 1 and 2 of control groups are supported.
     """
     found = [cores for folder in _folders(membership, mounts) for cores in _quotas(folder)]
     return max(1, int(min(found))) if found else None
 
 
 def _folders(membership: Path, mounts: Path) -> Iterator[Path]:
-    """Yield the folders of the groups this process is in, and of those around them."""
+    """Yield the folders of the groups of this process, and of their parent groups."""
     for line in system_text(membership).splitlines():
         hierarchy, _, rest = line.partition(":")
         controllers, _, group = rest.partition(":")
@@ -280,7 +280,7 @@ def _folders(membership: Path, mounts: Path) -> Iterator[Path]:
             continue
         parts = [part for part in group.split("/") if part not in ("", "..")]
         for root in roots:
-            # A container may see its own group only, as the root.
+            # A container may see only its own group, as the root.
             yield from (root.joinpath(*parts[:depth]) for depth in range(len(parts) + 1))
 
 
@@ -293,7 +293,7 @@ def _quotas(folder: Path) -> Iterator[float]:
 
 
 def system_text(path: Path) -> str:
-    """Return what a file of the system says, stripped; nothing where there is none."""
+    """Return the stripped text of a system file; "" if it does not exist."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

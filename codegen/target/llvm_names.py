@@ -1,8 +1,8 @@
 """The names of CPUs and features that LLVM supports.
 
 LLVM ends the process if it compiles for an unknown CPU, or for a CPU without required features, and
-it writes its lists to the standard error output, once a process. So a child process checks names,
-and only names that `codegen.target.presets` does not have.
+it prints its lists to standard error, once per process. So a child process checks names that
+`codegen.target.presets` does not have.
 """
 
 from __future__ import annotations
@@ -61,38 +61,40 @@ def check_names(
 ) -> None:
     """Raise TargetError for a CPU, a feature or an architecture that LLVM cannot compile for.
 
-    `changes` are features that are switched on (`+avx2`) or off (`-fma`); without `triple` code is
-    for this machine.
+    `changes` are features that are switched on (`+avx2`) or off (`-fma`); the default `triple` is
+    this machine.
     """
     if cpu is not None and ARCHITECTURES.get(cpu, architecture) != architecture:
         other = ARCHITECTURES[cpu]
         raise TargetError(
-            f"{cpu} is a CPU of {other}, and the target is of {architecture}; "
-            f"say which system it runs, as in -mtriple={other}-linux-gnu"
+            f"{cpu} is a CPU of {other}, but the target is of {architecture}; "
+            f"add its system, for example -mtriple={other}-linux-gnu"
         )
     if architecture in BASELINE_FEATURES and (cpu is None or cpu in ARCHITECTURES):
         known = KNOWN_FEATURES[architecture]
         baseline = BASELINE_FEATURES[architecture]
         if all(c[1:] in known and (c[0] == "+" or c[1:] not in baseline) for c in changes):
             return
-    _ask(triple or "", architecture, cpu, changes)
+    _check_with_llvm(triple or "", architecture, cpu, changes)
 
 
 @cache
-def _ask(triple: str, architecture: str, cpu: str | None, changes: tuple[str, ...]) -> None:
+def _check_with_llvm(
+    triple: str, architecture: str, cpu: str | None, changes: tuple[str, ...]
+) -> None:
     names = names_of(triple)
     if cpu is not None and cpu not in names.cpus:
         native = "; -mcpu=native is the CPU of this machine" * (architecture == host.machine())
         raise TargetError(
-            f"LLVM knows no CPU {cpu!r} of {architecture}{_near(cpu, names.cpus) or native}"
+            f"LLVM has no CPU {cpu!r} for {architecture}{_similar_names(cpu, names.cpus) or native}"
         )
     for change in changes:
         if change[1:] not in names.features:
             raise TargetError(
-                f"LLVM knows no feature {change[1:]!r} of {architecture}"
-                f"{_near(change[1:], names.features)}"
+                f"LLVM has no feature {change[1:]!r} for {architecture}"
+                f"{_similar_names(change[1:], names.features)}"
             )
-    problem = _child(triple, cpu or "", ",".join(changes))
+    problem = _llvm_error_in_child(triple, cpu or "", ",".join(changes))
     if problem is not None:
         described = " ".join([*([cpu] if cpu else []), *changes])
         raise TargetError(f"LLVM cannot compile for {described} on {architecture}: {problem}")
@@ -109,8 +111,8 @@ def names_of(triple: str) -> Names:
     return Names(frozenset(_LINE.findall(cpus)), frozenset(_LINE.findall(features)))
 
 
-def _child(triple: str, cpu: str, features: str) -> str | None:
-    """Return LLVM's error for a CPU with features, None if it can compile for it."""
+def _llvm_error_in_child(triple: str, cpu: str, features: str) -> str | None:
+    """Return LLVM's error for a CPU with features, None if LLVM can compile for it."""
     finished = _run(triple, cpu, features)
     if finished.returncode == 0:
         return None
@@ -131,12 +133,12 @@ def _run(triple: str, cpu: str, features: str) -> subprocess.CompletedProcess[st
     )
     if finished.returncode == _NO_SUCH_TARGET:
         raise TargetError(
-            f"LLVM here has no code generator for the triple {triple!r}; triples are such as "
-            f"x86_64-linux-gnu and aarch64-linux-gnu"
+            f"LLVM here has no code generator for the triple {triple!r}; examples of triples are "
+            "x86_64-linux-gnu and aarch64-linux-gnu"
         )
     return finished
 
 
-def _near(name: str, names: Iterable[str]) -> str:
+def _similar_names(name: str, names: Iterable[str]) -> str:
     found = difflib.get_close_matches(name.lower().replace("_", "-"), sorted(names), 3, 0.6)
     return f"; did you mean {' or '.join(found)}?" if found else ""

@@ -1,8 +1,8 @@
 """Instructions of particular machines that programs may call by LLVM's names.
 
-LLVM ends the process when a program calls an instruction that the target does not have, so only
-those listed here are passed on, with operands of the right types, and only to targets with the
-features that they need. Code that uses them is not loaded on a machine without.
+LLVM ends the process when a program calls an instruction that the target does not have. So only the
+instructions listed here are accepted, with operands of the right types, and only for targets with
+the required features. A machine without these features does not load the code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tensorir.nodes.expr import Call, IntImm, PrimExpr, StringImm
 from tensorir.rewriting.visit import walk
 
 PREFIXES: Final = ("llvm.x86.", "llvm.aarch64.", "llvm.arm.")
-"""The beginnings of the names of instructions of particular machines."""
+"""The prefixes of the names of instructions of particular machines."""
 
 _TILE: Final = "tile"
 """The type of an operand that is the number of a tile register: a constant from 0 to 7."""
@@ -26,7 +26,7 @@ _TILE: Final = "tile"
 
 @dataclass(frozen=True, slots=True)
 class _Instruction:
-    """An instruction: the types of its result and operands, and what a CPU needs to have it."""
+    """An instruction: the types of its result and operands, and the CPU features that it needs."""
 
     result: str
     operands: tuple[str, ...]
@@ -90,23 +90,25 @@ FEATURES: Final = {name: known.features for name, known in _INSTRUCTIONS.items()
 
 
 def refusal(name: str, target: Target) -> str | None:
-    """Return why an instruction cannot be compiled for a target, if so."""
+    """Return the reason why an instruction cannot be compiled for a target, None if it can."""
     known = _INSTRUCTIONS.get(name)
     if known is None:
-        return f"{name} is none of the machine instructions known: {', '.join(sorted(FEATURES))}"
+        return (
+            f"unknown machine instruction {name}; the known ones are {', '.join(sorted(FEATURES))}"
+        )
     missing = [[f for f in needed if f not in target.features] for needed in known.features]
     if all(missing):
         said = " or ".join(", ".join(features) for features in missing)
         return (
-            f"{name} needs {said}, which the target does not have; "
-            f"name a CPU that has it, as in {_example(name)!r}"
+            f"{name} needs {said}, which the target does not have; use a CPU that has it, for "
+            f"example {_example(name)!r}"
         )
     width = max(map(_vector_bits, (known.result, *known.operands)))
     if width > target.vector_bits:
-        # LLVM ends the process when it is to split one.
+        # LLVM ends the process instead of splitting such a vector.
         return (
             f"{name} works on vectors of {width} bits, and -vector-width={target.vector_bits} "
-            f"keeps the target from using them"
+            "disables them for the target"
         )
     return None
 
@@ -127,7 +129,7 @@ def _vector_bits(kind: str) -> int:
 
 
 def refusal_of(func: PrimFunc, target: Target) -> str | None:
-    """Return why a function cannot be compiled for a target, if an instruction is the reason."""
+    """Return why an instruction of a function cannot be compiled for a target, None if all can."""
     for node in walk(func.body):
         if isinstance(node, Call) and node.args and isinstance(node.args[0], StringImm):
             name = node.args[0].value
@@ -138,18 +140,19 @@ def refusal_of(func: PrimFunc, target: Target) -> str | None:
 
 
 def misuse(name: str, result: DataType, operands: Sequence[PrimExpr]) -> str | None:
-    """Return why a known instruction cannot be called like this, if so."""
+    """Return the reason why a call of a known instruction is invalid, None if it is valid."""
     gives, takes = _INSTRUCTIONS[name].result, _INSTRUCTIONS[name].operands
     fits = len(operands) == len(takes) and result == gives
     if not fits or not all(map(_is_operand, operands, takes)):
         found = ", ".join(str(operand.dtype) for operand in operands)
         return (
-            f"{name} takes ({', '.join(takes)}) and gives {gives}, but is called with ({found}) "
+            f"{name} has the operands ({', '.join(takes)}) and the result {gives}, but is called "
+            f"with ({found}) "
             f"for {result}; a tile is a constant int8 from 0 to 7"
         )
     tiles = [operand for operand, kind in zip(operands, takes, strict=True) if kind is _TILE]
     if len({tile.value for tile in tiles if isinstance(tile, IntImm)}) != len(tiles):
-        return f"{name} needs different tiles"
+        return f"{name} needs distinct tiles"
     return None
 
 

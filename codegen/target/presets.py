@@ -53,7 +53,7 @@ CPU_FEATURES: Final[dict[str, frozenset[str]]] = {
     **_models(_DOTPROD, "cortex-a76 neoverse-n1 apple-m1"),
     **_models(_I8MM, "neoverse-n2 neoverse-v1 neoverse-v2 apple-m2 apple-m3 apple-m4"),
 }
-"""The features, as far as code generation asks for them, of CPU models by LLVM's name."""
+"""The features that code generation uses, of CPU models by LLVM's name."""
 
 ARCHITECTURES: Final[dict[str, str]] = {
     cpu: "aarch64" if "neon" in features else "x86_64" for cpu, features in CPU_FEATURES.items()
@@ -64,10 +64,10 @@ KNOWN_FEATURES: Final[dict[str, frozenset[str]]] = {
     "x86_64": _AMX | _AVX_VNNI_INT8,
     "aarch64": frozenset({"neon", "dotprod", "fullfp16", "i8mm", "bf16"}),
 }
-"""Features by LLVM's names that need no asking."""
+"""Names of features that are accepted without asking LLVM."""
 
 BASELINE_FEATURES: Final[dict[str, frozenset[str]]] = {"x86_64": _SSE, "aarch64": _NEON}
-"""The features, as far as code generation asks for them, of every CPU of an architecture."""
+"""The features that code generation uses and that every CPU of an architecture has."""
 
 PRESETS: Final[dict[str, dict[str, str | int]]] = {
     "x86-64": {"kind": "llvm", "mcpu": "x86-64"},

@@ -19,7 +19,7 @@ from codegen.target.presets import BASELINE_FEATURES, CPU_FEATURES, KNOWN_FEATUR
 from tensorir.text_table import html_table
 
 _NOTES: Final = ("device", "libs", "model", "tag")
-"""Options that TVM writes into its target texts; they are kept and change nothing here."""
+"""Options in TVM's target texts that are stored but ignored here."""
 _LISTS: Final = ("keys", "libs", "mattr")
 _CPU_NUMBERS: Final = {"num-cores": (1, 1 << 16), "opt-level": (0, 3), "vector-width": (64, 2048)}
 _NUMBERS: Final = {**_CPU_NUMBERS, **GPU_NUMBERS}
@@ -43,10 +43,11 @@ class Target:
     or from another target. A GPU is one of the kinds `cuda`, `rocm` and `opencl`
     (`"cuda -arch=sm_90a -max_shared_memory_per_block=101376"`, `"nvidia/nvidia-a100"`).
     A CPU without `mcpu`, or with `native`, is the machine this process runs on. Code for another
-    machine than this one is built, inspected and exported, but not run.
+    machine can be built, inspected and exported, but not run here.
 
-    `num_cores` bounds how many threads a parallel loop uses; None leaves it to the OpenMP runtime.
-    Targets are values: they are hashable and compare by content. `with target:` makes one current.
+    `num_cores` limits the threads of a parallel loop; None leaves their number to the OpenMP
+    runtime. Targets are values: they are hashable and compare by content. `with target:` makes one
+    current.
 
     Raises TargetError (a ValueError) for an unknown kind, option, preset, CPU or feature.
     """
@@ -62,8 +63,7 @@ class Target:
             options = _from_mapping(description)
         else:
             raise TargetError(
-                f"a target is given as text, a mapping or a Target, not as "
-                f"{type(description).__name__}"
+                f"a target must be text, a mapping or a Target, got {type(description).__name__}"
             )
         self._options: dict[str, Any] = options
         self.kind: str = options["kind"]
@@ -86,7 +86,7 @@ class Target:
         if self._options.get("mcpu") == "native":
             if self.architecture != host.machine():
                 raise TargetError(
-                    f"-mcpu=native is the CPU of this machine, which is {host.machine()}, and the "
+                    f"-mcpu=native is the CPU of this machine, which is {host.machine()}, but the "
                     f"target is of {self.architecture}; name a CPU of {self.architecture}"
                 )
             del self._options["mcpu"]
@@ -94,7 +94,7 @@ class Target:
 
     @staticmethod
     def host() -> Target:
-        """Return the machine this process runs on, with all its physical cores."""
+        """Return the target of this machine, with all its physical cores."""
         return Target({"kind": "llvm", "num-cores": host.physical_cores()})
 
     @staticmethod
@@ -118,7 +118,7 @@ class Target:
 
     @property
     def is_host(self) -> bool:
-        """True if the CPU is the one of this machine: no other model or architecture is named."""
+        """True if the target is the CPU of this machine, without another model or architecture."""
         is_named = self.gpu is not None or "mcpu" in self._options
         return not is_named and self.architecture == host.machine()
 
@@ -150,8 +150,8 @@ class Target:
     def features(self) -> frozenset[str]:
         """The CPU features that code generation may rely on, under LLVM's names.
 
-        A CPU model that is not in the table counts as having its `mattr` and what all CPUs of its
-        architecture have.
+        A CPU model that is not in the table has its `mattr` and the features of all CPUs of its
+        architecture.
         """
         common = BASELINE_FEATURES.get(self.architecture, frozenset())
         if self.is_host:
@@ -167,7 +167,7 @@ class Target:
 
     @cached_property
     def required_features(self) -> frozenset[str]:
-        """The features that a CPU has to have beyond its architecture's, to run code for this."""
+        """The features beyond the architecture's baseline that code for this target needs."""
         known = KNOWN_FEATURES.get(self.architecture, frozenset())
         common = BASELINE_FEATURES.get(self.architecture, frozenset())
         asked = {change[1:] for change in self.mattr}
@@ -194,7 +194,7 @@ class Target:
     def core(self) -> Core:
         """The operations of one core in a cycle, by CPU model; common figures for unknown models.
 
-        It does not depend on the machine that code is made on, nor on how fast that one is.
+        The figures do not depend on the machine that compiles, nor on its speed.
         """
         known = CORES.get(self.mcpu)
         return common_core(self.vector_bits, "fma" in self.features) if known is None else known
@@ -218,14 +218,14 @@ class Target:
     def caches(self) -> CacheSizes:
         """Data cache sizes in bytes as one core sees them, smallest first; none is 0.
 
-        They are those of this machine where the target is that, else those of the CPU model.
+        For this machine they are its real sizes, else those of the CPU model.
         """
         known, usual = host.cache_sizes() if self.is_host else CacheSizes(), self.core.caches
         l1, l2, l3 = known.l1 or usual.l1, known.l2 or usual.l2, known.l3 or usual.l3
         return CacheSizes(l1, max(l1, l2), max(l1, l2, l3))
 
     def vector_lanes(self, bits: int) -> int:
-        """Return how many elements of `bits` bits the widest vector register holds."""
+        """Return the number of `bits`-bit elements in the widest vector register."""
         return max(1, self.vector_bits // bits)
 
     # ------------------------------------------------------------------------------------- as text
@@ -236,7 +236,7 @@ class Target:
         return {**plain, "keys": list(self.keys)}
 
     def export(self) -> dict[str, Any]:
-        """Return `to_dict()`, under the name TVM gives it."""
+        """Return `to_dict()`, under TVM's name."""
         return self.to_dict()
 
     def __str__(self) -> str:
@@ -273,7 +273,7 @@ def _in_words(value: Any) -> str:
 
 
 def as_target(target: str | Mapping[str, Any] | Target | None) -> Target:
-    """Return `target` as a Target; None means the current one, else the plain `llvm`."""
+    """Return `target` as a Target; None means the current one, or `llvm` if there is none."""
     if isinstance(target, Target):
         return target
     if target is None:
@@ -289,11 +289,9 @@ def _from_text(text: str) -> dict[str, Any]:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise TargetError(
-            f"target {text!r}: {error}; close the quotation or leave it out"
-        ) from error
+        raise TargetError(f"target {text!r}: {error}; close the quotation or remove it") from error
     if not words:
-        raise TargetError("a target is never empty; write 'llvm'")
+        raise TargetError("the target is empty; write for example 'llvm'")
     options: dict[str, Any] = {"kind": words[0]}
     _check_kind(words[0])
     position = 1
@@ -307,7 +305,7 @@ def _from_text(text: str) -> dict[str, Any]:
         if not equals:
             position += 1
             if position == len(words):
-                raise TargetError(f"target {text!r}: option -{key} has no value")
+                raise TargetError(f"target {text!r}: option -{key} needs a value")
             value = words[position]
         if key in options:
             raise TargetError(f"target {text!r}: option -{key} is given twice")
@@ -333,7 +331,7 @@ def _from_mapping(mapping: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if key not in _OPTIONS[kind]:
             raise TargetError(
-                f"unknown option -{key} of target kind {kind}; it takes "
+                f"unknown option -{key} of target kind {kind}; its options are "
                 + ", ".join(f"-{name}" for name in _OPTIONS[kind])
             )
         options[key] = _option_value(key, value)
@@ -351,17 +349,17 @@ def _option_value(key: str, value: Any) -> Any:
         fits = low <= number <= high and (key != "vector-width" or number.bit_count() == 1)
         if not fits:
             raise TargetError(
-                f"target option -{key} takes {whole} from {low} to {high}, got {value!r}"
+                f"target option -{key} must be {whole} from {low} to {high}, got {value!r}"
             )
         return number
     if key in _LISTS:
         items = value.split(",") if isinstance(value, str) else value
         if not isinstance(items, (list, tuple)):
-            raise TargetError(f"target option -{key} takes a list of texts, got {value!r}")
+            raise TargetError(f"target option -{key} must be a list of texts, got {value!r}")
         names = tuple(str(item).strip() for item in items if str(item).strip())
         if key == "mattr" and any(name[0] not in "+-" for name in names):
-            raise TargetError(f"target option -mattr takes +feature or -feature, got {value!r}")
+            raise TargetError(f"target option -mattr must list +feature or -feature, got {value!r}")
         return names
     if not isinstance(value, str) or not value:
-        raise TargetError(f"target option -{key} takes text, got {value!r}")
+        raise TargetError(f"target option -{key} must be text, got {value!r}")
     return value

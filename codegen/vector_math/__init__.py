@@ -18,10 +18,10 @@ sweeps over all arguments (with fused multiply-add; without it up to 0.75 ULP mo
 | sqrt, fabs, floor, ceil, trunc, round, fma | 0.5 | 0.5 |
 
 Results for NaN, infinities, zeros and subnormals are those of the C library. A scalar call runs the
-same instructions as one lane of a vector call. The rest (sinh, cosh, asin, acos, atan, asinh,
-acosh, atanh, atan2, hypot, fmod, ldexp; pow of float64 on a CPU without fused
-multiply-add) calls the C library once a lane. float16 and bfloat16 are computed in float32 and
-rounded, except for nextafter.
+same instructions as one lane of a vector call. The other functions (sinh, cosh, asin, acos, atan,
+asinh, acosh, atanh, atan2, hypot, fmod, ldexp; pow of float64 on a CPU without fused multiply-add)
+call the C library once per lane. float16 and bfloat16 are computed in float32 and rounded, except
+for nextafter.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _INSTRUCTIONS: Final = {
     "copysign": "copysign",
     "fma": "fma",
 }
-"""Functions LLVM has instructions for; `round` takes halves to even, as NumPy does."""
+"""Functions for which LLVM has instructions; `round` rounds halves to even, as NumPy does."""
 _LIBRARY: Final = "sinh cosh asin acos atan asinh acosh atanh atan2 hypot fmod"
 _INTEGERS_UNCHANGED: Final = frozenset({"floor", "ceil", "trunc", "round", "nearbyint"})
 
@@ -79,25 +79,25 @@ def _function(f: FunctionEmitter, node: Call) -> str:
     name, dtype = node.op.short_name, node.dtype
     operands = [f.expr(arg) for arg in node.args]
     if dtype.is_integral:
-        return _of_integer(f, name, dtype, operands)
+        return _emit_for_integers(f, name, dtype, operands)
     if not is_half(dtype):
-        return _of_floats(f, name, dtype, operands)
+        return _emit_for_floats(f, name, dtype, operands)
     single = FLOAT32.with_lanes(dtype.lanes)
     widened = [half_to_float32(f, value, dtype) for value in operands]
-    return float32_to_half(f, _of_floats(f, name, single, widened), dtype)
+    return float32_to_half(f, _emit_for_floats(f, name, single, widened), dtype)
 
 
-def _of_integer(f: FunctionEmitter, name: str, dtype: DataType, operands: list[str]) -> str:
+def _emit_for_integers(f: FunctionEmitter, name: str, dtype: DataType, operands: list[str]) -> str:
     if name in _INTEGERS_UNCHANGED or (name == "fabs" and dtype.is_uint):
         return operands[0]
     if name == "fabs":
         kind = register_type(dtype)
         negated = f.op(f"sub {kind} zeroinitializer, {operands[0]}")
         return f.math_intrinsic("smax", dtype, operands[0], negated)
-    f.fail(f"T.{name} takes floats, its operand is {dtype}; cast it first")
+    f.fail(f"T.{name} needs floats, but its operand is {dtype}; cast it first")
 
 
-def _of_floats(f: FunctionEmitter, name: str, dtype: DataType, operands: list[str]) -> str:
+def _emit_for_floats(f: FunctionEmitter, name: str, dtype: DataType, operands: list[str]) -> str:
     register_type(dtype)
     w = Formula(f, dtype.bits, dtype.lanes)
     lanes = [w.value(text) for text in operands]
@@ -113,7 +113,7 @@ def _of_floats(f: FunctionEmitter, name: str, dtype: DataType, operands: list[st
 
 @emits_call("nextafter")
 def _next_after(f: FunctionEmitter, node: Call) -> str:
-    """Write the bits of a float, one up or down."""
+    """Write nextafter: the bits of a float plus or minus one."""
     dtype = node.dtype
     x, y = f.expr(node.args[0]), f.expr(node.args[1])
     w = number = Formula(f, dtype.bits, dtype.lanes)

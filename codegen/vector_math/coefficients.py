@@ -1,8 +1,8 @@
 """Coefficients of the polynomials behind the vector math functions, lowest power first.
 
-Each polynomial is the one of its degree whose largest relative error over the stated interval is
-least (Remez exchange in 230-bit arithmetic), rounded to the precision it is evaluated in. The
-comment gives the approximated function and the error before rounding.
+Each polynomial has the least maximum relative error of its degree over the stated interval (Remez
+exchange in 230-bit arithmetic), rounded to the precision of its evaluation. The comment gives the
+approximated function and the error before rounding.
 """
 
 from __future__ import annotations

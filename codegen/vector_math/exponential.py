@@ -1,7 +1,7 @@
-"""exp and what is built on it (tanh, sigmoid, erf), logarithms and powers.
+"""exp and functions built on it (tanh, sigmoid, erf), logarithms and powers.
 
-The argument is reduced to `x = n * log(b) + r` with |r| half a step; a polynomial gives `b**r` and
-`Formula.scaled` multiplies it by 2**n, so that overflow and subnormal results come out right.
+The argument is reduced to `x = n * log(b) + r` with |r| half a step; a polynomial approximates
+`b**r`, and `Formula.scaled` multiplies it by 2**n with correct overflow and subnormal results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOG10_2 = {
 def _reduce_argument(
     w: Formula, x: Lane, factor: float, parts: dict[int, tuple[float, float]]
 ) -> tuple[Lane, Exponent]:
-    """Return r and integer n with `x = n * step + r`, the step being 1 / factor, in two parts."""
+    """Return r and integer n with `x = n * step + r`; `parts` of step = 1 / factor are given."""
     n = w.exponent(x, factor)
     high, low = parts[w.bits]
     return w.fma(n.value, -low, w.fma(n.value, -high, x)), n
@@ -70,7 +70,7 @@ def exp10(w: Formula, x: Lane) -> Lane:
 
 
 def _expm1_of_negative(w: Formula, x: Lane) -> Lane:
-    """Return e**x - 1 for -40 <= x <= 0, accurate also where it is tiny."""
+    """Return e**x - 1 for -40 <= x <= 0, accurate also for tiny results."""
     r, n = reduced_by_ln2(w, x)
     tail = w.polynomial(r, c.EXPM1[w.bits])
     scale = w.power_of_two(n)
@@ -79,7 +79,7 @@ def _expm1_of_negative(w: Formula, x: Lane) -> Lane:
 
 def tanh(w: Formula, x: Lane) -> Lane:
     """Return the hyperbolic tangent, as -t / (t + 2) with t = e**(-2|x|) - 1."""
-    limit = 10.0 if w.bits == 32 else 20.0  # from here on the result rounds to 1
+    limit = 10.0 if w.bits == 32 else 20.0  # beyond this the result rounds to 1
     t = _expm1_of_negative(w, w.at_most(w.abs(x), limit) * -2.0)
     return w.copysign(t / (t + 2.0), x)
 
@@ -94,10 +94,10 @@ def erf(w: Formula, x: Lane) -> Lane:
     """Return the error function: a polynomial up to 1, `1 - exp(-p(|x|))` beyond."""
     a = w.abs(x)
     inner = w.fma(a, w.polynomial(a * a, c.ERF_SMALL[w.bits]), a)
-    limit = 3.95 if w.bits == 32 else 5.95  # from here on the result rounds to 1
+    limit = 3.95 if w.bits == 32 else 5.95  # beyond this the result rounds to 1
     t = w.at_most(a, limit) - 2.0
     tail = w.polynomial(t, c.ERF_TAIL[w.bits])
-    # Below 1 the tail is not used, and far below it may be anything.
+    # Below 1 the tail is not used, so its value does not matter.
     outer = 1.0 - exp_of_moderate(w, -tail)
     return w.copysign(w.select(a < 1.0, inner, outer), x)
 
@@ -137,7 +137,7 @@ def split(w: Formula, x: Lane) -> tuple[Lane, Lane]:
 
 
 def _log1p_parts(w: Formula, f: Lane) -> tuple[Lane, Lane]:
-    """Return a and b with `log(1 + f) = f - a + b`, a = f**2/2 or what takes its place."""
+    """Return a and b with `log(1 + f) = f - a + b`, where a = f**2/2 or an equivalent."""
     if w.bits == 32:
         square = f * f
         return square * 0.5, square * f * w.polynomial(f, c.LOG_32)
@@ -148,7 +148,7 @@ def _log1p_parts(w: Formula, f: Lane) -> tuple[Lane, Lane]:
 
 
 def _set_special_values(w: Formula, x: Lane, result: Lane, pole: float = 0.0) -> Lane:
-    """Return `result` with infinity, the pole, what is below it and NaN put right."""
+    """Return `result` corrected for infinity, the pole, arguments below the pole, and NaN."""
     result = w.select(x < math.inf, result, x)
     result = w.select(x < pole, math.nan, result)
     return w.select(x.equals(pole), -math.inf, result)
@@ -200,7 +200,7 @@ def log1p(w: Formula, x: Lane) -> Lane:
     small_x = w.select(large, x * 0.25, x)
     offset = w.bits_of(small_x + 1.0) - _SQRT_HALF_BITS[w.bits]
     exponent = offset.apply("ashr", w.mantissa_bits)
-    # (1 + x) * 2**-e - 1 from x itself: the product is exact, so the one rounding is the sum's.
+    # (1 + x) * 2**-e - 1 computed from x: the product is exact, so only the sum rounds.
     scale = w.float_of_bits(w.bits_of(w.operand(1.0, "f")) - (exponent << w.mantissa_bits))
     f = small_x * scale + (scale - 1.0)
     e = w.convert("sitofp", exponent + w.select(large, w.operand(2, "i"), 0), "f")
@@ -212,9 +212,9 @@ def log1p(w: Formula, x: Lane) -> Lane:
 #
 # pow.
 #
-# For float32 the logarithm to base 2, the product and the power are computed in doubles, which
-# leaves hardly more than the final rounding. For float64 the logarithm is the sum of two doubles;
-# without fused multiply-add the C library does it, lane by lane.
+# For float32 the logarithm to base 2, the product and the power are computed in doubles, so the
+# error is little more than the final rounding. For float64 the logarithm is the sum of two doubles;
+# without fused multiply-add the C library is called lane by lane.
 
 
 _TWO_THIRDS = (float.fromhex("0x1.5555555555555p-1"), float.fromhex("0x1.5555555555555p-55"))
@@ -257,7 +257,7 @@ def _power_64(w: Formula, size: Lane, y: Lane) -> Lane:
 def _logarithm_in_two(w: Formula, x: Lane) -> tuple[Lane, Lane]:
     """Return the natural logarithm of x > 0 as the sum of two doubles, good to 2**-65."""
     f, e = split(w, x)
-    # s = f / (2 + f); the sum is rounded, its error is `miss`
+    # s = f / (2 + f); the sum is rounded, and `miss` is its error
     divisor = f + 2.0
     miss = f - (divisor - 2.0)
     s = f / divisor
@@ -288,7 +288,7 @@ def _logarithm_in_two(w: Formula, x: Lane) -> tuple[Lane, Lane]:
 
 def _special_cases(w: Formula, x: Lane, y: Lane, size: Lane, core: Lane) -> Lane:
     one, infinite = size.equals(1.0), size.equals(math.inf)
-    result = w.select(one, 1.0, core)  # also for infinite y, where 0 * inf came out
+    result = w.select(one, 1.0, core)  # also for infinite y, for which 0 * inf was computed
     is_zero = size.equals(0.0)
     vanishes = is_zero ^ (y < 0.0)
     result = w.select(is_zero | infinite, w.select(vanishes, 0.0, math.inf), result)

@@ -1,4 +1,4 @@
-"""Functions that go to the C library, lane by lane: the rare ones."""
+"""Rare functions, which call the C library lane by lane."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tensorir.nodes.dtype import DataType
 
 
 def call_library(w: Formula, name: str, args: list[Lane]) -> Lane:
-    """Return the C library's `name` (of doubles; `namef` for float32) of each lane."""
+    """Return the result of the C library's `name` (`namef` for float32) for each lane."""
     symbol = name if w.bits == 64 else name + "f"
     operands = [(w.types["f"], a.text) for a in args]
     return w.value(each_lane(w.f, symbol, w.elements["f"], w.lanes, operands))
@@ -20,8 +20,8 @@ def each_lane(
 ) -> str:
     """Call the C function `symbol` for each lane of `(vector type, value)` operands.
 
-    LLVM must not treat it as the C function of that name: from the error cases of
-    `fmod` it concludes that other NaN are impossible, and drops `fmod(x, NaN)` as undefined.
+    LLVM must not treat the symbol as the C function of that name: from the error cases of `fmod` it
+    concludes that no other NaN is possible, and drops `fmod(x, NaN)` as undefined.
     """
     kinds = [kind if lanes == 1 else kind.split(" x ")[1][:-1] for kind, _ in operands]
     f.module.text.declare(

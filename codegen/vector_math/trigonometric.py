@@ -1,8 +1,8 @@
 """sin, cos and tan.
 
-The argument is reduced to `x = q * pi/2 + r` with |r| <= pi/4: in two to four parts of pi/2 for
-arguments of usual size (in double precision for float32), by Payne and Hanek's method for lanes
-beyond, a path that is off the vector code and taken only where there are such lanes.
+The argument is reduced to `x = q * pi/2 + r` with |r| <= pi/4: with two to four parts of pi/2 for
+arguments of usual size (in double precision for float32), and by Payne and Hanek's method for
+larger ones. The latter is separate scalar code, which runs only if a lane needs it.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ def tan(w: Formula, x: Lane) -> Lane:
 # Reducing large angles modulo pi/2, after Payne and Hanek (1983).
 #
 # The fraction of `x * 2/pi` needs only those bits of 2/pi that the exponent of x moves next to the
-# binary point: 256 of them, starting where the product is a multiple of 4 above. One function a
-# module does it, lane by lane in integers of 320 bits; vector code calls it only if some lane is
-# large. It is rare enough to be left out of optimisation, which would take long.
+# binary point: 256 of them, starting where the product is a multiple of 4 above. One function per
+# module computes it, lane by lane in integers of 320 bits; vector code calls it only if some lane
+# is large. It is rare, so it is not optimised, which would be slow.
 
 
 _TWO_OVER_PI_BITS: Final = int(
@@ -112,7 +112,7 @@ _WORDS: Final = 20
 
 
 def reduce_large_lanes(w: Formula, x: Lane, r: Lane, q: Lane, limit: float) -> tuple[Lane, Lane]:
-    """Return remainder and quotient with those lanes replaced where `limit <= |x| < infinity`."""
+    """Return remainder and quotient, with the lanes replaced where `limit <= |x| < infinity`."""
     f = w.f
     size = w.abs(x)
     large = size >= limit

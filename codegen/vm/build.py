@@ -45,7 +45,7 @@ def as_looked_up(mod: IRModule) -> IRModule:
     functions of this module, so that a later build finds its records. A module without graph
     functions is returned unchanged.
     """
-    return _marked(as_kernels(mod)) if mod.graph_funcs() else mod
+    return _with_layout_free_buffers(as_kernels(mod)) if mod.graph_funcs() else mod
 
 
 def as_kernels(mod: IRModule) -> IRModule:
@@ -54,13 +54,13 @@ def as_kernels(mod: IRModule) -> IRModule:
     A module with operators goes through `transform.default_pipeline`, another one is simplified.
     Functions that no graph function reaches are dropped.
     """
-    reached = _only_reached(mod)
+    reached = _reached_functions(mod)
     if any(map(has_operators, graph_functions(reached).values())):
         return transform.default_pipeline()(reached)
     return transform.simplify_graph(reached)
 
 
-def _only_reached(mod: IRModule) -> IRModule:
+def _reached_functions(mod: IRModule) -> IRModule:
     """Return a module with its graph functions and the functions that they reach, all private."""
     functions = {
         name: func.without_attr("global_symbol")
@@ -93,7 +93,7 @@ def with_schedules(
             f"database has schedules of kernels, got {type(database).__name__}; open the directory "
             "of a search by search.database.JSONDatabase(work_dir=...)"
         )
-    asked = _marked(mod)
+    asked = _with_layout_free_buffers(mod)
     scheduled = asked
     if database is not None:
         functions = {n: f for n, f in asked.prim_funcs().items() if can_be_scheduled(f)}
@@ -109,7 +109,7 @@ def with_schedules(
     return mod if scheduled is asked else scheduled
 
 
-def _marked(mod: IRModule) -> IRModule:
+def _with_layout_free_buffers(mod: IRModule) -> IRModule:
     return transform.AttachAttrLayoutFreeBuffers(constants_only=True)(mod)
 
 
@@ -172,7 +172,7 @@ def vm_build(
         packed = _with_packed_constants(scheduled)
         return compile_lowered(transform.place_memory(packed), chosen, guard_pages=guard_pages)
 
-    # Records and the settings of passes are no part of the key of a kept model.
+    # Records and the settings of passes are not part of the key of a kept model.
     has_records = database is not None or innermost() is not None
     if default_schedules and not has_records and not transform.PassContext.is_entered():
         return kept_or_built(mod, chosen, guard_pages, built)

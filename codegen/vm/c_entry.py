@@ -151,28 +151,28 @@ class Entry:
             drops="\n".join(f"        {line}" for line in drops),
         )
 
-    def _do(self, *lines: str) -> None:
+    def _add_lines(self, *lines: str) -> None:
         self._lines += [self._indent + line for line in lines]
 
     @contextmanager
-    def _inside(self, head: str) -> Iterator[None]:
-        self._do(head)
+    def _nested_under(self, head: str) -> Iterator[None]:
+        self._add_lines(head)
         outer, self._indent = self._indent, self._indent + "    "
-        self._do("T.evaluate(0)")
+        self._add_lines("T.evaluate(0)")
         yield
         self._indent = outer
 
     def _check(self, condition: str, message: str) -> None:
-        self._do(f"assert {condition}, {dumps(f'{self.program.name}: {message}')}")
+        self._add_lines(f"assert {condition}, {dumps(f'{self.program.name}: {message}')}")
 
-    def _take(self, words: int) -> int:
+    def _reserve_words(self, words: int) -> int:
         self._words += words
         return self._words - words
 
     def _block(self, nbytes: str) -> int:
         """Return a new block of at least so many bytes, which the frame frees."""
-        self._owned.append(self._take(2))
-        self._do(f"Module.reserve({_at(self._owned[-1])}, {nbytes})")
+        self._owned.append(self._reserve_words(2))
+        self._add_lines(f"Module.reserve({_at(self._owned[-1])}, {nbytes})")
         return self._owned[-1]
 
     # -------------------------------------------------------------------------------------- values
@@ -195,7 +195,7 @@ class Entry:
     def _place(self, register: int) -> int:
         """Return the first word of a register."""
         if register not in self._places:
-            self._places[register] = self._take(TENSOR)
+            self._places[register] = self._reserve_words(TENSOR)
         return self._places[register]
 
     def _set(
@@ -203,19 +203,19 @@ class Entry:
     ) -> Described:
         head = _head(dtype, len(shape))
         extents = [f"frame[{at + 2 + k}] = {self._dim(n)}" for k, n in enumerate(shape)]
-        self._do(f"frame[{at}] = {data}", f"frame[{at + 1}] = {head}", *extents)
+        self._add_lines(f"frame[{at}] = {data}", f"frame[{at + 1}] = {head}", *extents)
         return Described(kind, dtype, len(shape), shape)
 
     def _set_number(self, at: int, value: str, dtype: str = "int64") -> Described:
-        self._do(f"frame[{at + 2}] = {value}")
+        self._add_lines(f"frame[{at + 2}] = {value}")
         return self._set(at, f'T.reinterpret("int64", {_at(at + 2)})', dtype, (), "number")
 
     def _number(self, buffer: str, at: int) -> str:
         """Return the word with the integer in a tensor without dimensions."""
-        word = self._take(1)
+        word = self._reserve_words(1)
         bits = f"(T.int64(64) - T.int64(8) * T.bitwise_and({buffer}[{at + 1}], T.int64(255)))"
         nbytes = f"T.bitwise_and({buffer}[{at + 1}], T.int64(255))"
-        self._do(
+        self._add_lines(
             f"frame[{word}] = T.int64(0)",
             _memcpy(_at(word), _pointer(f"{buffer}[{at}]"), nbytes),
             f"frame[{word}] = T.shift_right(T.shift_left(frame[{word}], {bits}), {bits})",
@@ -247,19 +247,21 @@ class Entry:
     def _evaluate(self, operand: p.Operand, at: int) -> Described:
         """Write the value of an operand into the tensor at a word; return its known properties."""
         if isinstance(operand, p.Register):
-            self._do(_memcpy(_at(at), _at(self._place(operand.number)), _int(8 * TENSOR)))
+            self._add_lines(_memcpy(_at(at), _at(self._place(operand.number)), _int(8 * TENSOR)))
             return self._described[operand.number]
         if isinstance(operand, p.CopyOf):
-            self._owned.append(self._take(1))
+            self._owned.append(self._reserve_words(1))
             word = self._owned[-1]
-            self._do(f"Module.release({_at(word)})")
-            self._do(f"Module.copy({_at(word)}, {_at(self._place(operand.number))}, {_at(at)})")
+            self._add_lines(f"Module.release({_at(word)})")
+            self._add_lines(
+                f"Module.copy({_at(word)}, {_at(self._place(operand.number))}, {_at(at)})"
+            )
             return self._described[operand.number]
         if isinstance(operand, p.View):
             data = f"(frame[{operand.slot}] + {self._dim(operand.offset)})"
             if operand.is_far:
-                distance = self._take(1)
-                self._do(_memcpy(_at(distance), _pointer(data), _int(8)))
+                distance = self._reserve_words(1)
+                self._add_lines(_memcpy(_at(distance), _pointer(data), _int(8)))
                 data = f"frame[{operand.slot}] + frame[{distance}]"
             return self._set(at, data, operand.dtype, operand.shape)
         if isinstance(operand, p.Shape):
@@ -300,16 +302,16 @@ class Entry:
             wanted = f"{what} has to be {dim_text(pattern.value)}"
             self._extent(pattern.value, self._number(buffer, at), wanted)
         if isinstance(pattern, p.TensorPattern) and pattern.slot != p.NONE:
-            self._do(f"frame[{pattern.slot}] = {buffer}[{at}]")
+            self._add_lines(f"frame[{pattern.slot}] = {buffer}[{at}]")
         if pattern.register in self._read:
             source = f"T.address_of({buffer}[{at}])"
-            self._do(_memcpy(_at(self._place(pattern.register)), source, _int(8 * TENSOR)))
+            self._add_lines(_memcpy(_at(self._place(pattern.register)), source, _int(8 * TENSOR)))
             self._described[pattern.register] = value
 
     def _extent(self, dim: Dim, actual: str, message: str) -> None:
         if isinstance(dim, str) and dim not in self._defined:
             self._check(f"{actual} >= {_int(0)}", f"{message}, at least 0")
-            self._do(f"frame[{self._slots[dim]}] = {actual}")
+            self._add_lines(f"frame[{self._slots[dim]}] = {actual}")
             self._defined.add(dim)
         elif self._is_defined(dim):
             self._check(f"{actual} == {self._dim(dim)}", message)
@@ -337,16 +339,16 @@ class Entry:
         self._finish()
         checks, self._lines, defined = self._lines, [], set(self._defined)
         results = {x.number: k for k, x in enumerate(self.results) if isinstance(x, p.Register)}
-        with self._inside(f"if run != {_int(0)}:"):
+        with self._nested_under(f"if run != {_int(0)}:"):
             arena = self._block(_int(max(program.arena_bytes, ALIGNMENT)))
             address = 'T.call_extern("handle", "__tensorir_constants_address")'
-            self._do(
+            self._add_lines(
                 f"frame[{program.arena_slot}] = frame[{arena}]",
                 f'frame[{program.constants_slot}] = T.reinterpret("int64", {address})',
             )
             for array in program.results:
                 word = f"outputs[{results[array.register] * TENSOR}]"
-                self._do(f"Module.place(T.address_of({word}), {self._nbytes(array)})")
+                self._add_lines(f"Module.place(T.address_of({word}), {self._nbytes(array)})")
                 self._hold(array, word)
             for array in program.temporaries:
                 self._allocate(array)
@@ -361,21 +363,21 @@ class Entry:
                 if isinstance(part, (p.Register, p.CopyOf)):
                     at, known = self._place(part.number), self._described[part.number]
                 else:
-                    at = self._take(TENSOR)
+                    at = self._reserve_words(TENSOR)
                     known = self._evaluate(part, at)
                 word = f"T.address_of(outputs[{k * TENSOR}])"
-                self._do(f"Module.copy({word}, {_at(at)}, {word})")
+                self._add_lines(f"Module.copy({word}, {_at(at)}, {word})")
                 self.outputs.append(known)
         steps, self._lines, self._defined = self._lines, [], defined
         for k, known in enumerate(self.outputs):
-            self._promise(k, known)
+            self._write_known_extents(k, known)
         self._lines = checks + self._lines + steps
 
-    def _promise(self, k: int, known: Described) -> None:
+    def _write_known_extents(self, k: int, known: Described) -> None:
         """Write the known extents of an output before anything runs, -1 for the others."""
         at = k * TENSOR
         ndim = known.ndim if known.shape is None else len(known.shape)
-        self._do(f"outputs[{at + 1}] = {_head(known.dtype, ndim)}")
+        self._add_lines(f"outputs[{at + 1}] = {_head(known.dtype, ndim)}")
         is_late = known.shape is None
         for axis, dim in enumerate([None] * ndim if known.shape is None else known.shape):
             is_defined = dim is not None and self._is_defined(dim)
@@ -384,7 +386,7 @@ class Entry:
                 wanted = f"extent {axis} of outputs[{k}], {dim_text(dim)}, has to be at least 0"
                 self._check(f"{extent} >= {_int(0)}", wanted)
             is_late = is_late or not is_defined
-            self._do(f"outputs[{at + 2 + axis}] = {extent}")
+            self._add_lines(f"outputs[{at + 2 + axis}] = {extent}")
         if is_late:
             message = f"outputs[{k}].data has to be NULL: its extents become known in the call"
             absent = f"outputs[{at}] == {_int(0)}"
@@ -406,7 +408,7 @@ class Entry:
         self._hold(array, f"frame[{block}]")
 
     def _hold(self, array: p.Fresh, data: str) -> None:
-        self._do(f"frame[{array.slot}] = {data}")
+        self._add_lines(f"frame[{array.slot}] = {data}")
         if array.register in self._read:
             place = self._place(array.register)
             self._described[array.register] = self._set(place, data, array.dtype, array.shape)
@@ -419,16 +421,16 @@ class Entry:
                     _pointer(f"frame[{k}]") if dtype.is_handle else f'T.Cast("{dtype}", frame[{k}])'
                     for k, dtype in enumerate(passed)
                 ]
-                self._do(f"Module.{self._names[step.symbol]}({', '.join(words)})")
+                self._add_lines(f"Module.{self._names[step.symbol]}({', '.join(words)})")
             elif isinstance(step, p.Allocate):
                 self._allocate(step.array)
             elif isinstance(step, p.Assemble):
                 self._assemble(step.register, step.value)
             elif isinstance(step, p.Branch):
                 condition = self._number("frame", self._place(step.condition))
-                with self._inside(f"if {condition} != {_int(0)}:"):
+                with self._nested_under(f"if {condition} != {_int(0)}:"):
                     self._steps(step.then)
-                with self._inside("else:"):
+                with self._nested_under("else:"):
                     self._steps(step.otherwise)
             elif isinstance(step, p.Match):
                 places = [self._place(part) for part in self._parts(step.value)]
@@ -448,9 +450,9 @@ class Entry:
     def _arguments(self, registers: Iterable[int], first: int = 0) -> int:
         """Return where copies of registers begin, one behind the other, after `first` tensors."""
         sources = [self._place(part) for register in registers for part in self._parts(register)]
-        start = self._take(TENSOR * max(1, first + len(sources)))
+        start = self._reserve_words(TENSOR * max(1, first + len(sources)))
         for k, source in enumerate(sources, first):
-            self._do(_memcpy(_at(start + k * TENSOR), _at(source), _int(8 * TENSOR)))
+            self._add_lines(_memcpy(_at(start + k * TENSOR), _at(source), _int(8 * TENSOR)))
         return start
 
     def _caller(self, function: str, inputs: int, outputs: int | None) -> tuple[list[int], str]:
@@ -458,11 +460,11 @@ class Entry:
 
         Without `outputs` the frame frees the memory of the result.
         """
-        callee, frame = self._entries[function], self._take(2)
+        callee, frame = self._entries[function], self._reserve_words(2)
         self._frames.append((frame, callee))
         places = []
         if outputs is None:
-            outputs = self._take(TENSOR * max(1, len(callee.results)))
+            outputs = self._reserve_words(TENSOR * max(1, len(callee.results)))
             places = [outputs + k * TENSOR for k in range(len(callee.results))]
             self._owned += places
         words = ", ".join(map(_at, (frame, inputs, outputs)))
@@ -472,7 +474,7 @@ class Entry:
         inputs = self._arguments(step.arguments)
         outputs = None if step.result is not None else self._arguments(step.outputs)
         places, call = self._caller(step.function, inputs, outputs)
-        self._do(*(f"Module.release({_at(at)})" for at in places), call)
+        self._add_lines(*(f"Module.release({_at(at)})" for at in places), call)
         if step.result is not None:
             self._receive(step.result, places, step.binding)
 
@@ -489,7 +491,7 @@ class Entry:
             limit = self._number("frame", self._place(trips))
         counter = self._arguments([carried, captured], 1)
         states = [counter + (1 + k) * TENSOR for k in range(len(self._parts(carried)))]
-        held = [self._take(1) for _ in states]
+        held = [self._reserve_words(1) for _ in states]
         self._owned += held
         places, call = self._caller(step.graphs[0][1], counter, None)
         self._set_number(counter, _int(0))
@@ -498,10 +500,10 @@ class Entry:
             self._parts(shapes), loads(str(stated.value)), places[1 + len(states) :], strict=True
         )
         for shape, dtype, place in stacked:
-            block, total = self._block(_int(ALIGNMENT)), self._take(TENSOR)
+            block, total = self._block(_int(ALIGNMENT)), self._reserve_words(TENSOR)
             source = self._place(shape)
             rank = f"T.bitwise_and(frame[{source + 1}], {_int(0xFF << 32)})"
-            self._do(
+            self._add_lines(
                 _memcpy(_at(total + 3), _at(source + 2), _int(8 * (RANK - 1))),
                 f"frame[{total}] = frame[{block}]",
                 f"frame[{total + 1}] = {rank} + {_head(dtype, 1)}",
@@ -509,20 +511,22 @@ class Entry:
             )
             parts.append((block, total, place))
         count = f"frame[{counter + 2}]"
-        with self._inside(f"while {going} != {_int(0)} and {count} < {limit}:"):
-            self._do(*(f"Module.release({_at(at)})" for at in places), call)
+        with self._nested_under(f"while {going} != {_int(0)} and {count} < {limit}:"):
+            self._add_lines(*(f"Module.release({_at(at)})" for at in places), call)
             result = _pointer(f"frame[{places[0]}]")
-            self._do(f"{going} = {_int(0)}", _memcpy(f"T.address_of({going})", result, _int(1)))
+            self._add_lines(
+                f"{going} = {_int(0)}", _memcpy(f"T.address_of({going})", result, _int(1))
+            )
             for state, word, place in zip(states, held, places[1:], strict=False):
-                self._do(
+                self._add_lines(
                     f"Module.release({_at(word)})",
                     f"frame[{word}] = frame[{place}]",
                     _memcpy(_at(state), _at(place), _int(8 * TENSOR)),
                     f"frame[{place}] = {_int(0)}",
                 )
             for block, total, place in parts:
-                self._do(f"Module.stack({_at(block)}, {_at(place)}, {_at(total)})")
-            self._do(f"{count} = {count} + {_int(1)}")
+                self._add_lines(f"Module.stack({_at(block)}, {_at(place)}, {_at(total)})")
+            self._add_lines(f"{count} = {count} + {_int(1)}")
         self._receive(step.result, [*states, *(total for _, total, _ in parts)], step.binding)
 
 

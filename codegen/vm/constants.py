@@ -93,7 +93,7 @@ class ConstantPool:
             held = self._places.get(key)
             if held is None:
                 own = data.copy() if _is_lent(data) else data
-                held = self._places[key] = self._added(own), own
+                held = self._places[key] = self._add_constant(own), own
             found = held[0]
             if isinstance(source, DeferredArray):
                 # The executable keeps the elements now, so their source may be freed.
@@ -101,19 +101,19 @@ class ConstantPool:
             self._known[id(source)] = found
         return found
 
-    def _added(self, data: Array) -> ConstantPlace:
+    def _add_constant(self, data: Array) -> ConstantPlace:
         if data.nbytes < LARGE:
-            offset = self._taken(data.nbytes)
+            offset = self._take_space(data.nbytes)
             self._small.append((offset, data))
             return ConstantPlace(offset, False)
         if not self._free:
-            line = self._taken(ALIGNMENT)
+            line = self._take_space(ALIGNMENT)
             self._free = [*range(line, line + ALIGNMENT, DISTANCE.itemsize)]
         offset = self._free.pop(0)
         self._large.append((offset, data))
         return ConstantPlace(offset, True)
 
-    def _taken(self, nbytes: int) -> int:
+    def _take_space(self, nbytes: int) -> int:
         offset = self.nbytes
         self.nbytes += align(nbytes)
         return offset

@@ -93,9 +93,9 @@ class GraphFunction:
         """
         if kwargs:
             args = self.positional(args, kwargs)
-        return self._for_reader(self.finished(self.run(self._called(args))))
+        return self._result_for_user(self.finished(self.run(self._frame_of_call(args))))
 
-    def _called(self, args: Sequence[Any]) -> Frame:
+    def _frame_of_call(self, args: Sequence[Any]) -> Frame:
         """Return a frame for a call of the user, with the state."""
         return self.entered((*args, *self.state.values()) if self.state else args, None)
 
@@ -124,7 +124,7 @@ class GraphFunction:
 
     def prepare(self, *args: Any) -> PreparedRun:
         """Check the arguments once, for many runs on the same frame."""
-        return PreparedRun(self, self._called(args), args)
+        return PreparedRun(self, self._frame_of_call(args), args)
 
     def run(self, frame: Frame) -> Frame:
         """Run the steps on a frame that holds arguments; return it."""
@@ -284,9 +284,9 @@ class GraphFunction:
 
     def result_of(self, frame: Frame) -> Any:
         """Return a copy of the result in a frame."""
-        return self._for_reader(copied(frame.evaluate(self.program.result, frame.sizes)))
+        return self._result_for_user(copied(frame.evaluate(self.program.result, frame.sizes)))
 
-    def _for_reader(self, value: Any) -> Any:
+    def _result_for_user(self, value: Any) -> Any:
         """Return the result for the user, with bits of bfloat16 as bfloat16 arrays."""
         kinds = self.program.bfloat16
         return value if kinds is False else _as_bfloat16(value, kinds)

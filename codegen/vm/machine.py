@@ -36,7 +36,7 @@ class GraphModule(TimedFunctions[GraphFunction]):
 class VirtualMachine:
     """Runs an executable: `VirtualMachine(codegen.vm_build(mod), codegen.cpu())["main"](x)`.
 
-    Library functions are looked up once, here: LinkError names all that are not registered and
+    Library functions are looked up once, here: LinkError lists the unregistered ones and
     the bindings that call them; a function registered later under the same name is not seen.
     """
 

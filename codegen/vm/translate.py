@@ -65,7 +65,7 @@ class Translation(BodyWriter):
         self._results: dict[g.GraphExpr, Root] = {}
         """The memory of results by their allocations."""
         self._callee_bytes = 0
-        self._written = written_values(func, mod)
+        self._written_variable = written_values(func, mod)
 
     # ------------------------------------------------------------------------------------ function
 
@@ -141,7 +141,7 @@ class Translation(BodyWriter):
     def _parameter(self, param: g.GraphVar) -> p.Pattern:
         pattern, value = self._layout.expect(param.name, param.struct_info)
         self._values[param] = value
-        return p.as_written(pattern) if param in self._written else pattern
+        return p.as_written(pattern) if param in self._written_variable else pattern
 
     def _returned(self, value: Value, path: si.Path, roots: Mapping[si.Path, Root]) -> p.Operand:
         if isinstance(value, tuple):
@@ -163,7 +163,7 @@ class Translation(BodyWriter):
 
     def _bindings(self, body: g.SeqExpr) -> None:
         for binding in body.bindings:
-            self._binding = _written(binding).name
+            self._binding = _written_variable(binding).name
             var, value = binding.var, binding.value
             if isinstance(binding, g.MatchCast):
                 self._values[var] = self._match(binding)
@@ -414,7 +414,7 @@ class Translation(BodyWriter):
         self._branches += 1
         branches = [self._branch(body) for body in (node.true_branch, node.false_branch)]
         parts = {
-            path: self._either(path, info, branches)
+            path: self._value_of_if(path, info, branches)
             for path, info in si.fields_of(node.struct_info)
         }
         self._branches -= 1
@@ -448,7 +448,7 @@ class Translation(BodyWriter):
         self._bindings(body)
         return self._body, self._value(body.body)
 
-    def _either(
+    def _value_of_if(
         self, path: si.Path, info: si.StructInfo, branches: Sequence[tuple[Body, Value]]
     ) -> Value:
         """Return a part of the value of an `if`: a tensor in one place, else a register."""
@@ -505,7 +505,7 @@ def _elements(info: si.TensorStructInfo) -> si.TensorStructInfo:
     return si.TensorStructInfo([calls.product(info.shape)], info.dtype)
 
 
-def _written(binding: g.Binding) -> g.GraphVar:
+def _written_variable(binding: g.Binding) -> g.GraphVar:
     """Return the variable of a binding; of a call without a result, its last output."""
     call = binding.value
     if isinstance(call, g.GraphCall) and si.is_void(call.struct_info):

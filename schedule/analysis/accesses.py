@@ -1,4 +1,4 @@
-"""The buffers and the memory that statements touch, in which way, and calls for an effect."""
+"""The buffers and the memory that statements access, and their calls with side effects."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ OPAQUE = Problem(
 )
 EFFECT = Problem(
     "OpaqueCallError",
-    "{0} calls `{call}`, which may have an effect or give another value each time, and would run "
-    "another number of times or in another order",
-    "a call that does neither is written as T.call_pure_extern or T.call_llvm_pure_intrin",
+    "{0} calls `{call}`, which may have a side effect or return a different value each time; it "
+    "would run a different number of times or in another order",
+    "if the call is pure, write it as T.call_pure_extern or T.call_llvm_pure_intrin",
 )
 
 _OPERATIONS: Final = frozenset(BINARY_OPS)
@@ -45,10 +45,10 @@ _SCALARS: Final = frozenset({IntImm, FloatImm, StringImm, Var, SizeVar})
 
 
 def accessing(*roots: Node, inside_blocks: bool = True) -> Iterator[Node]:
-    """Yield the nodes of programs that may touch memory, or are a pointer, among others.
+    """Yield a superset of the nodes that access memory or are pointers.
 
-    Left out is most of what programs consist of: loops, bindings, arithmetic on variables and
-    constants. Without `inside_blocks` the blocks in them come as their realizes alone.
+    Loops, bindings, and arithmetic on variables and constants are skipped. Without `inside_blocks`,
+    the walk yields the realizes of blocks and does not enter the blocks.
     """
     pending = list(roots)
     while pending:
@@ -81,17 +81,17 @@ def accessing(*roots: Node, inside_blocks: bool = True) -> Iterator[Node]:
 
 @dataclass
 class Accesses:
-    """The buffers that some statements touch. Through a pointer, anything may happen."""
+    """The buffers that some statements access. A pointer may be used for any access."""
 
     read: dict[Buffer, None] = field(default_factory=dict)
     written: dict[Buffer, None] = field(default_factory=dict)
     pointers: dict[Var, None] = field(default_factory=dict)
     has_effect: bool = False
-    """Something else than memory may be changed, by a call."""
+    """True if a call may have a side effect other than on memory."""
 
     @staticmethod
     def of(*roots: Node) -> Accesses:
-        """Return the accesses of programs outside of the blocks in them."""
+        """Return the accesses of statements outside of their blocks."""
         found = Accesses()
         for node in accessing(*roots, inside_blocks=False):
             if isinstance(node, BufferLoad):
@@ -124,7 +124,7 @@ NO_ACCESSES: Final = Accesses()
 
 
 class Memory:
-    """The memory that buffers share, as far as the statements around a scope tell."""
+    """The buffers that share memory, according to the statements around a scope."""
 
     def __init__(self, scope: StmtSRef) -> None:
         self._origin: dict[Var, Var] = {}
@@ -138,7 +138,10 @@ class Memory:
                     self._origin.update((outer.var, data) for data in pointers)
 
     def of(self, buffer: Buffer) -> Var:
-        """Return the pointer to the memory of a buffer, the same for all names of the memory."""
+        """Return the pointer that identifies the memory of a buffer.
+
+        One for all buffers that share it.
+        """
         return self.behind(buffer.data) if self._origin else buffer.data
 
     def behind(self, pointer: Var) -> Var:
@@ -154,7 +157,7 @@ class Memory:
 def check_no_opaque(place: StmtSRef, buffer: Buffer, stmt: Stmt | None = None) -> None:
     """Raise unless a loop or block touches `buffer` by loads and stores of single elements only.
 
-    `stmt` is what it is about to become.
+    `stmt` is the statement that will replace it.
     """
     assert place.stmt is not None
     check(not _is_opaque_in(stmt or place.stmt, buffer), OPAQUE, place, buffer=buffer.name)
@@ -175,7 +178,7 @@ def _is_opaque_in_block(block: Block, buffer: Buffer) -> bool:
 
 
 def is_opaque(node: Node, buffer: Buffer) -> bool:
-    """Say whether a node touches `buffer` otherwise than by loading or storing an element."""
+    """Return True if a node accesses `buffer` other than by loading or storing an element."""
     if isinstance(node, Var):
         return node is buffer.data
     if isinstance(node, (BufferLoad, BufferStore)):
@@ -198,12 +201,12 @@ def is_opaque(node: Node, buffer: Buffer) -> bool:
 
 
 def has_effect(call: Call) -> bool:
-    """Say whether a call may do more than give a value: its number and order must stay."""
+    """Return True if a call may have a side effect, so that it must not be moved or repeated."""
     return not isinstance(call.op, Op) or call.op.effect in (Effect.OPAQUE, Effect.JUMP)
 
 
 def check_no_effect(block: StmtSRef) -> None:
-    """Raise if a block calls something for its effect."""
+    """Raise if a block has a call with a side effect."""
     call = effect_in(block.block)
     if call is not None:
         fail(EFFECT, block, call=call)
@@ -211,7 +214,7 @@ def check_no_effect(block: StmtSRef) -> None:
 
 @lru_cache(maxsize=512)
 def effect_in(block: Block) -> Call | None:
-    """Return a call in a block that is made for its effect, None if there is none."""
+    """Return a call in a block that has a side effect, None if there is none."""
     for node in walk(block.body):
         if isinstance(node, Call) and has_effect(node):
             return node

@@ -1,14 +1,15 @@
-"""The check that the data-parallel axes of a block keep their promise.
+"""The check that instances of a block which differ in data-parallel axes are independent.
 
-They promise that instances of the block which differ in them are independent: neither writes an
-element that the other one reads or writes. That is a question about the block alone, so the answer
-is kept with it. Conditions and bindings of axes are not looked at. Called functions are trusted to
-touch the regions that the block declares.
+Two instances are independent if neither writes an element that the other one reads or writes. That
+depends on the block alone, so the result is cached with the block. The check ignores conditions and
+the bindings of axes. It assumes that called functions access only the regions that the block
+declares.
 
-The declared regions of a block are compared first, and where they overlap, its loads and stores.
-Two accesses meet where all their indices are equal. An index that moves by larger steps along some
-axes than all the rest of it can make up for is equal only where these axes are; several together
-may be so where one is not. What is left is looked at instance by instance.
+The check compares the declared regions of a block first. Where they overlap, it compares loads and
+stores. Two accesses meet where all their indices are equal. If an index moves along some axes by
+larger steps than the range of its other terms, two values of the index are equal only where these
+axes are equal. Several indices together may decide what one alone does not. Pairs that remain
+undecided are compared instance by instance.
 """
 
 from __future__ import annotations
@@ -52,21 +53,22 @@ from tensorir.nodes.stmt import Block, BufferStore, For, IfThenElse, While
 from tensorir.rewriting.visit import children, collect_vars, walk
 
 PROMISE = "schedule.any_order"
-"""The annotation of a block whose instances give the same in any order that its axes allow."""
+"""The annotation which asserts that the order of a block's instances does not change the result."""
 
 DEPENDENT = Problem(
     "DependentAxisError",
     "the order of its instances matters to {0}: those that differ in its data-parallel axis {axis} "
     "{conflict}",
-    f"where it does not matter, T.block_attr({{{{{PROMISE!r}: True}}}}) in the block promises it; "
-    "an axis along which it matters is T.axis.scan or T.axis.opaque",
+    f"if the order does not matter, assert it by T.block_attr({{{{{PROMISE!r}: True}}}}) in the "
+    "block; "
+    "if it does, declare the axis by T.axis.scan or T.axis.opaque",
 )
 
 
 def check_any_order(block: StmtSRef | Block, moved: Collection[Var] | None = None) -> None:
     """Raise unless instances of a block that differ in data-parallel axes are independent.
 
-    Only those in `moved` count if it is given.
+    If `moved` is given, only the axes in it are checked.
     """
     node = block if isinstance(block, Block) else block.block
     conflict = conflict_in(node)
@@ -78,14 +80,14 @@ def check_any_order(block: StmtSRef | Block, moved: Collection[Var] | None = Non
 
 
 def dependent_axes(block: Block) -> frozenset[Var]:
-    """Return the data-parallel axes of a block that are not known to be independent."""
+    """Return the data-parallel axes of a block whose independence is not proved."""
     conflict = conflict_in(block)
     return frozenset() if conflict is None else conflict.axes
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """The data-parallel axes of a block that may depend on one another, and why."""
+    """The data-parallel axes along which instances of a block may conflict, and the reason."""
 
     axes: frozenset[Var]
     text: str
@@ -93,7 +95,7 @@ class Conflict:
 
 @lru_cache(maxsize=512)
 def conflict_in(block: Block) -> Conflict | None:
-    """Return a conflict of the data-parallel axes of a block, None if there is none."""
+    """Return a conflict between instances of a block, None if there is none."""
     axes = {
         axis.var: axis.dom
         for axis in block.iter_vars
@@ -103,13 +105,13 @@ def conflict_in(block: Block) -> Conflict | None:
     }
     if not axes or block.annotations.get(PROMISE):
         return None
-    found = _Meeting(block, axes, declared_accesses(block))
+    found = _SharedElements(block, axes, declared_accesses(block))
     met = found.pairs()
     if not met:
         return None
     exact = accesses_in(block)
     if exact is not None:
-        found = _Meeting(block, axes, exact)
+        found = _SharedElements(block, axes, exact)
         met = found.pairs()
         if not met:
             return None
@@ -124,8 +126,8 @@ def conflict_in(block: Block) -> Conflict | None:
     return Conflict(union, text if second is first else f"{text} and {second}")
 
 
-class _Meeting:
-    """Accesses at which instances of a block meet that differ in its data-parallel axes."""
+class _SharedElements:
+    """Finds accesses by which two instances of a block touch the same element."""
 
     def __init__(self, block: Block, axes: Mapping[Var, Range], accesses: Sequence[Access]) -> None:
         self._axes = axes
@@ -153,7 +155,7 @@ class _Meeting:
         return found
 
     def _equal(self, a: Access, b: Access) -> set[Var]:
-        """Return axes that must be equal in two instances of which one does `a`, the other `b`."""
+        """Return the axes that must be equal if access `a` of one instance meets `b` of another."""
         equal: set[Var] = set()
         if a.buffer is not b.buffer:
             return equal
@@ -178,7 +180,7 @@ class _Meeting:
         return equal if len(equal) == len(self._axes) else equal | self._equal_together(rest)
 
     def _equal_in_one(self, a: Range, b: Range, equal: set[Var]) -> set[Var]:
-        """Return axes that must be equal where two ranges of one dimension meet."""
+        """Return the axes that must be equal where two ranges of one dimension overlap."""
         if not (holds_indices(a.min.dtype) and holds_indices(b.min.dtype)):
             return set()
         one, other = coefficients(a.min), coefficients(b.min)
@@ -218,7 +220,7 @@ class _Meeting:
         return found & self._axes.keys()
 
     def _sum(self, terms: Sequence[tuple[PrimExpr, int]], constant: int) -> Interval | None:
-        """Return between what a sum of multiples lies, None if that is not known."""
+        """Return the bounds of a sum of multiples, None if they are unknown."""
         low = high = constant
         for part, factor in terms:
             if factor:
@@ -230,7 +232,7 @@ class _Meeting:
         return low, high
 
     def _is_same(self, var: Var, equal: set[Var]) -> bool:
-        """Say whether a variable has the same value in both instances."""
+        """Return True if a variable has the same value in both instances."""
         low, high = self._ranges.get(var, (0, 1))
         if var in equal or low == high:
             return True
@@ -244,7 +246,7 @@ class _Meeting:
         other: Sequence[tuple[PrimExpr, int]],
         equal: set[Var],
     ) -> bool:
-        """Say whether what is not linear in two indices is the same in both instances."""
+        """Return True if the nonlinear parts of two indices are equal in both instances."""
         return len(one) == len(other) and all(
             f == g
             and expr_deep_equal(p, q)
@@ -256,7 +258,7 @@ class _Meeting:
         )
 
     def _equal_together(self, dims: Sequence[tuple[Range, Range]]) -> set[Var]:
-        """Return the axes that several dimensions have together, if these tell them all."""
+        """Return the axes that several dimensions determine together, if they determine all."""
         indices = [
             a.min
             for a, b in dims
@@ -277,9 +279,9 @@ class _Meeting:
         return set().union(*(self._equal_in_one(point, point, set()) for point in whole))
 
     def example(self) -> str | None:
-        """Return two instances that meet in words, "" if none do, None if that cannot be looked up.
+        """Describe two instances that meet; "" if none do, None if they cannot be enumerated.
 
-        Of many instances, those with small values are looked at.
+        Of many instances, only those with small values are compared.
         """
         domains = {var: self._ranges.get(var) for var in self._domains}
         bound = {var: known for var, known in domains.items() if known is not None}
@@ -322,9 +324,9 @@ class _Meeting:
 
 
 def _join_splits(indices: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """Return `x` for each pair of `x // c` and `x % c` among indices, for they tell what it is.
+    """Replace each pair of `x // c` and `x % c` among indices by `x`, which the pair determines.
 
-    Panels that do not divide a buffer have such indices, and fill it with a gap at its end.
+    Packed panels have such indices where the panel size does not divide the extent.
     """
     left = list(indices)
     joined: list[PrimExpr] = []
@@ -344,7 +346,7 @@ def _join_splits(indices: Sequence[PrimExpr]) -> list[PrimExpr]:
 
 
 _INSTANCES = 1024
-"""The number of instances that are compared one by one where nothing else decides."""
+"""The maximum number of instances that are compared one by one."""
 
 
 # -------------------------------------------------------------------------- the accesses of a block
@@ -352,15 +354,15 @@ _INSTANCES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An access of a block to a buffer, in terms of its axes and of variables bound inside."""
+    """An access of a block to a buffer, in terms of its axes and of variables bound in it."""
 
     buffer: Buffer
     region: tuple[Range, ...]
     writes: bool
     loops: tuple[tuple[Var, Range], ...] = ()
-    """The loops inside of the block around the access."""
+    """The loops in the block around the access."""
     is_sure: bool = True
-    """True if the access happens under no condition."""
+    """True if the access is unconditional."""
 
     def __str__(self) -> str:
         dims = [f"{d.min}" if is_point(d) else f"{d.min}:{d.min + d.extent}" for d in self.region]
@@ -375,7 +377,10 @@ def declared_accesses(block: Block) -> list[Access]:
 
 
 def accesses_in(block: Block) -> list[Access] | None:
-    """Return the loads and stores of a block; None if it touches what it declares otherwise."""
+    """Return the loads and stores of a block.
+
+    None if it also accesses declared buffers in other ways.
+    """
     declared = {r.buffer for r in (*block.reads, *block.writes)}
     for node in walk(block.body):
         if isinstance(node, Block) or any(is_opaque(node, buffer) for buffer in declared):

@@ -73,13 +73,16 @@ def axis_values(realize: BlockRealize) -> dict[Var, PrimExpr]:
 def affine_map(
     values: tuple[PrimExpr, ...], loops: Sequence[For], predicate: PrimExpr = TRUE
 ) -> tuple[IterSumExpr, ...]:
-    """Return bindings as independent pieces of loops, nothing where they are not found to be."""
+    """Return bindings as sums of independent loop pieces.
+
+    An empty result if no such form is found.
+    """
     domain = {lp.loop_var: lp for lp in loops}
     return detect_iter_map(values, domain, predicate, simplify_trivial_iterators=False).indices
 
 
 def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
-    """Say whether the axes of a block are an affine map of the loops around it in its scope.
+    """Return True if the axes of a block are an affine map of the loops around it in its scope.
 
     Affine means: independent sums of pieces of the loop variables, each starting with scale 1,
     found under the block's predicate. A predicate that relates loops of several axes only skips
@@ -111,7 +114,7 @@ def is_trivial_binding(block: StmtSRef) -> bool:
 def loop_iter_type(state: ScheduleState, loop: StmtSRef) -> int:
     """Return the kind of axis that a loop drives in the blocks below it.
 
-    Data-parallel (also if nothing uses it), reduce, or opaque for a mixture.
+    The result is data-parallel (also for an unused loop), reduce, or opaque for a mixture.
     """
     return loop_iter_types(state, [loop])[0]
 
@@ -139,7 +142,7 @@ def loop_iter_types(state: ScheduleState, loops: Sequence[StmtSRef]) -> list[int
 
 @lru_cache(maxsize=512)
 def _kinds_by_var(realize: BlockRealize) -> Mapping[Var, Collection[int]]:
-    """Return the kinds of the axes whose bindings each variable occurs in."""
+    """Map each variable to the kinds of the axes whose bindings use it."""
     kinds: dict[Var, set[int]] = {}
     for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         for var in collect_vars(value):
@@ -150,7 +153,7 @@ def _kinds_by_var(realize: BlockRealize) -> Mapping[Var, Collection[int]]:
 class BindingSimplifier(Rewriter):
     """Brings the bindings of the blocks in a rebuilt loop nest to their simplest affine form.
 
-    Blocks with axes are not entered, blocks without are; a binding that is not affine stays.
+    It enters blocks without axes only. A binding that is not affine stays.
     """
 
     def __init__(self, outer: Sequence[StmtSRef], preserve_unit_iters: bool) -> None:
@@ -171,7 +174,7 @@ class BindingSimplifier(Rewriter):
         if not node.block.iter_vars:
             block = self(node.block)
             return node if block is node.block else BlockRealize((), node.predicate, block)
-        given = _in_types_of_axes(node)
+        given = _cast_to_axis_types(node)
         values = iter_map_simplify(
             given,
             self._loops,
@@ -195,10 +198,10 @@ class BindingSimplifier(Rewriter):
         return node
 
 
-def _in_types_of_axes(node: BlockRealize) -> tuple[PrimExpr, ...]:
-    """Return the bindings of a block; narrowed bindings are widened to the types of their axes.
+def _cast_to_axis_types(node: BlockRealize) -> tuple[PrimExpr, ...]:
+    """Return the bindings of a block, each converted to the type of its axis.
 
-    What is computed in a wider type and fits the narrow one needs neither cast then.
+    A value that is computed in a wider type and fits the narrow type then needs no cast.
     """
     values = node.iter_values
     if not any(type(value) is Cast for value in values):
@@ -210,7 +213,7 @@ def _in_types_of_axes(node: BlockRealize) -> tuple[PrimExpr, ...]:
 class _NestSubstitute(Substitution):
     """Replaces loop variables in loops, bindings, predicates and the domains of axes.
 
-    Inside, a block with axes is isolated from the loops around it, so it is not entered.
+    The body of a block with axes does not use the loops around it, so it is not entered.
     """
 
     def __init__(self, values: Mapping[Var, PrimExpr], extra_predicate: PrimExpr | None) -> None:
@@ -256,9 +259,9 @@ class _NestSubstitute(Substitution):
         return IfThenElse(self._extra, inner.generic(node))
 
     def _needs_condition(self, node: Stmt) -> bool:
-        """Say whether a statement may not run where the predicate is false.
+        """Return True if a statement must not run where the predicate is false.
 
-        Each block has its own predicate, and arithmetic on loop variables is safe to run.
+        Blocks get the predicate as their own, and arithmetic on loop variables has no side effect.
         """
         if isinstance(node, (For, IfThenElse, LetStmt, AttrStmt, Allocate, AllocateConst)):
             parts = [part for part in children(node) if not isinstance(part, Stmt)]
@@ -271,8 +274,8 @@ def substitute_loops(
 ) -> Stmt:
     """Return a loop body with loop variables replaced.
 
-    `extra_predicate` is conjoined to the predicates of the blocks right below, and becomes the
-    condition of an if around other statements that do or touch something.
+    `extra_predicate` is added to the predicates of the blocks right below. Other statements that
+    access memory or have a side effect get an if with this condition.
     """
     return _NestSubstitute(values, extra_predicate)(body)
 
@@ -281,12 +284,12 @@ def substitute_loops(
 
 
 def without_variables(predicate: PrimExpr, variables: Collection[Var]) -> PrimExpr:
-    """Return the conjuncts of a predicate in which none of some variables occurs."""
+    """Return the conjuncts of a predicate that use none of the given variables."""
     return divided_by_use(predicate, variables)[0]
 
 
 def divided_by_use(predicate: PrimExpr, variables: Collection[Var]) -> tuple[PrimExpr, PrimExpr]:
-    """Return the conjuncts of a predicate in which none of some variables occurs, and the rest."""
+    """Split a predicate into the conjuncts that use none of the given variables, and the others."""
     if is_const_int(predicate, 1):
         return predicate, predicate
     without: PrimExpr = TRUE
@@ -307,7 +310,10 @@ def reduction_loops(block: StmtSRef) -> list[For]:
 
 
 def at_first_step(predicate: PrimExpr, reduction_loops: Sequence[For]) -> PrimExpr:
-    """Return the predicate under which the init runs: reduction loops are at their first value."""
+    """Return the predicate of the init.
+
+    That of the block, with reduction loops at their first value.
+    """
     first = {lp.loop_var: lp.min for lp in reduction_loops}
     analyzer = Analyzer()
     result: PrimExpr = TRUE

@@ -40,8 +40,8 @@ from tensorir.rewriting.visit import collect_vars, substitute, uses_var, walk
 NOT_DIVISIBLE = Problem(
     "SubspaceNotDivisibleError",
     "{0} cannot be blockized with the loops {inner} inside: {reason}",
-    "each axis must be `outer * extent + inner`, with outer loops in one part and inner ones in "
-    "the other, and a predicate must be on one of the two",
+    "bind each axis to `outer * extent + inner`, where `outer` uses only outer loops and `inner` "
+    "only inner loops, and let each predicate use only one of the two groups",
 )
 NO_CHAIN = Problem(
     "NonSingleChildBlockError",
@@ -74,7 +74,7 @@ class BlockDivision:
         return any(axis.iter_type == IterVar.COMM_REDUCE for axis in self.outer_axes)
 
     def substitute_axes(self) -> tuple[Block, dict[Block, Block]]:
-        """Return the block in terms of the new axes, and what became of blocks inside it."""
+        """Return the block in terms of the new axes, and the map from old to new inner blocks."""
         rewriter = ReplaceAxes(self.values, self._analyzer((*self.outer_axes, *self.inner_axes)))
         block: Block = rewriter(self.block)
         return block, rewriter.reuse
@@ -121,8 +121,8 @@ def divide_block(
 ) -> BlockDivision:
     """Divide a block at the boundary between the loops `outer` and the loops `inner`.
 
-    Raises ScheduleError where the bindings, the predicate or the loops relate the two otherwise
-    than `outer * extent + inner`.
+    Raises ScheduleError if a binding, the predicate or a loop does not separate into `outer *
+    extent + inner`.
     """
     realize = block.block_realize
     _check_chain(block, inner)
@@ -138,7 +138,7 @@ def divide_block(
     for sref in inner:
         for bound in (sref.loop.min, sref.loop.extent):
             if uses_var(bound, lambda var: var in above):
-                refuse(f"the range of {sref.loop.loop_var.name} follows from an outer loop")
+                refuse(f"the range of {sref.loop.loop_var.name} depends on an outer loop")
     division = BlockDivision(realize.block, [sref.loop for sref in inner], preserve_unit)
     analyzer = Analyzer()
     found = subspace_divide(
@@ -240,7 +240,7 @@ def _divide_trivially(
 
 
 def check_init_moves_out(block: StmtSRef, inner: Sequence[StmtSRef]) -> None:
-    """Raise unless initialising before the inner loops, and not among them, gives the same."""
+    """Raise if moving the init before the inner loops would change the result."""
     node = block.block
     names = [sref.loop.loop_var.name for sref in inner]
 
@@ -256,7 +256,7 @@ def check_init_moves_out(block: StmtSRef, inner: Sequence[StmtSRef]) -> None:
         analyzer = analyzer_with_ranges({lp.loop_var: loop_range(lp) for lp in loops})
         reducing = [lp for lp in loops if lp.loop_var in steps.reduce]
         late = left_out_first(instances.predicate, reducing, analyzer)
-        require(late is None, f"its predicate `{late}` may leave out the first step")
+        require(late is None, f"its predicate `{late}` may skip the first step")
     repeated = repeated_init(block.block_realize, {sref.loop.loop_var for sref in inner})
     if repeated is not None:
         axis, var = repeated
@@ -290,7 +290,7 @@ def init_nest(division: BlockDivision, inner: Block, name: str) -> Stmt:
             values[axis.var] = var
     used = {var for value in bindings for var in collect_vars(value)}
     first = {lp.loop_var: lp.min for lp in division.loops if lp.loop_var not in used}
-    # Where its conditions exclude each step, the init runs all the same.
+    # The init runs even if the conditions exclude every step.
     reduced = Instances(tuple(division.inner_axes), tuple(division.inner_values))
     own = {lp.loop_var for lp in own_loops(reduced, division.loops)}
     predicate = substitute(without_variables(division.inner_predicate, own), first)
@@ -308,7 +308,7 @@ def init_nest(division: BlockDivision, inner: Block, name: str) -> Stmt:
 
 
 def same_outer_axes(divisions: Sequence[BlockDivision]) -> bool:
-    """Say whether several divisions give outer blocks with the same axes, bound alike."""
+    """Return True if several divisions give outer blocks with equal axes and equal bindings."""
     return all(
         len(a.outer_axes) == len(b.outer_axes)
         and all(_same_axis(x, y) for x, y in zip(a.outer_axes, b.outer_axes, strict=True))

@@ -1,4 +1,4 @@
-"""Kinds of blocks: complete, reduction, output; and scopes in which stages may move.
+"""Classification of blocks (complete, reduction, output), and checks of stage pipelines.
 
 Error messages cite the conditions by their numbers.
 """
@@ -93,12 +93,12 @@ USES_LOOP = Problem(
 
 
 def is_dominant(block: StmtSRef, scope: BlockScope) -> bool:
-    """Say whether the block is the only writer in the scope of each buffer that it writes."""
+    """Return True if the block is the only writer in the scope of each buffer that it writes."""
     return all(len(scope.buffer_writers.get(r.buffer, ())) == 1 for r in block.block.writes)
 
 
 def complete_violation(block: StmtSRef, dominant: bool) -> int:
-    """Return the first condition of complete blocks that is violated, 0 if none."""
+    """Return the number of the first violated condition of complete blocks, 0 if none."""
     node = block.block
     if any(axis.iter_type != IterVar.DATA_PAR for axis in node.iter_vars):
         return 1
@@ -109,7 +109,7 @@ def complete_violation(block: StmtSRef, dominant: bool) -> int:
 
 
 def reduction_violation(state: ScheduleState, block: StmtSRef, dominant: bool) -> int:
-    """Return the first condition of reduction blocks that is violated, 0 if none."""
+    """Return the number of the first violated condition of reduction blocks, 0 if none."""
     node = block.block
     if node.init is None:
         return 1
@@ -122,10 +122,10 @@ def reduction_violation(state: ScheduleState, block: StmtSRef, dominant: bool) -
         return 4
     reduced = {axis.var for axis in node.iter_vars if axis.iter_type == IterVar.COMM_REDUCE}
     written = {region.buffer for region in node.writes}
-    return 5 if _stores_by(node.body, written, reduced) else 0
+    return 5 if _stores_indexed_by(node.body, written, reduced) else 0
 
 
-def _stores_by(body: Stmt, buffers: set[Buffer], axes: set[Var]) -> bool:
+def _stores_indexed_by(body: Stmt, buffers: set[Buffer], axes: set[Var]) -> bool:
     return any(
         isinstance(node, BufferStore)
         and node.buffer in buffers
@@ -135,13 +135,13 @@ def _stores_by(body: Stmt, buffers: set[Buffer], axes: set[Var]) -> bool:
 
 
 def check_uses_no_loop(block: StmtSRef) -> None:
-    """Raise if a block without axes uses a loop around it, which what is inside would leave."""
+    """Raise if a block without axes uses a loop around it, as its content would leave that loop."""
     for sref in loops_above(block) if not block.block.iter_vars else ():
         check(not uses_var(block.block, sref.loop.loop_var), USES_LOOP, block, sref)
 
 
 def check_fixed_domains(block: StmtSRef, axes: Collection[Var]) -> None:
-    """Raise if the domain of one of some axes depends on a loop, which is not around a copy."""
+    """Raise if the domain of one of some axes depends on a loop, which a copy would not be in."""
     loops = {sref.loop.loop_var for sref in loops_above(block)}
     for axis in block.block.iter_vars:
         if axis.var in axes and axis.dom is not None:
@@ -156,7 +156,7 @@ def check_complete(state: ScheduleState, block: StmtSRef, scope: BlockScope) -> 
 
 
 def check_reduction(state: ScheduleState, block: StmtSRef, scope: BlockScope) -> None:
-    """Raise unless the block is a reduction block in its scope, and its axes are what they say."""
+    """Raise unless the block is a reduction block in its scope with axes of the declared kinds."""
     violated = reduction_violation(state, block, is_dominant(block, scope))
     check(not violated, NOT_REDUCTION, block, condition=violated)
     if state.enable_check:
@@ -166,7 +166,7 @@ def check_reduction(state: ScheduleState, block: StmtSRef, scope: BlockScope) ->
 def check_complete_or_reduction(state: ScheduleState, block: StmtSRef, scope: BlockScope) -> None:
     """Raise unless the block is complete or a reduction block in its scope.
 
-    Its axes must be what they say.
+    Its axes must have the declared kinds: see `check_any_order`.
     """
     _check_either(state, block, is_dominant(block, scope), NOT_COMPLETE_OR_REDUCTION, block)
     if state.enable_check:
@@ -176,7 +176,7 @@ def check_complete_or_reduction(state: ScheduleState, block: StmtSRef, scope: Bl
 def check_compact_dataflow(state: ScheduleState, subtree: StmtSRef) -> None:
     """Raise unless every block right below a loop is locally complete or a local reduction.
 
-    A block is locally dominant if what it writes has at most one writer inside each of the blocks.
+    A block is locally dominant if each buffer that it writes has at most one writer below the loop.
     """
     children = state.child_blocks(subtree)
     inner = [
@@ -218,8 +218,8 @@ def output_buffer(state: ScheduleState, block: StmtSRef) -> Buffer | None:
 def require_scope(state: ScheduleState, block: StmtSRef) -> tuple[StmtSRef, BlockScope]:
     """Return the block whose scope `block` is in, and its dependency graph.
 
-    Raise if what the block touches has several names there (the state may have this check
-    disabled).
+    Raise if the memory of a buffer that the block uses is also accessed through another buffer
+    there (unless the state disables this check).
     """
     scope = state.scope_root(block)
     graph = dependencies(state, scope)
@@ -239,10 +239,10 @@ def require_pipeline(
     """Return the block whose scope `block` is in, and its dependency graph.
 
     Raises ScheduleError unless the block is a stage of a pipeline there and the graph shows all its
-    dependencies. Unless the block `stays` below the conditions around it, there must be none.
-    With `read_after` what it writes may be read outside of blocks, once it is complete. The state
-    may have these checks disabled. Of the `known` buffers it is known that what is read has been
-    written.
+    dependencies. There must be no condition around the block, unless the block `stays` below it.
+    With `read_after`, statements outside of blocks may read the written buffers after the block is
+    complete. The state can disable these checks. `known` are buffers whose reads are assumed to be
+    covered.
     """
     scope = state.scope_root(block)
     graph = dependencies(state, scope)
@@ -257,9 +257,9 @@ def require_pipeline(
 def _check_stage_pipeline(
     state: ScheduleState, scope: StmtSRef, graph: BlockScope, block: StmtSRef
 ) -> None:
-    """Raise unless a block, what it reads from and what reads from it are stages of a pipeline.
+    """Raise unless a block, its producers and its consumers are stages of a pipeline.
 
-    What other blocks of the scope do to one another does not matter.
+    Dependencies between other blocks of the scope are not checked.
     """
     into, out_of = graph.edges_to(block), graph.out_of(block)
     for edge in (*into, *out_of):
@@ -278,12 +278,12 @@ def _check_stage_pipeline(
 
 
 def is_spatial(block: StmtSRef) -> bool:
-    """Say whether all axes of the block are data-parallel."""
+    """Return True if all axes of the block are data-parallel."""
     return all(axis.iter_type == IterVar.DATA_PAR for axis in block.block.iter_vars)
 
 
 def blocks_in(stmt: Stmt) -> list[BlockRealize]:
-    """Return the blocks in a statement, nested ones too, those in an init left out."""
+    """Return the blocks in a statement, including nested blocks, except blocks in an init."""
     found: list[BlockRealize] = []
     pending: list[Stmt] = [stmt]
     while pending:

@@ -1,4 +1,4 @@
-"""The buffers of primitives: which one is meant, its definition, and new ones in its place."""
+"""Buffers that primitives work on: lookup, their definitions, and new buffers that replace them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNKNOWN_DEFINITION = Problem(
 )
 LOST_EXTENT = Problem(
     "UndefinedExtentError",
-    "callers give the value of {size} by the shape of {buffer} only, and no dimension of the new "
+    "the value of {size} is defined only by the shape of {buffer}, and no dimension of the new "
     "layout is {size} itself",
     "choose a layout that keeps the dimension, or make {size} a parameter of the function",
 )
@@ -69,13 +69,13 @@ def replace_buffer(
 ) -> None:
     """Rewrite the block that defines a buffer, and the signature if the buffer is a parameter.
 
-    `start` is rewritten in place of the current block; `replaced` maps blocks of the program to
-    the blocks in `start` that replace them. Raises ScheduleError: UndefinedExtentError.
+    If `start` is given, it is rewritten instead of the current block; `replaced` maps blocks of the
+    program to their replacements in `start`. Raises ScheduleError: UndefinedExtentError.
     """
     before = site.block
     after = rewriter(start or before)
     moved = {a: rewriter.reuse.get(b, b) for a, b in (replaced or {}).items()}
-    # Statements that `start` adds to the program are still without references.
+    # The schedule does not have references to statements that `start` adds to the program yet.
     known = {a: b for a, b in rewriter.reuse.items() if a in state.stmt2ref}
     state.replace(site, after, {**known, **moved})
     if old in before.alloc_buffers:
@@ -118,7 +118,7 @@ STORAGE_SCOPES = (
 
 
 def check_storage_scope(block: StmtSRef, storage_scope: str) -> None:
-    """Raise unless there is such a storage scope; the empty one is global."""
+    """Raise unless the storage scope is known; the empty string means global."""
     valid = storage_scope == "" or storage_scope.startswith(STORAGE_SCOPES)
     check(valid, INVALID_SCOPE, block, storage_scope=storage_scope)
 
@@ -140,9 +140,9 @@ def checked_buffer(block: StmtSRef, index: int, storage_scope: str, side: str) -
 def stage_buffer(
     buffer: Buffer, name: str, storage_scope: str, shape: Sequence[PrimExpr] | None = None
 ) -> Buffer:
-    """Return a compact buffer of the same elements in its own memory.
+    """Return a compact buffer in new memory for the elements of `buffer`.
 
-    With a `shape`, its dimensions are others than those of `buffer`.
+    `shape` overrides the shape of `buffer`.
     """
     kind = buffer.data.type_annotation
     assert isinstance(kind, PointerType)

@@ -20,7 +20,7 @@ from tensorir.rewriting.visit import walk
 
 
 class DepKind(IntEnum):
-    """The reason for which one block must stay behind another."""
+    """The reason why one block must stay after another."""
 
     RAW = 0
     """The later block reads what the earlier one writes."""
@@ -47,8 +47,8 @@ class Dependency:
 class BlockScope:
     """The dependency graph over the child blocks of a scope.
 
-    Buffers are compared as wholes: two blocks that touch different parts of a buffer depend on
-    each other all the same. Buffers that share memory count as one.
+    Buffers are compared as wholes: two blocks that access different parts of a buffer count as
+    dependent. Buffers that share memory count as one.
     """
 
     def __init__(
@@ -97,15 +97,15 @@ class BlockScope:
         return self._into.get(dst, [])
 
     def producers_of(self, block: StmtSRef) -> list[StmtSRef]:
-        """Return the blocks whose writes a block reads or overwrites."""
+        """Return the blocks that write a buffer that the block reads or overwrites."""
         return list(dict.fromkeys(d.src for d in self.edges_to(block) if d.kind in _FLOW))
 
     def consumers_of(self, block: StmtSRef) -> list[StmtSRef]:
-        """Return the blocks that read or overwrite what a block writes."""
+        """Return the blocks that read or overwrite a buffer that the block writes."""
         return list(dict.fromkeys(d.dst for d in self.out_of(block) if d.kind in _FLOW))
 
     def ignoring(self, buffers: Collection[Buffer]) -> BlockScope:
-        """Return the graph as it would be if nothing touched some buffers."""
+        """Return the graph without the dependencies through some buffers."""
         if not any(buffer in self.buffer_writers for buffer in buffers):
             return self
 
@@ -121,7 +121,7 @@ class BlockScope:
 
 
 def _add_block(table: dict[Var, list[StmtSRef]], data: Var, block: StmtSRef) -> list[StmtSRef]:
-    """Return the blocks that touch some memory, to which one is added once."""
+    """Add a block to the list of the blocks that access some memory, unless it is there."""
     found = table.setdefault(data, [])
     if not found or found[-1] is not block:
         found.append(block)
@@ -134,9 +134,10 @@ def dependencies(
 ) -> BlockScope:
     """Return the dependency graph of a scope block, or of the blocks right below a loop.
 
-    It counts what blocks declare to touch and, unless `declared_only`, what two primitives leave
-    undeclared: the accesses inside the pieces of `loop_partition`, and loads from the tables of
-    `cache_index`. Replaying a trace must find the declared ones alone where it looks blocks up.
+    It uses the declared accesses of blocks. Unless `declared_only`, it adds accesses that two
+    primitives leave undeclared: those inside the pieces of `loop_partition`, and loads from the
+    tables of `cache_index`. Block lookups use the declared accesses only, as in TVM, so that saved
+    traces find the same blocks.
     """
     blocks = state.child_blocks(scope)
     if declared_only:
@@ -148,7 +149,7 @@ def dependencies(
 
 
 def is_table(buffer: Buffer) -> bool:
-    """Say whether a buffer has the mark of the tables that `cache_index` makes."""
+    """Return whether a buffer has the mark of the tables that `cache_index` makes."""
     return bool(buffer.strides) and is_const_int(buffer.strides[-1], 1)
 
 
@@ -166,8 +167,8 @@ def declares_nothing(block: Block) -> bool:
 def _seen_through(block: Block) -> tuple[list[Buffer], list[Buffer]]:
     """Return the buffers that a block reads and writes.
 
-    One without axes that declares neither, as `loop_partition` wraps around its pieces, is seen
-    through: what the blocks in it touch counts.
+    For a block without axes and declarations, as `loop_partition` makes, these are the buffers of
+    the blocks inside.
     """
     if not declares_nothing(block):
         return _declared_buffers(block)
@@ -179,7 +180,7 @@ def _seen_through(block: Block) -> tuple[list[Buffer], list[Buffer]]:
 
 
 def _with_tables(block: Block, tables: list[Buffer]) -> tuple[list[Buffer], list[Buffer]]:
-    """Return the buffers that a block reads and writes, with the tables that it looks up."""
+    """Return the buffers that a block reads and writes, including the tables of `cache_index`."""
     read, written = _seen_through(block)
     loaded = dict.fromkeys(load.buffer for load in loads_in(block) if load.buffer in tables)
     return [*read, *(b for b in loaded if b not in read)], written

@@ -40,7 +40,7 @@ from tensorir.rewriting.visit import collect_vars, substitute, uses_var, walk
 
 
 class AxisDomain:
-    """The values of an axis that are needed (`dom`) and, where a predicate must say so, exist."""
+    """The needed values of an axis (`dom`), and the limits that its predicate must enforce."""
 
     __slots__ = ("bound", "dom", "overlaps")
 
@@ -48,11 +48,12 @@ class AxisDomain:
         self.dom = IntervalSet.nothing()
         self.bound: IntervalSet | None = IntervalSet.nothing()
         self.overlaps = False
-        """True if neighbouring instances provide some of the same elements: those of an instance
-        that does not exist may be needed from another one."""
+        """True if neighbouring instances provide some of the same elements, so that elements of an
+        instance outside of the domain may be needed from another one.
+        """
 
     def widen(self, dom: IntervalSet, bound: IntervalSet, analyzer: Analyzer) -> None:
-        """Add needed values, and limits of the existing values."""
+        """Add needed values, and limits of the values in the domain."""
         self.dom = self.dom.union(dom, analyzer)
         assert self.bound is not None
         self.bound = self.bound.union(bound, analyzer)
@@ -69,8 +70,8 @@ def solve_axis_domains(
     """Return the domain of each axis such that all of `required` is provided.
 
     `provided` are the regions of one instance in terms of the axes. An axis that none of them
-    mentions gets its whole domain. With `must_cover` no part of what is required may be left to
-    instances that do not exist. Raises IRValueError where an index cannot be solved for its axis.
+    mentions gets its whole domain. With `must_cover`, every required element must be provided by an
+    instance in the domain. Raises IRValueError where an index cannot be solved for its axis.
     """
     ranges = axis_domain(axes)
     domains = {var: AxisDomain() for var in ranges}
@@ -81,17 +82,17 @@ def solve_axis_domains(
     if not must_cover:
         for domain in domains.values():
             domain.overlaps = False
-    return [_settle(domains[var], ranges[var], analyzer) for var in ranges]
+    return [_combine_domain(domains[var], ranges[var], analyzer) for var in ranges]
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The needed elements of a buffer, and the axes of the instance that touches each."""
+    """The needed elements of a buffer, and the axis values of the instances that access them."""
 
     needed: Mapping[Var, IntervalSet]
     """The indices of an element, and their ranges."""
     axes: Mapping[Var, PrimExpr]
-    """The values of axes in terms of these indices."""
+    """The axis values in terms of these indices."""
 
 
 def solve_places(
@@ -101,10 +102,10 @@ def solve_places(
     required: Mapping[Buffer, Box],
     analyzer: Analyzer,
 ) -> Places | None:
-    """Return the elements to run over where the domains of the axes hold too many instances.
+    """Return the elements to run over if the domains of the axes include too many instances.
 
     This happens where a box of a buffer is needed and one axis fills several rows: the needed
-    instances do not form a box. None unless every instance touches a single element of one buffer.
+    instances do not form a box. None unless every instance accesses a single element of one buffer.
     """
     if len(required) != 1:
         return None
@@ -149,10 +150,10 @@ def where_fixed_places_are_needed(
     required: Mapping[Buffer, Box],
     analyzer: Analyzer,
 ) -> PrimExpr:
-    """Return when what is required holds the places that all instances of a block touch alike.
+    """Return the condition that the required regions include the fixed indices of all instances.
 
-    Those are constant indices, and axes of one value. Nothing else would say that an instance has
-    nothing to do with what is required.
+    Fixed indices are constants and axes of one value. The axis domains do not express this
+    condition.
     """
     only = {a.var: a.dom.min for a in axes if a.dom is not None and is_const_int(a.dom.extent, 1)}
     varying = {axis.var for axis in axes if axis.var not in only}
@@ -177,7 +178,7 @@ def where_fixed_places_are_needed(
 
 
 def is_always_solvable(provided: Sequence[BufferRegion]) -> bool:
-    """Say whether `solve_axis_domains` raises nothing, whatever is required of these regions."""
+    """Return True if `solve_axis_domains` succeeds for any required parts of these regions."""
     return all(
         type(dim.min) is IntImm or (type(dim.min) is Var and is_const_int(dim.extent, 1))
         for region in provided
@@ -193,7 +194,7 @@ def _solve_affine(
     domains: Mapping[Var, AxisDomain],
     analyzer: Analyzer,
 ) -> bool:
-    """Solve at once where the indices are a bijective affine map of the axes they mention."""
+    """Solve for all axes together if the indices are a bijective affine map of the axes."""
     found = _point(regions, box, ranges)
     if found is None:
         return False
@@ -240,8 +241,8 @@ def _solve_affine(
                 for v, n in zip(places, buffer.shape, strict=True)
             }
             needed = dict(zip(places, box, strict=True))
-            wanted = _found_or_safe(wanted, eval_set(solved[var], needed, analyzer), analyzer)
-            exists = _found_or_safe(exists, eval_set(solved[var], whole, analyzer), analyzer)
+            wanted = _prefer_found(wanted, eval_set(solved[var], needed, analyzer), analyzer)
+            exists = _prefer_found(exists, eval_set(solved[var], whole, analyzer), analyzer)
         domains[var].widen(wanted, exists, analyzer)
     return True
 
@@ -249,7 +250,7 @@ def _solve_affine(
 def _point(
     regions: list[BufferRegion], box: Box, ranges: Mapping[Var, Range]
 ) -> tuple[list[PrimExpr], dict[Var, Range]] | None:
-    """Return the one element that an instance touches, and the axes that it depends on."""
+    """Return the single element that an instance accesses, and the axes in its indices."""
     point = [r.min for r in regions[0].region]
     single = len(regions) == 1 and all(is_const_int(r.extent, 1) for r in regions[0].region)
     if not single or not all(d.is_bounded for d in box):
@@ -258,13 +259,13 @@ def _point(
     return point, {var: r for var, r in ranges.items() if var in used}
 
 
-def _found_or_safe(found: IntervalSet, safe: IntervalSet, analyzer: Analyzer) -> IntervalSet:
-    """Return the found values if they surely include all safe values, else the safe values."""
+def _prefer_found(found: IntervalSet, safe: IntervalSet, analyzer: Analyzer) -> IntervalSet:
+    """Return `found` if it provably includes `safe`, else `safe`."""
     return found if safe.is_bounded and _is_within(safe, found, analyzer) else safe
 
 
 def _are_axes(point: Sequence[PrimExpr], domain: Mapping[Var, Range]) -> bool:
-    """Say whether indices are axes that begin at 0, all different."""
+    """Return True if the indices are distinct axes that start at 0."""
     return len(set(point)) == len(point) and all(
         isinstance(index, Var) and index in domain and is_const_int(domain[index].min, 0)
         for index in point
@@ -296,7 +297,7 @@ def _solve_by_dimension(
 
 
 def _step(index: PrimExpr) -> int:
-    """Return the step by which the axis moves an index, 1 for a variable step."""
+    """Return the coefficient of the axis in an index, 1 if it is not constant."""
     if isinstance(index, Mul) and isinstance(index.b, IntImm):
         return index.b.value * _step(index.a)
     return 1
@@ -310,7 +311,7 @@ def _solve(
     domains: Mapping[Var, AxisDomain],
     analyzer: Analyzer,
 ) -> tuple[Var, IntervalSet, IntervalSet]:
-    """Return the axis in an index, the values it must take and those it may."""
+    """Return the axis in an index, its needed values, and its allowed values."""
     if isinstance(index, Var):
         return index, need, exists
     if isinstance(index, Mul) and isinstance(index.b, IntImm):
@@ -343,8 +344,8 @@ def _multiply(values: IntervalSet, factor: PrimExpr, analyzer: Analyzer) -> Inte
     )
 
 
-def _settle(domain: AxisDomain, values: Range, analyzer: Analyzer) -> AxisDomain:
-    """Combine what is needed with what exists into a range and, if need be, a limit."""
+def _combine_domain(domain: AxisDomain, values: Range, analyzer: Analyzer) -> AxisDomain:
+    """Combine needed and existing values into a range and, if necessary, a limit."""
     whole = IntervalSet.from_range(values)
     assert domain.bound is not None
     bound = whole if domain.bound.is_nothing else domain.bound.intersect(whole, analyzer)
@@ -366,8 +367,8 @@ def _settle(domain: AxisDomain, values: Range, analyzer: Analyzer) -> AxisDomain
             domain.dom, domain.bound = both, None
         elif domain.overlaps:
             raise IRValueError(
-                f"the instances needed may lie outside of those there are, {whole.min_value} to "
-                f"{whole.max_value}, which provide more than one step each"
+                f"the needed instances may lie outside of the domain {whole.min_value} to "
+                f"{whole.max_value}, and each instance provides more than one step"
             )
         else:
             domain.bound = bound

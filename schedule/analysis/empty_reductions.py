@@ -1,8 +1,8 @@
-"""Reductions without a step, whose init runs all the same.
+"""Reductions without a step: their init still runs.
 
 `tensorir.semantics` defines the result. The loops of a reduction are the loops that move its
-reduction axes and no other axis of the block. A primitive that turns one of them into a loop of
-another statement, or moves a part of the result below it, must prove that at least one step runs.
+reduction axes and no other axis of the block. A primitive that moves another statement below such a
+loop must prove that at least one step runs.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tensorir.rewriting.visit import substitute, uses_var
 
 EMPTY = Problem(
     "EmptyReductionError",
-    "a reduction below {0} may have no step, because {reason}; its init runs even so, and here it "
-    "would {lost}",
+    "a reduction below {0} may have no step, because {reason}; its init must still run, but here "
+    "it would {lost}",
     "decompose the reduction first",
 )
 
@@ -43,7 +43,7 @@ def lacks_steps(
 ) -> str | None:
     """Return the reason why a reduction may lack a step, None if at least one step surely runs.
 
-    `own` are the loops of the reduction; by default `own_loops` finds them.
+    `own` are the loops of the reduction, by default the result of `own_loops`.
     """
     if own is None:
         own = own_loops(instances, loops)
@@ -60,7 +60,7 @@ def lacks_steps(
 
 
 def check_copied(loop: StmtSRef) -> None:
-    """Raise if a copy that is made in each iteration of a loop may miss the init of a reduction."""
+    """Raise if copies in each iteration of a loop may miss the result of a reduction's init."""
     loops = [*loops_around(loop), loop.loop]
     for instances, inside in reductions_in(loop.loop.body):
         own = own_loops(instances, [*loops, *inside])
@@ -70,9 +70,9 @@ def check_copied(loop: StmtSRef) -> None:
 
 
 def check_fused(state: ScheduleState, chain: Sequence[StmtSRef]) -> None:
-    """Raise if a loop made of nested ones would move more than the reduction that one moves now.
+    """Raise if fusing loops would mix a loop of a reduction with other loops.
 
-    That is none of the loops of the reduction any more, and a loop of one step is none at all.
+    The fused loop is then not a loop of the reduction. Loops of extent 1 are ignored.
     """
     fused = [sref.loop for sref in chain if not is_const_int(sref.loop.extent, 1)]
     moved = {sref.loop.loop_var for sref in chain}
@@ -86,14 +86,15 @@ def check_fused(state: ScheduleState, chain: Sequence[StmtSRef]) -> None:
         if ends or (kept and len(kept) < len(fused)):
             reason = lacks_steps(instances, loops)
             check(reason is None, EMPTY, chain[0], reason=reason, lost="not run")
-            # Each iteration of the fused loop is an instance, whose steps the other loops give.
+            # Each iteration of the fused loop is an instance; the other loops run its steps.
             rest = [lp for lp in own if lp not in kept]
             reason = lacks_steps(instances, loops, rest)
             check(reason is None, EMPTY, chain[0], reason=reason, lost="run again")
             idle = [lp for lp in fused if lp not in own]
             spatial, _ = instances.moved_by()
             if not any(lp.loop_var in spatial for lp in idle):
-                # The fused loop belongs to the reduction, whose conditions do not guard the init.
+                # The fused loop belongs to the reduction, so conditions on it do not guard the
+                # init.
                 reason = lacks_steps(instances, loops, [*own, *idle])
                 check(
                     reason is None, EMPTY, chain[0], reason=reason, lost="run without an instance"
@@ -101,7 +102,7 @@ def check_fused(state: ScheduleState, chain: Sequence[StmtSRef]) -> None:
 
 
 def _may_move_reduction(block: StmtSRef, moved: Collection[Var]) -> bool:
-    """Say whether loops move reduction axes of a block, or blocks are in it."""
+    """Return True if loops move reduction axes of a block, or the block has blocks in it."""
     node = block.block
     if type(node.body) is not BufferStore:
         return True
@@ -114,8 +115,8 @@ def _may_move_reduction(block: StmtSRef, moved: Collection[Var]) -> bool:
 def where_initialised(instances: Instances, around: Sequence[For]) -> PrimExpr | None:
     """Return the predicate of the instances for which the init of a reduction runs.
 
-    It runs with the first step, or where there is none. `around` are all loops. None where both may
-    be: steps without the first one, and no step.
+    The init runs with the first step, or if there is no step. `around` are all loops. The result is
+    None if the predicate may skip the first step only, and may also skip all steps.
     """
     predicate = instances.predicate
     if is_const_int(predicate, 1):

@@ -18,13 +18,13 @@ NOT_SAME_SCOPE = Problem(
 )
 LOOP_ABOVE = Problem(
     "NotInSameScopeError",
-    "{1} is an ancestor of {0}, which is below it already",
+    "{0} is already below {1}",
     "give a loop around another block",
 )
 ONLY_LEAF = Problem(
     "OnlyLeafError",
     "cannot remove {0}, because it is the only leaf of {1}, which would become empty",
-    "name another block; without it nothing would be left to compute in the scope",
+    "name another block; the scope would be empty without this block",
 )
 NOT_VISITED = Problem(
     "NotAllRequiredBlocksAreVisitedError",
@@ -50,15 +50,15 @@ WRONG_ORDER = Problem(
 )
 GUARDED_PLACE = Problem(
     "GuardedBlockError",
-    "{0} cannot move under {1}, which runs only under `{guard}`, while blocks that use {0} may "
-    "also run where that does not hold",
+    "{0} cannot move under {1}, which runs only under `{guard}`, but blocks that use {0} may run "
+    "without this condition",
     "choose a loop outside of the condition",
 )
 RUNS_FURTHER = Problem(
     "NotRegionCoverError",
-    "{0} cannot move under {1}, because some of its instances read beyond the elements that {2} "
-    "stores, and these would not run there",
-    "leave it where it is, or move the producer with compute_at",
+    "{0} cannot move under {1}, because some of its instances read elements that {2} does not "
+    "store, and these instances would not run there",
+    "keep the block in its place, or move the producer with compute_at",
 )
 
 
@@ -73,8 +73,8 @@ def check_place(
 ) -> tuple[int, list[StmtSRef]]:
     """Check that a block can be inserted below a loop.
 
-    Returns the position among the statements there, and the blocks whose needs it must meet. Where
-    `needs_plan` says no, a block may move wherever it has a place.
+    Returns the position among the statements there, and the blocks whose required regions it must
+    cover. If `needs_plan` returns False, this check alone decides.
     """
     scope = state.scope_root(block)
     check(scope_root(loop) is scope, NOT_SAME_SCOPE, block, loop)
@@ -100,7 +100,7 @@ def check_place(
 
 
 def _check_followed(block: StmtSRef, loop: StmtSRef, producers: list[StmtSRef]) -> None:
-    """Raise if the block runs further than its producers: it would not from their loops."""
+    """Raise if the block has instances that the loops of its producers would not run."""
     node = block.block
     for producer in producers:
         written = {r.buffer: r for r in producer.block.writes}
@@ -115,7 +115,7 @@ def _check_followed(block: StmtSRef, loop: StmtSRef, producers: list[StmtSRef]) 
 
 
 def _check_order(graph: BlockScope, block: StmtSRef, loop: StmtSRef) -> None:
-    """Raise if the block would pass a block that it depends on, or that depends on it."""
+    """Raise if the block would move past a block that it depends on, or that depends on it."""
     order = {child: k for k, child in enumerate(graph.children)}
     below = [order[c] for c in graph.children if c is not block and is_ancestor(loop, c)]
     first, last = min(below), max(below)

@@ -31,8 +31,8 @@ def match_intrin(block: Block, desc: PrimFunc) -> list[BufferRegion]:
     The body of a block is matched against that of the description's root block.
 
     Loops, axes and buffers are paired by first use. A buffer of the program may have more
-    dimensions, and be accessed at an offset; where the block is matched the surplus indices and the
-    offsets must not move. Raises Mismatch.
+    dimensions and be accessed at an offset; the surplus indices and the offsets must be constant in
+    the matched block. Raises Mismatch.
     """
     assert isinstance(desc.body, BlockRealize)
     matcher = _Matcher()
@@ -79,7 +79,7 @@ class _Matcher:
             self._loop(found, expected)
         elif isinstance(found, SeqStmt) and isinstance(expected, SeqStmt):
             if len(found.seq) != len(expected.seq):
-                raise Mismatch("the numbers of statements differ", found, expected)
+                raise Mismatch("the number of statements differs", found, expected)
             for a, b in zip(found.seq, expected.seq, strict=True):
                 self.stmt(a, b)
         elif isinstance(found, BlockRealize) and isinstance(expected, BlockRealize):
@@ -166,7 +166,7 @@ class _Matcher:
             raise Mismatch("the expressions differ", found, expected)
 
     def _same(self, a: PrimExpr, b: PrimExpr, what: str, found: Node, expected: Node) -> None:
-        """Match expressions outside of stores: bounds, bindings, predicates; mostly constants."""
+        """Match expressions outside of stores, such as bounds, bindings and predicates."""
         if type(a) is IntImm and a is b:
             return
         wanted = substitute(b, self._vars)
@@ -174,14 +174,14 @@ class _Matcher:
             raise Mismatch(f"{what} differ: `{a}`, described as `{b}`", found, expected)
 
     def _equal(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """Say whether two expressions are the same for all values that the axes take."""
+        """Return True if two expressions are equal for all values of the axes."""
         if expr_deep_equal(a, b) or (a.dtype.is_int and self._analyzer.can_prove_equal(a, b)):
             return True
         simple = self._analyzer.simplify(a, sort=True)
         return expr_deep_equal(simple, self._analyzer.simplify(b, sort=True))
 
     def _access(self, found: Access, expected: Access) -> None:
-        """Pair the buffers of two accesses, and check that the offset is always the same."""
+        """Pair the buffers of two accesses, and check that all accesses have the same offset."""
         buffer, indices = found.buffer, found.indices
         described, places = expected.buffer, expected.indices
         if buffer.dtype is not described.dtype or buffer.scope() != described.scope():
@@ -202,7 +202,7 @@ class _Matcher:
             moved = substitute(place, self._vars).astype(index.dtype)
             starts.append(self._offset(index, moved))
         if any(uses_var(start, self._inner.__contains__) for start in starts):
-            raise Mismatch(f"{buffer.name} is indexed in another way", found, expected)
+            raise Mismatch(f"the indices of {buffer.name} differ", found, expected)
         first = self._starts.setdefault(described, starts)
         if not all(
             self._analyzer.can_prove_equal(a, b) for a, b in zip(first, starts, strict=True)
@@ -210,7 +210,7 @@ class _Matcher:
             raise Mismatch(f"{buffer.name} is accessed at several offsets", found, expected)
 
     def _offset(self, index: PrimExpr, moved: PrimExpr) -> PrimExpr:
-        """Return `index - moved`, simplified; mostly the index is written as a sum with `moved`."""
+        """Return `index - moved`, simplified. Usually the index is a sum with the term `moved`."""
         if index is moved:
             return const(0, index.dtype)
         if type(index) is Add and index.b is moved:
@@ -230,7 +230,7 @@ def _axes(realize: BlockRealize) -> str:
 def check_layout(region: BufferRegion, parameter: Buffer) -> None:
     """Raise Mismatch unless a region has the memory layout that the parameter needs.
 
-    A parameter without strides is compact; strides that are variables take any value.
+    A parameter without strides is compact; variable strides match any value.
     """
     expected = parameter.all_strides()
     found = region.buffer.all_strides()[-len(expected) :] if expected else []

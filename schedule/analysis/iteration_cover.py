@@ -1,4 +1,4 @@
-"""The instances of a block that run: all, or those for which a producer stores something."""
+"""Checks which instances of a block run."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tensorir.rewriting.visit import substitute, uses_var, walk
 
 
 def left_out(block: StmtSRef, axes: Sequence[IterVar]) -> IterVar | None:
-    """Return one of some axes that may not take all its values, None if all surely do.
+    """Return an axis that may not take all values of its domain, None if every axis takes all.
 
-    They take them whatever values the other axes of the block have. Conditions around the block do
-    not count.
+    The values must occur for every combination with the other axes. Conditions around the block are
+    ignored.
     """
     realize = block.block_realize
     loops = [sref.loop for sref in loops_above(block)]
@@ -35,14 +35,14 @@ def left_out(block: StmtSRef, axes: Sequence[IterVar]) -> IterVar | None:
     asked = set(axes)
     for k, axis in enumerate(realize.block.iter_vars):
         if axis in asked and axis.dom is not None:
-            known = bool(indices) and _takes_all(indices[k], axis.dom)
+            known = bool(indices) and _covers_domain(indices[k], axis.dom)
             if not known:
                 return axis
     return None
 
 
 def runs_everywhere(block: StmtSRef) -> bool:
-    """Say whether the loops around a block in its scope surely give its axes all their values."""
+    """Return True if the loops around a block in its scope give its axes all their values."""
     if not is_const_int(block.block_realize.predicate, 1):
         return False
     scope = scope_root(block)
@@ -52,8 +52,8 @@ def runs_everywhere(block: StmtSRef) -> bool:
     return all(axis.dom is not None for axis in axes) and left_out(block, axes) is None
 
 
-def _takes_all(index: IterSumExpr, domain: Range) -> bool:
-    """Say whether an index that is one piece of loops takes all values of a domain."""
+def _covers_domain(index: IterSumExpr, domain: Range) -> bool:
+    """Return True if an index that is one loop piece takes all values of a domain."""
     scale: Size = 1
     reach: Size = 0
     if index.args:
@@ -78,8 +78,8 @@ def _takes_all(index: IterSumExpr, domain: Range) -> bool:
 def runs_where(block: StmtSRef) -> PrimExpr | None:
     """Return the condition on the axes of a block under which an instance of it runs.
 
-    Values that lie outside of an axis's domain are not asked about. None where the loops around the
-    block do not tell, which are then no affine map or read memory.
+    The condition holds for values in the domains of the axes. None if the bindings are not affine
+    or read memory.
     """
     if runs_everywhere(block):
         return TRUE
@@ -119,11 +119,10 @@ def stays_within(
     stored: Sequence[Range],
     writer_axes: Sequence[IterVar],
 ) -> bool:
-    """Say whether what is read stays within the bounds of what is stored, in every dimension.
+    """Return True if the read indices stay within the bounds of the stored indices.
 
-    Conditions around the read do not count: where one is false, the consumer still runs, and an
-    instance that corresponds to none of the producer would be lost if it followed the producer's
-    loops.
+    Conditions around the read are ignored: if one is false, the consumer still runs, and an
+    instance without a corresponding producer instance would be lost in the producer's loops.
     """
     analyzer = analyzer_with_ranges(axis_domain((*reader_axes, *writer_axes)))
 

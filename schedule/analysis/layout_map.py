@@ -1,4 +1,4 @@
-"""Index maps as layouts: their inverses, and the places that they leave empty."""
+"""Index maps as layouts: their inverses, and their padding."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from tensorir.rewriting.visit import substitute
 
 @dataclass(frozen=True)
 class LayoutMap:
-    """An index map on a box that sends no two points to one place.
+    """An injective index map on a box.
 
-    `shape` are the extents of the box it maps into, which starts at 0; `padding` says, in terms of
-    `inverse.initial_indices`, at which places there is none.
+    `shape` are the extents of the target box, which starts at 0. `padding` is the condition, on
+    `inverse.initial_indices`, for places that hold no element.
     """
 
     index_map: IndexMap
@@ -41,12 +41,12 @@ class LayoutMap:
 
     @cached_property
     def inverse(self) -> IndexMap:
-        """The map that gives the point which is mapped to a place."""
+        """The map from a place back to its point."""
         return self.find_inverse()
 
     @property
     def has_padding(self) -> bool:
-        """True if a place may hold no element."""
+        """True if some places may hold no element."""
         return not is_const_int(self.padding, 0)
 
 
@@ -55,8 +55,8 @@ def analyze_layout(
 ) -> LayoutMap:
     """Return `index_map` as a layout of the points of a box.
 
-    Raises IRValueError where it cannot be shown that the map loses nothing, or where it does not
-    map into a box that starts at 0. A `trusted` map loses nothing and leaves no place empty.
+    Raises IRValueError if the map is not proved injective, or does not map into a box that starts
+    at 0. A `trusted` map is assumed to be bijective.
     """
     shuffled = None if trusted else _shuffle(index_map, ranges)
     if shuffled is not None:
@@ -82,9 +82,9 @@ def analyze_layout(
 
 
 def check_injective(index_map: IndexMap, ranges: Sequence[Range]) -> IndexMap:
-    """Return the way back of a map that sends no two points of a box to one place.
+    """Return the inverse of an index map that is injective on a box.
 
-    Raises IRValueError where that cannot be shown.
+    Raises IRValueError if injectivity is not proved.
     """
     inverse = index_map.inverse_index_map or index_map.non_surjective_inverse(ranges)[0]
     _check_inverse(index_map, inverse, ranges)
@@ -92,7 +92,7 @@ def check_injective(index_map: IndexMap, ranges: Sequence[Range]) -> IndexMap:
 
 
 def _shuffle(index_map: IndexMap, ranges: Sequence[Range]) -> LayoutMap | None:
-    """Return the answer for a permutation of indices, whatever their extents; None for others."""
+    """Return the layout of a permutation of indices; None for any other map."""
     order = index_map.final_indices
     if len(order) != len(ranges) or set(order) != set(index_map.initial_indices):
         return None
@@ -107,7 +107,7 @@ def _shuffle(index_map: IndexMap, ranges: Sequence[Range]) -> LayoutMap | None:
 
 
 def _check_inverse(index_map: IndexMap, inverse: IndexMap, ranges: Sequence[Range]) -> None:
-    """Raise unless the inverse leads back from where every point of the box is mapped."""
+    """Raise unless the inverse maps the image of every point of the box back to the point."""
     analyzer = analyzer_with_ranges(dict(zip(index_map.initial_indices, ranges, strict=True)))
     there = {
         place: index.astype(place.dtype)
@@ -117,7 +117,7 @@ def _check_inverse(index_map: IndexMap, inverse: IndexMap, ranges: Sequence[Rang
         value = substitute(way, there)
         if not analyzer.can_prove_equal(value, var):
             raise IRValueError(
-                f"different values of {var.name} may be mapped to one place: the way back gives "
+                f"different values of {var.name} may be mapped to one place: the inverse gives "
                 f"`{analyzer.simplify(value)}`"
             )
 
@@ -125,7 +125,7 @@ def _check_inverse(index_map: IndexMap, inverse: IndexMap, ranges: Sequence[Rang
 def _padding(
     index_map: IndexMap, inverse: IndexMap, ranges: Sequence[Range], mapped: Sequence[Range]
 ) -> PrimExpr:
-    """Return where the inverse leads out of the box, or to a point that is mapped elsewhere."""
+    """Return the condition on places to which no point of the box is mapped."""
     if _same_size(mapped, ranges):
         return FALSE
     analyzer = analyzer_with_ranges(dict(zip(inverse.initial_indices, mapped, strict=True)))
@@ -147,7 +147,7 @@ def _padding(
 
 
 def _same_size(a: Sequence[Range], b: Sequence[Range]) -> bool:
-    """Say whether two boxes surely have the same number of points."""
+    """Return True if two boxes provably have the same number of points."""
     sizes = _size(a), _size(b)
     if sizes != (None, None):
         return sizes[0] == sizes[1]

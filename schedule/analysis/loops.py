@@ -1,4 +1,4 @@
-"""Loops that primitives take and make: checks of the old ones, types and nests of new ones."""
+"""Checks of loops that primitives transform, and construction of new loops."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tensorir.rewriting.fresh_copy import fresh_thread
 NOT_FROM_ZERO = Problem(
     "LoopNotStartWithZeroError",
     "the primitive only supports loops that start with 0, but {0} starts at {start}",
-    "use the primitive before loop_partition; a loop from another start can be written with the "
-    "start added to its variable",
+    "use the primitive before loop_partition; to start elsewhere, add the start to the loop "
+    "variable in the body",
 )
 ANNOTATED = Problem(
     "HasAnnotationOrThreadBindingError",
@@ -39,7 +39,7 @@ def check_plain(sref: StmtSRef) -> None:
 
 
 def is_plain(loop: For) -> bool:
-    """Say whether a loop has neither annotations nor a thread binding."""
+    """Return True if a loop has neither annotations nor a thread binding."""
     return not loop.annotations and loop.kind is not ForKind.THREAD_BINDING
 
 
@@ -51,9 +51,9 @@ def nest_of_loops(loops: Sequence[tuple[Var, Range]], body: Stmt) -> Stmt:
 
 
 def copied_nest(loops: Sequence[For], body: BlockRealize, suffix: str = "") -> tuple[Stmt, Block]:
-    """Return copies of loops, outermost first, around a block, and the block in them.
+    """Return a copy of a loop nest, outermost loop first, with new loop variables, and its block.
 
-    Its bindings, and perhaps the domains of its axes, use the variables of the loops.
+    The bindings of the block, and possibly the domains of its axes, use the loop variables.
     """
     copies = {lp.loop_var: lp.loop_var.with_name(lp.loop_var.name + suffix) for lp in loops}
     inner = substitute_loops(body, copies)
@@ -66,10 +66,10 @@ def copied_nest(loops: Sequence[For], body: BlockRealize, suffix: str = "") -> t
 
 
 def dtype_holding(largest: int | None, dtype: DataType) -> DataType:
-    """Return the narrowest dtype, from `dtype` on, that holds the largest number of a loop.
+    """Return the narrowest dtype, at least `dtype`, that holds the largest value of a loop.
 
-    `largest` is None if it is not constant. Arithmetic on indices of 32 bits or more does not
-    overflow then, because overflowing programs are refused; in narrower dtypes it would wrap.
+    `largest` is None if it is not constant. In dtypes of 32 bits or more, index arithmetic cannot
+    overflow, because overflowing programs are refused; in narrower dtypes it wraps.
     """
     if largest is None:
         return dtype if holds_indices(dtype) else INT32

@@ -1,4 +1,4 @@
-"""Rebuilding blocks with other axes and other buffers, keeping track of which became which."""
+"""Rewriters that give blocks other axes or buffers, and record which block became which."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tensorir.rewriting.visit import Rewriter, rewrite, substitute, walk
 
 
 class BlockRewriter(Rewriter):
-    """A rewriter that records in `reuse` which block became which."""
+    """A rewriter that maps old blocks to new blocks in `reuse`."""
 
     def __init__(self) -> None:
         self.reuse: dict[Block, Block] = {}
@@ -33,7 +33,7 @@ class BlockRewriter(Rewriter):
         return new
 
     def rewrite_Range(self, node: Range) -> Range:  # noqa: N802
-        """Rewrite the ends that are not constants; most are, and no such rewriter changes those."""
+        """Rewrite the ends of a range, except constants, which no such rewriter changes."""
         low = node.min if type(node.min) is IntImm else self(node.min)
         extent = node.extent if type(node.extent) is IntImm else self(node.extent)
         same = low is node.min and extent is node.extent
@@ -53,7 +53,7 @@ class ReplaceAxes(BlockRewriter):
         self._values = values
         self._analyzer = analyzer
         self._rewritten: dict[PrimExpr, PrimExpr] = {}
-        """By expression: most are axes, and regions consist of the indices of accesses."""
+        """Rewritten expressions, by expression: the same axes and indices occur many times."""
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         """Rewrite an expression if an axis occurs in it."""
@@ -87,9 +87,9 @@ class ReplaceAxes(BlockRewriter):
 
 
 class RedirectBuffers(BlockRewriter):
-    """Sends the accesses of some blocks (and of what is nested in them) to other buffers.
+    """Redirects the accesses of some blocks and of their nested statements to other buffers.
 
-    None means everything in a statement.
+    If `blocks` is None, all accesses in a statement are redirected.
     """
 
     def __init__(self, buffers: Mapping[Buffer, Buffer], blocks: Collection[Block] | None) -> None:
@@ -136,7 +136,7 @@ class RedirectBuffers(BlockRewriter):
         return self._pointers.get(node, node) if self._inside else node
 
     def rewrite_MatchBufferRegion(self, node: MatchBufferRegion) -> MatchBufferRegion:  # noqa: N802
-        """Redirect a view; one of a buffer in another storage scope moves there, too."""
+        """Redirect a view, and give it the storage scope of the new buffer."""
         source = self.buffer(node.source.buffer)
         view = node.buffer
         if source is not node.source.buffer and source.scope() != view.scope():
@@ -150,9 +150,9 @@ class RedirectBuffers(BlockRewriter):
 
 
 class RedirectElements(ElementRewriter, RedirectBuffers):
-    """Sends accesses of buffers to elements at other indices of the others.
+    """Redirects accesses to other indices of other buffers.
 
-    `places` are what the new indices follow from.
+    `places` determine the new indices.
     """
 
     def __init__(
@@ -167,16 +167,16 @@ class RedirectElements(ElementRewriter, RedirectBuffers):
 
 
 class RedirectToPart(RedirectElements):
-    """Redirects to a buffer that holds a part of the other one, from `places` on."""
+    """Redirects to a buffer that holds the part of the other buffer from `places` on."""
 
     def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
-        """Count from the first place."""
+        """Subtract the first place."""
         pairs = zip(indices, self._places, strict=True)
         return tuple(self._analyzer.simplify(sub(index, first)) for index, first in pairs)
 
 
 class RedirectToPoint(RedirectElements):
-    """Redirects blocks whose instances each touch one element, which is at `places`."""
+    """Redirects blocks whose instances each access one element, to the element at `places`."""
 
     def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
         """Return the element's place."""
@@ -188,7 +188,7 @@ class RedirectToPoint(RedirectElements):
 
 
 class RedirectEverywhere(RedirectElements):
-    """Redirects all accesses of one buffer; blocks declare what theirs touch then."""
+    """Redirects all accesses of one buffer; the declared regions of blocks are derived again."""
 
     def __init__(self, old: Buffer, new: Buffer) -> None:
         super().__init__({old: new}, None)
@@ -196,11 +196,11 @@ class RedirectEverywhere(RedirectElements):
         self._new = new
 
     def rewrite_BufferRegion(self, node: BufferRegion) -> BufferRegion:  # noqa: N802
-        """Leave a declared access to the block that declares it."""
+        """Leave a declared region to `rewrite_Block`."""
         return node if node.buffer is self._old else self.generic(node)
 
     def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
-        """Rewrite a block, and derive what it declares of the buffer."""
+        """Rewrite a block, and derive its declared regions of the buffer."""
         new = super().rewrite_Block(node)
         if not any(r.buffer is self._old for r in (*node.reads, *node.writes)):
             return new
@@ -240,11 +240,11 @@ class InlineViews(RedirectElements):
         """The pointers, strides and offsets of the removed views."""
 
     def is_complete(self, stmt: Stmt) -> bool:
-        """Say whether a rewritten statement can do without the views."""
+        """Return True if a rewritten statement no longer uses the views."""
         return not any(node in self._memory for node in walk(stmt) if type(node) is Var)
 
     def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
-        """Take the views out of a block."""
+        """Remove the views from a block."""
         kept: list[MatchBufferRegion] = []
         for match in node.match_buffers:
             source = self(match.source)
@@ -275,5 +275,5 @@ class InlineViews(RedirectElements):
         return self._extents.get(node, node)
 
     def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
-        """Return the indices in the buffer of an element of a view."""
+        """Return the indices in the buffer for an element of a view."""
         return indices_in_source(self._sources[buffer], indices)

@@ -61,7 +61,8 @@ Choice = Callable[[Sequence[PrimExpr], Sequence[PrimExpr]], PrimExpr]
 FORM = Problem(
     "RFactorNotApplicableError",
     "{0} is not a reduction that can be factored: {reason}",
-    "its init stores identities, and its body stores the combination of what is there and a value",
+    "the init must store the identity, and the body must store the combination of the current "
+    "element and a value",
 )
 NO_REDUCER = Problem(
     "NoMatchedReducerError",
@@ -80,7 +81,7 @@ class Reducer:
 
     @property
     def turned(self) -> Reducer:
-        """The reducer that takes the operands in the other order, which matters between equals."""
+        """The reducer with swapped operands, which differs where operands are equally good."""
         return Reducer(self.size, lambda x, y: self.combine(y, x), self.identity)
 
 
@@ -88,10 +89,10 @@ _reducers: Final[list[Reducer]] = []
 
 
 def register_reducer(size: int, combine: Combine, identity: Identity) -> Reducer:
-    """Make a reducer known; of several that match, the first one is taken.
+    """Register a reducer; if several match, the first one is used.
 
     `combine(x, y)` returns the combined tuple of expressions, `identity(dtypes)` the tuple that
-    changes nothing. That it is commutative and associative is the caller's word.
+    changes nothing. The caller guarantees that it is commutative and associative.
     """
     reducer = Reducer(size, combine, identity)
     _reducers.append(reducer)
@@ -122,7 +123,7 @@ class Reduction:
     def stored(
         self, values: Sequence[PrimExpr], buffers: Sequence[Buffer], indices: Sequence[PrimExpr]
     ) -> Stmt:
-        """Return the stores of a tuple; all its values are computed before the first store."""
+        """Return the stores of a tuple; all its values are computed before the first store runs."""
         if len(buffers) == 1:
             return BufferStore(buffers[0], values[0], indices)
         held = [Var(name, value.dtype) for name, value in zip(self.names, values, strict=True)]
@@ -140,7 +141,7 @@ def find_reduction(block: StmtSRef) -> Reduction:
     """
     node = block.block
     if node.init is None:
-        fail(FORM, block, reason="it has no init, so the start value is not known")
+        fail(FORM, block, reason="it has no init, so the start value is unknown")
     inits = _stores(block, node.init, "init")
     buffers = [store.buffer for store in inits]
     check(len(set(buffers)) == len(buffers), FORM, block, reason="init stores to a buffer twice")
@@ -171,14 +172,14 @@ def find_reduction(block: StmtSRef) -> Reduction:
 
 def _stores(block: StmtSRef, body: Stmt, what: str) -> Sequence[BufferStore]:
     stores = only_stores(body)
-    check(bool(stores), FORM, block, reason=f"its {what} is more than stores")
+    check(bool(stores), FORM, block, reason=f"its {what} has statements other than stores")
     return stores
 
 
 def _stored_values(
     block: StmtSRef, lets: Mapping[Var, PrimExpr], stores: Sequence[BufferStore]
 ) -> tuple[list[PrimExpr], list[str]]:
-    """Return the values that are stored, and the names of the lets that hold several."""
+    """Return the stored values, and the names of the lets that bind them if there are several."""
     if not lets:
         check(len(stores) == 1, FORM, block, reason="several values are stored without lets")
         return [stores[0].value], []
@@ -195,7 +196,7 @@ def _match_reducer(
     inits: Sequence[PrimExpr],
     values: Sequence[PrimExpr],
 ) -> tuple[PrimExpr, ...] | None:
-    """Return the tuple that is combined into `old`, None if it is another reducer."""
+    """Return the tuple that is combined into `old`, None if the reducer does not match."""
     if reducer.size != len(old):
         return None
     dtypes = [load.dtype for load in old]
@@ -212,8 +213,8 @@ def _match(
 ) -> Mapping[Var, PrimExpr] | None:
     """Return the expressions in the holes of a template, None if a value is not of its form.
 
-    Operands of a commutative operation may come in either order, and so may the operands of a
-    comparison that is turned around. `found` has the expressions already matched to holes.
+    Operands of a commutative operation may come in either order, and a comparison may be mirrored.
+    `found` has the expressions already matched to holes.
     """
     if isinstance(template, Var) and template in holes:
         known = found.get(template)
@@ -248,14 +249,14 @@ _TURNED: Final[dict[type, type]] = {
     **{kind: kind for kind in (Add, And, EQ, Max, Min, Mul, Or)},
     **{GT: LT, LT: GT, GE: LE, LE: GE},
 }
-"""The operation that gives the same with the operands in the other order, by operation."""
+"""The equivalent operation for swapped operands, by operation."""
 
 
-def _best(better: Compare, as_good: Compare, best: Compare) -> Iterator[Combine]:
+def _yield_best_combiners(better: Compare, as_good: Compare, best: Compare) -> Iterator[Combine]:
     """Yield the combiners of (index, value) pairs that keep the better of two values.
 
-    Of values that are as good the first is kept, or the one of the smaller or the larger index.
-    Where that is so, the value may be chosen without regard to the index.
+    Of equal values the combiner keeps the first, or the value with the smaller or the larger index.
+    The value itself may then be chosen without the index.
     """
 
     def wins(x: Sequence[PrimExpr], y: Sequence[PrimExpr]) -> PrimExpr:
@@ -288,7 +289,7 @@ def _zeros(dtypes: Sequence[DataType]) -> list[PrimExpr]:
     return [const(0, dtype) for dtype in dtypes]
 
 
-def _worst(limit: Limit, infinity: float) -> list[Limit]:
+def _extremum_identities(limit: Limit, infinity: float) -> list[Limit]:
     """Return the identities of an extremum: the limit of the type, and for floats infinity."""
     return [limit, lambda dtype: const(infinity, dtype) if dtype.is_float else limit(dtype)]
 
@@ -301,8 +302,8 @@ def _alone(worst: Limit) -> Identity:
     return lambda dtypes: [worst(dtypes[0])]
 
 
-_lowest = _worst(min_value, -inf)
-_highest = _worst(max_value, inf)
+_lowest = _extremum_identities(min_value, -inf)
+_highest = _extremum_identities(max_value, inf)
 register_reducer(1, lambda x, y: [x[0] + y[0]], _zeros)
 register_reducer(1, lambda x, y: [x[0] * y[0]], lambda dtypes: [const(1, dtypes[0])])
 for _identity in _highest:
@@ -313,10 +314,10 @@ register_reducer(1, lambda x, y: [logical_and(x[0], y[0])], lambda _: [TRUE])
 register_reducer(1, lambda x, y: [logical_or(x[0], y[0])], lambda _: [FALSE])
 register_reducer(2, lambda x, y: [x[0] + y[0], x[1] + y[1]], _zeros)
 for _identity in _lowest:
-    for _combine in _best(lambda a, b: a > b, lambda a, b: a >= b, max_):
+    for _combine in _yield_best_combiners(lambda a, b: a > b, lambda a, b: a >= b, max_):
         register_reducer(2, _combine, _index_and(_identity))
 for _identity in _highest:
-    for _combine in _best(lambda a, b: a < b, lambda a, b: a <= b, min_):
+    for _combine in _yield_best_combiners(lambda a, b: a < b, lambda a, b: a <= b, min_):
         register_reducer(2, _combine, _index_and(_identity))
 
 
@@ -342,7 +343,7 @@ for _of_largest, _last in product((True, False), repeat=2):
 
 
 def bound_values(body: Stmt) -> tuple[dict[Var, PrimExpr], Stmt]:
-    """Return the values that lets around a statement bind, outermost first, and the statement."""
+    """Return the values of the lets around a statement, outermost first, and the statement."""
     values: dict[Var, PrimExpr] = {}
     while isinstance(body, LetStmt):
         values[body.var] = body.value
@@ -351,7 +352,7 @@ def bound_values(body: Stmt) -> tuple[dict[Var, PrimExpr], Stmt]:
 
 
 def written_out(body: Stmt) -> Stmt:
-    """Return the statement inside lets, with the values in the places of their variables."""
+    """Return the statement inside lets, with the variables replaced by their values."""
     values, inner = bound_values(body)
     for var, value in reversed(values.items()):
         inner = substitute(inner, {var: value})

@@ -2,12 +2,13 @@
 
 An instance of a reduction block is an assignment of values to its axes. The init runs with the
 instances in which all reduction axes have their first values. So loops compute the reduction if,
-for any values of the data-parallel axes, the instances come in passes: each pass begins with the
-initialising instance and runs no instance twice. A pass may be repeated, since it starts anew.
+for any values of the data-parallel axes, the instances run in passes: each pass begins with the
+initialising instance and runs no instance twice. A pass may be repeated, since its init resets the
+result.
 
-That is a question about the bindings alone. The loops from the outermost that moves a reduction
-axis inwards must run no instance twice, and where several loops count through axes of both kinds
-together, they must count in the order of their nesting.
+The check needs the bindings only. The loops from the outermost loop that moves a reduction axis
+inwards must run no instance twice. Where several loops together count through axes of both kinds,
+they must count in the order of their nesting.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Instances:
     def inside(self, realize: BlockRealize) -> Instances:
         """Return the instances of a block that is nested in the block of these instances.
 
-        The axes of that one count as far as the block inside uses them.
+        Axes of the outer block are included if the inner block uses them.
         """
         block = realize.block
         if not self.axes:
@@ -51,7 +52,9 @@ class Instances:
         )
 
     def moved_by(self) -> tuple[set[Var], set[Var]]:
-        """Return the variables that move data-parallel axes, and those of all other axes."""
+        """Return the variables that move data-parallel axes, and the variables that move other
+        axes.
+        """
         spatial: set[Var] = set()
         reduce: set[Var] = set()
         for axis, value in zip(self.axes, self.values, strict=True):
@@ -75,8 +78,8 @@ def loops_around(block: StmtSRef) -> list[For]:
 def instances_in_scope(block: StmtSRef) -> tuple[Instances, list[For]]:
     """Return the instances of a block while its scope runs once, and the loops that run them.
 
-    A buffer that the scope allocates lives that long. Loops around the scope stand still: what is
-    bound to them is one value, which is known where they run once.
+    A buffer that the scope allocates lives that long. Loops around the scope have one fixed value
+    meanwhile, which is constant if the loop runs once.
     """
     scope = scope_root(block)
     assert scope is not None
@@ -102,17 +105,17 @@ def reductions_in(stmt: Stmt) -> Iterator[tuple[Instances, list[For]]]:
                 yield instances, loops
             pending.append((node.block.body, instances, loops))
         elif type(node) is LetStmt and blocks_in(node.body):
-            # What a variable is bound to may follow from the loops.
+            # The value that a let binds may depend on the loops.
             pending.append((substitute(node.body, {node.var: node.value}), outer, loops))
         elif type(node) is not BufferStore:
             pending.extend((c, outer, loops) for c in children(node) if isinstance(c, Stmt))
 
 
 class Steps:
-    """The movement of a reduction's axes by its loops, whatever the order of their nesting."""
+    """How loops move the axes of a reduction, independent of the order of the loops."""
 
     def __init__(self, instances: Instances, loops: Sequence[For]) -> None:
-        """Take all the loops that the bindings use."""
+        """Accept all loops that the bindings use."""
         self._instances = instances
         indices = affine_map(instances.values, loops)
         self._counted = _are_whole_iterators(indices)
@@ -121,7 +124,7 @@ class Steps:
         """The reason why the first step may not be the initialising step, None if it is."""
 
     def _late_start(self, loops: Sequence[For], counted: Sequence[IterSumExpr]) -> str | None:
-        """Say why; what is `counted` begins with its base."""
+        """Return the reason; axes in `counted` start with their base value."""
         at_start = {lp.loop_var: lp.min for lp in loops if lp.loop_var in self.reduce}
         pairs = zip(self._instances.axes, self._instances.values, strict=True)
         for k, (axis, value) in enumerate(pairs):
@@ -138,7 +141,7 @@ class Steps:
         return None
 
     def problem(self, loops: Sequence[For], once: For | None = None) -> str | None:
-        """Return why loops do not run the steps in passes, None if they do.
+        """Return the reason why loops do not run the steps in passes, None if they do.
 
         The loops are given in the order of their nesting, outermost first. The loops from `once` on
         must run no instance twice, so that they contain one pass at most.
@@ -173,9 +176,10 @@ class Steps:
 def left_out_first(
     predicate: PrimExpr, loops: Sequence[For], analyzer: Analyzer
 ) -> PrimExpr | None:
-    """Return a conjunct of a predicate that may leave out the first step of some loops, else None.
+    """Return a conjunct of a predicate that may skip the first step of some loops, else None.
 
-    It may hold at a step of these loops, but not at the first one, which initialises.
+    Such a conjunct may hold at a step of these loops and be false at the first step, which
+    initialises.
     """
     start = {lp.loop_var: lp.min for lp in loops}
     for conjunct in conjuncts(predicate):
@@ -194,7 +198,7 @@ def left_out_first(
 
 
 def _are_whole_iterators(indices: Sequence[IterSumExpr]) -> bool:
-    """Say whether each index is a whole iterator, so that each loop moves one axis at most."""
+    """Return True if each index is one loop variable, so that each loop moves at most one axis."""
     for index in indices:
         for piece in index.args:
             made_of = piece.source.source
@@ -210,7 +214,7 @@ def _pieces(
 ) -> tuple[IterSumExpr, ...] | None:
     """Return the axes as pieces of loops, None unless the inner loops run no instance twice.
 
-    If the outer loops do, what the inner ones add to the axes is looked at alone.
+    If the outer loops may repeat instances, only the contribution of the inner loops is examined.
     """
     domain = {lp.loop_var: loop_range(lp) for lp in loops}
     for predicate in dict.fromkeys((instances.predicate, TRUE)):
@@ -227,7 +231,7 @@ def _pieces(
 def _count_in_order(
     instances: Instances, pieces: Sequence[IterSumExpr], loops: Sequence[For]
 ) -> bool:
-    """Say whether what moves axes of both kinds counts up: one loop, or several as nested."""
+    """Return True if loops that move axes of both kinds count up in the order of their nesting."""
     kinds: dict[IterMark, set[bool]] = {}
     for axis, index in zip(instances.axes, pieces, strict=True):
         for mark in _marks(index):
@@ -241,7 +245,7 @@ def _count_in_order(
 
 
 def _marks(index: IterSumExpr) -> Iterator[IterMark]:
-    """Yield the iterators of an index, and recursively the iterators that they consist of."""
+    """Yield the iterators of an index, and recursively their component iterators."""
     for piece in index.args:
         yield piece.source
         if isinstance(piece.source.source, IterSumExpr):
@@ -249,7 +253,7 @@ def _marks(index: IterSumExpr) -> Iterator[IterMark]:
 
 
 def _counts_up(value: IterSumExpr, nesting: dict[Var, int]) -> bool:
-    """Say whether a sum of loop variables gives the larger scale to the loop further out."""
+    """Return True if, in a sum of loop variables, outer loops have the larger scales."""
     places: list[tuple[int, int]] = []
     for piece in value.args:
         var, scale = piece.source.source, piece.scale

@@ -32,9 +32,9 @@ def reads_covered(
     graph: BlockScope,
     buffers: Collection[Buffer] | None = None,
 ) -> bool:
-    """Return the answer of `covers_reads` for all reads of a block, or for some buffers alone.
+    """Return the result of `covers_reads`, for all reads of a block or for some buffers only.
 
-    Producers in other loop nests that fill their buffers settle it.
+    If producers in other loop nests fill the whole buffers, no region is computed.
     """
     nest = _nest(consumer)
     return all(
@@ -56,9 +56,9 @@ def covers_reads(
     graph: BlockScope,
     buffers: Collection[Buffer] | None = None,
 ) -> bool:
-    """Say whether every part of a buffer that `consumer` reads is surely written by its producers.
+    """Return True if producers surely write every part of a buffer that `consumer` reads.
 
-    With `buffers` only what it reads of these is looked at.
+    With `buffers`, only reads of these buffers are checked.
 
     For each group of producers that meet the consumer at one loop, the region that they surely
     write below that loop is compared with the region that the consumer may read there.
@@ -72,11 +72,11 @@ def covers_reads(
         outer = loops_above(meeting) if meeting.is_block else [*loops_above(meeting), meeting]
         for var, values in loop_domain(outer).items():
             analyzer.bind(var, values)
-        # Where the consumer does not run, nothing has to be written.
+        # Nothing has to be written where the consumer does not run.
         inner = path_domain(consumer, meeting)
         with analyzer.constraint_scope(without_variables(consumer.block_realize.predicate, inner)):
             for buffer, producers in by_buffer.items():
-                # A producer counts if no condition may leave it out where the consumer runs.
+                # A producer counts if no condition may skip it where the consumer runs.
                 given = guards(consumer, meeting)
                 sure = [p for p in producers if all(g in given for g in guards(p, meeting))]
                 written = written_below(meeting, buffer, sure, analyzer)
@@ -89,16 +89,16 @@ def covers_reads(
 
 
 def fills_buffer(block: StmtSRef, buffer: Buffer) -> bool:
-    """Say whether the loops around a block in its scope surely make it write all of a buffer.
+    """Return True if the loops around a block in its scope surely write a whole buffer.
 
-    False means that it is not plain to see: only a single store at the block's axes is looked at,
-    whose axes run through the buffer's dimensions.
+    The test is conservative: it accepts only a single store at the block's axes, whose domains are
+    the buffer's dimensions.
     """
     return _stores_everything(block.block, buffer) and runs_everywhere(block)
 
 
 def _stores_everything(block: Block, buffer: Buffer) -> bool:
-    """Say whether the instances of a block, taken together, store every element of a buffer."""
+    """Return True if the instances of a block together store every element of a buffer."""
     store = block.body
     if type(store) is not BufferStore or store.buffer is not buffer or store.predicate is not None:
         return False
@@ -108,21 +108,21 @@ def _stores_everything(block: Block, buffer: Buffer) -> bool:
             return False
         if size.value == 1 and is_const_int(index, 0):
             continue
-        # Taken out of the table, so that a second index at the same axis is not accepted.
+        # The axis is removed from the table, so that a second index at the same axis is rejected.
         domain = domains.pop(index, None) if type(index) is Var else None
-        if not _counts_to(domain, size.value):
+        if not _ends_at_count(domain, size.value):
             return False
     return True
 
 
-def _counts_to(domain: Range | None, count: int) -> bool:
+def _ends_at_count(domain: Range | None, count: int) -> bool:
     return domain is not None and is_const_int(domain.min, 0) and is_const_int(domain.extent, count)
 
 
 def flow_into(
     graph: BlockScope, consumer: StmtSRef, buffers: Collection[Buffer] | None = None
 ) -> list[Dependency]:
-    """Return the edges along which a block gets what it reads, or what it reads of some buffers."""
+    """Return the edges from the producers of the buffers that a block reads, or of some of them."""
     return [
         edge
         for edge in graph.edges_to(consumer)
@@ -148,7 +148,7 @@ def written_below(
                 bound = bound_region(BufferRegion(buffer, surely), realize)
                 box = _written_box(bound, domain, realize.predicate, analyzer)
                 if box is None:
-                    limits = _but_keeping_in_bounds(bound, buffer, realize.predicate, analyzer)
+                    limits = _conjuncts_beyond_bounds(bound, buffer, realize.predicate, analyzer)
                     box = _written_box(bound, domain, limits, analyzer)
                 if box is None and producer.block.init is not None:
                     first = at_first_step(realize.predicate, reduction_loops(producer))
@@ -163,19 +163,19 @@ def written_below(
 def _written_box(
     region: Sequence[Range], domain: Mapping[Var, Range], predicate: PrimExpr, analyzer: Analyzer
 ) -> Box | None:
-    """Return the box written where a predicate holds, None if it is not known to hold."""
+    """Return the box that is written under a predicate, None if no box is known."""
     fixed, varying = divided_by_use(predicate, domain)
     if not analyzer.can_prove(fixed):
         return None
     return relax(region, domain, varying, analyzer, upper=False)
 
 
-def _but_keeping_in_bounds(
+def _conjuncts_beyond_bounds(
     region: Sequence[Range], buffer: Buffer, predicate: PrimExpr, analyzer: Analyzer
 ) -> PrimExpr:
-    """Return the conjuncts of a predicate that exclude more than accesses beyond the buffer.
+    """Return the conjuncts of a predicate that do more than keep accesses inside the buffer.
 
-    What is written is what would be written without the others, clipped to the buffer.
+    Without the other conjuncts, the written box clipped to the buffer is the same.
     """
     inside: PrimExpr = TRUE
     for dim, extent in zip(region, buffer.shape, strict=True):
@@ -191,7 +191,7 @@ def _but_keeping_in_bounds(
 def _possibly_read(
     region: BufferRegion, consumer: StmtSRef, meeting: StmtSRef, analyzer: Analyzer
 ) -> Box | None:
-    """Return a box that holds everything the consumer reads through `region` below `meeting`."""
+    """Return a box around all elements that the consumer reads in `region` below `meeting`."""
     realize = consumer.block_realize
     domain = path_domain(consumer, meeting, region.buffer.scope())
     bound = bound_region(region, realize)
@@ -202,7 +202,7 @@ def _possibly_read(
 def clip(box: Box, buffer: Buffer, analyzer: Analyzer) -> Box:
     """Return the part of a box that lies inside the buffer.
 
-    Ends that are surely inside stay the nodes that they are, which `holds` compares first.
+    Ends that are provably inside keep their nodes, as `holds` compares nodes by identity first.
     """
     clipped = []
     for dim, extent in zip(box, buffer.shape, strict=True):

@@ -1,4 +1,4 @@
-"""The regions that blocks touch, as seen from a loop or block above them."""
+"""The regions that blocks access, relaxed to a loop or block above them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _THREAD_RANK = {"blockIdx": 0, "vthread": 1, "threadIdx": 1}
 
 
 def bound_region(region: BufferRegion, realize: BlockRealize) -> tuple[Range, ...]:
-    """Return a block's region with the axes replaced by what the realize binds them to."""
+    """Return a block's region with the axes replaced by their bindings."""
     values = axis_values(realize)
     return tuple(substitute(r, values) for r in region.region)
 
@@ -38,8 +38,8 @@ def bound_region(region: BufferRegion, realize: BlockRealize) -> tuple[Range, ..
 def path_domain(low: StmtSRef, high: StmtSRef | None, scope: str = "global") -> dict[Var, Range]:
     """Return the ranges of the loops from above `low` up to (not including) `high`.
 
-    The climb ends at the first block. For a buffer of a storage scope that threads share, loops
-    bound to threads further up are included as well.
+    The climb ends at the first block. If threads share the storage scope of the buffer, outer loops
+    bound to threads are included.
     """
     domain: dict[Var, Range] = {}
     current = low.parent
@@ -54,7 +54,7 @@ def path_domain(low: StmtSRef, high: StmtSRef | None, scope: str = "global") -> 
 
 
 def _shares(scope: str, loop: For) -> bool:
-    """Say whether the threads that a loop is bound to share a storage scope."""
+    """Return True if the threads that a loop is bound to share a storage scope."""
     if loop.kind is not ForKind.THREAD_BINDING:
         return False
     tag = "" if loop.thread_binding is None else loop.thread_binding.thread_tag
@@ -66,12 +66,12 @@ def _shares(scope: str, loop: For) -> bool:
 
 
 def is_point(dim: Range) -> bool:
-    """Say whether a range is one index."""
+    """Return True if a range is a single index."""
     return type(dim.extent) is IntImm and dim.extent.value == 1
 
 
 def reads_memory(dim: Range) -> bool:
-    """Say whether a range depends on what is in memory."""
+    """Return True if a range depends on values in memory."""
     ends = [end for end in (dim.min, dim.extent) if type(end) not in _PLAIN]
     return bool(ends) and any(isinstance(node, BufferLoad) for node in accessing(*ends))
 
@@ -84,10 +84,11 @@ def relax(
     *,
     upper: bool,
 ) -> Box | None:
-    """Return the region that is covered while the loops of `domain` run.
+    """Return the region that is accessed while the loops of `domain` run.
 
-    An upper bound holds everything touched; a lower bound only what is surely touched, None where
-    nothing is known. Bounds do not depend on memory, which may change.
+    An upper bound contains all elements that may be accessed. A lower bound contains only elements
+    that are surely accessed; it is None if unknown. Bounds do not depend on memory, which may
+    change.
     """
     if not upper:
         if any(reads_memory(dim) for dim in region):
@@ -103,13 +104,13 @@ def relax(
 def relax_by_intervals(
     region: Sequence[Range], domain: Mapping[Var, Range], analyzer: Analyzer
 ) -> Box:
-    """Return the box a region covers while the loops run, by interval arithmetic alone."""
+    """Return a box around a region while the loops run, by interval arithmetic only."""
     sets = {var: IntervalSet.from_range(r) for var, r in domain.items()}
     return tuple(eval_set(r, sets, analyzer) for r in region)
 
 
 def union(boxes: Iterable[Box], analyzer: Analyzer) -> Box | None:
-    """Return the smallest box around several, None for none."""
+    """Return the smallest box around several boxes, None for no box."""
     result: Box | None = None
     for box in boxes:
         if result is None:
@@ -120,12 +121,12 @@ def union(boxes: Iterable[Box], analyzer: Analyzer) -> Box | None:
 
 
 def box_of(region: Sequence[Range]) -> Box:
-    """Return the box that a region is."""
+    """Convert a region to a box."""
     return tuple(IntervalSet.from_range(dim) for dim in region)
 
 
 def region_of(box: Box, buffer: Buffer, analyzer: Analyzer) -> Region:
-    """Return the part of a buffer that a box is."""
+    """Convert a box to a region of a buffer."""
     return tuple(
         dim.cover_range(Range(extent), analyzer)
         for dim, extent in zip(box, buffer.shape, strict=True)
@@ -147,7 +148,7 @@ def bounding_box(regions: Sequence[Sequence[Range] | None], buffer: Buffer) -> R
 
 
 def with_derived_regions(block: Block, visible: Mapping[Var, Buffer]) -> Block:
-    """Return a block that declares what its body touches of the buffers around it, by pointer."""
+    """Return a block with the regions of `visible` buffers that its body accesses declared."""
     own = {
         buffer.data
         for node in statements(block)
@@ -160,7 +161,7 @@ def with_derived_regions(block: Block, visible: Mapping[Var, Buffer]) -> Block:
 
 
 def visible_buffers(state: ScheduleState, scope: StmtSRef) -> dict[Var, Buffer]:
-    """Return the buffers that blocks of a scope may touch, by pointer."""
+    """Return the buffers that blocks of a scope may access, by pointer."""
     visible = {b.data: b for b in state.func_of(scope).buffer_map.values()}
     for current in path_up(scope):
         if current.is_block:
@@ -180,10 +181,11 @@ def init_reads(block: Block) -> Sequence[BufferRegion]:
 
 
 def repeated_init(realize: BlockRealize, loops: Collection[Var]) -> tuple[IterVar, Var] | None:
-    """Return a reduction axis and its loop if an init below the spatial ones of `loops` is wrong.
+    """Return a reduction axis and its loop for which an init below spatial `loops` is wrong.
 
     A loop that drives spatial and reduction axes runs the init once for each step of the reduction.
-    That changes the result if the init reads a buffer that it writes. None if it is right.
+    That changes the result if the init reads a buffer that it writes. None if there is no such
+    axis.
     """
     block = realize.block
     written = {region.buffer for region in block.writes}

@@ -2,8 +2,8 @@
 
 A reduction axis means that the block updates elements by an operation for which order does not
 matter: a sum, a product, an extremum, a bitwise operation, or the choice of the better of two
-tuples. Rounding does not count, nor which of two equally good tuples is taken, and what is called
-is trusted to do what the axes say.
+tuples. Rounding is ignored, and so is which of two equally good tuples is chosen. Called functions
+are assumed to respect the kinds of the axes.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ from tensorir.rewriting.visit import children
 
 ORDERED = Problem(
     "OrderedReductionError",
-    "the order of its steps matters to {0}: it has reduction axes, but does not update what it "
-    "stores by an operation that is known to allow any order",
-    f"where it does not matter, T.block_attr({{{{{PROMISE!r}: True}}}}) in the block promises it; "
-    "a recurrence has an axis T.axis.scan or T.axis.opaque",
+    "the order of its steps matters to {0}: it has reduction axes, but it does not update the "
+    "stored elements by a known commutative operation",
+    f"if the order does not matter, assert it by T.block_attr({{{{{PROMISE!r}: True}}}}) in the "
+    "block; "
+    "for a recurrence, declare the axis by T.axis.scan or T.axis.opaque",
 )
 
 
@@ -54,7 +55,7 @@ def check_steps_commute(block: StmtSRef) -> None:
 
 @lru_cache(maxsize=512)
 def steps_commute(block: Block) -> bool:
-    """Say whether instances of a block that differ in its reduction axes may change their order."""
+    """Return True if instances of a block that differ in its reduction axes may be reordered."""
     if block.annotations.get(PROMISE):
         return True
     reduce = any(
@@ -92,7 +93,7 @@ def _commutes(body: Node, written: set[Var]) -> bool:
 
 
 def _is_choice(value: PrimExpr, written: set[Var]) -> bool:
-    """Say whether a value is what was there or another one, by comparing such with others."""
+    """Return True if a value selects the old element or a new one, by comparing the two."""
     if not isinstance(value, Select):
         return False
     branches = (value.true_value, value.false_value)
@@ -122,13 +123,16 @@ _CALLS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "fma": "+"}
 
 
 def _is_update(store: BufferStore) -> bool:
-    """Say whether a store combines what was there with something else by one operation."""
+    """Return True if a store combines the old element with another value by one operation."""
     families: set[str] = set()
     return _combines(store.value, store, families) and len(families) == 1
 
 
 def _combines(value: PrimExpr, store: BufferStore, families: set[str]) -> bool:
-    """Say whether a value is what was there, combined; note by which operations."""
+    """Return True if a value combines the old element with others.
+
+    Add the operations to `families`.
+    """
     if isinstance(value, BufferLoad):
         return value.buffer is store.buffer and all(
             expr_deep_equal(a, b) for a, b in zip(value.indices, store.indices, strict=True)

@@ -1,7 +1,7 @@
 """The regions that a block surely writes, which may be less than it declares.
 
-The declared regions of a block hold everything that it may touch. A primitive that copies a buffer
-back, or relies on its contents, needs the opposite: a region whose elements are all written.
+The declared regions of a block contain all elements that it may access. A primitive that copies a
+buffer back, or relies on its contents, needs a region whose elements are all written.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from tensorir.rewriting.visit import collect_vars, substitute, uses_var, walk
 
 
 def surely_written(block: Block, region: BufferRegion) -> Sequence[Range] | None:
-    """Return the region that an instance of a block surely writes of a declared one.
+    """Return the part of a declared region that an instance of a block surely writes.
 
-    That is the declared region, or a smaller one in terms of the same axes; None where no box is
-    known. What happens through pointers and views is as declared.
+    The result is the declared region or a smaller one, in terms of the same axes; None if no box is
+    known. Accesses through pointers and views are assumed to be as declared.
     """
     buffer, body = region.buffer, block.body
     plain = type(body) is BufferStore and body.buffer is buffer and body.predicate is None
@@ -58,7 +58,7 @@ def surely_written(block: Block, region: BufferRegion) -> Sequence[Range] | None
 def written_within(
     realize: BlockRealize, buffer: Buffer, domain: Mapping[Var, Range], analyzer: Analyzer
 ) -> list[Box]:
-    """Return the boxes written by blocks in one without declarations while its loops run."""
+    """Return the boxes that the blocks inside an undeclared block write while its loops run."""
     if not declares_nothing(realize.block):
         return []
     return list(_boxes(realize, buffer, domain, analyzer))
@@ -67,7 +67,7 @@ def written_within(
 def _boxes(
     stmt: Stmt, buffer: Buffer, domain: Mapping[Var, Range], analyzer: Analyzer
 ) -> Iterator[Box]:
-    """Yield boxes of a buffer that a statement writes whatever happens."""
+    """Yield boxes of a buffer that a statement writes unconditionally."""
     if isinstance(stmt, BufferStore):
         if stmt.buffer is buffer and stmt.predicate is None:
             point = [Range.point(i) for i in stmt.indices]
@@ -120,10 +120,11 @@ def may_not_store(
     loops: Mapping[Var, Range],
     analyzer: Analyzer,
 ) -> bool:
-    """Say whether a store or block may not run at all, for lack of an iteration of some loops.
+    """Return True if a store or block may not run because one of some loops may have no iteration.
 
     Loops that move the region are not checked: without an iteration the region is empty. Loops of a
-    reduction are not checked either if its init stores the region: it runs without a step, too.
+    reduction are not checked either if its init stores the region, since the init runs without a
+    step.
     """
     idle = {
         var
@@ -145,7 +146,7 @@ def may_not_store(
 
 
 def first_statement(block: Block) -> Block:
-    """Return a block that runs what surely runs of another one: its init, if it has one.
+    """Return the part of a block that surely runs: a block with its init as body, if it has one.
 
     Without a step, the reduction axes are undefined.
     """
@@ -156,7 +157,7 @@ def first_statement(block: Block) -> Block:
 
 
 def holds(outer: Box | None, inner: Box | None, analyzer: Analyzer) -> bool:
-    """Say whether one box surely contains another; False where one is unknown."""
+    """Return True if `outer` provably contains `inner`; False if one is unknown."""
     if outer is None or inner is None:
         return False
     return all(

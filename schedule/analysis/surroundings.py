@@ -1,6 +1,6 @@
-"""The surroundings of blocks in a scope besides loops: conditions, definitions, bare accesses.
+"""The context of blocks in a scope other than loops: conditions, definitions, bare accesses.
 
-Most programs have loops and blocks alone, which every question here passes through at once.
+Most programs have only loops and blocks, for which these checks return at once.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ BARE = Problem(
 )
 ORDERED = Problem(
     "BareAccessError",
-    "the order of the iterations of {0} matters: outside of the blocks below it, {what}",
-    "put the statement that does it into a block",
+    "the order of the iterations of {0} may matter: outside of the blocks below it, {what}",
+    "move that statement into a block",
 )
 USED_DIRECTLY = Problem(
     "NotCompactDataFlowError",
-    "the order of the iterations of {0} matters: {1} uses the loop variable itself and not through "
-    "an axis, so that nothing tells its instances apart",
+    "the order of the iterations of {0} matters: {1} uses the loop variable directly and not "
+    "through an axis, so its instances cannot be distinguished",
     "bind the loop variable to an axis of the block",
 )
 ALIASED = Problem(
@@ -69,16 +69,16 @@ Guards = list[tuple[Stmt, str]]
 
 
 def guards(low: StmtSRef, high: StmtSRef) -> Guards:
-    """Return the statements that decide if, or how often, `low` runs; loops are left out.
+    """Return the statements that decide if, or how often, `low` runs, except loops.
 
-    That is between `low` and the loop or block `high` around it.
+    They are between `low` and the enclosing loop or block `high`.
     """
     found: Guards = []
     current = low
     while current is not high:
         above = current.parent
         assert above is not None
-        # Most loops and blocks are the whole body of the loop around them.
+        # Fast path: most loops and blocks are the whole body of the loop around them.
         if above.stmt.body is not (current.realize or current.stmt):  # type: ignore[union-attr]
             found += [pair for pair in wrappers(current) if isinstance(pair[0], _GUARDS)]
         current = above
@@ -86,12 +86,12 @@ def guards(low: StmtSRef, high: StmtSRef) -> Guards:
 
 
 def guards_of_place(place: StmtCursor) -> Guards:
-    """Return the statements that decide if those at a place run, within the body it is in."""
+    """Return the statements that decide if the statements at a place run, within its body."""
     return [pair for pair in place.wrappers() if isinstance(pair[0], _GUARDS)]
 
 
 def check_unguarded(block: StmtSRef, scope: StmtSRef) -> None:
-    """Raise unless loops and predicates alone say which instances of a block run in its scope."""
+    """Raise unless only loops and predicates decide which instances of a block run."""
     for guard, _ in guards(block, scope):
         fail(GUARDED, block, guard=guard_text(guard))
 
@@ -113,7 +113,7 @@ def _accesses_of(part: Node) -> Accesses:
 def _bare_accesses(body: Stmt) -> Accesses:
     """Return the accesses of a body outside of the blocks in it, `NO_ACCESSES` if none.
 
-    Bindings and loops that access memory are rare, and each is read once.
+    Bindings and loops that access memory are rare; each counts as one access.
     """
     found: list[Accesses] = []
     pending = [body]
@@ -139,10 +139,10 @@ def check_touched_in_blocks(
     written: Iterable[Buffer] = (),
     read_after: bool = False,
 ) -> None:
-    """Raise if outside of the blocks in a scope it matters what `block` does with some buffers.
+    """Raise if statements outside of the blocks in a scope conflict with `block`.
 
-    Buffers that it reads must not be written there, and buffers that it writes must not be touched;
-    with `read_after` they may be read after its loops.
+    They must not write buffers in `read`, and must not access buffers in `written`; with
+    `read_after` they may read these after the block's loops.
     """
     bare = _bare_accesses(scope.block.body)
     if bare is NO_ACCESSES:
@@ -155,13 +155,13 @@ def check_touched_in_blocks(
         unchanged = memory.of(buffer) not in changed
         check(unchanged, BARE, block, scope, buffer=buffer.name, how="written")
     if read_after and used:
-        early = _bare_until(scope, block)
+        early = _read_outside_blocks(scope, block)
         used = set(map(memory.of, early))
     for buffer in written:
         check(memory.of(buffer) not in used, BARE, block, scope, buffer=buffer.name, how="read")
 
 
-def _bare_until(scope: StmtSRef, block: StmtSRef) -> list[Buffer]:
+def _read_outside_blocks(scope: StmtSRef, block: StmtSRef) -> list[Buffer]:
     """Return the buffers read outside of blocks until the outermost loop of a block has ended."""
     around = [*loops_above(block), block][0]
     nest: Stmt = block.block_realize if around is block else around.loop
@@ -176,15 +176,15 @@ def _bare_until(scope: StmtSRef, block: StmtSRef) -> list[Buffer]:
 def check_dependencies_show(
     state: ScheduleState, graph: BlockScope, block: StmtSRef, *, read_after: bool = False
 ) -> None:
-    """Raise if a block depends on more in its scope than the dependency graph of that shows.
+    """Raise if a block has dependencies in its scope that the dependency graph does not show.
 
-    With `read_after` what it writes may be read outside of blocks once its loops have ended.
+    With `read_after`, statements outside of blocks may read its results after its loops.
     """
     check_one_name(graph, block)
     read, written = ([r.buffer for r in side] for side in (block.block.reads, block.block.writes))
     scope = state.scope_root(block)
     check_touched_in_blocks(state, scope, block, read=read, written=written, read_after=read_after)
-    # What decides where it runs must not have another value there.
+    # Buffers that its conditions read must not change on the way.
     for buffer in _accesses_of(block.block_realize).read:
         for other, writers in graph.buffer_writers.items():
             if graph.memory.of(other) is graph.memory.of(buffer):
@@ -194,7 +194,8 @@ def check_dependencies_show(
 def check_told_apart(state: ScheduleState, *nest: StmtSRef) -> None:
     """Raise if a block below nested loops uses the variable of one of them itself.
 
-    Its axes then do not tell its instances apart, and a later one may overwrite an earlier one.
+    Its axes then do not distinguish its instances, and a later instance may overwrite an earlier
+    one.
     """
     for child in state.child_blocks(nest[-1]):
         used = variables_in(child.block)
@@ -209,10 +210,10 @@ def variables_in(block: Block) -> frozenset[Var]:
 
 
 def check_order_is_free(state: ScheduleState, loop: StmtSRef) -> None:
-    """Raise if the order of a loop's iterations matters to what is below it besides blocks."""
+    """Raise if the order of a loop's iterations may matter to statements outside of its blocks."""
     bare = _bare_accesses(loop.loop.body)
     if bare.has_effect:
-        fail(ORDERED, loop, what="a function is called for its effect")
+        fail(ORDERED, loop, what="a function with a side effect is called")
     places: list[Buffer | Var] = [*bare.written, *bare.pointers]
     for place in places:
         fail(ORDERED, loop, what=f"{place.name} is written")
@@ -229,7 +230,7 @@ def check_order_is_free(state: ScheduleState, loop: StmtSRef) -> None:
 
 
 def check_one_name(graph: BlockScope, block: StmtSRef) -> None:
-    """Raise if blocks of a scope touch what a block does through another buffer."""
+    """Raise if blocks of a scope access the memory of a block's buffers through other buffers."""
     if not graph.has_aliases:
         return
     node, memory = block.block, graph.memory
@@ -242,9 +243,9 @@ def check_one_name(graph: BlockScope, block: StmtSRef) -> None:
 
 
 def check_only_name(block: StmtSRef, site: StmtSRef, buffer: Buffer) -> None:
-    """Raise if below `site` another buffer is declared or used for the memory of one.
+    """Raise if another buffer with the memory of `buffer` is declared or used below `site`.
 
-    `block` touches the buffer. Views of the buffer do not count.
+    `block` is the block that accesses the buffer, for the error. Views of the buffer are allowed.
     """
     for node in accessing(site.block):
         if isinstance(node, (BufferLoad, BufferStore, BufferRegion, DeclBuffer)):

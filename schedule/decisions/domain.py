@@ -18,7 +18,7 @@ MOST_LISTED: Final = 1_000_000
 Decision: TypeAlias = int | tuple[int, ...]
 """The decision of a sampling in a trace: an index, a number, the factors of a tile.
 
-A user-defined primitive may decide any other hashable value that survives JSON, such as text.
+A user-defined primitive may use any other hashable value that JSON can store, such as text.
 """
 
 
@@ -70,7 +70,7 @@ class DecisionDomain(ABC):
         return self.alternatives[index]
 
     def index_of(self, decision: Decision) -> int | None:
-        """Return where an alternative is, None if it is not here."""
+        """Return the index of an alternative, None if it is not in the domain."""
         return self._indices.get(decision)
 
     def __contains__(self, decision: object) -> bool:
@@ -85,7 +85,7 @@ class DecisionDomain(ABC):
     def neighbours(self, decision: Decision) -> Sequence[Decision]:
         """Return the other alternatives that are one step away, each once.
 
-        That is all others where nothing is known of their order.
+        By default these are all other alternatives.
         """
         present, listed = self.index_of(decision), self.alternatives
         return listed if present is None else listed[:present] + listed[present + 1 :]
@@ -96,10 +96,10 @@ class DecisionDomain(ABC):
         return others[rng.uniform_int(0, len(others))] if others else None
 
     def repair(self, decision: Any) -> Decision:
-        """Return the decision that a stored one means here; the program may be another by now.
+        """Return a stored decision adapted to this domain, as the program may have changed.
 
-        What is possible is kept, even where sampling would not have drawn it. ValueError, which may
-        be NoDecision, if the decision means nothing here.
+        A possible decision is kept, even if sampling would not draw it. Raises ValueError (maybe
+        NoDecision) for a decision that cannot be adapted.
         """
         fitting = plain_decision(decision)
         if fitting not in self:
@@ -107,22 +107,22 @@ class DecisionDomain(ABC):
         return fitting
 
     def label(self, decision: Decision) -> str:
-        """Return the meaning of a decision in a word, where it is a code for something else."""
+        """Return the meaning of a decision that is a code for something else, such as an index."""
         return str(decision)
 
     def outputs(self, decision: Decision) -> Any:
-        """Return the number, or the list of numbers, that a decision gives the instruction."""
+        """Return the number, or list of numbers, that the instruction outputs for a decision."""
         return list(decision) if isinstance(decision, tuple) else decision
 
     def numbers(self, decision: Decision) -> tuple[float, ...] | None:
-        """Return the numbers that a decision gives the program, always as many.
+        """Return the numbers that a decision gives the program, the same count for each decision.
 
-        None where it gives it another structure, or that is not known.
+        None if decisions may change the structure of the program.
         """
         return None
 
     def is_disjoint(self, other: DecisionDomain) -> bool:
-        """Say whether two domains surely share nothing, without looking at all alternatives."""
+        """Return True if two domains are provably disjoint, without comparing all alternatives."""
         return False
 
     def joined(self, other: DecisionDomain) -> DecisionDomain:
@@ -152,7 +152,7 @@ class ChoiceDomain(DecisionDomain):
 
 @dataclass(frozen=True)
 class OptionDomain(DecisionDomain):
-    """The indices of a few candidates that may be anything; `labels` are those as JSON."""
+    """The indices of a few candidates of any type; `labels` are the candidates as JSON."""
 
     labels: tuple[str, ...]
 
@@ -176,7 +176,7 @@ class OptionDomain(DecisionDomain):
         return self.labels[decision]
 
     def numbers(self, decision: Decision) -> tuple[float, ...] | None:
-        """Return the candidate, None unless all are numbers: others may mean anything."""
+        """Return the candidate if all candidates are numbers, else None."""
         values = self._values
         assert isinstance(decision, int)
         return (values[decision],) if values else None
@@ -199,7 +199,7 @@ class OptionDomain(DecisionDomain):
 
 @dataclass(frozen=True)
 class CandidatesDomain(DecisionDomain):
-    """Some decisions of the kind that another domain has, whether that offers them or not."""
+    """A list of decisions of the kind of `whole`, which need not be alternatives of it."""
 
     whole: DecisionDomain
     candidates: tuple[Decision, ...]
@@ -208,15 +208,15 @@ class CandidatesDomain(DecisionDomain):
         return iter(dict.fromkeys(self.candidates))
 
     def outputs(self, decision: Decision) -> Any:
-        """Return what the whole domain gives."""
+        """Return the outputs of the whole domain."""
         return self.whole.outputs(decision)
 
     def numbers(self, decision: Decision) -> tuple[float, ...] | None:
-        """Return the numbers that the whole domain gives."""
+        """Return the numbers of the whole domain."""
         return self.whole.numbers(decision)
 
     def repair(self, decision: Any) -> Decision:
-        """Return a decision of the kind, offered or not; ValueError for one of another kind."""
+        """Return a decision as `whole` repairs it; ValueError for a decision of another kind."""
         return self.whole.repair(decision)
 
     def __str__(self) -> str:
@@ -225,13 +225,13 @@ class CandidatesDomain(DecisionDomain):
 
 @dataclass(frozen=True)
 class UnionDomain(DecisionDomain):
-    """The union of the domains that one instruction has as earlier decisions vary."""
+    """The union of the domains of one instruction under different earlier decisions."""
 
     members: tuple[DecisionDomain, ...]
 
     @staticmethod
     def of(domains: Sequence[DecisionDomain]) -> DecisionDomain:
-        """Return the union of one or more domains, themselves unions perhaps."""
+        """Return the union of one or more domains, which may themselves be unions."""
         flat = chain.from_iterable(
             domain.members if isinstance(domain, UnionDomain) else [domain] for domain in domains
         )
@@ -245,8 +245,8 @@ class UnionDomain(DecisionDomain):
             return sum(member.size for member in self.members)
         return sum(1 for _ in self)
 
-    def _having(self, decision: Decision) -> Sequence[DecisionDomain]:
-        """Return the domains that have a decision, all if none does."""
+    def _domains_with(self, decision: Decision) -> Sequence[DecisionDomain]:
+        """Return the domains that contain a decision, all domains if none does."""
         return [member for member in self.members if decision in member] or self.members
 
     def __contains__(self, decision: object) -> bool:
@@ -263,21 +263,21 @@ class UnionDomain(DecisionDomain):
 
     def neighbours(self, decision: Decision) -> Sequence[Decision]:
         """Return the neighbours in all of the domains that have the decision."""
-        steps = chain.from_iterable(m.neighbours(decision) for m in self._having(decision))
+        steps = chain.from_iterable(m.neighbours(decision) for m in self._domains_with(decision))
         return list(dict.fromkeys(steps))
 
     def repair(self, decision: Any) -> Decision:
-        """Return the decision if a domain has it, else what the first domain makes of it."""
+        """Return the decision if a domain contains it, else as repaired by the first domain."""
         fitting = plain_decision(decision)
         return fitting if fitting in self else self.members[0].repair(decision)
 
     def label(self, decision: Decision) -> str:
         """Return the label of a decision in the first domain that has it."""
-        return self._having(decision)[0].label(decision)
+        return self._domains_with(decision)[0].label(decision)
 
     def numbers(self, decision: Decision) -> tuple[float, ...] | None:
         """Return the numbers of a decision in the first domain that has it."""
-        return self._having(decision)[0].numbers(decision)
+        return self._domains_with(decision)[0].numbers(decision)
 
     def __str__(self) -> str:
         return " or ".join(map(str, self.members))

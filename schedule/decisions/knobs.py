@@ -1,6 +1,6 @@
 """The alternatives of knobs: splits of an extent, orders of loops, marks of loops.
 
-Those of AutoTVM, in the order in which it numbers them.
+They are the alternatives of AutoTVM, in the order of its numbering.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def split_sizes(
 ) -> tuple[Sizes, ...]:
     """Return all splits of an extent as `[-1, ...]` sizes; the innermost part varies slowest.
 
-    -1 is what is left for the outermost part. ValueError if there are more than a million.
+    -1 means that the outermost part is inferred. Raises ValueError for more than a million.
     """
     factors = [f for f in split_factors(extent, policy) if f <= max_factor]
 
@@ -85,7 +85,7 @@ def split_sizes(
 class SplitDomain(DecisionDomain):
     """Splits of `extent` in `parts` by a policy.
 
-    A decision has the sizes of the parts, outermost first; the first is -1 for what is left.
+    A decision has the sizes of the parts, outermost first; the first is -1 (inferred).
     """
 
     extent: int
@@ -120,21 +120,21 @@ class SplitDomain(DecisionDomain):
         return [None, *decision[1:]]
 
     def numbers(self, decision: Decision) -> tuple[float, ...]:
-        """Return the sizes, the first as what is left over."""
+        """Return the sizes, with the first one inferred."""
         assert isinstance(decision, tuple)
         inner = prod(decision[1:])
         return (-(-self.extent // inner), *decision[1:])
 
     def repair(self, decision: Any) -> Decision:
-        """Return the sizes as they are: a stored split is kept, also if it is not offered now.
+        """Return the sizes unchanged: a stored split is kept, even if it is not an alternative now.
 
-        ValueError unless there are as many sizes as parts, and all but the first at least 1.
+        Raises ValueError unless there are as many sizes as parts, and all but the first at least 1.
         """
         sizes = tuple(decision) if isinstance(decision, (list, tuple)) else ()
         whole = all(type(size) is int for size in sizes)
         if len(sizes) != self.parts or not whole or any(size < 1 for size in sizes[1:]):
             raise ValueError(
-                f"is {decision!r}; a split must have {self.parts} whole sizes, after the first "
+                f"is {decision!r}; a split must have {self.parts} integer sizes, all but the first "
                 "at least 1 each"
             )
         if prod(sizes[1:]) >= 1 << 63:
@@ -161,7 +161,7 @@ def checked_order(decision: Any, count: int) -> tuple[int, ...]:
 class PermutationDomain(DecisionDomain):
     """All orders of positions `begin` to `end` - 1 of `count`; the others stay where they are.
 
-    They come in lexicographic order, and are never listed.
+    They are in lexicographic order, and are counted without listing them.
     """
 
     count: int
@@ -186,7 +186,7 @@ class PermutationDomain(DecisionDomain):
         return (*range(self.begin), *inside, *range(self.end, self.count))
 
     def index_of(self, decision: Decision) -> int | None:
-        """Return where an order is, None if it is not here."""
+        """Return the index of an order, None if it is not in the domain."""
         try:
             order = checked_order(decision, self.count)
         except ValueError:
@@ -242,7 +242,7 @@ def loop_marks(count: int, policy: str) -> tuple[tuple[str, ...], ...]:
 
     The words of the policy are what a loop may be, `try` meaning `none`. At most one loop is `vec`.
     The mark of the last loop varies fastest.
-    ValueError for other words, and for more than a million ways.
+    Raises ValueError for other words, and for more than a million combinations.
     """
     words = policy.replace("try", "none").split("_")
     unknown = [word for word in words if word not in MARKS]
@@ -256,7 +256,7 @@ def loop_marks(count: int, policy: str) -> tuple[tuple[str, ...], ...]:
 
 @dataclass(frozen=True)
 class LoopMarkDomain(DecisionDomain):
-    """Marks of `count` loops by a policy, see `loop_marks`; `words` are the marks there are."""
+    """Marks of `count` loops by a policy, see `loop_marks`; `words` are the possible marks."""
 
     count: int
     policy: str
@@ -283,7 +283,7 @@ class LoopMarkDomain(DecisionDomain):
         return near or others
 
     def repair(self, decision: Any) -> Decision:
-        """Return the marks as they are; ValueError unless each loop has one."""
+        """Return the marks unchanged; ValueError unless each loop has one."""
         marks = tuple(decision) if isinstance(decision, (list, tuple)) else ()
         if len(marks) != self.count or any(mark not in self.words for mark in marks):
             raise ValueError(

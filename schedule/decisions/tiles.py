@@ -13,7 +13,7 @@ from schedule.decisions.domain import Decision, DecisionDomain, NoDecision
 from schedule.random_state import RandomState
 
 MOST_PARTS: Final = 64
-"""No extent of int64 has more factors above 1."""
+"""The maximum number of factors above 1 of an int64 extent."""
 _MOST_DRAWS: Final = 10_000
 """The number of draws before giving up on a condition that nearly no draw satisfies."""
 
@@ -47,7 +47,7 @@ class TileDomain(DecisionDomain):
         return decision
 
     def is_disjoint(self, other: DecisionDomain) -> bool:
-        """Say whether the tiles of two domains have another product or other numbers of parts."""
+        """Return True if the tiles of two domains have different products or numbers of parts."""
         if not isinstance(other, TileDomain):
             return False
         return (self.extent, self.n) != (other.extent, other.n)
@@ -62,7 +62,7 @@ class TileDomain(DecisionDomain):
     def step(self, decision: Decision, rng: RandomState) -> Decision | None:
         """Draw a move: first the two parts, then the factor.
 
-        So a part with many divisors gives no more often than one with few.
+        So parts with many divisors and parts with few are equally likely sources.
         """
         assert isinstance(decision, tuple)
         moves = self._moves(decision)
@@ -95,10 +95,11 @@ class TileDomain(DecisionDomain):
         return super().decide(rng, decision)
 
     def repair(self, decision: Any) -> Decision:
-        """Return factors of the extent near a stored decision, as many as it has.
+        """Return factors of the extent near a stored decision, with the same number of parts.
 
-        From the last part back, a part that does not divide what is left takes all of it; the first
-        part takes the rest. A valid decision is returned unchanged.
+        From the last part back, each part is divided out of the extent. A part that does not divide
+        the remaining quotient is replaced by the quotient; the first part gets the rest. A valid
+        decision is returned unchanged.
         """
         tile = [int(part) for part in decision]
         left = self.extent
@@ -114,13 +115,13 @@ class TileDomain(DecisionDomain):
 class PerfectTileDomain(TileDomain):
     """Tiles whose last factor is at most `limit` (-1: no limit).
 
-    The limit holds for what is drawn and for the ends of a step, not for a decision that is given.
+    The limit applies to drawn tiles and to the results of a step, not to a given decision.
     """
 
     limit: int = -1
 
     def allows(self, tile: Sequence[int]) -> bool:
-        """Say whether the last factor is within the limit."""
+        """Return whether the last factor is within the limit."""
         return self.limit == -1 or tile[-1] <= self.limit
 
     @cached_property
@@ -135,8 +136,8 @@ class PerfectTileDomain(TileDomain):
     def sample(self, rng: RandomState) -> Decision:
         """Draw a tile, all equally likely.
 
-        Draws are repeated until the last factor is within the limit; where that takes too long, it
-        goes to the first part. NoDecision for one part, which cannot keep a limit.
+        Draws are repeated until the last factor is within the limit; after too many draws, the last
+        factor is moved to the first part. Raises NoDecision for a single part with a limit.
         """
         if self.n == 1 and self.limit != -1 and self.extent > 1:
             reason = "needs at least 2 parts; pass -1 for no limit"
@@ -156,16 +157,16 @@ class PerfectTileDomain(TileDomain):
 
 @dataclass(frozen=True)
 class PartitionedTileDomain(TileDomain):
-    """Tiles whose parts from `position` on are a multiple of `factor`.
+    """Tiles whose parts from `position` on have a product that is a multiple of `factor`.
 
-    `factor` divides the extent, and there is a part from `position` on unless it is 1.
+    `factor` divides the extent; unless it is 1, `position` is less than the number of parts.
     """
 
     position: int = 0
     factor: int = 1
 
     def allows(self, tile: Sequence[int]) -> bool:
-        """Say whether the inner parts are such a multiple."""
+        """Return True if the product of the inner parts is such a multiple."""
         return prod(tile[self.position :]) % self.factor == 0
 
     @cached_property
@@ -181,8 +182,8 @@ class PartitionedTileDomain(TileDomain):
     def sample(self, rng: RandomState) -> Decision:
         """Draw a tile, all equally likely.
 
-        Draws are repeated until they succeed; where that takes too long, `factor` is multiplied to
-        what is drawn for the rest.
+        Draws are repeated until one satisfies the condition; after too many draws, a tile of
+        `extent // factor` is drawn and multiplied by `factor` at `position`.
         """
         for _ in range(_MOST_DRAWS):
             tile = random_factorization(rng, self.extent, self.n)
@@ -198,10 +199,10 @@ class PartitionedTileDomain(TileDomain):
         return super().decide(rng, decision)
 
     def repair(self, decision: Any) -> Decision:
-        """Return factors of the extent near a stored decision, with the multiple inside.
+        """Return factors of the extent near a stored decision that satisfy the condition.
 
-        A decision whose inner parts are not such a multiple is replaced by a decision with
-        `factor` at `position` and the rest in the first part.
+        If the inner parts are not such a multiple, the result has `factor` at `position` and the
+        rest in the first part.
         """
         if self.allows([int(part) for part in decision]):
             tile = super().repair(decision)
@@ -264,8 +265,8 @@ class InferredTileDomain(DecisionDomain):
 def check_parts(n: int, decision: Any, position: int = 0, factor: int = 1) -> None:
     """Raise NoDecision unless there are 1 to 64 parts and `position` is one of them.
 
-    They are those of the decision if there is one; where all are to be a multiple of `factor`
-    from the position on, there must be one.
+    The number of parts is that of the decision if there is one. With a `factor` above 1 there must
+    be a part at the position.
     """
     count = n if decision is None else len(decision)
     if not 1 <= count <= MOST_PARTS:
@@ -296,7 +297,8 @@ def _move_factor(tile: tuple[int, ...], source: int, target: int, factor: int) -
 def factorize(value: int) -> tuple[tuple[int, int], ...]:
     """Return the prime factors of `value` >= 1 as (prime, exponent), ascending.
 
-    What is left of a value beyond 32 bits without factors below 2**16 counts as a prime.
+    If a value above 2**32 has a cofactor without prime factors below 2**16, the cofactor counts as
+    a prime.
     """
     factors = []
     prime = 2
@@ -323,7 +325,7 @@ def divisors(value: int) -> tuple[int, ...]:
 
 
 def count_factorizations(value: int, n: int) -> int:
-    """Return in how many ways `value` >= 1 is a product of `n` >= 0 factors, in order."""
+    """Return the number of ordered factorizations of `value` >= 1 into `n` >= 0 factors."""
     if n == 0:
         return int(value == 1)
     return prod(comb(exponent + n - 1, n - 1) for _, exponent in factorize(value))
@@ -342,7 +344,7 @@ def factorizations(value: int, n: int) -> Iterator[tuple[int, ...]]:
 def random_factorization(rng: RandomState, value: int, n: int) -> list[int]:
     """Return `n` >= 1 factors whose product is `value` >= 1, all equally likely.
 
-    Where there is one way only, nothing is drawn.
+    If there is only one factorization, no random number is drawn.
     """
     if n == 1:
         return [value]

@@ -21,24 +21,24 @@ class HandleOperand(Operand):
     takes_marks: bool = False
 
     def fits(self, value: Any) -> bool:
-        """Say whether a value is such a handle."""
+        """Return whether a value is such a handle."""
         return isinstance(value, self.types)
 
     def resolve(self, schedule: HandleTable, method: str, param: Parameter, value: Any) -> Any:
-        """Return references; ArgumentError for a mark of a place where there must be a loop."""
+        """Return references; ArgumentError for a compute location mark where a loop is needed."""
         if isinstance(value, tuple):
             return [self.resolve(schedule, method, param, handle) for handle in value]
         if value is None:
             return None
         sref = schedule.get_sref(value)
         if sref.stmt is None and not self.takes_marks:
-            reason = "is a mark of a compute location; give a loop of the program"
+            reason = "marks a compute location; give a loop of the program"
             raise ArgumentError(method, param.name, reason)
         return sref
 
     def misfit(self, where: str, value: Any) -> TraceError:
-        """Return the error for something else."""
-        return TraceError(f"ValueError: {where}: {shown_value(value)} is no {self.what}")
+        """Return the error for a value of another type."""
+        return TraceError(f"ValueError: {where}: {shown_value(value)} is not a {self.what}")
 
 
 class BlockOperand(HandleOperand):
@@ -50,7 +50,7 @@ class BlockOperand(HandleOperand):
     stub = "BlockRV | str"
 
     def accept(self, call: Call, param: Parameter, path: str, value: Any) -> Any:
-        """Return blocks; where several may be given, one or none may be, too."""
+        """Return blocks; a list may be empty, and a single block is accepted for a list."""
         if self.many and not isinstance(value, (list, tuple)):
             value = () if value is None else [value]
         return super().accept(call, param, path, value)
@@ -115,8 +115,8 @@ def shown_value(value: Any) -> str:
 class BufferOperand(Operand):
     """One of the regions of the block: `("read", index)` or `("write", index)`.
 
-    A user may give an index that counts both, the buffer or its name. It is stored as the index,
-    and 0 if it is read or 1 if it is written.
+    A user may also give one index that counts reads and then writes, the buffer, or its name. A
+    trace stores the index, and 0 for a read or 1 for a written region.
     """
 
     varies = False
@@ -151,8 +151,8 @@ class BufferOperand(Operand):
         """Return side and index."""
         if type(entries[0]) is not int or entries[1] not in (0, 1):
             raise TypeError(
-                f"`{param.name}` is {entries[:2]!r}; a buffer is given by its index, "
-                "and 0 if it is read or 1 if it is written"
+                f"`{param.name}` is {entries[:2]!r}; write a buffer as its index, and 0 if it is "
+                "read or 1 if it is written"
             )
         return ("write" if entries.pop(1) else "read", entries.pop(0))
 
@@ -201,13 +201,13 @@ class BufferIndexOperand(Operand):
         if side != self.side:
             call.reject(
                 path,
-                f"names a buffer that the block {side}s, "
-                f"but the primitive takes a buffer that it {self.side}s",
+                f"names a buffer that the block {side}s, but the primitive needs a buffer that it "
+                f"{self.side}s",
             )
         return index
 
     def fits(self, value: Any) -> bool:
-        """Say whether a value is an index."""
+        """Return whether a value is an index."""
         return is_whole(value)
 
 

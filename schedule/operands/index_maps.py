@@ -53,14 +53,14 @@ class IndexMapOperand(Operand):
             ndim = len(regions_of(block, side)[index].region)
             made, separators = IndexMap.from_func_with_separators(value, ndim, index_dtype=dtype)
         except ValueError as error:
-            call.reject(path, f"is not an index map that can be used here: {error}")
+            call.reject(path, f"is not a valid index map here: {error}")
         if separators:
             operands = [call.accepted["block"], buffer, tuple(separators)]
             call.follow_ups.append(("SetAxisSeparator", operands))
         return made
 
     def checked(self, param: Parameter, value: Any, known: Mapping[str, Any], where: str) -> Any:
-        """Return an index map, None where there need not be one."""
+        """Return an index map, or None if the parameter is optional."""
         if isinstance(value, str):
             return index_map_of(value, known, where)
         if not isinstance(value, IndexMap) and (value is not None or param.required):
@@ -74,7 +74,10 @@ class PadValueOperand(IndexMapOperand):
     stub = "ExprRV | float | IndexMap | Callable[..., Any] | None"
 
     def accept(self, call: Call, param: Parameter, path: str, value: Any) -> Any:
-        """Return an index map to the value in the type of the buffer, None if it is not given."""
+        """Return an index map to the padding value in the dtype of the buffer.
+
+        None without a value.
+        """
         if value is None or isinstance(value, IndexMap):
             return value
         block = call.block()
@@ -87,10 +90,10 @@ class PadValueOperand(IndexMapOperand):
                 index_map = IndexMap.from_func(value, ndim=ndim, index_dtype=index_dtype)
             except ValueError as error:
                 call.reject(path, f"is not a function of the new indices: {error}")
-            # The types that Python's numbers have by now.
+            # The types to which Python's numbers were converted.
             plain = {IntImm: index_dtype, FloatImm: FLOAT32}
             final = [
-                _as_element(f.value, f, dtype)  # type: ignore[attr-defined]
+                _in_buffer_dtype(f.value, f, dtype)  # type: ignore[attr-defined]
                 if plain.get(type(f)) is f.dtype
                 else f
                 for f in index_map.final_indices
@@ -99,16 +102,16 @@ class PadValueOperand(IndexMapOperand):
         if not isinstance(value, (bool, int, float, PrimExpr)):
             call.refuse(path, "a number, an IndexMap or a function of the new indices", value)
         indices = [Var(f"axis{k}", _index_dtype(block)) for k in range(ndim)]
-        return IndexMap(indices, [_as_element(value, as_expr(value), dtype)])
+        return IndexMap(indices, [_in_buffer_dtype(value, as_expr(value), dtype)])
 
 
 class RangesOperand(IndexMapOperand):
-    """A function of the block's axes that gives begins and ends, as an index map to these."""
+    """A function from the block's axes to begins and ends of ranges, stored as an index map."""
 
     stub = "IndexMap | Callable[..., Any]"
 
     def accept(self, call: Call, param: Parameter, path: str, value: Any) -> Any:
-        """Return the map; one expression in the place of a pair is a single element."""
+        """Return the map; a single expression instead of a pair means one element."""
         if isinstance(value, IndexMap):
             return value
         if not callable(value):
@@ -156,7 +159,7 @@ class RangesOperand(IndexMapOperand):
 
 
 def index_map_of(text: str, known: Mapping[str, Any], where: str) -> IndexMap:
-    """Return the index map that a trace has as text, or as an object dump."""
+    """Return the index map that a trace stores as text, or as an object dump of TVM."""
     if not text.lstrip().startswith("{"):
         return parse_index_map(text, known)
     try:
@@ -166,17 +169,17 @@ def index_map_of(text: str, known: Mapping[str, Any], where: str) -> IndexMap:
 
 
 def _index_dtype(block: Block) -> DataType:
-    """Return the type of the indices of a map: that of the block's axes, or of what it touches."""
+    """Return the dtype of the indices of a map: that of the block's axes, or of its regions."""
     if block.iter_vars:
         return block.iter_vars[0].var.dtype
     regions = (*block.reads, *block.writes)
     return regions[0].region[0].min.dtype if regions and regions[0].region else INT64
 
 
-def _as_element(value: Any, written: PrimExpr, dtype: DataType) -> PrimExpr:
-    """Return a Python number in the type of a buffer, where both are integers or both floats.
+def _in_buffer_dtype(value: Any, written: PrimExpr, dtype: DataType) -> PrimExpr:
+    """Return a Python number in the dtype of a buffer, if both are integers or both floats.
 
-    A typed value keeps its type, and is refused if that type differs.
+    A typed value keeps its type, and is refused later if that differs.
     """
     whole = type(value) is int and dtype.is_integral and not dtype.is_bool
     if whole or (type(value) is bool and dtype.is_bool):
@@ -189,7 +192,7 @@ def _as_element(value: Any, written: PrimExpr, dtype: DataType) -> PrimExpr:
 # Reading index maps out of the object dumps in which TVM saves them.
 #
 # TVM writes an index map inside a trace as a JSON graph of its nodes. Only the node types that
-# occur in index maps are known; everything else is refused.
+# occur in index maps are accepted.
 
 
 _BINARY: Final[dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
@@ -212,7 +215,7 @@ def read_index_map(text: str, known: Mapping[str, Any]) -> IndexMap:
         graph = json.loads(text)
         return _Reader(graph["nodes"], known).index_map(int(graph["root"]))
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
-        raise TypeError(f"the object dump holds no index map: {error}") from None
+        raise TypeError(f"the object dump is not an index map: {error}") from None
 
 
 class _Reader:
@@ -222,7 +225,7 @@ class _Reader:
         self._made: dict[int, Any] = {}
 
     def index_map(self, number: int) -> IndexMap:
-        """Return an index map, with the inverse that it carries."""
+        """Return an index map, with its stored inverse."""
         kind, attrs = self._node(number)
         if kind != "IndexMap":
             raise TypeError(f"its root is a {kind}")
@@ -248,7 +251,7 @@ class _Reader:
         return [int(part) for part in node.get("data", ())]
 
     def _string(self, reference: str) -> str:
-        """Return a string: the text itself, or that of the node that it counts."""
+        """Return a string, given as text or as the number of a string node."""
         if reference.isdigit() and int(reference) < len(self._nodes):
             node = self._nodes[int(reference)]
             if "repr_str" in node:

@@ -1,4 +1,4 @@
-"""The base of all kinds of operand, and one call of a primitive while its arguments are checked.
+"""The base class of operand kinds, and a call of a primitive whose arguments are being checked.
 
 A user's argument is accepted in the form that the trace records: handles stay handles, names of
 blocks and buffers are looked up. A recorded argument is resolved to the references and numbers that
@@ -25,16 +25,17 @@ from tensorir.rewriting.visit import collect_vars, substitute
 class Operand:
     """The kind of one parameter of a primitive.
 
-    An annotation has it: `Annotated[StmtSRef, LoopOperand()]`. A user-defined kind defines what it
-    accepts (`accept_one`), and, if that is not a handle, a number, text, an index map or a
-    sequence of those, how a trace stores it (`stored`, `checked`) and prints it (`text`).
+    The annotation of the parameter contains it: `Annotated[StmtSRef, LoopOperand()]`. A
+    user-defined kind defines which values it accepts (`accept_one`). Values other than handles,
+    numbers, text, index maps and sequences of those also need a form in the trace (`stored`,
+    `checked`) and in its text (`text`).
 
     A user's argument goes through `accept`, an argument from JSON or text through `taken` and
     `checked`; both give the recorded form, which `resolve` turns into what the function gets.
     """
 
     role: str = "input"
-    """`input` or `attr`: where an instruction has it."""
+    """`input` or `attr`: the list of the instruction that has the value."""
     many: bool = False
     """The parameter is a sequence of such values."""
     spread: bool = False
@@ -42,7 +43,7 @@ class Operand:
     unnamed: bool = False
     """The printed call shows the value without `name=`."""
     omit_empty: bool = False
-    """The printed call leaves an empty sequence out."""
+    """The printed call omits an empty sequence."""
 
     varies: ClassVar[bool] = True
     """False if the function gets the recorded value, which is free of random variables."""
@@ -62,7 +63,7 @@ class Operand:
     # ----------------------------------------------------------------------------- users' arguments
 
     def accept(self, call: Call, param: Parameter, path: str, value: Any) -> Any:
-        """Return a user's argument in the form that the trace records, refuse a wrong one."""
+        """Return a user's argument in the form that the trace records; raise for a wrong one."""
         if not (self.many or self.is_list):
             return self.accept_one(call, param, path, value)
         if not isinstance(value, (list, tuple)):
@@ -77,11 +78,11 @@ class Operand:
         return value
 
     def fits(self, value: Any) -> bool:
-        """Say whether one value is of the kind."""
+        """Return whether one value is of the kind."""
         return True
 
     def resolve(self, schedule: HandleTable, method: str, param: Parameter, value: Any) -> Any:
-        """Return a recorded argument that varies in the form that the primitive's function gets."""
+        """Return a recorded argument for the primitive's function, without random variables."""
 
         def one(value: Any) -> Any:
             if isinstance(value, PrimExpr):
@@ -101,8 +102,8 @@ class Operand:
     def taken(self, param: Parameter, entries: list[Any]) -> Any:
         """Take the entries of a value from the front of a list, and return them as one value.
 
-        `checked` makes of it what `stored` got. There are `width` entries at least, unless they are
-        spread.
+        `checked` converts the result back to the recorded value. There are at least `width`
+        entries, unless the operand is spread.
         """
         if not self.spread:
             return entries.pop(0)
@@ -120,8 +121,8 @@ class Operand:
         return value
 
     def misfit(self, where: str, value: Any) -> TraceError:
-        """Return the error for a value of a trace that is not of the kind."""
-        return TraceTypeError(f"TypeError: {where}: {value!r} is no {self.what}")
+        """Return the error for a wrong value in a trace."""
+        return TraceTypeError(f"TypeError: {where}: {value!r} is not a {self.what}")
 
     # ---------------------------------------------------------------------------------------- text
 
@@ -176,13 +177,13 @@ class Call:
         self.method = method
         self.accepted: dict[str, Any] = {}
         self.follow_ups: list[tuple[str, list[Any]]] = []
-        """Instructions, by kind, that the arguments ask for after the call itself."""
+        """Instructions, by kind, that the arguments require after the call."""
 
     def accept(self, param: Parameter, value: Any) -> Any:
         """Return `value` in the form that the trace records.
 
-        Raises ArgumentTypeError naming the method, the parameter, what it takes and what it got;
-        ArgumentError for what does not fit the block.
+        Raises ArgumentTypeError, which names the method, the parameter, and the expected and the
+        given type; ArgumentError for a value that does not fit the block.
         """
         recorded = param.operand.accept(self, param, param.name, value)
         self.accepted[param.name] = recorded
@@ -205,7 +206,7 @@ class Call:
 
 
 def plain(value: Any) -> Any:
-    """Return what was read from JSON or Python as a trace records it: tuples, Python's numbers."""
+    """Convert a value read from JSON or Python to its recorded form: tuples, Python numbers."""
     if isinstance(value, list):
         return tuple(tuple(v) if isinstance(v, list) else v for v in value)
     return python_number(value) if isinstance(value, (IntImm, FloatImm)) else value
@@ -220,7 +221,7 @@ def python_number(value: IntImm | FloatImm) -> bool | int | float:
 
 
 def mapped(value: Any, change: Callable[[Any], Any], sequence: Callable[[Any], Any] = tuple) -> Any:
-    """Return a value with what it consists of changed; tuples and lists become a `sequence`."""
+    """Return a value with `change` applied to its parts; tuples and lists become a `sequence`."""
     if isinstance(value, (tuple, list)):
         return sequence([mapped(item, change, sequence) for item in value])
     if isinstance(value, dict):
@@ -229,7 +230,7 @@ def mapped(value: Any, change: Callable[[Any], Any], sequence: Callable[[Any], A
 
 
 def substituted(value: Any, values: Mapping[Any, Any]) -> Any:
-    """Return an expression or index map with variables replaced; those of the map itself stay."""
+    """Return an expression or index map with variables replaced, except the map's own indices."""
     if isinstance(value, IndexMap):
         final = [substituted(e, values) for e in value.final_indices]
         return IndexMap(value.initial_indices, final, value.inverse_index_map)

@@ -1,4 +1,4 @@
-"""Operands that are numbers, text and other plain values, and the types that these have."""
+"""Operands that are numbers, text and other plain values, and checks of their types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schedule.operands.operand import Call, Operand, Parameter, ValueText, plain
 from tensorir.nodes.expr import FloatImm, IntImm, PrimExpr
 
 _OF_FLOATS: Final = (float, Sequence[float])
-"""Types that accept a whole number, so that its text need not show that it is a float."""
+"""Types of which a whole number may be printed without a decimal point."""
 
 
 class PlainOperand(Operand):
@@ -32,8 +32,8 @@ class PlainOperand(Operand):
             return bool(value)
         if not matches(param.annotation, value):
             raise TraceTypeError(
-                f"TypeError: {where}: a value is {value!r}, "
-                f"where {type_text(param.annotation)} belongs"
+                f"TypeError: {where}: a value is {value!r}, but must be of type "
+                f"{type_text(param.annotation)}"
             )
         return plain(value)
 
@@ -43,12 +43,12 @@ class PlainOperand(Operand):
 
     def type_text(self, param: Parameter) -> str:
         """Return the type in the annotation."""
-        annotation = _bare(param.annotation)
+        annotation = _without_metadata(param.annotation)
         return inspect.formatannotation(annotation).replace("collections.abc.", "")
 
 
 class NumbersOperand(Operand):
-    """Numbers, sampled or not, of which some may be None."""
+    """Constant or sampled numbers; None is accepted, too."""
 
     what = "whole number"
     expected = "an int, an ExprRV or None"
@@ -56,7 +56,7 @@ class NumbersOperand(Operand):
     stub = "int | ExprRV | None"
 
     def fits(self, value: Any) -> bool:
-        """Say whether a value is a number or None."""
+        """Return whether a value is a number or None."""
         return value is None or is_whole(value) or isinstance(value, PrimExpr)
 
     def accept_one(self, call: Call, param: Parameter, path: str, value: Any) -> Any:
@@ -75,7 +75,7 @@ class IntsOperand(Operand):
     stub = "Sequence[int]"
 
     def fits(self, value: Any) -> bool:
-        """Say whether a value is a whole number."""
+        """Return whether a value is a whole number."""
         return is_whole(value)
 
 
@@ -98,7 +98,7 @@ class AnnotationOperand(Operand):
 
 
 def is_whole(value: Any) -> bool:
-    """Say whether a value is a whole number, and no flag."""
+    """Return True if a value is an integer and not a bool."""
     return type(value) is int
 
 
@@ -106,14 +106,14 @@ def is_whole(value: Any) -> bool:
 
 
 def matches(annotation: Any, value: Any) -> bool:
-    """Say whether a value has the type that an annotation gives."""
+    """Return True if a value has the annotated type."""
     return _test_of(annotation)(value)
 
 
 @cache
 def _test_of(annotation: Any) -> Callable[[Any], bool]:
-    """Return the test for a type; there are few types, and many values."""
-    annotation = _bare(annotation)
+    """Return the test for a type, cached since many values have the same type."""
+    annotation = _without_metadata(annotation)
     origin = get_origin(annotation)
     if annotation is Any:
         return lambda value: True
@@ -131,11 +131,11 @@ def _test_of(annotation: Any) -> Callable[[Any], bool]:
 
 def type_text(annotation: Any) -> str:
     """Return the name of a type in an error."""
-    annotation = _bare(annotation)
+    annotation = _without_metadata(annotation)
     text = getattr(annotation, "__name__", None) or str(annotation)
     return text.replace("typing.", "").replace("collections.abc.", "")
 
 
-def _bare(annotation: Any) -> Any:
+def _without_metadata(annotation: Any) -> Any:
     """Return the type in an annotation without its metadata."""
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation

@@ -34,7 +34,7 @@ def annotate(
 def unannotate(state: ScheduleState, block_or_loop: BlockOrLoopArg, ann_key: str) -> None:
     """Remove an annotation of a block or loop.
 
-    Raises ScheduleError (AnnotationKeyError) if there is none of that name.
+    Raises ScheduleError (AnnotationKeyError) if there is no annotation of that key.
     """
     stmt: Any = block_or_loop.stmt
     present = ann_key in stmt.annotations
@@ -43,7 +43,7 @@ def unannotate(state: ScheduleState, block_or_loop: BlockOrLoopArg, ann_key: str
 
 
 def set_annotation(state: ScheduleState, sref: StmtSRef, key: str, value: Any) -> None:
-    """Give a block or loop an annotation, in the place of one of that name."""
+    """Give a block or loop an annotation, replacing one of the same key."""
     stmt: Any = sref.stmt
     annotations = stmt.annotations.with_item(key, normalize_annotation(value))
     state.replace(sref, stmt.with_(annotations=annotations))

@@ -30,19 +30,20 @@ NOT_ONE_CHILD = Problem(
 )
 NO_BLOCKS = Problem(
     "NoBlockError",
-    "blockize takes a loop or at least one block, the list is empty",
+    "blockize needs a loop or at least one block, but the list is empty",
     "pass a LoopRV, or a list of BlockRV with at least one in it",
 )
 NOT_SIBLINGS = Problem(
     "BlocksNotSiblingsError",
-    "{0} and {1} do not follow one another as the only blocks of their statements",
-    "give blocks whose nests stand right after each other in one loop or block, in their order",
+    "{0} and {1} are not the only blocks in two statements that follow one another",
+    "give blocks whose nests directly follow one another in one loop or block, in program order",
 )
 OTHER_AXES = Problem(
     "OuterAxesMismatchError",
     "the blocks cannot share an outer block, because {0} would have the outer axes {first} there, "
     "and {1} {second}",
-    "split and reorder the loops of the blocks alike, so that the outer loops drive the same axes",
+    "split and reorder the loops of the blocks in the same way, so that the outer loops drive "
+    "the same axes",
 )
 REDUCES = Problem(
     "OuterReductionError",
@@ -61,13 +62,13 @@ def blockize(
     After:  for i_0 in range(4): block B_o: vi_o = i_0
                 for i_1 in range(8): block B: vi_i = i_1; S(vi_o * 8 + vi_i)
 
-    The outer block gets the part of each axis that comes from outside, and reads and writes what
-    all of its instances do. An init moves to the outer block. Given a list of blocks, the outer
-    block is called `outer_<name>_<name>_`, and all blocks must agree on its axes. With
-    `preserve_unit_iters` axes of extent 1 stay visible in indices.
+    The outer block gets the part of each axis that the outer loops drive; its regions are those of
+    all inner instances together. An init moves to the outer block. Given a list of blocks, the
+    outer block is called `outer_<name>_<name>_`, and all blocks must agree on its axes. With
+    `preserve_unit_iters`, axes of extent 1 stay visible in indices.
 
-    TVM also takes reductions that are repeated by an inner loop, or whose axes do not start at
-    their minimum; initialising those once, before the inner loops, is wrong, so they are refused.
+    TVM also accepts reductions that an inner loop repeats, or whose axes do not start at their
+    minimum. Initialising those once, before the inner loops, is wrong, so they are refused here.
 
     Raises ScheduleError: NonSingleChildBlockError, SubspaceNotDivisibleError, RootBlockError,
     DependentAxisError, and for lists NoBlockError, BlocksNotSiblingsError, OuterAxesMismatchError,
@@ -99,7 +100,7 @@ def blockize(
 
 
 def _outer_block(division: BlockDivision) -> tuple[BlockRealize, dict[Block, Block]]:
-    """Return the outer block with the inner one inside, and what became of blocks in that."""
+    """Return the outer block around the inner one, and the map from old to new blocks."""
     plain, reuse = division.substitute_axes()
     init = None
     inner = plain.with_(iter_vars=division.inner_axes, init=None)
@@ -193,7 +194,7 @@ def _place(blocks: Sequence[StmtSRef]) -> StmtSRef:
 def _check_siblings(
     state: ScheduleState, blocks: Sequence[StmtSRef], place: StmtSRef
 ) -> StmtCursor:
-    """Return the place of the statements of several blocks, which must follow one another."""
+    """Return the position of several blocks' statements, which must follow one another."""
     below = StmtCursor.below(place).around(*blocks)
     first = below.position(blocks[0])
     for k, block in enumerate(blocks):
@@ -222,7 +223,7 @@ def _outer_texts(first: BlockDivision, second: BlockDivision) -> dict[str, str]:
 
 
 def _unite_regions(regions: Sequence[BufferRegion]) -> list[BufferRegion]:
-    """Return one region a buffer: the smallest box around all of its regions."""
+    """Return one region for each buffer: the smallest box around all of its regions."""
     by_buffer: dict[Buffer, list[Sequence[Range] | None]] = {}
     for region in regions:
         by_buffer.setdefault(region.buffer, []).append(region.region)

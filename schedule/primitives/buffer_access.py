@@ -26,7 +26,7 @@ from tensorir.rewriting.visit import substitute
 
 BAD_SIDE = Problem(
     "BufTypeError",
-    "a buffer is accessed by {side!r}, which is neither 'read' nor 'write'",
+    "the buffer access is {side!r}, which is neither 'read' nor 'write'",
     "pass 'read' or 'write'",
 )
 BAD_INDEX = Problem(
@@ -53,8 +53,8 @@ def unsafe_hide_buffer_access(
 ) -> None:
     """Remove accesses that a block declares, so that dependencies do not count them.
 
-    `buf_type` is `"read"` or `"write"`, the indices count these regions. Nothing checks that later
-    transformations may do without: that is up to the caller.
+    `buf_type` is `"read"` or `"write"`; the indices count these regions. The caller must ensure
+    that later transformations do not need the hidden dependencies; nothing checks that.
 
     Raises ScheduleError: BufTypeError, InvalidIndexError.
     """
@@ -77,14 +77,14 @@ def annotate_buffer_access(
     buf_type: BufferSideInput,
     gen_new_ranges: RangesInput,
 ) -> None:
-    """Say which region of a buffer a block touches, where analysis finds too large a one.
+    """Declare the region of a buffer that a block accesses, if analysis finds a too large one.
 
     Before: T.reads(A[0:n])           # annotate_buffer_access(b, 0, "read", lambda i: [(i, i + 2)])
     After:  T.reads(A[i:i + 2])
 
     `gen_new_ranges` takes the block's axes and gives a pair (begin, end), or one expression for a
-    single element, for each dimension of the buffer. (TVM asks for one for each axis, which makes a
-    region only where there are as many axes as dimensions.) The block is annotated with
+    single element, for each dimension of the buffer. (TVM expects one pair for each axis, which is
+    a region only if there are as many axes as dimensions.) The block is annotated with
     `explicit_read_region` or `explicit_write_region`, so that lowering trusts the region; nothing
     checks it.
 
@@ -121,7 +121,7 @@ def annotate_buffer_access(
 
 
 def _explicit(block: StmtSRef, side: str, index: int) -> list[int]:
-    """Return the indices of the regions that are given by hand, `index` among them."""
+    """Return the indices of the regions that the user has declared, including `index`."""
     known = block.block.annotations.get(_EXPLICIT[side], ())
     numbers = [int(k) for k in known if isinstance(k, IntImm)]
     return numbers if index in numbers else [*numbers, index]

@@ -59,7 +59,7 @@ _ALIGN_KEY = "buffer_dim_align"
 def storage_align(
     state: ScheduleState, block: BlockArg, buffer_index: int, axis: int, factor: int, offset: int
 ) -> None:
-    """Ask that the stride of one dimension be `factor * k + offset` elements for some k.
+    """Require the stride of one dimension to be `factor * k + offset` elements for some k.
 
     An earlier request for the same buffer and axis is replaced.
     Raises ScheduleError: BufferIndexOutOfRangeError, StorageAlignInvalidFactorError,
@@ -116,11 +116,11 @@ def set_scope(
 def unsafe_set_dtype(state: ScheduleState, block: BlockArg, buffer_index: int, dtype: str) -> None:
     """Store a buffer that the block writes in another data type, which may lose precision.
 
-    Stores convert to `dtype`, loads convert back. Where `dtype` has every number of the old type,
-    nothing is lost, and a load that is converted further is converted from `dtype` at once: what
-    the buffer holds are numbers of the old type, as long as every store goes to it by its name.
-    Raises ScheduleError: BufferIndexOutOfRangeError, NonAllocatedBufferError, AliasedBufferError;
-    ValueError for text that names no type.
+    Stores convert to `dtype`, loads convert back. If `dtype` can represent every number of the old
+    type, no precision is lost. A load that is converted to a third type is then converted directly
+    from `dtype`, provided that every store names the buffer, so that it holds only numbers of the
+    old type. Raises ScheduleError: BufferIndexOutOfRangeError, NonAllocatedBufferError,
+    AliasedBufferError; ValueError for text that names no type.
     """
     buffer = checked_region(block, "write", buffer_index).buffer
     try:
@@ -146,11 +146,11 @@ def set_axis_separator(
     buffer: BufferArg,
     axis_separators: Sequence[int] | None,
 ) -> None:
-    """Say in front of which dimensions of a buffer a new physical dimension begins.
+    """Declare before which dimensions of a buffer a new physical dimension begins.
 
-    Dimensions between two separators are flattened together when the program is lowered; None or
-    an empty list makes the buffer flat. Views of the buffer by match_buffer, which have the last of
-    its dimensions, are divided where it is.
+    Lowering flattens the dimensions between two separators together; None or an empty list makes
+    the buffer flat. Views by match_buffer, which have the buffer's last dimensions, get the same
+    separators there.
 
     Raises ScheduleError: BufferIndexOutOfRangeError, BufferIsSubregionError,
     NonAllocatedBufferError, InvalidAxisSeparatorError.
@@ -225,6 +225,6 @@ def _allocation(block: StmtSRef, buffer: Buffer) -> StmtSRef:
 
 
 def _change(state: ScheduleState, site: StmtSRef, rewriter: _ChangeBuffer) -> None:
-    """Rewrite everything that may use a buffer, which lives in the block `site`."""
+    """Rewrite all statements that may use a buffer that the block `site` allocates."""
     old = rewriter.old
     replace_buffer(state, site, old, rewriter.changed[old], rewriter)

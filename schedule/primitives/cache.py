@@ -56,9 +56,10 @@ def cache_read(
     """Copy a buffer that a block reads to a new one, and let readers use the copy.
 
     The copy has storage scope `storage_scope` and the name `<buffer>_<scope>`; the block that fills
-    it stands between the buffer's writer and its first reader, or at the start of the scope.
-    Readers are those of the values that the block reads, which are not the buffer's last ones if
-    its writer comes after the block; `consumer_blocks` restricts them.
+    it is inserted between the buffer's writer and its first reader, or at the start of the scope.
+    The copy replaces the buffer in all blocks that read the same values as `block`; if the writer
+    comes after the block, these are the values before the write. `consumer_blocks` restricts the
+    readers.
 
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
     NotRegionCoverError, NotSingleWriteBlock, NotConsumerError, InsertionPointNotFoundError,
@@ -89,12 +90,12 @@ def cache_write(
     """Let a block write to a new buffer, and copy that to the original one afterwards.
 
     The new buffer has storage scope `storage_scope` and the name `<buffer>_<scope>`; the block that
-    copies back stands before the first reader, or at the end of the scope. `consumer_blocks` read
-    the new buffer.
+    copies back is inserted before the first reader, or at the end of the scope. `consumer_blocks`
+    read the new buffer.
 
-    A block that relies on what the buffer held before, or may leave out some of what is copied
-    back, gets a second nest before it that fills the new buffer. TVM leaves that out, and so does a
-    schedule made with `enable_check=False`.
+    If the block relies on earlier contents of the buffer, or may not write all copied elements, a
+    second nest before it fills the new buffer. TVM omits that nest, and so does a schedule made
+    with `enable_check=False`.
 
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
     NotSingleWriteBlock, NotRegionCoverError, NotConsumerError, InsertionPointNotFoundError,
@@ -151,7 +152,7 @@ def _check_covered(
     readers: Sequence[StmtSRef],
     buffer: Buffer,
 ) -> None:
-    """Raise unless what some blocks read is surely written before."""
+    """Raise unless all elements that some blocks read are written before."""
     for reader in readers:
         covered = covers_reads(state, reader, graph)
         check(covered, NOT_COVERED, scope, reader, buffer=buffer.name)
@@ -160,7 +161,8 @@ def _check_covered(
 class _Box:
     """A buffer that holds a region of another one.
 
-    In the scope itself it has the extents of the region, below loops the shape of the whole.
+    A copy in the scope itself has the extents of the region, a copy below loops the shape of the
+    original.
     """
 
     def __init__(self, plan: StagingPlan, storage_scope: str, region: Region) -> None:
@@ -207,6 +209,9 @@ class _Box:
 
 
 def _follows_outer_loops(scope: StmtSRef, region: Region) -> bool:
-    """Say whether loops beyond the scope move the region; no block may use their variables."""
+    """Return True if loops outside of the scope move the region.
+
+    A new block cannot use their variables.
+    """
     outer = {sref.loop.loop_var for sref in loops_seen_through(scope)}
     return bool(outer) and any(uses_var(dim.min, outer.__contains__) for dim in region)

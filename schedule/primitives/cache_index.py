@@ -1,4 +1,4 @@
-"""Computing index expressions ahead, into tables."""
+"""Precomputing index expressions into tables."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from tensorir.rewriting.visit import children, collect_vars, defined, substitute
 
 NEGATIVE = Problem(
     "NegativeThresholdError",
-    "cse_thresh is {threshold}, but it counts occurrences",
-    "0 takes every expression",
+    "cse_thresh is {threshold}, but it is a number of occurrences",
+    "pass 0 to select every expression",
 )
 
 
@@ -47,15 +47,15 @@ NEGATIVE = Problem(
 def cache_index(
     state: ScheduleState, block: BlockArg, storage_scope: str, cse_thresh: int = 0
 ) -> NewBlocks:
-    """Compute expressions of a block's axes ahead, and let the block look them up.
+    """Precompute expressions of a block's axes into tables that the block reads.
 
     Before: for i, k: C[i] = A[i * 2 + k]
     After:  for i, k: index_var_0[i, k] = i * 2 + k;  for i, k: C[i] = A[index_var_0[i, k]]
 
     The tables hold the largest expressions in the block's stores that occur at least `cse_thresh`
     times (0: all) and depend only on the axes: indices, conditions, and weights of an
-    interpolation. Integers may be written in different forms. The results are the blocks
-    that fill the tables, the largest expression first; they stand before the block's loops.
+    interpolation. Integer expressions are compared after simplification. The results are the blocks
+    that fill the tables, the largest expression first; they are inserted before the block's loops.
 
     As in TVM, the block does not declare that it reads the tables. Other primitives still see that
     it depends on the blocks that fill them.
@@ -81,7 +81,7 @@ def cache_index(
     for k, expr in enumerate(found):
         axes = [axis for axis in collect_vars(expr) if axis in domains]
         shape = [domains[axis].min + domains[axis].extent for axis in axes]
-        # TVM declares one stride for any rank; it marks the buffer as a table.
+        # TVM declares one stride for any rank; here that marks the buffer as a table.
         name = f"index_var_{k}"
         table = decl_buffer(shape, expr.dtype, name, strides=[1], scope=storage_scope)
         sweep = Sweep.over([domains[axis] for axis in axes])
@@ -97,7 +97,7 @@ def cache_index(
 
 
 class _Expressions:
-    """The expressions in the stores of a block that can be computed ahead."""
+    """The expressions in the stores of a block that can be precomputed."""
 
     def __init__(self, block: Block) -> None:
         self._analyzer = Analyzer()
@@ -113,7 +113,7 @@ class _Expressions:
         self._local = {var for node in walk(block) for var in defined(node)} - self._axes
 
     def equal(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """Say whether two expressions have one type, and one value whatever their axes are."""
+        """Return True if two expressions have the same type and are equal for all axis values."""
         if a.dtype is not b.dtype:
             return False
         return expr_deep_equal(a, b) or (
@@ -133,10 +133,10 @@ class _Expressions:
         return result
 
     def _frequent(self, found: list[list[PrimExpr]], threshold: int) -> list[PrimExpr]:
-        """Return those with enough occurrences; the others give way to what they are made of.
+        """Return the expressions with enough occurrences; each other one is replaced by its parts.
 
-        The largest go first, so that all the occurrences of an expression are counted when it is
-        its turn.
+        The largest are visited first, so that all occurrences of an expression are counted before
+        its visit.
         """
         frequent: list[PrimExpr] = []
         while found:
@@ -163,7 +163,7 @@ class _Expressions:
             self._collect(child, found)
 
     def _is_eligible(self, expr: PrimExpr) -> bool:
-        """Say whether an expression is worth a table and has the same value ahead of the block."""
+        """Return True if an expression is worth a table and has the same value before the block."""
         dtype = expr.dtype
         number = dtype.is_integral or dtype.is_bool or dtype.is_floating
         if not number or dtype.lanes != 1 or _symbols(expr) <= 1:
@@ -185,7 +185,7 @@ def _symbols(expr: PrimExpr) -> int:
 
 
 def _is_harmless(node: Node) -> bool:
-    """Say whether a node may be evaluated where the block would not, and gives the same there."""
+    """Return True if a node may be evaluated before the block without changing its value."""
     if isinstance(node, (BufferLoad, Let)):
         return False
     if isinstance(node, (Div, Mod, FloorDiv, FloorMod)):

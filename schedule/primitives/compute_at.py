@@ -66,8 +66,8 @@ READS_AHEAD = Problem(
 )
 CONCURRENT = Problem(
     "WrongBlockIterTypeError",
-    "{0} cannot move under {1}: that loop would drive its axis {axis}, which is not data-parallel, "
-    "and its iterations run at the same time",
+    "{0} cannot move under {1}: that loop runs its iterations concurrently, but would drive its "
+    "axis {axis}, which is not data-parallel",
     "move the block first and make another loop parallel, or choose a loop further out",
 )
 REPEATED = Problem(
@@ -78,8 +78,8 @@ REPEATED = Problem(
 )
 CONTINUED = Problem(
     "RepeatedReductionError",
-    "{0} cannot move, because its reduction starts from the earlier contents of {buffer}, and an "
-    "instance that runs again would start from its own result instead",
+    "{0} cannot move, because its reduction starts from the earlier contents of {buffer}, and a "
+    "repeated instance would start from its own result instead",
     "decompose the reduction first; its update can stay where it is",
 )
 MARKED = Problem(
@@ -89,26 +89,26 @@ MARKED = Problem(
 )
 LEFT_OUT = Problem(
     "LeftOutInstancesError",
-    "{0} cannot move under {1}, because the loops around it may leave out values of its axis "
-    "{axis}, which the new loops would run",
-    "give the axis a domain with only the values that its loops give it",
+    "{0} cannot move under {1}, because the loops around it may skip values of its axis {axis}, "
+    "which the new loops would run",
+    "restrict the domain of the axis to the values of its loops",
 )
 NOT_RUN = Problem(
     "LostIterationError",
-    "{0} cannot move under {1}: none of its axes follows {2}, which may have no iteration",
+    "{0} cannot move under {1}: none of its axes uses {2}, which may have no iteration",
     "choose a loop further out",
 )
 LEFT_BEHIND = Problem(
     "LostIterationError",
-    "{0} cannot move under {1}: its axis {axis} follows {2}, a loop around both, and would take "
-    "all its values in each iteration of that loop",
+    "{0} cannot move under {1}: its axis {axis} uses {2}, a loop around both, and would run "
+    "through all its values in each iteration of that loop",
     "choose a loop further out",
 )
 UNDECLARED = Problem(
     "UndeclaredAccessError",
     "{0} cannot move under {1}, because {2} touches {buffer} without declaring it in T.reads or "
-    "T.writes, so that the part of {buffer} written before {0} reads it there is not known",
-    "move {0} before loop_partition or cache_index leave accesses undeclared",
+    "T.writes, so the part of {buffer} that is written before {0} reads it there is unknown",
+    "move {0} before you apply loop_partition or cache_index, which leave accesses undeclared",
 )
 UNSOLVABLE = Problem(
     "DomainNotSolvableError",
@@ -126,15 +126,15 @@ def compute_at(
     preserve_unit_loops: bool = False,
     index: int = -1,
 ) -> None:
-    """Move a producer below a loop of its consumers, computing what they need there only.
+    """Move a producer below a loop of its consumers, to compute only the elements needed there.
 
     Before: for i: B[i] = f(A[i]);  for i: C[i] = g(B[i])        # compute_at(B, i of C)
     After:  for i: { B[i] = f(A[i]);  C[i] = g(B[i]) }
 
     New loops `ax0`, `ax1`, ... run over the instances that are needed; those of extent 1 are left
     out unless `preserve_unit_loops`. `index` is the place among the statements below the loop: -1
-    the latest, -2 the earliest. A compute location that `sample_compute_location` gave may also
-    mean to inline the block, or to leave it.
+    the latest, -2 the earliest. The loop may also be a mark from `sample_compute_location`, meaning
+    to inline the block or to keep its place.
 
     Raises ScheduleError: RootBlockError, NotStagePipelineError, NotCompleteOrReductionBlockError,
     NotInSameScopeError, OutputBlockError, OnlyLeafError, InsertionPointNotFoundError,
@@ -157,7 +157,7 @@ def reverse_compute_at(
     preserve_unit_loops: bool = False,
     index: int = -1,
 ) -> None:
-    """Move a consumer below a loop of its producers, using their results soon after.
+    """Move a consumer below a loop of its producers, to use their results soon after.
 
     Before: for i: B[i] = f(A[i]);  for i: C[i] = g(B[i])        # reverse_compute_at(C, i of B)
     After:  for i: { B[i] = f(A[i]);  C[i] = g(B[i]) }
@@ -179,13 +179,13 @@ def reverse_compute_at(
         before = block.block, loop.loop
         move(state)
         covered = reads_covered(state, block, dependencies(state, state.scope_root(block)))
-        # The move is taken back if this fails, so the error marks what the program has again then.
+        # If this fails, the move is rolled back, and the error marks loops of the restored program.
         check(covered, READS_AHEAD, *before)
 
 
 @memoize_on_state
 def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
-    """Check what moving a block needs wherever it moves; return the dependencies of its scope."""
+    """Check the preconditions of moving a block anywhere; return the dependencies of its scope."""
     _, graph = require_pipeline(state, block)
     check_complete_or_reduction(state, block, graph)
     if state.enable_check:
@@ -202,7 +202,7 @@ def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
 
 
 def _loops_left(block: StmtSRef) -> Iterator[StmtSRef]:
-    """Yield the loops that hold nothing else than a block, which new loops will replace."""
+    """Yield the loops that contain only the block, which new loops will replace."""
     inner: Stmt = block.block_realize
     for sref in reversed(loops_above(block)):
         if sref.loop.body is not inner:
@@ -250,7 +250,7 @@ def plan_move(
 
 
 def needs_plan(block: StmtSRef) -> bool:
-    """Say whether the checks of `plan_move` are needed to tell if a block may move to a place."""
+    """Return True if deciding whether a block may move needs the checks of `plan_move`."""
     reduces = next(reductions_in(block.block_realize), None) is not None
     return reduces or not (is_spatial(block) and is_always_solvable(block.block.writes))
 
@@ -258,7 +258,7 @@ def needs_plan(block: StmtSRef) -> bool:
 def _check_declared(
     graph: BlockScope, block: StmtSRef, loop: StmtSRef, producers: list[StmtSRef]
 ) -> None:
-    """Raise if a block reads results of its producers that it, or they, do not declare."""
+    """Raise if a block reads results of its producers through undeclared accesses."""
     for edge in graph.edges_to(block):
         if edge.kind is DepKind.RAW and edge.src in producers:
             name = edge.buffer.name
@@ -271,7 +271,7 @@ def _declares(block: StmtSRef, buffer: Buffer) -> bool:
 
 
 def _check_concurrent(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
-    """Raise if iterations that run at the same time would add to the same elements."""
+    """Raise if concurrent iterations would update the same elements."""
     for above in (*loops_above(loop), loop):
         if above.loop.kind not in (ForKind.PARALLEL, ForKind.VECTORIZED):
             continue
@@ -281,9 +281,9 @@ def _check_concurrent(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
 
 
 def _check_follows(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
-    """Raise if an axis no longer follows a loop that is around a block, here and there.
+    """Raise if an axis would lose a loop that is around the block before and after the move.
 
-    The block would run for all values of the axis in each iteration, on the results of that one.
+    The block would then run for all values of the axis in each iteration of the loop.
     """
     around = {above.loop for above in loops_above(block)}
     for above in (*loops_above(loop), loop):
@@ -296,10 +296,10 @@ def _check_follows(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
 
 
 def _check_runs(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
-    """Raise if a consumer would come below a loop that it does not follow, and that may not run.
+    """Raise if a consumer would move below a loop that none of its axes uses and that may be empty.
 
-    Where data-parallel axes follow it together with a reduction, there may be instances even so:
-    those without a step.
+    A loop that data-parallel axes use together with a reduction may also have instances without a
+    step.
     """
     around = {above.loop for above in loops_above(block)}
     analyzer = Analyzer()
@@ -313,7 +313,7 @@ def _check_runs(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
 
 
 def _check_steps(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
-    """Raise unless loops run the steps of the reductions in a block in passes, here and there."""
+    """Raise unless loops run the reductions in a block in passes, before and after the move."""
     below = [*loops_around(loop), loop.loop]
     places = (("there", nest, below), ("here", block.block_realize, loops_around(block)))
     for where, stmt, around in places:
@@ -324,9 +324,9 @@ def _check_steps(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
 
 
 def _check_all_run(block: StmtSRef, loop: StmtSRef, *, to_consumers: bool) -> None:
-    """Raise if a predicate leaves out instances, which would run from the new place.
+    """Raise if a predicate skips instances that would run at the new place.
 
-    Instances with unused results are skipped, too, except the instances of a reduction.
+    Instances with unused results may be skipped, except the instances of a reduction.
     """
     axes = block.block.iter_vars
     if to_consumers:
@@ -343,7 +343,7 @@ class _Needed:
     domains: list[AxisDomain]
     """The values of each axis."""
     places: Places | None = None
-    """The axes that do not take all of their values together, and what they follow from."""
+    """The axes that take only some combinations of values, and the indices that determine them."""
     predicate: PrimExpr = TRUE
     """The condition under which any instance is needed."""
 
@@ -431,7 +431,7 @@ def _nest(
                 continue
             for limit in limits:
                 predicate = logical_and(predicate, analyzer.simplify(limit))
-    # Limits of data-parallel axes hold for the init, too, which runs without a step.
+    # Limits of data-parallel axes also apply to the init, which runs even without a step.
     for var, values in steps:
         analyzer.bind(var, values)
     for limit in of_steps:

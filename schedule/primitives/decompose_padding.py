@@ -34,22 +34,22 @@ PATTERN = Problem(
 )
 READ_EARLY = Problem(
     "PaddingReadEarlyError",
-    "{0} may read {buffer} before {1} has stored there, and would find the constant",
+    "{0} may read {buffer} before {1} has stored the value, and would read the constant",
     "choose a loop further in, around blocks that read only what is stored before",
 )
 
 
 @primitive("DecomposePadding")
 def decompose_padding(state: ScheduleState, block: BlockArg, loop: LoopArg) -> NewBlock:
-    """Store a padding block's constant everywhere right before `loop`, then the values inside.
+    """Store a padding block's constant everywhere right before `loop`, then the inner values.
 
     Before: for i in range(n + 2): P[i] = A[i - 1] if 1 <= i < n + 1 else 0
     After:  for i in range(n + 2): P[i] = 0;  for i in range(n): P[i + 1] = A[i]
 
-    The block that fills, `<name>_pad_const`, is returned; it runs under serial copies of the loops
-    from `loop` down. The block itself keeps its handle and runs for the inside only: loops from
-    `loop` down become shorter if they contain only the block and drive one of its axes directly;
-    for other axes, the predicate of the block excludes the border.
+    Returns the block that stores the constant, `<name>_pad_const`; it runs under serial copies of
+    the loops from `loop` down. The block itself keeps its handle and runs for the inner values
+    only. Loops from `loop` down become shorter if they contain only the block and drive one of its
+    axes directly; for other axes, the predicate of the block excludes the border.
 
     A block below `loop` that may read elements before they are stored is refused, unlike in TVM,
     unless the schedule was made with `enable_check=False`.
@@ -87,7 +87,7 @@ def decompose_padding(state: ScheduleState, block: BlockArg, loop: LoopArg) -> N
 def _check_nothing_reads_early(
     state: ScheduleState, block: StmtSRef, loop: StmtSRef, graph: BlockScope, buffer: Buffer
 ) -> None:
-    """Raise if a block in the loop may read the constant where the value is stored later."""
+    """Raise if a block in the loop may read the constant before the value is stored."""
     if not state.enable_check:
         return
     order = {child: k for k, child in enumerate(graph.children)}
@@ -116,10 +116,10 @@ def _inner_nest(
     box: Mapping[Var, tuple[int, int]],
     analyzer: Analyzer,
 ) -> tuple[Stmt, Block, StmtSRef]:
-    """Return the block that stores the values, in the loops that run it alone, and their place.
+    """Return the block that stores the values, with its own loops around it, and their place.
 
-    Loops that drive one axis directly become shorter. `box` has the values of each
-    axis inside; axes start at 0 again.
+    Loops that drive one axis directly become shorter. `box` has the inner values of each axis; new
+    axes start at 0.
     """
     realize, old = block.block_realize, block.block
     place, alone = block, list[For]()

@@ -25,8 +25,8 @@ NOT_AN_ANCESTOR = Problem(
 )
 TOO_LOW = Problem(
     "LoopHeightError",
-    "{0} is required to be not lower than every loop of a reduction axis, but {1}, which reduction "
-    "axis {axis} of {2} is bound to, is higher than it",
+    "{0} must not be below a loop of a reduction axis, but {1}, to which reduction axis {axis} "
+    "of {2} is bound, is above it",
     "give the outermost of the block's reduction loops, or one above it",
 )
 
@@ -47,15 +47,15 @@ NOT_ONE_PASS = Problem(
 
 LATE = Problem(
     "EmptyReductionError",
-    "the init of {0} may or may not run: where its predicate `{predicate}` excludes only the first "
-    "step no init runs, where it excludes every step the init runs",
-    "write a predicate that holds in the first step wherever it holds in any",
+    "it is unknown whether the init of {0} runs: where its predicate `{predicate}` excludes only "
+    "the first step, no init runs; where it excludes every step, the init runs",
+    "write a predicate that holds in the first step if it holds in any step",
 )
 
 REPEATED = Problem(
     "LoopPositionError",
     "the init of {0} would run once for each step of reduction axis {axis}, which loop `{var}` "
-    "drives together with a data-parallel axis, and it changes what it reads",
+    "drives together with a data-parallel axis, and the init changes values that it reads",
     "decompose the reduction before its loops are fused",
 )
 
@@ -149,7 +149,7 @@ def _check_height(block: StmtSRef, loops: list[StmtSRef], position: int) -> None
 
 
 def without_init(old: Block) -> Block:
-    """Return the block without its init; it now reads what it accumulates into."""
+    """Return the block without its init; it now declares to read its accumulators."""
     read = {region.buffer for region in old.reads}
     accumulated = [region for region in old.writes if region.buffer not in read]
     return old.with_(init=None, reads=(*accumulated, *old.reads))

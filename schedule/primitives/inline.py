@@ -47,26 +47,26 @@ NOT_ONE_BUFFER = Problem(
 )
 BODY = Problem(
     "BodyAnalysisError",
-    "the body of {0} has not the form that can be inlined: {reason}",
-    "the body must be one store, maybe under lets, whose indices are the axes in a form that "
-    "can be inverted",
+    "the body of {0} cannot be inlined: {reason}",
+    "the body must be one store, possibly under lets, and its indices must be an invertible map "
+    "of the axes",
 )
 ONLY_LEAF = Problem(
     "OnlyLeafError",
     "cannot remove {0}, because it is the only leaf of {1}, which would be empty",
-    "name another block; without it nothing would be left to compute in the scope",
+    "name another block; the scope would be empty without this block",
 )
 
 
 @primitive("ComputeInline")
 def compute_inline(state: ScheduleState, block: BlockArg) -> None:
-    """Inline a block into its consumers: they compute what they read from it themselves.
+    """Inline a block into its consumers, which then compute its values themselves.
 
     Before: B[i] = f(A[i]);  C[i] = g(B[i])
     After:  C[i] = g(f(A[i]))
 
-    An integer that is computed from indices alone, if arithmetic of a consumer on it may wrap,
-    is inlined as `T.reinterpret` of the same type, which keeps it a value.
+    An integer that is computed from indices only is inlined as `T.reinterpret` of the same type if
+    a consumer's arithmetic on it may wrap, because index arithmetic must not wrap.
 
     Raises ScheduleError: HasInitBlock, NotSingleReadWriteBuffer, NotStagePipelineError,
     OutputBlockError, IncompleteBlockError, BodyAnalysisError, OnlyLeafError, OpaqueAccessError,
@@ -74,7 +74,7 @@ def compute_inline(state: ScheduleState, block: BlockArg) -> None:
     RootBlockError.
     """
     scope, store, places, inverse = check_compute_inline(state, block)
-    # Consumers touch what the block does from now on, maybe as the only ones.
+    # From now on the consumers access the block's inputs, possibly as the only blocks.
     inliner = Inliner(
         store.buffer, substitute(store.value, inverse), places, visible_buffers(state, scope)
     )
@@ -87,17 +87,17 @@ def compute_inline(state: ScheduleState, block: BlockArg) -> None:
 def check_compute_inline(
     state: ScheduleState, block: StmtSRef
 ) -> tuple[StmtSRef, BufferStore, list[Var], dict[Var, PrimExpr]]:
-    """Check that a block can be inlined into its consumers; nothing is changed.
+    """Check that a block can be inlined into its consumers; the program is unchanged.
 
-    Returns its scope, its store, variables for the indices stored to, and the block's axes in terms
-    of those.
+    Returns its scope, its store, variables for the indices of the store, and the block's axes in
+    terms of these variables.
     """
     node = block.block
     check(node.init is None, HAS_INIT, block)
     written = [r.buffer for r in node.writes]
     check(len(written) == 1, NOT_ONE_BUFFER, block, verb="writes", count=len(written))
     buffer = written[0]
-    # Conditions that read the buffer get the value in place of the load, as consumers do.
+    # In conditions, the value also replaces loads of the buffer.
     scope, graph = require_pipeline(state, block, read_after=fills_buffer(block, buffer))
     check_not_output(state, block)
     check_complete(state, block, graph)
@@ -114,7 +114,7 @@ def check_compute_inline(
 
 
 def _inverse_of_store(block: StmtSRef, store: BufferStore) -> tuple[list[Var], dict[Var, PrimExpr]]:
-    """Return variables for the indices of a store, and each axis in terms of them."""
+    """Return variables for the indices of a store, and each axis in terms of these variables."""
     node = block.block
     analyzer = Analyzer()
     ranges = axis_domain(node.iter_vars)
@@ -163,10 +163,10 @@ class Inliner(BlockRewriter):
         self._placed: list[PrimExpr] = []
 
     def inline_into(self, body: Stmt, domains: Mapping[Var, Range] | None = None) -> Stmt:
-        """Return a statement with the value in it.
+        """Return a statement in which the value replaces loads.
 
-        Index arithmetic becomes a value where arithmetic on it may wrap; `domains` are those of
-        variables that the statement does not bind.
+        Index arithmetic is marked as a value (`T.reinterpret`) if arithmetic on it may wrap;
+        `domains` has the domains of variables that the statement does not bind.
         """
         new: Stmt = self(body)
         if is_index_arithmetic(self._value) and not never_wraps(new, self._placed, domains):
@@ -176,7 +176,7 @@ class Inliner(BlockRewriter):
         return new
 
     def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
-        """Rewrite a block and what it declares."""
+        """Rewrite a block and its declared regions."""
         self._visible.update((b.data, b) for b in node.alloc_buffers)
         regions = (*node.reads, *node.writes)
         self._visible.update((r.buffer.data, r.buffer) for r in regions)
@@ -186,7 +186,7 @@ class Inliner(BlockRewriter):
         return new
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        """Return the value at the place of a load."""
+        """Return the value for the indices of a load."""
         new = self.generic(node)
         if new.buffer is not self._buffer:
             return new
@@ -201,14 +201,15 @@ def without_buffer(block: Block, buffer: Buffer) -> Block:
 
 
 LONG: Final = 1000
-"""Nodes by which a block may grow that reads another one in several places. Machine code computes
-what is equal once, but every step before it looks at each copy."""
+"""The maximum number of nodes that inlining may add to a block that reads another one in several
+places. Machine code computes equal values once, but every earlier pass visits each copy.
+"""
 
 
 def stays_short(producer: StmtSRef, consumers: Sequence[StmtSRef]) -> bool:
-    """Say whether no consumer is much longer with the value of a producer in place of its loads.
+    """Return True if inlining a producer makes none of its consumers much longer.
 
-    A chain of blocks that each read the block before twice would double with each inlined block.
+    In a chain of blocks that each read the previous block twice, each inlining doubles the size.
     """
     written = {region.buffer for region in producer.block.writes}
     length = sum(1 for _ in walk(producer.block.body))

@@ -1,4 +1,4 @@
-"""Filling the places that a new layout of a buffer adds."""
+"""Filling the padding that a new layout adds to a buffer."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from tensorir.rewriting.visit import substitute, uses_var, walk
 class LayoutPadding:
     """The padding that a new layout adds to a buffer, and the stores that fill it.
 
-    One of three ways, as the program allows: where nothing writes the buffer, it is assumed to hold
-    the value already; a block that fills the buffer in order goes over the new shape instead; else
-    a block after the last writer fills the padding.
+    There are three ways. If nothing writes the buffer, the padding is assumed to hold the value
+    already. If a block fills the buffer in order, it is changed to run over the new shape.
+    Otherwise a new block after the last writer fills the padding.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class LayoutPadding:
         self._value = value
         self._analyzer = Analyzer()
         self.replaced: dict[Block, Block] = {}
-        """The block that was made to go over the new shape."""
+        """The block that was changed to run over the new shape."""
 
     def apply(self) -> Block:
-        """Return the block in which the buffer lives, with the padding filled.
+        """Return the block that defines the buffer, with statements that fill the padding.
 
         Other accesses still go to the old buffer.
         """
@@ -117,20 +117,20 @@ class LayoutPadding:
         return self._nest(sweep, f"buffer_{self._old.name}_padding", body)
 
     def _nest(self, sweep: Sweep, name: str, body: Stmt) -> Stmt:
-        """Return a nest around a body, with the accesses of the body to the buffer declared."""
+        """Return a loop nest around a block with this body, which declares its accesses."""
         plain = sweep.around_block(body, (), (), name).block
         reads, writes = get_block_read_write_region(plain, {self._new.data: self._new})
         return sweep.around_block(body, reads, writes, name).nest
 
     def _refill(self, writer: StmtSRef) -> Stmt:
-        """Return the nest of a writer in order that goes over the new shape.
+        """Return the nest of a writer, changed to run over the new shape in order.
 
         In the steps of a reduction, the padding is stored again.
         """
         sweep, block, ndim = self._sweep(), writer.block, len(self._old.shape)
         loops = loops_above(writer)
         if not block.iter_vars:
-            # The loops are what a block without axes counts by.
+            # A block without axes uses the loops directly.
             sweep = Sweep(sweep.loops, (), ())
         places = sweep.places or [var for var, _ in sweep.loops]
         axes = [axis.var for axis in block.iter_vars] or [loop.loop.loop_var for loop in loops]
@@ -164,9 +164,9 @@ class LayoutPadding:
         return made.nest
 
     def _writer_in_order(self, parts: Sequence[Stmt]) -> StmtSRef | None:
-        """Return the writer, if it stores element by element in the order of the buffer.
+        """Return the writer if it stores element by element in the order of the buffer.
 
-        It may reduce over axes of loops further in.
+        It may reduce over axes of inner loops.
         """
         old, ndim, proves = self._old, len(self._old.shape), self._analyzer.can_prove
         children = self._state.child_blocks(self._site)

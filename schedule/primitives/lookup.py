@@ -66,7 +66,7 @@ def get_child_blocks(state: ScheduleState, block_or_loop: UnnamedBlockOrLoopArg)
 
 @primitive("GetProducers", pure=True)
 def get_producers(state: ScheduleState, block: BlockArg) -> NewBlocks:
-    """Return the blocks of the same scope whose writes this block reads or overwrites.
+    """Return the blocks of the same scope that write a buffer that this block reads or overwrites.
 
     Raises ScheduleError (RootBlockError) for the root block.
     """
@@ -75,7 +75,7 @@ def get_producers(state: ScheduleState, block: BlockArg) -> NewBlocks:
 
 @primitive("GetConsumers", pure=True)
 def get_consumers(state: ScheduleState, block: BlockArg) -> NewBlocks:
-    """Return the blocks of the same scope that read or overwrite what this block writes.
+    """Return the blocks of the same scope that read or overwrite a buffer that this block writes.
 
     Raises ScheduleError (RootBlockError) for the root block.
     """
@@ -84,7 +84,7 @@ def get_consumers(state: ScheduleState, block: BlockArg) -> NewBlocks:
 
 @primitive("GetOutputBlocks", pure=True)
 def get_output_blocks(state: ScheduleState, scope_block: BlockArg) -> NewBlocks:
-    """Return the blocks below a block that write a buffer their own scope does not allocate."""
+    """Return the blocks below a block that write a buffer not allocated by their own scope."""
     found: list[StmtSRef] = []
     pending = list(reversed(state.child_blocks(scope_block)))
     while pending:

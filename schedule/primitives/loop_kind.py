@@ -29,7 +29,7 @@ WRONG_AXIS = Problem(
 REPEATED_UPDATE = Problem(
     "RepeatedUpdateError",
     'the "{kind}" cannot be fulfilled with regard to {0} because no axis of {1} is bound to it, so '
-    "that all its iterations update the same elements of {buffer}",
+    "all its iterations would update the same elements of {buffer}",
     "bind the loop to an axis of the block, or move all uses of {buffer} below the loop, so that "
     "each iteration has its own elements",
 )
@@ -73,7 +73,7 @@ def vectorize(state: ScheduleState, loop: LoopArg) -> None:
 
 @primitive("Unroll")
 def unroll(state: ScheduleState, loop: LoopArg) -> None:
-    """Write the iterations of a loop out one after another."""
+    """Replace a loop by copies of its body, one for each iteration."""
     _set_kind(state, loop, ForKind.UNROLLED)
 
 
@@ -103,7 +103,7 @@ def mark_loops(
     max_unroll: int | None = None,
     vec_sizes: Sequence[int] | None = None,
 ) -> None:
-    """Vectorize and unroll loops as marks say: 0 leaves a loop, 1 vectorizes, 2 unrolls it.
+    """Vectorize and unroll loops by marks: 0 keeps a loop, 1 vectorizes it, 2 unrolls it.
 
     `max_unroll` is the largest extent that may be unrolled, `vec_sizes` are the extents that may
     be vectorized; None allows all.
@@ -134,7 +134,7 @@ def extent_of(loop: StmtSRef) -> int | None:
 def refused_extent(
     extent: int | None, mark: str, max_unroll: int | None, vec_sizes: Sequence[int] | None
 ) -> str:
-    """Return the reason against a mark of a loop, an empty text if there is none."""
+    """Return the reason why a loop cannot have a mark, an empty text if it can."""
     if mark == "unroll" and max_unroll is not None and (extent is None or extent > max_unroll):
         return f"an unrolled loop must have at most {max_unroll} iterations"
     if mark == "vec" and vec_sizes is not None and extent not in vec_sizes:
@@ -169,7 +169,7 @@ def _check_independent(
 
 
 def _check_not_repeated(state: ScheduleState, loop: StmtSRef, kind: str) -> None:
-    """Raise if every iteration of a loop updates the same elements of memory that they share."""
+    """Raise if all iterations of a loop update the same elements of shared memory."""
     if is_const_int(loop.loop.extent, 1):
         return
     below, scope = state.child_blocks(loop), state.scope_root(loop)
@@ -189,7 +189,7 @@ def _check_not_repeated(state: ScheduleState, loop: StmtSRef, kind: str) -> None
 
 
 def driven_axes(body: Stmt, loop_var: Var) -> list[tuple[Block, IterVar]]:
-    """Return the axes of all blocks below, at any depth, whose values follow `loop_var`."""
+    """Return the axes of all blocks below, at any depth, whose values depend on `loop_var`."""
     found: list[tuple[Block, IterVar]] = []
     driven: set[Var] = {loop_var}
     for realize in blocks_in(body):

@@ -32,7 +32,7 @@ SYMBOLIC = Problem(
 WRONG_SUM = Problem(
     "WrongFactorError",
     "the sum of factors, {total}, is not smaller than the extent {extent} of {0}",
-    "the factors are the lengths of the pieces; leave some iterations for the last one",
+    "the factors are the lengths of the pieces; keep some iterations for the last piece",
 )
 NO_BLOCK = Problem(
     "NoBlockError", "there is no block below {0}", "put the statements of the loop into a block"
@@ -48,15 +48,16 @@ def loop_partition(
     Before: for i in range(n): S(i)
     After:  for i0 in range(0, f0): S0(i0);  for i1 in range(f0, n): S1(i1)
 
-    One factor may be None: it becomes what the others leave; without it one more piece holds the
-    rest. Each piece is a copy of the body, with blocks named `<block>_<loop><k>`, inside an opaque
-    block; an opaque block around all of them takes the loop's place. The axis bound to the loop
-    gets the piece's range as its domain. Handles of the old blocks and loops expire.
-    `preserve_unit_iters` is recorded for compatibility and has no effect.
+    One factor may be None: that piece gets the remaining iterations. Without None, one more piece
+    gets them. Each piece is a copy of the body, with blocks named `<block>_<loop><k>`, inside an
+    opaque block; an opaque block around all of them replaces the loop. The axis bound to the
+    loop gets the piece's range as its domain. Handles of the old blocks and loops expire.
+    `preserve_unit_iters` is recorded for compatibility and ignored.
 
-    Pieces of a reduction's steps that cannot hold the first one go on with what those before them
-    have accumulated, without its init. (In TVM each piece starts anew.) If the loop holds a
-    single block, its declared regions become the regions that its axes reach in the piece.
+    If the loop drives a reduction, pieces that cannot contain its first step have no init: they
+    continue from the accumulated result. (In TVM each piece initialises again.) If the loop
+    contains a single block, its declared regions become the regions that its axes reach in the
+    piece.
 
     Raises ScheduleError: SymbolicShapeError, NotSingleInferFactorError, NonPositiveFactorError,
     WrongFactorError, HasAnnotationOrThreadBindingError, NoBlockError, EmptyReductionError.
@@ -119,7 +120,7 @@ class _Piece(FreshCopy):
         *,
         widen: bool,
     ) -> None:
-        """Take the loops around, the piece in place of the `whole` loop, and bind them."""
+        """Bind the loops around, and the piece instead of the `whole` loop, in the analyzer."""
         piece = loops[-1]
         super().__init__({piece.loop_var: new})
         self._whole = whole
@@ -167,11 +168,12 @@ class _Piece(FreshCopy):
         return new
 
     def _may_initialise(self, instances: Instances) -> bool:
-        """Say whether the init of a reduction belongs to this piece.
+        """Return True if the init of a reduction belongs to this piece.
 
-        It runs in its first step, or alone where there is none. A loop that drives data-parallel
-        axes divides the instances, and each instance is whole. Otherwise the first piece
-        initialises the elements without a step, and a later piece must not start anew.
+        The init runs in the first step, or alone if there is no step. A loop that drives
+        data-parallel axes divides the instances, and each piece runs whole instances. Otherwise the
+        first piece initialises, also elements without a step, and a later piece must not initialise
+        again.
         """
         spatial, reduce = instances.moved_by()
         if self._is_first or self._old_var in spatial or self._old_var not in reduce:
@@ -196,7 +198,7 @@ class _Piece(FreshCopy):
         if not inside or not new.iter_vars:
             return new
         loops = {lp.loop_var for lp in self._loops}
-        # What depends on a loop cannot be declared inside of the block.
+        # Regions that depend on a loop cannot be declared by the block inside.
         fixed = [
             b
             for a, b in zip(node.iter_vars, new.iter_vars, strict=True)

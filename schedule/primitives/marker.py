@@ -13,9 +13,9 @@ EXIT_COMPOSITE: Final = "ExitComposite"
 
 @primitive("EnterPostproc")
 def enter_postproc(state: ScheduleState) -> None:
-    """Mark that what follows is postprocessing, which mutation drops and redoes.
+    """Mark that postprocessing follows, which mutation drops and repeats.
 
-    The program at the first mark is kept as `state.before_postproc`.
+    The program at the first mark is stored as `state.before_postproc`.
     """
     if state.before_postproc is None:
         state.before_postproc = state.mod

@@ -27,7 +27,7 @@ from tensorir.rewriting.visit import substitute
 NOT_SIBLINGS = Problem(
     "LoopsNotSiblingsError",
     "{0} and {1} are not in separate statements directly below their common ancestor",
-    "give one loop of each nest, none around another and none below its own condition",
+    "give one loop of each nest; no loop may enclose another or be below its own condition",
 )
 OTHER_SCOPE = Problem(
     "NotInSameScopeError",
@@ -46,7 +46,7 @@ OTHER_EXTENT = Problem(
 )
 WRONG_ORDER = Problem(
     "DependencyOrderError",
-    "in the merged loops {1}, which depends on {0}, would run before parts of it",
+    "in the merged loops {1}, which depends on {0}, would run before {0} is complete",
     "give the loops in the order in which the nests run; a block that reads beyond what the same "
     "iteration produces cannot be merged with its producer",
 )
@@ -176,18 +176,18 @@ def _check_order(
         in_order = position[edge.src] < position[edge.dst]
         source, target = group_of.get(edge.src), group_of.get(edge.dst)
         if in_order and source is not None and target is not None and source != target:
-            in_order = not _may_overtake(edge, nests[source], nests[target])
+            in_order = not _may_break_dependency(edge, nests[source], nests[target])
         check(in_order, WRONG_ORDER, edge.src, edge.dst)
 
 
-def _may_overtake(
+def _may_break_dependency(
     edge: Dependency, source_loops: Sequence[StmtSRef], target_loops: Sequence[StmtSRef]
 ) -> bool:
-    """Say whether running two nests in lockstep may break a dependency between their blocks.
+    """Return whether running two nests in lockstep may break a dependency between their blocks.
 
-    Today all of `source_loops` (outermost first) runs before `target_loops`. In lockstep, an
-    iteration of the target comes before later iterations of the source: that is wrong if the two
-    touch the same element. What cannot be proven harmless counts as wrong.
+    Before the merge, all of `source_loops` (outermost first) runs before `target_loops`. In
+    lockstep, an iteration of the target runs before later iterations of the source: that is wrong
+    if the two access the same element. The result is True unless the order is proved harmless.
     """
     source = _boxes(edge, edge.src, source_loops[-1], writes=edge.kind is not DepKind.WAR)
     target = _boxes(edge, edge.dst, target_loops[-1], writes=edge.kind is not DepKind.RAW)

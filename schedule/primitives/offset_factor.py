@@ -1,4 +1,4 @@
-"""Multiplying unsigned numbers in the place of signed ones, or the other way round."""
+"""Multiplying unsigned instead of signed integers, or the reverse."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ NO_PRODUCT = Problem(
 def offset_factor(
     state: ScheduleState, block: BlockArg, read_buffer_index: ReadIndex, dtype: str
 ) -> NewBlocks:
-    """Multiply by unsigned numbers in the place of signed ones of the same bits, or the reverse.
+    """Offset a factor of a sum of products from signed to unsigned integers, or back.
 
     Before: for i, j, k: C[i, j] = 0 if k == 0; C[i, j] += Cast(A[i, k]) * Cast(B[k, j])
     After:  for i, k: A_offset[i, k] = A[i, k] + 128                # offset_factor(C, 0, "uint8")
             for j, k: C_offset[j] = 0 if k == 0; C_offset[j] += 128 * Cast(B[k, j])
             for i, j, k: C[i, j] = 0 - C_offset[j] if k == 0; C[i, j] += Cast(A_offset[i, k]) * ...
 
-    All numbers of the factor move by the distance between the minima of both types, 128 from int8
-    to uint8 and -128 back. The sums start at minus the amount that this adds, so the result is
-    the same in every bit, since sums of integers wrap. Returns the block that moves the factor,
+    The difference between the minima of both types is added to all numbers of the factor: 128 from
+    int8 to uint8, -128 back. The sums start at minus the amount that this adds. As sums of integers
+    wrap, the result is equal in every bit. Returns the block that offsets the factor,
     `<buffer>_offset`, and the block that computes the start values.
 
     Raises ScheduleError: BufferIndexOutOfRangeError, NotSumOfProductsError,
     NotStagePipelineError, NotReductionBlockError, ArgumentError (a ValueError) for a type that is
-    not the other one of the factor's bits.
+    not the integer type of the other signedness with the same number of bits.
     """
     # Preconditions.
     buffer = checked_buffer(block, read_buffer_index, "global", "read")
@@ -76,14 +76,15 @@ def offset_factor(
     offset = integer_limits(kind)[0] - integer_limits(buffer.dtype)[0]
     moved = _new_buffer(buffer, f"{buffer.name}_offset", kind, buffer.shape)
 
-    # Rewrite: the moved factor.
+    # Rewrite: the offset factor.
     sweep = Sweep.over([Range(n) for n in buffer.shape])
     value = Add(Cast(kind, BufferLoad(buffer, sweep.places)), const(offset, kind))
     read = [BufferRegion.from_point(buffer, sweep.places)]
     name = state.free_name(block, moved.name)
     shift = sweep.storing_nest(moved, sweep.places, value, name, read)
 
-    # Rewrite: what the offset adds to each sum, over the loops that the other factor depends on.
+    # Rewrite: the amount that the offset adds to each sum, over the loops that the other factor
+    # uses.
     store = product.store
     used = collect_vars(product.other)
     factors = {load.buffer for load in loads_in(product.other)}
@@ -137,11 +138,11 @@ def offset_factor(
 
 @dataclass(frozen=True)
 class _Product:
-    """A store that adds a product to what it stores."""
+    """A store that adds a product to the stored element."""
 
     store: BufferStore
     own: PrimExpr
-    """The element before."""
+    """The element before the addition."""
     cast: Cast
     load: BufferLoad
     """The factor, and its conversion."""
@@ -179,7 +180,7 @@ def _product(state: ScheduleState, block: StmtSRef, buffer: Buffer, kind: DataTy
         refuse("it does not add a product")
     own, factors = total.a, total.b
     if not structural_equal(own, BufferLoad(store.buffer, store.indices)):
-        refuse("it does not add to the element that it stores")
+        refuse("it does not add to the stored element")
     loads = list(loads_in(factors))
     read = [load for load in loads if load.buffer is buffer]
     if len(read) != 1:
@@ -187,7 +188,7 @@ def _product(state: ScheduleState, block: StmtSRef, buffer: Buffer, kind: DataTy
     for factor, other in ((factors.a, factors.b), (factors.b, factors.a)):
         if isinstance(factor, Cast) and factor.value is read[0]:
             if not factor.dtype.is_integral or not holds_values_of(factor.dtype, kind):
-                refuse(f"it is multiplied as {factor.dtype}, which has not all values of {kind}")
+                refuse(f"it is multiplied as {factor.dtype}, which lacks some values of {kind}")
             return _Product(store, own, factor, read[0], other, factor is factors.a, init)
     refuse("it is not converted where it is multiplied")
 

@@ -32,8 +32,8 @@ from tensorir.rewriting.visit import uses_var, walk
 
 BAD_PADDING = Problem(
     "InvalidPaddingError",
-    "the padding {padding} does not fit {0}, which has {count} axes",
-    "give one positive number for each axis: its extent becomes a multiple of that",
+    "the padding is {padding}, but {0} has {count} axes",
+    "give one positive number for each axis; the extent of the axis becomes a multiple of it",
 )
 NO_EINSUM = Problem(
     "NonEinsumError",
@@ -51,19 +51,20 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
             for i, k (more of them): C_pad[i] += A_pad[i, k] * B_pad[k];  C = C_pad
 
     Only buffers that an enlarged axis indexes are replaced. The blocks `<buffer>_pad` that fill or
-    write back stand right before and after the block's loops. Other blocks in these loops do not
-    run in the iterations that are added, and use the padded buffers where they and the block
+    write back are inserted right before and after the block's loops. Other blocks in these loops do
+    not run in the added iterations. They use the padded buffers through which they and the block
     exchange values.
 
-    The steps that are added to a reduction combine it with its neutral element. Where zeros in the
-    padding do not come to that whatever the other values are (infinite ones among them), the
-    padding holds the neutral element itself, as for `max(C[i], A[i, k])`, or else what is combined
-    gets a condition: `C[i] + if_then_else(k < n, A_pad[i, k] * B[i], 0)`; the values of a tuple
-    always get one. As with every other order
-    of its steps, a maximum or minimum may come out differently where it meets a NaN.
+    The steps that are added to a reduction combine it with its neutral element. If zeros in the
+    padding do not ensure that for all other values (including infinities), the padding holds the
+    neutral element itself, as for `max(C[i], A[i, k])`. If that is impossible, too, the combined
+    value gets a condition: `C[i] + if_then_else(k < n, A_pad[i, k] * B[i], 0)`; the values of a
+    tuple always get a condition. As with every other order of its steps, a maximum or minimum may
+    come out differently where it meets a NaN.
 
-    A block that relies on what its output held before, or computes only a part of it, finds that in
-    the padded buffer. TVM leaves that out, and so does a schedule made with `enable_check=False`.
+    If a block relies on earlier contents of its output, or computes only a part of it, the padded
+    buffer is filled with these contents first. TVM omits that, and so does a schedule made with
+    `enable_check=False`.
 
     Raises ScheduleError: RootBlockError, NotStagePipelineError, AliasedBufferError,
     BareAccessError, InvalidPaddingError, NonEinsumError, NotOnlyChildError, UnsafeStageError,
@@ -151,7 +152,7 @@ def _accesses(block: StmtSRef) -> dict[Buffer, tuple[PrimExpr, ...]]:
     node = block.block
     stores = _stores(node)
     plain = bool(stores) and all(store.predicate is None for store in stores)
-    check(plain, NO_EINSUM, block, reason="its body is not a single store, nor those of a tuple")
+    check(plain, NO_EINSUM, block, reason="its body is not a single store or the stores of a tuple")
     check(not node.match_buffers, NO_EINSUM, block, reason="it has a match_buffer")
     axes = {axis.var for axis in node.iter_vars}
     found: dict[Buffer, tuple[PrimExpr, ...]] = {}
@@ -183,7 +184,7 @@ def _accesses(block: StmtSRef) -> dict[Buffer, tuple[PrimExpr, ...]]:
 
 
 def _stores(node: Block) -> tuple[BufferStore, ...]:
-    """Return the store of a block, or those of a tuple whose values lets bind; else none."""
+    """Return the store of a block, or the stores of a tuple whose values lets bind; else none."""
     lets, body = bound_values(node.body)
     return only_stores(body) if bool(lets) == isinstance(body, SeqStmt) else ()
 
@@ -191,9 +192,10 @@ def _stores(node: Block) -> tuple[BufferStore, ...]:
 def _added_steps(
     block: StmtSRef, extents: Mapping[Var, PrimExpr], padded: Mapping[Var, PrimExpr]
 ) -> AddedSteps:
-    """Return the update with which the added steps do not change the result.
+    """Return an update that keeps the result unchanged in the added steps.
 
-    Those of a reduction must combine it with the neutral element, the others store elsewhere.
+    Added steps of a reduction combine it with the neutral element; other added instances store to
+    padding.
     """
     store, *others = _stores(block.block)
     reducing: list[Var] = []
@@ -203,7 +205,7 @@ def _added_steps(
         if axis.iter_type != IterVar.DATA_PAR:
             reducing.append(axis.var)
             continue
-        reason = f"axis {axis.var.name} does not index what it stores"
+        reason = f"axis {axis.var.name} does not index the stored element"
         check(axis.var in store.indices, NO_EINSUM, block, reason=reason)
     if not reducing:
         return AddedSteps(block.block.body)
@@ -237,7 +239,7 @@ def _driving_loops(
             and analyzer.can_prove_equal(loop.extent, extents[axis.var])
         )
         if not drives:
-            reason = f"axis {axis.var.name} is bound to `{value}`, no loop over all of its domain"
+            reason = f"axis {axis.var.name} is bound to `{value}`, not to a loop over its domain"
             fail(NO_EINSUM, block, reason=reason)
         assert isinstance(value, Var)
         reason = f"loop {value.name} drives several axes"
@@ -251,7 +253,7 @@ def _driving_loops(
         longer[value] = extent
     for loop in loops.values():
         for part in (loop.min, loop.extent):
-            reason = f"loop {loop.loop_var.name} runs for {part}, which follows a longer loop"
+            reason = f"loop {loop.loop_var.name} runs for {part}, which depends on an enlarged loop"
             check(not uses_var(part, longer.__contains__), NO_EINSUM, block, reason=reason)
     return longer
 
@@ -284,7 +286,7 @@ class _Padded:
         self.padded = padded.with_(axis_separators=buffer.axis_separators)
 
     def is_whole(self) -> bool:
-        """Say whether the padded buffer has a place for every element of the buffer."""
+        """Return whether the padded buffer has a place for every element of the buffer."""
         equal = Analyzer().can_prove_equal
         pairs = zip(self._copied, self._buffer.shape, strict=True)
         return all(equal(copied.extent, size) for copied, size in pairs)
@@ -304,7 +306,7 @@ class _Padded:
         return sweep.storing_nest(self.padded, sweep.places, value, self.padded.name, reads)
 
     def written_back(self) -> Staged:
-        """Return a nest that copies what the block computes to the buffer."""
+        """Return a nest that copies the block's results to the buffer."""
         domains = [
             copied if is_const_int(copied.min, 0) else Range(size)
             for copied, size in zip(self._copied, self._buffer.shape, strict=True)

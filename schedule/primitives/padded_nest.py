@@ -1,4 +1,4 @@
-"""A loop nest that runs longer for one of its blocks, and not for the others."""
+"""A loop nest whose extents are enlarged for one of its blocks, and not for the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tensorir.rewriting.visit import walk
 SHARED = Problem(
     "NotOnlyChildError",
     "{0} shares its loop nest with {1}, {reason}",
-    "pad before other blocks are computed in the nest",
+    "pad before other blocks are moved into the nest",
 )
 NOT_PLAIN = Problem(
     "NonEinsumError",
@@ -30,7 +30,7 @@ NOT_PLAIN = Problem(
 
 
 class PaddedNest:
-    """The loops around a block in its scope, some of which run longer from now on."""
+    """The loops around a block in its scope, some of them enlarged."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class PaddedNest:
         block: StmtSRef,
         loops: Mapping[Var, PrimExpr],
     ) -> None:
-        """Raise ScheduleError if more than loops and blocks would run in the added iterations.
+        """Raise ScheduleError if statements other than loops and blocks are in the nest.
 
         `loops` gives the new extents.
         """
@@ -54,7 +54,7 @@ class PaddedNest:
         """The conditions under which the other blocks still run, None if they always do."""
 
     def exchanges(self, buffer: Buffer, stored: bool, is_whole: Callable[[], bool]) -> bool:
-        """Say whether the block and others in the nest pass values to each other in a buffer.
+        """Return True if the block and others in the nest pass values to each other in a buffer.
 
         `stored` is True if the block stores to it, `is_whole` if all of it is padded. Raises
         ScheduleError if other accesses to the buffer cannot be redirected.
@@ -66,12 +66,12 @@ class PaddedNest:
             opaque = any(is_opaque(node, buffer) for node in accessing(other.block))
             reason = f"which does not touch {buffer.name} element by element"
             check(not opaque, SHARED, self._block, other, reason=reason)
-            reason = f"which also uses {buffer.name}, of which the axes index a part only"
+            reason = f"which also uses {buffer.name}, but the axes index only a part of that buffer"
             check(is_whole(), SHARED, self._block, other, reason=reason)
         return bool(touching)
 
     def _limits(self, other: StmtSRef) -> PrimExpr | None:
-        """Return the condition that keeps another block out of the iterations that are added."""
+        """Return the condition that excludes another block from the added iterations."""
         above = loops_above(other)
         longer = [loop for loop in above if loop.loop.loop_var in self.loops]
         if not longer:
@@ -79,7 +79,7 @@ class PaddedNest:
         inner = above[above.index(longer[0]) + 1 :]
         reason = "which is below a condition or a binding"
         check(not any(map(wrappers, [other, *inner])), SHARED, self._block, other, reason=reason)
-        reason = "which reads memory to find out where it runs"
+        reason = "whose conditions read memory"
         places = [*other.block_realize.iter_values]
         places += [bound for loop in inner for bound in (loop.loop.min, loop.loop.extent)]
         for value in places:
@@ -91,7 +91,7 @@ class PaddedNest:
 def touching_blocks(
     blocks: Sequence[StmtSRef], buffer: Buffer, *, write: bool = False
 ) -> list[StmtSRef]:
-    """Return those of some blocks that touch, or write, the memory of a buffer."""
+    """Return the blocks that access, or write, the memory of a buffer."""
 
     def touches(block: Block) -> bool:
         regions = block.writes if write else (*block.reads, *block.writes)
@@ -101,9 +101,9 @@ def touching_blocks(
 
 
 class Enlarge(RedirectBuffers):
-    """Lets a block use padded buffers, and run over more steps.
+    """Rewrites a block to use padded buffers and enlarged axes.
 
-    `shared` are those of the padded buffers that the other blocks in its nest use as well.
+    `shared` are the padded buffers that other blocks in its nest also use.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Enlarge(RedirectBuffers):
         self._others = RedirectBuffers({old: buffers[old] for old in shared}, nest.guards)
 
     def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
-        """Rewrite a block; others than the one to be padded do not run for longer."""
+        """Rewrite a block; blocks other than the padded one get a condition."""
         if node.block not in self._nest.guards:
             return super().rewrite_BlockRealize(node)
         new = self._others(node)

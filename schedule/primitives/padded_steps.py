@@ -1,4 +1,4 @@
-"""The steps that padding adds to a reduction, made such that they change nothing."""
+"""Updates of a reduction that do not change the result in the steps that padding adds."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ class AddedSteps:
     """The update of a reduction that keeps its result in the steps beyond its extents."""
 
     store: Stmt
-    """The update, with a condition around what it combines where nothing less will do."""
+    """The update, with a condition around the combined value if it is necessary."""
     fills: Mapping[Buffer, PrimExpr] = field(default_factory=dict)
-    """The value in the padding of a buffer; 0 for buffers that are not here."""
+    """The value in the padding of each buffer; 0 for other buffers."""
 
 
 def keep_neutral(
     block: StmtSRef, extents: Mapping[Var, PrimExpr], axes: Sequence[Var]
 ) -> AddedSteps | None:
-    """Return an update that changes nothing where some reduction axes are beyond their extents.
+    """Return an update that does nothing where some reduction axes are beyond their extents.
 
-    With zeros in what such an axis indexes, what the update combines often is neutral already: a
-    product of two zeros is, one of a zero with what may be infinite is not. Else what it combines
-    is the padding of one buffer, which may hold the neutral element; or it is guarded.
-    None if the block does not combine what it stores with something else.
+    If padding holds zeros, the combined value often is neutral already: a product of two zeros is
+    neutral, a product of a zero and a possibly infinite value is not. Otherwise, if the combined
+    value is an element of one buffer, its padding holds the neutral element; if not, the value is
+    guarded by a condition. None if the block does not combine the stored element with a value.
     """
     store = block.block.body
     assert isinstance(store, BufferStore)
@@ -88,7 +88,7 @@ def keep_neutral(
 def keep_identity(
     block: StmtSRef, extents: Mapping[Var, PrimExpr], axes: Sequence[Var]
 ) -> AddedSteps:
-    """Return an update of a tuple that combines it with its identity beyond some extents.
+    """Return an update of a tuple that combines it with the identity beyond some extents.
 
     Raises ScheduleError: RFactorNotApplicableError, NoMatchedReducerError.
     """
@@ -154,14 +154,14 @@ def _is_accumulator(value: PrimExpr, store: BufferStore) -> bool:
 
 
 class _Outside:
-    """The values of expressions where an axis is beyond its extent and reads padding of 0."""
+    """Evaluates expressions where an axis is beyond its extent and the padding is 0."""
 
     def __init__(self, axis: Var, extent: PrimExpr) -> None:
         self._axis = axis
         self._beyond = axis >= extent
 
     def value(self, expr: PrimExpr) -> PrimExpr | None:
-        """Return the constant that an expression is there, None if it may be anything."""
+        """Return the constant value of an expression there, None if it is not constant."""
         if isinstance(expr, (IntImm, FloatImm)):
             return expr
         if isinstance(expr, BufferLoad):
@@ -203,7 +203,7 @@ def _is_zero(value: PrimExpr | None) -> bool:
 
 
 def _is_finite(expr: PrimExpr) -> bool:
-    """Say whether an expression surely is neither infinite nor NaN: times 0 it is 0."""
+    """Return True if an expression is provably finite, so that its product with 0 is 0."""
     if not expr.dtype.is_floating:
         return True
     if isinstance(expr, FloatImm):

@@ -34,7 +34,7 @@ NOT_ABOVE = Problem(
 WRITTEN_LATER = Problem(
     "WriteAfterReadError",
     "{1} writes {buffer} below {0} after, or while, it is read there",
-    "choose a loop below which the buffer is written before it is read, or only read",
+    "choose a loop below which the buffer is written before it is read, or is only read",
 )
 READ_LATER = Problem(
     "ReadAfterWriteError",
@@ -56,10 +56,10 @@ def read_at(
     Before: for i: { for j: C[i, j] = f(A[i, j]) }
     After:  for i: { A_s[i, 0:n] = A[i, 0:n];  for j: C[i, j] = f(A_s[i, j]) }
 
-    One block, annotated `auto_copy`, does the copying before the first read; every read below the
-    loop uses the copy `<buffer>_<scope>`, which has the shape of the buffer.
+    One block, annotated `auto_copy`, copies before the first read; every read below the loop uses
+    the copy `<buffer>_<scope>`, which has the shape of the buffer.
 
-    TVM also copies what lies beyond the buffer; that is refused here, unless the schedule was made
+    TVM also copies elements beyond the buffer; that is refused here, unless the schedule was made
     with `enable_check=False`.
 
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
@@ -91,11 +91,11 @@ def write_at(
     Before: for i: { for j: C[i, j] = f(A[i, j]) }
     After:  for i: { for j: C_s[i, j] = f(A[i, j]);  C[i, 0:n] = C_s[i, 0:n] }
 
-    One block, annotated `auto_copy`, does the copying after the last write; the copy
-    `<buffer>_<scope>` has the shape of the buffer.
+    One block, annotated `auto_copy`, copies after the last write; the copy `<buffer>_<scope>` has
+    the shape of the buffer.
 
-    Where the blocks may read what the buffer held before, or leave out some of what is copied back,
-    another such block fills the copy before the first of them. TVM leaves that out, and so does a
+    If the blocks may read earlier contents of the buffer, or may not write all copied elements,
+    another such block fills the copy before the first of them. TVM omits that, and so does a
     schedule made with `enable_check=False`.
 
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
@@ -123,7 +123,7 @@ def write_at(
 def _plan(
     state: ScheduleState, loop: StmtSRef, block: StmtSRef, buffer: Buffer, storage_scope: str
 ) -> StagingPlan:
-    """Return the plan of a copy that all blocks below a loop use which touch the buffer."""
+    """Return the plan of a copy for all blocks below a loop that access the buffer."""
     scope, _ = require_pipeline(state, block, stays=True)
     above = scope_root(loop) is scope and is_ancestor(loop, block)
     check(above, NOT_ABOVE, block, loop)
@@ -139,20 +139,21 @@ def _plan(
 
 def _simplify_region(region: Region | None) -> Region:
     assert region is not None
-    # Loops of one iteration stay visible in the region, so their ranges are left unsaid.
+    # The ranges of loops of one iteration are not bound, so that these loops stay visible in the
+    # region.
     simplify = Analyzer().simplify
     return tuple(Range.from_min_extent(simplify(r.min), simplify(r.extent)) for r in region)
 
 
 class _OneBlock:
-    """A copy of the shape of the buffer, which one block fills."""
+    """A copy with the shape of the buffer, which one block fills."""
 
     def __init__(self, plan: StagingPlan, storage_scope: str) -> None:
         self._plan = plan
         self.copy = cache_buffer(plan.buffer, storage_scope)
 
     def copy_nest(self, region: Sequence[Range], *, back: bool) -> Staged:
-        """Return a block that copies a region; its axes are the loops that move it."""
+        """Return a block that copies a region; its axes are the loops that move the region."""
         source, target = self._plan.buffer, self.copy
         if back:
             source, target = target, source

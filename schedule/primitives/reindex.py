@@ -64,7 +64,7 @@ BAD_ACCESS = Problem(
 NOT_A_CHAIN = Problem(
     "NotSingleChildChainError",
     "{0} is not alone in its loops, down from the scope {1}",
-    "the copy is made next to the whole loop nest, which may hold only the block",
+    "the copy is made next to the whole loop nest, which must contain only the block",
 )
 NOT_A_POINT = Problem(
     "NotSinglePointAccess",
@@ -79,18 +79,18 @@ WRONG_ARITY = Problem(
 OTHER_AXES = Problem(
     "ReindexCacheReadWriteNotMatchError",
     "axis {axis} of {0} occurs in the {where}, but not in the {missing}",
-    "the indices of the copy must use the axes that the indices of {buffer} use, and no other",
+    "the indices of the copy must use exactly the axes that the indices of {buffer} use",
 )
 BELOW_ZERO = Problem(
     "NegativeIndexError",
     "the index map {index_map} may give indices of the copy below 0",
-    "add an offset to the indices, so that the least one is 0",
+    "add an offset to the indices, so that the minimum is 0",
 )
 
 
 @primitive("ReIndex")
 def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBlock:
-    """Copy a buffer to a new buffer that is indexed by the axes of a block, for the block to use.
+    """Let a block use a copy of a buffer that is indexed by the axes of the block.
 
     Before: for i, j: C[i] = f(A[i + j])                    # reindex(C, ("read", 0))
     After:  for i, j: A_reindex[i, j] = A[i + j];  for i, j: C[i] = f(A_reindex[i, j])
@@ -98,11 +98,12 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     The new buffer has a dimension for each axis that the block's indices use, in the order of the
     axes. A read buffer is copied before the block's loops, a written buffer after them.
 
-    What is written is copied back for the values that the loops give the axes. If the block may
-    leave out some of it, or relies on what the buffer held before, the copy is filled first.
+    Written elements are copied back for the values that the loops give the axes. If the block may
+    skip some of these elements, or relies on earlier contents of the buffer, the copy is filled
+    first.
 
-    TVM does not check that the copy touches only what the block itself does; what cannot be shown
-    to be harmless is refused here, unless the schedule was made with `enable_check=False`.
+    TVM does not check that the copy accesses only elements that the block accesses. Here a copy
+    that is not proved harmless is refused, unless the schedule was made with `enable_check=False`.
 
     Raises ScheduleError: BufferIndexOutOfRangeError, RootBlockError, NotStagePipelineError,
     AliasedBufferError, BareAccessError, NotLeafBlockError, InvalidBufferAccessError,
@@ -117,7 +118,7 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     if nest is None:
         fail(NOT_A_CHAIN, block, scope)
     plan = StagingPlan(state, scope, scope, nest, block, old, [block])
-    known = _known_but_units(block)
+    known = _axis_ranges_without_units(block)
     original = [known.simplify(index) for index in touched]
     axes = _axes_in(block, original)
     check_fixed_domains(block, {axis.var for axis in axes})
@@ -156,9 +157,9 @@ def reindex_cache_read(
     The copy `<buffer>_<scope>` is filled as in `cache_read`, by a block with the axes and loops
     that the indices use; only `block` reads it.
 
-    What cannot be shown to keep the result (two elements in one place of the copy, a copy of what
-    the block reads under a condition only) is refused, unlike in TVM, unless the schedule was made
-    with `enable_check=False`.
+    Unlike in TVM, a call that is not proved to keep the result is refused, unless the schedule was
+    made with `enable_check=False`. Examples are two elements in one place of the copy, and a copy
+    of elements that the block reads only under a condition.
 
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
     NotStagePipelineError, AliasedBufferError, BareAccessError, NotSingleWriteBlock,
@@ -189,8 +190,8 @@ def reindex_cache_write(
     Before: for i, j: C[i, j] = f(A[i, j])      # reindex_cache_write(C, 0, s, lambda i, j: (j, i))
     After:  for i, j: C_s[j, i] = f(A[i, j]);  for i, j: C[i, j] = C_s[j, i]
 
-    The arguments and the checks are those of `reindex_cache_read`; the place is that of
-    `cache_write`, and like there the copy may have to be filled first.
+    The arguments and the checks are those of `reindex_cache_read`. As in `cache_write`, the copy
+    back is before the first reader, and the copy may have to be filled first.
 
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
     NotStagePipelineError, AliasedBufferError, BareAccessError, NotSingleWriteBlock,
@@ -206,7 +207,7 @@ def reindex_cache_write(
     filled = False
     if state.enable_check:
         same = loads_only(block.block.body, buffer, points.original)
-        reason = "it reads other elements than it writes"
+        reason = "it reads elements that differ from those that it writes"
         check(same, UNSAFE, block, buffer=buffer.name, reason=reason)
         whole = stores_surely(block.block, buffer) and plan.surely_runs(block)
         filled = plan.must_be_filled(whole)
@@ -216,7 +217,7 @@ def reindex_cache_write(
 
 
 class _Points:
-    """The element that a block touches in each instance, and its place in a copy, by the axes."""
+    """The element that each instance of a block accesses, and its place in a copy."""
 
     def __init__(
         self,
@@ -233,7 +234,7 @@ class _Points:
         self.region = tuple(Range.point(index) for index in original)
 
     def check_inside(self) -> None:
-        """Raise if the copy may touch what lies beyond the buffer."""
+        """Raise if the copy may access elements beyond the buffer."""
         axes = self.plan.block.block.iter_vars
         self.plan.check_inside(self.region, analyzer_with_ranges(axis_domain(axes)))
 
@@ -259,7 +260,7 @@ class _Points:
 
 
 class _OwnLoops(_Points):
-    """Elements that are copied in copies of the loops that run the block."""
+    """A copy made by copies of the loops that run the block."""
 
     def _name(self, target: Buffer) -> str:
         return self.copy.name
@@ -271,8 +272,8 @@ class _OwnLoops(_Points):
         bindings = [bound[axis.var] for axis in self.axes]
         predicate = realize.predicate
         if realize.block.init is not None:
-            # Where conditions exclude each step, the init still stores; copies step by step
-            # touch only the elements of the steps that run.
+            # If conditions exclude every step, the init still stores, but copies step by step would
+            # access only the elements of the steps that run.
             own = own_loops(instances_of(block), loops_around(block))
             stepped = {v for value in bindings for v in collect_vars(value)}
             predicate = without_variables(predicate, {lp.loop_var for lp in own} - stepped)
@@ -293,8 +294,8 @@ def _axes_in(block: StmtSRef, indices: Sequence[PrimExpr]) -> list[IterVar]:
     return [axis for axis in block.block.iter_vars if axis.var in used]
 
 
-def _known_but_units(block: StmtSRef) -> Analyzer:
-    """Return what is known of a block's axes but for those of one value, which keep their names."""
+def _axis_ranges_without_units(block: StmtSRef) -> Analyzer:
+    """Return the ranges of a block's axes, except axes of one value, which keep their names."""
     domains = axis_domain(block.block.iter_vars)
     return analyzer_with_ranges({a: r for a, r in domains.items() if not is_const_int(r.extent, 1)})
 
@@ -315,7 +316,7 @@ def _check_not_written(block: StmtSRef, buffer: Buffer) -> None:
 
 
 def _common_indices(block: StmtSRef, buffer: Buffer) -> Sequence[PrimExpr]:
-    """Return the indices at which a block accesses a buffer, which must be the same everywhere."""
+    """Return the indices at which a block accesses a buffer; raise if accesses differ."""
     found: Sequence[PrimExpr] | None = None
     for node in walk(block.block):
         opaque = is_opaque(node, buffer)
@@ -330,14 +331,14 @@ def _common_indices(block: StmtSRef, buffer: Buffer) -> Sequence[PrimExpr]:
         fail(BAD_ACCESS, block, buffer=buffer.name, reason="the block does not access it")
     axes = {axis.var for axis in block.block.iter_vars}
     own = all(v in axes for index in found for v in collect_vars(index))
-    check(own, BAD_ACCESS, block, buffer=buffer.name, reason="the indices use more than its axes")
+    check(own, BAD_ACCESS, block, buffer=buffer.name, reason="the indices use other variables")
     return found
 
 
 def _map_loops(
     plan: StagingPlan, region: BufferRegion, index_map: IndexMap, storage_scope: str
 ) -> _OwnLoops:
-    """Return the places that an index map gives a block's elements in a copy."""
+    """Return the places of a block's elements in a copy by an index map."""
     block, buffer, axes = plan.block, plan.buffer, plan.block.block.iter_vars
     point = all(is_const_int(dim.extent, 1) for dim in region.region)
     check(point, NOT_A_POINT, block, region=region, buffer=buffer.name)
@@ -358,7 +359,7 @@ def _map_loops(
         values = {"axis": var.name, "where": where, "missing": missing, "buffer": buffer.name}
         check((var in here) == (var in there), OTHER_AXES, block, **values)
     check_fixed_domains(block, here)
-    known, domains = _known_but_units(block), axis_domain(axes)
+    known, domains = _axis_ranges_without_units(block), axis_domain(axes)
     used = {var: run for var, run in domains.items() if var in here}
     dense = IndexMap(list(used), mapped).bijective_ranges(list(used.values()))
     ranges = index_map.map_ranges(list(domains.values())) if dense is None else dense

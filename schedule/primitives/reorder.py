@@ -30,7 +30,7 @@ NOT_A_CHAIN = Problem(
 )
 BRANCHES = Problem(
     "LoopsNotAChainError",
-    "the loops are not in a chain, because there is a non-single-branch stmt below {0}",
+    "the loops are not in a chain, because {0} has several statements below it",
     "move the other statements out of {0} first",
 )
 AXIS_KIND = Problem(
@@ -46,7 +46,7 @@ NOT_AFFINE = Problem(
 )
 DEPENDENT = Problem(
     "DependentLoopError",
-    "the range of {0} is dependent on the loop variable {var}, which would come to lie inside it",
+    "the range of {0} is dependent on the loop variable {var}, which would then be inside it",
     "keep the loop {0} inside of the loop {var}",
 )
 
@@ -107,7 +107,7 @@ def reorder(state: ScheduleState, *ordered_loops: LoopArg) -> None:
 
 @primitive("ReorderBy")
 def reorder_by(state: ScheduleState, loops: LoopsArg, positions: FactorsArg) -> NewLoops:
-    """Permute loops of a nest into a sampled order, and return them in it.
+    """Permute loops of a nest into a sampled order, and return them in that order.
 
     Before: for i, j, k in T.grid(n, m, l): S(i, j, k)     # reorder_by([i, j, k], [2, 0, 1])
     After:  for k, i, j in T.grid(l, n, m): S(i, j, k)
@@ -126,7 +126,7 @@ def reorder_by(state: ScheduleState, loops: LoopsArg, positions: FactorsArg) -> 
 
 
 def _check_axes(block: StmtSRef, before: list[StmtSRef], after: list[StmtSRef]) -> None:
-    """Raise if instances that are not known to be independent would run in another order.
+    """Raise if instances that may depend on one another would run in another order.
 
     Instances that differ in an ordered axis, or in a reduction axis, keep their order as long as
     the loops that drive these axes keep theirs.
@@ -149,13 +149,13 @@ def _check_axes(block: StmtSRef, before: list[StmtSRef], after: list[StmtSRef]) 
 
 
 def _check_steps(before: list[StmtSRef], after: list[StmtSRef]) -> None:
-    """Raise if the loops of a reduction pass others, and either order is not one for its steps."""
+    """Raise if loops of a reduction move past others, and an order is wrong for its steps."""
     bottom = before[-1]
     above = loops_around(before[0])
     old, new = ([sref.loop for sref in order] for order in (before, after))
     for instances, inside in reductions_in(bottom.loop.body):
         steps = Steps(instances, [*above, *old, *inside])
-        for order, loops in (("in the new order", new), ("in the order of now", old)):
+        for order, loops in (("in the new order", new), ("in the current order", old)):
             reason = steps.problem([*above, *loops, *inside])
             if reason is not None and any(
                 lp.loop_var in steps.reduce and _outside(lp, old) != _outside(lp, new) for lp in old
@@ -164,12 +164,12 @@ def _check_steps(before: list[StmtSRef], after: list[StmtSRef]) -> None:
 
 
 def _outside(loop: For, order: list[For]) -> set[For]:
-    """Return the loops that are nested outside of one."""
+    """Return the loops outside of `loop` in an order."""
     return set(order[: order.index(loop)])
 
 
 def _chain(loops: tuple[StmtSRef, ...]) -> list[StmtSRef]:
-    """Return the loops from the topmost to the bottommost of those named."""
+    """Return the loops from the outermost to the innermost of the given loops."""
     above: list[StmtSRef] = []
     for sref in loops:
         if sref not in above:

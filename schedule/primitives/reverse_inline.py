@@ -54,7 +54,7 @@ SEVERAL_PRODUCERS = Problem(
 
 SEVERAL_CONSUMERS = Problem(
     "NonSingleConsumerError",
-    "{buffer} would disappear, but {1} reads it as well as {0}",
+    "{buffer} would disappear, but both {0} and {1} read it",
     "inline the producer into all its consumers with compute_inline",
 )
 
@@ -118,7 +118,7 @@ class _ReversePlan:
         self._analyzer = Analyzer()
         runs = runs_where(block)
         if runs is None:
-            fail(BODY, block, reason="its predicate cannot be written in terms of its axes")
+            fail(BODY, block, reason="its predicate is not a function of its axes")
         self._runs = runs
         if not isinstance(bound_values(block.block.body)[1], BufferStore):
             fail(BODY, block, reason="it is not a single store")
@@ -128,9 +128,9 @@ class _ReversePlan:
         self._check_not_skipped()
 
     def _check_not_skipped(self) -> None:
-        """Raise if the consumer also runs, without reading, where the producer does not store.
+        """Raise if the consumer has instances that do not read the buffer and no producer instance.
 
-        A consumer that always reads does not: it would read what nothing has written.
+        A consumer that always reads has none: it would read elements that nothing has written.
         """
         realize = self._producer.block_realize
         if is_const_int(realize.predicate, 1) and self._condition is None:
@@ -181,13 +181,13 @@ class _ReversePlan:
         producer = self._producer.block
         read, given = ([Range.point(i) for i in where] for where in (indices, stored))
         if not stays_within(read, node.iter_vars, given, producer.iter_vars):
-            reason = f"it runs where {producer.name_hint!r} stores nothing"
+            reason = f"it runs for elements that {producer.name_hint!r} does not store"
             fail(BODY, self._block, reason=reason)
         solved = inverse_affine_iter_map(result.indices, stored, self._analyzer.linearizer)
         return {var: solved.get(var, values.min) for var, values in ranges.items()}
 
     def apply(self, scope: StmtSRef) -> None:
-        """Put the consumer's store into the producer, and drop the consumer and the buffer."""
+        """Move the consumer's store into the producer, and remove the consumer and the buffer."""
         producer, realize = self._producer.block, self._producer.block_realize
         for var, values in axis_domain(producer.iter_vars).items():
             self._analyzer.bind(var, values)
@@ -211,7 +211,7 @@ class _ReversePlan:
         new = with_derived_regions(producer.with_(body=body), visible)
         state = self._state
         if state.enable_check and dependent_axes(new):
-            # The consumer's instances run in the order of the producer's from now on.
+            # From now on the consumer's instances run in the order of the producer's instances.
             check_any_order(self._block)
         state.replace(self._block, None)
         state.replace(
@@ -222,12 +222,12 @@ class _ReversePlan:
         state.replace(scope, without_buffer(scope.block, self._buffer))
 
     def _implies(self, condition: PrimExpr, other: PrimExpr) -> bool:
-        """Say whether, where one condition holds, the other one surely does."""
+        """Return True if one condition provably implies the other."""
         with self._analyzer.constraint_scope(condition):
             return self._analyzer.can_prove(other)
 
     def _in_bound(self, axes: dict[Var, PrimExpr]) -> PrimExpr:
-        """Return the condition under which the producer's instance is one of the consumer's."""
+        """Return the condition under which a producer instance has a consumer instance."""
         result: PrimExpr = TRUE
         for axis in self._block.block.iter_vars:
             assert axis.dom is not None
@@ -241,7 +241,7 @@ class _ReversePlan:
             there = self._analyzer.simplify(substitute(condition, axes))
             if not self._implies(result, there):
                 result = logical_and(result, there)
-        # Axes of one value do not follow from the place: what they index must still be that place.
+        # Axes of one value are not solved from the indices, so the indices must be compared.
         for read, stored in zip(self._places, self._producer_store.indices, strict=True):
             place = substitute(read, axes)
             if not self._analyzer.can_prove_equal(place, stored):
@@ -250,7 +250,7 @@ class _ReversePlan:
 
 
 def _loads_in_a_branch(body: Stmt, buffer: Buffer) -> bool:
-    """Say whether a load of `buffer` happens under a condition only."""
+    """Return True if a load of `buffer` is conditional."""
     for node in walk(body):
         branches: Sequence[PrimExpr] = ()
         if isinstance(node, Call) and getattr(node.op, "short_name", "") == "if_then_else":

@@ -40,8 +40,8 @@ NOT_SERIAL = Problem(
 LOOPS = Problem(
     "LoopPropertyError",
     "{0} cannot be factored over {1}: {reason}",
-    "call rfactor before compute_at, reverse_compute_at, fuse and reorder, on a loop from 0 that "
-    "drives only a reduction axis",
+    "call rfactor before compute_at, reverse_compute_at, fuse and reorder, on a loop that starts "
+    "at 0 and drives only a reduction axis",
 )
 AXIS_RANGE = Problem(
     "FactorAxisOutOfRangeError",
@@ -58,11 +58,11 @@ def rfactor(state: ScheduleState, loop: LoopArg, factor_axis: int) -> NewBlock:
     After:  for i, ko, ki: C_rf[i, ki] = C_rf[i, ki] + A[i, ko * 4 + ki]
             for i, ki:     C[i] = C[i] + C_rf[i, ki]
 
-    The partial results have a dimension more, in front of dimension `factor_axis` (negative counts
-    from the end). The block that computes them is returned, called `<name>_rf`, numbered where a
-    block has that name; the handle of the original block is that of the second reduction. The
-    order of the sum changes, and with it the rounding of floats, and of pairs of index and value
-    that do not compare indices, which of equal values is kept (Suriana, Adams, Kamil: Parallel
+    The partial results have an additional dimension, before dimension `factor_axis` (negative
+    counts from the end). Returns the block that computes them, `<name>_rf`, with a number if that
+    name exists; the handle of the original block refers to the second reduction. The order of the
+    sum changes, so floats may round differently, and a reduction of (index, value) pairs that does
+    not compare indices may keep another of several equal values (Suriana, Adams, Kamil: Parallel
     associative reductions in Halide, CGO 2017).
 
     Raises ScheduleError: NonSingleChildBlockError, NotStagePipelineError, NotReductionBlockError,
@@ -114,9 +114,9 @@ def rfactor(state: ScheduleState, loop: LoopArg, factor_axis: int) -> NewBlock:
 def _check_loops(
     state: ScheduleState, block: StmtSRef, loop: StmtSRef, loops: Sequence[StmtSRef]
 ) -> None:
-    """Raise unless the steps of a reduction can be shared out over the iterations of a loop.
+    """Raise unless the steps of a reduction can be divided by the iterations of a loop.
 
-    A loop of one iteration has them all, whatever it drives.
+    A loop of one iteration is always accepted.
     """
 
     def require(condition: bool, reason: str) -> None:
@@ -148,14 +148,14 @@ def _check_loops(
         if name in reduce or sref is loop:
             require(is_const_int(sref.loop.min, 0), f"loop {name.name} does not start at 0")
     problem = steps.problem(around)
-    passes = f"its steps do not run once, the initialising step first, because {problem}"
+    passes = f"its steps do not each run once with the initialising step first, because {problem}"
     require(problem is None, passes)
 
 
 def _final_predicate(
     block: StmtSRef, loop: StmtSRef, loops: Sequence[StmtSRef], others: Sequence[StmtSRef]
 ) -> PrimExpr:
-    """Return the condition for a partial result: the first step of the other loops runs.
+    """Return the condition for a partial result: that the first step of the other loops runs.
 
     Raises unless a partial result that has any step has the first one, which initialises it.
     """
@@ -164,7 +164,7 @@ def _final_predicate(
         return predicate
     nodes = [sref.loop for sref in others]
     late = left_out_first(predicate, nodes, analyzer_with_ranges(loop_domain(loops)))
-    reason = f"its predicate `{late}` may leave out the first step of a partial result"
+    reason = f"its predicate `{late}` may skip the first step of a partial result"
     check(late is None, LOOPS, block, loop, reason=reason)
     first = at_first_step(predicate, nodes)
     # The partial results are reduced outside of the other loops, which may be empty.
@@ -195,7 +195,7 @@ class _Plan:
     partial: Sequence[Buffer]
     """The buffers of the partial results."""
     axis: int
-    """The dimension that these have more."""
+    """The position of the additional dimension."""
 
     def _new_axis(self, iter_type: int) -> IterVar:
         extent = self.loop.extent
@@ -265,7 +265,7 @@ class _Plan:
     def _partial_body(
         self, values: Mapping[Var, PrimExpr], index: PrimExpr, remains: bool
     ) -> tuple[Stmt, Stmt | None]:
-        """Return body and init; where no reduction is left the body stores the values alone."""
+        """Return body and init; if no reduction remains, the body only stores the values."""
         reduction = self.reduction
         indices = self._insert_index([substitute(i, values) for i in reduction.indices], index)
         new = [substitute(value, values) for value in reduction.values]

@@ -1,4 +1,4 @@
-"""Keeping only the part of a buffer that a sliding window still needs."""
+"""Storing only the part of a buffer in a sliding window."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from tensorir.rewriting.visit import collect_vars, uses_var
 
 DEPENDENCY = Problem(
     "RollingBufferDependencyError",
-    "{buffer} cannot roll: {1} does not only read elements that {0} has written before",
+    "{buffer} cannot become a rolling buffer: {1} accesses elements that {0} has not written "
+    "before",
     "the buffer must have one writer, and only later blocks may read it",
 )
 NO_LOOP = Problem(
@@ -44,19 +45,20 @@ NO_MATCH = Problem(
 
 @primitive("RollingBuffer")
 def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: WriteIndex) -> None:
-    """Store only a window of a buffer, and compute only what the window's next place adds.
+    """Store only a sliding window of a buffer, and compute only the elements that enter the window.
 
     Before: for i: { for k in range(3): B[i + k] = f(i + k);  C[i] = B[i] + B[i + 2] }
     After:  for i: { for k in range(3) if i < 1 or 2 <= k: B[(i + k) % 3] = f(i + k)
                      C[i] = B[i % 3] + B[(i + 2) % 3] }
 
-    The block must share a loop with its consumers. The outermost dimension that slides by less
-    than its extent shrinks to that extent, and is indexed modulo it. Others that do so along loops
-    further in keep their extent, but what they overlap in is not computed again either. What is
-    kept from iteration to iteration binds their order, so the axes that index these dimensions, and
-    those at the positions of these dimensions in all blocks of the scope, become opaque.
+    The block must share a loop with its consumers. The outermost dimension in which the written
+    region slides by less than its extent shrinks to that extent, and is indexed modulo it. Further
+    such dimensions, along inner loops, keep their size, but their overlap is not computed again
+    either. As iterations use values of earlier ones, their order must stay: the axes that index
+    these dimensions, and the axes at the positions of these dimensions in all blocks of the scope,
+    become opaque.
 
-    TVM also keeps values that another iteration would compute differently; these are refused.
+    TVM also keeps values that another iteration would compute differently; here these are refused.
 
     Raises ScheduleError: BufferIndexOutOfRangeError, RootBlockError, NotStagePipelineError,
     OutputBlockError, RollingBufferDependencyError, RollingBufferInsertionError,
@@ -82,7 +84,7 @@ def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: Wr
     size = const(window.size, buffer.shape[window.dimension].dtype)
     shape = [size if k == window.dimension else n for k, n in enumerate(buffer.shape)]
     rolling = buffer.with_(shape=tuple(shape))
-    rewriter = _Roll(block.block_realize, buffer, rolling, windows)
+    rewriter = _WindowRewriter(block.block_realize, buffer, rolling, windows)
     old = scope.block
     allocated = [rolling if b is buffer else b for b in old.alloc_buffers]
     body = rewriter(old.body)
@@ -91,7 +93,7 @@ def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: Wr
 
 
 def _consumers(graph: BlockScope, block: StmtSRef, buffer: Buffer) -> list[StmtSRef]:
-    """Return the blocks that read what the block writes; raise for any other relation."""
+    """Return the blocks that read the block's results; raise for any other dependency."""
     for edge in (*graph.edges_to(block), *graph.out_of(block)):
         if edge.buffer is buffer:
             other = edge.src if edge.dst is block else edge.dst
@@ -113,7 +115,7 @@ class _Window:
     size: int
     overlap: int
     inner: PrimExpr
-    """The position in the window that an instance of the block computes."""
+    """The position in the window of the element that an instance of the block computes."""
 
 
 def _find_windows(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> list[_Window]:
@@ -168,16 +170,17 @@ def _find_windows(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> lis
     if not windows:
         text = ", ".join(f"{low} to {high}" for low, high in written)
         fail(NO_MATCH, block, buffer=region.buffer.name, region=text, reason=reason)
-    # A dimension that slides in a loop around the window's would miss overwritten elements.
+    # A dimension that slides along an outer loop would need elements that are overwritten.
     depth = {sref.loop.loop_var: k for k, sref in enumerate(shared)}
     outer = depth[windows[0].var]
     return [windows[0], *(w for w in windows[1:] if depth[w.var] > outer)]
 
 
 def _stride(start: PrimExpr) -> tuple[Var, int] | None:
-    """Return the variable that a window starts at, and how far a step moves it at most.
+    """Return the variable that moves a window, and the maximum distance of a step.
 
-    It starts at a multiple of the variable, at a quotient of one, or at the sum of both.
+    A window starts at a multiple of the variable, at a quotient of a multiple, or at the sum of
+    both.
     """
     whole, divisor = 0, 1
     if isinstance(start, Add):
@@ -198,15 +201,15 @@ def _stride(start: PrimExpr) -> tuple[Var, int] | None:
 
 
 def _multiple(value: PrimExpr) -> tuple[Var, int] | None:
-    """Return a variable and the constant that it is multiplied by, None for anything else."""
+    """Return the variable and the constant factor of a product, None for anything else."""
     factor = 1
     if isinstance(value, Mul) and isinstance(value.b, IntImm):
         factor, value = value.b.value, value.a
     return (value, factor) if isinstance(value, Var) else None
 
 
-class _Roll(RedirectEverywhere):
-    """Sends accesses to the window, and leaves out what it holds already."""
+class _WindowRewriter(RedirectEverywhere):
+    """Redirects accesses to the window, and skips elements that it already holds."""
 
     def __init__(
         self,
@@ -244,7 +247,7 @@ class _Roll(RedirectEverywhere):
             }
             if node is self._producer.block:
                 ordered.update(w.axis for w in self._windows)
-            result = _in_order(result, ordered)
+            result = _make_axes_opaque(result, ordered)
         if result is not node:
             self.reuse[node] = result
         return result
@@ -255,7 +258,7 @@ class _Roll(RedirectEverywhere):
         return [index % size if d == k else index for d, index in enumerate(indices)]
 
 
-def _in_order(block: Block, ordered: Collection[Var]) -> Block:
+def _make_axes_opaque(block: Block, ordered: Collection[Var]) -> Block:
     """Return a block with some data-parallel axes made opaque."""
     axes = [
         IterVar(axis.dom, axis.var, IterVar.OPAQUE, axis.thread_tag)
@@ -272,8 +275,8 @@ def _in_order(block: Block, ordered: Collection[Var]) -> Block:
 
 STALE = Problem(
     "StaleValueError",
-    "{0} cannot keep what an earlier iteration computed: in {1}, {reason}",
-    "every axis that the loops in common move must index what is stored; a schedule made with "
+    "{0} cannot reuse results of an earlier iteration: in {1}, {reason}",
+    "every axis that the common loops move must index the stored element; a schedule made with "
     "enable_check=False does not check it",
 )
 
@@ -286,11 +289,11 @@ def check_same_each_time(
     buffer: Buffer,
     var: Var,
 ) -> None:
-    """Raise unless an element of a buffer holds the same whichever iteration computes it.
+    """Raise unless every iteration computes the same value for an element of a buffer.
 
     `graph` has the dependencies of the scope of the block.
-    The iterations are those of the loops from the loop of `var` in to `place`. They may only
-    decide which elements are computed, also for the values that are read on the way.
+    The iterations are those of the loops from the loop of `var` down to `place`. They may only
+    select elements, both computed and read elements.
     """
     if not state.enable_check:
         return
@@ -313,7 +316,10 @@ def check_same_each_time(
 
 
 def _influence(block: StmtSRef, buffer: Buffer, moving: Collection[Var]) -> str | None:
-    """Return how loops decide the value that a block stores to an element, None if they do not."""
+    """Return how loops influence the value that a block stores to an element.
+
+    None if they do not.
+    """
     node = block.block
     if reads_old_values(node, buffer):
         return f"the value stored in {buffer.name} depends on the previous one"
@@ -326,7 +332,7 @@ def _influence(block: StmtSRef, buffer: Buffer, moving: Collection[Var]) -> str 
 
 
 def _axes_of_elements(block: Block, buffer: Buffer) -> set[Var]:
-    """Return the axes whose values are determined by the written element of a buffer."""
+    """Return the axes whose values follow from the written element of a buffer."""
     indices = [d.min for r in block.writes if r.buffer is buffer for d in r.region]
     # A buffer that rolls already holds one of the elements that share a place.
     plain = {i.a if isinstance(i, FloorMod) else i for i in indices}
@@ -338,7 +344,7 @@ def _axes_of_elements(block: Block, buffer: Buffer) -> set[Var]:
 
 
 def _check_predicate(block: StmtSRef, moving: Collection[Var]) -> None:
-    """Raise unless the block is left out for the same elements in each iteration."""
+    """Raise unless the block skips the same elements in each iteration."""
     realize = block.block_realize
     entangled = set(moving)
     for value in realize.iter_values:
@@ -355,7 +361,7 @@ def _check_predicate(block: StmtSRef, moving: Collection[Var]) -> None:
 
 
 def _bounds_one_of(condition: PrimExpr, values: Sequence[PrimExpr], analyzer: Analyzer) -> bool:
-    """Say whether a comparison is one of a multiple of an axis, and not of loops by themselves."""
+    """Return True if a condition compares a multiple of one axis with a constant."""
     if not isinstance(condition, CmpOp) or not condition.a.dtype.is_int:
         return False
     gap = analyzer.linear(condition.a).plus(analyzer.linear(condition.b), -1)

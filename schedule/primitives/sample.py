@@ -26,7 +26,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CategoricalDomain(DecisionDomain):
-    """The indices of the candidates that have a chance."""
+    """The indices of the candidates with a positive probability."""
 
     candidates: tuple[int, ...]
     probs: tuple[float, ...]
@@ -39,7 +39,7 @@ class CategoricalDomain(DecisionDomain):
         return rng.categorical(self.probs)
 
     def step(self, decision: Decision, rng: RandomState) -> Decision | None:
-        """Draw one of the other indices by the probabilities that are left."""
+        """Draw one of the other indices by the remaining probabilities."""
         others = self.neighbours(decision)
         weights = [self.probs[k] for k in others]  # type: ignore[index]
         return others[rng.categorical(weights)] if others else None
@@ -97,7 +97,7 @@ def sample_categorical(
             raise NoDecision(f"probs[{position}]", reason)
     total = sum(probs)
     if not 0 < total < math.inf:
-        reason = f"has the sum {total}; give at least one candidate a chance"
+        reason = f"has the sum {total}; give at least one candidate a positive probability"
         raise NoDecision("probs", reason)
     if abs(total - 1) > _ROUNDING:
         _warn_of_sum(tuple(probs))
@@ -152,7 +152,7 @@ def sample_partitioned_tile(
     multiple of `innerpart_factor`, the first factor is -1 and the others are 1.
 
     Raises ArgumentError unless there are 1 to 64 parts (those of the decision, if there is one) and
-    the position and the factor can be; also for a loop without iterations.
+    the position and the factor are valid; also for a loop without iterations.
     """
     extent = _constant_extent(loop)
     if innerpart_factor < 1:

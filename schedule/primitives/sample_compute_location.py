@@ -83,7 +83,8 @@ def _ranges_text(numbers: Sequence[int]) -> str:
 def location_domain(state: ScheduleState, block: StmtSRef) -> LocationDomain:
     """Return the places at which a block can be computed.
 
-    Inlining that makes the program much longer is not offered, but can be asked for.
+    Inlining that makes the program much longer is not an alternative, but a given decision may
+    choose it.
     """
     inlines = _can_be_inlined(state, block) and stays_short(block, get_consumers(state, block))
     marks = (INLINE_INDEX, ROOT_INDEX) if inlines else (ROOT_INDEX,)
@@ -93,7 +94,7 @@ def location_domain(state: ScheduleState, block: StmtSRef) -> LocationDomain:
 def nearest_place(state: ScheduleState, block: StmtSRef, decision: int) -> int:
     """Return a place if a block can be computed there, else the nearest smaller one, or the root.
 
-    It is what the domain gives, and looks at the places on the way only.
+    The result is that of the domain, but fewer places are checked.
     """
     if decision == INLINE_INDEX and _can_be_inlined(state, block):
         return INLINE_INDEX
@@ -110,7 +111,7 @@ def _can_be_inlined(state: ScheduleState, block: StmtSRef) -> bool:
 
 @memoize_on_state
 def _can_move_to(state: ScheduleState, block: StmtSRef, loop: StmtSRef) -> bool:
-    """Say whether a block that can move may be computed below a loop of its consumers."""
+    """Return whether a block that can move may be computed below a loop of its consumers."""
     with suppress(ScheduleError):
         if needs_plan(block):
             plan_move(state, block, loop, -1, True, to_consumers=True)
@@ -151,7 +152,7 @@ def consumer_loops(state: ScheduleState, block: StmtSRef) -> list[StmtSRef]:
 
 
 def open_places(kinds: Sequence[int], runs: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return below which loops a block may be computed, for several extents of the loops.
+    """Return the loops below which a block may be computed, for several extents of the loops.
 
     `runs` [loops, cases] is True for loops with more than one iteration, `kinds` has the kinds of
     the axes that they drive. Possible are loops with several iterations up to the last spatial

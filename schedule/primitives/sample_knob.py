@@ -1,7 +1,7 @@
-"""Knobs: named decisions of a template, that the search may take differently.
+"""Knobs: named decisions of a template, which the search may change.
 
 The instruction records the candidates of a knob, so that a trace can be read without the template.
-The instructions are not pure: a trace keeps every knob, also if it changes nothing.
+The instructions are not pure: a trace keeps every knob, even an unused one.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def sample_knob_split(
     """Choose the sizes of a split by a policy, or from `candidates`.
 
     The first number is None, which `split` infers. The decision has the sizes of all parts,
-    outermost first; its first is -1 where that means what is left.
-    Raises ArgumentError for an extent, a number of parts, a policy, candidates or a decision that
-    cannot be, for no alternatives, and for more than a million.
+    outermost first; its first is -1 if it is inferred.
+    Raises ArgumentError for an invalid extent, number of parts, policy, candidates or decision, for
+    no alternatives, and for more than a million.
     """
     if not 1 <= extent < 1 << 63:
         raise NoDecision("extent", f"is {extent}; it must be at least 1 and an int64")
@@ -79,7 +79,7 @@ def sample_knob_reorder(
 
     Any order of positions `begin` to `end` - 1 (None: all), or one of `candidates`. The decision
     has the position of each loop in the new order.
-    Raises ArgumentError for a count, an interval, candidates or a decision that cannot be.
+    Raises ArgumentError for an invalid count, interval, candidates or decision.
     """
     last = count if end is None else end
     if not 1 <= count <= MOST_PARTS:
@@ -104,7 +104,7 @@ def sample_knob_annotate(
 
     The words of a policy such as `try_unroll_vec` are what each loop may be; at most one is `vec`.
     A decision has `none`, `vec` or `unroll` for each; the numbers are 0, 1 and 2.
-    Raises ArgumentError for a count, a policy, candidates or a decision that cannot be.
+    Raises ArgumentError for an invalid count, policy, candidates or decision.
     """
     if not 1 <= count <= MOST_PARTS:
         raise NoDecision("count", f"is {count}; it must be in [1, {MOST_PARTS}]")
@@ -123,7 +123,7 @@ def sample_knob_option(
 ) -> ChosenNumber:
     """Choose one of `candidates`, anything that JSON can hold; all are equally likely.
 
-    The number is the candidate where all are whole numbers of int32, else its index. The decision
+    The number is the candidate if all candidates are int32 integers, else its index. The decision
     is the index.
     Raises ArgumentError without candidates, for a candidate that JSON cannot hold, and for a
     decision that is not an index.
@@ -148,12 +148,12 @@ def _has_text_keys(value: object) -> bool:
 
 @lru_cache(maxsize=_KEPT)
 def _first_equal(domain: DecisionDomain) -> DecisionDomain:
-    """Return the first of several equal domains, which has its alternatives listed already."""
+    """Return the first of several equal domains, whose list of alternatives exists already."""
     return domain
 
 
 def _candidate_domain(whole: DecisionDomain, candidates: Sequence[object]) -> DecisionDomain:
-    """Return the domain of some decisions of a kind; NoDecision for one of another kind."""
+    """Return the domain of some decisions of a kind; NoDecision for a decision of another kind."""
     try:
         return _candidates(whole, tuple(map(plain_decision, candidates)))
     except TypeError as error:

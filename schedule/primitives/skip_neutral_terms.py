@@ -1,4 +1,4 @@
-"""Leaving out the steps of a reduction that a periodic condition makes neutral."""
+"""Skipping the steps of a reduction that a periodic condition makes neutral."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NOT_ONE_BLOCK = Problem(
 )
 NOT_AN_AXIS = Problem(
     "NotTrivialBindingError",
-    "{0} of constant extent does not run over one reduction axis of {1}, and nothing else",
+    "{0} must have a constant extent and drive one reduction axis of {1} and no other axis",
     "give the loop of a reduction axis before it is split, fused or predicated",
 )
 NO_INIT = Problem(
@@ -54,7 +54,7 @@ NO_INIT = Problem(
 )
 NO_PERIOD = Problem(
     "NoPeriodError",
-    "no condition leaves terms of {0} out at a period of reduction axis {axis}",
+    "no condition makes terms of {0} neutral periodically along reduction axis {axis}",
     "the combined value, or a factor of a summed value, must be an if_then_else with "
     "a condition such as `(i + {axis}) % 2 == 0` and the neutral element as the other side",
 )
@@ -74,15 +74,15 @@ def skip_neutral_terms(state: ScheduleState, loop: LoopArg) -> None:
                 C[h] += T.if_then_else((h + r) % 2 == 0, A[(h + r) // 2], 0) * W[r]
     After:  for h, r in T.grid(16, 2): C[h] += A[h - h // 2 + r] * W[r * 2 + h % 2]
 
-    One of the conditions that must hold for a term of the sum to be anything but zero (of the
-    maximum: anything but the lowest value, and so on) is `(a * r + rest) % m == c` with constants
-    `a` and `m` without a common divisor. Then `r % m` follows from the other axes, and the loop
-    runs over `r // m`. Where `m` does not divide the extent, the last step gets a condition. The
-    terms that remain keep their order. Conditions that are tested before it guard its solution
-    where that loads or divides; they may not depend on `r` then.
+    The primitive needs a condition `(a * r + rest) % m == c`, with coprime constants `a` and `m`,
+    that every term except neutral ones satisfies (neutral: zero in a sum, the lowest value in a
+    maximum, and so on). Then `r % m` follows from the other axes, and the loop runs over `r // m`.
+    Where `m` does not divide the extent, the last step gets a condition. The terms that remain keep
+    their order. If solving the condition needs loads or divisions, the conditions that are tested
+    before it guard the solution; they must not depend on `r` then.
 
-    A zero times another number counts as zero, also where that is infinite or NaN, which makes the
-    sum a NaN before, and not after.
+    Zero times an infinite number or NaN counts as zero: such a sum is NaN before the call, but not
+    after.
 
     Raises ScheduleError: LoopNotStartWithZeroError, NotSingleChildBlockError,
     NotTrivialBindingError, NotReductionBlockError, RFactorNotApplicableError,
@@ -124,7 +124,7 @@ def skip_neutral_terms(state: ScheduleState, loop: LoopArg) -> None:
         return TRUE if node is period.condition else rewriter.generic(node)
 
     term = rewrite(term, before={EQ: solved})
-    # Only the term is rewritten: the accumulator is to be found in it again by later primitives.
+    # Only the term is rewritten, so that later primitives still recognise the accumulator.
     term = analyzer.simplify(rewriter(BufferStore(buffers[0], term, indices)).value)
     body = reduction.update([BufferLoad(buffers[0], indices)], [term], buffers, indices)
     axes = [IterVar(steps, a.var, a.iter_type) if a is axis else a for a in old.iter_vars]
@@ -165,13 +165,13 @@ def _axis(loop: StmtSRef, block: StmtSRef) -> tuple[IterVar, int]:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A remainder that an axis has wherever a reduction combines more than the neutral element."""
+    """The remainder of an axis in all terms of a reduction that are not neutral."""
 
     condition: PrimExpr
-    """The equation that says so, a part of the term."""
+    """The equation for the remainder, a part of the term."""
     modulus: int
     remainder: PrimExpr
-    """The value of `axis % modulus` there, in terms of the other axes."""
+    """The value of `axis % modulus` in these terms, in terms of the other axes."""
 
 
 def period_of(axis: Var, reduction: Reduction) -> Period | None:
@@ -216,8 +216,8 @@ def _necessary_conditions(
 def _solve_for(axis: Var, condition: PrimExpr, guards: Conditions) -> Period | None:
     """Solve `(scale * axis + rest) % modulus == value` for the remainder of the axis.
 
-    The remainder is computed without a guard, so a remainder that needs guards keeps them: where
-    one of them does not hold, all terms are neutral, and any remainder is right.
+    The remainder is computed unconditionally, so a remainder that needs guards includes them: if a
+    guard is false, all terms are neutral, and any remainder is right.
     """
     if not (isinstance(condition, EQ) and isinstance(condition.a, FloorMod)):
         return None
@@ -230,7 +230,7 @@ def _solve_for(axis: Var, condition: PrimExpr, guards: Conditions) -> Period | N
         return None
     wraps = not is_index_arithmetic(index)
     if has_effects(index) or (wraps and m & (m - 1)):
-        return None  # What wraps keeps its remainder by powers of two only.
+        return None  # Wrapping arithmetic preserves remainders modulo powers of two only.
     rest = substitute(index, {axis: const(0, axis.dtype)})
     # The inverse of the negative scale keeps the common `index = axis + rest` free of negatives.
     remainder = floormod((rest - value) * (pow(-scale, -1, m)), m)

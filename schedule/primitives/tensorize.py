@@ -32,12 +32,12 @@ def tensorize(
 ) -> None:
     """Replace the body of a block by a registered tensor intrinsic that computes the same.
 
-    A loop is blockized first. The block's body must be that of the intrinsic's description, up to
-    names, surplus dimensions and offsets into buffers; an init of the block stays. The body becomes
-    that of the intrinsic's implementation, on views (`match_buffer`) of the matched regions.
+    A loop is blockized first. The block's body must equal the body of the intrinsic's description,
+    except for names, surplus dimensions and offsets into buffers; an init of the block stays. The
+    intrinsic's implementation replaces the body, on views (`match_buffer`) of the matched regions.
 
-    See `tensorir.tensor_intrin.TensorIntrin` for the intrinsics there are, and to register others.
-    Raises ScheduleError: ArgumentError (a ValueError) for the name of none,
+    See `tensorir.tensor_intrin.TensorIntrin` for the registered intrinsics, and to register others.
+    Raises ScheduleError: ArgumentError (a ValueError) for an unknown name,
     TensorIntrinMismatchError, and for a loop NonSingleChildBlockError and
     SubspaceNotDivisibleError.
     """
@@ -45,7 +45,7 @@ def tensorize(
     intrin = TensorIntrin.get(tensor_intrin, allow_missing=True)
     if intrin is None:
         known = ", ".join(TensorIntrin.names())
-        reason = f"names no tensor intrinsic {tensor_intrin!r}; there are {known}"
+        reason = f"names no tensor intrinsic {tensor_intrin!r}; the registered ones are {known}"
         raise ArgumentError("tensorize", "tensor_intrin", reason)
     block, given = block_or_loop, block_or_loop.stmt
     assert given is not None
@@ -78,7 +78,7 @@ def tensorize(
 def _match(block: StmtSRef, given: Node, name: str, intrin: TensorIntrin) -> list[BufferRegion]:
     """Match a block and an intrinsic; raise with both programs and the first difference.
 
-    The error points at what the user gave: a block made of a loop is undone when it is raised.
+    The error marks the user's argument, because a block that was made of a loop is rolled back.
     """
     mismatch: Mismatch
     try:

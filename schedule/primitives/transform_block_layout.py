@@ -37,13 +37,13 @@ WRONG_ARITY = Problem(
 )
 DEPENDENT = Problem(
     "DependentLoopError",
-    "the range of {0} depends on a loop around it, so new axes would have no constant ranges",
+    "the range of {0} depends on a loop around it, so the ranges of new axes would not be constant",
     "give the loop the maximum number of iterations, and the block a T.where for the skipped ones",
 )
 MIXED = Problem(
     "OpaqueNewIterTypeError",
     "the new axis `{index}` of {0} would mix axes of different kinds",
-    "an axis may be made of data-parallel axes only, or of reduction axes only",
+    "a new axis may combine data-parallel axes only, or reduction axes only",
 )
 NOT_BIJECTIVE = Problem(
     "NotBijectiveAffineIndexMapError",

@@ -40,24 +40,24 @@ ADDS_PADDING = Problem(
     "TransformationIntroducesPaddingError",
     "the index map {index_map} introduces padding to {buffer}: nothing is mapped to the places "
     "where {padding}",
-    "say what these hold with pad_value, or that nothing relies on them with "
-    "assume_injective_transform",
+    "pass the value of the padding as pad_value, or assume_injective_transform=True if nothing "
+    "relies on it",
 )
 PAD_FORM = Problem(
     "TransformationPaddingIndexMapError",
-    "the padding of {buffer} must be one value, as a function of the {ndim} new indices, but "
+    "the padding of {buffer} must be one value that is a function of the {ndim} new indices, but "
     "`{value}` is not",
     "pass a number, or a function of {ndim} indices that returns one value",
 )
 PAD_TYPE = Problem(
     "TransformationPaddingTypeError",
-    "{buffer} holds {expected}, but the padding is {given}",
+    "the dtype of {buffer} is {expected}, but the dtype of the padding is {given}",
     "give the value in the type of the buffer",
 )
 PAD_EXPRESSION = Problem(
     "TransformationPaddingExpressionError",
     "the padding of {buffer} uses {what}",
-    "it may be made of constants, the new indices and elements of the buffer itself",
+    "it may use only constants, the new indices and elements of the buffer itself",
 )
 
 
@@ -76,18 +76,18 @@ def transform_layout(
     Before: B[i] = A[i]                      # transform_layout(B, lambda i: (i // 4, i % 4))
     After:  B[i // 4, i % 4] = A[i]
 
-    Every access is rewritten, and what goes through views by match_buffer goes to the buffer
-    itself, unless the map leaves all elements where they are. A parameter changes its shape, so
-    callers must pass it in the new layout. `IndexMap.AXIS_SEPARATOR` in the map starts a new
-    physical dimension (`set_axis_separator`). A map under which the new shape has places that hold
-    no element needs `pad_value` for these: a number, or a function of the new indices. The padding
-    of a buffer that nothing writes is assumed to hold it; otherwise it is stored, by the block that
-    fills the buffer in order, element by element or reducing to each, or by an additional block
-    after the last writer. A divisor in the map may be symbolic where an extent shows that it is
-    positive.
+    Every access is rewritten. Accesses through views by match_buffer then go to the buffer itself,
+    unless the map keeps the order of all elements. A parameter changes its shape, so callers must
+    pass it in the new layout. `IndexMap.AXIS_SEPARATOR` in the map starts a new physical dimension
+    (`set_axis_separator`). If some places of the new shape hold no element (padding), `pad_value`
+    gives their value: a number, or a function of the new indices. The padding of a buffer that
+    nothing writes is assumed to hold the value. Otherwise the block that fills the buffer in order,
+    element by element or reducing to each, also stores the padding; if there is no such block, a
+    new block after the last writer does. A divisor in the map may be symbolic where an extent shows
+    that it is positive.
 
-    `assume_injective_transform` takes the caller's word that no two elements get one place and that
-    the padding does not matter.
+    With `assume_injective_transform`, the primitive assumes that the map is injective and that the
+    value of the padding does not matter.
 
     Raises ScheduleError: BufferIndexOutOfRangeError, BufferIsSubregionError,
     NonAllocatedBufferError, IndexMapArityError, OpaqueAccessError,
@@ -133,7 +133,7 @@ def transform_layout(
     before, replaced = site.block, dict[Block, Block]()
     if layout.has_padding:
         value = pad_value.retyped([n.dtype for n in layout.shape])
-        # Other indices are computed in another type; the element is what it was.
+        # The new indices may have another type; the element type stays.
         element = cast(old.dtype, value.final_indices[0])
         value = IndexMap(value.initial_indices, [element])
         padding = LayoutPadding(state, site, old, new, layout, value)
@@ -161,7 +161,7 @@ def _check_padding_value(
 
 
 class _Relayout(RedirectEverywhere):
-    """Sends the accesses of a buffer to where its elements are in the new layout."""
+    """Rewrites the accesses of a buffer for the new layout."""
 
     def __init__(self, old: Buffer, new: Buffer, index_map: IndexMap) -> None:
         super().__init__(old, new)

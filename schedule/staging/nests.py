@@ -1,4 +1,4 @@
-"""Loop nests around one block, for example to fill a copy of a buffer or to empty it."""
+"""Loop nests around one block, for example to fill a copy of a buffer or to copy it back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Staged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Loops, outermost first, and the axes of a block in them with what these are bound to."""
+    """Loops, outermost first, and the axes of a block in them with their bindings."""
 
     loops: Sequence[tuple[Var, Range]]
     axes: Sequence[IterVar]
@@ -40,9 +40,9 @@ class Sweep:
         loop: str = "ax",
         axis: str = "v",
     ) -> Sweep:
-        """Return a loop from 0 and a data-parallel axis for each of some ranges of values.
+        """Return a loop that starts at 0 and a data-parallel axis for each of some ranges.
 
-        The axes run through `runs`; their domains are these ranges unless `domains` says otherwise.
+        The axes run through `runs`; their domains are these ranges unless `domains` is given.
         """
         loops: list[tuple[Var, Range]] = []
         axes: list[IterVar] = []
@@ -62,7 +62,7 @@ class Sweep:
         bindings: Sequence[PrimExpr],
         predicate: PrimExpr,
     ) -> tuple[Sweep, dict[Var, Var]]:
-        """Return copies of loops and axes that are there already, and which axis became which."""
+        """Return copies of existing loops and axes, and the map from old to new axes."""
         fresh = {axis.var: axis.var.with_name(axis.var.name) for axis in axes}
         values: dict[Var, PrimExpr] = {}
         copied: list[tuple[Var, Range]] = []
@@ -84,7 +84,7 @@ class Sweep:
         return [axis.var for axis in self.axes]
 
     def where(self, predicate: PrimExpr) -> Sweep:
-        """Return the sweep that leaves out what a predicate of the loops does not allow."""
+        """Return the sweep with a predicate on its loops."""
         return replace(self, predicate=predicate)
 
     def around_block(
@@ -120,4 +120,4 @@ class Sweep:
 
 
 Element = tuple[Buffer, Sequence[PrimExpr]]
-"""A buffer, and where in it."""
+"""A buffer and the indices of an element."""

@@ -1,4 +1,4 @@
-"""The parts of a buffer that blocks read before storing them, and the parts they surely store."""
+"""The parts of a buffer that blocks read before they store them, and the parts that they store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tensorir.rewriting.visit import walk
 
 @lru_cache(maxsize=512)
 def reads_old_values(block: Block, buffer: Buffer) -> bool:
-    """Say whether a block may read what a buffer that it writes held before.
+    """Return True if a block may read earlier contents of a buffer that it writes.
 
     Its indices and conditions run first, then its init, then the statements of its body.
     """
@@ -69,12 +69,12 @@ def reads_old_values(block: Block, buffer: Buffer) -> bool:
 
 
 def loads(stmt: Node, buffer: Buffer) -> bool:
-    """Say whether an element of `buffer` is loaded."""
+    """Return whether an element of `buffer` is loaded."""
     return any(load.buffer is buffer for load in loads_in(stmt))
 
 
 def loads_only(stmt: Stmt, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
-    """Say whether all elements of a buffer that are loaded are the one at `indices`."""
+    """Return True if every load of a buffer is at `indices`."""
     return all(
         expr_deep_equal(a, b)
         for load in loads_in(stmt)
@@ -84,9 +84,9 @@ def loads_only(stmt: Stmt, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
 
 
 def init_runs_first(block: StmtSRef, *, in_scope: bool = False) -> bool:
-    """Say whether the init, if there is one, surely runs before other steps of the reduction.
+    """Return True if the init, if there is one, runs before other steps of the reduction.
 
-    Before all of them, or with `in_scope` before all while the block's scope runs once.
+    It must run before all steps, or with `in_scope` before all steps while the scope runs once.
     """
     if block.block.init is None:
         return True
@@ -102,9 +102,9 @@ def init_runs_first(block: StmtSRef, *, in_scope: bool = False) -> bool:
 
 
 def stores_surely(block: Block, buffer: Buffer) -> bool:
-    """Say whether each instance of a block stores something of a buffer that is a box.
+    """Return True if each instance of a block stores all elements of a box of a buffer.
 
-    That is what it declares, unless its body shows that it is less.
+    The box is the declared region, unless the body provably stores less.
     """
     return any(
         surely_written(first_statement(block), region) is not None
@@ -114,9 +114,10 @@ def stores_surely(block: Block, buffer: Buffer) -> bool:
 
 
 def values_taken(block: StmtSRef, axes: Sequence[Var]) -> list[Range] | None:
-    """Return the box of values that the loops around a block in its scope surely give its axes.
+    """Return the box of values that the loops around a block in its scope give its axes.
 
-    None if they are not known to be a box. A domain that is run through is returned unchanged.
+    None if the values are not proved to be a box. A domain that is covered whole is returned
+    unchanged.
     """
     realize = block.block_realize
     domains, values = axis_domain(realize.block.iter_vars), axis_values(realize)

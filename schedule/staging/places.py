@@ -1,8 +1,8 @@
 """The place in a scope where a copy of a buffer is made, and the blocks that may use it.
 
-A copy holds what the buffer holds when it is made. So a block may read the copy in place of the
-buffer if nothing overwrites the buffer in between, also not in an earlier iteration of a loop
-around both; and it may write the copy if whoever reads the buffer does so after the copy back.
+A copy has the contents of the buffer at the time of copying. So a block may read the copy instead
+of the buffer if nothing overwrites the buffer in between, including earlier iterations of a loop
+around both. It may write the copy if all readers of the buffer run after the copy back.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ SEVERAL_WRITERS = Problem(
     "NotSingleWriteBlock",
     "the buffer {buffer} is expected to be written by a single block in the scope, but {count} "
     "write it",
-    "name a block that reads the buffer from outside, or one buffer for each writer; "
-    "decompose_reduction comes after caching",
+    "name a block that reads the buffer before it is written, or give each writer its own "
+    "buffer; call decompose_reduction after caching",
 )
 NO_CONSUMER = Problem(
     "NotConsumerError",
-    "none of the consumer_blocks reads {buffer}, so nothing would read the cache of {0}",
-    "leave consumer_blocks out, or give blocks that get_consumers returns",
+    "none of the consumer_blocks reads {buffer}, so no block would read the cache of {0}",
+    "omit consumer_blocks, or give blocks that get_consumers returns",
 )
 OTHER_VALUES = Problem(
     "NotConsumerError",
-    "{1} reads other values of {buffer} than the cache of {0} holds: {2} overwrites them",
-    "leave it out of consumer_blocks",
+    "{1} reads values of {buffer} that the cache of {0} does not hold, because {2} overwrites them",
+    "remove it from consumer_blocks",
 )
 NO_PLACE = Problem(
     "InsertionPointNotFoundError",
@@ -55,7 +55,7 @@ def place_to_read(
     """Return the plan of a copy of a buffer that `block` reads, for the readers of its values.
 
     `wanted` restricts the readers. The place is right before the first reader after the writer, or
-    the start of the scope if what it holds then is read.
+    the start of the scope if the initial contents are read.
     """
     writers = graph.buffer_writers.get(buffer, [])
     check(len(writers) <= 1, SEVERAL_WRITERS, scope, buffer=buffer.name, count=len(writers))
@@ -95,7 +95,7 @@ def place_to_read(
     elif loop is None:
         location, cursor = scope, start
     else:
-        # The last iteration overwrote what was there before the loop.
+        # Earlier iterations have overwritten the values from before the loop.
         location = lowest_common_ancestor([block, writer])
         cursor = StmtCursor.below(location, scope).around(*users).before
     plan = StagingPlan(state, scope, location, cursor, block, buffer, users, threads, source)
@@ -111,7 +111,7 @@ def place_to_write(
     buffer: Buffer,
     wanted: Sequence[StmtSRef] = (),
 ) -> StagingPlan:
-    """Return the plan of a copy that a block, the only writer of a buffer, writes in its place.
+    """Return the plan of a copy that a block, the only writer of a buffer, writes instead of it.
 
     The `wanted` readers use the copy as well. The end is right before the first other reader, or
     the end of the scope.
@@ -132,7 +132,7 @@ def place_to_write(
         location, end = _statements_between(scope, block, after, buffer)
     for reader in rest:
         if order[reader] < order[block]:
-            # It reads what an earlier iteration wrote, so that must be copied back by then.
+            # The block reads results of an earlier iteration, so they must be copied back before.
             shared = _common_place(scope, block, reader)
             deeper = len(list(shared.wrappers())) > len(list(end.wrappers()))
             if deeper and _repeating_statement(shared) is not None:
@@ -163,7 +163,7 @@ def _first_place(scope: StmtSRef, users: Sequence[StmtSRef], buffer: Buffer) -> 
 
 
 def _common_place(scope: StmtSRef, a: StmtSRef, b: StmtSRef) -> StmtCursor:
-    """Return the place in a scope of the fewest statements that hold two of its blocks."""
+    """Return the place of the fewest statements in a scope that contain two of its blocks."""
     return StmtCursor.below(lowest_common_ancestor([a, b]), scope).around(a, b)
 
 

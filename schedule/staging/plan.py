@@ -1,4 +1,4 @@
-"""A copy of a buffer that blocks use in its place: where, for how long, and when it is filled."""
+"""A copy of a buffer that blocks use instead: its place, its lifetime, and whether it is filled."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ OUTSIDE = Problem(
 class StagingPlan:
     """A copy of a buffer, which some blocks of a scope use while the statements at a place run.
 
-    The copy is filled before these statements if it has to be, and copied back after them if they
-    write it. It starts out empty, and is copied in whole boxes, whatever the conditions are under
-    which the blocks run. So what must hold is: nothing is read from it, by a block or on the way
-    back, that was not stored there before. `must_be_filled` is the one check of that; which part
-    of the buffer it is, `read` and `written` say.
+    The copy is filled before these statements if necessary, and copied back after them if they
+    write it. It is undefined at first, and is copied in whole boxes, independent of the conditions
+    under which the blocks run. So every element that a block or the copy back reads must have been
+    stored to it before. `must_be_filled` checks that. `read` and `written` return the part of the
+    buffer that is copied.
     """
 
     state: ScheduleState
@@ -62,16 +62,18 @@ class StagingPlan:
     location: StmtSRef
     """The innermost loop around the copy, or the scope."""
     cursor: StmtCursor
-    """The statements that use the copy; the gap where it is made, if it is only read."""
+    """The statements that use the copy; for a copy that is only read, the gap where it is made."""
     block: StmtSRef
-    """The user that errors are about."""
+    """The block that errors name."""
     buffer: Buffer
     users: Sequence[StmtSRef]
     """The blocks that use the copy, in the order in which they run."""
     threads: str = "global"
-    """A storage scope: threads that share memory of it count as one."""
+    """A storage scope: threads that share its memory use one copy."""
     source: StmtSRef | None = None
-    """The block whose values a copy that is only read holds; None for those from outside."""
+    """The writer of the values in a copy that is only read; None for values from outside of the
+    scope.
+    """
 
     @cached_property
     def readers(self) -> list[StmtSRef]:
@@ -85,7 +87,7 @@ class StagingPlan:
 
     @cached_property
     def known(self) -> Analyzer:
-        """The known ranges of the variables that parts of the buffer may depend on at the place."""
+        """The known ranges at the place of the variables that regions of the buffer may use."""
         above = loops_above(self.location)
         around = above if self.location.is_block else [*above, self.location]
         loops = loop_domain([*loops_seen_through(self.scope), *around])
@@ -94,14 +96,14 @@ class StagingPlan:
     # ------------------------------------------------------------------------------------ the part
 
     def read(self, blocks: Sequence[StmtSRef]) -> Region | None:
-        """Return the smallest known box that blocks read at the place, None if they read nothing.
+        """Return the smallest known box that blocks read at the place, None if they do not read.
 
-        "At the place" is while what is below the location runs once.
+        "At the place" means while the statements below the location run once.
         """
         return self._bounding_region([(b, r) for b in blocks for r in b.block.reads])
 
     def written(self, blocks: Sequence[StmtSRef]) -> Region:
-        """Return the box that blocks surely write at the place, where it is known."""
+        """Return the box that blocks surely write at the place, None if it is unknown."""
         regions = []
         for block in blocks:
             analyzer = Analyzer()
@@ -136,7 +138,7 @@ class StagingPlan:
     # ---------------------------------------------------------------------------------- the checks
 
     def must_be_filled(self, stores_all: bool) -> bool:
-        """Say whether the copy must hold what the buffer does before its users run.
+        """Return True if the buffer must be copied to the copy before its users run.
 
         `stores_all` is True if the users surely store all elements that are copied back. Elements
         that they skip are copied back unchanged: raise if others may write them at the same time.
@@ -155,7 +157,7 @@ class StagingPlan:
         )
 
     def stores_all(self, region: Region) -> bool:
-        """Say whether one of the users surely stores all of a region."""
+        """Return True if one of the users stores all of a region."""
         needed = clip(box_of(region), self.buffer, self.known)
         for writer in self.writers:
             if self.surely_runs(writer):
@@ -165,7 +167,7 @@ class StagingPlan:
         return False
 
     def surely_runs(self, block: StmtSRef) -> bool:
-        """Say whether a block runs wherever the copy is made.
+        """Return True if a block runs whenever the copy is made.
 
         No condition or loop can skip it. Loops that select the written elements are allowed: if one
         has no iterations, nothing is copied.
@@ -182,9 +184,9 @@ class StagingPlan:
         return not may_not_store(realize, self.buffer, written, loops, self.known)
 
     def _relies_on_old_values(self, block: StmtSRef) -> bool:
-        """Say whether a user may use what the buffer that it writes held before.
+        """Return True if a user may read earlier contents of a buffer that it writes.
 
-        Raises ScheduleError if it does not declare which part that is.
+        Raises ScheduleError if it does not declare that read.
         """
         relies = reads_old_values(block.block, self.buffer)
         reason = "it reads the earlier contents of the buffer without declaring that"
@@ -193,8 +195,8 @@ class StagingPlan:
         return relies or not init_runs_first(block, in_scope=True)
 
     def _check_sequential(self) -> None:
-        """Raise if what is copied back as it was could overwrite what others write meanwhile."""
-        reason = "it may leave out elements, which iterations that run at the same time may write"
+        """Raise if copying back unchanged elements could overwrite concurrent writes."""
+        reason = "it may skip elements that concurrent iterations may write"
         current: StmtSRef | None = self.location
         while current is not None:
             ordered = current.is_block or current.loop.kind in (ForKind.SERIAL, ForKind.UNROLLED)
@@ -202,15 +204,15 @@ class StagingPlan:
             current = current.parent
 
     def check_fixed(self, region: Sequence[Range]) -> None:
-        """Raise if where a region is depends on memory, which the copy may find changed."""
+        """Raise if the position of a region depends on memory, which may change before the copy."""
         fixed = not self.state.enable_check or not any(reads_memory(dim) for dim in region)
         reason = "the elements that it touches depend on values in memory"
         check(fixed, UNSAFE, self.block, buffer=self.buffer.name, reason=reason)
 
     def check_inside(self, region: Sequence[Range], known: Analyzer | None = None) -> None:
-        """Raise unless a region, which will be copied without any condition, is in the buffer.
+        """Raise unless a region, which will be copied unconditionally, is inside the buffer.
 
-        `known` is what is known about the region, if it is none at the place.
+        `known` are the variable ranges for the region, by default those at the place.
         """
         if not self.state.enable_check:
             return
@@ -230,8 +232,7 @@ class StagingPlan:
     ) -> list[StmtSRef]:
         """Let the users use a copy, and return the blocks that fill it and copy it back.
 
-        It holds `held` at first, and `written` is copied back; None if the one or the other is not
-        done.
+        `held` is copied to it first, and `written` is copied back; None skips that copy.
         """
         fills = [] if held is None else [layout.copy_nest(held, back=False)]
         backs = [] if written is None else [layout.copy_nest(written, back=True)]
@@ -262,7 +263,7 @@ def add_stages(
     redirect: BlockRewriter,
     unused: Collection[Buffer] = (),
 ) -> None:
-    """Put nests before and after a place in a scope, and rewrite what uses them.
+    """Insert nests before and after a place in a scope, and rewrite the blocks that use them.
 
     The scope allocates `buffers`, and stops allocating buffers in `unused`.
     """

@@ -1,7 +1,7 @@
-"""Traces: what was done to a program, replayed, written and read.
+"""Traces: records of the changes of a program, and their JSON and Python forms.
 
-`trace` has `Trace`, `json_form` and `python_text` its two forms, the latter with names of random
-variables, and `python_reader` reads it back.
+`trace` has the class `Trace`. `json_form` writes and reads JSON, `python_text` writes Python with
+names for the random variables, and `python_reader` reads that text.
 """
 
 from schedule.trace.trace import Trace, translate

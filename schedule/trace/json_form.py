@@ -1,9 +1,9 @@
 """The JSON form of a trace: `[[kind, inputs, attrs, outputs], ...], [[index, decision], ...]`.
 
-Random variables are their names. A string constant among the inputs is wrapped in an extra pair of
-quotes; arithmetic on sampled numbers and index maps are script text, which is parsed, never
-executed. The flags of a primitive are 0 and 1; other truth values are `true` and `false`. Every
-output has its own name.
+Random variables are written as their names. A string constant among the inputs is wrapped in an
+extra pair of quotes; arithmetic on sampled numbers and index maps are script text, which is parsed,
+never executed. The flags of a primitive are 0 and 1; other truth values are `true` and `false`.
+Every output has its own name.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def _attr(value: Any, names: Names) -> Any:
 def from_json(obj: Any) -> tuple[list[Instruction], dict[Instruction, Any]]:
     """Return the instructions and decisions that `to_json` wrote.
 
-    Raises TraceError for a wrong structure, an unknown kind, an undefined name or a value that
-    cannot occur; it says in which instruction.
+    Raises TraceError, which names the instruction, for a wrong structure, an unknown kind, an
+    undefined name or an invalid value.
     """
     well_formed = (
         isinstance(obj, (list, tuple))
@@ -127,7 +127,7 @@ def _instruction(index: int, row: Any, known: dict[str, Any]) -> Instruction:
     for name in row[3]:
         if name in known:
             raise TraceError(
-                f"ValueError: {where}: the output {name!r} has the name of another; give each "
+                f"ValueError: {where}: two outputs have the name {name!r}; give each "
                 "output of the trace its own name"
             )
         outputs.append(define_output(kind, name, known))
@@ -135,7 +135,7 @@ def _instruction(index: int, row: Any, known: dict[str, Any]) -> Instruction:
 
 
 def define_output(kind: InstructionKind, name: str, known: dict[str, Any]) -> Any:
-    """Return a new random variable for an output, known by `name` from here on; None for `_`."""
+    """Return a new random variable for an output, and add its `name` to `known`; None for `_`."""
     if name == "_":
         return None
     known[name] = rv = kind.output(name)
@@ -164,7 +164,7 @@ def _read(known: Mapping[str, Any], where: str, value: Any) -> Any:
 
 
 def _modernize(name: str, inputs: list[Any], attrs: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Return the operands of an instruction written by an older release in today's order."""
+    """Return the operands of an instruction from an older release in the current order."""
     if name == "TransformLayout" and len(inputs) == 1 and len(attrs) >= 3:
         index_map = attrs.pop(2)
         inputs.append(index_map)

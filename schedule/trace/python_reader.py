@@ -1,8 +1,8 @@
 """Traces read from their Python text, which is parsed and never executed.
 
 The text is what `Trace.script` prints, here or in TVM: calls of the methods of one schedule, whose
-outputs have names. Only those names, the registry of primitives and the expressions of the
-script dialect have a meaning in it.
+outputs have names. Only these names, registered primitives and expressions of the script dialect
+are accepted.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _Reader:
             self._decisions[inst] = decision
 
     def _outputs(self, kind: InstructionKind, stmt: ast.stmt, targets: list[ast.expr]) -> list[Any]:
-        """Return the random variables that a call gives, which `targets` name from here on."""
+        """Return the random variables of a call's outputs, which `targets` name."""
         several = kind.several
         if not targets and (several or not kind.result):
             return []
@@ -168,7 +168,7 @@ class _Reader:
     # ------------------------------------------------------------------------------------- values
 
     def _argument(self, param: Parameter, given: Any) -> Any:
-        """Return the recorded value of an argument, which is a tree, trees, or a default."""
+        """Return the recorded value of an argument, given as syntax trees or a default."""
         if isinstance(given, tuple) and param.variadic:
             value: Any = tuple(self._value(node) for node in given)
             place = given[0] if given else None
@@ -188,7 +188,7 @@ class _Reader:
             self._fail(place, f"{where}: {reason.replace(shown_value(value), self._source(place))}")
 
     def _value(self, node: ast.expr, source: str = "") -> Any:
-        """Return the value of a tree; the source of a function may be given in another form."""
+        """Return the value of a syntax tree; `source` replaces the source text of a function."""
         match node:
             case ast.Constant(value=str() | int() | float() | None):
                 return node.value
@@ -231,7 +231,7 @@ class _Reader:
         return node.value
 
     def _parse(self, node: ast.expr, parse: Callable[..., Any], text: str = "") -> Any:
-        """Return an expression read by the dialect; its text may be given in another form."""
+        """Return an expression parsed by the script dialect; `text` replaces its source text."""
         if isinstance(node, ast.Starred):
             self._fail(node, "the arguments of a trace are written out, without *")
         try:

@@ -1,4 +1,4 @@
-"""The Python text of a trace, one call a line, and the names of random variables in it."""
+"""The Python text of a trace, one call per line, and the names of its random variables."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _argument(param: Parameter, value: Any, names: Names) -> list[str]:
 class Names:
     """Hands out `b0`, `l1`, `v2`, ... from one counter, in order of definition.
 
-    `imported` has the names, by package, that the texts need beyond those of random variables.
+    `imported` has the names that the texts import, by package.
     """
 
     def __init__(self, dialect: Dialect) -> None:
@@ -133,7 +133,7 @@ class Names:
         self._count = 0
 
     def define(self, rv: Any) -> str:
-        """Return the name of a new output; an output that is None is `_` and counts as well."""
+        """Return the name of a new output; None is named `_` and advances the counter as well."""
         if rv in self._names:
             raise ValueError(f"a random variable is produced twice: {self._names[rv]}")
         prefix = "b" if isinstance(rv, BlockRV) else "l" if isinstance(rv, LoopRV) else "v"
@@ -145,7 +145,7 @@ class Names:
         return name
 
     def text(self, value: Any) -> str:
-        """Return a random variable by name, arithmetic on them or an index map as script text."""
+        """Return the name of a random variable, or the script text of an expression."""
         if value in self._names:
             return self._names[value]
         if value is LoopRV.inline_rv() or value is LoopRV.root_rv():
@@ -205,14 +205,14 @@ class Names:
 
 
 class Anonymous(Names):
-    """Calls every random variable `_`, for an instruction shown on its own."""
+    """Names every random variable `_`, to show an instruction without its trace."""
 
     def define(self, rv: Any) -> str:
         """Return the name of an output."""
         return "_"
 
     def text(self, value: Any) -> str:
-        """Return a random variable as `_`, and what is made of them as script text."""
+        """Return `_` for a random variable, and the script text of expressions."""
         return "_" if isinstance(value, (BlockRV, LoopRV, Var)) else super().text(value)
 
     def _named(self, value: Any) -> Any:
@@ -244,7 +244,7 @@ def _meaning(value: StmtSRef | None) -> str:
     if value is INLINE_MARK:
         return "inline into the consumers"
     if value is ROOT_MARK:
-        return "leave it at the root"
+        return "keep it at the root"
     if isinstance(value.stmt, Block):
         return f'block "{value.stmt.name_hint}"'
     if isinstance(value.stmt, For):

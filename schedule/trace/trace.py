@@ -1,4 +1,4 @@
-"""Traces: records of the changes of a program, which can be replayed, stored and changed."""
+"""Traces: records of the changes of a program, which can be replayed, stored and edited."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Trace:
         return inst, self.decisions.pop(inst, None)
 
     def truncate(self, length: int) -> None:
-        """Remove what was appended after the first `length` instructions."""
+        """Remove all instructions after the first `length`."""
         while len(self.insts) > length:
             self.pop()
 
@@ -76,7 +76,7 @@ class Trace:
         return self.decisions.get(inst)
 
     def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool) -> Trace:
-        """Return a trace in which `inst` decides otherwise; replaying it gives that program."""
+        """Return a trace with another decision for `inst`; replay it to get the program."""
         kept = self.instructions(remove_postproc)
         decisions = {i: self.decisions[i] for i in kept if i in self.decisions}
         return Trace(kept, {**decisions, inst: decision})
@@ -104,7 +104,7 @@ class Trace:
         return Trace(kept, self.decisions)
 
     def instructions(self, remove_postproc: bool) -> list[Instruction]:
-        """Return the instructions, on request only those before postprocessing."""
+        """Return the instructions, with `remove_postproc` only those before postprocessing."""
         if remove_postproc:
             for k, inst in enumerate(self.insts):
                 if inst.kind.name == _POSTPROC:
@@ -121,11 +121,12 @@ class Trace:
     ) -> None:
         """Apply the instructions of this trace to `sch`.
 
-        Blocks are found by name, loops by asking again; decisions are repaired where they do not
-        fit. `decision_provider(inst, inputs, attrs, decision)` is called for every instruction and
-        may replace a decision, None makes the instruction sample anew. An instruction that fails
-        raises its `ScheduleError`, an instruction that does not fit the program or earlier ones a
-        `TraceError`; the earlier instructions stay applied.
+        Blocks are found by name, loops by `get_loops` again; decisions that do not fit are
+        repaired. `decision_provider(inst, inputs, attrs, decision)` is called for every instruction
+        and may replace a decision; if it returns None, the instruction samples again. An
+        instruction that fails raises its `ScheduleError`; an instruction that does not fit the
+        program or earlier instructions raises a `TraceError`. The earlier instructions stay
+        applied.
         """
         self.apply_part(sch, 0, len(self.instructions(remove_postproc)), {}, decision_provider)
 
@@ -139,8 +140,8 @@ class Trace:
     ) -> None:
         """Apply the instructions from number `first` up to `end`, as `apply_to_schedule` does.
 
-        Those before `first` have been applied to `sch`. `made` has the random variables that they
-        gave by those of this trace, and gets what is made here.
+        The instructions before `first` have been applied to `sch`. `made` maps random variables of
+        this trace to the results of the applied instructions; this call adds its own.
         """
         made |= {LoopRV.inline_rv(): LoopRV.inline_rv(), LoopRV.root_rv(): LoopRV.root_rv()}
         decisions = self.decisions
@@ -155,7 +156,7 @@ class Trace:
                 inputs, attrs = kind.pack(values)
                 decision = decision_provider(inst, inputs, attrs, decision)
                 if decision is not None and not kind.has_decision:
-                    raise TraceError(f"{kind.name}: ValueError: the kind takes no decision")
+                    raise TraceError(f"{kind.name}: ValueError: the kind accepts no decision")
             try:
                 outputs = sch.invoke(kind, values, decision)
             except TensorIRError as error:
@@ -163,8 +164,8 @@ class Trace:
                 raise
             if len(outputs) != len(inst.outputs):
                 raise TraceError(
-                    f"instruction {number}: {kind.name} gave {len(outputs)} outputs, the trace "
-                    f"expects {len(inst.outputs)}: it was recorded on another program"
+                    f"instruction {number}: {kind.name} returned {len(outputs)} outputs, the "
+                    f"trace expects {len(inst.outputs)}: it was recorded on another program"
                 )
             for old, new in zip(inst.outputs, outputs, strict=True):
                 made[old] = new
@@ -223,7 +224,7 @@ class Trace:
         return f"<Trace of {self.summary()}>"
 
     def summary(self) -> str:
-        """Return in a few words how long the trace is, and how much of it was decided."""
+        """Return the numbers of instructions and decisions in words."""
         counts = ((len(self.insts), "instruction"), (len(self.decisions), "decision"))
         return ", ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in counts)
 
@@ -237,7 +238,7 @@ class Trace:
     # -------------------------------------------------------------------------------------- files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the JSON form, one instruction a line; a reader never sees half of it."""
+        """Write the JSON form atomically, one instruction per line."""
         insts, decisions = self.as_json()
         rows = ",\n  ".join(json.dumps(inst) for inst in insts)
         text = f"[[\n  {rows}\n],\n{json.dumps(decisions)}]\n"
@@ -246,7 +247,7 @@ class Trace:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Trace:
-        """Read a trace from a file; TraceError names the file, the line and what is wrong."""
+        """Read a trace from a file; TraceError names the file, the line and the cause."""
         try:
             text = Path(path).read_text(encoding="utf-8")
             return Trace.from_json(json.loads(text))

@@ -39,7 +39,7 @@ logger = logging.getLogger("tensorir.search")
 
 _HOPELESS: Final = 20
 _LEAST_LIMIT: Final = 5.0
-"""Seconds that every build may take."""
+"""The minimum time limit of a build in seconds."""
 
 BuildFunction = Callable[[IRModule, Target, Mapping[str, Any] | None], codegen.Module]
 ExportFunction = Callable[[codegen.Module], str]
@@ -65,7 +65,7 @@ class BuilderResult:
     seconds: float = 0.0
     """The wall time of the build."""
     ending: Ending = "value"
-    """The end of the job in the worker process."""
+    """How the job ended in the worker process."""
 
 
 BuilderFuture: TypeAlias = Future[BuilderResult]
@@ -89,7 +89,7 @@ class Builder(ABC):
 
     @abstractmethod
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
-        """Build programs. The failure of a program is its result and affects no other one."""
+        """Build programs. A failed program has a result, and does not affect the others."""
 
     def start(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderFuture]:
         """Start to build programs in this order. This default builds all of them first."""
@@ -149,7 +149,9 @@ class LocalBuilder(Builder):
         self.f_export = f_export
         self.allow_externs = checked_names(allow_externs)
         self.split: CoreSplit | None = None
-        """The cores that build; None for the cores that this process does not measure on."""
+        """The division of the cores; None if builds use the cores on which this process does not
+        measure.
+        """
         self._pool = WorkerPool(self.max_workers, initializer, loads=build_and_export)
         self._directory: ArtifactDirectory | None = None
         self._making = threading.Lock()
@@ -172,7 +174,7 @@ class LocalBuilder(Builder):
     def start(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderFuture]:
         """Start to build in this order and return at once; see `build`.
 
-        For a subclass that overrides `build`, all programs are built by that first.
+        If a subclass overrides `build`, that method builds all programs first.
         """
         if type(self).build is not LocalBuilder.build:
             return super().start(build_inputs)
@@ -262,7 +264,7 @@ def build_and_export(
     return path
 
 
-_OF_DOUBLES: Final = (  # those of float32 end with an f
+_OF_DOUBLES: Final = (  # the float32 versions end with an f
     "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 "
     "fabs fdim floor fma fmax fmin fmod hypot ldexp lgamma log log10 log1p log2 nearbyint "
     "nextafter pow remainder rint round sin sinh sqrt tan tanh tgamma trunc"
@@ -270,7 +272,7 @@ _OF_DOUBLES: Final = (  # those of float32 end with an f
 MATHEMATICAL: Final = frozenset(
     name + suffix for name in _OF_DOUBLES.split() for suffix in ("", "f")
 )
-"""The functions of C's math.h whose arguments are numbers."""
+"""The functions of C's math.h whose arguments are all numbers."""
 
 
 def checked_names(names: Collection[str]) -> frozenset[str]:

@@ -19,7 +19,7 @@ from search.lines import take_lock
 logger = logging.getLogger("tensorir.search")
 
 _PARENT: Final = Path("/tmp")
-"""Independent of `TMPDIR`: all processes of this user share it."""
+"""The folder does not depend on `TMPDIR`, so that all processes of this user share it."""
 _locks: Final[list[int]] = []
 
 

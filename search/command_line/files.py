@@ -35,8 +35,8 @@ _SHOWN: Final = 5
 def read_program(path: str, shapes: Sequence[str] | None = None) -> IRModule:
     """Return the module of a script, a model file, or a JSON file that `show` or a search wrote.
 
-    `shapes` are those of the inputs of an ONNX model, as in `x=1,3,224,224`. ArgumentError for a
-    missing file and for bad shapes, ImportError if the package that reads the file is not
+    `shapes` are those of the inputs of an ONNX model, as in `x=1,3,224,224`. Raises ArgumentError
+    for a missing file and for bad shapes, ImportError if the package that reads the file is not
     installed, DiagnosticError for an invalid script, and the errors of the front ends.
     """
     place, name = Path(path), None
@@ -155,8 +155,8 @@ def is_trace_file(path: str) -> bool:
 def read_arrays(texts: Sequence[str], known: Sequence[str], what: str) -> dict[str, NDArray[Any]]:
     """Return the arrays of options `NAME=FILE.npy` by name; `known` are the inputs of `what`.
 
-    ArgumentError for another form, a repeated or unknown name, and a file that cannot be read. No
-    object of a file is unpickled.
+    Raises ArgumentError for another form, a repeated or unknown name, and a file that cannot be
+    read. No object of a file is unpickled.
     """
     arrays: dict[str, NDArray[Any]] = {}
     for text in texts:

@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         if call == INTERRUPTED:  # while the modules of the command were imported
             raise KeyboardInterrupt
-        if not isinstance(call, tuple):  # typer has answered, as to --help
+        if not isinstance(call, tuple):  # typer has printed the answer, for example to --help
             return int(call or (0 if given else BAD_ARGUMENT))
         run, as_json = call
         with contextlib.redirect_stdout(sys.stderr):
@@ -180,7 +180,7 @@ def _defer(function: Callable[..., Result]) -> Callable[..., Any]:
     """Return a function for typer that returns the call to make, and whether to print JSON.
 
     It also accepts the options that every command has. The call is made outside of typer, which
-    would end the process at a broken pipe, whichever it is.
+    would end the process at any broken pipe.
     """
     signatures = [inspect.signature(one, eval_str=True) for one in (function, _shared)]
     parameters = [one for signature in signatures for one in signature.parameters.values()]
@@ -205,7 +205,7 @@ def _reflow(text: str) -> str:
 
 
 def _print(result: Result, as_json: bool) -> int:
-    """Write a result to standard output; OSError names that if it cannot be written."""
+    """Write a result to standard output; the OSError of a failure names standard output."""
     if sys.stdout is None:
         raise OSError(errno.EBADF, "it is closed", "standard output")
     try:
@@ -236,6 +236,6 @@ def _fail(text: str, code: int) -> int:
 
 
 def _drop_output() -> None:
-    """Keep Python from writing again at its end what could not be written."""
+    """Discard the unwritten output, so that Python does not try to write it again at exit."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

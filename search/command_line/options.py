@@ -143,7 +143,7 @@ def credentials_of(
 ) -> Credentials:
     """Return the credentials that these options name; with `make` a missing file is made.
 
-    TuningError for options that contradict each other, and as for `Credentials.read`.
+    Raises TuningError for options that contradict each other, and as for `Credentials.read`.
     """
     if not (ca or cert or key):
         return Credentials.read_or_make(file) if make else Credentials.read(file)

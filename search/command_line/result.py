@@ -66,7 +66,7 @@ def microseconds(seconds: float | None) -> str:
 
 
 def count_text(number: int, what: str) -> str:
-    """Return a number of things, as in "1 record" and "2 records"."""
+    """Return a count with its noun, as in "1 record" and "2 records"."""
     return f"{number} {what}{'s' * (number != 1)}"
 
 

@@ -182,8 +182,8 @@ def call_kernel(
     """Build the entry function of a scheduled program and call it; `mod` is the unscheduled one.
 
     `given` are arrays by the names of buffers; others are random, with a fixed seed. The results
-    are the buffers that the function writes. `repeat` calls are timed. TuningError for a function
-    whose arguments cannot be random, ArgumentError for arrays of another shape or dtype.
+    are the buffers that the function writes. `repeat` calls are timed. Raises TuningError for a
+    function whose arguments cannot be random, ArgumentError for arrays of another shape or dtype.
     """
     func = mod.prim_func(entry_name(mod))
     infos = ArgInfo.from_prim_func(func)

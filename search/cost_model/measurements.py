@@ -32,7 +32,7 @@ _NOT_SAVED: Final = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""The exceptions of NumPy and zipfile for a truncated or changed file."""
+"""The exceptions that NumPy and zipfile raise for a truncated or changed file."""
 
 
 class Cost(NamedTuple):
@@ -95,7 +95,7 @@ class Measurements:
         """
         shares = _fair_shares([len(w) for w in self.workloads.values()], most)
         chosen = [
-            _spread(list(workload.values()), share)
+            _evenly_spaced(list(workload.values()), share)
             for workload, share in zip(self.workloads.values(), shares, strict=True)
         ]
         measured = [one for of_workload in chosen for one in of_workload]
@@ -107,7 +107,7 @@ class Measurements:
         )
 
 
-def _spread(measured: Sequence[Measured], count: int) -> list[Measured]:
+def _evenly_spaced(measured: Sequence[Measured], count: int) -> list[Measured]:
     """Return `count` measurements, evenly spaced in the order of their times, with the fastest."""
     if len(measured) <= count:
         return list(measured)
@@ -116,7 +116,7 @@ def _spread(measured: Sequence[Measured], count: int) -> list[Measured]:
 
 
 def _fair_shares(sizes: Sequence[int], total: int) -> list[int]:
-    """Split `total` into equal shares; a share that exceeds its size is passed on to others."""
+    """Split `total` into equal shares; what exceeds a size is divided among the others."""
     shares = [0] * len(sizes)
     for rank, index in enumerate(sorted(range(len(sizes)), key=lambda k: sizes[k])):
         share = min(sizes[index], total // (len(sizes) - rank))
@@ -167,8 +167,8 @@ class SavedModel:
     def read(path: str | os.PathLike[str], features: str) -> SavedModel:
         """Read a file, without unpickling.
 
-        OutdatedModelError if another version or another extractor made it, TuningError if the file
-        is not a saved model.
+        Raises OutdatedModelError if another version or another extractor made it, TuningError if
+        the file is not a saved model.
         """
         with read_arrays(path) as saved:
             version = saved["version"].tolist() if "version" in saved else None
@@ -189,8 +189,8 @@ class SavedModel:
 def read_arrays(path: str | os.PathLike[str]) -> Iterator[dict[str, NDArray[Any]]]:
     """Provide the arrays of a file by name, without unpickling.
 
-    TuningError if the file is missing or is not a file of arrays, and for a KeyError, TypeError or
-    ValueError in the body of the `with`.
+    Raises TuningError if the file is missing or is not a file of arrays, and for a KeyError,
+    TypeError or ValueError in the body of the `with`.
     """
     try:
         with np.load(Path(path), allow_pickle=False) as file:
@@ -211,7 +211,7 @@ def _decode(saved: dict[str, Any]) -> SavedModel:
         raise ValueError("the lengths of its arrays differ")
     costs = iter(zip(saved["seconds"].tolist(), saved["is_bound"].tolist(), strict=True))
     candidates = iter(saved["candidates"].tolist())
-    features = iter(_pieces(saved["rows"], saved["row_counts"]))
+    features = iter(_split_rows(saved["rows"], saved["row_counts"]))
     measurements = Measurements()
     for name, size in zip(names, saved["sizes"].tolist(), strict=True):
         for _ in range(size):
@@ -219,11 +219,11 @@ def _decode(saved: dict[str, Any]) -> SavedModel:
     return SavedModel(
         measurements,
         dict(zip(names, saved["trained_sizes"].tolist(), strict=True)),
-        [piece.tobytes() for piece in _pieces(saved["boosters"], saved["booster_sizes"])],
+        [piece.tobytes() for piece in _split_rows(saved["boosters"], saved["booster_sizes"])],
         str(saved["features"]),
     )
 
 
-def _pieces(whole: Any, sizes: Any) -> list[Any]:
+def _split_rows(whole: Any, sizes: Any) -> list[Any]:
     """Split an array along its first dimension."""
     return np.split(whole, np.cumsum(sizes)[:-1]) if len(sizes) else []

@@ -20,7 +20,9 @@ from search.feature_extractor import PackedFeatures
 Floats = NDArray[np.float64]
 
 _PARTNERS: Final = 24
-"""The number of candidates that each one is compared with; more did not rank better."""
+"""The number of candidates with which each candidate is compared; more did not improve the
+ranking.
+"""
 _LEAST_CURVATURE: Final = 0.02
 """The minimum second derivative: it is nearly 0 for ordered pairs, where Newton steps explode."""
 _STEEPEST: Final = 30.0
@@ -103,8 +105,8 @@ def _pairs(
     second: list[NDArray[np.intp]] = [np.empty(0, np.intp)]
     for index in np.unique(workload):
         members = random.permutation(np.flatnonzero(workload == index))
-        # On a circle, neighbours up to half the way round give all pairs, and those at exactly half
-        # the way, which exist if the number is even, twice.
+        # On a circle, neighbours up to half the circle give all pairs. If the number is even, the
+        # pairs at exactly half the circle occur twice.
         reach = min(_PARTNERS // 2, (len(members) - 1) // 2)
         for step in range(1, reach + 1):
             first.append(members)
@@ -267,9 +269,9 @@ class TreeEnsemble:
 
 
 def imported_xgboost() -> Any:
-    """Import XGBoost, which is slow and needed in some searches only.
+    """Import XGBoost, which is slow and only needed by some searches.
 
-    TuningError if it is not installed, or misses a library of the system.
+    Raises TuningError if it is not installed, or misses a library of the system.
     """
     check_xgboost()
     try:

@@ -113,7 +113,8 @@ class XGBModel(CostModel):
     def warm_up(self) -> None:
         """Start to import XGBoost in the background, which takes about half a second.
 
-        Training waits for it, and reports a failed import. TuningError if XGBoost is not installed.
+        Training waits for it, and reports a failed import. Raises TuningError if XGBoost is not
+        installed.
         """
         check_xgboost()
 
@@ -256,8 +257,8 @@ class XGBModel(CostModel):
     def load(self, path: str | os.PathLike[str]) -> None:
         """Load a file of `save`; if that fails, the model is unchanged.
 
-        OutdatedModelError if another version made it or it has other features, TuningError for any
-        other file.
+        Raises OutdatedModelError if another version made it or it has other features, TuningError
+        for any other file.
         """
         saved = SavedModel.read(path, self._features)
         self._ensemble = TreeEnsemble.loaded(saved.boosters, self.config)

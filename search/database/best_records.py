@@ -48,7 +48,7 @@ R = TypeVar("R", bound=_Measured)
 
 
 RIVAL: Final = 1.15
-"""A candidate may still turn out to be the best if it takes this multiple of the best time."""
+"""A candidate whose time is below this multiple of the best time may still be the best."""
 
 
 def latest_records(records: Iterable[R]) -> list[R]:
@@ -71,10 +71,10 @@ def winner_first(records: Iterable[R]) -> list[R]:
     """Return all valid records of one workload, best first, but the winner of a search before them.
 
     A search ends by re-measuring the best few candidates, and commits the winner last: its trace is
-    the one that was re-measured last. A candidate that is chosen for a low time takes longer when
-    it is measured again, and so would others that were measured only once. Therefore the winner
-    stays first, unless a later record is faster than all measurements of the winner by more than
-    luck explains (`RIVAL`).
+    the one that was re-measured last. A candidate that was chosen for a low time is slower on
+    average when it is measured again, and the same would hold for candidates that were measured
+    only once. Therefore the winner stays first, unless a later record is faster than all
+    measurements of the winner by more than noise explains (`RIVAL`).
     """
     records = list(records)
     best = best_records(records, len(records))
@@ -160,4 +160,4 @@ def _fault(record: TuningRecord, error: TensorIRError) -> str:
 
 
 _reported: Final[set[Hashable]] = set()
-"""The places and records that were warned of, which are few: they are damaged."""
+"""The places and records of earlier warnings, which are few, because damaged records are rare."""

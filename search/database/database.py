@@ -198,11 +198,13 @@ class Database(DatabaseScope):
             record
             for workload in of_key.values()
             for record in winner_first(
-                record for record in self._answers(workload, target) if record.workload in like
+                record
+                for record in self._usable_records(workload, target)
+                if record.workload in like
             )[:count]
         ]
 
-    def _answers(self, workload: Workload, target: Target | None) -> list[TuningRecord]:
+    def _usable_records(self, workload: Workload, target: Target | None) -> list[TuningRecord]:
         """Return the records of a workload for a target, or for another number of cores."""
         found = self.tuning_records_of(workload, target)
         if target is None or any(record.is_valid for record in found):
@@ -219,10 +221,10 @@ class Database(DatabaseScope):
     def records_behind(
         self, workload: Workload, target: Target | None, place: int
     ) -> tuple[list[TuningRecord], int]:
-        """Return the records of a workload after a place, and the place after them.
+        """Return the records of a workload after a position, and the position after them.
 
-        The next call with that place returns the records that were committed meanwhile; the first
-        place is 0.
+        The next call with that position returns the records that were committed meanwhile; the
+        first position is 0.
         """
         records = self.tuning_records_of(workload, target)
         return records[place:], max(place, len(records))
@@ -237,7 +239,8 @@ class Database(DatabaseScope):
     ) -> Claimed:
         """Lease the traces to `owner` that have no other lease and no record.
 
-        A database without claims, as this one, is used by one tuner at a time: it grants all.
+        A database without leases, like this base class, is used by one tuner at a time, so it
+        grants everything.
         """
         return Claimed(frozenset(trace_keys), frozenset())
 
@@ -267,7 +270,7 @@ class Database(DatabaseScope):
 
     def _rank_records(self, mod: IRModule, target: Target | str | None) -> list[TuningRecord]:
         """Return all valid records of a workload, those of the program itself first, best first."""
-        found = self._answers(Workload(mod), None if target is None else Target(target))
+        found = self._usable_records(Workload(mod), None if target is None else Target(target))
         same = {of: same_structure(of.mod, mod) for of in {record.workload for record in found}}
         own = winner_first(record for record in found if same[record.workload])
         return [*own, *winner_first(record for record in found if not same[record.workload])]
@@ -346,7 +349,7 @@ class Database(DatabaseScope):
         return (self,)
 
     def should_warn(self, *what: str) -> bool:
-        """True if this is called with `what` for the first time, so that a warning comes once."""
+        """Return True at the first call with `what`, so that a warning is issued once."""
         new = what not in self._warned
         self._warned.add(what)
         return new

@@ -68,7 +68,7 @@ class KeyedDatabase(Database):
     def commit_tuning_record(self, record: TuningRecord) -> None:
         """Add a record; IRValueError if its workload was not committed before.
 
-        DatabaseError if the record is invalid: see `TuningRecord.check`.
+        Raises DatabaseError if the record is invalid: see `TuningRecord.check`.
         """
         record.check()
         if not self.has_workload(record.workload.mod):
@@ -131,7 +131,7 @@ class KeyedDatabase(Database):
             if self.same_workload(known[0].mod, mod):
                 _cache(self._keys, mod, key)
                 return key, True
-        raise AssertionError  # count() does not end
+        raise AssertionError  # count() is infinite
 
     def get_top_k(
         self, workload: Workload, top_k: int, target: Target | None = None
@@ -175,7 +175,7 @@ class KeyedDatabase(Database):
     def records_behind(
         self, workload: Workload, target: Target | None, place: int
     ) -> tuple[list[TuningRecord], int]:
-        """Return the records of a workload after a place, and the place after them."""
+        """Return the records of a workload after a position, and the position after them."""
         key = self.workload_key(workload.mod)
         found = self.store.read(RECORDS, key, behind=place, target=_text(target))
         return [one.value for one in found], max((one.number for one in found), default=place)
@@ -290,7 +290,7 @@ def database_at(place: str | os.PathLike[str], *, may_be_new: bool = False) -> D
     for `best.json` in `best_workload.json`; or a URL of `Database.create`. With `may_be_new` the
     first commit makes a missing database, in a directory as files of JSON lines.
 
-    DatabaseError if there is no database, or the place cannot have one.
+    Raises DatabaseError if there is no database, or the place cannot have one.
     """
     if "://" in os.fspath(place):
         return Database.create(os.fspath(place))

@@ -32,7 +32,7 @@ from search.lines import (
 
 
 class _Where(NamedTuple):
-    """The line of a record: its number from 1, its start and its length in bytes."""
+    """The location of a record's line: its number from 1, its start and its length in bytes."""
 
     line: int
     offset: int
@@ -46,7 +46,8 @@ class LineStore(MemoryStore):
     reads new lines. Each entry is passed to the system at once, so a process that is killed loses
     at most the line that it writes. Several processes may write: each holds the lock of the file,
     for records the lock of the workloads. Lines that cannot be read are skipped with a warning that
-    names file, line and field. DatabaseError for files of another kind, and if the system refuses.
+    names file, line and field. Raises DatabaseError for files of another kind, and if the system
+    refuses.
 
     Traces of records stay in the file until they are used, so a broken trace is found only then.
     `workload_key` returns the key of a workload, which is not stored.
@@ -83,7 +84,7 @@ class LineStore(MemoryStore):
     def refresh(self, kind: Kind[Any]) -> None:
         """Read the new lines of a file; before records, those of the workloads.
 
-        DatabaseError if the file was replaced.
+        Raises DatabaseError if the file was replaced.
         """
         with self._lock, locked_for_reading(self._lock_file(kind)):
             self._read_new(kind)
@@ -181,7 +182,7 @@ class LineStore(MemoryStore):
 
     @contextlib.contextmanager
     def _writing(self, kind: Kind[Any]) -> Iterator[None]:
-        """Keep other writers waiting; before that, read the workloads and records of others."""
+        """Lock the file for writing, and read the new workloads and records of others."""
         path = self._lock_file(kind)
         with self._lock:
             with refusals_named(path):

@@ -1,4 +1,4 @@
-"""The lengths in a program, and the check that another program is the same with longer loops.
+"""The lengths in a program, and the check that another program differs only in longer loops.
 
 Examples are two products of matrices, or a convolution of one image and of eight. A good schedule
 of the shorter program is a good start for the longer one, whose time grows about as the number of
@@ -93,14 +93,14 @@ class ProgramLengths:
             if role is _Role.FIXED or (role is _Role.LENGTH and (a == 0 or b % a)):
                 return None
             (longer if role is _Role.LENGTH else following).add((a, b))
-        if not all(_follows(pair, longer) for pair in following):
+        if not all(_same_distance(pair, longer) for pair in following):
             return None
         if not structural_equal(recorded.notes, self.notes):
             return None
         return self.iterations / recorded.iterations if recorded.iterations else 1.0
 
 
-def _follows(pair: tuple[int, int], longer: set[tuple[int, int]]) -> bool:
+def _same_distance(pair: tuple[int, int], longer: set[tuple[int, int]]) -> bool:
     """True if two numbers have the same distance from a recorded and a new length.
 
     A distance of the length or more is rejected, as it would fit any number.
@@ -116,7 +116,7 @@ class _Listing:
         self.found: list[tuple[int, _Role]] = []
         self.notes: list[Mapping[str, Any]] = [func.attrs]
         self.iterations = 0
-        self._windows = _Windows(func)
+        self._windows = _WindowedAxes(func)
         for param in func.params:
             if param in func.buffer_map:
                 self._shape(func.buffer_map[param], _Role.LENGTH)
@@ -156,7 +156,7 @@ class _Listing:
                 self.found.append((length.value, _Role.FREE if is_slid else role))
 
 
-class _Windows:
+class _WindowedAxes:
     """The dimensions and axes of a function that are read through windows."""
 
     def __init__(self, func: PrimFunc) -> None:
@@ -190,9 +190,9 @@ class _Windows:
         A term that is always 0, such as that of the only group of a convolution, is ignored.
         """
         start = index.min if isinstance(index, Range) else index
-        if not isinstance(start, PrimExpr) or not self._reduced_beside(start):
+        if not isinstance(start, PrimExpr) or not self._reduction_axes_in(start):
             return []
-        return self._reduced_beside(self._analyzer.simplify(start))
+        return self._reduction_axes_in(self._analyzer.simplify(start))
 
     def role_of(self, axis: Var) -> _Role:
         """Return the role of the length of an axis of a block."""
@@ -200,8 +200,8 @@ class _Windows:
             return _Role.FIXED
         return _Role.FOLLOWS if axis in self._along else _Role.LENGTH
 
-    def _reduced_beside(self, index: PrimExpr) -> list[Var]:
-        """Return the axes of a reduction in an index that also has other axes."""
+    def _reduction_axes_in(self, index: PrimExpr) -> list[Var]:
+        """Return the reduction axes in an index that also has other axes."""
         axes = [var for var in collect_vars(index) if var in self._kinds]
         reduced = [var for var in axes if self._kinds[var] == IterVar.COMM_REDUCE]
         return reduced if len(reduced) < len(axes) else []

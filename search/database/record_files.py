@@ -105,7 +105,7 @@ class RecordFiles(Generic[R]):
         return RecordLines(file, self.decoder(), self.logger)
 
     def numbered(self, path: PathLike) -> Iterator[tuple[int, R]]:
-        """Yield the records of a file with their lines. OSError if it cannot be opened."""
+        """Yield the records of a file with their lines. Raises OSError if it cannot be opened."""
         with open(os.fspath(path), encoding="utf-8", errors="replace") as file:
             yield from self.lines(file)
 
@@ -187,7 +187,7 @@ def json_object(line: str) -> dict[str, Any]:
 def costs_of_line(costs: Any) -> tuple[float, ...]:
     """Return the costs in a line; LineError unless all are seconds above 0.
 
-    TypeError or ValueError unless they are a list of numbers.
+    Raises TypeError or ValueError unless they are a list of numbers.
     """
     seconds = tuple(float(cost) for cost in costs)
     if not seconds:
@@ -201,8 +201,8 @@ def target_of_line(text: Any) -> Target:
     """Return the target in a line, without options of earlier versions of TVM.
 
     The old option -target becomes -mtriple; options for linking and calling a library do not
-    affect schedules and are dropped. LineError unless it is a text, TargetError for an unknown
-    target.
+    affect schedules and are dropped. Raises LineError unless it is a text, TargetError for an
+    unknown target.
     """
     if not isinstance(text, str):
         raise LineError(f"its target {text!r} is no text")

@@ -293,8 +293,9 @@ _USUAL_LINE: Final = re.compile(
 class RecordLine(NamedTuple):
     """The line `[index of the workload, [trace, run_secs, target, args_info]]`, the trace as text.
 
-    Nearly all of a line is its trace. A reader of a database parses only the fields after it: that
-    takes a quarter of the time of `json.loads` of the whole line (`benchmarks.database`).
+    The trace is nearly all of a line. A reader of a database parses only the fields after the
+    trace, which takes a quarter of the time of `json.loads` for the whole line
+    (`benchmarks.database`).
     """
 
     workload: int
@@ -354,7 +355,7 @@ Measured: TypeAlias = tuple[tuple[float, ...] | None, Target | None, tuple[ArgIn
 
 def measured_fields(run_secs: bytes | str, target: bytes | str, args: bytes | str) -> Measured:
     """Return the measurement of a record from three texts of JSON; DatabaseError if invalid."""
-    if isinstance(run_secs, bytes):  # json.loads would detect its encoding first
+    if isinstance(run_secs, bytes):  # json.loads would first detect the encoding of bytes
         run_secs = run_secs.decode(errors="replace")
     return _seconds(json_of(run_secs)), _target_in(target), _arguments_in(args)
 

@@ -95,7 +95,7 @@ class SQLConnection:
     The first writer makes the tables. DatabaseError, with the message of the database and a remedy,
     if it cannot be reached, if it refuses, and for tables of another application, version or module
     equality; `ServerGoneError` if a later try may succeed. `left_over` returns a text to append to
-    that.
+    its message.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class SQLConnection:
         self._process = 0
         self._has_tables = self._is_read_only = False
         self._made: str | None = None
-        """Identifies these tables among others that a server has had at the same place."""
+        """Distinguishes these tables from earlier tables at the same place of a server."""
         self._lock = threading.RLock()
         self._connect(writes=False)
 
@@ -130,7 +130,7 @@ class SQLConnection:
     def session(self, writes: bool) -> Iterator[Any]:
         """Yield a connection in a transaction; other writers wait until the end of a writer's.
 
-        DatabaseError if the tables were made again: their rows have other numbers.
+        Raises DatabaseError if the tables were made again: their rows have other numbers.
         """
         engine = self._connect(writes)
         with self._errors_named(), engine.begin() as connection:

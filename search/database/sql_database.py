@@ -58,10 +58,10 @@ class SQLDatabase(KeyedDatabase):
         if isinstance(self._given, Path) and not allow_missing and not self._given.exists():
             raise DatabaseError(f"there is no database file {self._given}")
         equality = ModuleEquality.create(module_equality)
-        store = SQLStore(self._given, type(equality).__name__, self._what_is_left)
+        store = SQLStore(self._given, type(equality).__name__, self._unsent_records)
         super().__init__(store, equality)
         self._again = 0.0
-        """The monotonic time before which a server that did not answer is not tried again."""
+        """The earliest monotonic time for the next attempt after the server did not answer."""
         self.settle()
 
     @property
@@ -73,7 +73,7 @@ class SQLDatabase(KeyedDatabase):
     def commit_tuning_record(self, record: TuningRecord) -> None:
         """Add a record; IRValueError if its workload was not committed before.
 
-        DatabaseError if the record is invalid: see `TuningRecord.check`.
+        Raises DatabaseError if the record is invalid: see `TuningRecord.check`.
         """
         if self._kept is None:
             super().commit_tuning_record(record)
@@ -105,9 +105,9 @@ class SQLDatabase(KeyedDatabase):
         """Commit the records that the server did not accept before.
 
         Processes that share the directory wait for each other. If a process is killed meanwhile,
-        records are committed again, as copies, which count once.
+        some records are committed twice; copies count once.
         """
-        if self._kept is None or not self._what_is_left():
+        if self._kept is None or not self._unsent_records():
             return
 
         def enter(records: list[TuningRecord]) -> list[TuningRecord]:
@@ -120,7 +120,7 @@ class SQLDatabase(KeyedDatabase):
     def _in_files(self, folder: Path) -> JSONDatabase:
         return JSONDatabase(work_dir=folder, module_equality=self.module_equality)
 
-    def _what_is_left(self) -> str:
+    def _unsent_records(self) -> str:
         """Return the place of the records that the server has not accepted, nothing without any."""
         if self._kept is None:
             return ""

@@ -70,10 +70,10 @@ def differ_in_cores(of_record: Target, asked: Target) -> bool:
 
 
 def for_other_cores(records: Iterable[TuningRecord], asked: Target) -> list[TuningRecord]:
-    """Return the valid records for another number of cores, the nearest one.
+    """Return the valid records for the nearest other number of cores.
 
-    Of two equally near numbers (half and twice as many) it is the greater. If the requested target
-    has no number of cores, it is the greatest.
+    Of two equally near numbers (half and double) the greater is chosen. If the requested target has
+    no number of cores, the greatest is chosen.
     """
     found = [r for r in records if r.is_valid and r.target and differ_in_cores(r.target, asked)]
     if not found:

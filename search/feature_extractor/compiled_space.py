@@ -66,7 +66,7 @@ _MOST_DRAWS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class ComputeAtScope:
-    """The loops of a consumer, and the possible locations, when a location was sampled."""
+    """The loops of a consumer and the possible locations, when a location is sampled."""
 
     kinds: tuple[int, ...]
     extents: NDArray[np.float64]
@@ -110,7 +110,7 @@ class ComputeAtRule:
         inlined = {INLINE_INDEX in s.locations for s in scopes}
         if len(inlined) > 1:
             return None
-        # The kind of a loop is known only where it has several iterations.
+        # The kind of a loop is known only if it has several iterations.
         kinds = [max(kinds) for kinds in zip(*(s.kinds for s in scopes), strict=True)]
         if inlined == {False}:
             refused |= {INLINE_INDEX}
@@ -259,7 +259,7 @@ class CompiledSpace:
 
     # --------------------------------------------------------------------------------------- forms
 
-    def _worth_a_search(self, requests: int) -> bool:
+    def _search_pays(self, requests: int) -> bool:
         """Return True if a search for expressions pays for this number of requests."""
         deserved = _FREE_REPLAYS + self._points // _POINTS_A_REPLAY
         least = _WORTH_A_STRUCTURE if self._structural else _WORTH_A_SEARCH
@@ -268,7 +268,7 @@ class CompiledSpace:
 
     def _form(self, structure: Structure) -> _Form | None:
         if structure not in self._forms:
-            if not self._worth_a_search(self._requests[structure]):
+            if not self._search_pays(self._requests[structure]):
                 return None
             found = self._search(structure, lambda probe: probe.numbers)
             program = None if found is None else _common_shape(found[1])
@@ -277,7 +277,7 @@ class CompiledSpace:
 
     def _rule(self, before: Structure) -> ComputeAtRule | None:
         if before not in self._rules:
-            if not self._worth_a_search(self._rule_requests[before]):
+            if not self._search_pays(self._rule_requests[before]):
                 return None
             knob = self._structural[len(before)]
             found = self._search(before, lambda probe: probe.scopes[knob].extents)
@@ -379,7 +379,7 @@ class CompiledSpace:
 def _common_shape(probes: Sequence[_Probe]) -> ProgramShape | None:
     """Return the common structure of several programs, None if their structures differ.
 
-    The kind of a loop is known only where it has several iterations.
+    The kind of a loop is known only if it has several iterations.
     """
     first = probes[0].program
     drives = list(first.drives)

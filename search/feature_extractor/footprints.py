@@ -32,7 +32,7 @@ class Footprints:
     fetched: Array
     """The number of lines or pages that each level fetches [accesses, levels, programs]."""
     entries: Array
-    """The number of times that the data in each level are replaced [levels, programs]."""
+    """How many times the data in each level are replaced [levels, programs]."""
 
 
 def footprints(nest: Nest, how: Execution, machine: Machine) -> Footprints:
@@ -71,11 +71,14 @@ def footprints(nest: Nest, how: Execution, machine: Machine) -> Footprints:
                 touched[k], crowded[k] = boxes[k].measure(spans[k])
             done[place] *= trips
             full = np.repeat((touched.sum(0)[_KIND] / room)[None], len(boxes), 0)
-            left, kept_entries = kept_entries, np.minimum(kept_entries, _stays(full[0]))
+            left, kept_entries = (
+                kept_entries,
+                np.minimum(kept_entries, _fraction_that_stays(full[0])),
+            )
             lost_entries = (lost_entries + left - kept_entries) * trips
             with_sets = full[:, : crowded.shape[1]]
             np.maximum(with_sets, crowded, out=with_sets)
-            before, kept = kept, np.minimum(kept, _stays(full))
+            before, kept = kept, np.minimum(kept, _fraction_that_stays(full))
             # If this loop is the first whose data do not fit, accesses with stride 0 keep theirs.
             once = np.where(still[:, place, None], 1, trips)
             lost = lost * trips + (before - kept) * below * once
@@ -87,8 +90,8 @@ def footprints(nest: Nest, how: Execution, machine: Machine) -> Footprints:
     return Footprints(tile * line, streams, total * line, lost, kept_entries + lost_entries)
 
 
-def _stays(full: Array) -> Array:
-    """Return the fraction of data that stays, for data of `full` times the capacity."""
+def _fraction_that_stays(full: Array) -> Array:
+    """Return the fraction of data that stays in a level, for data of `full` times its capacity."""
     return np.clip(1.5 - full, 0, 1)
 
 

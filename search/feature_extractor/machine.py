@@ -11,7 +11,7 @@ from codegen.machine import MachineSpeed, known_speed
 CACHE_LINE: Final = 64
 """Bytes of a cache line of x86 and most aarch64 CPUs."""
 PAGE: Final = 4 << 10
-"""Bytes of a page; arrays in pages of 2 MiB are the exception."""
+"""Bytes of a usual page; arrays in pages of 2 MiB are rare."""
 L1_WAY: Final = PAGE
 """Bytes of a way of the first cache of x86, which is indexed by the page offset."""
 L1_WAY_ELSEWHERE: Final = 16 << 10
@@ -87,15 +87,15 @@ class Machine:
             (L1_WAY if target.architecture == "x86_64" else L1_WAY_ELSEWHERE, L2_WAY),
             core.tlb,
             target.num_cores or 1,
-            target.fma_units if speed is None else _halves(_FALLS_SHORT * speed.fma_units),
-            target.fma_latency if speed is None else _halves(speed.fma_latency),
+            target.fma_units if speed is None else _round_to_halves(_FALLS_SHORT * speed.fma_units),
+            target.fma_latency if speed is None else _round_to_halves(speed.fma_latency),
             core.vector_loads_per_cycle(target.vector_bits)
             if speed is None
-            else _halves(_FALLS_SHORT * speed.loads),
+            else _round_to_halves(_FALLS_SHORT * speed.loads),
             core.issue,
             core.fetch_cycles if speed is None else _fetch_cycles(speed),
             core.page_cycles if speed is None else _page_cycles(speed),
-            core.forward_cycles if speed is None else _halves(speed.forward_cycles),
+            core.forward_cycles if speed is None else _round_to_halves(speed.forward_cycles),
             _fork_cycles(target, speed),
         )
 
@@ -107,7 +107,7 @@ def _fork_cycles(target: Target, speed: MachineSpeed | None) -> float:
     return _FORK_CYCLES + _JOIN_CYCLES * (target.num_cores or 1)
 
 
-def _halves(value: float) -> float:
+def _round_to_halves(value: float) -> float:
     """Return a measured number of units or cycles, rounded to halves."""
     return max(0.5, round(2 * value) / 2)
 

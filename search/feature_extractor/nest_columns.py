@@ -97,7 +97,7 @@ class StoreColumns:
     columns: Array
     """The values [columns, programs]."""
     cycles: Array
-    """An estimate of its time [programs]."""
+    """An estimate of the store's time [programs]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,7 @@ def _columns(nest: Nest, how: Execution, machine: Machine, fork_cycles: float) -
 
 
 def _overlapped_time(*times: Array) -> Array:
-    """Return the time of overlapped work: longer than the longest time, shorter than the sum."""
+    """Return the time of overlapping work: between the longest single time and the sum."""
     return np.asarray(np.sqrt(sum(time**2 for time in times)))
 
 

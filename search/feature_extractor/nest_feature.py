@@ -43,8 +43,8 @@ class NestFeature(FeatureExtractor):
     estimated time (`main.`), their means over all stores, weighted by estimated time (`mean.`), and
     five columns of the whole program. `names` lists them.
 
-    The features are those of the program before postprocessing, with the effect that the
-    postprocessors for CPUs will have. If no postprocessor of the space makes register tiles,
+    The features are computed from the program before postprocessing, and include the expected
+    effect of the postprocessors for CPUs. If no postprocessor of the space makes register tiles,
     reductions have none. A `match_buffer` view counts as a part of its buffer. The sizes of caches
     and registers are those of the target.
     """

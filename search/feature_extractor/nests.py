@@ -1,7 +1,7 @@
 """A scheduled program as loop nests: a structure, and an array of numbers.
 
-Programs that differ only in tile sizes and limits have the same structure. The numbers of many such
-programs are the columns of one array, and features are computed for all of them at once.
+Programs that differ only in tile sizes and limits have the same structure. The numbers of such
+programs are the columns of one array, and features are computed for all columns at once.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class AccessShape:
     """An access of a store.
 
     Its steps are numbers [dims and terms, loops of the store]. The step of a dimension along a loop
-    is the change of its index without the terms, the step of a term that of the dividend.
+    is the change of its index without the terms; the step of a term is the change of its dividend.
     """
 
     buffer: int
@@ -179,11 +179,11 @@ class Nest:
         self.averages: list[Array] = []
         """For each access, the average stride along each loop, in elements."""
         self.strides: list[Array] = []
-        """The same, but at most 1 along a loop that permutes the elements of a range."""
+        """The average strides, but at most 1 along a loop that permutes the elements of a range."""
         self.direct: list[Array] = []
-        """The same without quotients and remainders."""
+        """The strides without quotients and remainders."""
         self.moves: list[Array] = []
-        """The same as `direct`, but neither 0 nor 1 if a quotient or remainder changes."""
+        """Like `direct`, but neither 0 nor 1 if a quotient or remainder changes."""
         loops = len(store.loops)
         moving = self.extents > 1
         for access in store.accesses:

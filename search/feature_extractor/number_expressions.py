@@ -93,7 +93,7 @@ class Fitting:
         self._first_extent = first_extent
         self._seen: list[int] = []
         self._columns: list[Array] = []
-        self._groups = {int(loop): _Alike(int(loop)) for loop in np.unique(loops)}
+        self._groups = {int(loop): _EqualNumbers(int(loop)) for loop in np.unique(loops)}
         """Groups of numbers that were equal in all programs and have the same loop."""
         self._group_of: list[int] = loops.tolist()
 
@@ -107,7 +107,7 @@ class Fitting:
         self._seen.append(point)
         self._columns.append(numbers)
         keys: dict[tuple[int, float], int] = {}
-        groups: dict[int, _Alike] = {}
+        groups: dict[int, _EqualNumbers] = {}
         for k, (group, value) in enumerate(zip(self._group_of, numbers.tolist(), strict=True)):
             key = keys.setdefault((group, value), len(keys))
             if key not in groups:
@@ -148,7 +148,7 @@ class Fitting:
             np.array(weights).reshape(-1, 3).T,
         )
 
-    def _fit(self, group: _Alike) -> bool:
+    def _fit(self, group: _EqualNumbers) -> bool:
         """Find all expressions that fit a group in all added programs; False if there is none."""
         seen = np.array(self._columns)
         values = seen[:, group.member]
@@ -166,7 +166,7 @@ class Fitting:
         return True
 
 
-class _Alike:
+class _EqualNumbers:
     """Numbers that were equal in all added programs, and the expressions that fit them."""
 
     __slots__ = ("at", "differ", "fits", "is_open", "loop", "member")
@@ -190,7 +190,7 @@ class _Alike:
         differ = (np.abs(at - at[0]) > _EXACT * np.maximum(1, np.abs(at[0]))).any(0)
         self.differ = differ if differ.any() else None
 
-    def after(self, member: int, value: float, point: int, matters: bool) -> _Alike:
+    def after(self, member: int, value: float, point: int, matters: bool) -> _EqualNumbers:
         """Return the subgroup, with the number `member`, of the numbers equal to `value`."""
         part = copy(self)
         part.member = member

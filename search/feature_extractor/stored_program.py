@@ -119,7 +119,7 @@ def stored_program(func: PrimFunc) -> StoredProgram:
         for access in (store.access, *store.loads):
             hidden = {loop.var for loop in program.outer_loops.get(access.buffer, ())}
             if hidden:
-                _drop(access, hidden)
+                _drop_hidden_terms(access, hidden)
     return program
 
 
@@ -148,7 +148,7 @@ def region_extents(found: Sequence[tuple[Access, Mapping[Var, Interval]]]) -> li
     return extents
 
 
-def _drop(access: Access, hidden: set[Var]) -> None:
+def _drop_hidden_terms(access: Access, hidden: set[Var]) -> None:
     """Remove the terms of hidden loops, which a shrunk allocation does not depend on."""
     for index in access.indices:
         index.of = {var: factor for var, factor in index.of.items() if var not in hidden}

@@ -1,1 +1,1 @@
-"""Finding in a later build what a search found, and applying it to other programs."""
+"""Finding the results of a search in a later build, and applying them to other programs."""

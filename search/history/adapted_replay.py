@@ -65,7 +65,7 @@ class AdaptedReplay:
         for inst in trace.instructions(remove_postproc=True):
             needed = self.is_needed(inst)
             try:
-                outputs = self._applied(inst, trace.decisions.get(inst))
+                outputs = self._apply_instruction(inst, trace.decisions.get(inst))
             except TensorIRError as error:
                 if needed:
                     text = str(error).partition("\n")[0]
@@ -86,16 +86,16 @@ class AdaptedReplay:
     def applied(self, inst: Instruction) -> None:
         """Called after each instruction that was applied."""
 
-    def _applied(self, inst: Instruction, decision: Any) -> list[Any]:
+    def _apply_instruction(self, inst: Instruction, decision: Any) -> list[Any]:
         values = [translate(value, self._made) for value in inst.values]
         if inst.kind.name == "GetBlock":
             values = [self._name_here(values[0]), self._func]
         elif inst.kind.name == "Split":
             loop, factors, *options = values
-            values = [loop, self._covering(loop, factors), *options]
+            values = [loop, self._cover_loop(loop, factors), *options]
         return self._sch.invoke(inst.kind, values, decision)
 
-    def _covering(self, loop: LoopRV, factors: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _cover_loop(self, loop: LoopRV, factors: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return factors that cover a loop: the first one is inferred if it is too small."""
         extent = self._sch.get(loop).extent
         numbers = [self._sch.get(f) if isinstance(f, PrimExpr) else f for f in factors]
@@ -135,7 +135,7 @@ def schedule_by_compatible(
     Both are modules of one function. Tiles keep their inner parts. If the trace was postprocessed,
     the postprocessors for `target` run at the end.
 
-    ReplayError if an instruction does not apply, or a postprocessor rejects the result.
+    Raises ReplayError if an instruction does not apply, or a postprocessor rejects the result.
     """
     sch = schedule_of(mod)
     replay_like(sch, block_names(recorded), trace)
@@ -146,7 +146,8 @@ def schedule_by_compatible(
 def replay_like(sch: Schedule, blocks: Sequence[str], trace: Trace) -> None:
     """Apply the trace of a program with the same structure, whose blocks have the given names.
 
-    The schedule is of a module of one function. ReplayError if an instruction does not apply.
+    The schedule is of a module of one function. Raises ReplayError if an instruction does not
+    apply.
     """
     (name,) = sch.mod.functions
     here = block_names(sch.mod)
@@ -172,7 +173,8 @@ def schedule_by_anchor(mod: IRModule, trace: Trace, recorded: IRModule, target: 
     computed at its tiles. If the trace was postprocessed, the postprocessors for `target` run at
     the end.
 
-    ReplayError if the trace does not fit the anchor block, or a postprocessor rejects the result.
+    Raises ReplayError if the trace does not fit the anchor block, or a postprocessor rejects the
+    result.
     """
     sch = schedule_of(mod)
     _replay(sch, trace, _anchor_name(recorded), set(block_names(recorded)), target)
@@ -190,8 +192,8 @@ def schedule_using_anchor_trace(
     anchor block, or parallelised if the trace parallelises a loop. If the trace was postprocessed,
     the postprocessors for `target` run at the end.
 
-    ReplayError, with the schedule unchanged, if the module has several functions, if the name of
-    the anchor block is not in the trace, or if the trace does not fit that block.
+    Raises ReplayError, with the schedule unchanged, if the module has several functions, if the
+    name of the anchor block is not in the trace, or if the trace does not fit that block.
     """
     mod = sch.mod
     if len(mod.functions) != 1:
@@ -238,9 +240,10 @@ def _anchor_name(mod: IRModule) -> str | None:
 
 
 class _AnchorReplay(AdaptedReplay):
-    """Applies the parts of a trace that fit; the instructions on the anchor block must.
+    """Applies the parts of a trace that fit; the instructions on the anchor block must apply.
 
-    So must those on blocks that the trace itself makes. Without an anchor block all must fit.
+    Instructions on blocks that the trace itself makes must apply, too. Without an anchor block, all
+    instructions must.
     """
 
     def __init__(

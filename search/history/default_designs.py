@@ -1,8 +1,8 @@
-"""Schedules of programs by estimates alone, and by the choice for a program of the same structure.
+"""Schedules chosen by estimates alone, or from the choice for a program of the same structure.
 
-Choosing a schedule takes some tenths of a second, most of it to find out which design spaces and
-compute locations are good. Programs that differ in integers only, such as the convolutions of a
-network, share that: `choose` takes the choice for one of them and compares tile sizes only.
+Choosing a schedule takes some tenths of a second, most of it for finding good design spaces and
+compute locations. Programs that differ in integers only, such as the convolutions of a network,
+share these: `choose` starts from the choice for one of them and compares tile sizes only.
 """
 
 from __future__ import annotations
@@ -42,16 +42,17 @@ _LEAST_SPACES: Final = 4
 _INSTRUCTIONS: Final = 3300
 _INSTRUCTIONS_LIKE: Final = 600
 _NODES: Final = 600
-"""The budget of instructions for one choice, and for one like another, each of which runs in a
-fraction of a millisecond; for a program with `_NODES` nodes it is half of that, as each takes twice
-as long."""
+"""The budget of instructions for a new choice, and for a choice like another one. An instruction
+runs in a fraction of a millisecond. A program with `_NODES` nodes gets half of the budget, because
+its instructions are twice as slow.
+"""
 
 logger = logging.getLogger("tensorir.search")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The schedule that was chosen for a program, for programs of the same structure."""
+    """The schedule chosen for a program, to be reused for programs of the same structure."""
 
     blocks: tuple[str, ...]
     """The names of the blocks of the program, in order."""
@@ -105,7 +106,7 @@ def default_schedule(
     scheduled with the smallest sizes for which no loop is empty, usually 1, and runs all elements
     in its outermost loops. If all points are rejected, the program is unscheduled.
 
-    TuningError unless the module has one function, and for a constraint that allows nothing.
+    Raises TuningError unless the module has one function, and for a constraint that allows nothing.
     """
     return _choose(mod, target, space, constraint, None, False)[0]
 
@@ -116,8 +117,8 @@ def choose(
     """Return the `default_schedule` of a program, and the choice; None for an unscheduled one.
 
     With `like`, the choice for a program that differs in integers only, only tile sizes and other
-    numbers are compared, which takes a third of the time. If it is the choice for this very program
-    (`is_same`), it is applied. If `like` does not apply, it is ignored.
+    numbers are compared, which takes a third of the time. If it is the choice for this program
+    itself (`is_same`), it is applied unchanged. A `like` that does not apply is ignored.
     """
     return _choose(program, target, "post-order-apply", None, like, is_same)
 
@@ -194,7 +195,7 @@ def _designs_like(context: TuneContext, like: Choice, is_same: bool) -> Iterator
 
 
 def _limit_replays(context: TuneContext, instructions: int) -> list[Node]:
-    """Set the budget of a task by the size of its program, and return the nodes of the program."""
+    """Set the budget of a task by the size of its program, and return the number of its nodes."""
     nodes = list(walk(context.program.prim_func("main").body))
     context.budget = ReplayBudget(instructions / (1 + len(nodes) / _NODES))
     return nodes

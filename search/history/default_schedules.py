@@ -29,13 +29,14 @@ from tensorir.function import IRModule, PrimFunc
 logger = logging.getLogger("tensorir.search")
 
 _LIMIT: Final = 60.0
-"""Seconds for one program, which then stays unscheduled."""
+"""The maximum seconds for one program, which stays unscheduled if they do not suffice."""
 _KEPT_BYTES: Final = 64 << 20
 _SILENT_SECONDS: Final = 2.0
 """The progress of a longer choice is shown."""
 _WORTH_A_PROCESS: Final = 4
-"""The least number of programs to search for which another process is started: it takes as long as
-two searches to start one."""
+"""The minimum number of programs per additional process: starting a process takes as long as two
+searches.
+"""
 
 
 class DefaultSchedules:
@@ -43,7 +44,7 @@ class DefaultSchedules:
 
     `codegen.vm_build` uses it for kernels without a record (`codegen.history`). Programs that are
     equal up to names are scheduled once. Of programs that differ in integers only, the first is
-    searched; the others get its design space and structure, with tile sizes of their own. The
+    searched; the others get its design space and structure, with other tile sizes. The
     choices are kept on the disk for later processes on this machine (`TENSORIR_CACHE`). If a
     program cannot be scheduled, it is unchanged, and the log has the reason at debug level.
     """
@@ -91,7 +92,7 @@ class _Choices:
         return self._known[key]
 
     def put(self, key: int, choice: Choice) -> None:
-        """Keep a choice."""
+        """Store a choice."""
         self._known[key] = choice
         if self._files is not None:
             self._files.put(self._name(key), json.dumps(choice.as_json()).encode())
@@ -110,7 +111,7 @@ def _read(text: memoryview) -> Choice | None:
 
 @dataclass(frozen=True)
 class _Job:
-    """A program to schedule, and a choice for it, or for another one of its structure."""
+    """A program to schedule, with a stored choice for it or for a program of its structure."""
 
     program: IRModule
     key: int
@@ -120,7 +121,7 @@ class _Job:
 
     @staticmethod
     def of(program: IRModule, choices: _Choices) -> _Job:
-        """Return the job of a program with what is known."""
+        """Return the job of a program, with a stored choice."""
         plain = unnamed(program)
         key, structure = structural_hash(plain), structural_hash(plain, ignore_integers=True)
         same = choices.get(key)
@@ -132,7 +133,7 @@ def _make_defaults(
 ) -> dict[str, PrimFunc | None]:
     """Return the schedule of each program, None if it cannot be scheduled.
 
-    The first program of each structure is searched before the others of it.
+    The first program of each structure is searched before the other programs of that structure.
     """
     jobs = {name: _Job.of(program, choices) for name, program in programs.items()}
     first: dict[int, str] = {}
@@ -156,9 +157,9 @@ def _make_defaults(
     searched = sum(not job.is_same for job in jobs.values())
     others = host.physical_cores() - 1 if searched >= _WORTH_A_PROCESS else 0
     with _progress(len(jobs)) as shown, _workers(min(others, searched - 1)) as workers:
-        _do(now, target, workers, note)
+        _run_jobs(now, target, workers, note)
         later = {n: replace(jobs[n], like=choices.get(jobs[n].structure)) for n in waiting}
-        _do(later, target, workers, note)
+        _run_jobs(later, target, workers, note)
     return {name: made[name] for name in programs}
 
 
@@ -187,13 +188,13 @@ def _workers(count: int) -> Iterator[WorkerPool | None]:
         yield pool
 
 
-def _do(
+def _run_jobs(
     jobs: Mapping[str, _Job],
     target: Target,
     workers: WorkerPool | None,
     note: Callable[[str, tuple[PrimFunc, Choice | None] | str], None],
 ) -> None:
-    """Do jobs and note their results.
+    """Run jobs and report their results.
 
     This process starts immediately, and others as soon as they are up.
     """
@@ -205,7 +206,7 @@ def _do(
 
     def there() -> None:
         assert workers is not None
-        for name in _take_names(todo.pop):
+        for name in _yield_names(todo.pop):
             job = jobs[name]
             args = (job.program, target, job.like, job.is_same)
             try:
@@ -218,13 +219,13 @@ def _do(
     count = 0 if workers is None else workers.size
     with ThreadPoolExecutor(max(1, count)) as threads:
         waiting = [threads.submit(there) for _ in range(count)]
-        for name in _take_names(todo.popleft):
+        for name in _yield_names(todo.popleft):
             here(name)
         for thread in waiting:
             thread.result()
 
 
-def _take_names(take: Callable[[], str]) -> Iterator[str]:
+def _yield_names(take: Callable[[], str]) -> Iterator[str]:
     """Yield names until none are left."""
     with contextlib.suppress(IndexError):
         while True:
@@ -248,7 +249,7 @@ def scheduled_by_default(
 def _log(
     name: str, made: tuple[PrimFunc, Choice | None] | str
 ) -> tuple[PrimFunc | None, Choice | None]:
-    """Return what was made; if it is an error, log that and return None."""
+    """Return a made schedule; log an error and return None."""
     if not isinstance(made, str):
         return made
     reason = made.partition("\n")[0]  # the rest of an error shows the program

@@ -121,7 +121,7 @@ def find_schedule(
     `module_equality`, by default that of the database: `"anchor-block"` means other programs with
     the same anchor block. If there is nothing, `sample_on_miss` may sample a schedule.
 
-    IRTypeError if `database` is not a database, but a path for example.
+    Raises IRTypeError if `database` is not a database, but a path for example.
     """
     if not isinstance(database, Database):
         raise IRTypeError(
@@ -148,7 +148,7 @@ def find_schedule(
     else:
         like = database.records_like(program, wanted, module_equality, _OF_EACH)
         others = sorted(like, key=lambda record: record.mean_seconds)
-    # That another program is fastest unscheduled does not hold for this one.
+    # An unscheduled winner of another program says nothing about this program.
     for record in [record for record in others if record.schedules][:_ATTEMPTS]:
         adapted = _adapt(schedule_by_anchor, program, record, wanted)
         if adapted is not None:
@@ -253,7 +253,9 @@ def warn_if_untuned(
         if is_tuned or not database.members():
             continue
         if database.should_warn(str(structural_hash(program)), target_key(wanted)):
-            groups.setdefault(_problem(database, program, wanted, known), []).append(name)
+            groups.setdefault(
+                _reason_without_schedule(database, program, wanted, known), []
+            ).append(name)
     for problem, names in groups.items():
         if len(names) == 1:
             logger.warning('Function "%s": %s', names[0], problem)
@@ -263,7 +265,7 @@ def warn_if_untuned(
         logger.warning("%d functions (%s), each: %s", len(names), ", ".join(named), problem)
 
 
-def _problem(
+def _reason_without_schedule(
     database: Database, program: IRModule, wanted: Target, found: FoundSchedule | None
 ) -> str:
     if found is not None:
@@ -272,11 +274,11 @@ def _problem(
             f"{wanted}; it computes the same there, and may be slower than one that is tuned for "
             "that"
         )
-    contents = (_contents(member, program, wanted) for member in database.members())
+    contents = (_describe_contents(member, program, wanted) for member in database.members())
     return f"no schedule for {wanted}: {'; '.join(contents)}"
 
 
-def _contents(database: Database, program: IRModule, wanted: Target) -> str:
+def _describe_contents(database: Database, program: IRModule, wanted: Target) -> str:
     """Return the contents of a database without a usable record of a program, and the remedy."""
     place = database.place
     count = len(database)

@@ -210,7 +210,7 @@ def _apply(name: str, func: PrimFunc, found: FoundSchedule | None) -> PrimFunc |
 def rename_to_original(func: PrimFunc, scheduled: PrimFunc) -> PrimFunc:
     """Return a function with the body of its scheduled form, and its own parameters.
 
-    IRValueError if the scheduled form has other parameters.
+    Raises IRValueError if the scheduled form has other parameters.
     """
     ours, theirs = func.params, scheduled.params
     if len(ours) != len(theirs):

@@ -81,7 +81,7 @@ def _value(extent: PrimExpr, sizes: Mapping[Var, int]) -> int:
 def schedule_by_single(mod: IRModule, trace: Trace, target: Target) -> Schedule:
     """Return a schedule of `mod` from a trace of `with_smallest_sizes(mod)`.
 
-    ReplayError if the trace does not apply to symbolic sizes.
+    Raises ReplayError if the trace does not apply to symbolic sizes.
     """
     sch = schedule_of(mod)
     _OverOpenSizes(sch, "main", lambda block: block).apply(trace)
@@ -98,16 +98,16 @@ class _OverOpenSizes(AdaptedReplay):
     Tiles of loops over symbolic sizes are not sampled: the outermost part has all iterations.
     """
 
-    def _applied(self, inst: Instruction, decision: Any) -> list[Any]:
+    def _apply_instruction(self, inst: Instruction, decision: Any) -> list[Any]:
         if inst.kind.name in ("SamplePerfectTile", "SamplePartitionedTile"):
             loop = translate(inst.values[0], self._made)
             if not self._is_known(loop):
                 return [None, *[1] * (len(decision) - 1)]
-        return super()._applied(inst, decision)
+        return super()._apply_instruction(inst, decision)
 
-    def _covering(self, loop: LoopRV, factors: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _cover_loop(self, loop: LoopRV, factors: tuple[Any, ...]) -> tuple[Any, ...]:
         if self._is_known(loop):
-            return super()._covering(loop, factors)
+            return super()._cover_loop(loop, factors)
         return (None, *(1 if factor is None else factor for factor in factors[1:]))
 
     def _is_known(self, loop: LoopRV) -> bool:

@@ -1,4 +1,4 @@
-"""The check of a tuned model: it has to compute what the untuned one does, except for rounding.
+"""The check that a tuned model computes the same results as the untuned model, except for rounding.
 
 Each candidate was compared with the unscheduled program when it was measured. This check runs the
 whole model on random inputs, built as a later build would.
@@ -50,8 +50,8 @@ def random_inputs(
     """Return arrays for the parameters of a graph function: normal floats, integers 0 and 1.
 
     Arrays in `given` are used unchanged, and define symbolic sizes; other sizes are 4. The same
-    seed gives the same arrays. TuningError for a parameter that is not an array of a known rank and
-    dtype, or whose size cannot be derived.
+    seed gives the same arrays. Raises TuningError for a parameter that is not an array of a known
+    rank and dtype, or whose size cannot be derived.
     """
     rng = np.random.default_rng(seed)
     known = given or {}
@@ -100,16 +100,18 @@ def arrays_in(result: Any) -> list[Array]:
 
 _ROUNDING: Final = {"float16": 3e-2, "bfloat16": 1e-1}
 _ROUNDING_OF_OTHERS: Final = 1e-3
-"""The relative tolerance of an element of the result of a whole model."""
+"""The relative tolerance for an element of the result of a whole model."""
 _NUDGE: Final = 1e-6
 """A relative change of the inputs, which shows how much the model amplifies rounding errors."""
 _CALLS: Final = 5
 _UNEXPLAINED: Final = 0.5
 """The maximum time of a call outside of its kernels, as a fraction of theirs, without a warning."""
 _OF_A_CALL: Final = 1e-3
-"""Seconds outside of the kernels that never need a warning."""
+"""The seconds outside of the kernels that never cause a warning."""
 _MOST_ROUNDS: Final = 4
-"""The rounds with the next best records, after which all records of a function are refused."""
+"""The number of rounds with the next best records, after which all records of a function are
+refused.
+"""
 
 Typed: TypeAlias = tuple[NDArray[Any], DataType]
 
@@ -147,7 +149,7 @@ def refuse_wrong_schedules(
     A function is refused if its best schedule changes results beyond rounding. Its record is
     committed again as a failed trial, so that no build uses it, and the next best record is
     compared as well. A warning names each refused function, or the reason for which the model
-    cannot be compared: it takes other values than arrays, or does not run without records.
+    cannot be compared: it has parameters that are not arrays, or does not run without records.
     """
     try:
         entries = [_entry(name, func) for name, func in _entries(mod).items()]
@@ -163,7 +165,7 @@ def refuse_wrong_schedules(
         tuned = [name for name, schedule in found.items() if schedule is not None]
 
         def why_wrong(names: Sequence[str]) -> str | None:
-            return _why_wrong(mod, target, OnlySome(database, names), entries, expected)
+            return _reason_if_wrong(mod, target, OnlySome(database, names), entries, expected)
 
         wrong = _bisect(tuned, why_wrong)
         if not wrong:
@@ -180,7 +182,7 @@ def refuse_wrong_schedules(
                 reason,
             )
     if not refused:
-        logger.info("The tuned model computes what the untuned one does")
+        logger.info("The tuned model computes the same results as the untuned one")
     return list(refused)
 
 
@@ -189,7 +191,7 @@ def compare_call_with_kernels(
 ) -> None:
     """Log the seconds of a call of a model with one entry next to the sum of its kernels.
 
-    A warning says so if they are far apart: the machine is busy, or other kernels take long.
+    If they differ much, a warning is logged: the machine is busy, or other kernels are slow.
     """
     entries = _entries(mod)
     if len(entries) != 1:
@@ -275,7 +277,7 @@ def _expected_results(
     ]
 
 
-def _why_wrong(
+def _reason_if_wrong(
     mod: IRModule,
     target: Target,
     database: OnlySome,
@@ -300,7 +302,7 @@ def _results(
 ) -> list[list[Typed]]:
     """Build a model with some schedules, and return the results of calls of a function.
 
-    The arguments stay as they are, and each call starts with the first contents of the state.
+    The arguments are not changed, and each call starts with the initial state.
     """
     machine = codegen.VirtualMachine(codegen.vm_build(mod, target, database=database))
     function, results = machine.function(name), []

@@ -34,7 +34,7 @@ class ExtractedTask:
     dispatched: list[IRModule]
     """The programs that use its records: it, and with `include_compatible` longer ones."""
     weight: float = 0
-    """The number of runs, times that of iterations for a longer program."""
+    """The number of runs; a run of a longer program counts by its ratio of iterations."""
     names: list[str] = field(default_factory=list)
     """All functions of the model that are this task."""
 
@@ -68,7 +68,7 @@ def extract_tasks(
     without a caller, without blocks, and with `tir.is_scheduled` are left out. In a module without
     graph functions each function runs once.
 
-    TuningError if `mod` is not a module or a function.
+    Raises TuningError if `mod` is not a module or a function.
     """
     tasks = tasks_of_functions(as_looked_up(as_module(mod)), target, module_equality)
     return _shortest(tasks) if include_compatible else tasks
@@ -90,7 +90,7 @@ def tasks_of_functions(
     module_equality: str | ModuleEquality = "structural",
     apart: Collection[str] = (),
 ) -> list[ExtractedTask]:
-    """Return the tasks of the functions of a module, without any transformation of it.
+    """Return the tasks of the functions of a module, which is not transformed.
 
     Each function named in `apart` is a separate task, even if it equals another one.
     """

@@ -34,7 +34,8 @@ def graph(mod: IRModule, name: str = "main", ax: Axes | None = None) -> Axes:
     """Draw a graph function: a box for each parameter and call, an arrow for each tensor.
 
     Calls are in the order in which they run, from top to bottom. Parameters and views, which need
-    no kernel, are grey; the branches of an `if` are one box. TuningError for an unknown function.
+    no kernel, are grey; the branches of an `if` are one box. Raises TuningError for an unknown
+    function.
     """
     func = graph_functions(mod).get(name)
     if func is None:

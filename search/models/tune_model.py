@@ -84,7 +84,7 @@ def tune_model(
     constraint: Mapping[str, ConstraintFunction] | ConstraintFunction | None = None,
     objective: ObjectiveArg = "seconds",
 ) -> Database:
-    """Search for schedules of all kernels of a model; return the database with what was found.
+    """Search for schedules of all kernels of a model; return the database with the results.
 
         database = search.tune_model(mod, "llvm", "./tuned", max_trials_global=400)
         executable = codegen.vm_build(mod, "llvm", database=database)
@@ -92,9 +92,9 @@ def tune_model(
     The tasks are those of `extract_tasks`: each different kernel once, with the number of times
     that the model runs it. `params` are bound to `main` first. With `op_names` only the tasks are
     tuned whose names contain one of these strings. The budget is `max_trials_global` measurements
-    or `max_seconds`, whichever ends first, and goes to the kernels by which a call of the model is
-    expected to gain most. A batch has `num_trials_per_iter` trials; by default each task can have
-    two batches.
+    or `max_seconds`, whichever ends first, and goes to the kernels that are expected to speed a
+    call of the model up most. A batch has `num_trials_per_iter` trials; by default each task can
+    have two batches.
 
     A table shows for each task its time in a call of the model, and its gain since the default
     schedule. A task that fails, in a rule, a build or a measurement, ends with an error in the log,
@@ -112,7 +112,8 @@ def tune_model(
     `on_interrupt` and the parts of the search); `max_seconds` is the limit of one call. Candidates
     with a record in the database, of any model, are not measured again.
 
-    TuningError for a missing budget, fewer trials than tasks, and a model without kernels to tune.
+    Raises TuningError for a missing budget, fewer trials than tasks, and a model without kernels to
+    tune.
     """
     began = time.monotonic()
     if max_trials_global is None and max_seconds is None:
@@ -212,7 +213,7 @@ def _worth_tuning(
         )
     kept = []
     for task in chosen:
-        reason = _why_not(task.mod.prim_func("main"))
+        reason = _refusal(task.mod.prim_func("main"))
         if reason is None:
             kept.append(task)
         else:
@@ -227,7 +228,7 @@ def _worth_tuning(
     return sorted(kept, key=lambda task: -task.weight * estimate_tir_flops(task.mod))
 
 
-def _why_not(func: PrimFunc) -> str | None:
+def _refusal(func: PrimFunc) -> str | None:
     try:
         ArgInfo.from_prim_func(func)
     except TuningError as error:

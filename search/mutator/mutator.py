@@ -88,7 +88,7 @@ class MutateDecision(Mutator):
         """Return a trace with another decision of one of the knobs, None if there is none.
 
         A trace from a file lacks domains: the mutator then replays it on the program of its
-        task. TuningError if it was not initialised with a task.
+        task. Raises TuningError if it was not initialised with a task.
         """
         insts = trace.instructions(remove_postproc=True)
         kept = Trace(

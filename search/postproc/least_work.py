@@ -1,4 +1,4 @@
-"""The least cycles that the statements of a nest take on one core: whether threads pay."""
+"""A lower bound of the cycles of a nest on one core, which decides if threads pay."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from search.feature_extractor.machine import Machine
 
 _FUNCTION_CYCLES: Final = 8.0
-"""The least cycles of a function of real numbers, on a vector register."""
+"""The minimum cycles of a function of real numbers, on a vector register."""
 _DIVISION_CYCLES: Final = 4.0
 _UPDATE_FACTOR: Final = 4.0
-"""The time of an update over that of its arithmetic: sums wait for their last value, 4 cycles and
-more for each element where they are scalars, and not at all where there are many."""
+"""The ratio of the time of an update to the time of its arithmetic: a sum waits for its previous
+value, at least 4 cycles per element for a single scalar sum, and not at all with many sums.
+"""
 
 
 class _Sort(Enum):
@@ -42,10 +43,10 @@ _SORTS: Final[Mapping[type[PrimExpr], _Sort]] = {
 
 
 def least_cycles(node: Stmt, machine: Machine) -> float:
-    """Return the cycles that a statement takes at best, infinite where that is not known.
+    """Return a lower bound of the cycles of a statement, infinite if it is unknown.
 
-    Whole vectors, all units at work, everything in the first cache; inits count nothing, and of a
-    branch the longer arm.
+    It assumes whole vectors, busy units, and data in the first cache. Inits count 0, and a branch
+    counts as its longer arm.
     """
     if isinstance(node, For):
         extent = node.extent
@@ -79,7 +80,7 @@ def _of_store(node: BufferStore, machine: Machine) -> float:
         if isinstance(part, BufferLoad):
             bits = max(bits, part.buffer.dtype.bits)
             accesses.append(part.indices)
-            continue  # what its indices compute are addresses
+            continue  # the indices compute addresses
         todo.extend(child for child in children(part) if isinstance(child, PrimExpr))
     cycles = max(
         counts[_Sort.LOAD] / machine.loads, counts[_Sort.ARITHMETIC] / machine.fma_units / 2, 1.0
@@ -94,7 +95,7 @@ def _of_store(node: BufferStore, machine: Machine) -> float:
 
 
 def _has_vectors(accesses: Sequence[Sequence[PrimExpr]]) -> bool:
-    """Say whether some variable moves each access by one element, or leaves it where it is."""
+    """Return whether there is a variable that moves each access by one element or not at all."""
     accesses = [indices for indices in accesses if indices]
     variables = {part for (*_, last) in accesses for part in walk(last) if isinstance(part, Var)}
     return not variables or any(

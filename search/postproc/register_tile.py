@@ -28,9 +28,11 @@ Which: TypeAlias = NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.int64
 """Indices of parts of a cover: the same parts for all nests, or one part for each nest."""
 
 SHORT_RUN: Final = 4
-"""With fewer iterations of the reduction, loading and storing the accumulators dominates."""
+"""The number of reduction iterations below which loading and storing the accumulators dominates."""
 MIN_RUN: Final = 16
-"""With more iterations of the reduction, loading and storing the accumulators is negligible."""
+"""The number of reduction iterations above which loading and storing the accumulators is
+negligible.
+"""
 _AMPLE: Final = 1.25
 """The factor by which accumulators should exceed the number that hides the latency, since some
 updates wait for their operands."""
@@ -43,7 +45,7 @@ _CROWDED: Final = 0.05
 _TAIL: Final = 0.02
 """The cost of the code of a tail, in addition to its updates."""
 _MOST_OPERANDS: Final = 32
-"""With more loads for an update, no registers are left for a tile."""
+"""The maximum number of loads for an update; with more, no registers are left for a tile."""
 
 
 def tiled_lanes(extents: Array, register: int) -> Array:

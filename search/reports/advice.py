@@ -59,7 +59,7 @@ Pieces: TypeAlias = Iterator[tuple[str, str]]
 
 
 class Advice(NamedTuple):
-    """Something to try, and the figures behind it."""
+    """A suggestion, and the figures behind it."""
 
     task: str
     what: str
@@ -67,7 +67,7 @@ class Advice(NamedTuple):
 
 
 def advice(table: Trials) -> list[Advice]:
-    """Return what to try next for the trials of one task, the most telling first."""
+    """Return advice from the trials of one task, the most informative first."""
     (task,), report = table.tasks, table.task.report
     found = [*_failure_advice(table), *_noise_advice(table, report)]
     if report.share is not None and report.share >= _NEAR_THE_ROOF:
@@ -148,7 +148,7 @@ def _failure_advice(table: Trials) -> Pieces:
 
 
 def _space_advice(table: Trials) -> Pieces:
-    """Yield the design spaces that never came near to the best."""
+    """Yield the design spaces whose candidates were all far from the best."""
     times: dict[int, list[float | None]] = {}
     for trial in table.trials:
         if trial.space is not None and not trial.failed:
@@ -169,7 +169,7 @@ def _space_advice(table: Trials) -> Pieces:
 
 
 def _value_advice(table: Trials) -> Pieces:
-    """Yield the values of decisions that always fail, or never came near to the best."""
+    """Yield the values of decisions that always failed, or were always far from the best."""
     best = min((trial.seconds for trial in table.trials if trial.seconds), default=None)
     if best is None:
         return

@@ -1,4 +1,4 @@
-"""Two tables of trials side by side: the same configurations on two targets."""
+"""The comparison of two tables of trials: the same configurations on two targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The costs of trials against the values of one column, and what the column explains of them."""
+"""The costs of trials against the values of one column, and the fraction of their variance that it
+explains.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,7 @@ class CostCurve:
 
     @property
     def matters(self) -> bool:
-        """True if the values explain some of the costs, by more than chance."""
+        """True if the values explain more of the costs than chance would."""
         return self.explained is not None and self.explained.low > 0
 
     def cells(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Axes, colours and scales of all plots. ImportError without matplotlib."""
+"""Axes, colours and scales of all plots. Raises ImportError without matplotlib."""
 
 from __future__ import annotations
 

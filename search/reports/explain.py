@@ -255,8 +255,8 @@ def explain(path: str | os.PathLike[str]) -> LogExplanation:
     draws them, `.as_json()` returns plain data. At most a thousand programs are replayed for their
     resources.
 
-    OSError if the path does not exist, DatabaseError for a directory without trials, TuningError
-    for a log without records or of an unknown format.
+    Raises OSError if the path does not exist, DatabaseError for a directory without trials,
+    TuningError for a log without records or of an unknown format.
     """
     place = Path(path)
     place.stat()

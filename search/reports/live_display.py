@@ -26,16 +26,16 @@ class Progress:
         """Show the current work, and that `done` of its `total` steps (0: unknown) are complete."""
 
     def trial(self, best: str) -> None:
-        """Count one more measured candidate; `best` describes the best so far."""
+        """Count another measured candidate; `best` describes the best so far."""
 
     def table(self, text: str) -> None:
-        """Show the table of all tasks, in place of the previous one."""
+        """Show the table of all tasks instead of the previous one."""
 
     def message(self, text: str) -> None:
         """Show a message of a log handler."""
 
     def close(self) -> None:
-        """Leave only the last table on the screen."""
+        """Remove everything but the last table from the screen."""
 
 
 def live_display(total: int | None, verbose: int = 1) -> Progress:

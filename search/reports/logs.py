@@ -49,7 +49,7 @@ class Logs:
     ) -> None:
         self._verbose = verbose
         self.directory = Path(work_dir) / "logs"
-        self._shown = _Shown(progress)
+        self._shown = _DisplayHandler(progress)
         self._outer: Logs | None = None
         self._stack = contextlib.ExitStack()
         self.scheduler = logging.getLogger(f"{ROOT}.logging.task_scheduler")
@@ -122,7 +122,7 @@ class Logs:
         return logging.FileHandler(path, encoding="utf-8")
 
 
-class _Shown(logging.Handler):
+class _DisplayHandler(logging.Handler):
     """Sends messages to the display on the screen."""
 
     def __init__(self, progress: Progress) -> None:

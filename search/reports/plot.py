@@ -133,8 +133,8 @@ def cost_by_decision(
     that varied have panels. Dots are trials and bars medians, in microseconds on a logarithmic
     axis. Stopped trials count with their bounds, so a median is never too high. `sites` selects
     decisions by index. `space` selects the trials of a design space and names its decisions; the
-    default is the space of the best trial. Returns the axes in a flat array. TuningError if no
-    measured trial has decisions of the space.
+    default is the space of the best trial. Returns the axes in a flat array. Raises TuningError if
+    no measured trial has decisions of the space.
     """
     decided = [t for t in run.trials if t.decisions is not None or t.knobs]
     measured = [t for t in decided if t.seconds]
@@ -202,8 +202,8 @@ def overview(table: Trials) -> NDArray[Any]:
     """Draw the log of one task and return the axes in a flat array.
 
     The first three panels show progress, endings and time; then follow the knobs and resources that
-    varied, at most 15. Costs are in microseconds on a logarithmic axis. TuningError for a table of
-    several tasks.
+    varied, at most 15. Costs are in microseconds on a logarithmic axis. Raises TuningError for a
+    table of several tasks.
     """
     curves = [curve for curve in table.curves if len(curve.values) > 1][:_MOST_CURVES]
     rows = 1 + -(-len(curves) // _COLUMNS)

@@ -44,7 +44,7 @@ class TaskReport:
     spread: float | None = None
     """Half of the interquartile range of the rounds."""
     rounds: int = 0
-    """The number of measurements of the best at the end, interleaved with other candidates."""
+    """The number of final measurements of the best, interleaved with other candidates."""
     roofline: Roofline | None = None
     trials: int = 0
     """The number of trials, including failed trials and trials before an interruption."""
@@ -310,10 +310,10 @@ def _cells(of: TaskReport | RunReport, name: str, weight: str = "") -> tuple[str
     return (
         name,
         weight,
-        (">" * of.at_least if task is of else more) + _us(of.unscheduled),
-        _us(of.first),
-        _us(of.best),
-        _us(task.spread),
+        (">" * of.at_least if task is of else more) + _microseconds(of.unscheduled),
+        _microseconds(of.first),
+        _microseconds(of.best),
+        _microseconds(task.spread),
         "" if of.gain is None else more + factor_text(of.gain),
         "" if task.share is None else f"{task.share:.0%}",
         task.bound or "",
@@ -324,7 +324,7 @@ def _cells(of: TaskReport | RunReport, name: str, weight: str = "") -> tuple[str
     )
 
 
-def _us(seconds: float | None) -> str:
+def _microseconds(seconds: float | None) -> str:
     if seconds is None:
         return ""
     return f"{seconds * 1e6:.4g}" if seconds < 1e-2 else f"{seconds * 1e6:.0f}"

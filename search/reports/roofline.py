@@ -129,12 +129,12 @@ def main_dtype(func: PrimFunc) -> str | None:
     It is float32 for a program without operations.
     """
     total = OperationCounter().stmt(func.body)
-    counts = {name: _OfType(DataType(name)).stmt(func.body) for name in _PEAKS}
+    counts = {name: _OperationCounter(DataType(name)).stmt(func.body) for name in _PEAKS}
     most = max(counts, key=lambda name: counts[name])
     return most if counts[most] >= _MOST * total else None
 
 
-class _OfType(OperationCounter):
+class _OperationCounter(OperationCounter):
     """Counts operations on operands of one type."""
 
     def __init__(self, dtype: DataType) -> None:

@@ -69,7 +69,7 @@ def load_run(work_dir: str | os.PathLike[str]) -> RunTable:
     """Return the trials of the runs in a working directory, and the reports of their tasks.
 
     `.report` of the table has the report of each task, as `best.report`. Invalid lines are skipped
-    with a warning. DatabaseError if there are no trials.
+    with a warning. Raises DatabaseError if there are no trials.
     """
     store = LineStore(work_dir)
     if not store.path(TRIALS).exists():

@@ -1,4 +1,4 @@
-"""The table of trials: its columns have one meaning, whichever log the trials come from."""
+"""The table of trials: its columns have the same meaning for every kind of log."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Trials(Sequence[Any]):
     def of_task(self, task: str | int) -> Self:
         """Return the trials of a task, given by its index in `tasks`, its label or its name.
 
-        A name without a target selects all targets. TuningError for an unknown task.
+        A name without a target selects all targets. Raises TuningError for an unknown task.
         """
         tasks = self.tasks
         if isinstance(task, int) and not -len(tasks) <= task < len(tasks):
@@ -210,7 +210,7 @@ class Trials(Sequence[Any]):
     def column(self, name: str) -> NDArray[Any]:
         """Return a column: float64 with NaN for None if all values are numbers, otherwise objects.
 
-        TuningError for an unknown column.
+        Raises TuningError for an unknown column.
         """
         if self.rows and name not in self.rows[0]:
             raise TuningError(f"there is no column {name!r}; known are {list(self.columns)}")
@@ -221,7 +221,7 @@ class Trials(Sequence[Any]):
     def group_by(self, column: str) -> CostCurve:
         """Return the costs for each value of a column.
 
-        TuningError for an unknown column, and for a table of several tasks: choose one with
+        Raises TuningError for an unknown column, and for a table of several tasks: choose one with
         `of_task`.
         """
         if len(self.tasks) > 1:

@@ -116,8 +116,8 @@ def right_pairs(
 ) -> float:
     """Return the fraction of pairs that a prediction orders correctly.
 
-    Pairs are of one batch, since the model learns between batches, and of different speeds. A pair
-    with equal predictions counts half. NaN without pairs.
+    Only pairs in one batch count, because the model learns between batches, and only pairs with
+    different speeds. A pair with equal predictions counts half. NaN without pairs.
     """
     right, count = 0.0, 0
     for one in np.unique(batch):  # All pairs at once would need a matrix of all trials.

@@ -1,4 +1,4 @@
-"""One measured candidate: the row of a table of trials, whichever tool wrote the log."""
+"""One measured candidate: a row of a table of trials, for logs of any tool."""
 
 from __future__ import annotations
 

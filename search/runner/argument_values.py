@@ -50,7 +50,7 @@ class Values:
     distinct: tuple[int, ...] = ()
 
     def why_none(self, shape: Sequence[int]) -> str | None:
-        """Return a text if no array of a shape can hold such numbers."""
+        """Return the reason if no array of a shape can hold such numbers, else None."""
         if self.low > self.high:
             return "no number is in range for all its uses as an index"
         count = self.high - self.low + 1
@@ -90,7 +90,7 @@ def argument_values(func: PrimFunc) -> dict[int, Values]:
 
 
 class Requirements:
-    """The intervals in which the values of buffers have to lie, as far as they are known."""
+    """The known intervals that must contain the values of buffers."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.required: dict[Buffer, Interval] = {}
@@ -189,7 +189,7 @@ class Requirements:
         self._held.clear()
         if buffer in self._params or buffer in self._traced:
             return
-        self._traced.add(buffer)  # its own values in a stored value are not traced again
+        self._traced.add(buffer)  # the buffer's own values in a stored value are not traced again
         for value in self._stored.get(buffer, ()):
             self.want(value, *after)
         self._traced.remove(buffer)
@@ -284,7 +284,7 @@ class Requirements:
                 return max(low, 0) if high >= 0 else low, min(high, anything[1])
             return self.required.get(buffer, EVERYTHING)
         self._held[buffer] = anything  # while its stored values are examined
-        stored = [part for value in self._stored[buffer] for part in _but_itself(value, buffer)]
+        stored = [part for value in self._stored[buffer] for part in _new_values(value, buffer)]
         found = union(*map(self.interval, stored)) if stored else anything
         self._held[buffer] = found
         return found
@@ -370,8 +370,8 @@ def choice_of(expr: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
     return None
 
 
-def _but_itself(value: PrimExpr, buffer: Buffer) -> Iterator[PrimExpr]:
-    """Yield the values that may be stored to a buffer, without those that it holds already."""
+def _new_values(value: PrimExpr, buffer: Buffer) -> Iterator[PrimExpr]:
+    """Yield the values that may be stored to a buffer, except values that it already holds."""
     if isinstance(value, BufferLoad) and value.buffer is buffer:
         return
     chosen = choice_of(value)
@@ -383,7 +383,7 @@ def _but_itself(value: PrimExpr, buffer: Buffer) -> Iterator[PrimExpr]:
         yield value
         return
     for part in parts:
-        yield from _but_itself(part, buffer)
+        yield from _new_values(part, buffer)
 
 
 def _terms(expr: PrimExpr, factor: int) -> Iterator[tuple[int, PrimExpr]]:

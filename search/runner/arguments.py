@@ -45,7 +45,9 @@ _UNIT_ROUNDOFF: Final = {
     "bfloat16": 2.0**-8,
 }
 _LEAST_ROUNDINGS: Final = 16
-"""A program without sums rounds several times, too, and `exp` and the like by a few units."""
+"""The minimum number of roundings: even a program without sums rounds several times, and functions
+such as `exp` err by a few units.
+"""
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,9 @@ class ProgramFacts:
     rounding: float = 1e-3
     """The change of a result that rounding may make, relative to the size of its operands.
 
-    A sum of n terms of random signs in any order is off by about sqrt(n) / 2 unit roundoffs of its
-    size, and no element of a large array by more than 4 times that; this is 8 * sqrt(n) roundoffs.
+    The error of a sum of n terms of random signs in any order is about sqrt(n) / 2 unit roundoffs
+    of its size, and at most 4 times that for all elements of a large array; this is 8 * sqrt(n)
+    roundoffs.
     """
     values: Mapping[int, Values] = field(default_factory=dict)
     """The values of the arguments that select accessed elements, by their positions."""
@@ -282,7 +285,7 @@ def _integers(
 def checked_input_data(func: PrimFunc, input_data: InputData | None) -> dict[int, NDArray[Any]]:
     """Return the arrays of a user by the positions of their parameters.
 
-    TuningError for an unknown parameter, and for an array of another shape or dtype.
+    Raises TuningError for an unknown parameter, and for an array of another shape or dtype.
     """
     if input_data is None:
         return {}

@@ -27,7 +27,8 @@ from search.runner.time_call import EnergyMeter, EvaluatorConfig, first_call_lim
 logger = logging.getLogger("tensorir.search")
 
 _REPEAT_MS: Final = 20
-"""The default time for a candidate in milliseconds; noisy rivals get more, the best few again.
+"""The default time for a candidate in milliseconds; noisy rivals get more time, and the best few
+are measured again.
 
 The times of 5, 10, 20 and 50 ms of the same call vary equally (1 to 2 %, the drift of the machine
 from one candidate to the next), and choose an equally good best one of twelve.
@@ -78,7 +79,7 @@ class LocalRunner(Runner):
         self.timeout_sec = timeout_sec
         self.evaluator_config = evaluator_config or self.default_evaluator()
         if self.evaluator_config.energy:
-            EnergyMeter()  # raises TuningError here if it cannot be read
+            EnergyMeter()  # raises TuningError here if the counters cannot be read
         self.cooldown_sec = cooldown_sec
         self.alloc_repeat = alloc_repeat
         self.f_alloc_argument = f_alloc_argument
@@ -171,7 +172,7 @@ class LocalRunner(Runner):
         """Return the file with the expected results, or the failure of the unscheduled program.
 
         The program runs once for all its candidates. Raises TuningError if it calls functions that
-        the process does not have, or reads or writes outside of an array at an index that is data.
+        the process does not have, or if an index that it reads from an array is out of bounds.
         """
         known = self._references.get(reference_path)
         if known is None:
@@ -200,7 +201,7 @@ class LocalRunner(Runner):
         return replace(found, seconds=outcome.seconds)
 
     def why_not(self, target: Target) -> str | None:
-        """Return why candidates cannot run here; with `f_run_evaluator` they may run elsewhere."""
+        """Return why candidates cannot be measured; None with `f_run_evaluator`."""
         return None if self.f_run_evaluator is not None else why_not_here(target)
 
     def measures_here(self, target: Target) -> bool:

@@ -47,7 +47,8 @@ def evaluate_reference(
 
     The arguments have both signs if that gives finite numbers, else they are positive; arrays in
     the file `given` are used unchanged. Returns the reason if the program cannot be measured: it
-    calls a function that this process lacks, or an index that it reads from an array is outside.
+    calls a function that this process lacks, or an index that it reads from an array is out of
+    bounds.
     """
     try:
         module = _load(reference_path, split)
@@ -101,7 +102,7 @@ def measure(
     The reference path of the entry is the file that `evaluate_reference` wrote: the first call is
     on the arguments of the unscheduled program and must give its results. Each further allocation
     has other arguments. If the first call takes longer than `first_call_limit(best_seconds)`, the
-    process ends by SIGPROF. Functions of the user replace ours.
+    process ends by SIGPROF. Functions of the user replace the default ones.
     """
     infos, best = entry.args_info, entry.best_seconds
     try:
@@ -114,7 +115,7 @@ def measure(
             sets = f_alloc_argument(codegen.cpu(), plain, alloc_repeat)
         else:
             sets = (
-                _laid_out(module, checked[1], infos)
+                _copy_in_layout(module, checked[1], infos)
                 if checked is not None and k == 0
                 else random_arrays(infos, k, entry.facts, given=given)
                 for k in range(alloc_repeat)
@@ -127,7 +128,7 @@ def measure(
             call = function.prepare(*arrays)
             first = _first_call(call, best, module.target)
             if checked is not None and number == 0:
-                wrong = _wrong(module, arrays, checked[1], checked[0])
+                wrong = _describe_wrong_array(module, arrays, checked[1], checked[0])
                 if wrong is not None:
                     text = f"LocalRunner: Wrong result, {wrong}"
                     return RunnerResult(error_msg=text, stage="check")
@@ -160,7 +161,7 @@ def _first_call(call: codegen.PreparedCall, best: float | None, target: Target) 
 def _load(artifact_path: str, split: CoreSplit | None) -> Module:
     """Load an artifact and bind this process to the cores that its target measures on."""
     if split is not None:
-        split.release()  # OpenMP, once loaded, counts on the cores that it sees then
+        split.release()  # OpenMP uses the cores that it finds when it is loaded
     if Path(artifact_path).suffix == ".o":
         module = Module.from_object(Path(artifact_path).read_bytes())
     else:
@@ -185,10 +186,10 @@ def _reference(expected_path: str) -> tuple[Reference, list[NDArray[Any]]]:
     return reference, reference.inputs()
 
 
-def _laid_out(
+def _copy_in_layout(
     module: Module, inputs: Sequence[NDArray[Any]], infos: Sequence[TensorInfo]
 ) -> list[NDArray[Any]]:
-    """Return copies of the inputs, weights in the layout that the candidate takes."""
+    """Return copies of the inputs, with weights in the layout of the candidate."""
     arrays: list[NDArray[Any]] = []
     for position, (given, info) in enumerate(zip(inputs, infos, strict=True)):
         array = codegen.empty(info.shape, info.dtype)
@@ -201,7 +202,7 @@ def _laid_out(
     return arrays
 
 
-def _wrong(
+def _describe_wrong_array(
     module: Module,
     arrays: Sequence[NDArray[Any]],
     inputs: Sequence[NDArray[Any]],

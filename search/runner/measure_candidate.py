@@ -39,7 +39,7 @@ def without_layout_rewrite(mod: IRModule) -> IRModule:
 
 
 def with_separate_layout_rewrite(mod: IRModule) -> IRModule:
-    """Return `without_layout_rewrite(mod)` with functions that bring weights into the new layouts.
+    """Return `without_layout_rewrite(mod)` with functions that convert weights to the new layouts.
 
     The function for parameter k is called `rewritten_parameter(k)`; its arguments are the weight in
     the original layout and the result. Returns `mod` itself if no layout changes.

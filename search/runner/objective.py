@@ -36,10 +36,11 @@ _FEWEST: Final = 10
 class Objective:
     """The number that a search minimises, computed from the seconds per call of a trial.
 
-    The objective "energy" is the joules per call that the runner has counted. The number ranks
-    candidates only: reports, logs and records have the seconds, so stored records can be ranked by
-    another objective. It needs `least_runs` times of a trial. If it is `bounded_by_time`, it is
-    never below the minimum time, so a candidate is ended early if each run is slower than the best.
+    The objective "energy" is the joules per call that the runner has counted. The number is only
+    used for ranking candidates: reports, logs and records have the seconds, so stored records can
+    be ranked by another objective. An objective needs `least_runs` times of a trial. If it is
+    `bounded_by_time`, it is never below the minimum time, so a candidate is ended early if each run
+    is slower than the best.
     """
 
     name: str
@@ -110,7 +111,7 @@ class Objective:
         except Exception as error:
             raise TuningError(
                 f"the objective {self.name} raised {type(error).__name__}: {error}\n"
-                f"It was given {list(run_secs)}"
+                f"Its argument was {list(run_secs)}"
             ) from error
         if not 0 < value < math.inf:
             raise TuningError(

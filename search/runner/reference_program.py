@@ -1,6 +1,6 @@
-"""The program that computes the expected results of all candidates, in a fast enough order.
+"""The program that computes the expected results of all candidates, in a reasonably fast order.
 
-It is the unscheduled program, except that the last data-parallel loop of a large reduction goes
+It is the unscheduled program, except that the last data-parallel loop of a large reduction is moved
 innermost, where LLVM vectorises it: the original order would miss the caches in every step. Each
 element is still computed by the same operations in the same order, so the results are identical.
 Two variants accompany it: the program in float64, which shows the rounding errors, and a program
@@ -117,8 +117,8 @@ def with_checked_indices(func: PrimFunc) -> PrimFunc | None:
 class _Checker(Rewriter):
     """Puts assertions around the statements with indices that come from arrays.
 
-    Indices of loops alone are checked when a program is built. An index from an array, random or
-    given by a user, may be outside of any memory of this process.
+    Indices that consist of loop variables are checked when a program is built. An index from an
+    array, random or given by a user, may be outside of any memory of this process.
     """
 
     def __init__(self, func: PrimFunc) -> None:
@@ -130,7 +130,7 @@ class _Checker(Rewriter):
         return self._checked(serial, node.min, node.extent)
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
-        inside = [*self._inside(node, lambda condition: condition)]
+        inside = [*self._check_in_bounds(node, lambda condition: condition)]
         return self._checked(node, *node.indices, node.value, own=inside)
 
     def rewrite_Evaluate(self, node: s.Evaluate) -> s.Stmt:  # noqa: N802
@@ -175,9 +175,9 @@ class _Checker(Rewriter):
             if isinstance(part, PrimExpr):
                 yield from self._checks(part, under)
         if isinstance(expr, BufferLoad):
-            yield from self._inside(expr, under)
+            yield from self._check_in_bounds(expr, under)
 
-    def _inside(
+    def _check_in_bounds(
         self, access: BufferLoad | s.BufferStore, under: Callable[[PrimExpr], PrimExpr]
     ) -> Iterator[tuple[PrimExpr, str]]:
         for axis, (index, extent) in enumerate(

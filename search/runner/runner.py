@@ -40,7 +40,7 @@ class RunnerInput:
     All candidates of a task share this mapping.
     """
     ends_hopeless: bool = True
-    """False if every candidate is timed in full, whatever best time the runner has seen."""
+    """False if every candidate is timed in full, regardless of the best time so far."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Runner(ABC):
     )
 
     takes_batches: bool = False
-    """True if it measures many candidates at the same time, so that it is given whole batches."""
+    """True if it measures many candidates at the same time, so that it gets whole batches."""
 
     @staticmethod
     def create(kind: str | type[Runner] | Runner = "local", *args: Any, **kwargs: Any) -> Runner:
@@ -138,12 +138,12 @@ class Runner(ABC):
 
     @abstractmethod
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
-        """Start measuring. The failure of a candidate is its result and affects no other one."""
+        """Start measuring. A failed candidate has a result, and does not affect the others."""
 
     def as_they_end(
         self, futures: Sequence[RunnerFuture], is_over: Callable[[], bool]
     ) -> Iterator[int]:
-        """Yield the indices of futures in the order in which to take their results.
+        """Yield the indices of futures in the order in which to request their results.
 
         The default is their own order. Stops early once `is_over` returns True.
         """
@@ -153,11 +153,11 @@ class Runner(ABC):
             yield place
 
     def in_one_place(self) -> Runner:
-        """Return a runner all of whose times come from one machine, so that they compare well."""
+        """Return a runner that measures on one machine only, so that times are comparable."""
         return self
 
     def own_builder(self) -> Builder | None:
-        """Return the builder that this runner needs; None if a `LocalBuilder` will do."""
+        """Return the builder that this runner needs; None if a `LocalBuilder` suffices."""
         return None
 
     def why_not(self, target: Target) -> str | None:

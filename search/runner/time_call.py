@@ -91,7 +91,7 @@ def times(
         slices = [first] if number == 0 and first >= _LONG else []
         runs, spent = 0, 0.0
         while True:
-            if _hopeless(slices, best):
+            if _cannot_be_best(slices, best):
                 return [_median(slices)] * config.repeat
             enough = runs >= config.number and spent >= wanted
             may_extend = len(slices) < _FEW or spent < _LONGEST * wanted
@@ -114,7 +114,7 @@ def times(
     return results
 
 
-def _hopeless(slices: Sequence[float], best: float) -> bool:
+def _cannot_be_best(slices: Sequence[float], best: float) -> bool:
     return bool(slices) and min(slices) > best * (1 + 1 / len(slices))
 
 
@@ -168,7 +168,8 @@ class EnergyMeter:
 def joules_per_call(call: TimedCall, seconds: float, meter: EnergyMeter) -> float:
     """Return the mean energy in joules of a call that runs in `seconds`.
 
-    Calls it for a quarter of a second. The counters include idle power and other processes.
+    The call is repeated for a quarter of a second. The counters include idle power and other
+    processes.
     """
     count = max(1, round(_SECONDS / seconds))
     before = meter.read()
@@ -202,7 +203,7 @@ def _zones(root: Path) -> list[Path]:
 
 
 def time_text(seconds: float, digits: int = 4) -> str:
-    """Return a time with so many digits in the largest unit of s, ms and us that it has one of."""
+    """Return a time with `digits` digits, in the largest suitable unit of s, ms and us."""
     for unit, name in ((1.0, "s"), (1e-3, "ms")):
         if seconds >= unit:
             return f"{seconds / unit:.{digits}g} {name}"

@@ -1,7 +1,7 @@
 """Interleaved re-measurements of the best candidates of a task.
 
-A search measures each candidate once, at its own time, and the best of many was often just lucky.
-In interleaved rounds (A B C A B C ...) all candidates run under the same conditions.
+A search measures each candidate once, at different times, and the best of many was often just
+lucky. In interleaved rounds (A B C A B C ...) all candidates run under the same conditions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from search.runner.objective import SECONDS, Objective
 from search.runs.measuring import built_inputs, interleaved_rounds, runner_input
 
 _LEAST_ROUNDS: Final = 3
-"""The minimum even without time: fewer rounds give no estimate of the certainty."""
+"""The minimum number of rounds, even if the time is over: fewer give no estimate of the
+certainty.
+"""
 _FEWEST_ROUNDS: Final = 5
 _MOST_ROUNDS: Final = 15
 _ENOUGH: Final = 0.95
@@ -67,7 +69,7 @@ def confirm_best(
 
     There are 5 to 15 rounds. They end when the fastest is certain (0.95), or with the round in
     which `max_seconds` are over, but after at least three. Records that no longer build or run are
-    left out. Results are not checked again. TuningError for a context without a target.
+    left out. Results are not checked again. Raises TuningError for a context without a target.
     """
     objective = context.objective
     replayed = list(usable(records, TuningRecord.as_measure_candidate))
@@ -107,7 +109,7 @@ def _rounds(
         is_over = number >= _LEAST_ROUNDS and time.monotonic() >= end
         if not rounds or is_over or number == _MOST_ROUNDS:
             break
-        certainties = _certainties(_relative(_table(rounds, objective)))
+        certainties = _winning_probabilities(_relative_times(_table(rounds, objective)))
         if number >= _FEWEST_ROUNDS and certainties.max() >= _ENOUGH:
             break
     return rounds
@@ -119,12 +121,12 @@ def _rank(
     if not rounds:
         return []
     low, middle, high = np.quantile(_table(rounds, SECONDS), (0.25, 0.5, 0.75), axis=0)
-    relative = _relative(_table(rounds, objective))
+    relative = _relative_times(_table(rounds, objective))
     kept = {place: _seconds_to_store(results, objective) for place, results in rounds.items()}
     for place, results in rounds.items():
         objective.note(kept[place], results)
     ratios = np.median(relative, axis=0) / np.median(relative, axis=0).min()
-    certainties = _certainties(relative)
+    certainties = _winning_probabilities(relative)
     confirmations = [
         Confirmation(
             replace(records[place], run_secs=kept[place]),
@@ -153,12 +155,12 @@ def _seconds_to_store(rounds: Sequence[RunnerResult], objective: Objective) -> t
     return tuple(seconds for times in every for seconds in times)
 
 
-def _relative(table: NDArray[np.float64]) -> NDArray[np.float64]:
+def _relative_times(table: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the times relative to the median of their rounds."""
     return np.asarray(table / np.median(table, axis=1, keepdims=True))
 
 
-def _certainties(relative: NDArray[np.float64]) -> NDArray[np.float64]:
+def _winning_probabilities(relative: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return for each contender the probability that it is the fastest."""
     rounds, contenders = relative.shape
     chosen = np.random.default_rng(0).integers(0, rounds, (_RESAMPLES, rounds))

@@ -36,7 +36,7 @@ class _TaskLeases:
 
     owner: str
     place: int = 0
-    """The place in the database up to which its records are known."""
+    """The position in the database up to which records were read."""
     own: set[bytes] = field(default_factory=set)
     """The keys of the traces that this run has measured or is measuring."""
     waiting: dict[bytes, MeasureCandidate] = field(default_factory=dict)
@@ -51,8 +51,8 @@ class Leases:
     """Removes from batches the candidates that other runs on the same database measure.
 
     A lease is renewed while its run lives, and expires soon after the run is killed. A database
-    without leases grants everything and has no news. A server that does not answer grants
-    everything too: then a candidate may be measured twice, but the run does not wait.
+    without leases grants everything and never reports news. If a server does not answer, everything
+    is granted, too: then a candidate may be measured twice, but the run does not wait.
     """
 
     def __init__(self, database: Database, seconds: int = LEASE_SECONDS) -> None:
@@ -70,7 +70,7 @@ class Leases:
         """Return the records of a task that other runs have committed since the last call."""
         if not self._database.has_claims:
             return []
-        mine = self._of(task)
+        mine = self._leases_of(task)
         try:
             records = self._records_after(task, mine.place)
         except DatabaseError as error:
@@ -84,7 +84,7 @@ class Leases:
         """Return the candidates that this run has to measure, each of them once."""
         if not self._database.has_claims:
             return list(candidates)
-        mine = self._of(task)
+        mine = self._leases_of(task)
         keyed = {key_of(candidate): candidate for candidate in candidates}
         is_new = not keyed.keys() <= mine.seen
         mine.seen.update(keyed)
@@ -104,7 +104,7 @@ class Leases:
     def _claim(
         self, task: TuneContext, keyed: Mapping[bytes, MeasureCandidate]
     ) -> list[MeasureCandidate]:
-        mine = self._of(task)
+        mine = self._leases_of(task)
         workload = self._database.commit_workload(task.program)
         answer = self._database.claim(
             workload, task.known_target, list(keyed), mine.owner, self._seconds
@@ -124,11 +124,11 @@ class Leases:
 
         Each of many runs finds its own candidates as long as there are new ones.
         """
-        return self._of(task).repeated >= _REPEATED_BATCHES
+        return self._leases_of(task).repeated >= _REPEATED_BATCHES
 
     def expired(self, task: TuneContext, most: int) -> list[MeasureCandidate]:
         """Return up to `most` candidates that another run had leased and has not measured."""
-        waiting = self._of(task).waiting
+        waiting = self._leases_of(task).waiting
         try:
             return self._claim(task, dict(islice(waiting.items(), most))) if waiting else []
         except DatabaseError as error:
@@ -138,7 +138,7 @@ class Leases:
     def release(self, task: TuneContext) -> None:
         """End the leases of a task: its candidates have records now."""
         if self._database.has_claims:
-            self._renew_task(self._of(task), 0)
+            self._renew_task(self._leases_of(task), 0)
 
     def close(self) -> None:
         """End all leases."""
@@ -148,12 +148,14 @@ class Leases:
         for task in self._tasks:
             self.release(task)
 
-    def _of(self, task: TuneContext) -> _TaskLeases:
+    def _leases_of(self, task: TuneContext) -> _TaskLeases:
         return self._tasks.setdefault(task, _TaskLeases(uuid.uuid4().hex))
 
     def _records_after(self, task: TuneContext, place: int) -> list[TuningRecord]:
         workload = self._database.commit_workload(task.program)
-        records, self._of(task).place = self._database.records_behind(workload, task.target, place)
+        records, self._leases_of(task).place = self._database.records_behind(
+            workload, task.target, place
+        )
         return records
 
     def _renew(self) -> None:

@@ -29,8 +29,8 @@ class Batch:
 
     All builds start at once. Candidate k is measured when its result is requested, as soon as it is
     built. Later candidates are built meanwhile if the runner allows that and if building on all
-    cores first would not be faster. So the order of measurements, and what the search knows at each
-    of them, does not depend on the time of builds.
+    cores first would not be faster. So the order of measurements, and the information that the
+    search has at each of them, do not depend on the time of builds.
 
     A runner that measures many candidates at the same time (`Runner.takes_batches`) gets all of
     them at once, and returns them in the order in which they end.
@@ -64,7 +64,7 @@ class Batch:
             task.reference, *builds = builds
         self.builds: list[BuilderFuture] = builds
         if runner.takes_batches:
-            self.runner_futures = self._sent(runner)
+            self.runner_futures = self._send_all(runner)
 
     def _measure(self, k: int) -> RunnerResult:
         with Profiler.timeit("WaitForBuilder"):
@@ -78,8 +78,8 @@ class Batch:
             (future,) = self._runner.run([self._input(k, result.artifact_path, reference)])
             return future.result().checked()
 
-    def _sent(self, runner: Runner) -> list[RunnerFuture]:
-        """Give all candidates that build to a runner that measures many at the same time."""
+    def _send_all(self, runner: Runner) -> list[RunnerFuture]:
+        """Send all successfully built candidates to a runner that measures many at once."""
         reference = self._reference()
         built = [build.result() for build in self.builds]
         paths = {k: one.artifact_path for k, one in enumerate(built) if one.artifact_path}
@@ -119,8 +119,8 @@ def runner_input(
     """Return the input of a runner for a candidate that is not built yet.
 
     Its results are compared with those of the artifact `reference`, if that is given. The runner
-    may stop when it is certainly slower than `best_ms` milliseconds. TuningError for a context
-    without a target.
+    may stop when it is certainly slower than `best_ms` milliseconds. Raises TuningError for a
+    context without a target.
     """
     return RunnerInput(
         "",
@@ -171,5 +171,5 @@ def interleaved_rounds(
                 rounds[place].append(result)
             else:
                 del rounds[place]
-                logger.info("A program is not measured again, it fails: %s", result.error_msg)
+                logger.info("A program failed and is not measured again: %s", result.error_msg)
         yield rounds

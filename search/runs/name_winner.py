@@ -1,7 +1,7 @@
 """The winner of a task, and its report.
 
-The winner is the best of the search, and not slower than what the search began with. The report
-has the times before and after the search, and the roofline.
+The winner is the best of the search, and not slower than the initial trials and baselines. The
+report has the times before and after the search, and the roofline.
 """
 
 from __future__ import annotations
@@ -40,18 +40,21 @@ from tensorir.nodes.stmt import For, ForKind
 from tensorir.rewriting.visit import walk
 
 _FIRST_TRIALS: Final = 16
-"""The maximum number of trials that a search begins with: the default first, then samples."""
+"""The maximum number of initial trials of a search: the default schedule, then samples."""
 _EARLIER_RIVAL: Final = 2.0
-"""The factor to the best time up to which one of them, or a baseline, may be as good: each was
-measured once, at another time than the best."""
+"""The factor to the best time up to which an initial trial or a baseline may be as good: each was
+measured once, at another time than the best.
+"""
 _MOST_COMPARISONS: Final = 4
-"""The comparisons after which a winner is named although others are faster on record."""
+"""The number of comparisons after which a winner is named even if other records have lower
+times.
+"""
 _QUIET: Final = 0.9
 """The fraction of the time for which threads have a core on a machine without other work."""
 _TIME_SLICE: Final = 4e-3
-"""The seconds for which a system lets another program have a core."""
+"""The seconds for which the system gives a core to another program."""
 _BASELINE_FRACTION: Final = 0.1
-"""The fraction of the time of a search that an unscheduled program may run for."""
+"""The time limit of an unscheduled program, as a fraction of the time of the search."""
 
 
 def name_winners(run: Run) -> None:
@@ -78,13 +81,13 @@ def name_winners(run: Run) -> None:
 def name_winner(run: Run, task: TaskState, max_seconds: float = math.inf) -> None:
     """Measure the best few records of a task again, and commit and log the results.
 
-    The winner is not slower than what the search began with, because that is measured next to it:
-    the first trial, the best of the first trials, and the baselines (`measure_baselines`).
+    The winner is not slower than the first trial, the best of the first trials, and the baselines
+    (`measure_baselines`), because these are measured together with it.
 
     The new times are committed as further records, which replace the old ones; those of the winner
     come last, so that the database returns it as the best. A record that was chosen for a low time
     is slower on average when it is measured again, so that other records may then rank first. These
-    are compared with the winner in their turn, until the best record was measured again.
+    are then compared with the winner, until the best record was measured again.
 
     All this takes a small fraction of the time of the run, and at most `max_seconds`, except for
     the minimum number of rounds, and for a baseline that ranks first.
@@ -105,7 +108,7 @@ def name_winner(run: Run, task: TaskState, max_seconds: float = math.inf) -> Non
     not_compared: list[TuningRecord] = []
     comparisons = 0
     while contenders:
-        repeated = [  # of the previous comparison
+        repeated = [  # the seconds of the previous comparison
             one.record
             for one in found
             if one is found[0] or (one.record.trace_key in baselines and one.ratio < RIVAL)
@@ -152,8 +155,8 @@ def measure_baselines(run: Run, task: TaskState, records: Sequence[TuningRecord]
     """Measure the unscheduled program and the serial forms of `records`, and commit the results.
 
     So the database has the time of the unscheduled program, and a build leaves a program
-    unscheduled where no schedule is faster. An unscheduled program that runs long is called once;
-    one that runs very long is stopped, and gets no record.
+    unscheduled if no schedule is faster. An unscheduled program that runs long is called once; one
+    that runs very long is stopped, and gets no record.
     """
     run.progress.phase("measuring the unscheduled program")
     with Profiler.timeit("MeasureBaselines"):
@@ -161,7 +164,7 @@ def measure_baselines(run: Run, task: TaskState, records: Sequence[TuningRecord]
         longest = min(usual, run.budget.left) / HOPELESS
         plain = MeasureCandidate(Schedule(task.ctx.program))
         task.unscheduled = _measure(run, task, plain, longest * 1e3, None)
-        if task.ctx.constraint is None:  # a constraint is about decisions, and this has none
+        if task.ctx.constraint is None:  # a constraint checks decisions, and here are none
             _add_baseline(run, task, plain, task.unscheduled)
         reference = None if task.reference is None else task.reference.result().artifact_path
         for serial in _serial_forms(task, records) if reference else ():
@@ -238,10 +241,10 @@ def _is_busy(run: Run, task: TuneContext) -> bool:
 
 
 def _prefer_serial(found: Sequence[Confirmation]) -> list[Confirmation]:
-    """Return what was measured on a busy machine, a serial schedule first if there is one.
+    """Return the measurements on a busy machine, a serial schedule first if there is one.
 
-    A parallel loop waits for a time slice of the system in some calls only. So it comes first only
-    if it is faster by more than a time slice.
+    In some calls, a parallel loop waits for a time slice of the system. So a parallel schedule
+    comes first only if it is faster by more than a time slice.
     """
     serial = [one for one in found if not _has_threads(one.record)]
     if not serial or found[0] in serial or found[0].median + _TIME_SLICE < serial[0].median:
@@ -285,7 +288,7 @@ def _allowed_records(task: TuneContext, records: Sequence[TuningRecord]) -> Iter
 def _to_beat(
     run: Run, task: TaskState, best: Sequence[TuningRecord], seconds: float = 0.0
 ) -> list[TuningRecord]:
-    """Return the first record, the best of the first few, and the baselines, if they may win.
+    """Return the first record, the best of the initial records, and the baselines, if they may win.
 
     Records in `best` are left out, and records that are at least twice as slow as the best and
     slower by `seconds`.
@@ -338,7 +341,7 @@ def report_task(run: Run, task: TaskState, logged: Tasks) -> None:
 
 
 def report_of_run(run: Run) -> RunReport:
-    """Return the report of a run, in which unfinished tasks have what is known so far."""
+    """Return the report of a run; unfinished tasks have the results so far."""
     is_complete = all(task.report is not None for task in run.tasks)
     logged = Tasks([] if is_complete else run.store.latest(TRIALS))
     return RunReport([task.report or _report_of(run, task, logged) for task in run.tasks])

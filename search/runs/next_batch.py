@@ -1,4 +1,4 @@
-"""The candidates of a task that are measured next, and what the cost model learns before.
+"""The next candidates of a task, and the records from which the cost model learns before.
 
 The model learns from the records in the database when a task starts, and later from records that
 other runs commit.
@@ -64,8 +64,8 @@ def _initial_schedules(run: Run, task: TaskState, most: int) -> list[MeasureCand
 def _from_strategy(run: Run, task: TaskState, most: int) -> list[MeasureCandidate]:
     """Return candidates of expired leases, else the next batch of the strategy.
 
-    A batch may be empty, or other runs may measure all of it. Then the strategy gets a few more
-    tries before it counts as exhausted.
+    If a batch is empty, or other runs measure all of it, the strategy gets a few more tries before
+    it counts as exhausted.
     """
     candidates = run.leases.expired(task.ctx, most)
     if candidates:
@@ -110,9 +110,11 @@ def _log_exhausted(run: Run, task: TaskState) -> None:
 
 MOST_OF_TASK: Final = 256
 _MOST_OF_OTHERS: Final = 64
-"""Enough to rank the first batch; the replay of a record takes ten milliseconds and more."""
+"""The maximum number of records of other workloads: enough to rank the first batch, as the replay
+of a record takes at least ten milliseconds.
+"""
 _LATEST: Final = 4096
-"""The number of latest records among which other workloads are looked for."""
+"""The number of latest records that are searched for other workloads."""
 
 
 def learn_from_records(model: CostModel, database: Database, context: TuneContext) -> int:
@@ -155,7 +157,7 @@ def learn(model: CostModel, context: TuneContext, records: Sequence[TuningRecord
 
 
 def result_of(record: TuningRecord) -> RunnerResult:
-    """Return the result of a runner from which a record was made."""
+    """Return the runner result from which a record was made."""
     seconds = tuple(s for s in record.run_secs or () if s < FAILED)
     if not seconds:
         return RunnerResult(error_msg="it failed when it was measured")

@@ -1,4 +1,4 @@
-"""The entries of a trial in the trial log, the journal and the statistics, and log messages."""
+"""Adding a trial to the trial log, the journal and the statistics, and logging it."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def log_failed_tasks(run: Run) -> None:
 
 
 def show_statistics(run: Run) -> None:
-    """Log the table of all tasks, and show it instead of the last one."""
+    """Log the table of all tasks, and show it instead of the previous table."""
     table = statistics_table(run.tasks)
     run.log.debug("\n%s\n", table)
     run.progress.table(table)

@@ -1,7 +1,7 @@
 """Replays of a search with other strategies or models, which use its measurements.
 
-A replay chooses among the points that the search measured (`RecordedSpace`). So it shows how soon
-a strategy finds the best of these, and nothing about other points.
+A replay chooses among the points that the search measured (`RecordedSpace`). So it shows how soon a
+strategy finds the best of these points, and nothing about other points.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class Replayed:
         print(past.compare({"evolution": {}, "at random": {"strategy": "replay-trace"}}))
 
     Nothing is built or measured, so a replay takes only the time of the strategy. Mutation and
-    crossover lead to the nearest measured points; other candidates, of a user-defined strategy for
+    crossover return the nearest measured points; other candidates, of a user-defined strategy for
     example, get no result. Failures are replayed as failures. Of several measurements of a schedule
     the last one is used.
 
     `database` is the database of the search, or its location, if it is not a file in `work_dir`.
-    DatabaseError or TuningError if nothing was measured there.
+    Raises DatabaseError or TuningError if nothing was measured there.
     """
 
     def __init__(

@@ -93,13 +93,13 @@ class RunJournal:
 
     Its name has a digest of the plan of the run. Its first line is the plan, and each line after
     that is a trial, with the number of its task, or the digest of the cost model that the run saved
-    (runs in one directory overwrite it). A run with the same plan resumes: it makes the
-    trials that are left. A run with another plan has another file, so that several runs can be
-    unfinished in one directory. A run that ends removes its file, and the next run with its plan
-    makes all trials, except that it measures no candidate twice.
+    (runs in one directory overwrite it). A run with the same plan resumes: it makes the remaining
+    trials. A run with another plan has another file, so that several runs can be unfinished in one
+    directory. A run that ends removes its file. The next run with the same plan makes all trials
+    again, except that it measures no candidate twice.
 
     A run holds a lock on its file. If the same run starts a second time meanwhile, the second one
-    resumes nothing, leaves the file alone, and has `is_running_elsewhere` set.
+    resumes nothing, does not change the file, and sets `is_running_elsewhere`.
     """
 
     def __init__(self, work_dir: str | os.PathLike[str]) -> None:
@@ -107,7 +107,7 @@ class RunJournal:
         self._path: Path | None = None
         self._file: int | None = None
         self.is_running_elsewhere = False
-        """True if another process is in the middle of the same run."""
+        """True if another process is executing the same run."""
         self._model = ""
         """The digest of the file of the cost model that this run saved last."""
 

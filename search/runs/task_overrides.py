@@ -96,7 +96,7 @@ class TaskOverrides:
 def seeds_of(seed: int | None, count: int) -> list[int]:
     """Return a seed for each of `count` tasks; without `seed` they are -1, for a random seed.
 
-    ArgumentError for a seed that is not an int from 0 to 4294967295.
+    Raises ArgumentError for a seed that is not an int from 0 to 4294967295.
     """
     if seed is None:
         return [-1] * count

@@ -57,7 +57,7 @@ def _group_sizes(block: StmtSRef) -> dict[Var, int]:
 
 
 class SkipNeutralTerms(ScheduleRule):
-    """Leaves out the terms of a reduction that a periodic condition makes neutral.
+    """Skips the terms of a reduction that a periodic condition makes neutral.
 
     A transposed convolution of stride 2 multiplies zeros between the elements of its input. With
     `skip_neutral_terms`, which halves each loop over the kernel, it computes a quarter of its
@@ -94,7 +94,7 @@ class SkipNeutralTerms(ScheduleRule):
 
 
 def _split_axes(sch: Schedule, block: BlockRV, periods: Mapping[Var, int]) -> None:
-    """Split axes of a block by periods that divide them, and what follows the block likewise.
+    """Split axes of a block by periods that divide them, and the consumer of the block likewise.
 
     Reduction axes of one step come first: they become spatial, and only the innermost spatial loop
     may become a vector.

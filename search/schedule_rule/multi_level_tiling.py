@@ -245,7 +245,7 @@ def mixes_axes(region: BufferRegion) -> bool:
 
 
 def _levels(asked: Any) -> list[int]:
-    """Return the levels of an annotation; an empty text means no levels. TuningError for others."""
+    """Return the levels of an annotation; an empty text means no levels."""
     items = asked if isinstance(asked, (tuple, list)) else [asked]
     plain = [item.value if isinstance(item, (IntImm, StringImm)) else item for item in items]
     if plain == [""]:

@@ -66,7 +66,7 @@ def intrin_loops(block: StmtSRef, desc: PrimFunc, *, other_sign: bool = False) -
     extents, described = described_nest(desc)
     node = block.block
     if not is_trivial_binding(block):
-        raise Mismatch("an axis of the block is not bound to a loop of its own", node, described)
+        raise Mismatch("an axis of the block lacks its own loop", node, described)
     _check_computation(node.body, described.block.body, other_sign)
     free: dict[int, list[int]] = {}
     for position, axis in enumerate(node.iter_vars):
@@ -369,7 +369,8 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
     (`repack`). With `other_sign`, so is a factor that is signed where the intrinsic needs an
     unsigned number, or the reverse. A block is left to later rules if the intrinsic computes
     something else, if an operand cannot be copied to its layout, or if the target lacks its
-    instructions. Otherwise all designs use the intrinsic. IRValueError for an unknown intrinsic.
+    instructions. Otherwise all designs use the intrinsic. Raises IRValueError for an unknown
+    intrinsic.
     """
 
     def __init__(

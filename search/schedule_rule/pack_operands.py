@@ -33,7 +33,7 @@ _READ_AGAIN: Final = 8
 
 
 class PackOperands(ScheduleRule):
-    """Copies an operand of a tiled reduction into panels that its tiles read front to back.
+    """Copies an operand of a tiled reduction into panels that its tiles read in memory order.
 
     Rows of a large matrix are a page or more apart, and rows that are a power of two apart share
     few cache sets. For each operand that is loaded in vectors and read repeatedly, there are three
@@ -109,7 +109,7 @@ class PackOperands(ScheduleRule):
             elif operand.axes is not None:
                 _join_loops(sch, copy)
             if operand.apart is not None:
-                apart = _residues_apart(sch, block, operand.read, *operand.apart)
+                apart = _strided_layout(sch, block, operand.read, *operand.apart)
                 sch.transform_layout(
                     block, ("read", operand.read), apart, assume_injective_transform=True
                 )
@@ -120,8 +120,8 @@ class PackOperands(ScheduleRule):
         return [sch]
 
 
-def _residues_apart(sch: Schedule, block: BlockRV, read: int, dim: int, step: int) -> IndexMap:
-    """Return the layout that makes elements of a dimension that are `step` apart neighbours."""
+def _strided_layout(sch: Schedule, block: BlockRV, read: int, dim: int, step: int) -> IndexMap:
+    """Return the layout that makes elements adjacent that are `step` apart in a dimension."""
     indices = [Var(f"i{k}", n.dtype) for k, n in enumerate(sch.get(block).reads[read].buffer.shape)]
     others = [index for k, index in enumerate(indices) if k != dim]
     return IndexMap(indices, [*others, indices[dim] % step, indices[dim] // step])

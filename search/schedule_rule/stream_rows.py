@@ -1,4 +1,4 @@
-"""The rule for reductions over the rows of a matrix that is read once."""
+"""The rule for reductions over the rows of a matrix that is read only once."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class TileChannels(MultiLevelTiling):
     """
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Return the designs with channels in vectors, and first the unchanged one if it may pay.
+        """Return the designs with channels in vectors, after the unchanged design if that may pay.
 
         It may pay if the last dimension is read in whole vectors without gaps, or if X is copied.
         """
@@ -213,7 +213,7 @@ def _has_rows(reads: Sequence[BufferRegion], last: IterVar, lanes: int) -> bool:
 def _split_into_blocks(sch: Schedule, block: BlockRV, channels: _Channels) -> BlockRV:
     """Split a block and the reader of its result into blocks of channels; return the reader.
 
-    ScheduleError if that is impossible.
+    Raises ScheduleError if that is impossible.
     """
     copy_out = elementwise_consumer(sch, block)
     written = _written_axes(sch.get(block))

@@ -52,7 +52,7 @@ class Breeding:
         """Return a random point of a space, by default a random one; None if it is rejected."""
         if space is None:
             space = self.spaces[self._rng.uniform_int(0, len(self.spaces))]
-        return self._settle(Individual.at(space, space.sample(self._rng)))
+        return self._decide_knobs(Individual.at(space, space.sample(self._rng)))
 
     def mutate(self, parent: Individual) -> Individual | None:
         """Return a mutation of `parent`, by a mutator drawn in proportion to its weight."""
@@ -71,7 +71,7 @@ class Breeding:
             else:
                 trace = mutator.apply(parent.trace, self._rng)
                 child = None if trace is None else Individual.of_trace(trace, self.spaces)
-        return None if child is None else self._settle(child)
+        return None if child is None else self._decide_knobs(child)
 
     def cross(self, first: Individual, second: Individual) -> Individual | None:
         """Return a crossover of two points; None if they are of different spaces."""
@@ -82,7 +82,7 @@ class Breeding:
         assert second.decisions is not None
         mixed = space.crossover(first.decisions, second.decisions, self._rng)
         point = space.admitted(mixed)
-        return None if point is None else self._settle(Individual.at(space, point))
+        return None if point is None else self._decide_knobs(Individual.at(space, point))
 
     def allows(self, individual: Individual, sch: Schedule | None = None) -> bool:
         """Return True if the task's constraint allows an individual with the schedule `sch`."""
@@ -94,7 +94,7 @@ class Breeding:
         sch = sch or self.application.replay(individual.trace)
         return sch is not None and self._context.allows(sch)
 
-    def _settle(self, individual: Individual) -> Individual | None:
+    def _decide_knobs(self, individual: Individual) -> Individual | None:
         """Replay an individual with undecided knobs, which decides them; None if that fails."""
         open_ended = individual.decisions is not None and None in individual.decisions
         return None if open_ended and not self.replay(individual) else individual
@@ -146,7 +146,7 @@ class Breeding:
     def candidate(self, individual: Individual, predicted: float | None = None) -> MeasureCandidate:
         """Return the candidate of a replayed individual, for measuring.
 
-        TuningError if arguments of the program cannot be generated.
+        Raises TuningError if arguments of the program cannot be generated.
         """
         assert individual.sch is not None
         return self.application.candidate(

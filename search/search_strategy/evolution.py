@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from search.space_generator.design_space import DesignSpace
 
 _FEWER_PROGRAMS: Final = 8
-"""The divisor of the number of programs if the model can score other points directly."""
+"""The factor by which fewer programs are made if the model can score other points directly."""
 
 _SEED: Final = 1
 _POINTS: Final = 96
@@ -160,7 +160,7 @@ class Evolution:
             with Profiler.timeit("EvoSearch/Evolve/PredictNormalizedScore"):
                 found, rejected = self.scoring.score(born, most_programs)
             self.known.update(x.key for x in rejected)
-            # A point whose decisions were repaired is not tried again.
+            # A point whose decisions were repaired is marked as known.
             self.known.update(key for key, x in zip(before, born, strict=True) if key != x.key)
             for individual in found:
                 pool.setdefault(individual.key, individual)
@@ -235,16 +235,16 @@ def first_designs(
     programs = min(max(programs, _LEAST_PROGRAMS), _PROGRAMS)
     pool = evolution.run(first, _GENERATIONS, _CHILDREN, programs, lambda _: None, scored)
     ranked = sorted(pool, key=lambda individual: -individual.mean)
-    rolled = _roll(ranked[0]) if ranked else None
+    rolled = _least_unrolled(ranked[0]) if ranked else None
     if rolled is not None:
         evolution.scoring.score([rolled], _LEAST_PROGRAMS)
         if rolled.mean > ranked[0].mean - _UNROLLING_PAYS:
-            rolled.mean = max(rolled.mean, ranked[0].mean)  # so near, they count as equal
+            rolled.mean = max(rolled.mean, ranked[0].mean)  # scores this close count as equal
             ranked.insert(0, rolled)
     return ranked
 
 
-def _roll(point: Individual) -> Individual | None:
+def _least_unrolled(point: Individual) -> Individual | None:
     """Return a point with the least unrolling, None if it is the same.
 
     Scores tell little about unrolling: they do not count the size of code and spilled registers.
@@ -282,9 +282,9 @@ def promising_spaces(
 ) -> tuple[list[DesignSpace], list[Individual]]:
     """Return the most promising spaces, by the scores of a few random schedules.
 
-    Those with the shortest traces come first: scores of random schedules do not tell them apart any
-    further, and a budget of replays lasts for more of them. `samples` are schedules before
-    postprocessing, by the index of their space. Those of the returned spaces are returned as
+    Spaces with the shortest traces come first: scores of random schedules do not rank the spaces
+    any further, and a budget of replays suffices for more short traces. `samples` are schedules
+    before postprocessing, by the index of their space. Those of the returned spaces are returned as
     individuals with their scores.
     """
     candidates = [MeasureCandidate(sch) for space in spaces for sch in samples.get(space.index, ())]

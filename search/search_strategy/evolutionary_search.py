@@ -38,16 +38,18 @@ n = 5 and 0.2 for n = 40. Mutation finds most points that random draws missed.
 _EXPLORATION: Final = 1.0
 """The factor of the deviation in the upper confidence bound of a score."""
 _RANDOM_AT_FIRST: Final = 5
-"""The factor of the number of random candidates before the first measurement of the program."""
+"""The factor for the number of random candidates before the first measurement of the program."""
 _FIRST_SHARE: Final = 4
 """The first batch is a quarter of all trials, but at most 16."""
 _GUIDED_BATCHES: Final = 8
 """The minimum number of batches that a trained model chooses."""
 _LEAST_BATCH: Final = 3
 _POINTS_A_SECOND: Final = 1000
-"""The number of points to breed for each second of measuring, in at most a tenth of its time."""
+"""The number of points to breed for each second of measuring; breeding takes at most a tenth of
+that time.
+"""
 _TRIAL_SECONDS: Final = 0.1
-"""The time of a trial of a fast program, which is called `_CALLS` times."""
+"""The seconds of a trial of a fast program, which is called `_CALLS` times."""
 _CALLS: Final = 4
 _PROGRAMS_A_TRIAL: Final = 16
 """The number of programs to make for each trial, for a model that needs programs."""
@@ -168,7 +170,9 @@ class EvolutionarySearch(SearchStrategy):
         logger.info("Choosing candidates")
         self.context.progress.phase("sampling")
         wanted = min(wanted, self._batch_size(search))
-        picked = (self._guided if search.cost_model.trained else self._unguided)(search, wanted)
+        picked = (self._batch_by_model if search.cost_model.trained else self._batch_without_model)(
+            search, wanted
+        )
         if not picked:
             logger.info(self.failure_summary() or "All candidates that were found are measured")
             return None
@@ -250,7 +254,7 @@ class EvolutionarySearch(SearchStrategy):
             return max(_LEAST_BATCH, search.max_trials // _GUIDED_BATCHES)
         return self.first_batch or min(16, max(4, search.max_trials // _FIRST_SHARE))
 
-    def _unguided(self, search: _Search, wanted: int) -> list[Individual]:
+    def _batch_without_model(self, search: _Search, wanted: int) -> list[Individual]:
         """Return a batch without a model: mutations of the best candidates, and random ones."""
         parents = search.measured.best(wanted)
         near: list[Individual] = []
@@ -267,7 +271,7 @@ class EvolutionarySearch(SearchStrategy):
                 break
         return [*near, *self._random(search, wanted - len(near))]
 
-    def _guided(self, search: _Search, wanted: int) -> list[Individual]:
+    def _batch_by_model(self, search: _Search, wanted: int) -> list[Individual]:
         """Return the most promising candidates of an evolution, and random ones."""
         begins = self.population_size is None and not search.has_begun
         assert self.context is not None

@@ -1,4 +1,4 @@
-"""The individuals of a population, the measured ones, and the choice of those to measure next."""
+"""The individuals of a population, and the choice of the individuals to measure next."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Measured:
     def __init__(self) -> None:
         self._entries: dict[Key, tuple[float, Individual]] = {}
         self.twins: set[int] = set()
-        """The `Individual.twins` of all of them."""
+        """The `Individual.twins` of all measured individuals."""
 
     def add(self, individual: Individual, seconds: float) -> None:
         """Add an individual, or its new time; its program is dropped."""
@@ -120,7 +120,7 @@ def choose_batch(
     """
     mean = np.array([x.mean for x in pool])
     std = np.array([x.std for x in pool])
-    codes = _codes(pool)
+    codes = _decision_numbers(pool)
     likeness = np.zeros(len(pool))
     twins = np.array([x.twins for x in pool], np.int64)
     is_new = ~np.isin(twins, [number for number in measured if number])
@@ -133,15 +133,16 @@ def choose_batch(
         free[place] = False
         if accept(pool[place]):
             chosen.append(pool[place])
-            likeness = np.maximum(likeness, _likeness(codes, place))
+            likeness = np.maximum(likeness, _equal_fractions(codes, place))
             is_new &= (twins != twins[place]) | (twins == 0)
     return chosen
 
 
-def _codes(pool: Sequence[Individual]) -> NDArray[np.int64]:
+def _decision_numbers(pool: Sequence[Individual]) -> NDArray[np.int64]:
     """Return a row for each individual: its space, and a number for each decision.
 
-    Missing entries, and all entries of an individual without a space, have a number of this row.
+    Missing entries, and all entries of an individual without a space, get a number that is unique
+    to the row.
     """
     width = max((len(x.decisions) for x in pool if x.decisions is not None), default=0)
     codes = np.empty((len(pool), 1 + width), np.int64)
@@ -155,7 +156,7 @@ def _codes(pool: Sequence[Individual]) -> NDArray[np.int64]:
     return codes
 
 
-def _likeness(codes: NDArray[np.int64], place: int) -> NDArray[np.float64]:
+def _equal_fractions(codes: NDArray[np.int64], place: int) -> NDArray[np.float64]:
     """Return for each row the fraction of decisions that are equal to those of one row."""
     same = (codes == codes[place])[:, 1:]
     if not same.shape[1]:

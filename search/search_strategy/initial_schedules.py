@@ -32,7 +32,7 @@ def traces_that_replay(given: InitialSchedules, mod: IRModule, task_name: str) -
     """Return the traces of initial schedules, replayed on the program of a task.
 
     In a trace of one function of a module, the name of the function is replaced. An empty trace is
-    left out, because every search measures the unscheduled program. TuningError, with the failing
+    dropped, because every search measures the unscheduled program. TuningError, with the failing
     instruction, for a trace that does not replay, and for any other argument.
     """
     alone = isinstance(given, (str, Schedule, Trace)) or not isinstance(given, Sequence)
@@ -51,7 +51,7 @@ def initial_candidates(
     """Return the initial schedules of a task as candidates, without `measured` schedules.
 
     A point of a design space is postprocessed like any other point. Any other schedule is measured
-    unchanged. TuningError for a point that the constraint of the task does not allow.
+    unchanged. Raises TuningError for a point that the constraint of the task does not allow.
     """
     if not context.initial_schedules:
         return []

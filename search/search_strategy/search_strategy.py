@@ -48,7 +48,7 @@ class SearchStrategy(TaskPart["TuneContext"], ABC):
         """Start a search of at most `max_trials` candidates, in batches of `num_trials_per_iter`.
 
         `database.tuning_records_of(workload)` are the candidates that were measured before.
-        TuningError if called again before `post_tuning` (see `already_started`).
+        Raises TuningError if called again before `post_tuning` (see `already_started`).
         """
 
     @abstractmethod
@@ -76,7 +76,9 @@ class SearchStrategy(TaskPart["TuneContext"], ABC):
         """
 
     def failure_summary(self) -> str | None:
-        """Return the reason for the lack of candidates so far; None if there were, or unknown."""
+        """Return the reason why no candidate was generated so far; None if unknown or if one
+        was.
+        """
         return None
 
 

@@ -30,7 +30,7 @@ class DesignSpace:
     """All programs of one trace, one for each combination of its decisions.
 
     `index` is the number of the space in its task, so that `(space.index, decisions)` is the key of
-    a point. `trace` is simplified and has no postprocessing; `decisions` are the point that it is.
+    a point. `trace` is simplified and has no postprocessing; `decisions` are its point.
     `knobs` are its sampling instructions in order, then the annotations of parallel iterations.
 
     If the alternatives of a knob depend on earlier decisions, it has those of all replays so far.
@@ -73,7 +73,7 @@ class DesignSpace:
 
     @property
     def num_points(self) -> int:
-        """The number of points; a knob with unknown alternatives counts as one alternative."""
+        """The number of points; a knob with unknown alternatives counts as having one."""
         return prod(knob.size or 1 for knob in self.knobs)
 
     @property
@@ -120,7 +120,7 @@ class DesignSpace:
         )
 
     def _same_instructions(self, insts: Sequence[Instruction]) -> bool:
-        """Return True if instructions differ from the space's in annotated numbers only."""
+        """Return True if instructions differ from those of the space only in annotated numbers."""
         own = self.trace.insts
         blank = {p for x, p in zip(self.knobs, self._positions, strict=True) if not x.is_sampling}
         if all(a is b or k in blank for k, (a, b) in enumerate(zip(insts, own, strict=True))):
@@ -146,7 +146,7 @@ class DesignSpace:
     def admitted(self, decisions: Decisions) -> Decisions | None:
         """Return the point to use for a changed point, None if it is not allowed.
 
-        A whole space allows all points. A part of a space may return another point.
+        A complete space allows all points. A restricted space may return another point.
         """
         return decisions
 

@@ -325,7 +325,7 @@ def decisions_of(schedule: Schedule | TuningRecord) -> NamedDecisions:
         print(search.decisions_of(search.default_schedule(mod, target)))
 
     A `constraint` gets the same names and values. A schedule without sampling instructions has no
-    decisions. TuningError for any other argument.
+    decisions. Raises TuningError for any other argument.
     """
     sch = schedule if isinstance(schedule, Schedule) else _schedule_of(schedule)
     trace = sch.trace.simplified(remove_postproc=True)

@@ -31,7 +31,7 @@ _MOST_LISTED: Final = 10_000
 _MOST_DRAWN: Final = 20_000
 """The number of random points of a larger space to check before it counts as empty."""
 _HOPELESS: Final = 500
-"""The same if the constraint has looked up a decision that the space does not have."""
+"""The same number if the constraint has looked up a decision that the space does not have."""
 _DRAWS: Final = 100
 """The number of random points to try for a sample before walking from an allowed point."""
 _STEPS: Final = 32
@@ -43,7 +43,8 @@ class Constraint:
     """A user's function that returns True for the decisions of an allowed schedule.
 
     Its argument is a `NamedDecisions`. A schedule is not allowed if the function looks up a
-    decision by `[]` that the schedule does not have. TuningError if the function is not callable.
+    decision by `[]` that the schedule does not have. Raises TuningError if the function is not
+    callable.
     """
 
     def __init__(self, function: ConstraintFunction) -> None:
@@ -60,7 +61,7 @@ class Constraint:
     def allows(self, decisions: NamedDecisions) -> bool:
         """Return True if decisions are allowed.
 
-        TuningError, with the decisions, if the function raises or returns None.
+        Raises TuningError, with the decisions, if the function raises or returns None.
         """
         self.calls += 1
         try:
@@ -107,9 +108,9 @@ class Constraint:
 class ConstrainedSpace(DesignSpace):
     """The points of a space that a constraint allows, for drawing and for steps.
 
-    All points of a small space are listed. In a large space, points are drawn until one is allowed,
-    or reached by random steps from an allowed point if allowed points are rare. A point with
-    undecided knobs is checked once it was replayed.
+    All points of a small space are listed. In a large space, random points are drawn until one is
+    allowed; if allowed points are rare, they are reached by random steps from an allowed point. A
+    point with undecided knobs is checked once it was replayed.
     """
 
     def __init__(self, space: DesignSpace, constraint: Constraint) -> None:

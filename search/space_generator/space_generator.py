@@ -188,7 +188,7 @@ class ScheduleFn(SpaceGenerator):
     """Calls `sch_fn(sch)` on a fresh schedule.
 
     The function transforms its argument and returns None, or returns a schedule or a list of
-    schedules. IRTypeError for any other result. `sch_rules` are ignored.
+    schedules. Raises IRTypeError for any other result. `sch_rules` are ignored.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The layouts of a buffer in which a loop nest reads it front to back, or nearly so."""
+"""The layouts of a buffer in which a loop nest reads it exactly or nearly in memory order."""
 
 from __future__ import annotations
 

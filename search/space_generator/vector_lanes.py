@@ -17,11 +17,11 @@ from tensorir.nodes.stmt import BufferStore, Stmt
 from tensorir.rewriting.visit import walk
 
 SHORTEST_VECTOR: Final = 4
-"""A vector fills at least this fraction of a register: 1/4."""
+"""The minimum fraction of a register that a vector fills: 1/4."""
 _VECTORS: Final = 4
 """The number of vectors of partial results whose updates hide most of each other's latency."""
 _MANY: Final = 16
-"""The number of vectors from which on it is rounded up to a multiple of `_VECTORS`."""
+"""The number of vectors above which it is rounded up to a multiple of `_VECTORS`."""
 
 
 def update_stores(body: Stmt) -> tuple[BufferStore, ...]:

@@ -48,7 +48,7 @@ class TaskScheduler(ABC):
     def next_task_id(self) -> int:
         """Return the index of the next task, -1 when none is left.
 
-        All batches are measured by then, except for the last one while some tasks have had no
+        All earlier batches have been measured, except for the last one while some tasks have had no
         batch.
         """
 
@@ -135,7 +135,7 @@ class GradientBased(TaskScheduler):
 
     Each task gets one batch first. A task without a working trial lacks a gradient. It gets the
     average number of batches, and counts in `objective_func` with the latency of the slowest task.
-    Ties are broken at random by `seed`, by default one of the first task.
+    Ties are broken at random by `seed`, by default a seed from the first task.
     """
 
     def __init__(

@@ -97,13 +97,13 @@ class TaskState:
     baselines: list[TuningRecord] = field(default_factory=list)
     """The records of the unscheduled program and of serial forms of parallel schedules."""
     report: TaskReport | None = None
-    """The findings, when the run is over."""
+    """The report of the task, when the run is over."""
 
     def begin(self, known: Sequence[TuningRecord] = (), batch_size: int = 64) -> TaskState:
         """Analyse the program, and enter the records of earlier runs; return the task.
 
-        These count as batches of `batch_size`, rounded. TuningError for a program without random
-        arguments.
+        The records count as batches of `batch_size`, rounded. Raises TuningError for a program
+        without random arguments.
         """
         ctx = self.ctx
         if ctx.mod is not None:
@@ -166,7 +166,7 @@ class TaskState:
 
     @property
     def gain_us(self) -> float | None:
-        """The microseconds that a call of the whole model has gained; None if unknown."""
+        """The microseconds by which a call of the whole model became faster; None if unknown."""
         began = [ms for ms in (self.first_ms, *self.latency_ms) if ms < FAILED_MS]
         if self.best_ms is None or not began:
             return None

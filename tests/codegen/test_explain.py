@@ -162,7 +162,10 @@ def main(A: T.Buffer((8, 40)), B: T.Buffer((8, 40))):
     ("statement", "reason"),
     [
         ("B[i, 0] = B[i, 0] + A[i, j]", "its lanes store to one element of B"),
-        ("T.evaluate(T.call_extern('int32', 'rand'))", "a call for its effect has no vector form"),
+        (
+            "T.evaluate(T.call_extern('int32', 'rand'))",
+            "a call with a side effect has no vector form",
+        ),
         ("for k in range(j): B[i, k] = A[i, k]", "the range of k differs between lanes"),
     ],
 )

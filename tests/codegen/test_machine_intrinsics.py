@@ -169,9 +169,9 @@ def test_tiles_are_refused_on_this_machine():
 )
 def test_unknown_instructions_are_refused(name):
     program = parse(VECTOR.replace("llvm.x86.avx512.vpdpbusd.512", name))
-    with pytest.raises(CodegenError, match="is none of the machine instructions known") as caught:
+    with pytest.raises(CodegenError, match="unknown machine instruction") as caught:
         codegen.compile_object(program, SAPPHIRE_RAPIDS)
-    assert f"{name} is none" in str(caught.value)
+    assert f"instruction {name};" in str(caught.value)
     for known in FEATURES:
         assert known in str(caught.value)
 
@@ -182,7 +182,7 @@ def test_unknown_instructions_are_refused(name):
         (
             'C[0:8] = T.call_llvm_pure_intrin("int32x8", "llvm.x86.avx512.vpdpbusd.512", '
             "T.uint32(0), C[0:8], A[0:8], B[0:8])",
-            r"takes \(int32x16, int32x16, int32x16\) and gives int32x16, "
+            r"has the operands \(int32x16, int32x16, int32x16\) and the result int32x16, "
             r"but is called with \(int32x8, int32x8, int32x8\) for int32x8",
         ),
         (
@@ -208,7 +208,7 @@ def test_unknown_instructions_are_refused(name):
         (
             'T.evaluate(T.call_llvm_intrin("void", "llvm.x86.tdpbusd", T.uint32(0), '
             "T.int8(0), T.int8(1), T.int8(1)))",
-            "llvm.x86.tdpbusd needs different tiles",
+            "llvm.x86.tdpbusd needs distinct tiles",
         ),
     ],
 )
@@ -254,7 +254,9 @@ def test_code_for_another_cpu_is_not_called(name):
 def test_instructions_are_no_wider_than_the_target_may_use(name, width):
     """LLVM would end the process: it cannot split them."""
     impl = TensorIntrin.get(name).impl
-    with pytest.raises(CodegenError, match=f"vectors of 512 bits, and -vector-width={width} keeps"):
+    with pytest.raises(
+        CodegenError, match=f"vectors of 512 bits, and -vector-width={width} disables"
+    ):
         codegen.compile_object(impl, f"llvm -mcpu=cascadelake -vector-width={width}")
     assert codegen.compile_object(impl, "llvm -mcpu=cascadelake -vector-width=512")
 

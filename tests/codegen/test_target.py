@@ -50,7 +50,7 @@ def test_the_limits_of_a_gpu(
     [
         ("cuda -arch=sm_33", r"unknown architecture 'sm_33' of a cuda target; known are sm_50"),
         ("rocm -mcpu=znver3", r"-mcpu of a rocm target is a name such as gfx90a, got 'znver3'"),
-        ("opencl -mcpu=x", r"unknown option -mcpu of target kind opencl; it takes -keys, -max_thr"),
+        ("opencl -mcpu=x", r"unknown option -mcpu of target kind opencl; its options are -keys, -max_thr"),
         ("cuda -max_threads_per_block=0", r"takes an integer from 1 to 65536, got '0'"),
     ],
 )
@@ -84,15 +84,18 @@ def test_native_is_this_machine() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("-mcpu=haswel", r"no CPU 'haswel' of x86_64; did you mean haswell\?"),
-        ("-mcpu=Skylake_AVX512", r"no CPU 'Skylake_AVX512' of x86_64; did you mean skylake-avx512"),
-        ("-mcpu=nothing-like-it-at-all", r"no CPU 'nothing-like-it-at-all' of x86_64; -mcpu=nat"),
+        ("-mcpu=haswel", r"no CPU 'haswel' for x86_64; did you mean haswell\?"),
+        (
+            "-mcpu=Skylake_AVX512",
+            r"no CPU 'Skylake_AVX512' for x86_64; did you mean skylake-avx512",
+        ),
+        ("-mcpu=nothing-like-it-at-all", r"no CPU 'nothing-like-it-at-all' for x86_64; -mcpu=nat"),
         (
             "-mcpu=haswell -mattr=+avx512_vnni",
             r"no feature 'avx512_vnni' .*did you mean avx512vnni",
         ),
-        ("-mcpu='x", r"No closing quotation; close the quotation or leave it out"),
-        ("-mattr=+avx2,-fmaa", r"no feature 'fmaa' of x86_64; did you mean fma"),
+        ("-mcpu='x", r"No closing quotation; close the quotation or remove it"),
+        ("-mattr=+avx2,-fmaa", r"no feature 'fmaa' for x86_64; did you mean fma"),
         ("-mcpu=pentium", r"cannot compile for pentium on x86_64: 64-bit code requested"),
         (
             "-mcpu=x86-64 -mattr=-sse2",
@@ -100,7 +103,7 @@ def test_native_is_this_machine() -> None:
         ),
         (
             "-mcpu=cortex-a72",
-            r"cortex-a72 is a CPU of aarch64, .* as in -mtriple=aarch64-linux-gnu",
+            r"cortex-a72 is a CPU of aarch64, .* for example -mtriple=aarch64-linux-gnu",
         ),
     ],
 )
@@ -114,9 +117,12 @@ def test_names_that_llvm_cannot_compile_for(options: str, message: str) -> None:
     [
         (
             "llvm -mtriple=riscv64-linux-gnu -mcpu=sifive-u75",
-            r"of riscv64; did you mean sifive-u74",
+            r"for riscv64; did you mean sifive-u74",
         ),
-        ("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a99", r"of aarch64; did you mean cortex-a7"),
+        (
+            "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a99",
+            r"for aarch64; did you mean cortex-a7",
+        ),
         ("llvm -mtriple=aarch64-linux-gnu -mattr=+dotproduct", r"did you mean dotprod\?"),
         ("llvm -mtriple=foo-linux-gnu", r"no code generator for the triple 'foo-linux-gnu'"),
     ],
@@ -153,7 +159,7 @@ def test_a_foreign_target_builds_and_inspects_but_does_not_run() -> None:
     assert "tensorir.kernel.main" in module.inspect_asm()
     assert codegen.Module.from_object(module.object_code).object_code == module.object_code
     a, b = np.ones(8, "float32"), np.zeros(8, "float32")
-    words = f"main cannot run here: the code is for {FOREIGN}, and this machine is {host.machine()}"
+    words = f"main cannot run here: the code is for {FOREIGN}, but this machine is {host.machine()}"
     with pytest.raises(LinkError, match=words):
         module(a, b)
     with pytest.raises(LinkError, match=words):
@@ -232,7 +238,7 @@ def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), C: T.Buff
 
 @pytest.mark.parametrize("width", ["100", "63", "4096", "wide"])
 def test_a_width_is_a_power_of_two(width: str) -> None:
-    with pytest.raises(TargetError, match=f"takes a power of two from 64 to 2048, got '{width}'"):
+    with pytest.raises(TargetError, match=f"must be a power of two from 64 to 2048, got '{width}'"):
         Target(f"llvm -vector-width={width}")
 
 

@@ -208,7 +208,7 @@ def test_integers_pass_through_rounding_and_have_absolute_values() -> None:
     )(x)
     assert floor.tolist() == x.tolist()
     assert size.tolist() == [3, 0, 5, -(2**31)]
-    with pytest.raises(TensorIRError, match=r"T\.exp takes floats, its operand is int32"):
+    with pytest.raises(TensorIRError, match=r"T\.exp needs floats, but its operand is int32"):
         elementwise(lambda v: intrinsic("exp", v), ["int32"])
 
 

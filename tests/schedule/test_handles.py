@@ -59,7 +59,7 @@ def test_numbers_are_variables(sch):
 def test_compute_locations(sch):
     assert repr(LoopRV.inline_rv()) == "LoopRV.inline_rv()"
     assert repr(LoopRV.root_rv()) == "LoopRV.root_rv()"
-    assert repr(sch.sample_compute_location("B")) == "LoopRV(l1: leave it at the root)"
+    assert repr(sch.sample_compute_location("B")) == "LoopRV(l1: keep it at the root)"
 
 
 def test_handles_of_no_schedule():

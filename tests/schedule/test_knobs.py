@@ -92,7 +92,7 @@ def test_a_stored_split_is_kept_where_it_is_not_offered():
         (lambda s, ls: s.sample_knob_split("t", 8, 2, "halves"), "`policy` is 'halves'"),
         (
             lambda s, ls: s.sample_knob_split("t", 8, 2, decision=[8]),
-            "a split must have 2 whole sizes",
+            "a split must have 2 integer sizes",
         ),
         (lambda s, ls: s.sample_knob_split("t", 8, 2, candidates=[[8, 0]]), r"`candidates\[0\]`"),
         (lambda s, ls: s.sample_knob_split("t", 8, 2, candidates=[]), "has 0 entries"),

@@ -320,7 +320,7 @@ CHECKED = [
             "B",
             0,
             "NotCompactDataFlowError",
-            'block "B" uses the loop variable itself',
+            'block "B" uses the loop variable directly',
             ["loop i", "block B"],
         ),
     ],

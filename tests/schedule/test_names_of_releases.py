@@ -64,5 +64,5 @@ def test_bind_is_recorded():
 )
 def test_dumps_of_other_objects_are_refused(row):
     rows = [["GetBlock", [], ["B", "main"], ["b0"]], row]
-    with pytest.raises(TypeError, match="the object dump holds no index map"):
+    with pytest.raises(TypeError, match="the object dump is not an index map"):
         Trace.from_json([rows, []])

@@ -175,7 +175,7 @@ sch.split(loop('PadInput', 2), [1, None], preserve_unit_iters=False)
 sch.cache_write(block('placeholder_global'), 0, 'global')
 sch.split(loop('depth_conv2d_nhwc', 4), [None, 4, 3], preserve_unit_iters=True)
 
-memory of an iteration's own that is updated at one place: C3D-1
+an allocation in an iteration that is updated at one place: C3D-1
 sch.reverse_compute_at(block('conv3d_ndhwc'), loop('PadInput', 4), True, -2)
 sch.split(loop('conv3d_ndhwc', 8), [3, None, 1], preserve_unit_iters=True)
 

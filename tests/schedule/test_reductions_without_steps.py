@@ -158,7 +158,7 @@ def test_a_consumer_does_not_move_below_a_loop_that_may_not_run(name):
 def test_an_init_whose_step_may_be_left_out_is_not_split_off():
     before = PROGRAMS["predicate"].replace("k < n", "n <= k")
     call = lambda sch: sch.decompose_reduction("B", loops(sch)[1])  # noqa: E731
-    refused(before, call, "EmptyReductionError", "excludes only the first step no init runs")
+    refused(before, call, "EmptyReductionError", "excludes only the first step, no init runs")
 
 
 def test_the_only_loop_of_a_reduction_does_not_end():
@@ -175,7 +175,7 @@ def test_reductions_that_surely_have_a_step_are_fused():
 
 def test_padding_a_loop_that_another_one_follows_is_refused():
     call = lambda sch: sch.pad_einsum("B", [3, 1])  # noqa: E731
-    refused(PROGRAMS["triangle"], call, "NonEinsumError", "which follows a longer loop")
+    refused(PROGRAMS["triangle"], call, "NonEinsumError", "which depends on an enlarged loop")
 
 
 def test_partial_results_without_a_step_are_the_identity():

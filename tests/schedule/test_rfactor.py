@@ -362,7 +362,7 @@ def test_steps_that_a_predicate_leaves_out(limit, depth) -> None:
 
 def test_a_predicate_that_leaves_out_the_first_step_is_refused() -> None:
     sch = Schedule(program(WHERE.format("2 < k_0 * 10 + k_1 and k_0 * 10 + k_1 < 128")))
-    with pytest.raises(ScheduleError, match="may leave out the first step of a partial result"):
+    with pytest.raises(ScheduleError, match="may skip the first step of a partial result"):
         sch.rfactor(sch.get_loops("C")[1], 0)
 
 

@@ -154,7 +154,7 @@ def test_blocks_are_looked_up_in_the_function_that_is_worked_on():
 def test_unknown_functions(sch):
     with pytest.raises(ValueError, match=r'Cannot find global var "f" .*it has \[\'main\'\]'):
         sch.work_on("f")
-    with pytest.raises(ValueError, match=r'there is no function "f"; the module has \[\'main\'\]'):
+    with pytest.raises(ValueError, match=r'unknown function "f"; the module has \[\'main\'\]'):
         sch.get_block("C", func_name="f")
     assert sch.func_working_on.name_hint == "main"
     assert not sch.trace.insts
@@ -461,7 +461,7 @@ def test_errors_in_detail():
     assert (
         str(failure("detail"))
         == """\
-compute-at: loop `i` is an ancestor of block "B", which is below it already [NotInSameScopeError]
+compute-at: block "B" is already below loop `i` [NotInSameScopeError]
 
 from tensorir import I, T
 
@@ -494,7 +494,7 @@ The schedule is unchanged."""
 def test_errors_in_short():
     error = failure("fast")
     assert str(error) == (
-        'compute-at: loop `i` is an ancestor of block "B", which is below it already '
+        'compute-at: block "B" is already below loop `i` '
         "[NotInSameScopeError]\n"
         "Hint: give a loop around another block"
     )

@@ -405,7 +405,10 @@ for o in range(1):
     ("statement", "words"),
     [
         ("N[0] = N[0] + 1", "outside of the blocks below it, N is written"),
-        ('T.evaluate(T.call_extern("int32", "f", N.data))', "called for its effect"),
+        (
+            'T.evaluate(T.call_extern("int32", "f", N.data))',
+            "a function with a side effect is called",
+        ),
         (under("if C[0, 0] < T.float32(3):", "T.evaluate(0)"), "C, which a block writes, is read"),
     ],
     ids=["store", "call", "load"],

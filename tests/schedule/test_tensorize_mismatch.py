@@ -152,7 +152,7 @@ PLACE = "Z[vi, vj * 4 + vl]"
         (
             FLAT + FLAT[FLAT.index("            for l") :] * 2,
             "twice_4",
-            "the numbers of statements differ",
+            "the number of statements differs",
         ),
         (
             nested(f"{PLACE} =", f"if vl < 3:\n                        {PLACE} ="),
@@ -222,11 +222,11 @@ PLACE = "Z[vi, vj * 4 + vl]"
             "Y has too few dimensions",
         ),
         (nested("= X[vi, vj * 4 + vl]", "= X[vi, vj * 4 + 3 - vl]"), "product_4",
-         "X is indexed in another way"),
+         "the indices of X differ"),
         (nested("= X[vi, vj * 4 + vl]", "= X[vi, vl * 2]"), "product_4",
-         "X is indexed in another way"),
+         "the indices of X differ"),
         (nested("= X[vi, vj * 4 + vl]", "= X[vl // 2, vj * 4 + vl]"), "product_4",
-         "X is indexed in another way"),
+         "the indices of X differ"),
         (
             nested(VALUE, "X[vi, vj * 4 + vl] * X[vi, vj * 4 + vl + 1]"),
             "square_4",
@@ -415,7 +415,7 @@ def main(X: T.Buffer((4, 4)), Z: T.Buffer((4, 4))):
     def call(sch):
         sch.tensorize(sch.get_loops(sch.get_block("Z"))[1], "product_4")
 
-    words = "the range of j follows from an outer loop"
+    words = "the range of j depends on an outer loop"
     refused(triangle, call, "SubspaceNotDivisibleError", words, ["block Z"])
 
 

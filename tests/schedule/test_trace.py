@@ -532,7 +532,7 @@ def test_a_decision_provider_may_ask_for_new_samples():
 
 def test_a_decision_where_there_is_none_to_make():
     sch = Schedule(parse(ROW.format(96)))
-    with pytest.raises(ValueError, match="GetBlock: ValueError: the kind takes no decision"):
+    with pytest.raises(ValueError, match="GetBlock: ValueError: the kind accepts no decision"):
         tiled().trace.apply_to_schedule(
             sch, remove_postproc=False, decision_provider=lambda *_: [1]
         )
@@ -562,7 +562,7 @@ def test_another_number_of_outputs():
     source = Schedule(parse(STAGES))
     source.get_loops("C")
     sch = Schedule(parse(ROW.format(8)))
-    with pytest.raises(ValueError, match="GetLoops gave 1 outputs, the trace expects 2"):
+    with pytest.raises(ValueError, match="GetLoops returned 1 outputs, the trace expects 2"):
         source.trace.apply_to_schedule(sch, remove_postproc=False)
 
 
@@ -625,27 +625,35 @@ TILE = ["SamplePerfectTile", ["l1"], [2, 16], ["v3", "v4"]]
         (
             [[GET, ["TransformLayout", ["b0", '{"root": 1}'], [0, 1, None, 0], []]], []],
             TypeError,
-            "the object dump holds no index map",
+            "the object dump is not an index map",
         ),
-        ([[GET, ["GetLoops", [3], [], []]], []], ValueError, "3 is no block"),
+        ([[GET, ["GetLoops", [3], [], []]], []], ValueError, "3 is not a block"),
         (
             [[GET, ["Unroll", ["b0"], [], []]], []],
             ValueError,
             r"1 \(Unroll\): `loop`: a block is no",
         ),
-        ([[["GetBlock", [], [3, "main"], []]], []], TypeError, "`name`: a value is 3, where str"),
+        (
+            [[["GetBlock", [], [3, "main"], []]], []],
+            TypeError,
+            "`name`: a value is 3, but must be of type str",
+        ),
         # Their numbers are those of the kind.
         (
             [[["GetBlock", [], [], ["b0"]]], []],
             ValueError,
-            "kNumAttrs: `name` is missing, it takes",
+            "kNumAttrs: `name` is missing, it has",
         ),
         ([[["GetBlock", [], ["C", "main", 1], ["b0"]]], []], ValueError, "kNumAttrs: 1 too many"),
         ([[GET, ["GetLoops", [], [], []]], []], ValueError, "GetLoops: ValueError: kNumInputs"),
         ([[GET, ["GetLoops", ["b0", "b0"], [], []]], []], ValueError, "kNumInputs: 1 too many"),
         ([[GET, ["GetLoops", ["b0"], [1], []]], []], ValueError, "GetLoops: ValueError: kNumAttrs"),
-        ([[GET, ["GetLoops", ["b0"], [], ["l1"]]], []], ValueError, "instruction 1: GetLoops gave"),
-        ([[["GetBlock", [], ["C", "main"], []]], []], ValueError, "GetBlock gave 1 outputs"),
+        (
+            [[GET, ["GetLoops", ["b0"], [], ["l1"]]], []],
+            ValueError,
+            "instruction 1: GetLoops returned",
+        ),
+        ([[["GetBlock", [], ["C", "main"], []]], []], ValueError, "GetBlock returned 1 outputs"),
     ],
 )
 def test_malformed_json(stored, kind, words):
@@ -684,10 +692,10 @@ def test_strings_lose_one_pair_of_quotes():
 def test_every_output_has_a_name_of_its_own():
     again = ["GetBlock", [], ["B", "main"], ["b0"]]
     with pytest.raises(
-        TraceError, match=r"instruction 1 \(GetBlock\): the output 'b0' has the name"
+        TraceError, match=r"instruction 1 \(GetBlock\): two outputs have the name 'b0'"
     ):
         Trace.from_json([[GET, again], []])
-    with pytest.raises(TraceError, match="the output 'inline' has the name of another"):
+    with pytest.raises(TraceError, match="two outputs have the name 'inline'"):
         Trace.from_json([[["GetBlock", [], ["B", "main"], ["inline"]]], []])
 
 

@@ -88,10 +88,10 @@ def test_a_trace_with_a_dump_replays():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "holds no index map"),
+        ("{", "not an index map"),
         ("{}", "nodes"),
         (dump(("Array", [])), "its root is a Array"),
-        (dump(("tir.IndexMap", {"initial_indices": 2, "final_indices": 9})), "no index map"),
+        (dump(("tir.IndexMap", {"initial_indices": 2, "final_indices": 9})), "not an index map"),
         (
             dump(
                 ("tir.IndexMap", {"initial_indices": 2, "final_indices": 3}),
@@ -108,7 +108,7 @@ def test_a_trace_with_a_dump_replays():
                 ("Array", [4]),
                 ("tir.Add", {"a": 4, "b": 4}),
             ),
-            "no index map",
+            "not an index map",
         ),
     ],
 )

@@ -575,7 +575,7 @@ def main(A: T.Buffer((14, 2), "int32"), B: T.Buffer((14,), "int32")):
 
 @pytest.mark.parametrize("value", [IntImm("int8", 7), lambda i, j: IntImm("int8", 7)])
 def test_a_padding_of_another_type_is_refused_though_it_is_constant(value):
-    words = "B holds int32, but the padding is int8"
+    words = "the dtype of B is int32, but the dtype of the padding is int8"
     call = transform("B", "B", lambda i: (i // 4, i % 4), pad_value=value)
     refused(COPY, call, "TransformationPaddingTypeError", words)
 

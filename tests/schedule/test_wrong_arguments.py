@@ -124,13 +124,13 @@ def test_a_call_succeeds_or_says_what_is_wrong(kind, data):
         (lambda s, i: s.sample_categorical([1 << 31], [1.0]), r"`candidates\[0\]` is beyond int32"),
         (lambda s, i: s.sample_categorical([1], [1.0], decision="0"), "`decision` takes"),
         (lambda s, i: s.sample_compute_location("B", decision=0.5), "`decision` takes"),
-        (lambda s, i: s.unroll(LoopRV.inline_rv()), "is a mark of a compute location"),
+        (lambda s, i: s.unroll(LoopRV.inline_rv()), "marks a compute location"),
         (
             lambda s, i: s.annotate(i, "key", 10**30),
             "the resulting program cannot exist: Literal value",
         ),
-        (lambda s, i: s.transform_block_layout("B", int), "is not an index map"),
-        (lambda s, i: s.get_block("B", "other"), 'there is no function "other"'),
+        (lambda s, i: s.transform_block_layout("B", int), "is not a valid index map"),
+        (lambda s, i: s.get_block("B", "other"), 'unknown function "other"'),
     ],
 )
 def test_what_is_wrong_is_said(call, words):

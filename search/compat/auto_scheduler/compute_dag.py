@@ -1,4 +1,4 @@
-"""A graph of tensor operations, whose stages are numbered as the steps of a log number them."""
+"""A graph of tensor operations, whose stages have the same numbers as in the steps of a log."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ComputeDAG:
     """The operations behind `tensors`: inputs and outputs in the order of arguments.
 
     `ops` are in the order of stages, producers before consumers. `func` computes the tensors.
-    TuningError for values that are not tensors; IRValueError for a missing input.
+    Raises TuningError for values that are not tensors; IRValueError for a missing input.
     """
 
     def __init__(self, tensors: Sequence[te.Tensor]) -> None:

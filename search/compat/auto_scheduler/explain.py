@@ -59,7 +59,7 @@ def explain_log(path: PathLike) -> LogExplanation:
     of Ansor. The programs of registered workloads, up to a thousand, are rebuilt for it, some
     milliseconds each. `search.explain` does the same for any log.
 
-    OSError for a log that cannot be opened, TuningError if no line is a record.
+    Raises OSError for a log that cannot be opened, TuningError if no line is a record.
     """
     return LogExplanation(path, StepsLog().read(Path(path)))
 

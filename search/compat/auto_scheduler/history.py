@@ -131,7 +131,7 @@ def _tuning_record(record: MeasureRecord, workload: Workload, check_trace: bool)
 class BestOfLogs(MemoryDatabase):
     """The best record of each workload and target of logs.
 
-    Where a target has no record, those for another number of cores answer, else those for other
+    If a target has no record, records for another number of cores are used, else records for other
     CPUs.
     """
 
@@ -148,11 +148,11 @@ class ApplyHistoryBest(History):
     """The best schedules of logs, which builds inside of `with ApplyHistoryBest(log):` use.
 
     `records` is the name of a log, an opened log, records, or several of those; `n_lines` limits
-    the records of each. Where a target has no record, those for other CPUs answer, with a warning.
+    the records of each. If a target has no record, records for other CPUs are used, with a warning.
     With `include_compatible`, a function without a record gets the schedule of one with shorter
     loops. Other functions are built unscheduled.
 
-    OSError for a log that cannot be opened, TuningError for other objects.
+    Raises OSError for a log that cannot be opened, TuningError for other objects.
     """
 
     def __init__(

@@ -107,7 +107,7 @@ class TuningOptions:
     search, as instances or by name. `measure_callbacks` are invoked after each trial;
     `RecordToFile(path)` writes a log. Ctrl-C ends a search: its measurements are kept, then
     KeyboardInterrupt is raised again, or with `on_interrupt="return"` the search returns.
-    TuningError for invalid numbers.
+    Raises TuningError for invalid numbers.
     """
 
     num_measure_trials: int = 0
@@ -150,7 +150,7 @@ class TuningOptions:
         """Return builder and runner, the class for `"local"`.
 
         The machines of a `DaskRunner` build candidates, within the timeout of a `LocalBuilder`.
-        TuningError for a `LocalBuilder` with a `build_func`, which cannot be sent there.
+        Raises TuningError for a `LocalBuilder` with a `build_func`, which cannot be sent there.
         """
         builder = LocalBuilder if self.builder == "local" else self.builder
         if isinstance(self.runner, DaskRunner) and not isinstance(builder, str):

@@ -61,8 +61,8 @@ class SearchCallback(ABC):
 class PreloadMeasuredStates(SearchCallback):
     """Loads the records that a log has of the task of a policy.
 
-    They seed the search, teach the cost model, and are not measured again. OSError for a log that
-    cannot be opened.
+    They seed the search, teach the cost model, and are not measured again. Raises OSError for a log
+    that cannot be opened.
     """
 
     def __init__(self, filename: str | os.PathLike[str]) -> None:
@@ -390,7 +390,7 @@ def make_policies(
     """Return a policy for each task; the policies share one cost model.
 
     `policy` is `"default"`, `"sketch.xgb"`, `"sketch.random"`, or the policies themselves.
-    TuningError for anything else, and for arguments that the policy would ignore.
+    Raises TuningError for anything else, and for arguments that the policy would ignore.
     """
     if isinstance(policy, str):
         if policy not in _POLICIES:

@@ -80,7 +80,7 @@ class MeasureInput:
     def schedule(self) -> Schedule:
         """Apply the steps to the program of the task, and rewrite layouts by its option.
 
-        TuningError for an unknown workload, TensorIRError for steps that do not apply.
+        Raises TuningError for an unknown workload, TensorIRError for steps that do not apply.
         """
         trace = self.trace_json
         if trace is not None:
@@ -172,7 +172,7 @@ class MeasureRecord(NamedTuple):
 def recover_measure_input(inp: MeasureInput, rebuild_state: bool = False) -> MeasureInput:
     """Return an input of a log with its program, and on request with its state, a `Schedule`.
 
-    TuningError for an unknown workload, TensorIRError for steps that do not apply.
+    Raises TuningError for an unknown workload, TensorIRError for steps that do not apply.
     """
     inp.task.mod  # noqa: B018 - raises for an unknown workload
     if not rebuild_state or inp.state is not None:
@@ -268,7 +268,7 @@ LOGS: Final[RecordFiles[MeasureRecord]] = RecordFiles(
 class RecordReader:
     """The records of a log, read again by each iteration.
 
-    Malformed lines are skipped, and one warning names them. OSError for a log that cannot be
+    Malformed lines are skipped, and one warning names them. Raises OSError for a log that cannot be
     opened.
     """
 

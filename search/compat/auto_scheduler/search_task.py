@@ -39,7 +39,7 @@ class SearchTask(WorkloadTask):
     machine. `target_host` is written
     to logs. `task_inputs` are arrays to measure on, see `input_data` of `TuneContext`.
 
-    TuningError for an unknown workload, and for two different numbers of cores.
+    Raises TuningError for an unknown workload, and for two different numbers of cores.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class SearchTask(WorkloadTask):
         a call. With `include_compatible`, records of the same function with smaller extents are
         adapted; see `compatible_factor`. A record is applied with the layouts of its measurement.
 
-        TuningError if no record applies, OSError for a log that cannot be opened.
+        Raises TuningError if no record applies, OSError for a log that cannot be opened.
         """
         if layout_rewrite_option not in (None, self.layout_rewrite_option):
             raise TuningError(
@@ -128,7 +128,7 @@ class SearchTask(WorkloadTask):
         """Return the best schedule of a log as text.
 
         `"schedule"`: Python that applies it to a `Schedule` of `task.mod`; `"source"`: the LLVM IR
-        of the built program. TuningError for another mode, or if no record applies.
+        of the built program. Raises TuningError for another mode, or if no record applies.
         """
         if print_mode not in ("schedule", "source"):
             raise TuningError(f"print_mode is 'schedule' or 'source', got {print_mode!r}")

@@ -75,7 +75,7 @@ STEPS: Final = {
     "Bind": "AN",
     "Tensorize": "AN",
 }
-"""The step of Ansor that has the effect of an instruction, by the kind of the instruction."""
+"""Ansor's step with the effect of an instruction, by the kind of the instruction."""
 
 INFERRED: Final = "inferred"
 """The length of a loop that other lengths determine."""
@@ -89,7 +89,7 @@ _RULES: Final = {
     "RFactor": "Reduction Factorization",
     "CacheWrite": "Add Cache Stage",
 }
-"""The derivation rule of Ansor that leaves an instruction, by the kind of the instruction."""
+"""Ansor's derivation rule that adds an instruction, by the kind of the instruction."""
 
 _ANNOTATIONS: Final = {
     TILE: "FillTileSize",
@@ -158,7 +158,7 @@ class Sketch:
     # ------------------------------------------------------------------------------------- holes
 
     def _found_holes(self) -> Iterator[Hole]:
-        """Yield the holes, and note the loops whose lengths are parts of them."""
+        """Yield the holes, and record the loops whose lengths they determine."""
         insts = self._sch.trace.insts
         applied = dict(zip(self.space.trace.insts, insts, strict=True))
         makers = {output: inst for inst in insts for output in inst.outputs}
@@ -181,7 +181,7 @@ class Sketch:
                         self._lengths[var] = f"?{names[maker]}[{maker.outputs.index(factor)}]"
 
     def _loop_name(self, loop: LoopRV, makers: Mapping[Any, Instruction]) -> str:
-        """Return the name of the loop of the program that a loop is a part of, after its block.
+        """Return the block and the name of the original loop that contains a loop.
 
         Fused loops are "fused", and loops of blocks that the schedule made are "loop".
         """
@@ -199,7 +199,7 @@ class Sketch:
         return f"{name}.{self._before.get(source[maker.outputs.index(loop)]).loop_var.name}"
 
     def _inferred_loops(self) -> Iterator[Var]:
-        """Yield the loops whose lengths differ where other decisions are made."""
+        """Yield the loops whose lengths depend on the decisions."""
         loops = _all_loops(self._sch)
         for _ in range(_REPLAYS):
             seed = self._before.fork_seed()

@@ -1,9 +1,9 @@
 """The stages of a computation while transform steps are read, and the program that they describe.
 
 Only steps that make new stages (caches, factored reductions) change the program when they are read.
-All other steps are noted at their stages, and `State.replay` applies them at the end: a step says
-`compute_at` before the loops of the consumer are final, and the bounds of a moved stage follow from
-all steps together.
+All other steps are stored at their stages, and `State.replay` applies them at the end: a
+`compute_at` step comes before the loops of the consumer are final, and the bounds of a moved stage
+depend on all steps together.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Mark:
 
 
 Source: TypeAlias = "Buffer | tuple[str, ...] | BlockRV"
-"""The buffer of an input, or the blocks of an operation, by name until one is needed."""
+"""The buffer of an input, or the blocks of an operation, given by name until they are looked up."""
 
 
 @dataclass(slots=True)
@@ -255,7 +255,7 @@ class State:
         """
         for stage in self.stages:
             if stage.place is not None and stage.is_inlined:
-                with self._blamed(stage.place.step):
+                with self._naming_step(stage.place.step):
                     names = stage.source if isinstance(stage.source, tuple) else ()
                     blocks = [self.sch.get_block(name, "main") for name in names]
                     for block in blocks or [self.block(stage)]:
@@ -265,7 +265,7 @@ class State:
             self._place(index, loops)
         for index, stage in enumerate(self.stages):
             for mark in stage.marks:
-                with self._blamed(mark.step):
+                with self._naming_step(mark.step):
                     loop = loops[index][mark.loop]
                     if isinstance(mark.value, str):
                         getattr(self.sch, mark.value)(loop)
@@ -274,7 +274,7 @@ class State:
                         self.sch.annotate(loop, "pragma_unroll_explicit", 1)
 
     def _place(self, index: int, loops: dict[int, dict[str, LoopRV]]) -> None:
-        """Move a stage to its place, change its loops, and note these in `loops`."""
+        """Move a stage to its place, change its loops, and add them to `loops`."""
         stage = self.stages[index]
         steps = [change.step for change in stage.changes] + [mark.step for mark in stage.marks]
         steps += [place.step for _, place in self.attached_to(index)]
@@ -283,18 +283,18 @@ class State:
         if stage.is_inlined or not steps:
             return
         first = min(steps)
-        with self._blamed(first):
+        with self._naming_step(first):
             block = self.block(stage)
         if stage.place is not None and stage.place.target is not None:
-            with self._blamed(stage.place.step):
+            with self._naming_step(stage.place.step):
                 target = loops[stage.place.target][stage.place.loop]
                 self.sch.compute_at(block, target, preserve_unit_loops=True)
-        with self._blamed(first):
+        with self._naming_step(first):
             nest = self.nest(stage)
         for change in stage.changes:
-            with self._blamed(change.step):
+            with self._naming_step(change.step):
                 nest = change.apply(self.sch, block, nest)
         loops[index] = dict(zip(stage.loops, nest, strict=True))
 
-    def _blamed(self, at: int) -> AbstractContextManager[None]:
+    def _naming_step(self, at: int) -> AbstractContextManager[None]:
         return blamed_on_step(at, self.steps[at])

@@ -111,7 +111,7 @@ def split(
     """
     found = state.stage_with_loops(stage)
     loop = found.loop(iterator, changed=True)
-    # Only the extent of an original loop tells which program the step is for: Ansor does not update
+    # Only the extent of an original loop identifies the program of the step: Ansor does not update
     # the extents of parts when it mutates the split that made them.
     own = found.axes.get(loop)
     if extent and own not in (None, extent):

@@ -87,7 +87,7 @@ class TaskScheduler:
         `search_policy` is `"default"` (`"sketch.xgb"`), `"sketch.random"`, or a policy for each
         task; all share one cost model. `search_policy_params` and `adaptive_training` are for
         policies that are given by name. A task ends after `per_task_early_stopping` trials without
-        an improvement. TuningError for less than one trial for each task.
+        an improvement. Raises TuningError for less than one trial for each task.
         """
         trials = tune_option.num_measure_trials
         if trials < len(self.tasks):

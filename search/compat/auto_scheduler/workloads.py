@@ -38,8 +38,8 @@ def register_workload(func_name: Any, f: Any = None, override: bool = False) -> 
     The function returns te tensors (inputs first, outputs last), a PrimFunc, or a module of one
     function. Its name is `func_name` or its `__qualname__`; keys in logs start with it.
 
-    TuningError for a name that another function has, unless `override`. A function that is defined
-    again, for example in a cell of a notebook, replaces its earlier definition.
+    Raises TuningError for a name that another function has, unless `override`. A function that is
+    defined again, for example in a cell of a notebook, replaces its earlier definition.
     """
     name = func_name if isinstance(func_name, str) else _name_of(func_name)
     f = f if isinstance(func_name, str) else func_name
@@ -94,7 +94,7 @@ def make_workload_key(func: str | Callable[..., Any], args: Sequence[Any]) -> st
 def workload_of(workload_key: str) -> Workload:
     """Call the function of a key with its arguments, tensors as placeholders; return the result.
 
-    TuningError for a malformed key, an unregistered function, or a result of another type.
+    Raises TuningError for a malformed key, an unregistered function, or a result of another type.
     """
     name, args = name_and_args(workload_key)
     function = _registered_function(name)

@@ -20,7 +20,7 @@ def serialize_args(args: Any) -> tuple[Any, ...]:
     """Return arguments as strings, numbers, None and tuples of those.
 
     A tensor becomes `("TENSOR", shape, dtype)`, a list a tuple, a NumPy number a Python number.
-    ArgumentsError, a RuntimeError, for other types.
+    Raises ArgumentsError, a RuntimeError, for other types.
     """
     if not isinstance(args, (tuple, list)):
         raise ArgumentsError(

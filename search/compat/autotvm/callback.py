@@ -33,7 +33,7 @@ logger = logging.getLogger("autotvm")
 def log_to_file(file_out: PathLike | TextIO, protocol: str = "json") -> Callback:
     """Append each measurement to a log, one line each; missing directories are created.
 
-    TemplateError for a protocol other than `json`.
+    Raises TemplateError for a protocol other than `json`.
     """
     check_protocol(protocol)
 

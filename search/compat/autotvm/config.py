@@ -148,7 +148,7 @@ class Config(ABC):
         return list(inst.outputs)
 
     def record(self, sch: Schedule) -> None:
-        """Append the knobs that no instruction uses to the trace of `sch`.
+        """Append knobs without a sampling instruction to the trace of `sch`.
 
         A knob that Python has read is recorded with its one value, since no other value results in
         this trace. The decisions of a search for the other knobs change nothing.
@@ -208,7 +208,7 @@ class ConfigEntity(Config):
     def get_flatten_feature(self) -> npt.NDArray[np.float32]:
         """Return the values of all knobs in one row of numbers, float32.
 
-        KnobError for an option that is not a number.
+        Raises KnobError for an option that is not a number.
         """
         row = [number for entity in self.entity_map.values() for number in entity.features]
         return np.array(row, dtype=np.float32)

@@ -34,8 +34,8 @@ class ConfigSpace(Config):
     knob varies fastest. Nothing is listed, so that a space of 10^9 configurations costs
     microseconds. While the template runs on the space, each knob has its first value.
 
-    A filter over several knobs (`multi_filter`) invalidates indices and renumbers nothing.
-    `len(space)` counts the valid ones; above a million indices it estimates them (see
+    A filter over several knobs (`multi_filter`) makes some indices invalid; the others do not
+    change. `len(space)` counts the valid ones; above a million indices it estimates them (see
     `length_is_exact`). `len` fails beyond 2**63; `range_length` does not.
     """
 
@@ -120,7 +120,7 @@ class ConfigSpace(Config):
     def point2knob(self, point: int) -> list[int]:
         """Return the index of the value of each knob; filters do not matter.
 
-        SpaceIndexError for an index outside of [0, `range_length`).
+        Raises SpaceIndexError for an index outside of [0, `range_length`).
         """
         if not 0 <= point < self.range_length:
             raise SpaceIndexError(
@@ -135,7 +135,7 @@ class ConfigSpace(Config):
     def knob2point(self, knob: Sequence[int]) -> int:
         """Return the index of a configuration from the indices of its values.
 
-        SpaceIndexError unless there is an index in [0, `dims[k]`) for each knob `k`.
+        Raises SpaceIndexError unless there is an index in [0, `dims[k]`) for each knob `k`.
         """
         dims = self.dims
         if len(knob) != len(dims) or not all(
@@ -162,7 +162,7 @@ class ConfigSpace(Config):
     def allows(self, values: Mapping[str, Entity]) -> bool:
         """Return True if the filter over several knobs accepts values, offered or not.
 
-        KnobError if the filter raises an error.
+        Raises KnobError if the filter raises an error.
         """
         return self._filter is None or accepts(self._filter, values, "over several knobs")
 
@@ -192,8 +192,8 @@ class ConfigSpace(Config):
     def config_of(self, sch_or_trace: Schedule | Trace) -> ConfigEntity:
         """Return the configuration that a trace of the template decides for.
 
-        A knob that is not in the trace has its first value. KnobError for a knob that the space
-        does not have; the index is -1 for a value that it does not offer.
+        A knob that is not in the trace has its first value. Raises KnobError for a knob that the
+        space does not have; the index is -1 for a value that it does not offer.
         """
         trace = sch_or_trace.trace if isinstance(sch_or_trace, Schedule) else sch_or_trace
         entities: dict[str, Entity] = {name: space[0] for name, space in self.space_map.items()}
@@ -216,7 +216,7 @@ class ConfigSpace(Config):
     ) -> int | None:
         """Return the `n`-th valid index after `index`, before it for a negative `n`.
 
-        None if there is none in [start, end). SpaceIndexError for n = 0, and after a million
+        None if there is none in [start, end). Raises SpaceIndexError for n = 0, and after a million
         invalid indices in a row.
         """
         if n == 0:
@@ -253,7 +253,7 @@ class ConfigSpace(Config):
     def sample_ints(self, m: int, *, rng: RandomState | None = None) -> list[int]:
         """Return `m` different random valid indices.
 
-        SpaceIndexError if there are fewer. Without `rng` the seed comes from the device.
+        Raises SpaceIndexError if there are fewer. Without `rng` the seed comes from the device.
         """
         found = list(islice(self.random_order(RandomState(-1) if rng is None else rng), m))
         if len(found) < m:
@@ -311,7 +311,7 @@ class FallbackConfigEntity(ConfigSpace):
         """Split an axis: each part is the largest divisor of the rest within its limit.
 
         `constraints` are the largest sizes, outermost first, -1 for any; the innermost part is
-        chosen first. KnobError for a limit below 1.
+        chosen first. Raises KnobError for a limit below 1.
         """
         space = self.space_map.get(name)
         if not isinstance(space, SplitSpace) or len(constraints) != space.num_output:

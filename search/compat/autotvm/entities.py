@@ -37,7 +37,7 @@ class Entity:
         return [self.code, self._value]
 
     def owned(self, owner: Config, name: str) -> Self:
-        """Return the value as the one of a knob of a configuration."""
+        """Return the value as a value of a configuration's knob."""
         twin = type(self)(self._value)
         twin._owner, twin._name = owner, name
         return twin
@@ -48,7 +48,7 @@ class Entity:
         return [float(number) for number in self._value]
 
     def _read(self) -> Any:
-        """Return the value to Python: the program may depend on it in any way from now on."""
+        """Return the value to Python code, whose use is unknown: the trace then fixes the knob."""
         if self._owner is not None:
             self._owner.reads.add(self._name)
         return self._value
@@ -190,7 +190,7 @@ class OtherOptionEntity(Entity):
     def apply(self, sch: Schedule) -> ExprRV | int:
         """Return the number as primitives accept it, so that a search of traces may change it.
 
-        KnobError unless all candidates are 32-bit integers; other values are read by `val`.
+        Raises KnobError unless all candidates are 32-bit integers; other values are read by `val`.
         """
         numbers = self._sampled_numbers(sch)
         if numbers is None and type(self._value) is not int:

@@ -30,8 +30,8 @@ _HEADER: Final = ("key", "CPU model", "host", "cores", "measuring")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; the servers run until Ctrl-C.
 
-    TuningError if Dask is not installed, a port is taken, no scheduler answers, or a key is not one
-    of this machine's.
+    Raises TuningError if Dask is not installed, a port is taken, no scheduler answers, or a key is
+    not one of this machine's.
     """
     parser = argparse.ArgumentParser(
         prog="python -m search.compat.autotvm.exec",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class _NullExtractor(FeatureExtractor):
-    """Is without columns, so that the values of the knobs are the only features."""
+    """Has no columns, so that the values of the knobs are the only features."""
 
     def extract_from(
         self, context: search.task.Task, candidates: Sequence[MeasureCandidate]
@@ -54,7 +54,7 @@ class ConfigFeatures(FeatureExtractor):
     The columns describe programs before any was measured; the values of the knobs distinguish
     programs with equal columns. A value that is not a number is represented by its index among the
     values of its knob. The knobs of a program of another template are NaN. A model starts from the
-    estimated times of the loop nests. TemplateError for an unknown name.
+    estimated times of the loop nests. Raises TemplateError for an unknown name.
     """
 
     reads_drafts = True

@@ -118,7 +118,7 @@ class KnobSpace(Generic[E]):
     def fit_entity(self, entity: Entity) -> E:
         """Return a logged or assigned value as one of this knob, which need not offer it.
 
-        KnobError for a value of another kind or length.
+        Raises KnobError for a value of another kind or length.
         """
         if not isinstance(entity, self.kind):
             raise KnobError(

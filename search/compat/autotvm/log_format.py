@@ -70,7 +70,7 @@ def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
     them. Registered templates supply what the log omits: see `records_to_table`. At most
     a thousand of the measured programs are rebuilt to find their resources.
 
-    OSError for a log that cannot be opened, DatabaseError for a directory without trials,
+    Raises OSError for a log that cannot be opened, DatabaseError for a directory without trials,
     TemplateError for a log without any record.
     """
     place = Path(path)
@@ -85,7 +85,7 @@ def records_to_table(log: LogSource, resources: bool | int = True) -> LogTable:
     (`resources` limits their number; False skips them). The database of a working directory has
     names and programs.
 
-    OSError for a log that cannot be opened, DatabaseError for a directory without trials.
+    Raises OSError for a log that cannot be opened, DatabaseError for a directory without trials.
     """
     if isinstance(log, (str, os.PathLike)):
         if Path(log).is_dir():

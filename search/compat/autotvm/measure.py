@@ -224,7 +224,7 @@ class RPCRunner(_Checks, DaskRunner):
     travel as text. Of the builder of the option only the timeout counts.
 
     The other options are those of `LocalRunner`; credentials and `allow_externs` are those of a
-    `search.DaskRunner`. TuningError if no scheduler answers.
+    `search.DaskRunner`. Raises TuningError if no scheduler answers.
     """
 
     def __init__(
@@ -270,8 +270,8 @@ def measure_option(
     """Return the builder and the runner to measure with; `"local"` is either with its defaults.
 
     Any builder and runner of the search will do. If other machines build what they measure, the
-    timeout of a `LocalBuilder` applies there. TemplateError for a `LocalBuilder` with a function,
-    which cannot travel to them.
+    timeout of a `LocalBuilder` applies there. Raises TemplateError for a `LocalBuilder` with a
+    function, which cannot travel to them.
     """
     builder = LocalBuilder() if builder == "local" else builder
     runner = LocalRunner() if runner == "local" else runner

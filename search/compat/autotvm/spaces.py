@@ -64,7 +64,7 @@ class TemplateSpace(SpaceGenerator):
         """Return a schedule for each combination of the knobs that Python reads.
 
         If such a knob changes the program itself, only the schedules of `mod` are returned.
-        TemplateError if the template results in no schedule, or in one of another program.
+        Raises TemplateError if the template results in no schedule, or in one of another program.
         """
         rng = RandomState(1 if self.context is None else self.context.fork_seed())
         made = self._make_schedules(rng)
@@ -207,7 +207,7 @@ class ScheduleTask(Task):
     def instantiate(self, config: Config) -> Schedule:
         """Return the schedule of a configuration, completed by the postprocessors of the space.
 
-        InstantiationError if a primitive or a postprocessor refuses it.
+        Raises InstantiationError if a primitive or a postprocessor refuses it.
         """
         assert self._mod is not None
         decisions = tuple(plain_decision(config[name].val) for name in self._names)
@@ -248,8 +248,8 @@ def task_of_space(
 
     `space` is the argument of `tune_tir`; `index` selects one if it generates several. `seed`
     determines the random decisions of the generator, and so alternatives that depend on others.
-    TemplateError for several spaces without an index, KnobError for a decision without a list of
-    alternatives.
+    Raises TemplateError for several spaces without an index, KnobError for a decision without a
+    list of alternatives.
     """
     context = TuneContext(
         mod, target=target, space_generator=space, task_name=task_name, rand_state=seed

@@ -76,8 +76,8 @@ def template(task_name: str, func: F | None = None) -> F | Callable[[F], F]:
     a sampling instruction of its trace. A call of the function applies the configuration that the
     current context has for the current target and the arguments, which are positional.
 
-    TemplateError, a RuntimeError, without a name, and for the name of another function. A function
-    that is defined again, as in a cell of a notebook, replaces the earlier one.
+    Raises TemplateError, a RuntimeError, without a name, and for the name of another function. A
+    function that is defined again, as in a cell of a notebook, replaces the earlier one.
     """
     if not task_name or callable(task_name):
         raise TemplateError(
@@ -196,8 +196,8 @@ class Task:
     def instantiate(self, config: Config) -> Schedule:
         """Return the schedule of a configuration.
 
-        InstantiationError if the template or a primitive refuses it; `config.errors` has the
-        reasons. TemplateError for an unregistered template, KnobError for a configuration of
+        Raises InstantiationError if the template or a primitive refuses it; `config.errors` has the
+        reasons. Raises TemplateError for an unregistered template, KnobError for a configuration of
         another template, and any error of the template itself.
         """
         if not isinstance(config, Config):
@@ -208,20 +208,21 @@ class Task:
             try:
                 sch, _ = self.func.run(self.args, config)
             except ScheduleError as error:
-                # Tuners meet these all the time: rendering the whole program is too slow for them.
+                # Such refusals are frequent in tuning, and rendering the whole program would be too
+                # slow.
                 reason = f"{error.primitive}: {error.message}"
                 config.raise_error(reason)
                 raise InstantiationError(f"{self} refuses {config}: {reason}") from error
         if not config.valid():
             raise InstantiationError(f"{self} refuses {config}: {'; '.join(config.errors)}")
-        self._learn(sch, config)
+        self._set_common_facts(sch, config)
         return sch
 
     def collect(self) -> ConfigSpace:
         """Run the template on an empty space, and return the space with the declared knobs.
 
-        TemplateError if the template fails, KnobError for an impossible knob. The template may
-        declare the configuration of first values invalid.
+        Raises TemplateError if the template fails, KnobError for an impossible knob. The template
+        may declare the configuration of first values invalid.
         """
         space = ConfigSpace()
         with self.target or Target():
@@ -235,11 +236,11 @@ class Task:
                     f"{type(error).__name__}: {error}"
                 ) from error
         space.errors.clear()
-        self._learn(sch, space)
+        self._set_common_facts(sch, space)
         return space
 
-    def _learn(self, sch: Schedule, config: Config) -> None:
-        """Set the facts that all schedules of the task have in common from the first one."""
+    def _set_common_facts(self, sch: Schedule, config: Config) -> None:
+        """Set the facts that all schedules of the task have in common, from the first schedule."""
         if self._mod is None:
             self._mod = normalize_mod(sch.initial_mod)
         if self.flop is None:
@@ -264,9 +265,9 @@ def create(task_name: str, args: Sequence[Any], target: str | Target | None = No
 
     The template runs once, with the first value of each knob. `target` defaults to the current one.
 
-    TemplateError for an unregistered name (near names are listed), and for a template that fails or
-    whose program does no arithmetic; ArgumentsError for arguments that a log cannot hold; KnobError
-    for a knob without values, or a filter that accepts nothing.
+    Raises TemplateError for an unregistered name (near names are listed), and for a template that
+    fails or whose program does no arithmetic; ArgumentsError for arguments that a log cannot hold;
+    KnobError for a knob without values, or a filter that accepts nothing.
     """
     task = Task(task_name, args)
     task.target = Target(target) if target is not None else Target.current(allow_none=False)
@@ -283,7 +284,8 @@ class _Operations(OperationCounter):
 def compute_flop(mod: IRModule) -> float:
     """Return the number of operations of a program, with comparisons and logic.
 
-    See `OperationCounter`. TemplateError if the result is 0: `cfg.add_flop` declares the number.
+    See `OperationCounter`. Raises TemplateError for a result of 0: `cfg.add_flop` declares the
+    number.
     """
     total = sum(_Operations().stmt(func.body) for func in mod.prim_funcs().values())
     if total <= 0:

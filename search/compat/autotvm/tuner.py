@@ -80,8 +80,8 @@ class _WalkingTuner(Tuner):
 class IndexBaseTuner(_WalkingTuner):
     """Measures each configuration of a window of indices once.
 
-    `range_idx` are the first and the last index; None means all. SpaceIndexError for a window
-    outside of the space.
+    `range_idx` are the first and the last index; None means all. Raises SpaceIndexError for a
+    window outside of the space.
     """
 
     def __init__(
@@ -125,14 +125,14 @@ class RandomTuner(IndexBaseTuner):
 class DropletTuner(_WalkingTuner):
     """Steps from a configuration to a faster neighbour until there is none.
 
-    A neighbour has some knobs one value further up, or the same knobs one further down (Canesche et
+    A neighbour has some knobs one value higher, or the same knobs one value lower (Canesche et
     al., The Droplet Search Algorithm for Kernel Scheduling, 2024). It becomes the best if its costs
     are lower with significance `pvalue`, by Welch's test; single costs are compared directly. If no
     neighbour is better, steps get longer, up to the length of the longest knob; then the search
     ends. It needs few trials, and no model.
 
     `start_position` has the index of the value of each knob (None: the first configuration).
-    TemplateError for an invalid start.
+    Raises TemplateError for an invalid start.
     """
 
     def __init__(
@@ -267,7 +267,8 @@ class EvolutionTuner(Tuner):
         """Add measurements of a log to the database that seeds the search."""
         super().update(inputs, results)
         for inp, result in zip(inputs, results, strict=True):
-            # Values that the space no longer offers would be passed on to other configurations.
+            # Otherwise, crossovers would pass values that the space no longer offers to other
+            # configurations.
             if inp.task != self.task or self.index_of(inp) is not None:
                 store(self.database, inp, result, self._target)
 

@@ -66,7 +66,7 @@ class Tuner(SearchStrategy):
     def __init__(self, task: Task, *, seed: int | None = None) -> None:
         self.task = task
         self.space = task.space
-        # The first numbers of neighbouring seeds are neighbours; those of their forks are not.
+        # The first random numbers of neighbouring seeds are similar, but not those of their forks.
         self.rng: Final = RandomState(RandomState(-1 if seed is None else seed).fork())
         self.database: str | Database = "memory"
         self.n_trial = 0
@@ -141,8 +141,8 @@ class Tuner(SearchStrategy):
         called after each trial with this tuner, its input and its result, in lists of one. The
         logger `autotvm` logs trials at DEBUG level, FLOPS with `si_prefix`. Ctrl-C ends tuning: the
         results so far are kept, and KeyboardInterrupt is raised again unless `on_interrupt` is
-        "return". TemplateError for an unknown prefix and an option without a builder or a runner,
-        TuningError for a target that the runner cannot measure for.
+        "return". Raises TemplateError for an unknown prefix and an option without a builder or a
+        runner, TuningError for a target that the runner cannot measure for.
         """
         missing = {"builder", "runner"} - set(measure_option)
         if missing:
@@ -355,7 +355,7 @@ def create_measure_batch(
 
     `option` is the result of `measure_option`; TemplateError if it lacks a builder or a runner.
     """
-    database = MemoryDatabase()  # It has the best of earlier calls.
+    database = MemoryDatabase()  # The tuner has the best results of earlier calls.
 
     def measure(inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
         found: dict[int, MeasureResult] = {}

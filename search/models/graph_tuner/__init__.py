@@ -1,11 +1,11 @@
-"""Layouts of the tensors that the kernels of a graph pass to one another.
+"""Layouts of the tensors between the kernels of a graph.
 
     tuning = search.graph_tuner.tune_layouts(mod, database, "llvm -num-cores=1")
     print(tuning)
     codegen.vm_build(tuning.mod, "llvm -num-cores=1")
 
-The fastest kernels alone need not make the fastest graph: a kernel that reads its input in blocks
-needs a producer that writes blocks, or a transform between the two.
+The individually fastest kernels may not make the fastest graph: a kernel that reads its input in
+blocks needs a producer that writes blocks, or a transform between the two.
 """
 
 from search.models.graph_tuner.candidates import blocked_kernels

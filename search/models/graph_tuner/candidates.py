@@ -1,7 +1,7 @@
 """The candidates for a kernel of a graph: its schedules, with parameters in other layouts.
 
-Element-wise kernels can follow any layout. Other kernels can also compute in blocks of channels, by
-which images with short rows can be vectorized: the search keeps the order of the loops of a kernel,
+Element-wise kernels can follow any layout. Other kernels can also compute in blocks of channels, so
+that images with short rows can be vectorized: the search keeps the order of the loops of a kernel,
 so it vectorizes an NCHW kernel along rows. If the length of a row is not a multiple of a vector,
 vectors of channels are faster.
 """
@@ -66,7 +66,7 @@ def follow_layout(func: PrimFunc, layouts: Mapping[int, Layout], target: Target)
 
     It gets the default schedule for these loops. None if the result is row-major, and for a kernel
     that is scheduled already, or is more than one element-wise block that writes at its axes.
-    ScheduleError if a parameter cannot have its layout.
+    Raises ScheduleError if a parameter cannot have its layout.
     """
     written = layouts.get(len(func.params) - 1)
     if written is None or not can_be_scheduled(func) or not is_elementwise(func):
@@ -174,7 +174,7 @@ def blocked_kernel(call: KernelCall, channels: int) -> PrimFunc | None:
 def read_as_rows(func: PrimFunc, call: KernelCall, channels: int) -> PrimFunc:
     """Return a blocked kernel with row-major slots and unchanged loops.
 
-    ScheduleError if a slot cannot be changed back.
+    Raises ScheduleError if a slot cannot be changed back.
     """
     back: dict[int, Layout] = {}
     for position, layout in zip(call.slots, blocked_layouts(call, channels), strict=True):

@@ -1,7 +1,8 @@
-"""The kernels that a graph function calls, the tensors that they pass on, and layouts of these.
+"""The kernels that a graph function calls, the tensors between them, and the layouts of these
+tensors.
 
-A layout is a bijective index map from the indices of a tensor to those of the array that holds it,
-or None for row-major.
+A layout is a bijective index map from the indices of a tensor to the indices of the array that
+stores it, or None for row-major.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class KnownLayouts:
     def known(self, layout: Layout, shape: Sequence[int]) -> Layout:
         """Return the first layout with the same order of elements; None if that is row-major.
 
-        IRValueError for a map that is not bijective on the shape.
+        Raises IRValueError for a map that is not bijective on the shape.
         """
         if layout is None:
             return None
@@ -92,7 +93,7 @@ def fixed_shape(buffer: Buffer) -> tuple[int, ...] | None:
 
 
 def wanted_layout(func: PrimFunc, position: int) -> Layout:
-    """Return the layout in which a kernel reads a parameter almost from front to back.
+    """Return the layout in which a kernel reads a parameter almost in memory order.
 
     None, which is row-major, if no better layout is found.
     """
@@ -108,7 +109,8 @@ def wanted_layout(func: PrimFunc, position: int) -> Layout:
 def with_layouts(func: PrimFunc, layouts: Mapping[int, Layout]) -> PrimFunc:
     """Return a kernel with parameters in other layouts, by position, and unchanged loops.
 
-    ScheduleError if a parameter cannot have another layout, TuningError if no block accesses it.
+    Raises ScheduleError if a parameter cannot have another layout, TuningError if no block accesses
+    it.
     """
     changed = {position: layout for position, layout in layouts.items() if layout is not None}
     if not changed:
@@ -183,9 +185,9 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: str
     maker: KernelCall | None
-    """The kernel whose only output it is; None for any other value, which is row-major."""
+    """The kernel whose only output is the tensor; None for any other value, which is row-major."""
     readers: list[tuple[KernelCall, int]] = field(default_factory=list)
-    """The kernels that read it, each with its slot there."""
+    """The kernels that read the tensor, each with the slot of the tensor."""
     used_otherwise: bool = False
     """True if it has readers other than slots of kernels, so that it has to be row-major."""
 

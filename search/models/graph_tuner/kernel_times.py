@@ -72,7 +72,7 @@ class KernelTimes:
         new = {key: kernel for key, kernel in pairs if key not in self._seconds}
         if new:
             found = self._measure(list(new.values()))
-            self._keep(dict(zip(new, found, strict=True)))
+            self._store_times(dict(zip(new, found, strict=True)))
         return [self._seconds[key] for key in keys]
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class KernelTimes:
             for place in range(len(kernels))
         ]
 
-    def _keep(self, found: dict[str, float]) -> None:
+    def _store_times(self, found: dict[str, float]) -> None:
         self._seconds.update(found)
         if self._store is not None:
             self._store.add(KERNEL_TIMES, *(one for one in found.items() if one[1] < math.inf))

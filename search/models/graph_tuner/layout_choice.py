@@ -179,8 +179,8 @@ def possible_transforms(
 ) -> Iterable[tuple[Tensor, Layout, Layout]]:
     """Yield the transforms that a graph may need: tensor, old and new layout."""
     for tensor in graph.tensors.values():
-        for made in dict.fromkeys(_made_in(tensor, kernels)):
-            for layout in _readings(tensor, kernels):
+        for made in dict.fromkeys(_layouts_written(tensor, kernels)):
+            for layout in _layouts_read(tensor, kernels):
                 if layout != made:
                     yield tensor, made, layout
 
@@ -210,14 +210,14 @@ def best_choice(
     edges: dict[tuple[int, int], ArrayLike] = {}
     sets: dict[GraphVar, list[tuple[Layout, ...]]] = {}
     for tensor in graph.tensors.values():
-        options = sets[tensor.var] = _sets(tensor, _readings(tensor, kernels))
+        options = sets[tensor.var] = _layout_sets(tensor, _layouts_read(tensor, kernels))
         node = len(costs)
         makings = [
             [
                 sum(transform_seconds(tensor, made, layout) for layout in option if layout != made)
                 for option in options
             ]
-            for made in _made_in(tensor, kernels)
+            for made in _layouts_written(tensor, kernels)
         ]
         if tensor.maker is None:
             (alone,) = makings
@@ -252,7 +252,7 @@ def _costs(alternatives: Sequence[Timed]) -> list[float]:
     return [first, *(seconds + _NOISE * first for seconds in others)]
 
 
-def _made_in(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> list[Layout]:
+def _layouts_written(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> list[Layout]:
     """Return the layout in which each candidate of its producer writes a tensor."""
     call = tensor.maker
     if call is None:
@@ -260,7 +260,7 @@ def _made_in(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> lis
     return [slot_layout(call, timed.candidate, call.output) for timed in kernels[call.var]]
 
 
-def _readings(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> list[Layout]:
+def _layouts_read(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> list[Layout]:
     """Return the layouts in which a tensor may be read."""
     found: dict[Layout, None] = {None: None} if tensor.used_otherwise else {}
     for reader, position in tensor.readers:
@@ -269,7 +269,7 @@ def _readings(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> li
     return list(found)
 
 
-def _sets(tensor: Tensor, layouts: Sequence[Layout]) -> list[tuple[Layout, ...]]:
+def _layout_sets(tensor: Tensor, layouts: Sequence[Layout]) -> list[tuple[Layout, ...]]:
     """Return the sets of layouts that a tensor may have, small ones first."""
     fixed: tuple[Layout, ...] = (None,) if tensor.used_otherwise else ()
     free = [layout for layout in layouts if layout not in fixed]

@@ -1,4 +1,4 @@
-"""The choice of the layouts in which the kernels of a graph pass tensors to one another."""
+"""Choosing the layouts of the tensors between the kernels of a graph."""
 
 from __future__ import annotations
 

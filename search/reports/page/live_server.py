@@ -42,7 +42,7 @@ class LiveReport:
 
     It answers requests from this machine that name it `localhost` or `127.0.0.1`, so pages of other
     sites cannot read it. With port 0 the system chooses a free port; `database` is as for `report`.
-    ArgumentError for an invalid port, TuningError for a port in use, NoDatabaseError if the
+    Raises ArgumentError for an invalid port, TuningError for a port in use, NoDatabaseError if the
     directory does not exist.
     """
 

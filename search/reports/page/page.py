@@ -89,8 +89,8 @@ def report(
     default the database in `work_dir`. They are shown for `tasks`, by default for the most
     expensive tasks.
 
-    DatabaseError if the directory has no trials or its file of trials cannot be read, ArgumentError
-    for an unknown task, OSError if the page cannot be written.
+    Raises DatabaseError if the directory has no trials or its file of trials cannot be read,
+    ArgumentError for an unknown task, OSError if the page cannot be written.
     """
     search = WatchedSearch(work_dir, database)
     if not search.trials:

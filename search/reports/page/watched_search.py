@@ -33,7 +33,7 @@ class WatchedSearch:
 
     `catch_up` reads the new lines of the files and writes nothing. Files that cannot be read are
     skipped, and `notes` names them. Winners come from `database`, by default the database in the
-    directory. NoDatabaseError if the directory does not exist.
+    directory. Raises NoDatabaseError if the directory does not exist.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class WatchedSearch:
     def catch_up(self) -> bool:
         """Read the new lines; return False if a file was replaced and all were read again.
 
-        DatabaseError if the file of trials is not a file of trials or cannot be read.
+        Raises DatabaseError if the file of trials is not a file of trials or cannot be read.
         """
         try:
             new = self._store.latest(TRIALS, len(self.trials))
@@ -94,14 +94,14 @@ class WatchedSearch:
             self.catch_up()
             return False
         for kind in (TASKS, REPORTS):
-            with self._noting(kind.file):
+            with self._record_failure(kind.file):
                 self.tasks.set_reports(self._store.latest(kind))
         self.tasks.add(new)
         self.plans = RunJournal(self.folder).others()
         return True
 
     @contextmanager
-    def _noting(self, what: str) -> Iterator[None]:
+    def _record_failure(self, what: str) -> Iterator[None]:
         try:
             yield
             self._unreadable.pop(what, None)
@@ -122,7 +122,7 @@ class WatchedSearch:
         ]
 
     def _read_records(self) -> None:
-        with self._noting("database"):
+        with self._record_failure("database"):
             if self._database is None:
                 self._database = database_in(self.folder)
             if isinstance(self._database, JSONDatabase):

@@ -1,9 +1,9 @@
 """The builds and measurements of a machine that answers requests.
 
 Both happen in the child processes of a `LocalBuilder` and of `LocalRunner`s, with hard limits that
-begin when a process has the work: a candidate that crashes, hangs or eats the memory costs only
-itself. While one is measured the next are built, on other cores where the target has one core;
-candidates for other targets are measured alone.
+begin when a process has the work: a candidate that crashes, hangs or exhausts the memory affects no
+other candidate. While a candidate for a target of one core is measured, the next ones are built on
+other cores; candidates for other targets are measured alone.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ logger = logging.getLogger("tensorir.search")
 
 _KEPT_REFERENCES: Final = 16
 _LEAST_SPACE: Final = 64 << 20
-"""Bytes that have to be free where objects are written."""
+"""The minimum number of free bytes in the folder of objects."""
 _PACE_SECONDS: Final = 30.0
-"""The time after which the reference kernel is timed again."""
+"""The seconds after which the reference kernel is timed again."""
 _PACE_SIZE: Final = 96
 _PACE_TARGET: Final = Target("llvm -num-cores=1")
 _PACE_CONFIG: Final = EvaluatorConfig(number=1, repeat=3, min_repeat_ms=5)
@@ -74,7 +74,7 @@ class LocalBench:
     """Builds and measures on this machine, `measuring` candidates at the same time.
 
     `name` is the name of the worker, for answers; `allow_externs` is as for a `LocalBuilder`.
-    TuningError if no core would be left for builds.
+    Raises TuningError if no core would be left for builds.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class LocalBench:
         return answer.as_text()
 
     def _answer(self, request: MeasureRequest) -> tuple[Status, RunnerResult]:
-        reason = why_not_here(request.target) or _why_no_space()
+        reason = why_not_here(request.target) or _full_disk_reason()
         if reason is None and request.evaluator.energy:
             reason = energy_refusal()
         if reason is not None:
@@ -181,7 +181,7 @@ class LocalBench:
     def _reference(self, request: MeasureRequest) -> _Reference:
         """Return the unscheduled program of a request, built once for all of its candidates.
 
-        TuningError if it cannot be built.
+        Raises TuningError if it cannot be built.
         """
         if request.reference is None:
             return _Reference("", {})
@@ -195,7 +195,7 @@ class LocalBench:
                         f"the program cannot be built even unscheduled:\n{build.error_msg}"
                     )
                 found = _Reference(build.artifact_path, {})
-            self._references[about] = found  # the last one is the latest
+            self._references[about] = found  # the last entry is the most recent
             if len(self._references) > _KEPT_REFERENCES:
                 oldest = self._references.pop(next(iter(self._references)))
                 self._builder.remove_artifact(oldest.path)
@@ -252,8 +252,8 @@ class LocalBench:
         return RunnerInput(build.artifact_path, _PACE_TARGET.kind, ArgInfo.from_entry_func(mod))
 
 
-def _why_no_space() -> str | None:
-    """Return a sentence if the disk is full, on which objects are written."""
+def _full_disk_reason() -> str | None:
+    """Return a sentence if the disk for objects is full, else None."""
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
     if free >= _LEAST_SPACE:

@@ -84,7 +84,7 @@ class Machine:
         return f"machine {self.kind} with tensorir {self.release}"
 
     def why_not(self, target: Target) -> str | None:
-        """Return a text if candidates for a target cannot be measured here.
+        """Return the reason why candidates for a target cannot be measured here, None if they can.
 
         A target without a CPU model means the machine of the calling process.
         """
@@ -156,7 +156,7 @@ _AGAIN_SECONDS: Final = 2
 class Connection:
     """A Dask client, which is created again after `close` or when a scheduler is back.
 
-    TuningError if no scheduler answers at `address` within `connect_sec`, or if it has other
+    Raises TuningError if no scheduler answers at `address` within `connect_sec`, or if it has other
     credentials.
     """
 
@@ -260,7 +260,7 @@ async def _reach(address: str, security: Any, seconds: float) -> None:
 def dask_address(text: str) -> str:
     """Return Dask's address of the scheduler at `dask://host:port`.
 
-    Dask's address is returned unchanged. TuningError for any other text.
+    Dask's address is returned unchanged. Raises TuningError for any other text.
     """
     scheme, _, place = text.partition("://")
     try:

@@ -46,7 +46,7 @@ class Credentials:
     def read(file: PathLike | None = None) -> Credentials:
         """Return the credentials in a file, by default `place_of(None)`.
 
-        TuningError for a file that is missing, not private to this user, or invalid.
+        Raises TuningError for a file that is missing, not private to this user, or invalid.
         """
         path = place_of(file)
         try:
@@ -96,7 +96,7 @@ class Credentials:
     def of_files(authority: PathLike, certificate: PathLike, key: PathLike) -> Credentials:
         """Return credentials from three files of PEM, with user-defined certificates.
 
-        TuningError if a file cannot be read, or if the key belongs to another certificate.
+        Raises TuningError if a file cannot be read, or if the key belongs to another certificate.
         """
         try:
             texts = [Path(path).read_text("ascii") for path in (authority, certificate, key)]
@@ -120,7 +120,7 @@ def place_of(file: PathLike | None) -> Path:
     """Return `file`, else the path in `TENSORIR_CREDENTIALS`, else the default of this user.
 
     The default is `tensorir/credentials` in the runtime folder (`$XDG_RUNTIME_DIR`), or
-    `credentials` in `cache_folder()` without one. TuningError if the user has neither.
+    `credentials` in `cache_folder()` without one. Raises TuningError if the user has neither.
     """
     if given := file or os.environ.get(VARIABLE):
         return Path(given)

@@ -37,7 +37,7 @@ _SCHEME: Final = "dask"
 class DaskBuilder(Builder):
     """Leaves building to the machines of a `DaskRunner`: an artifact is the text of a request.
 
-    So a machine builds the next candidates while it measures, and only text travels. A build that
+    So a machine builds the next candidates while it measures, and only text is sent. A build that
     runs longer than `timeout_sec` there is ended.
     """
 
@@ -77,7 +77,7 @@ class DaskRunner(Runner):
     Machines with another release of this project, or another state of its lowering, are left out
     unless `allow_other_versions`.
 
-    TuningError if no scheduler with these credentials answers within `connect_sec`.
+    Raises TuningError if no scheduler with these credentials answers within `connect_sec`.
     """
 
     takes_batches = True
@@ -140,7 +140,7 @@ class DaskRunner(Runner):
     def as_they_end(
         self, futures: Sequence[RunnerFuture], is_over: Callable[[], bool]
     ) -> Iterator[int]:
-        """Yield the indices of futures as they end, so that none waits for a slower one."""
+        """Yield the indices of futures in the order in which they end."""
         waiting = dict(enumerate(futures))
         while waiting and not is_over():
             ended = [k for k, f in waiting.items() if getattr(f, "answer", True)]
@@ -153,7 +153,7 @@ class DaskRunner(Runner):
     def in_one_place(self) -> DaskRunner:
         """Return a runner that measures all its candidates on one machine.
 
-        It is the fastest machine, and the next one if that disappears. Close the original runner.
+        This is the fastest machine; if it disappears, the next fastest. Close the original runner.
         """
         runner = copy(self)
         runner._pin = Pin()
@@ -170,15 +170,15 @@ class DaskRunner(Runner):
         return self._connection.machines()
 
     def why_not(self, target: Target) -> str | None:
-        """Return a text if no machine can measure for a target."""
+        """Return the reason if no machine can measure for a target, else None."""
         found = self.machines()
-        reasons = {address: self._why_not(m, target) for address, m in found.items()}
+        reasons = {address: self._refusal(m, target) for address, m in found.items()}
         if None in reasons.values():
             return None
         each = "".join(f"; not by {found[a].host}: {why}" for a, why in reasons.items())
         return f"at {self._connection.address} {describe_machines(found)}{each}"
 
-    def _why_not(self, machine: Machine, target: Target) -> str | None:
+    def _refusal(self, machine: Machine, target: Target) -> str | None:
         if self.only not in (None, machine.kind, machine.cpu):
             return f"machines={self.only!r} leaves it out"
         if machine.release != this_release() and not self.allow_other_versions:
@@ -200,7 +200,7 @@ class DaskRunner(Runner):
         reason = self.why_not(target)
         if reason is not None:
             raise TuningError(f"candidates for {target} cannot be measured: {reason}")
-        fitting = [m for m in self.machines().values() if self._why_not(m, target) is None]
+        fitting = [m for m in self.machines().values() if self._refusal(m, target) is None]
         cores: dict[tuple[bool, str], int] = {}
         for machine in fitting:
             entry = (machine.cpu == target.mcpu, machine.resource)

@@ -1,9 +1,9 @@
 """The candidates of a search that are sent to the machines of a Dask scheduler.
 
 Dask queues them, moves waiting ones to machines that are idle or come late, and sends those of a
-machine that died to another one. The rest is done here, while the search waits for an answer: a
-machine may be unable to measure, or too slow for its times to be compared with those of others, and
-a scheduler that was restarted has lost all candidates.
+machine that died to another one. This module handles the other cases while the search waits for an
+answer: a machine that is unable to measure, a machine that is too slow for comparable times, and a
+restarted scheduler, which has lost all candidates.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LOOK_SECONDS: Final = 2.0
 _GATHER_SECONDS: Final = 10.0
 """The time limit for fetching an answer from the machine that has it."""
 _SLOW: Final = 1.3
-"""The ratio of two times of the reference kernel from which on machines are not comparable.
+"""The ratio of two times of the reference kernel above which machines are not comparable.
 
 The kernel takes 5 ms. On a machine with other users its time varies by ten or twenty per cent.
 """
@@ -103,7 +103,7 @@ class Dispatcher:
         self._warning = ""
 
     def send(self, jobs: Sequence[SentCandidate]) -> None:
-        """Have requests measured."""
+        """Send requests to be measured."""
         self._waiting.extend(jobs)
         self.proceed(0)
 
@@ -114,7 +114,7 @@ class Dispatcher:
             ended.append(self._ended.get(timeout=seconds))
             while True:
                 ended.append(self._ended.get_nowait())
-        self._look()
+        self._list_machines()
         for future in ended:
             job = self._sent.pop(future, None)
             if job is not None:
@@ -138,7 +138,7 @@ class Dispatcher:
         self._looked_at = -math.inf
         self._connection.close()
 
-    def _fitting(self, resource: str) -> set[str]:
+    def _machines_with(self, resource: str) -> set[str]:
         """Return the machines with a resource that are not left out, as last listed."""
         there = {a for a, machine in self._machines.items() if machine.resource == resource}
         return there - self._left_out.keys()
@@ -154,25 +154,25 @@ class Dispatcher:
                 job.answer = _refusal(future.exception(timeout=_GATHER_SECONDS))
             else:
                 text = future.result(timeout=_GATHER_SECONDS)
-                self._judge(job, MeasureAnswer.from_text(text))
-        except (CancelledError, OSError):  # lost with the scheduler, or the machine that had it
+                self._accept_or_resend(job, MeasureAnswer.from_text(text))
+        except (CancelledError, OSError):  # the request was lost with the scheduler or the machine
             self._waiting.appendleft(job)
         except TuningError as error:
             job.answer = error
 
-    def _judge(self, job: SentCandidate, answer: MeasureAnswer) -> None:
-        """Take an answer, or send the request again where the machine is at fault."""
+    def _accept_or_resend(self, job: SentCandidate, answer: MeasureAnswer) -> None:
+        """Accept an answer, or send the request again if the machine is at fault."""
         message = answer.result.error_msg or ""
         if answer.status == "program":
             job.answer = TuningError(message)
         elif answer.status == "unable":
             self._leave_out(answer.worker, message)
-            self._look(now=True)
-            if self._fitting(job.resource):
+            self._list_machines(now=True)
+            if self._machines_with(job.resource):
                 self._waiting.appendleft(job)
             else:
                 reasons = "; ".join(f"{a}: {out.reason}" for a, out in self._left_out.items())
-                job.answer = TuningError(f"no machine can measure this any more: {reasons}")
+                job.answer = TuningError(f"no remaining machine can measure this: {reasons}")
         elif job.pin is not None or self._is_comparable(job, answer):
             job.answer = answer.result
         else:
@@ -184,7 +184,7 @@ class Dispatcher:
         if not answer.pace:
             return True
         self._paces[address] = answer.pace
-        others = self._fitting(job.resource) - {address}
+        others = self._machines_with(job.resource) - {address}
         ratio = answer.pace / min(map(self._pace, {address, *others}))
         if ratio <= _SLOW:
             return True
@@ -197,7 +197,7 @@ class Dispatcher:
         return False
 
     def _leave_out(self, address: str, reason: str, seconds: float = math.inf) -> None:
-        """Send nothing more to a machine; what waits at a slow one is sent elsewhere."""
+        """Stop using a machine; requests that wait at a slow machine are sent elsewhere."""
         if address in self._left_out:
             return
         self._left_out[address] = _LeftOut(reason, time.monotonic() + seconds)
@@ -210,8 +210,8 @@ class Dispatcher:
 
     # ------------------------------------------------------------------------------------- sending
 
-    def _look(self, now: bool = False) -> None:
-        """List the machines from time to time, and send again what was lost."""
+    def _list_machines(self, now: bool = False) -> None:
+        """List the machines from time to time, and send lost requests again."""
         clock = time.monotonic()
         if not now and clock - self._looked_at < _LOOK_SECONDS:
             return
@@ -242,10 +242,10 @@ class Dispatcher:
 
     def _need_machines(self, resource: str) -> None:
         """Use slow machines if all others are gone; warn if there are none at all."""
-        if self._fitting(resource):
+        if self._machines_with(resource):
             return
         self._left_out = {a: out for a, out in self._left_out.items() if out.until == math.inf}
-        if self._fitting(resource):
+        if self._machines_with(resource):
             return
         left_out = [f"{self._machines[a].host}: {o.reason}" for a, o in self._left_out.items()]
         self._warn(
@@ -267,7 +267,7 @@ class Dispatcher:
     def _send_waiting(self) -> None:
         waiting, self._waiting = self._waiting, deque()
         for job in waiting:
-            machines = self._fitting(job.resource)
+            machines = self._machines_with(job.resource)
             if not self._connection.is_connected or (self._left_out and not machines):
                 self._waiting.append(job)
                 continue

@@ -36,7 +36,7 @@ from search.runner.time_call import EvaluatorConfig
 from tensorir.errors import TensorIRError
 
 Status = Literal["done", "unable", "program"]
-"""The end of a request.
+"""The outcome of a request.
 
 "done": the candidate was measured, or failed. "unable": this machine cannot measure it. "program":
 the unscheduled program itself cannot be measured.

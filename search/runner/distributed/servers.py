@@ -46,7 +46,7 @@ def _server(name: str) -> Any:
 
 
 def new_scheduler(host: str, port: int, credentials: Credentials) -> Any:
-    """Return a scheduler of this process, not yet started; port 0 means any free port."""
+    """Return a scheduler in this process, not yet started; port 0 means any free port."""
     with package("dask.config").set(_BALANCE):
         return _server("Scheduler")(
             host=host,
@@ -94,7 +94,7 @@ def schedule(
     """Run the scheduler of searches and workers until SIGINT or SIGTERM.
 
     It listens at `host`, an address of this machine, `0.0.0.0` for all; port 0 means any free port.
-    TuningError if Dask is not installed, or if the port is in use.
+    Raises TuningError if Dask is not installed, or if the port is in use.
     """
     _run(_schedule(credentials, host, port, say))
 
@@ -129,9 +129,9 @@ def serve(
     """Measure for the scheduler at an address until SIGINT or SIGTERM.
 
     `measuring` cores measure at the same time, each independently. `allow_externs` is as for a
-    `LocalBuilder`, and `bench` replaces this machine. If there is no scheduler, it waits for one.
-    `say` is called with a sentence for each event. TuningError if Dask is not installed, for an
-    invalid address, and for too many cores.
+    `LocalBuilder`, and `bench` replaces this machine. If there is no scheduler, it waits for a
+    scheduler. `say` is called with a sentence for each event. Raises TuningError if Dask is not
+    installed, for an invalid address, and for too many cores.
     """
     address = dask_address(address)
     name = name or f"{socket.gethostname()}-{os.getpid()}"

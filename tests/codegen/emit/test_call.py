@@ -180,7 +180,9 @@ def test_sizes_of_the_callee_follow_its_arguments() -> None:
 
 
 def test_missing_sizes_of_the_callee_are_named() -> None:
-    with pytest.raises(CodegenError, match=r"twice takes 2 and behind them \['n'\] of its shapes"):
+    with pytest.raises(
+        CodegenError, match=r"twice has 2 parameters, followed by the sizes \['n'\] of its shapes"
+    ):
         codegen.build(tensorir.parse(CALLER.replace("{extents}", "")))
 
 

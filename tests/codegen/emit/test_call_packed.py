@@ -305,7 +305,7 @@ def main(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
 
 
 def test_packed_functions_of_c_are_refused() -> None:
-    with pytest.raises(CodegenError, match=r"T\.call_cpacked takes a C function of TVM"):
+    with pytest.raises(CodegenError, match=r"T\.call_cpacked calls a C function of TVM"):
         build(
             """
 @T.prim_func

@@ -232,7 +232,7 @@ def with_pass(monkeypatch: pytest.MonkeyPatch, name: str, step: object) -> None:
 @pytest.mark.parametrize("name", ["open_blocks", "remove_blocks", "flatten_buffers", "vectorize"])
 def test_what_a_pass_leaves_behind(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     with_pass(monkeypatch, name, lambda func: func.with_attr("touched", 1))
-    with pytest.raises(WellFormedError, match=f"after {name}: there is"):
+    with pytest.raises(WellFormedError, match=f"after {name}: the program has"):
         lower(FUNC, until=name, verify=True)
 
 

@@ -101,7 +101,9 @@ def test_several_cores_tell_what_a_parallel_loop_costs(
 
 def test_a_target_that_does_not_run_here_is_not_measured() -> None:
     target = ARM if why_not_here(ARM) else AVX2
-    with pytest.raises(CodegenError, match=r"nothing can be measured for .*this machine is"):
+    with pytest.raises(
+        CodegenError, match=r"the speed of .* cannot be measured: .*this machine is"
+    ):
         measure(target)
 
 
@@ -119,8 +121,8 @@ def test_figures_that_no_processor_has_are_named() -> None:
 def test_figures_print_as_a_table() -> None:
     rows = str(measure(AVX2)).splitlines()
     assert rows[0].split() == ["clock", "2.00", "GHz"]
-    assert "64.0 GFLOPS: 2.00 vectors of 8 float32 a cycle, 5.0 cycles each" in rows[1]
-    assert any("10.7 GB/s read in order, 12.0 cycles a line" in row for row in rows)
+    assert "64.0 GFLOPS: 2.00 vectors of 8 float32 per cycle, 5.0 cycles each" in rows[1]
+    assert any("10.7 GB/s in order, 12.0 cycles per line" in row for row in rows)
 
 
 @pytest.mark.usefixtures("here")
@@ -290,7 +292,7 @@ def test_without_memory_the_figures_of_the_model_serve(
     monkeypatch.setattr("codegen.machine.measure.mmap.mmap", none_left)
     with caplog.at_level(logging.WARNING, "tensorir.codegen"):
         learn_speed(HERE)
-    assert "MiB of memory, which the system does not give" in caplog.text
+    assert "MiB of memory, which the system refused" in caplog.text
     assert known_speed(HERE) is None
 
 
@@ -303,7 +305,7 @@ def test_what_no_processor_does_leaves_the_figures_of_the_model(
         machine_speed(HERE)
     with caplog.at_level(logging.WARNING, "tensorir.codegen"):
         learn_speed(HERE)
-    assert f"The figures of the CPU model {HERE.mcpu} serve instead" in caplog.text
+    assert f"The figures of the CPU model {HERE.mcpu} are used instead" in caplog.text
     assert known_speed(HERE) is None
     assert not folder.exists()
 
@@ -341,7 +343,7 @@ def test_this_machine_is_described_and_measured(
     main(["llvm"])
     rows = said(capsys)
     assert rows["clock"] == "3.00 GHz"
-    assert rows["memory"] == "10.0 GB/s read in order, 19.2 cycles a line"
+    assert rows["memory"] == "10.0 GB/s in order, 19.2 cycles per line"
     main(["llvm", "--again"])
     assert asked == [False, True]
 

@@ -47,7 +47,12 @@ def test_good_arguments_run(scale: codegen.Function) -> None:
 
 def test_wrong_count(scale: codegen.Function) -> None:
     a, b = arrays()
-    refuses(scale, (a, b), TypeError, r"scale takes 3 argument\(s\), got 2: scale\(A: float32")
+    refuses(
+        scale,
+        (a, b),
+        TypeError,
+        r"scale has 3 parameter\(s\), got 2 argument\(s\): scale\(A: float32",
+    )
 
 
 def test_wrong_kind(scale: codegen.Function) -> None:
@@ -67,7 +72,7 @@ def test_wrong_dtype(scale: codegen.Function) -> None:
 
 def test_wrong_shape(scale: codegen.Function) -> None:
     a, b = arrays()
-    message = r"argument 1 \('A'\): dimension 1 is 9, expected 8: .*\(4, 9\).* takes \(4, 8\)"
+    message = r"argument 1 \('A'\): dimension 1 is 9, expected 8: .*\(4, 9\).* needs \(4, 8\)"
     refuses(scale, (np.zeros((4, 9), np.float32), b, 2.0), ValueError, message)
     message = r"argument 2 \('B'\): expected 2 dimension\(s\) \(4, 8\), got 1: \(32,\)"
     refuses(scale, (a, b.ravel(), 2.0), ValueError, message)

@@ -116,7 +116,7 @@ def test_a_folder_that_cannot_be_made_is_said_once(
         codegen.vm_build(network(), "llvm")
         codegen.vm_build(network(WEIGHTS + 1), "llvm")
     (record,) = caplog.records
-    assert "Nothing is kept in" in record.getMessage()
+    assert "No file is kept in" in record.getMessage()
     assert len(builds) == 2
 
 

@@ -145,4 +145,4 @@ def test_without_one_kernels_stay_and_a_warning_says_so_once(
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             assert notes(codegen.vm_build(MODEL, TARGET)) == {}
-    assert caplog.text.count("no package that schedules kernels is installed") == 1
+    assert caplog.text.count("no installed package provides default schedules") == 1

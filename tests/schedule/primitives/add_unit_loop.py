@@ -97,7 +97,7 @@ l6 = sch.add_unit_loop(block_or_loop=l5)
 
 x_root = get_block("root")
 add_unit_loop(x_root)
-# refused RootBlockError at block root: the primitive does not work on the root block, but block "root" is one
+# refused RootBlockError at block root: the primitive does not accept a root block, but block "root" is one
 
 # ---- a name is no handle | MATRIX
 add_unit_loop("B")

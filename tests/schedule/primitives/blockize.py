@@ -366,7 +366,7 @@ def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):
                 B[vi, vj] = A[vi, vj]
 # apply
 blockize(j)
-# refused SubspaceNotDivisibleError at block B: the range of j follows from an outer loop
+# refused SubspaceNotDivisibleError at block B: the range of j depends on an outer loop
 
 # ---- refused: subspace not divisible (4) | REPEATED
 blockize(r)
@@ -397,7 +397,7 @@ def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
             B[vi] = B[vi] + A[vi, vk]
 # apply
 blockize(i)
-# refused SubspaceNotDivisibleError at block B: its predicate `k >= 1` may leave out the first step
+# refused SubspaceNotDivisibleError at block B: its predicate `k >= 1` may skip the first step
 
 @T.prim_func
 def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):

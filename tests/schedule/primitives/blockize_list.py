@@ -118,7 +118,7 @@ blockize([B, D])
 # refused BlocksNotSiblingsError at block B, block D: in one loop or block
 
 blockize([D, C])
-# refused BlocksNotSiblingsError at block D, block C: in their order
+# refused BlocksNotSiblingsError at block D, block C: in program order
 
 # ---- refused: blocks not siblings, outer axes mismatch, outer reduction
 @T.prim_func
@@ -138,7 +138,7 @@ def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer((8,))):
             C[vi] = A[vi]
 # apply
 blockize([B, C])
-# refused BlocksNotSiblingsError at block B, block C: do not follow one another
+# refused BlocksNotSiblingsError at block B, block C: are not the only blocks in two statements that follow one another
 
 @T.prim_func
 def main(A: T.Buffer((33,)), B: T.Buffer((32,)), C: T.Buffer((32,))):
@@ -173,4 +173,4 @@ blockize([B, C])
 
 # ---- refused: blocks not siblings (2) | TILED_STAGES
 blockize([B, B])
-# refused BlocksNotSiblingsError at block B, block B: do not follow one another
+# refused BlocksNotSiblingsError at block B, block B: are not the only blocks in two statements that follow one another

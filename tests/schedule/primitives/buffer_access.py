@@ -53,10 +53,10 @@ annotate_buffer_access("C", 3, "read", lambda vi, vj: [(vi * 2, vi * 2 + 1), (vj
 # refused BufferIndexOutOfRangeError at block C: the argument `buffer_index` is 3, but block "C" has 1 read region(s)
 
 annotate_buffer_access("C", 0, "opaque", lambda vi, vj: [(vi * 2, vi * 2 + 1), (vj, vj + 1)])
-# refused BufTypeError at block C: a buffer is accessed by 'opaque', which is neither 'read' nor 'write'
+# refused BufTypeError at block C: the buffer access is 'opaque', which is neither 'read' nor 'write'
 
 unsafe_hide_buffer_access("C", "opaque", [0])
-# refused BufTypeError at block C: a buffer is accessed by 'opaque', which is neither 'read' nor 'write'
+# refused BufTypeError at block C: the buffer access is 'opaque', which is neither 'read' nor 'write'
 
 unsafe_hide_buffer_access("C", "read", [1])
 # refused InvalidIndexError at block C: [1] are not valid indices of the 1 read region(s) of block "C"

@@ -424,7 +424,7 @@ cache_read("C", 0, "local")
 ...
 
 cache_read("B", "B", "local")
-# refused ArgumentError: `read_buffer_index` names a buffer that the block writes, but the primitive takes a buffer that it reads
+# refused ArgumentError: `read_buffer_index` names a buffer that the block writes, but the primitive needs a buffer that it reads
 
 cache_read("B", "X", "local")
 # refused ArgumentError: `read_buffer_index` names "X", but block "B" touches only ['A', 'B']

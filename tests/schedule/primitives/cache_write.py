@@ -310,7 +310,7 @@ def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8)), C: T.Buffer((8,))):
 
 # ---- iterations that run at the same time do not copy back what they left out | ITERATIONS_RUN_AT_SAME
 cache_write("B", 0, "local")
-# refused UnsafeStageError at block B: it may leave out elements, which iterations that run at the same time may write
+# refused UnsafeStageError at block B: it may skip elements that concurrent iterations may write
 
 # with parallel => serial
 cache_write("B", 0, "local")
@@ -342,7 +342,7 @@ i 8: C(i)
 
 # ---- a reader before the writer has nothing to read in the cache | CARRIED
 cache_write("A", 0, "local", consumer_blocks=["B"])
-# refused NotConsumerError at block A, block B, block A: block "B" reads other values of A than the cache of block "A" holds
+# refused NotConsumerError at block A, block B, block A: block "B" reads values of A that the cache of block "A" does not hold
 
 # ---- a reader that uses the cache must find all it reads there | CARRIED
 cache_write("A", 0, "local", consumer_blocks=["C"])
@@ -442,7 +442,7 @@ cache_write(C, 0, "local")
 ...
 
 cache_write("C", "A", "local")
-# refused ArgumentError: `write_buffer_index` names a buffer that the block reads, but the primitive takes a buffer that it writes
+# refused ArgumentError: `write_buffer_index` names a buffer that the block reads, but the primitive needs a buffer that it writes
 
 cache_write("C", 0, None)
 # refused ArgumentError: `storage_scope` takes str, got NoneType: None

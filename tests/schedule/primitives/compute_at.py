@@ -391,7 +391,7 @@ compute_at("B", y)
 
 # ---- refused: not in same scope, output block | COPY
 compute_at("B", i)
-# refused NotInSameScopeError at block B, loop i: ancestor of block
+# refused NotInSameScopeError at block B, loop i: is already below loop
 
 compute_at("C", i)
 # refused OutputBlockError at block C: writes C
@@ -520,7 +520,7 @@ def main(A: T.Buffer((9,)), C: T.Buffer((9,))):
 # apply
 (i,) = get_loops("C")
 compute_at("B", i)
-# refused DomainNotSolvableError at block B, loop i: may lie outside of those there are, 0 to 3
+# refused DomainNotSolvableError at block B, loop i: may lie outside of the domain 0 to 3
 
 # ---- ROW_SUMS_2
 @T.prim_func
@@ -567,7 +567,7 @@ def main(A: T.Buffer((4, 6)), D: T.Buffer((4,))):
 # ---- steps that a predicate leaves out do not come back | PART_OF_A_SUM
 (i,) = get_loops("D")
 compute_at("C", i)
-# refused LeftOutInstancesError at block C, loop i: may leave out values of its axis vk
+# refused LeftOutInstancesError at block C, loop i: may skip values of its axis vk
 
 # ---- a sum that takes all its steps may have a predicate | PART_OF_A_SUM
 # with T.where(k < 5)\nwith T.init(): => with T.init():

@@ -445,29 +445,29 @@ A = placeholder((8,))
 B = compute((8,), lambda i: T.call_extern("float32", "draw", A[i]))
 C = compute((8,), lambda i: B[i] + B[i])
 
-# ---- a call for its effect runs as often as it does | DRAWN
+# ---- a call with a side effect runs as often as it does | DRAWN
 compute_inline("B")
-# refused OpaqueCallError at block B: another number of times
+# refused OpaqueCallError at block B: a different number of times
 
 reverse_compute_inline("C")
-# refused OpaqueCallError at block B: another number of times
+# refused OpaqueCallError at block B: a different number of times
 
 (i,) = get_loops("C")
 compute_at("B", i)
-# refused OpaqueCallError at block B: another number of times
+# refused OpaqueCallError at block B: a different number of times
 
 # ---- DRAWING
 A = placeholder((8,))
 B = compute((8,), lambda i: A[i])
 C = compute((8,), lambda i: T.call_extern("float32", "draw", B[i]))
 
-# ---- a call for its effect runs as often as it does (2) | DRAWING
+# ---- a call with a side effect runs as often as it does (2) | DRAWING
 reverse_compute_inline("C")
-# refused OpaqueCallError at block C: another number of times
+# refused OpaqueCallError at block C: a different number of times
 
 (i,) = get_loops("B")
 reverse_compute_at("C", i)
-# refused OpaqueCallError at block C: another number of times
+# refused OpaqueCallError at block C: a different number of times
 
 # ---- a pure call is inlined | DRAWN
 # with call_extern("float32", "draw => call_pure_extern("float32", "sinf

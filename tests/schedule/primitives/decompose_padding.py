@@ -344,7 +344,7 @@ decompose_padding("P", i)
 # with def main(A: T.Buffer((12,)), P: T.Buffer((16,))):\nfor i in range(16): => def main(A: T.Buffer((8,)), P: T.Buffer((10,))):\n    for i in range(10):\n        x: T.int32 = 9 - i
 # with 16, i => 10, x ; 3 <= vi and vi < 15, A[vi - 3 => 1 <= vi and vi < 9, A[vi - 1
 decompose_padding("P", i)
-# refused OutOfScopeError: would leave a name without its definition
+# refused OutOfScopeError: would move a use of a name out of its definition
 
 # ==== in other hands
 

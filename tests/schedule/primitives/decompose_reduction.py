@@ -281,7 +281,7 @@ decompose_reduction("C", k)
 # ---- refused: loop height | SUM
 reorder(k, i)
 decompose_reduction("C", i)
-# refused LoopHeightError at loop i, loop k, block C: axis vk of block "C" is bound to, is higher than
+# refused LoopHeightError at loop i, loop k, block C: axis vk of block "C" is bound, is above it
 
 # ---- RUNS_TWICE
 @T.prim_func
@@ -306,7 +306,7 @@ decompose_reduction("C", k)
 # with i in range(8 => k in range(10 ; 8,)), C: T.Buffer((8 => 12,)), C: T.Buffer((1
 # with vi = T.axis.spatial(8, i)\nC[vi] = A[vi] => vk = T.axis.reduce(12, k + 2)\nwith T.init():\n    C[0] = T.float32(0)\nC[0] = C[0] + A[vk]
 rfactor(k, 0)
-# refused LoopPropertyError at block C, loop k: block "C" cannot be factored over loop `k`: its steps do not run once, the initialising step first, because reduction axis vk may not start at 0
+# refused LoopPropertyError at block C, loop k: block "C" cannot be factored over loop `k`: its steps do not each run once with the initialising step first, because reduction axis vk may not start at 0
 
 # with i in range(8 => k in range(24 ; 8,)), C: T.Buffer((8 => 12,)), C: T.Buffer((1
 # with vi = T.axis.spatial(8, i)\nC[vi] = A[vi] => vk = T.axis.reduce(12, k // 2)\nwith T.init():\n    C[0] = T.float32(0)\nC[0] = C[0] + A[vk]
@@ -316,7 +316,7 @@ decompose_reduction("C", k)
 # with i in range(8 => k in range(24 ; 8,)), C: T.Buffer((8 => 12,)), C: T.Buffer((1
 # with vi = T.axis.spatial(8, i)\nC[vi] = A[vi] => vk = T.axis.reduce(12, k // 2)\nwith T.init():\n    C[0] = T.float32(0)\nC[0] = C[0] + A[vk]
 rfactor(k, 0)
-# refused LoopPropertyError at block C, loop k: block "C" cannot be factored over loop `k`: its steps do not run once, the initialising step first, because its bindings may give the same steps several times
+# refused LoopPropertyError at block C, loop k: block "C" cannot be factored over loop `k`: its steps do not each run once with the initialising step first, because its bindings may give the same steps several times
 
 # ---- a predicate about what another block writes is not taken elsewhere
 @T.prim_func

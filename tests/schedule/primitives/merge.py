@@ -120,11 +120,11 @@ merge(i, x)
 
 # ---- a consumer before its producer, and what is overwritten too early | TWO_NESTS
 merge(x, i)
-# refused DependencyOrderError at block B, block C: in the merged loops block "C", which depends on block "B", would run before parts of it
+# refused DependencyOrderError at block B, block C: in the merged loops block "C", which depends on block "B", would run before block "B" is complete
 
 # with C[vx, vy] = B[vx, vy] + T.float32(1) => A[6 - vx, vy] = T.float32(0)
 merge(i, x)
-# refused DependencyOrderError at block B, block C: in the merged loops block "C", which depends on block "B", would run before parts of it
+# refused DependencyOrderError at block B, block C: in the merged loops block "C", which depends on block "B", would run before block "B" is complete
 
 # ---- without checks a consumer may come first | TWO_NESTS
 # enable_check=False

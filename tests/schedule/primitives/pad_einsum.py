@@ -364,7 +364,7 @@ pad_einsum("C_update", [4, 4])
 # ---- a block that uses more of a padded buffer is refused | FUSED
 # with alloc_buffer((6,) => alloc_buffer((9,)
 pad_einsum("C", [4, 1])
-# refused NotOnlyChildError at block C, block Y: with block "Y", which also uses C, of which the axes index a part only
+# refused NotOnlyChildError at block C, block Y: with block "Y", which also uses C, but the axes index only a part of that buffer
 
 # ==== handles and trace
 
@@ -418,7 +418,7 @@ pad_einsum("C", [4])
 
 # ---- refused: invalid padding | MATMUL_2
 pad_einsum("C", [4, 4])
-# refused InvalidPaddingError at block C: the padding [4, 4] does not fit block "C", which has 3 axes
+# refused InvalidPaddingError at block C: the padding is [4, 4], but block "C" has 3 axes
 
 pad_einsum("C", [4, 0, 4])
 # refused InvalidPaddingError at block C: [4, 0, 4]
@@ -491,12 +491,12 @@ pad_einsum("C", [1, 4])
 # with C: => B: T.Buffer((9,)), C:
 # with vi, vk = T.axis.remap("SR", [i, k]) => vi = T.axis.spatial(6, i)\nvk = T.axis.reduce(9, 8 - k)\nwith T.init():\n    C[vi] = T.float32(0)
 pad_einsum("C", [1, 4])
-# refused NonEinsumError at block C: block "C" is not an Einstein summation that can be padded: axis vk is bound to `8 - k`, no loop over all of its domain
+# refused NonEinsumError at block C: block "C" is not an Einstein summation that can be padded: axis vk is bound to `8 - k`, not to a loop over its domain
 
 # with 9 => 8 ; 8)) => 9)), B: T.Buffer((9,))
 # with vi, vk = T.axis.remap("SR", [i, k]) => vi = T.axis.spatial(6, i)\nvk = T.axis.reduce(9, k)\nwith T.init():\n    C[vi] = T.float32(0)
 pad_einsum("C", [1, 4])
-# refused NonEinsumError at block C: block "C" is not an Einstein summation that can be padded: axis vk is bound to `k`, no loop over all of its domain
+# refused NonEinsumError at block C: block "C" is not an Einstein summation that can be padded: axis vk is bound to `k`, not to a loop over its domain
 
 # with 6 => 9 ; C: T.Buffer((9 => B: T.Buffer((9,)), C: T.Buffer((6
 # with vi, vk = T.axis.remap("SR", [i, k]) => vi, vk = T.axis.remap("SR", [i, i])\nwith T.init():\n    C[vi] = T.float32(0)

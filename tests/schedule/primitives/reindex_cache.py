@@ -121,10 +121,10 @@ i 7, j 4: B_global(i, j)
 i 7, j 4: B(i, j)
 i 7, j 4: B_global(i, j)
 
-# ---- a block that reads other elements than it writes | BEFORE
+# ---- a block that it reads elements that differ from those than it writes | BEFORE
 # with A[ => B[vi, vj] * B[0, 0] + A[
 reindex_cache_write("B", 0, "global", lambda i, j: (j, i))
-# refused UnsafeStageError at block B: reads other elements
+# refused UnsafeStageError at block B: it reads elements that differ from those
 
 # ---- refused: invalid storage scope, buffer index out of range, reindex cache read write not match | BEFORE
 reindex_cache_read("B", 0, "nowhere", lambda i, j: (j, i))

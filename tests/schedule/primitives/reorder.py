@@ -198,7 +198,7 @@ reorder(j, i)
 
 # ---- refused: loops not achain (3) | STAGES_2
 reorder(j, i)
-# refused LoopsNotAChainError at loop i: a non-single-branch stmt below loop `i`
+# refused LoopsNotAChainError at loop i: loop `i` has several statements below it
 
 # ---- refused: block property
 @T.prim_func

@@ -24,7 +24,7 @@ for i, j, k in T.grid(6, 7, 8):
 cache_read("C", 0, "local")
 parallel(ax1)
 reverse_compute_at("C", ax1)
-# refused WrongBlockIterTypeError at block C, loop ax1: block "C" cannot move under loop `ax1`: that loop would drive its axis vk, which is not data-parallel, and its iterations run at the same time
+# refused WrongBlockIterTypeError at block C, loop ax1: block "C" cannot move under loop `ax1`: that loop runs its iterations concurrently, but would drive its axis vk, which is not data-parallel
 
 # ---- PADDED
 A = placeholder((7,))
@@ -45,7 +45,7 @@ for i in range(11):
 
 cache_read("P", 0, "local")
 reverse_compute_inline("P")
-# refused BodyAnalysisError at block P: the body of block "P" has not the form that can be inlined: it runs where 'A_local' stores nothing
+# refused BodyAnalysisError at block P: the body of block "P" cannot be inlined: it runs for elements that 'A_local' does not store
 
 # ---- a cache inside a loop does not copy beyond the buffer
 A = placeholder((4, 6), "int32")
@@ -78,7 +78,7 @@ for i in range(11):
 
 cache_read("P", 0, "local")
 reverse_compute_at("P", ax0)
-# refused NotRegionCoverError at block P, loop ax0, block A_local: block "P" cannot move under loop `ax0`, because some of its instances read beyond the elements that block "A_local" stores, and these would not run there
+# refused NotRegionCoverError at block P, loop ax0, block A_local: block "P" cannot move under loop `ax0`, because some of its instances read elements that block "A_local" does not store, and these instances would not run there
 
 # ---- REPEATED
 @T.prim_func

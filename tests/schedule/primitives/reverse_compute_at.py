@@ -314,7 +314,7 @@ reverse_compute_at("C", j)
 
 # ---- refused: not in same scope | COPY
 reverse_compute_at("C", x)
-# refused NotInSameScopeError at block C, loop x: ancestor of block
+# refused NotInSameScopeError at block C, loop x: is already below loop
 
 # ---- refused: only leaf
 @T.prim_func
@@ -387,7 +387,7 @@ reverse_compute_at("C", i)
 
 # ---- refused: not region cover (2) | PADDED
 reverse_compute_at("C", i)
-# refused NotRegionCoverError at block C, loop i, block B: read beyond the elements that block "B" stores
+# refused NotRegionCoverError at block C, loop i, block B: read elements that block "B" does not store
 
 # ---- refused: wrong block iter type | ROW_SUMS
 parallel(j)
@@ -517,7 +517,7 @@ def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
 # apply
 (i,) = get_loops("B")
 reverse_compute_at("C", i)
-# refused LeftOutInstancesError at block C, loop i: may leave out values of its axis vi
+# refused LeftOutInstancesError at block C, loop i: may skip values of its axis vi
 
 # ---- AXIS_FOLLOWS_LOOP_AROUND
 @T.prim_func
@@ -545,7 +545,7 @@ get_loops("E")
 
 _, j = get_loops("E")
 reverse_compute_at("D", j)
-# refused LostIterationError at block D, loop j, loop i: block "D" cannot move under loop `j`: its axis vi follows loop `i`, a loop around both, and would take all its values in each iteration of that loop
+# refused LostIterationError at block D, loop j, loop i: block "D" cannot move under loop `j`: its axis vi uses loop `i`, a loop around both, and would run through all its values in each iteration of that loop
 
 # ---- ONE_ROW
 @T.prim_func

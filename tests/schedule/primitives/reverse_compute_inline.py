@@ -262,7 +262,7 @@ def main(D: T.Buffer((16,)), A: T.Buffer((16,)), C: T.Buffer((16,))):
             D[vz] = B[vz]
 # apply
 reverse_compute_inline("C")
-# refused NonSingleConsumerError at block C, block D: block "D" reads it as well as block "C"
+# refused NonSingleConsumerError at block C, block D: both block "C" and block "D" read it
 
 @T.prim_func
 def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
@@ -311,7 +311,7 @@ B = compute((8,), lambda i: A[i])
 C = compute((10,), lambda x: T.if_then_else(x < 8, B[x], 0))
 # apply
 reverse_compute_inline("C")
-# refused BodyAnalysisError at block C: runs where 'B' stores nothing
+# refused BodyAnalysisError at block C: runs for elements that 'B' does not store
 
 A = placeholder((8,))
 B = compute((8,), lambda i: A[i])
@@ -444,7 +444,7 @@ C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
 # ---- instances that do not follow from the axes are refused | PREDICATES
 # with 8 + => 7 + ; {} => x * 7 + y < 25
 reverse_compute_inline("C")
-# refused BodyAnalysisError at block C: its predicate cannot be written in terms of its axes
+# refused BodyAnalysisError at block C: its predicate is not a function of its axes
 
 # ---- CONDITION
 @T.prim_func

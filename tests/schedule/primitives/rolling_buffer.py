@@ -394,7 +394,7 @@ def main(A: T.Buffer((18,)), C: T.Buffer((16,))):
             C[vi] = B[vi] + B[vi + 1] + B[vi + 2]
 # apply
 rolling_buffer("B", 0)
-# refused RollingBufferDependencyError at block B, block again: B cannot roll: block "again" does not only read elements that block "B" has written
+# refused RollingBufferDependencyError at block B, block again: block "again" accesses elements that block "B" has not written
 
 # ---- CONTINUES
 @T.prim_func
@@ -411,7 +411,7 @@ def main(A: T.Buffer((18,)), C: T.Buffer((16,))):
 
 # ---- refused: rolling buffer dependency (2) | CONTINUES
 rolling_buffer("B", 0)
-# refused RollingBufferDependencyError at block B, block B: B cannot roll: block "B" does not only read elements that block "B" has written
+# refused RollingBufferDependencyError at block B, block B: block "B" accesses elements that block "B" has not written
 
 # ---- refused: rolling buffer insertion, opaque access, stale value
 A = placeholder((18,))
@@ -519,4 +519,4 @@ rolling_buffer("B", 0)
 
 # ---- a buffer that the block only reads | LINE
 rolling_buffer("B", "A")
-# refused ArgumentError: `write_buffer_index` names a buffer that the block reads, but the primitive takes a buffer that it writes
+# refused ArgumentError: `write_buffer_index` names a buffer that the block reads, but the primitive needs a buffer that it writes

@@ -163,7 +163,7 @@ skip_neutral_terms(r)
 
 # ---- loops of other axes are refused | TRANSPOSED
 skip_neutral_terms(h)
-# refused NotTrivialBindingError at loop h, block C: loop `h` of constant extent does not run over one reduction axis of block "C", and nothing else
+# refused NotTrivialBindingError at loop h, block C: loop `h` must have a constant extent and drive one reduction axis of block "C" and no other axis
 
 split(r, [2, None])
 skip_neutral_terms(r_0)

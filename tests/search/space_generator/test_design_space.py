@@ -305,7 +305,9 @@ def test_decisions_may_be_words():
 
 
 def test_a_domain_needs_a_decision():
-    with pytest.raises(ValueError, match="SampleNothing declares a domain but takes no decision"):
+    with pytest.raises(
+        ValueError, match="SampleNothing declares a domain but has no parameter `decision`"
+    ):
 
         @primitive("SampleNothing", domain=limit_domain)
         def sample_nothing(state: ScheduleState, loop: LoopArg) -> None:

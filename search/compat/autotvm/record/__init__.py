@@ -56,7 +56,7 @@ def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> 
     """Return a measurement as a line of a log, without its end.
 
     The texts of errors are omitted. The lower bound of a run that was ended early is a field that
-    AutoTVM ignores. TemplateError for a protocol other than `json`.
+    AutoTVM ignores. Raises TemplateError for a protocol other than `json`.
     """
     check_protocol(protocol)
     failed = result.error_no != MeasureErrorNo.NO_ERROR
