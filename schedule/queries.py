@@ -145,7 +145,7 @@ def dominant_kind(sch: Schedule, block: BlockRV) -> str:
 def blocks(sch: Schedule, func_name: str | None = None) -> list[BlockRV]:
     """Return handles of the blocks of a function that have no blocks in them, in program order.
 
-    `func_name` is the function to look in, by default the one that `work_on` has chosen.
+    `func_name` is the function to look in, by default the function that `work_on` has chosen.
     """
     names = [b.block.name_hint for b in innermost_blocks(sch, func_name)]
     return [sch.get_block(name, func_name) for name in names]

@@ -164,7 +164,7 @@ class StmtCursor:
     def replace(self, *stmts: Stmt) -> Stmt:
         """Return the body with other statements in this place.
 
-        Wrappers without an effect of their own are removed with their last statement; if no
+        Wrappers without an effect are removed with their last statement; if no
         statement remains, the result is `NOTHING`.
         """
         new = sequence([*self.parts[: self.first], *stmts, *self.parts[self.last :]])

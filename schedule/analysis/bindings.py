@@ -261,7 +261,7 @@ class _NestSubstitute(Substitution):
     def _needs_condition(self, node: Stmt) -> bool:
         """Return True if a statement must not run where the predicate is false.
 
-        Blocks get the predicate as their own, and arithmetic on loop variables has no side effect.
+        Blocks get the predicate as their own, and arithmetic on loop variables is pure.
         """
         if isinstance(node, (For, IfThenElse, LetStmt, AttrStmt, Allocate, AllocateConst)):
             parts = [part for part in children(node) if not isinstance(part, Stmt)]

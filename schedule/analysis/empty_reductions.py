@@ -115,7 +115,7 @@ def _may_move_reduction(block: StmtSRef, moved: Collection[Var]) -> bool:
 def where_initialised(instances: Instances, around: Sequence[For]) -> PrimExpr | None:
     """Return the predicate of the instances for which the init of a reduction runs.
 
-    The init runs with the first step, or if there is no step. `around` are all loops. The result is
+    The init runs with the first step, or alone without steps. `around` are all loops. The result is
     None if the predicate may skip the first step only, and may also skip all steps.
     """
     predicate = instances.predicate

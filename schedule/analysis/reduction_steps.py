@@ -112,7 +112,7 @@ def reductions_in(stmt: Stmt) -> Iterator[tuple[Instances, list[For]]]:
 
 
 class Steps:
-    """How loops move the axes of a reduction, independent of the order of the loops."""
+    """The movement of the axes of a reduction by loops, independent of the order of the loops."""
 
     def __init__(self, instances: Instances, loops: Sequence[For]) -> None:
         """Accept all loops that the bindings use."""

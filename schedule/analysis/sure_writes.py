@@ -120,7 +120,7 @@ def may_not_store(
     loops: Mapping[Var, Range],
     analyzer: Analyzer,
 ) -> bool:
-    """Return True if a store or block may not run because one of some loops may have no iteration.
+    """Return True if a store or block may not run because one of some loops may be empty.
 
     Loops that move the region are not checked: without an iteration the region is empty. Loops of a
     reduction are not checked either if its init stores the region, since the init runs without a

@@ -34,7 +34,7 @@ def annotate(
 def unannotate(state: ScheduleState, block_or_loop: BlockOrLoopArg, ann_key: str) -> None:
     """Remove an annotation of a block or loop.
 
-    Raises ScheduleError (AnnotationKeyError) if there is no annotation of that key.
+    Raises ScheduleError (AnnotationKeyError) if an annotation of that key does not exist.
     """
     stmt: Any = block_or_loop.stmt
     present = ann_key in stmt.annotations

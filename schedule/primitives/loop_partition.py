@@ -54,7 +54,7 @@ def loop_partition(
     loop gets the piece's range as its domain. Handles of the old blocks and loops expire.
     `preserve_unit_iters` is recorded for compatibility and ignored.
 
-    If the loop drives a reduction, pieces that cannot contain its first step have no init: they
+    If the loop drives a reduction, pieces that cannot contain its first step omit the init: they
     continue from the accumulated result. (In TVM each piece initialises again.) If the loop
     contains a single block, its declared regions become the regions that its axes reach in the
     piece.
@@ -170,7 +170,7 @@ class _Piece(FreshCopy):
     def _may_initialise(self, instances: Instances) -> bool:
         """Return True if the init of a reduction belongs to this piece.
 
-        The init runs in the first step, or alone if there is no step. A loop that drives
+        The init runs in the first step, or alone without steps. A loop that drives
         data-parallel axes divides the instances, and each piece runs whole instances. Otherwise the
         first piece initialises, also elements without a step, and a later piece must not initialise
         again.
