@@ -65,7 +65,7 @@ class BuilderResult:
     seconds: float = 0.0
     """The wall time of the build."""
     ending: Ending = "value"
-    """How the job ended in the worker process."""
+    """The outcome of the job in the worker process."""
 
 
 BuilderFuture: TypeAlias = Future[BuilderResult]

@@ -48,7 +48,7 @@ Job = tuple[Callable[..., Any], tuple[Any, ...]]
 Functions and classes of a notebook or a script travel by value, functions of modules by name.
 """
 Ending = Literal["value", "error", "timeout", "crash", "lost", "cancelled"]
-"""How a job ended."""
+"""The outcome of a job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class Footprints:
     fetched: Array
     """The number of lines or pages that each level fetches [accesses, levels, programs]."""
     entries: Array
-    """How many times the data in each level are replaced [levels, programs]."""
+    """The number of times that the data in each level are replaced [levels, programs]."""
 
 
 def footprints(nest: Nest, how: Execution, machine: Machine) -> Footprints:
