@@ -50,7 +50,10 @@ def test_the_limits_of_a_gpu(
     [
         ("cuda -arch=sm_33", r"unknown architecture 'sm_33' of a cuda target; known are sm_50"),
         ("rocm -mcpu=znver3", r"-mcpu of a rocm target is a name such as gfx90a, got 'znver3'"),
-        ("opencl -mcpu=x", r"unknown option -mcpu of target kind opencl; its options are -keys, -max_thr"),
+        (
+            "opencl -mcpu=x",
+            r"unknown option -mcpu of target kind opencl; its options are -keys, -max_thr",
+        ),
         ("cuda -max_threads_per_block=0", r"takes an integer from 1 to 65536, got '0'"),
     ],
 )
