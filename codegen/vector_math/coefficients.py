@@ -1,8 +1,8 @@
 """Coefficients of the polynomials behind the vector math functions, lowest power first.
 
 Each polynomial has the least maximum relative error of its degree over the stated interval (Remez
-exchange in 230-bit arithmetic), rounded to the precision of its evaluation. The comment gives the
-approximated function and the error before rounding.
+exchange in 230-bit arithmetic), rounded to the precision of its evaluation. The comment above
+each table gives the approximated function, and the error before the coefficients are rounded.
 """
 
 from __future__ import annotations

@@ -95,11 +95,11 @@ def check_place(
     if not to_consumers:
         for guard, _ in guards(loop, scope):
             fail(GUARDED_PLACE, block, loop, guard=guard_text(guard))
-        _check_followed(block, loop, producers)
+        _check_producers_run_all(block, loop, producers)
     return position, required
 
 
-def _check_followed(block: StmtSRef, loop: StmtSRef, producers: list[StmtSRef]) -> None:
+def _check_producers_run_all(block: StmtSRef, loop: StmtSRef, producers: list[StmtSRef]) -> None:
     """Raise if the block has instances that the loops of its producers would not run."""
     node = block.block
     for producer in producers:

@@ -318,11 +318,11 @@ class _Training:
         """Return the derivatives of the loss by the output of each row."""
         scores = self.start + self.packed.summed(outputs.ravel())
         self.rounds += 1
-        held_out = self.loss.value(scores, self.held_out_weights)
-        if self.rounds > 0 and held_out < self.best * 0.999:
-            self.best, self.best_round = held_out, self.rounds
+        held_out_loss = self.loss.value(scores, self.held_out_weights)
+        if self.rounds > 0 and held_out_loss < self.best * 0.999:
+            self.best, self.best_round = held_out_loss, self.rounds
         if self.rounds % self.verbose_eval == 0:
-            logger.debug("XGB round %3d: held-out loss %.6f", self.rounds, held_out)
+            logger.debug("XGB round %3d: held-out loss %.6f", self.rounds, held_out_loss)
         slope, curvature = self.loss.derivatives(scores, self.weights)
         return slope[self.packed.owner], curvature[self.packed.owner]
 

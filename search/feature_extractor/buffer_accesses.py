@@ -173,13 +173,13 @@ def _find_reuse(access: BufferAccess, loops: list[Loop], touched: Touched, item_
             inner = None if place == 0 else touched[loops[place - 1]]
             access.reuse_bytes = float(item_bytes if inner is None else _all_bytes(inner))
             return
-        under = touched[loop]
-        stores = under[access.buffer]
+        touched_inside = touched[loop]
+        stores = touched_inside[access.buffer]
         if len(stores) >= 2:
             access.reuse = SERIAL_MULTIPLE
             access.reuse_count = float(len(stores) - 1)
             access.reuse_iterations = min(stores, default=inf) / loop.extent
-            access.reuse_bytes = _all_bytes(under) / loop.extent
+            access.reuse_bytes = _all_bytes(touched_inside) / loop.extent
             return
         iterations *= loop.extent
 

@@ -187,9 +187,9 @@ def _cheapest(nests: Nests, registers: Array, ample: float) -> tuple[Array, Arra
         kinds += np.where(operand.moves, 1 << k, 0)
     kinds[nests.spatial <= 1] = -1
     present = [int(k) for k in np.unique(kinds) if k >= 0] or [0]
-    most = int(max(1, (registers / nests.pieces).max()))
-    choices = np.array(_products(len(present), most), np.int64).reshape(-1, len(present))
-    covers = [_Cover.of(np.where(kinds == k, nests.spatial, 1), most) for k in present]
+    max_tile = int(max(1, (registers / nests.pieces).max()))
+    choices = np.array(_products(len(present), max_tile), np.int64).reshape(-1, len(present))
+    covers = [_Cover.of(np.where(kinds == k, nests.spatial, 1), max_tile) for k in present]
     accumulators = choices.prod(1)[:, None] * nests.pieces
     loads = []
     shares = np.zeros_like(accumulators)

@@ -23,8 +23,8 @@ from tensorir.rewriting.visit import collect_vars, substitute, walk
 class Resources:
     """The resources of a program: each number is the maximum over the blocks.
 
-    The two footprints are of the block with the most iterations. Each buffer counts once, with the
-    bounding box of its accesses in the first iteration of the outer loops.
+    The fields of footprints describe the block with the most iterations. Each buffer counts once,
+    with the bounding box of its accesses in the first iteration of the outer loops.
     """
 
     parallel_extent: int = 1

@@ -86,7 +86,7 @@ class Trial:
 
     @cached_property
     def seconds(self) -> float | None:
-        """The mean of `run_secs` if it was measured to the end, otherwise None."""
+        """The mean of `run_secs`; None if the measurement did not complete."""
         return statistics.fmean(self.run_secs) if self.stage == "done" and self.run_secs else None
 
     @property

@@ -160,10 +160,12 @@ def measure_baselines(run: Run, task: TaskState, records: Sequence[TuningRecord]
     """
     run.progress.phase("measuring the unscheduled program")
     with Profiler.timeit("MeasureBaselines"):
-        usual = max(BASELINE_SECONDS, _BASELINE_FRACTION * run.budget.seconds / len(run.tasks))
-        longest = min(usual, run.budget.left) / HOPELESS
+        usual_seconds = max(
+            BASELINE_SECONDS, _BASELINE_FRACTION * run.budget.seconds / len(run.tasks)
+        )
+        max_seconds = min(usual_seconds, run.budget.left) / HOPELESS
         plain = MeasureCandidate(Schedule(task.ctx.program))
-        task.unscheduled = _measure(run, task, plain, longest * 1e3, None)
+        task.unscheduled = _measure(run, task, plain, max_seconds * 1e3, None)
         if task.ctx.constraint is None:  # a constraint checks decisions, and here are none
             _add_baseline(run, task, plain, task.unscheduled)
         reference = None if task.reference is None else task.reference.result().artifact_path

@@ -172,7 +172,7 @@ class RunJournal:
 
 
 def _line_of(task: int) -> str:
-    """Return the line of a trial; the line of no other task contains it."""
+    """Return the text in the line of a trial that only lines of its task contain."""
     return f"[{task}]"
 
 

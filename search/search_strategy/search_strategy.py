@@ -72,7 +72,7 @@ class SearchStrategy(TaskPart["TuneContext"], ABC):
     def notify_records(self, records: Sequence[TuningRecord]) -> None:
         """Accept records of the task from another run.
 
-        The search removes candidates of other runs from batches in any case.
+        The search drops candidates that another run has measured, whatever this method does.
         """
 
     def failure_summary(self) -> str | None:

@@ -216,14 +216,14 @@ def panel_layout(block: StmtSRef, load: BufferLoad) -> PanelLayout | None:
             digits.append(Digit(dim, step, whole, place))
             whole = step
     digits.sort(key=lambda digit: (digit.depth, digit.dim))
-    joined = digits[:1]
+    merged_digits = digits[:1]
     for digit in digits[1:]:
-        last = joined[-1]
+        last = merged_digits[-1]
         if last.dim == digit.dim and last.step == digit.whole:
-            joined[-1] = Digit(digit.dim, digit.step, last.whole, digit.depth)
+            merged_digits[-1] = Digit(digit.dim, digit.step, last.whole, digit.depth)
         else:
-            joined.append(digit)
-    return PanelLayout(tuple(joined), _index_map(load, joined))
+            merged_digits.append(digit)
+    return PanelLayout(tuple(merged_digits), _index_map(load, merged_digits))
 
 
 @dataclass(frozen=True, slots=True)

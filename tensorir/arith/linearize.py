@@ -76,7 +76,7 @@ class Linearizer:
     ) -> None:
         self._values: Final = set(values)
         self._value_terms: set[Term] = set(self._values)
-        """Terms that hold run-time values; arithmetic on them may wrap around."""
+        """Terms with values that are known only at run time; arithmetic on them may wrap around."""
         self.context = Context(
             ranges={v: integer_limits(v.dtype) for v in self._values if v.dtype.is_integral}
         )
@@ -419,7 +419,7 @@ class Linearizer:
 
     @property
     def has_values(self) -> bool:
-        """True if there are terms that hold run-time values; arithmetic wraps only on these."""
+        """True if some terms have values that are known only at run time."""
         return bool(self._value_terms)
 
     def may_wrap(self, linear: Linear) -> bool:

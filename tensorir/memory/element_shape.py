@@ -130,7 +130,9 @@ class _Reshaped:
         for var, extent in zip(new_axes, self._after, strict=True):
             analyzer.bind(var, Range(extent))
         places = [analyzer.simplify(place) for place in self._places(new_axes)]
-        inside = _InShape(dict(zip(axes, places, strict=True)), self._buffers, new_axes, analyzer)
+        inside = _ShapeRewriter(
+            dict(zip(axes, places, strict=True)), self._buffers, new_axes, analyzer
+        )
         body = inside(store)
         visible = {b.data: b for b in (*self._func.buffer_map.values(), *self._buffers.values())}
         iter_vars = [
@@ -154,7 +156,7 @@ def has_shape(buffer: Buffer, shape: Sequence[PrimExpr]) -> bool:
     )
 
 
-class _InShape(Rewriter):
+class _ShapeRewriter(Rewriter):
     def __init__(
         self,
         places: Mapping[Var, PrimExpr],

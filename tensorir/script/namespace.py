@@ -116,7 +116,8 @@ class Namespace:
     ) -> None:
         """Build from a table.
 
-        `missing` returns further entries, and `more` the names to list of these. `advice` is
+        `missing` looks up names that are not in the table, and `more` returns those of them that
+        `dir` lists. `advice` is
         appended to the error for an unknown name without similar names.
         """
         self._name = name

@@ -136,7 +136,8 @@ def _allocate_best_fit(
 ) -> tuple[dict[T, int], int]:
     """Return the offsets of a best-fit allocator.
 
-    Each tensor is live from its first to its last span.
+    A span is a range of steps in which a tensor is used. Each tensor is live from the first step of
+    its first span to the last step of its last one.
     """
     whole = {tensor: [(live_spans[tensor][0][0], live_spans[tensor][-1][1])] for tensor in order}
     offsets: dict[T, int] = {}
