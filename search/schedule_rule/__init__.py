@@ -1,12 +1,14 @@
 """Rules that turn a program into design spaces, block by block."""
 
 from search.schedule_rule import presets
+from search.schedule_rule.auto_bind import AutoBind
 from search.schedule_rule.axis_splits import SeparateGroups, SkipNeutralTerms
 from search.schedule_rule.compute_location import (
     AutoInline,
     InlineConstantScalars,
     RandomComputeLocation,
 )
+from search.schedule_rule.cross_thread_reduction import CrossThreadReduction
 from search.schedule_rule.multi_level_tiling import (
     MultiLevelTiling,
     MultiLevelTilingWideVector,
@@ -28,7 +30,9 @@ from search.schedule_rule.tile_spatial import TileSpatial
 __all__ = [
     "AddRFactor",
     "ApplyCustomRule",
+    "AutoBind",
     "AutoInline",
+    "CrossThreadReduction",
     "InlineConstantScalars",
     "MultiLevelTiling",
     "MultiLevelTilingWideVector",
