@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedule import BlockRV, ExpiredHandleError, ExprRV, LoopRV, Schedule, ScheduleError
-from schedule.analysis.bindings import loop_iter_type, loop_iter_types
+from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import output_buffer
 from schedule.sref import loops_above, lowest_common_ancestor
 from search.schedule_rule.rfactor import reduction_innermost
@@ -68,7 +68,7 @@ def _place(sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], int] | None:
         return None
     own, others = (loops_above(sch.get_sref(rv)) for rv in (block, consumers[0]))
     place = -1
-    for loop, kind, other in zip(own, loop_iter_types(sch.state, own), others, strict=False):
+    for kind, other in zip(loop_iter_types(sch.state, own), others, strict=False):
         if kind != IterVar.DATA_PAR:
             break
         place += 1
@@ -100,7 +100,7 @@ def _move_to_consumers(
 
 
 def _split_factor(sch: Schedule, loop: LoopRV) -> int | ExprRV:
-    """Return the extent of a loop, as the sampled factor of the split that made it if there is one."""
+    """Return the extent of a loop; a sampled factor of the split that made it, if there is one."""
     for inst in sch.trace.insts:
         if inst.kind.name == "Split":
             for factor, made in zip(inst.value_of("factors"), inst.outputs, strict=True):
