@@ -19,6 +19,7 @@ from codegen.machine import learn_speed
 from search.builder import Builder
 from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
+from search.cost_model.xgb_model import XGBModel
 from search.database import Database
 from search.database.line_store import EnergyLog, LineStore
 from search.errors import DatabaseError, TuningError, WorkerError
@@ -335,7 +336,8 @@ def _cost_model(config: TuneConfig, task: TuneContext) -> CostModel | None:
         options["num_tuning_cores"] = task.num_threads
         if config.adaptive_training is not None:
             options["adaptive_training"] = config.adaptive_training
-    elif kind == "random":
+        return XGBModel.of(task.known_target, **options)
+    if kind == "random":
         options["seed"] = task.fork_seed()
     return CostModel.create(kind, **options)
 

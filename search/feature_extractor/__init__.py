@@ -5,11 +5,13 @@ from search.feature_extractor.feature_extractor import (
     PackedFeatures,
     PyFeatureExtractor,
 )
+from search.feature_extractor.gpu_feature import GpuFeature
 from search.feature_extractor.nest_feature import NestFeature
 from search.feature_extractor.per_store_feature import PerStoreFeature
 
 __all__ = [
     "FeatureExtractor",
+    "GpuFeature",
     "NestFeature",
     "PackedFeatures",
     "PerStoreFeature",
