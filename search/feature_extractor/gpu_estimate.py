@@ -30,10 +30,10 @@ from tensorir.nodes.stmt import For, ForKind
 from tensorir.rewriting.visit import walk
 
 MULTIPROCESSORS: Final = 108
-"""The multiprocessors of a GPU of a data centre; a target's description does not have the number."""
+"""The multiprocessors of a large GPU; a target's description does not have the number."""
 _LANES: Final = 128
 """The multiply-adds that a multiprocessor starts in a cycle."""
-_WARP: Final = 32
+WARP: Final = 32
 """The threads whose accesses are made together; also where a program may not rely on it."""
 _MOST_THREADS: Final = 2048
 _MOST_BLOCKS: Final = 32
@@ -41,12 +41,12 @@ _MOST_BLOCKS: Final = 32
 _SHARED_SHARE: Final = 3
 """The shared memory of a multiprocessor, in those of a thread block."""
 _REGISTERS: Final = 65536
-_OWN_REGISTERS: Final = 24
+OWN_REGISTERS: Final = 24
 """The registers of a thread for addresses, loop counters and operands."""
-_MOST_REGISTERS: Final = 255
+MOST_REGISTERS: Final = 255
 _HELD: Final = 64
 """The registers in which a thread keeps loaded operands for later iterations."""
-_SECTOR: Final = 32
+SECTOR: Final = 32
 """The bytes of the unit of transfer of global memory."""
 _L2_BYTES: Final = 32.0
 _DRAM_BYTES: Final = 10.0
@@ -96,7 +96,7 @@ class KernelEstimate:
 
 
 @dataclass(slots=True)
-class _Work:
+class Work:
     """The work of a thread block."""
 
     operations: float = 0.0
@@ -113,12 +113,51 @@ class _Work:
     steps: float = 0.0
 
 
+def roofs(work: Work) -> tuple[float, float, float]:
+    """Return the cycles of a thread block for arithmetic, shared memory and global memory."""
+    return work.operations / _LANES, work.shared, work.sectors / _L2_BYTES
+
+
+def resident_blocks(threads: int, registers: int, shared: int, gpu: GpuLimits) -> int:
+    """Return the number of thread blocks for which a multiprocessor has room.
+
+    `registers` are those of a thread, `shared` the bytes of a block.
+    """
+    slots = -(-threads // WARP) * WARP
+    return max(
+        1,
+        min(
+            _MOST_BLOCKS,
+            _MOST_THREADS // slots,
+            (gpu.registers_per_block or _REGISTERS) // (registers * slots),
+            _SHARED_SHARE * gpu.max_shared_memory_per_block // max(1, shared),
+        ),
+    )
+
+
+def cycles_of(
+    work: Work, blocks: int, threads: int, resident: int, local: int, touched: float
+) -> float:
+    """Return the cycles of a kernel.
+
+    It has `blocks` thread blocks of so many threads, `resident` of which a multiprocessor runs at a
+    time, `local` words of local memory for each thread, and touches so many bytes.
+    """
+    # Local memory beyond the registers goes to memory and back.
+    spilled = max(0, local + OWN_REGISTERS - MOST_REGISTERS)
+    work.sectors += 8.0 * spilled * threads * max(1.0, work.steps)
+    at_once = max(1, min(resident, -(-blocks // MULTIPROCESSORS)))
+    hidden = min(1.0, at_once * -(-threads // WARP) * work.parallel / _WARPS_NEEDED)
+    one = math.hypot(*roofs(work)) / hidden + work.steps * _BARRIER_CYCLES / at_once
+    dram = touched / _DRAM_BYTES / min(MULTIPROCESSORS, blocks)
+    return math.hypot(one * math.ceil(blocks / MULTIPROCESSORS), dram) + _LAUNCH_CYCLES
+
+
 def estimate(kernel: Kernel, gpu: GpuLimits) -> KernelEstimate:
     """Return the estimate of a kernel for a target with these limits."""
     threads, blocks = kernel.count("threadIdx"), kernel.count("blockIdx")
     shared, local = kernel.shared_bytes, kernel.local_words
-    registers = min(local + _OWN_REGISTERS, _MOST_REGISTERS)
-    work = _Work()
+    work = Work()
     touched = 0.0
     seen: set[object] = set()
     for store in kernel.stores:
@@ -128,29 +167,8 @@ def estimate(kernel: Kernel, gpu: GpuLimits) -> KernelEstimate:
                 seen.add(access.buffer)
                 box = math.prod(kernel.spans(store, access, ()))
                 touched += box * access.buffer.dtype.nbytes
-    # Operands that do not fit the registers go to memory and back.
-    spilled = max(0, local + _OWN_REGISTERS - _MOST_REGISTERS)
-    work.sectors += 2.0 * 4 * spilled * threads * max(1.0, work.steps)
-
-    warps = -(-threads // _WARP)
-    total_registers = gpu.registers_per_block or _REGISTERS
-    resident = min(
-        _MOST_BLOCKS,
-        _MOST_THREADS // max(1, warps * _WARP),
-        total_registers // max(1, registers * warps * _WARP),
-        _SHARED_SHARE * gpu.max_shared_memory_per_block // max(1, shared),
-    )
-    resident = max(1, min(resident, -(-blocks // MULTIPROCESSORS)))
-    hidden = min(1.0, resident * warps * work.parallel / _WARPS_NEEDED)
-    waves = math.ceil(blocks / MULTIPROCESSORS)
-    roofs = (
-        work.operations / _LANES,
-        work.shared,
-        work.sectors / _L2_BYTES,
-    )
-    one = math.sqrt(sum(time**2 for time in roofs)) / hidden
-    one += work.steps * _BARRIER_CYCLES / resident
-    dram = touched / _DRAM_BYTES / min(MULTIPROCESSORS, blocks)
+    resident = resident_blocks(threads, min(local + OWN_REGISTERS, MOST_REGISTERS), shared, gpu)
+    cycles = cycles_of(work, blocks, threads, resident, local, touched)
     denied = sum(
         max(0.0, used / most - 1)
         for used, most in (
@@ -159,20 +177,18 @@ def estimate(kernel: Kernel, gpu: GpuLimits) -> KernelEstimate:
             (kernel.vector_bytes, gpu.max_vector_bytes),
         )
     ) + (not kernel.is_bound)
-    cycles = math.hypot(one * waves, dram) + _LAUNCH_CYCLES
-    everywhere = blocks / MULTIPROCESSORS
+    waves = blocks / MULTIPROCESSORS
+    of_level = [time * waves for time in roofs(work)]
     return KernelEstimate(
         cycles * (1 + _DENIED * denied),
-        roofs[0] * everywhere,
-        roofs[1] * everywhere,
-        roofs[2] * everywhere,
+        *of_level,
         touched / _DRAM_BYTES / MULTIPROCESSORS,
-        resident * warps * _WARP / _MOST_THREADS,
-        blocks / MULTIPROCESSORS,
+        min(resident, math.ceil(waves)) * -(-threads // WARP) * WARP / _MOST_THREADS,
+        waves,
         threads,
         blocks,
         shared,
-        local + _OWN_REGISTERS,
+        local + OWN_REGISTERS,
         work.sectors / max(1.0, work.used),
         work.shared / max(1.0, work.shared_accesses),
         work.operations * blocks / max(1.0, touched),
@@ -181,7 +197,7 @@ def estimate(kernel: Kernel, gpu: GpuLimits) -> KernelEstimate:
     )
 
 
-def _add(kernel: Kernel, store: ThreadStore, threads: int, work: _Work) -> None:
+def _add(kernel: Kernel, store: ThreadStore, threads: int, work: Work) -> None:
     """Add the work of a store in one thread block."""
     own = store.own_loops
     trips = [extent(loop) for loop in own]
@@ -194,9 +210,9 @@ def _add(kernel: Kernel, store: ThreadStore, threads: int, work: _Work) -> None:
         active = threads  # all threads compute the same
     vector = store.vector
     iterations = math.prod(trips) // (1 if store.fetch else vector)
-    warps = -(-active // _WARP)
-    work.operations += iterations * vector * warps * _WARP * _operations(store)
-    lanes = _lane_values(store, min(active, _WARP))
+    warps = -(-active // WARP)
+    work.operations += iterations * vector * warps * WARP * _operations(store)
+    lanes = _lane_values(store, min(active, WARP))
     for access in store.accesses:
         if access.scope == "local":
             continue
@@ -211,8 +227,8 @@ def _add(kernel: Kernel, store: ThreadStore, threads: int, work: _Work) -> None:
             work.shared_accesses += loads * warps * max(1.0, len(words) / _BANKS)
         else:
             ends = starts + vector * size - 1
-            sectors = np.unique(np.concatenate([starts // _SECTOR, ends // _SECTOR]))
-            work.sectors += loads * warps * len(sectors) * _SECTOR
+            sectors = np.unique(np.concatenate([starts // SECTOR, ends // SECTOR]))
+            work.sectors += loads * warps * len(sectors) * SECTOR
             work.used += loads * warps * len(starts) * vector * size
     if store.accesses[0].scope in SHARED:
         serial = [extent(x) for x in own if not thread_axis(x) and _is_shared_step(kernel, x)]

@@ -7,8 +7,9 @@ share (`COOPERATIVE_FETCH`) is not bound yet, and counts as if it were.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -117,43 +118,53 @@ class Kernel:
         return sizes
 
     def elements(self, store: ThreadStore, access: Access, values: Mapping[Var, Ints]) -> Ints:
-        """Return the position in its buffer of an access for values of loops; others are 0."""
+        """Return the position in its buffer of an access for values of loops; others are 0.
+
+        An allocated buffer has the shape of its live region.
+        """
+        shape = self.allocated.get(access.buffer)
+        if shape is None:
+            shape = [n.value if isinstance(n, IntImm) else 1 for n in access.buffer.shape]
         position, size = np.zeros(1, np.int64), 1
-        for index, n in zip(reversed(access.indices), reversed(access.buffer.shape), strict=True):
+        for index, n in zip(reversed(access.indices), reversed(shape), strict=True):
             position = position + _at(index, values, self.values) * size
-            size *= n.value if isinstance(n, IntImm) else 1
+            size *= n
         return position
 
-    def allocated(self) -> Iterator[tuple[Buffer, int]]:
-        """Yield the buffers in shared and local memory with the elements of their live regions.
+    @cached_property
+    def allocated(self) -> dict[Buffer, list[int]]:
+        """The buffers in shared and local memory, with the extents of their live regions.
 
-        A region is that of one thread block, or of one thread with all its virtual threads.
+        A region is that of one thread block, or of one virtual thread.
         """
         uses: dict[Buffer, list[tuple[ThreadStore, Access]]] = {}
         for store in self.stores:
             for access in store.accesses:
                 if access.scope in (*SHARED, "local"):
                     uses.setdefault(access.buffer, []).append((store, access))
+        regions = {}
         for buffer, found in uses.items():
             around = common_prefix([list(store.loops) for store, _ in found])
             # A guarded store may run beyond the region that the others have.
             found = [(s, a) for s, a in found if not s.is_guarded] or found
-            kinds = _HARDWARE[:1] if buffer.scope() in SHARED else _HARDWARE
+            kinds = _HARDWARE[:1] if buffer.scope() in SHARED else (*_HARDWARE, "vthread")
             fixed = [x for x in around if not thread_axis(x) or thread_axis(x).startswith(kinds)]
             boxes = [self.spans(store, access, fixed) for store, access in found]
-            yield buffer, math.prod(max(sizes) for sizes in zip(*boxes, strict=True))
+            regions[buffer] = [max(sizes) for sizes in zip(*boxes, strict=True)]
+        return regions
 
     @property
     def shared_bytes(self) -> int:
         """The bytes of shared memory of a thread block."""
-        sizes = ((b, n) for b, n in self.allocated() if b.scope() in SHARED)
-        return sum(n * buffer.dtype.nbytes for buffer, n in sizes)
+        found = [(b, box) for b, box in self.allocated.items() if b.scope() in SHARED]
+        return sum(math.prod(box) * buffer.dtype.nbytes for buffer, box in found)
 
     @property
     def local_words(self) -> int:
-        """The 32-bit words of local memory of a thread."""
-        sizes = ((b, n) for b, n in self.allocated() if b.scope() == "local")
-        return sum(n * -(-buffer.dtype.nbytes // 4) for buffer, n in sizes)
+        """The 32-bit words of local memory of a thread, with all its virtual threads."""
+        found = [(b, box) for b, box in self.allocated.items() if b.scope() == "local"]
+        words = sum(math.prod(box) * -(-buffer.dtype.nbytes // 4) for buffer, box in found)
+        return words * self.count("vthread")
 
     @property
     def vector_bytes(self) -> int:

@@ -190,7 +190,9 @@ def _designs_like(context: TuneContext, like: Choice, is_same: bool) -> Iterator
         domain, decision = knobs[k].domain, space.decisions[k]
         if domain is not None and decision is not None:
             knobs[k] = replace(knobs[k], domain=CandidatesDomain(domain, (decision,)))
-    yield from _best_first(context, [DesignSpace(space.trace, knobs)], XGBModel.of(context.known_target), [])
+    assert context.space_generator is not None
+    part = context.space_generator.part_of(DesignSpace(space.trace, knobs))
+    yield from _best_first(context, [part], XGBModel.of(context.known_target), [])
 
 
 def _limit_replays(context: TuneContext, instructions: int) -> list[Node]:
