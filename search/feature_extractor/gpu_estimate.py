@@ -204,8 +204,8 @@ def _add(kernel: Kernel, store: ThreadStore, threads: int, work: Work) -> None:
     bound = {thread_axis(x): extent(x) for x in store.loops}
     active = math.prod(n for axis, n in bound.items() if axis.startswith("threadIdx")) or 1
     if store.fetch:
-        trips[-1] = -(-trips[-1] // (threads * store.fetch))
-        active = threads
+        copied = trips[-1] // store.fetch
+        trips[-1], active = -(-copied // threads), min(copied, threads)
     elif not any(axis.startswith("threadIdx") for axis in bound):
         active = threads  # all threads compute the same
     vector = store.vector
@@ -281,7 +281,8 @@ def _kept(
     for loop, trip in zip(reversed(loops), reversed(trips), strict=True):
         if loop.kind is ForKind.VECTORIZED:
             continue
-        moves = store.fetch > 0 or _moves(kernel, store, access, loop)
+        is_copied = store.fetch > 0 and loop is store.loops[-1]
+        moves = is_copied or _moves(kernel, store, access, loop)
         if moves:
             held *= trip
         keeps = keeps and held <= _HELD

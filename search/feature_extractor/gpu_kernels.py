@@ -21,7 +21,7 @@ from tensorir.function import PrimFunc
 from tensorir.indices.accesses import common_prefix, loads_in, placed_statements
 from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import Buffer
-from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import (
     Block,
@@ -33,6 +33,7 @@ from tensorir.nodes.stmt import (
     LetStmt,
     Stmt,
 )
+from tensorir.rewriting.visit import collect_vars
 
 Ints = NDArray[np.int64]
 
@@ -199,8 +200,30 @@ def kernels_of(func: PrimFunc) -> list[Kernel]:
             loads = [Access(load.buffer, load.indices) for load in loads_in(node.value)]
             accesses = (Access(node.buffer, node.indices), *loads)
             guarded = any(_is_condition(outer) for outer in around)
-            kernel.stores.append(ThreadStore(node, loops, accesses, _fetch(around), guarded))
+            own = _without_reduction(loops, around, node)
+            fetch = _fetch(around)
+            if fetch and extent(loops[-1]) % fetch:
+                fetch = 1  # as `RewriteCooperativeFetch` does
+            kernel.stores.append(ThreadStore(node, own, accesses, fetch, guarded))
     return list(found.values())
+
+
+def _without_reduction(
+    loops: tuple[For, ...], around: Sequence[Stmt], node: Stmt
+) -> tuple[For, ...]:
+    """Return the loops around a store, for an init without the serial ones of its reduction."""
+    inside = (*around, node)
+    for realize, block, inner in zip(inside, inside[1:], inside[2:], strict=False):
+        if isinstance(realize, BlockRealize) and isinstance(block, Block) and inner is block.init:
+            axes = zip(block.iter_vars, realize.iter_values, strict=True)
+            reduced = {
+                var
+                for axis, value in axes
+                if axis.iter_type == IterVar.COMM_REDUCE
+                for var in collect_vars(value)
+            }
+            return tuple(x for x in loops if thread_axis(x) or x.loop_var not in reduced)
+    return loops
 
 
 def _is_condition(node: Stmt) -> bool:
