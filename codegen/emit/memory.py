@@ -65,7 +65,7 @@ def element_address(
                 values = exact_interval(index.a, f.ranges)
                 is_inside = f.inside[rest] = values is not None and values[0] >= 0
             inbounds = "inbounds " if is_inside else ""
-            start = f"getelementptr {inbounds}{memory_type(buffer.dtype)}, ptr"
+            start = f"getelementptr {inbounds}{memory_type(buffer.dtype)}, {f.pointer(buffer.data)}"
             common = f.pure(f"{start} {_data(f, buffer)}, i64 {rest}")
             if is_opaque:
                 common = _opaque(f, common)
@@ -90,7 +90,7 @@ def _address_at(f: FunctionEmitter, buffer: Buffer, index: str) -> str:
     if index == "0":
         return base
     element = memory_type(buffer.dtype.element)
-    return f.pure(f"getelementptr inbounds {element}, ptr {base}, i64 {index}")
+    return f.pure(f"getelementptr inbounds {element}, {f.pointer(buffer.data)} {base}, i64 {index}")
 
 
 def flat_index(f: FunctionEmitter, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
@@ -149,10 +149,10 @@ def _vector_place(
     first, distance = linear or (index, None)
     is_plain = not mask and buffer.dtype.lanes == 1
     if distance == 1 or (distance == 0 and is_plain):
-        return distance, ("ptr", element_address(f, buffer, first, is_opaque))
+        return distance, (f.pointer(buffer.data), element_address(f, buffer, first, is_opaque))
     if distance == -1 and is_plain:
         start = f.op(f"add nsw i64 {f.index(first)}, {1 - index.dtype.lanes}")
-        return distance, ("ptr", _address_at(f, buffer, start))
+        return distance, (f.pointer(buffer.data), _address_at(f, buffer, start))
     return None, _lanes(f, buffer, index, linear)
 
 
@@ -169,7 +169,7 @@ def _to_memory(f: FunctionEmitter, value: str, dtype: DataType) -> str:
 
 
 def _load_plain(f: FunctionEmitter, address: str, dtype: DataType, data: Var) -> str:
-    text = f"load {memory_type(dtype)}, ptr {address}, align {_align(dtype)}"
+    text = f"load {memory_type(dtype)}, {f.pointer(data)} {address}, align {_align(dtype)}"
     return _from_memory(f, f.load(text, data), dtype)
 
 
@@ -203,7 +203,7 @@ def _mask(dtype: DataType, mask: str) -> Typed:
 def _masked_name(names: tuple[str, str], place: Typed, dtype: DataType) -> str:
     """Return the intrinsic for contiguous lanes, or for lanes that each have an address."""
     stored = DataType("int8").with_lanes(dtype.lanes) if dtype.is_bool else dtype
-    is_one = place[0] == "ptr"
+    is_one = place[0][0] != "<"
     places = "p0" if is_one else f"v{place[0][1:].split()[0]}p0"
     return f"llvm.masked.{names[not is_one]}.{mangled(stored)}.{places}"
 
@@ -223,8 +223,9 @@ def _lanes(
         steps = ", ".join(f"i64 {k * distance}" for k in range(lanes))
         offsets = f.op(f"add nsw {wide} {f.splat(f.index(first), 'i64', lanes)}, <{steps}>")
     element = memory_type(buffer.dtype)
-    addresses = f"getelementptr inbounds {element}, ptr {_data(f, buffer)}, {wide} {offsets}"
-    return f"<{lanes} x ptr>", f.op(addresses)
+    pointer = f.pointer(buffer.data)
+    addresses = f"getelementptr inbounds {element}, {pointer} {_data(f, buffer)}, {wide} {offsets}"
+    return f"<{lanes} x {pointer}>", f.op(addresses)
 
 
 def _reverse(f: FunctionEmitter, value: str, dtype: DataType) -> str:
@@ -256,7 +257,7 @@ def _store(f: FunctionEmitter, node: BufferStore) -> None:
             value, dtype = f.op(f"extractelement {kind} {value}, i64 {last}"), buffer.dtype
         elif distance == -1:
             value = _reverse(f, value, dtype)
-        _store_plain(f, value, place[1], dtype)
+        _store_plain(f, value, place[1], dtype, buffer.data)
     f.forget_stored(buffer.data)
 
 
@@ -267,16 +268,17 @@ def _store_scalar(f: FunctionEmitter, node: BufferStore, index: PrimExpr) -> Non
         f.branch_if(f.expr(node.predicate), then, done)
         f.start(then)
     value = f.expr(node.value)
-    _store_plain(f, value, element_address(f, node.buffer, index), node.value.dtype)
+    address = element_address(f, node.buffer, index)
+    _store_plain(f, value, address, node.value.dtype, node.buffer.data)
     f.forget_stored(node.buffer.data)
     if done:
         f.branch(done)
         f.start(done)
 
 
-def _store_plain(f: FunctionEmitter, value: str, address: str, dtype: DataType) -> None:
+def _store_plain(f: FunctionEmitter, value: str, address: str, dtype: DataType, data: Var) -> None:
     stored = _to_memory(f, value, dtype)
-    f.do(f"store {memory_type(dtype)} {stored}, ptr {address}, align {_align(dtype)}")
+    f.do(f"store {memory_type(dtype)} {stored}, {f.pointer(data)} {address}, align {_align(dtype)}")
 
 
 # -------------------------------------------------------------------------------------- allocations
@@ -284,6 +286,11 @@ def _store_plain(f: FunctionEmitter, value: str, address: str, dtype: DataType) 
 
 @emits_stmt(Allocate)
 def _allocate(f: FunctionEmitter, node: Allocate) -> None:
+    f.module.dialect.allocate(f, node)
+
+
+def allocate_for_cpu(f: FunctionEmitter, node: Allocate) -> None:
+    """Write memory that lies in the stack frame if it is small and comes from the heap if not."""
     on_stack = stack_bytes(node, f.stack_bytes)
     if on_stack is None:
         allocate_on_heap(f, node, lambda: f.stmt(node.body))
