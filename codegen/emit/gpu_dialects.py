@@ -21,7 +21,7 @@ _SPACES: Final = {"global": "ptr addrspace(1)", "shared": "ptr addrspace(3)", "l
 _AXES: Final = "xyz"
 
 
-class GpuDialect(Dialect):
+class _Gpu(Dialect):
     """What the three dialects share: address spaces, and kernels that return nothing."""
 
     kind: ClassVar[str]
@@ -86,7 +86,7 @@ def _plain(name: str) -> str:
     return "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
 
 
-class _Spirv(GpuDialect):
+class _Spirv(_Gpu):
     """OpenCL kernels. Functions of a real variable that need wide integers are OpenCL's own."""
 
     kind = "opencl"
@@ -135,7 +135,7 @@ def _mangled(kind: str) -> str:
     return f"Dv{lanes}_{_OPENCL_CODES[element]}"
 
 
-class _Nvptx(GpuDialect):
+class _Nvptx(_Gpu):
     kind = "cuda"
 
     def define(self, name: str, parameters: str, block: tuple[int, int, int]) -> tuple[str, str]:
@@ -177,7 +177,7 @@ class _Nvptx(GpuDialect):
         return f.op(f"trunc i32 {moved} to i16") if dtype.bits == 16 else moved
 
 
-class _Amdgpu(GpuDialect):
+class _Amdgpu(_Gpu):
     kind = "rocm"
     stack_space = 5
 
@@ -197,5 +197,5 @@ class _Amdgpu(GpuDialect):
         f.do('fence syncscope("workgroup") acquire')
 
 
-GPU_DIALECTS: Final[dict[str, GpuDialect]] = {d.kind: d for d in (_Spirv(), _Nvptx(), _Amdgpu())}
+GPU_DIALECTS: Final[dict[str, _Gpu]] = {d.kind: d for d in (_Spirv(), _Nvptx(), _Amdgpu())}
 """The dialects by the kind of the target."""

@@ -1,6 +1,6 @@
 """Kernels of GPUs, each an LLVM module of its own.
 
-A kernel is a nest of thread-bound loops, as `codegen.device.launches` takes them out of a lowered
+A kernel is a nest of thread-bound loops, as `codegen.devices.launches` takes them out of a lowered
 program. Its data pointers point into global memory and are aligned as widely as a thread accesses
 memory: a device allocates whole arrays. Extents and indices are 64 bits wide, as on a CPU.
 """

@@ -27,7 +27,7 @@ from tensorir.memory.written_parameters import written_pointers
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, IntImm, PointerType, PrimExpr, Var
 from tensorir.nodes.stmt import Allocate, BufferStore, For, ForKind, SeqStmt, Stmt
-from tensorir.rewriting.visit import walk
+from tensorir.rewriting.visit import collect_vars, walk
 
 _AXES: Final = {
     f"{kind}.{axis}": (kind, number)
@@ -52,6 +52,8 @@ class HostLoop:
     """Steps that the host repeats for `variable` in [start, start + extent)."""
 
     variable: str
+    nbytes: int
+    """The size of the variable."""
     start: Dim
     extent: Dim
     steps: tuple[Step, ...]
@@ -67,6 +69,8 @@ class Temporary:
 
 
 Step: TypeAlias = Launch | HostLoop | Temporary
+Start: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...], list[int | bytes]]
+"""A kernel by name, its grid and block, and its arguments: numbers of arrays, bytes of scalars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +103,37 @@ def launches(func: PrimFunc, name: str = "main") -> HostProgram:
 
 
 def flat_launches(
-    steps: Sequence[Step], values: Mapping[str, int]
-) -> Iterator[tuple[Launch, Mapping[str, int]]]:
-    """Yield the launches of a call in order, each with the integer values at that time."""
+    steps: Sequence[Step], values: Mapping[str, int], arguments: Mapping[int | str, int | bytes]
+) -> Iterator[Start]:
+    """Yield the launches of a call in order.
+
+    `values` are the integers that extents depend on; `arguments` are numbers of arrays, and scalars
+    as bytes.
+    """
     for step in steps:
         if isinstance(step, Launch):
-            yield step, values
+            grid = tuple(max(0, number_of(dim, values)) for dim in step.grid)
+            yield step.kernel, grid, step.block, [arguments[a] for a in step.arguments]
         elif isinstance(step, Temporary):
-            yield from flat_launches(step.steps, values)
+            yield from flat_launches(step.steps, values, arguments)
         else:
             start, extent = (number_of(dim, values) for dim in (step.start, step.extent))
             for k in range(start, start + extent):
-                yield from flat_launches(step.steps, {**values, step.variable: k})
+                known = k.to_bytes(step.nbytes, "little", signed=True)
+                yield from flat_launches(
+                    step.steps,
+                    {**values, step.variable: k},
+                    {**arguments, step.variable: known},
+                )
+
+
+def temporaries(steps: Sequence[Step]) -> Iterator[Temporary]:
+    """Yield the temporaries of some steps."""
+    for step in steps:
+        if not isinstance(step, Launch):
+            yield from temporaries(step.steps)
+        if isinstance(step, Temporary):
+            yield step
 
 
 def number_of(dim: Dim, values: Mapping[str, int]) -> int:
@@ -127,6 +150,7 @@ class _Splitter:
         self._kernels: list[Kernel] = []
         self._written = written_pointers(func)
         inner = [node for node in walk(func.body) if isinstance(node, (Allocate, For))]
+        self._loop_vars = {node.loop_var for node in inner if isinstance(node, For)}
         own = [n.buffer_var if isinstance(n, Allocate) else n.loop_var for n in inner]
         self._names = unique_names([*func.params, *symbolic_vars(func), *own])
         self._host: dict[Var, int | str] = {v: self._names[v] for v in symbolic_vars(func)}
@@ -152,19 +176,22 @@ class _Splitter:
         if isinstance(node, For) and node.kind in (ForKind.SERIAL, ForKind.UNROLLED):
             self._host[node.loop_var] = name = self._names[node.loop_var]
             start, extent = self._dim(node.min), self._dim(node.extent)
-            return (HostLoop(name, start, extent, self._steps(node.body)),)
+            nbytes = node.loop_var.dtype.nbytes
+            return (HostLoop(name, nbytes, start, extent, self._steps(node.body)),)
         if isinstance(node, Allocate) and scope_of(node.buffer_var) == "global":
             self._host[node.buffer_var] = name = self._names[node.buffer_var]
-            nbytes: Dim = node.dtype.nbytes
-            for extent_node in node.extents:
-                nbytes = ("*", nbytes, self._dim(extent_node))
-            return (Temporary(name, nbytes, self._steps(node.body)),)
+            size: Dim = node.dtype.nbytes
+            for factor in node.extents:
+                if self._loop_vars & set(collect_vars(factor)):
+                    self._fail(f"the size of {node.buffer_var.name} changes in a loop of the host")
+                size = ("*", size, self._dim(factor))
+            return (Temporary(name, size, self._steps(node.body)),)
         if isinstance(node, s.Evaluate) and type(node.value) is IntImm:
             return ()
         text = str(node).strip().splitlines()[0]
         raise CodegenError(
-            f"{self._name} has a statement outside of its kernels: {text!r}; put it into loops that "
-            "are bound to blockIdx and threadIdx"
+            f"{self._name} has a statement outside of its kernels: {text!r}; put it into loops "
+            "that are bound to blockIdx and threadIdx"
         )
 
     def _launch(self, nest: For) -> Launch:
@@ -234,8 +261,8 @@ def _constant_bytes(node: Allocate) -> int:
     for extent in node.extents:
         if type(extent) is not IntImm:
             raise CodegenError(
-                f"the shared memory of {node.buffer_var.name} has {extent} elements; a kernel has a "
-                "constant number"
+                f"the shared memory of {node.buffer_var.name} has {extent} elements, and a kernel "
+                "has a constant number"
             )
         nbytes *= extent.value
     return nbytes
@@ -251,7 +278,7 @@ def step_to_data(step: Step) -> list[Any]:
     inner = [step_to_data(part) for part in step.steps]
     if isinstance(step, Temporary):
         return ["temporary", step.name, step.nbytes, inner]
-    return ["loop", step.variable, step.start, step.extent, inner]
+    return ["loop", step.variable, step.nbytes, step.start, step.extent, inner]
 
 
 def step_from_data(data: Sequence[Any]) -> Step:
@@ -265,4 +292,5 @@ def step_from_data(data: Sequence[Any]) -> Step:
     steps = tuple(step_from_data(part) for part in inner)
     if kind == "temporary":
         return Temporary(name, dim_from_data(dims[0]), steps)
-    return HostLoop(name, dim_from_data(dims[0]), dim_from_data(dims[1]), steps)
+    nbytes, start, extent = dims
+    return HostLoop(name, nbytes, dim_from_data(start), dim_from_data(extent), steps)
