@@ -7,10 +7,12 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, Literal, TypeAlias
 
+from codegen.emit.optimize import binding, needs_new_process
 from codegen.errors import CodegenError
 from codegen.kernel import Kernel, Unit
 from codegen.target import host
@@ -136,13 +138,38 @@ def serve() -> None:
             unit, form = pickle.load(asked)
         except EOFError:
             return
-        answer: tuple[bytes | str | None, str | None]
-        try:
-            answer = getattr(unit, form)(), None
-        except CodegenError as problem:
-            answer = None, str(problem)
-        pickle.dump(answer, told)
+        if needs_new_process(unit.target):
+            told.write(_in_fork(partial(_answer, unit, form)))
+        else:
+            told.write(_answer(unit, form))
         told.flush()
+
+
+def _answer(unit: Unit, form: Form) -> bytes:
+    answer: tuple[bytes | str | None, str | None]
+    try:
+        answer = getattr(unit, form)(), None
+    except CodegenError as problem:
+        answer = None, str(problem)
+    return pickle.dumps(answer)
+
+
+def _in_fork(work: Callable[[], bytes]) -> bytes:
+    """Return what `work` returns in a fork of this process; end this one if it ends the fork."""
+    binding()
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.close(reader)
+        with os.fdopen(writer, "wb") as out:
+            out.write(work())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as result:
+        answer = result.read()
+    os.wait()
+    if not answer:
+        os._exit(1)
+    return answer
 
 
 def _private_output() -> BinaryIO:

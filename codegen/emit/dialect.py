@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from codegen.emit.context import FunctionEmitter
-from tensorir.nodes.expr import Call, Var
+from tensorir.nodes.expr import Call, PrimExpr, Var
 from tensorir.nodes.stmt import Allocate
 
 
@@ -27,6 +27,12 @@ class Dialect(ABC):
     @abstractmethod
     def allocate(self, f: FunctionEmitter, node: Allocate) -> None:
         """Write an allocation and its body."""
+
+    def accesses_lanes_singly(self, mask: str, linear: tuple[PrimExpr, int] | None) -> bool:
+        """Say whether an access under a mask ("" for none), or to lanes that are not evenly spaced,
+        is written lane after lane. `linear` are the first lane and the distance of even ones.
+        """
+        return False
 
     @abstractmethod
     def thread_index(self, f: FunctionEmitter, tag: str) -> str:

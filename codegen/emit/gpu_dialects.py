@@ -11,7 +11,7 @@ from codegen.emit.dialect import Dialect
 from codegen.emit.index import extend_index
 from codegen.emit.llvm_text import memory_type
 from tensorir.nodes.dtype import FLOAT32, INT32, DataType
-from tensorir.nodes.expr import Call, IntImm, PointerType, Var
+from tensorir.nodes.expr import Call, IntImm, PointerType, PrimExpr, Var
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.stmt import Allocate
 
@@ -62,6 +62,9 @@ class _Gpu(Dialect):
             )
             f.values[data] = name
         f.stmt(node.body)
+
+    def accesses_lanes_singly(self, mask: str, linear: tuple[PrimExpr, int] | None) -> bool:
+        return bool(mask) or linear is None or linear[1] not in (0, 1, -1)
 
     def shuffle(self, f: FunctionEmitter, node: Call) -> str:
         f.fail(f"{self.kind} has no exchange of values in a warp; use shared memory")

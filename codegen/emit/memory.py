@@ -124,6 +124,8 @@ def _load(f: FunctionEmitter, node: BufferLoad) -> str:
         return f.emit_select(condition, register_type(node.dtype), load, "zeroinitializer")
     f.vector_ops += 1
     mask = f.in_load_mask(_predicate(f, node), index.dtype.lanes)
+    if f.module.dialect.accesses_lanes_singly(mask, linear_lanes(f, index)):
+        return _load_singly(f, node, index, mask)
     distance, place = _vector_place(f, buffer, index, mask, again)
     if mask or distance is None:
         return _load_masked(f, place, node.dtype, mask)
@@ -233,6 +235,33 @@ def _reverse(f: FunctionEmitter, value: str, dtype: DataType) -> str:
     return f.shuffle(register_type(dtype), value, "poison", reversed(range(dtype.lanes)))
 
 
+def _single_addresses(f: FunctionEmitter, buffer: Buffer, index: PrimExpr) -> list[str]:
+    """Write the address of each lane."""
+    linear, lanes = linear_lanes(f, index), index.dtype.lanes
+    if linear is not None:
+        first, distance = f.index(linear[0]), linear[1]
+        offsets = [f.pure(f"add nsw i64 {first}, {k * distance}") for k in range(lanes)]
+    else:
+        wide = extend_index(f, f.expr(index), index.dtype)
+        offsets = [f.pure(f"extractelement <{lanes} x i64> {wide}, i64 {k}") for k in range(lanes)]
+    return [_address_at(f, buffer, offset) for offset in offsets]
+
+
+def _load_singly(f: FunctionEmitter, node: BufferLoad, index: PrimExpr, mask: str) -> str:
+    """Load lane after lane those that a mask selects; the others are 0."""
+    dtype, element = node.dtype, register_type(node.dtype.element)
+    value = "zeroinitializer"
+    for k, address in enumerate(_single_addresses(f, node.buffer, index)):
+        load = partial(_load_plain, f, address, dtype.element, node.buffer.data)
+        one = f.emit_select(_lane(f, mask, k, dtype.lanes), element, load, "zeroinitializer")
+        value = f.op(f"insertelement {register_type(dtype)} {value}, {element} {one}, i64 {k}")
+    return value
+
+
+def _lane(f: FunctionEmitter, mask: str, lane: int, lanes: int) -> str:
+    return f.op(f"extractelement <{lanes} x i1> {mask}, i64 {lane}") if mask else "true"
+
+
 # ------------------------------------------------------------------------------------------ stores
 
 
@@ -247,6 +276,10 @@ def _store(f: FunctionEmitter, node: BufferStore) -> None:
     value = f.expr(node.value)
     f.vector_ops += 1
     mask = _predicate(f, node)
+    if f.module.dialect.accesses_lanes_singly(mask, linear_lanes(f, index)):
+        _store_singly(f, buffer, index, value, mask)
+        f.forget_stored(buffer.data)
+        return
     distance, place = _vector_place(f, buffer, index, mask)
     if mask or distance is None:
         _store_masked(f, value, place, dtype, mask)
@@ -259,6 +292,22 @@ def _store(f: FunctionEmitter, node: BufferStore) -> None:
             value = _reverse(f, value, dtype)
         _store_plain(f, value, place[1], dtype, buffer.data)
     f.forget_stored(buffer.data)
+
+
+def _store_singly(
+    f: FunctionEmitter, buffer: Buffer, index: PrimExpr, value: str, mask: str
+) -> None:
+    """Store lane after lane those that a mask selects."""
+    dtype, lanes = buffer.dtype, index.dtype.lanes
+    kind = register_type(dtype.with_lanes(lanes))
+    for k, address in enumerate(_single_addresses(f, buffer, index)):
+        store, stored = f.new_label("store"), f.new_label("stored")
+        f.branch_if(_lane(f, mask, k, lanes), store, stored)
+        f.start(store)
+        one = f.op(f"extractelement {kind} {value}, i64 {k}")
+        _store_plain(f, one, address, dtype, buffer.data)
+        f.branch(stored)
+        f.start(stored)
 
 
 def _store_scalar(f: FunctionEmitter, node: BufferStore, index: PrimExpr) -> None:

@@ -94,6 +94,15 @@ def optimize(text: str, target: Target, has_scalar_loop: bool) -> LLVMModule:
     return module
 
 
+def needs_new_process(target: Target) -> bool:
+    """Say whether LLVM emits one module a process for a target.
+
+    Its code generator for SPIR-V keeps state from one module to the next: then it fails an
+    assertion, or numbers two values alike.
+    """
+    return _is_spirv(target)
+
+
 def _is_spirv(target: Target) -> bool:
     return target.kind == "opencl"
 
@@ -132,15 +141,10 @@ def object_code(text: str, target: Target, has_scalar_loop: bool) -> bytes:
     module = optimize(text, target, has_scalar_loop)
     if target.kind == "cuda":
         return str(machine_for(target).emit_assembly(module)).encode()
-    return bytes(_machine_to_emit(target).emit_object(module))
+    return bytes(machine_for(target).emit_object(module))
 
 
 def assembly(text: str, target: Target, has_scalar_loop: bool) -> str:
     """Return LLVM IR text compiled to assembly text."""
     module = optimize(text, target, has_scalar_loop)
-    return str(_machine_to_emit(target).emit_assembly(module))
-
-
-def _machine_to_emit(target: Target) -> Machine:
-    # LLVM's code generator for SPIR-V emits one module and fails an assertion on the next.
-    return machine_for.__wrapped__(target) if _is_spirv(target) else machine_for(target)
+    return str(machine_for(target).emit_assembly(module))
