@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 
 from codegen.abi import status_of
 from codegen.emit.llvm_text import FunctionText, ModuleText, register_type
@@ -21,6 +21,9 @@ from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import Call, PrimExpr, Var
 from tensorir.nodes.stmt import Stmt
 
+if TYPE_CHECKING:
+    from codegen.emit.dialect import Dialect
+
 
 @dataclass(slots=True)
 class ModuleEmitter:
@@ -29,6 +32,7 @@ class ModuleEmitter:
     name: str
     """The name of the function."""
     target: Target
+    dialect: Dialect
     functions: Mapping[str, PrimFunc]
     """The functions of the IRModule by name, for calls from one to another."""
     signatures: Mapping[str, Signature]
@@ -237,10 +241,12 @@ class FunctionEmitter(FunctionText):
         self.start(holds)
 
     def return_status(self, status: str) -> None:
-        """Free the memory on the heap and return."""
-        for pointer in reversed(self.cleanups):
-            self.do(f"call void @free(ptr {pointer})")
-        self.do(f"ret i32 {status}")
+        """Return a status from the function."""
+        self.module.dialect.leave(self, status)
+
+    def pointer(self, data: Var) -> str:
+        """Return the type of pointers into the memory that `data` points to."""
+        return self.module.dialect.pointer(data)
 
     def fail(self, reason: str) -> NoReturn:
         """Raise CodegenError for this function."""

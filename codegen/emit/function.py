@@ -30,6 +30,7 @@ from codegen.emit import (  # noqa: F401 - entering their handlers is what these
 )
 from codegen.emit.call import has_result
 from codegen.emit.context import FunctionEmitter, ModuleEmitter
+from codegen.emit.cpu import CPU
 from codegen.emit.index import extend_index
 from codegen.emit.llvm_text import global_name, parameter_type, register_type
 from codegen.kernel import Kernel, Unit
@@ -56,7 +57,7 @@ def emit_kernel(
     calls from one to another, lowered or not. `signatures` are those of functions that
     were written before; of another that it calls, each argument counts as written to.
     """
-    module = ModuleEmitter(name, target, functions, signatures)
+    module = ModuleEmitter(name, target, CPU, functions, signatures)
     written = _emit_function(module, func, name) | written_pointers(func, functions)
     info = ModuleInfo(
         str(target),

@@ -9,8 +9,9 @@ over scalars gets LLVM's loop vectoriser, which costs as much again.
 
 from __future__ import annotations
 
+import re
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from codegen.errors import CodegenError
 from codegen.target import Target, host
@@ -50,7 +51,7 @@ def machine_for(target: Target) -> Machine:
     return kind.create_target_machine(
         cpu=target.mcpu,
         features=",".join(features),
-        opt=max(1, target.opt_level),
+        opt=0 if _is_spirv(target) else max(1, target.opt_level),
         reloc="pic",
         codemodel="default",
     )
@@ -69,13 +70,15 @@ def optimize(text: str, target: Target, has_scalar_loop: bool) -> LLVMModule:
     llvm, machine = binding(), machine_for(target)
     try:
         module = llvm.parse_assembly(text)
+        module.triple = machine.triple
+        module.data_layout = str(machine.target_data)
         module.verify()
     except RuntimeError as problem:
         raise CodegenError(f"LLVM rejects the generated code: {problem}") from problem
-    module.triple = machine.triple
-    module.data_layout = str(machine.target_data)
     if target.opt_level == 0:
         return module
+    if _is_spirv(target):
+        return _optimize_spirv(module)
     options = llvm.create_pipeline_tuning_options(speed_level=target.opt_level)
     options.loop_vectorization = has_scalar_loop
     options.loop_interleaving = has_scalar_loop
@@ -91,9 +94,53 @@ def optimize(text: str, target: Target, has_scalar_loop: bool) -> LLVMModule:
     return module
 
 
+def needs_new_process(target: Target) -> bool:
+    """Say whether LLVM emits one module a process for a target.
+
+    Its code generator for SPIR-V keeps state from one module to the next: then it fails an
+    assertion, or numbers two values alike.
+    """
+    return _is_spirv(target)
+
+
+def _is_spirv(target: Target) -> bool:
+    return target.kind == "opencl"
+
+
+_INTEGER_TYPE: Final = re.compile(r"\bi(\d+)\b")
+_SPIRV_INTEGERS: Final = frozenset({"1", "8", "16", "32", "64"})
+
+
+def _optimize_spirv(module: LLVMModule) -> LLVMModule:
+    """Optimise without the passes over loops, which make integers of any width.
+
+    LLVM's code generator for SPIR-V makes wrong code of widths other than 1, 8, 16, 32 and 64, at
+    its own levels of optimisation above 0, too.
+    """
+    llvm = binding()
+    options = llvm.create_pipeline_tuning_options(speed_level=0)
+    builder = llvm.create_pass_builder(machine_for(Target("opencl")), options)
+    plain = str(module)
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_new_gvn_pass()
+    passes.add_dead_store_elimination_pass()
+    passes.add_instruction_combine_pass()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+    if set(_INTEGER_TYPE.findall(str(module))) <= _SPIRV_INTEGERS:
+        return module
+    return llvm.parse_assembly(plain)
+
+
 def object_code(text: str, target: Target, has_scalar_loop: bool) -> bytes:
-    """Return LLVM IR text compiled to a relocatable object."""
+    """Return LLVM IR text compiled to a relocatable object, to SPIR-V, or to the text of PTX."""
     module = optimize(text, target, has_scalar_loop)
+    if target.kind == "cuda":
+        return str(machine_for(target).emit_assembly(module)).encode()
     return bytes(machine_for(target).emit_object(module))
 
 

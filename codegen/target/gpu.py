@@ -49,6 +49,17 @@ DEFAULTS: Final[dict[str, dict[str, Any]]] = {
 }
 """The options of each kind of GPU target that a description may leave out."""
 
+TRIPLES: Final = {
+    "cuda": "nvptx64-nvidia-cuda",
+    "rocm": "amdgcn-amd-amdhsa",
+    "opencl": "spirv64-unknown-unknown",
+}
+"""LLVM's name of the processor of each kind of GPU target."""
+
+FEATURES: Final = frozenset({"fma", "f16c"})
+"""What all GPUs have, by the names that LLVM has for CPUs: fused multiply-add, and conversions
+between float16 and float32."""
+
 GPU_NUMBERS: Final[dict[str, tuple[int, int]]] = {
     "max_threads_per_block": (1, 1 << 16),
     "max_num_threads": (1, 1 << 16),

@@ -1,0 +1,57 @@
+"""The parts of LLVM IR that are written in another way for each kind of processor."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from codegen.emit.context import FunctionEmitter
+from tensorir.nodes.expr import Call, PrimExpr, Var
+from tensorir.nodes.stmt import Allocate
+
+
+class Dialect(ABC):
+    """LLVM IR for one kind of processor; everything else is the same for all."""
+
+    library_functions: ClassVar[frozenset[str]] = frozenset()
+    """The intrinsics that have a formula in `codegen.vector_math`, which this dialect ignores."""
+
+    @abstractmethod
+    def pointer(self, data: Var) -> str:
+        """Return the type of pointers into the memory of a data pointer, by its storage scope."""
+
+    @abstractmethod
+    def leave(self, f: FunctionEmitter, status: str) -> None:
+        """Write the return from a function with a status, which is "0" for success."""
+
+    @abstractmethod
+    def allocate(self, f: FunctionEmitter, node: Allocate) -> None:
+        """Write an allocation and its body."""
+
+    def accesses_lanes_singly(self, mask: str, linear: tuple[PrimExpr, int] | None) -> bool:
+        """Say whether an access under a mask ("" for none), or to lanes that are not evenly spaced,
+        is written lane after lane. `linear` are the first lane and the distance of even ones.
+        """
+        return False
+
+    @abstractmethod
+    def thread_index(self, f: FunctionEmitter, tag: str) -> str:
+        """Write the read of a thread's index on an axis, such as `threadIdx.x`, in 64 bits."""
+
+    @abstractmethod
+    def barrier(self, f: FunctionEmitter, scope: str) -> None:
+        """Write a barrier of all threads that share memory of a scope ("shared", "warp")."""
+
+    @abstractmethod
+    def shuffle(self, f: FunctionEmitter, node: Call) -> str:
+        """Write `tvm_warp_shuffle`, `tvm_warp_shuffle_up` or `tvm_warp_shuffle_down`."""
+
+    @abstractmethod
+    def call_library(
+        self, f: FunctionEmitter, name: str, bits: int, lanes: int, operands: list[tuple[str, str]]
+    ) -> str:
+        """Call a mathematical function that has no formula in `codegen.vector_math`.
+
+        `operands` are types (of vectors, for more than one lane) and values; the result is of the
+        type of the first, of floats of `bits` bits.
+        """
