@@ -7,6 +7,7 @@ from typing import Any
 
 from codegen.lower.forms import DIM_ALIGN, EXPLICIT_REGIONS
 from codegen.lower.rewriters import ScopedRewriter
+from codegen.lower.thread_axes import THREAD, VIRTUAL, kind_of, memory_of
 from tensorir.arith.const_interval import HALF_INFINITE
 from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer
@@ -28,10 +29,11 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
     After:  for i: alloc B[4];  for j in 4: B[j] = ...;         for j in 4: ... = B[j]
 
     Loops inside the allocation are relaxed, loops outside stay symbolic in the offset that is
-    taken from each index. Extents are constant upper bounds, or those of the buffer where there is
-    none. Blocks annotated with `explicit_read_region` or `explicit_write_region` count with what
-    they declare instead of what they access; `buffer_dim_align` becomes strides. Buffers whose
-    pointer the program has stay as they are.
+    taken from each index; loops over threads that share the buffer count as inside. Extents are
+    constant upper bounds, or those of the buffer where there is none. Blocks annotated with
+    `explicit_read_region` or `explicit_write_region` count with what they declare instead of what
+    they access; `buffer_dim_align` becomes strides. Buffers whose pointer the program has stay as
+    they are.
     """
     live = LiveRegions(func)
     live(func.body)
@@ -136,11 +138,12 @@ class LiveRegion:
 class _Uses:
     """The parts of one buffer that were seen in use."""
 
-    __slots__ = ("buffer", "depth", "spans", "whole")
+    __slots__ = ("buffer", "depth", "memory", "spans", "whole")
 
     def __init__(self, buffer: Buffer, depth: int) -> None:
         self.buffer = buffer
         self.depth = depth
+        self.memory = memory_of(buffer.data)
         """The number of loops and lets around the allocation; what is defined inside is relaxed."""
         self.spans: list[list[Extent] | None] = [[] for _ in buffer.shape]
         """The extents seen, by dimension; None once something unbounded was seen."""
@@ -157,6 +160,8 @@ class LiveRegions(ScopedRewriter):
         self._defined = 0
         """The number of loops and lets around the visited statement."""
         self._depth: dict[Var, int] = {}
+        self._threads: set[Var] = set()
+        """The variables of loops that are bound to threads of one block."""
         self._trusted_reads: set[Buffer] = set()
         self._trusted_writes: set[Buffer] = set()
 
@@ -188,6 +193,8 @@ class LiveRegions(ScopedRewriter):
         (var,) = defined(node)
         outer = self._depth.get(var)
         self._depth[var] = self._defined
+        if kind_of(node) in (THREAD, VIRTUAL):
+            self._threads.add(var)
         self._defined += 1
         self.generic(node)
         self._defined -= 1
@@ -224,8 +231,8 @@ class LiveRegions(ScopedRewriter):
             uses.whole = True
             return
         for k, dim in enumerate(region.region):
-            first = self._relax(dim.min, uses.depth)
-            last = self._relax(dim.min + dim.extent - 1, uses.depth)
+            first = self._relax(dim.min, uses)
+            last = self._relax(dim.min + dim.extent - 1, uses)
             both = None if first is None or last is None else (first[0], last[1])
             self._add(uses, k, both)
 
@@ -237,7 +244,7 @@ class LiveRegions(ScopedRewriter):
             uses.whole = True
             return
         for k, index in enumerate(indices):
-            self._add(uses, k, self._span(index, uses.depth))
+            self._add(uses, k, self._span(index, uses))
 
     def _add(self, uses: _Uses, k: int, span: Extent | None) -> None:
         known = uses.spans[k]
@@ -250,23 +257,23 @@ class LiveRegions(ScopedRewriter):
 
     # ---------------------------------------------------------------------------------- relaxation
 
-    def _span(self, index: PrimExpr, depth: int) -> Extent | None:
+    def _span(self, index: PrimExpr, uses: _Uses) -> Extent | None:
         if index.dtype.lanes == 1:
-            return self._relax(index, depth)
+            return self._relax(index, uses)
         if type(index) is not Ramp or type(index.stride) is not IntImm:
             return None
-        span = self._relax(index.base, depth)
+        span = self._relax(index.base, uses)
         reach = index.stride.value * (index.lanes - 1)
         if span is None:
             return None
         return span[0].plus_const(min(reach, 0)), span[1].plus_const(max(reach, 0))
 
-    def _relax(self, index: PrimExpr, depth: int) -> Extent | None:
-        """Return the range that `index` covers while everything defined from `depth` on varies.
+    def _relax(self, index: PrimExpr, uses: _Uses) -> Extent | None:
+        """Return the range that `index` covers while what is defined inside the allocation varies.
 
         None without a limit, and for a limit that is loaded from memory.
         """
-        span = Span(self._linear, lambda var: self._ends(var, depth), known=True)
+        span = Span(self._linear, lambda var: self._ends(var, uses), known=True)
         low, high = span(self._linear(index))
         if low is None or high is None:
             return None
@@ -274,9 +281,10 @@ class LiveRegions(ScopedRewriter):
             return None
         return low, high
 
-    def _ends(self, var: Var, depth: int) -> Ends | None:
-        """Return the ends of a variable that is defined inside the allocation."""
-        if self._depth.get(var, -1) < depth:
+    def _ends(self, var: Var, uses: _Uses) -> Ends | None:
+        """Return the ends of a variable that is defined inside the allocation, or is a thread."""
+        is_thread = uses.memory == "shared" and var in self._threads
+        if self._depth.get(var, -1) < uses.depth and not is_thread:
             return None
         origin = self._linear.context.bound_to.get(var)
         if origin is None:
