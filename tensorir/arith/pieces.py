@@ -1,7 +1,7 @@
 """Recovering remainders in a linear combination.
 
-`x - 6 * (x // 6)` is `x % 6`, `x // 2 - 3 * (x // 6)` is `x % 6 // 2`, also where `x` is `2 * y + z`
-and the first quotient is written `y + z // 2`, and `(x + 1) // 2 - x // 2` is `x % 2`. A sum with such groups is shorter to print, and its bounds are tight. Divisors that are
+`x - 6 * (x // 6)` is `x % 6`, `x // 2 - 3 * (x // 6)` is `x % 6 // 2`, and `(x + 1) // 2 - x // 2`
+is `x % 2`. A sum with such groups is shorter to print, and its bounds are tight. Divisors that are
 not constant work the same: `x - x // m * m` is `x % m`.
 """
 
@@ -12,7 +12,6 @@ from typing import Final, TypeAlias
 
 from tensorir.arith.extrema import absorb_terms
 from tensorir.arith.linear import (
-    ZERO,
     Atom,
     Division,
     Extremum,
@@ -115,39 +114,22 @@ def _by_constant(quotient: Quotient | TruncatedQuotient, left: Terms) -> Iterato
     index, modulus, weight = quotient.index, _constant(quotient), left[quotient]
     make = Remainder if quotient.floors else TruncatedRemainder
     inner = [
-        (divisor, other, rest)
+        (divisor, other)
         for other in left
         if type(other) is type(quotient)
         and other is not quotient
         and (divisor := _constant(other))
         and modulus % divisor == 0
-        and (rest := _rest_of(quotient, other, divisor)) is not None
+        and other.index.key == index.key
     ]
-    for divisor, other, rest in sorted(inner, key=lambda found: -found[0]):
+    for divisor, other in sorted(inner, key=lambda found: -found[0]):
         ratio = modulus // divisor
         if weight % ratio == 0:
-            group: Terms = {quotient: -ratio, other: 1, **rest.terms}
-            yield make(index, modulus, divisor), group, (other, *rest.terms), rest.const
+            group: Terms = {quotient: -ratio, other: 1}
+            yield make(index, modulus, divisor), group, (other,), 0
     if weight % modulus == 0:
         whole = {quotient: -modulus, **index.terms}
         yield make(index, modulus, 1), whole, index.terms, index.const
-
-
-def _rest_of(
-    quotient: Quotient | TruncatedQuotient, inner: Quotient | TruncatedQuotient, divisor: int
-) -> Linear | None:
-    """Return what `inner` lacks to `quotient.index // divisor`, None unless that is a sum.
-
-    A quotient leaves out the terms that its divisor divides: `(6 * x + y) // 2` is `3 * x + y // 2`.
-    """
-    if inner.index.key == quotient.index.key:
-        return ZERO
-    if not quotient.floors:
-        return None
-    rest = quotient.index.plus(inner.index, -1)
-    if rest.const % divisor or any(c % divisor for c in rest.terms.values()):
-        return None
-    return Linear({t: c // divisor for t, c in rest.terms.items()}, rest.const // divisor)
 
 
 def _halves(above: Quotient, left: Terms) -> Iterator[Group]:
