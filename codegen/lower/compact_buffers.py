@@ -7,7 +7,6 @@ from typing import Any
 
 from codegen.lower.forms import DIM_ALIGN, EXPLICIT_REGIONS
 from codegen.lower.rewriters import ScopedRewriter
-from codegen.lower.thread_axes import THREAD, VIRTUAL, kind_of, memory_of
 from tensorir.arith.const_interval import HALF_INFINITE
 from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer
@@ -29,13 +28,16 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
     After:  for i: alloc B[4];  for j in 4: B[j] = ...;         for j in 4: ... = B[j]
 
     Loops inside the allocation are relaxed, loops outside stay symbolic in the offset that is
-    taken from each index; loops over threads that share the buffer count as inside. Extents are
-    constant upper bounds, or those of the buffer where there is none. Blocks annotated with
-    `explicit_read_region` or `explicit_write_region` count with what they declare instead of what
-    they access; `buffer_dim_align` becomes strides. Buffers whose pointer the program has stay as
-    they are.
+    taken from each index. Extents are constant upper bounds, or those of the buffer where there is
+    none. Blocks annotated with `explicit_read_region` or `explicit_write_region` count with what
+    they declare instead of what they access; `buffer_dim_align` becomes strides. Buffers whose
+    pointer the program has stay as they are.
     """
-    live = LiveRegions(func)
+    return compact_to(func, LiveRegions(func))
+
+
+def compact_to(func: PrimFunc, live: LiveRegions) -> PrimFunc:
+    """Give every buffer of an opaque block the shape of its live region."""
     live(func.body)
     alignments = _alignments(func.body)
     regions = {}
@@ -135,15 +137,14 @@ class LiveRegion:
         return not same or any(low is not None for low in self.low)
 
 
-class _Uses:
+class Uses:
     """The parts of one buffer that were seen in use."""
 
-    __slots__ = ("buffer", "depth", "memory", "spans", "whole")
+    __slots__ = ("buffer", "depth", "spans", "whole")
 
     def __init__(self, buffer: Buffer, depth: int) -> None:
         self.buffer = buffer
         self.depth = depth
-        self.memory = memory_of(buffer.data)
         """The number of loops and lets around the allocation; what is defined inside is relaxed."""
         self.spans: list[list[Extent] | None] = [[] for _ in buffer.shape]
         """The extents seen, by dimension; None once something unbounded was seen."""
@@ -156,12 +157,10 @@ class LiveRegions(ScopedRewriter):
     def __init__(self, func: PrimFunc) -> None:
         super().__init__(func)
         self._regions: list[LiveRegion] = []
-        self._uses: dict[Var, _Uses] = {}
+        self._uses: dict[Var, Uses] = {}
         self._defined = 0
         """The number of loops and lets around the visited statement."""
         self._depth: dict[Var, int] = {}
-        self._threads: set[Var] = set()
-        """The variables of loops that are bound to threads of one block."""
         self._trusted_reads: set[Buffer] = set()
         self._trusted_writes: set[Buffer] = set()
 
@@ -193,8 +192,6 @@ class LiveRegions(ScopedRewriter):
         (var,) = defined(node)
         outer = self._depth.get(var)
         self._depth[var] = self._defined
-        if kind_of(node) in (THREAD, VIRTUAL):
-            self._threads.add(var)
         self._defined += 1
         self.generic(node)
         self._defined -= 1
@@ -207,7 +204,7 @@ class LiveRegions(ScopedRewriter):
     def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
         """Record the accesses in a block, and what they leave of what it allocates."""
         for buffer in node.alloc_buffers:
-            self._uses[buffer.data] = _Uses(buffer, self._defined)
+            self._uses[buffer.data] = Uses(buffer, self._defined)
         for match in node.match_buffers:
             self._region(match.source)
         read, written = (_declared_regions(node, key) for key in EXPLICIT_REGIONS)
@@ -244,9 +241,9 @@ class LiveRegions(ScopedRewriter):
             uses.whole = True
             return
         for k, index in enumerate(indices):
-            self._add(uses, k, self._span(index, uses))
+            self._add(uses, k, self.span(index, uses))
 
-    def _add(self, uses: _Uses, k: int, span: Extent | None) -> None:
+    def _add(self, uses: Uses, k: int, span: Extent | None) -> None:
         known = uses.spans[k]
         if known is None:
             return
@@ -257,7 +254,8 @@ class LiveRegions(ScopedRewriter):
 
     # ---------------------------------------------------------------------------------- relaxation
 
-    def _span(self, index: PrimExpr, uses: _Uses) -> Extent | None:
+    def span(self, index: PrimExpr, uses: Uses) -> Extent | None:
+        """Return what an index covers while one allocation lives, None without a limit."""
         if index.dtype.lanes == 1:
             return self._relax(index, uses)
         if type(index) is not Ramp or type(index.stride) is not IntImm:
@@ -268,7 +266,7 @@ class LiveRegions(ScopedRewriter):
             return None
         return span[0].plus_const(min(reach, 0)), span[1].plus_const(max(reach, 0))
 
-    def _relax(self, index: PrimExpr, uses: _Uses) -> Extent | None:
+    def _relax(self, index: PrimExpr, uses: Uses) -> Extent | None:
         """Return the range that `index` covers while what is defined inside the allocation varies.
 
         None without a limit, and for a limit that is loaded from memory.
@@ -281,10 +279,13 @@ class LiveRegions(ScopedRewriter):
             return None
         return low, high
 
-    def _ends(self, var: Var, uses: _Uses) -> Ends | None:
-        """Return the ends of a variable that is defined inside the allocation, or is a thread."""
-        is_thread = uses.memory == "shared" and var in self._threads
-        if self._depth.get(var, -1) < uses.depth and not is_thread:
+    def is_inside(self, var: Var, uses: Uses) -> bool:
+        """Say whether a variable takes all its values while one allocation lives."""
+        return self._depth.get(var, -1) >= uses.depth
+
+    def _ends(self, var: Var, uses: Uses) -> Ends | None:
+        """Return the ends of a variable that is defined inside the allocation."""
+        if not self.is_inside(var, uses):
             return None
         origin = self._linear.context.bound_to.get(var)
         if origin is None:
@@ -300,7 +301,7 @@ class LiveRegions(ScopedRewriter):
         """Return the live region of each buffer, in the order in which their lives end."""
         return self._regions
 
-    def _live(self, uses: _Uses) -> LiveRegion:
+    def _live(self, uses: Uses) -> LiveRegion:
         region = LiveRegion(uses.buffer)
         region.has_fixed_layout = uses.whole
         if uses.whole or uses.buffer.strides:

@@ -7,7 +7,7 @@ up the indices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from tensorir.arith.terms import variables_of
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.stmt import For
 from tensorir.rewriting.visit import collect_vars
 
 MOST_POINTS: Final = 1 << 20
@@ -70,6 +71,15 @@ def values(node: PrimExpr, grid: Mapping[Var, Ints]) -> Any:
     if isinstance(node, e.Cast) and node.dtype.is_int and node.value.dtype.is_integral:
         return values(node.value, grid)
     raise Unknown
+
+
+def constant_ranges(loops: Iterable[For]) -> dict[Var, range]:
+    """Return the values of the variables of those loops whose bounds are constant."""
+    return {
+        loop.loop_var: range(loop.min.value, loop.min.value + loop.extent.value)
+        for loop in loops
+        if isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)
+    }
 
 
 class Place(NamedTuple):

@@ -12,10 +12,13 @@ from collections.abc import Callable
 from typing import Final
 
 from codegen.lower.check_overflow import check_overflow
-from codegen.lower.compact_buffers import compact_buffers
 from codegen.lower.drop_partial_strides import drop_partial_strides
 from codegen.lower.flatten_buffers import flatten_buffers
 from codegen.lower.gpu.check_bound import check_bound
+from codegen.lower.gpu.compact_thread_buffers import (
+    compact_local_buffers,
+    compact_shared_buffers,
+)
 from codegen.lower.gpu.cross_thread_reductions import cross_thread_reductions
 from codegen.lower.gpu.hoist_shared import hoist_shared
 from codegen.lower.gpu.inject_virtual_threads import inject_virtual_threads
@@ -34,12 +37,6 @@ from codegen.lower.unroll import unroll
 from codegen.lower.vectorize import vectorize
 from tensorir.function import PrimFunc
 
-
-def compact_thread_buffers(func: PrimFunc) -> PrimFunc:
-    """Give local buffers the shape of what one thread accesses, now that threads are outside."""
-    return compact_buffers(func)
-
-
 PASSES: Final[tuple[tuple[str, Callable[[PrimFunc], PrimFunc]], ...]] = tuple(
     (step.__name__, step)
     for step in (
@@ -50,9 +47,9 @@ PASSES: Final[tuple[tuple[str, Callable[[PrimFunc], PrimFunc]], ...]] = tuple(
         lower_init,
         open_blocks,
         place_allocations,
-        compact_buffers,
+        compact_shared_buffers,
         lift_threads,
-        compact_thread_buffers,
+        compact_local_buffers,
         lower_match_buffers,
         remove_blocks,
         inject_virtual_threads,

@@ -16,6 +16,7 @@ from codegen.lower.element_sets import (
     Grid,
     Ints,
     Unknown,
+    constant_ranges,
     distance,
     grid_over,
     keys,
@@ -125,9 +126,7 @@ class _Barriers:
         if not (is_pure(loop.min) and is_pure(loop.extent)):
             return
         self._analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
-        if isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm):
-            first = loop.min.value
-            self._ranges[loop.loop_var] = range(first, first + loop.extent.value)
+        self._ranges |= constant_ranges([loop])
 
     def placed(self) -> s.Stmt:
         """Return the body of the launch with its barriers."""
