@@ -188,7 +188,7 @@ class _Splitter:
             return (Temporary(name, size, self._steps(node.body)),)
         if isinstance(node, s.Evaluate) and type(node.value) is IntImm:
             return ()
-        text = str(node).strip().splitlines()[0]
+        text = str(node).strip().splitlines()[-1].strip()
         raise CodegenError(
             f"{self._name} has a statement outside of its kernels: {text!r}; put it into loops "
             "that are bound to blockIdx and threadIdx"
