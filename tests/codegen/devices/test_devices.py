@@ -83,7 +83,7 @@ def test_wrong_arguments():
     with pytest.raises(IRValueError, match="share memory"):
         module(a, a, 1)
     with pytest.raises(
-        IRValueError, match="an array is on .* and another on .*; copy one by copyto"
+        IRValueError, match=r"an array is on .* and another on .*; copy one by copyto"
     ):
         module(a, codegen.empty((64,), "float32", codegen.device(OPENCL, optimize=False)), 1)
     with pytest.raises(IRTypeError, match="takes 3 argument"):
@@ -115,7 +115,7 @@ def test_a_kernel_that_faults_costs_the_arrays_only():
     ):
         module(c, 1 << 44)
     with pytest.raises(
-        ExecutionError, match="ended after this array was made, .* make the array again"
+        ExecutionError, match=r"ended after this array was made, .* make the array again"
     ):
         module(c, 0)
     again = codegen.array(np.zeros(64, "int32"), device)
