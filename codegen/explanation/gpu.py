@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from codegen.devices.compile import compile_lowered
-from codegen.devices.launches import Kernel, launches, scope_of, thread_tag
+from codegen.devices.launches import Kernel, launches
 from codegen.devices.ptxas import Resources, assemble, ptxas_path
 from codegen.explanation.explain import Explanation, Tabulated
 from codegen.lower import lower
+from codegen.lower.thread_axes import axis_of, memory_of
 from codegen.target import Target
 from codegen.target.gpu import Multiprocessor
 from tensorir.arith.analyzer import Analyzer
@@ -128,7 +129,7 @@ def _accesses(function: str, kernel: Kernel) -> list[GpuAccess]:
         places = _WarpPlaces(kernel, loops)
         times = _times(loops)
         for kind, buffer, indices in _parts(node):
-            scope = scope_of(buffer.data).split(".")[0]
+            scope = memory_of(buffer.data)
             if scope == "local":
                 continue
             (index,), size = indices, buffer.dtype.nbytes
@@ -177,7 +178,7 @@ class _WarpPlaces:
 
     def __init__(self, kernel: Kernel, loops: Iterable[For]) -> None:
         x, y, _ = kernel.block
-        bound = {thread_tag(loop): loop.loop_var for loop in loops}
+        bound = {axis_of(loop): loop.loop_var for loop in loops}
         steps = {"threadIdx.x": (1, x), "threadIdx.y": (x, y), "threadIdx.z": (x * y, _WARP)}
         self._threads: list[dict[Var, PrimExpr]] = [
             {

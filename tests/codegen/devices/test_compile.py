@@ -107,30 +107,6 @@ def test_what_a_kernel_cannot_have(statement, message):
         built(KERNEL.format(statement), "cuda")
 
 
-@pytest.mark.parametrize(
-    ("nest", "message"),
-    [
-        (
-            'for tx in T.thread_binding(1025, thread="threadIdx.x"):',
-            "has 1025 threads a block, and cuda has at most 1024",
-        ),
-        (
-            'S = T.allocate([1 << 14], "float32", "shared")\n    for tx in T.thread_binding(32, thread="threadIdx.x"):',
-            "has 65536 bytes of shared memory, and cuda has at most 49152",
-        ),
-    ],
-)
-def test_what_is_more_than_a_block_has(nest, message):
-    text = f"""
-def main(A: T.Buffer((64,), "float32")):
-    for bx in T.thread_binding(1, thread="blockIdx.x"):
-        {nest.replace(chr(10), chr(10) + "    ")}
-            A[tx] = T.float32(1)
-"""
-    with pytest.raises(CodegenError, match=message):
-        built(text, "cuda")
-
-
 def test_a_thread_program_for_a_cpu_and_devices_that_are_not_there():
     with pytest.raises(CodegenError, match=r"loop bx of function main is bound to blockIdx.x"):
         codegen.build(device_program(ADD), "llvm")
