@@ -17,7 +17,6 @@ from codegen import vector_math  # noqa: F401 - enters the handlers of its funct
 from codegen.compile_units import Form, LLVMProcess
 from codegen.devices.launches import (
     HostProgram,
-    Kernel,
     Step,
     launches,
     step_from_data,
@@ -107,32 +106,12 @@ def compile_lowered(functions: Mapping[str, PrimFunc], target: Target) -> Device
 
 
 def kernel_units(func: PrimFunc, program: HostProgram, target: Target) -> dict[str, Unit]:
-    """Return the LLVM IR of each kernel of a lowered function.
-
-    Raises CodegenError for a kernel with more threads or shared memory than the target has.
-    """
+    """Return the LLVM IR of each kernel of a lowered function."""
     values, extents = scalar_values(func), symbolic_vars(func)
-    for kernel in program.kernels:
-        _check_limits(kernel, target)
     return {
         k.name: emit_gpu_kernel(k.name, k.func, k.block, target, values, extents)
         for k in program.kernels
     }
-
-
-def _check_limits(kernel: Kernel, target: Target) -> None:
-    limits = target.gpu
-    assert limits is not None
-    threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
-    for count, most, what in (
-        (threads, limits.max_threads_per_block, "threads a block"),
-        (kernel.shared_bytes, limits.max_shared_memory_per_block, "bytes of shared memory"),
-    ):
-        if count > most:
-            raise CodegenError(
-                f"{kernel.name} has {count} {what}, and {target.kind} has at most {most}; use "
-                "smaller tiles"
-            )
 
 
 # ---------------------------------------------------------------------------------- another process

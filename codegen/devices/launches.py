@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from codegen.errors import CodegenError
+from codegen.lower.hoist_allocations import constant_bytes
+from codegen.lower.thread_axes import AXES, BLOCK, axis_of, memory_of
 from codegen.signature import (
     Dim,
     Signature,
@@ -25,15 +27,9 @@ from codegen.signature import (
 from tensorir.function import PrimFunc
 from tensorir.memory.written_parameters import written_pointers
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import BufferLoad, IntImm, PointerType, PrimExpr, Var
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.stmt import Allocate, BufferStore, For, ForKind, SeqStmt, Stmt
 from tensorir.rewriting.visit import collect_vars, walk
-
-_AXES: Final = {
-    f"{kind}.{axis}": (kind, number)
-    for kind in ("blockIdx", "threadIdx")
-    for number, axis in enumerate("xyz")
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +174,7 @@ class _Splitter:
             start, extent = self._dim(node.min), self._dim(node.extent)
             nbytes = node.loop_var.dtype.nbytes
             return (HostLoop(name, nbytes, start, extent, self._steps(node.body)),)
-        if isinstance(node, Allocate) and scope_of(node.buffer_var) == "global":
+        if isinstance(node, Allocate) and memory_of(node.buffer_var) == "global":
             self._host[node.buffer_var] = name = self._names[node.buffer_var]
             size: Dim = node.dtype.nbytes
             for factor in node.extents:
@@ -188,7 +184,7 @@ class _Splitter:
             return (Temporary(name, size, self._steps(node.body)),)
         if isinstance(node, s.Evaluate) and type(node.value) is IntImm:
             return ()
-        text = str(node).strip().splitlines()[0]
+        text = str(node).strip().splitlines()[-1].strip()
         raise CodegenError(
             f"{self._name} has a statement outside of its kernels: {text!r}; put it into loops "
             "that are bound to blockIdx and threadIdx"
@@ -204,20 +200,24 @@ class _Splitter:
         node: Stmt = nest
         while True:
             if isinstance(node, For) and node.kind is ForKind.THREAD_BINDING:
-                tag = thread_tag(node)
-                kind, axis = _AXES.get(tag, ("", 0))
-                if not kind or tag in bound:
-                    problem = "is bound twice" if kind else "is no thread axis of a kernel"
+                tag = axis_of(node)
+                kind, _, letter = tag.partition(".")
+                if tag not in AXES or tag in bound:
+                    problem = "is bound twice" if tag in bound else "is no thread axis of a kernel"
                     self._fail(f"axis {tag!r} of loop {node.loop_var.name} {problem}")
                 bound.add(tag)
-                if kind == "blockIdx":
+                axis = "xyz".index(letter)
+                if kind == BLOCK:
                     grid[axis] = self._dim(node.extent)
                 elif type(node.extent) is IntImm:
                     block[axis] = node.extent.value
                 else:
                     self._fail(f"loop {node.loop_var.name} binds {tag} to {node.extent} threads")
-            elif isinstance(node, Allocate) and scope_of(node.buffer_var).startswith("shared"):
-                shared_bytes += _constant_bytes(node)
+            elif isinstance(node, Allocate) and memory_of(node.buffer_var) == "shared":
+                nbytes = constant_bytes(node)
+                if nbytes is None:
+                    self._fail(f"the size of {node.buffer_var.name} in shared memory varies")
+                shared_bytes += nbytes
             else:
                 break
             node = node.body
@@ -243,29 +243,6 @@ class _Splitter:
 
     def _fail(self, reason: str) -> NoReturn:
         raise CodegenError(f"cannot compile {self._name}: {reason}")
-
-
-def thread_tag(loop: For) -> str:
-    """Return the axis that a loop is bound to, such as `threadIdx.x`."""
-    return "" if loop.thread_binding is None else loop.thread_binding.thread_tag
-
-
-def scope_of(pointer: Var) -> str:
-    """Return the storage scope of a data pointer."""
-    kind = pointer.type_annotation
-    return (kind.storage_scope if isinstance(kind, PointerType) else "") or "global"
-
-
-def _constant_bytes(node: Allocate) -> int:
-    nbytes = node.dtype.nbytes
-    for extent in node.extents:
-        if type(extent) is not IntImm:
-            raise CodegenError(
-                f"the shared memory of {node.buffer_var.name} has {extent} elements, and a kernel "
-                "has a constant number"
-            )
-        nbytes *= extent.value
-    return nbytes
 
 
 # --------------------------------------------------------------------------------------------- data

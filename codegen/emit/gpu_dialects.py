@@ -10,8 +10,9 @@ from codegen.emit.convert import convert
 from codegen.emit.dialect import Dialect
 from codegen.emit.index import extend_index
 from codegen.emit.llvm_text import memory_type
+from codegen.lower.thread_axes import memory_of
 from tensorir.nodes.dtype import FLOAT32, INT32, DataType
-from tensorir.nodes.expr import Call, IntImm, PointerType, PrimExpr, Var
+from tensorir.nodes.expr import Call, IntImm, PrimExpr, Var
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.stmt import Allocate
 
@@ -34,7 +35,7 @@ class _Gpu(Dialect):
         """Return the head of a kernel's definition, and attributes and metadata it refers to."""
 
     def pointer(self, data: Var) -> str:
-        return _SPACES[_scope(data)]
+        return _SPACES[memory_of(data)]
 
     def leave(self, f: FunctionEmitter, status: str) -> None:
         if status != "0":
@@ -42,7 +43,7 @@ class _Gpu(Dialect):
         f.do("ret void")
 
     def allocate(self, f: FunctionEmitter, node: Allocate) -> None:
-        scope, data = _scope(node.buffer_var), node.buffer_var
+        scope, data = memory_of(node.buffer_var), node.buffer_var
         count = 1
         for extent in node.extents:
             if type(extent) is not IntImm:
@@ -77,12 +78,6 @@ class _Gpu(Dialect):
     def call_id(self, f: FunctionEmitter, name: str) -> str:
         """Call a function without operands that returns an index of 32 bits, extended to 64."""
         return extend_index(f, f.call_intrinsic(name, "i32", []), DataType("uint32"))
-
-
-def _scope(data: Var) -> str:
-    kind = data.type_annotation
-    scope = kind.storage_scope if isinstance(kind, PointerType) else ""
-    return (scope or "global").split(".")[0]
 
 
 def _plain(name: str) -> str:

@@ -16,6 +16,7 @@ from codegen.emit.parallel import (
 )
 from codegen.lower.forms import REPEATED_LOADS
 from codegen.lower.remarks import done, missed, name_in_llvm
+from codegen.lower.thread_axes import axis_of
 from tensorir.arith.const_interval import exact_interval
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import Call, IntImm, StringImm
@@ -121,10 +122,9 @@ def _is_long(body: s.Stmt) -> bool:
 
 
 def _bind_thread(f: FunctionEmitter, node: s.For) -> None:
-    tag = "" if node.thread_binding is None else node.thread_binding.thread_tag
     counts = exact_interval(node.extent, f.ranges)
     interval = None if counts is None else (0, max(0, counts[1] - 1))
-    define_counter(f, node.loop_var, f.module.dialect.thread_index(f, tag), interval)
+    define_counter(f, node.loop_var, f.module.dialect.thread_index(f, axis_of(node)), interval)
     f.stmt(node.body)
 
 
