@@ -22,9 +22,18 @@ def why_not_here(target: str | Target | None = None) -> str | None:
     """Return why code for a target cannot run in this process, a sentence; None if it can.
 
     A target that names another architecture or system, or a CPU with features that the one of this
-    machine lacks, cannot. Code for it may still be built, inspected and exported.
+    machine lacks, cannot. Neither can one for a GPU that is not there, or without a runtime. Code
+    for it may still be built, inspected and exported.
     """
     chosen = as_target(target)
+    if chosen.gpu is not None:
+        from codegen.devices.array import device  # noqa: PLC0415 - for GPUs only
+
+        try:
+            device(chosen)
+        except LinkError as problem:
+            return str(problem)
+        return None
     return _refusal(chosen.architecture, chosen.mtriple, chosen.required_features)
 
 
