@@ -291,8 +291,9 @@ def _refuse_unmeasurable_targets(
         else:
             reason, is_here = why_not_here(target) if runner == "local" else None, True
         if reason is not None:
+            reason = reason.rstrip(".")
             raise TuningError(
-                f"candidates for {target} cannot be measured on this machine: {reason.rstrip('.')}, or pass a "
+                f"candidates for {target} cannot be measured on this machine: {reason}, or pass a "
                 "runner that measures them where they can run"
                 if is_here
                 else f"candidates for {target} cannot be measured: {reason}"
