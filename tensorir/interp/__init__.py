@@ -3,7 +3,8 @@
 It accepts programs in every form, from blocks to the last pass of lowering: statements and
 expressions become Python closures once, then run. Operations are those of `tensorir.semantics`.
 Memory is flat, and every access is checked against the bounds of its buffer and of its memory.
-Loops of every kind run in order; a block's `init` runs when its reduction axes are at their first
+Loops of every kind run in order, but for the threads of a launch, which run in lock step
+(`tensorir.interp.launch`); a block's `init` runs when its reduction axes are at their first
 values, and if its reduction has no step (`tensorir.memory.empty_reductions`). Allocated memory
 starts as NaN or a pattern, which exposes reads before writes. A division by 0 and a failed
 assumption are errors.

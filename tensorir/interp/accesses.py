@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from tensorir.interp.arguments import Env
+from tensorir.interp.launch import Ledger
 from tensorir.interp.memory import InterpreterError, Layout, Memory, compact_strides
 from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import Buffer, MatchBufferRegion
@@ -25,6 +26,8 @@ class AccessCompiler:
         self._starts: dict[Var, Eval] = {}
         """The offsets of views in their memory, for buffers that do not declare an offset."""
         self._layouts: dict[Buffer, Callable[[Env], Layout]] = {}
+        self.ledger: Ledger | None = None
+        """The ledger of the accesses of a launch, while that is compiled."""
 
     def expr(self, node: PrimExpr) -> Eval:
         """Return a closure that computes the value of an expression."""
@@ -99,6 +102,10 @@ class AccessCompiler:
 
         It raises InterpreterError for an index outside of the buffer, or of its memory.
         """
+        locate = self._unwatched(buffer, node)
+        return locate if self.ledger is None else self.ledger.watched(locate, buffer, node)
+
+    def _unwatched(self, buffer: Buffer, node: Any) -> Locate:
         match = self._views.get(buffer)
         if match is not None:
             return self._locate_in_view(match, node)
