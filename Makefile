@@ -27,7 +27,7 @@ tune: $(VENV)/.installed  ## tune the README's matmul: 64 trials
 	$(BIN)/python -m benchmarks.matmul
 
 # Tests of what extras are for are skipped where the extra is not installed.
-TEST_EXTRAS := $(addprefix $(VENV)/.installed-,test browser distributed sql)
+TEST_EXTRAS := $(addprefix $(VENV)/.installed-,test browser distributed sql opencl cuda)
 
 test: $(TEST_EXTRAS)  ## run the tests
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile

@@ -24,6 +24,7 @@ from codegen.lower.gpu.hoist_shared import hoist_shared
 from codegen.lower.gpu.inject_virtual_threads import inject_virtual_threads
 from codegen.lower.gpu.lift_threads import lift_threads
 from codegen.lower.gpu.place_barriers import place_barriers
+from codegen.lower.gpu.unroll_local import unroll_local
 from codegen.lower.gpu.verify_gpu import verify_gpu
 from codegen.lower.hoist_conditions import hoist_conditions
 from codegen.lower.lower_init import lower_init
@@ -61,6 +62,7 @@ PASSES: Final[tuple[tuple[str, Callable[[PrimFunc], PrimFunc]], ...]] = tuple(
         vectorize,
         mark_unrolled,
         unroll,
+        unroll_local,
         verify_gpu,
     )
 )

@@ -1,6 +1,6 @@
 """Kernels on every rung that checks them without a GPU.
 
-A device program goes through the interpreter, `spirv-val`, Intel's runtime of OpenCL with its
+A device program goes through the interpreter (threads in lock step, races are errors), `spirv-val`, Intel's runtime of OpenCL with its
 optimiser (which runs threads of a block in vectors) and without (which runs them one after the
 other and shows missing barriers), LLVM's back ends for NVIDIA and AMD, and NVIDIA's assembler.
 """
@@ -17,13 +17,11 @@ import numpy as np
 import pytest
 
 import codegen
-from codegen.devices.compile import DeviceCode, compile_lowered
+from codegen.devices.compile import DeviceCode, compile_for_gpu, compile_lowered
 from codegen.devices.module import GpuModule
 from codegen.devices.ptxas import Resources, assemble, ptxas_path
 from tensorir.function import PrimFunc
 from tensorir.interp import interpret
-from tensorir.nodes.expr import Call
-from tensorir.rewriting.visit import walk
 from tensorir.script import parse
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -54,10 +52,11 @@ def check_kernels(
     *,
     rtol: float = 1e-6,
     atol: float = 0.0,
+    is_lowered: bool = True,
 ) -> Resources | None:
-    """Compare a device program's outputs, its last parameters, with arrays on all rungs.
+    """Compare a program's outputs, its last parameters, with arrays on all rungs.
 
-    Returns the resources of the last kernel on NVIDIA's GPUs, None without the assembler.
+    `is_lowered` is False for one with blocks, whose loops are bound to threads. Returns the resources of the last kernel on NVIDIA's GPUs, None without the assembler.
     """
 
     def compare(found: Sequence[Array], place: str) -> None:
@@ -66,11 +65,13 @@ def check_kernels(
                 one, other, rtol, atol, err_msg=f"output {k} on {place}", strict=True
             )
 
-    if not has_barriers(func):
-        outputs = [np.zeros_like(x) for x in expected]
-        interpret(func, *inputs, *outputs)
-        compare(outputs, "the interpreter")
-    code = compile_lowered({"main": func}, OPENCL)
+    def compiled(target: codegen.Target) -> DeviceCode:
+        return (compile_lowered if is_lowered else compile_for_gpu)({"main": func}, target)
+
+    outputs = [np.zeros_like(x) for x in expected]
+    interpret(func if is_lowered else codegen.lower(func, OPENCL), *inputs, *outputs)
+    compare(outputs, "the interpreter")
+    code = compiled(OPENCL)
     validate_spirv(code)
     module = GpuModule(code)
     for device in opencl_devices():
@@ -78,13 +79,9 @@ def check_kernels(
         results = [codegen.array(np.zeros_like(x), device) for x in expected]
         module["main"](*arrays, *results)
         compare([x.numpy() for x in results], f"{device}, optimize={device.optimize}")
-    compile_lowered({"main": func}, codegen.Target("rocm"))
-    return nvidia_resources(func)
-
-
-def has_barriers(func: PrimFunc) -> bool:
-    """Say whether threads of a block wait for each other."""
-    return any(isinstance(n, Call) and "storage_sync" in str(n.op) for n in walk(func.body))
+    compiled(codegen.Target("rocm"))
+    kernels = compiled(CUDA).functions[0].kernels.values()
+    return [assemble(ptx, CUDA.arch) for ptx in kernels][-1] if ptxas_path() else None
 
 
 def validate_spirv(code: DeviceCode) -> None:
@@ -95,11 +92,3 @@ def validate_spirv(code: DeviceCode) -> None:
         for name, binary in function.kernels.items():
             ran = subprocess.run(["spirv-val", "-"], input=binary, capture_output=True, check=False)
             assert ran.returncode == 0, f"{name}: {ran.stderr.decode()}"
-
-
-def nvidia_resources(func: PrimFunc) -> Resources | None:
-    """Return the resources of the last kernel on an A100; None without NVIDIA's assembler."""
-    kernels = compile_lowered({"main": func}, CUDA).functions[0].kernels
-    if ptxas_path() is None:
-        return None
-    return [assemble(ptx, CUDA.arch) for ptx in kernels.values()][-1]
