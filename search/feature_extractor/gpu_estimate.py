@@ -178,10 +178,12 @@ def estimate(kernel: Kernel, gpu: GpuLimits) -> KernelEstimate:
         )
     ) + (not kernel.is_bound)
     waves = blocks / MULTIPROCESSORS
-    of_level = [time * waves for time in roofs(work)]
+    arithmetic, on_chip, fetched = roofs(work)
     return KernelEstimate(
         cycles * (1 + _DENIED * denied),
-        *of_level,
+        arithmetic * waves,
+        on_chip * waves,
+        fetched * waves,
         touched / _DRAM_BYTES / MULTIPROCESSORS,
         min(resident, math.ceil(waves)) * -(-threads // WARP) * WARP / _MOST_THREADS,
         waves,

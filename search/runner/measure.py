@@ -174,24 +174,22 @@ def _first_call(call: codegen.PreparedCall, best: float | None, target: Target) 
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def _load(artifact_path: str, split: CoreSplit | None) -> Module:
-    """Load an artifact and bind this process to the cores that its target measures on."""
+def _load(artifact_path: str, split: CoreSplit | None) -> Any:
+    """Load an artifact and bind this process to the cores that its target measures on.
+
+    The result is a `Module`, or a `GpuModule`, which is called and timed in the same way.
+    """
     if split is not None:
         split.release()  # OpenMP, once loaded, counts on the cores that it sees then
     if Path(artifact_path).suffix == ".o":
-        module = _module_of(Path(artifact_path).read_bytes())
+        data = Path(artifact_path).read_bytes()
+        is_for_gpu = Target(read_object_code(data)[0].target).gpu is not None
+        module: Any = (codegen.GpuModule if is_for_gpu else Module).from_object(data)
     else:
         module = codegen.load_module(artifact_path)
     if split is not None:
         split.bind_measuring(module.target)
     return module
-
-
-def _module_of(data: bytes) -> Any:
-    """Return the module of an archive: a `Module`, or a `GpuModule`, which is called alike."""
-    info, _ = read_object_code(data)
-    is_for_cpu = Target(info.target).gpu is None
-    return (Module if is_for_cpu else codegen.GpuModule).from_object(data)
 
 
 def _widen_argument(array: NDArray[Any], dtype: DataType) -> NDArray[Any]:

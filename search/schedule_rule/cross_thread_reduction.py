@@ -111,7 +111,8 @@ def _split_factor(sch: Schedule, loop: LoopRV) -> int | ExprRV:
     return extent.value
 
 
-def _is_same(sch: Schedule, one: LoopRV, other: LoopRV) -> bool:
+def _is_same(sch: Schedule, one: object, other: LoopRV) -> bool:
+    assert isinstance(one, LoopRV)
     try:
         return sch.get_sref(one) is sch.get_sref(other)
     except ExpiredHandleError:

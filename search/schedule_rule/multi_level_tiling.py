@@ -187,9 +187,9 @@ class MultiLevelTiling(ScheduleRule):
                 tiles[slot].append(part)
         sch.reorder(*itertools.chain.from_iterable(tiles))
         state.tiles = tiles
-        for level, axis in enumerate(self.tile_binds[: len(tiles)]):
+        for level, thread in enumerate(self.tile_binds[: len(tiles)]):
             fused = sch.fuse(*tiles[level])
-            sch.bind(fused, axis)
+            sch.bind(fused, thread)
             tiles[level] = [fused]
         gpu = self._task_target().gpu
         if gpu is not None:
