@@ -15,10 +15,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from search.feature_extractor.stored_program import interval
 from search.space_generator.annotations import COOPERATIVE_FETCH
 from search.space_generator.thread_binding import thread_axis
 from tensorir.function import PrimFunc
-from tensorir.indices.accesses import common_prefix, loads_in, placed_statements
+from tensorir.indices.accesses import Bindings, common_prefix, loads_in, placed_statements
 from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
@@ -91,7 +92,7 @@ class Kernel:
 
     axes: dict[str, int] = field(default_factory=dict)
     stores: list[ThreadStore] = field(default_factory=list)
-    values: dict[Var, PrimExpr] = field(default_factory=dict)
+    scope: Bindings = field(default_factory=Bindings)
     """The values of block axes and lets, in terms of loops."""
 
     def count(self, kind: str) -> int:
@@ -113,7 +114,7 @@ class Kernel:
         ranges.update(dict.fromkeys((loop.loop_var for loop in fixed), (0, 0)))
         sizes = []
         for index, size in zip(access.indices, access.buffer.shape, strict=True):
-            low, high = _bounds(index, ranges, self.values)
+            low, high = interval(index, ranges, self.scope) or (0, 0)
             whole = size.value if isinstance(size, IntImm) else high - low + 1
             sizes.append(min(high - low + 1, whole))
         return sizes
@@ -128,7 +129,7 @@ class Kernel:
             shape = [n.value if isinstance(n, IntImm) else 1 for n in access.buffer.shape]
         position, size = np.zeros(1, np.int64), 1
         for index, n in zip(reversed(access.indices), reversed(shape), strict=True):
-            position = position + _at(index, values, self.values) * size
+            position = position + _at(index, values, self.scope.values) * size
             size *= n
         return position
 
@@ -183,16 +184,16 @@ def extent(loop: For) -> int:
 def kernels_of(func: PrimFunc) -> list[Kernel]:
     """Return the kernels of a scheduled function, in order; statements outside of loops are one."""
     found: dict[Stmt | None, Kernel] = {}
-    values: dict[Var, PrimExpr] = {}
+    scope = Bindings()
     for node, around in placed_statements(func.body):
         if isinstance(node, BlockRealize):
             axes = (axis.var for axis in node.block.iter_vars)
-            values.update(zip(axes, node.iter_values, strict=True))
+            scope.values.update(zip(axes, node.iter_values, strict=True))
         elif isinstance(node, LetStmt):
-            values[node.var] = node.value
+            scope.values[node.var] = node.value
         elif isinstance(node, BufferStore):
             loops = tuple(outer for outer in around if isinstance(outer, For))
-            kernel = found.setdefault(loops[0] if loops else None, Kernel(values=values))
+            kernel = found.setdefault(loops[0] if loops else None, Kernel(scope=scope))
             for loop in loops:
                 axis = thread_axis(loop)
                 if axis:
@@ -236,38 +237,6 @@ def _fetch(around: Sequence[Stmt]) -> int:
     block = around[-1] if around else None
     length: Any = block.annotations.get(COOPERATIVE_FETCH) if isinstance(block, Block) else None
     return length.value if isinstance(length, IntImm) else length or 0
-
-
-def _bounds(
-    node: PrimExpr, ranges: Mapping[Var, tuple[int, int]], values: Mapping[Var, PrimExpr]
-) -> tuple[int, int]:
-    """Return the least and the largest value of an index by interval arithmetic."""
-    if isinstance(node, IntImm):
-        return node.value, node.value
-    if isinstance(node, Var):
-        value = values.get(node)
-        return ranges.get(node, (0, 0)) if value is None else _bounds(value, ranges, values)
-    if isinstance(node, e.Cast):
-        return _bounds(node.value, ranges, values)
-    if not isinstance(node, e.BinaryOp):
-        return 0, 0
-    (low, high), (first, last) = (_bounds(part, ranges, values) for part in (node.a, node.b))
-    if isinstance(node, e.Add):
-        return low + first, high + last
-    if isinstance(node, e.Sub):
-        return low - last, high - first
-    if isinstance(node, e.Mul):
-        products = (low * first, low * last, high * first, high * last)
-        return min(products), max(products)
-    if isinstance(node, e.FloorDiv) and first > 0:
-        return low // last if low >= 0 else low // first, high // first
-    if isinstance(node, e.FloorMod) and first > 0:
-        within = first == last and low // first == high // first
-        return (low % first, high % first) if within else (0, last - 1)
-    if isinstance(node, (e.Min, e.Max)):
-        pick = min if isinstance(node, e.Min) else max
-        return pick(low, first), pick(high, last)
-    return 0, 0
 
 
 def _at(node: PrimExpr, loops: Mapping[Var, Ints], values: Mapping[Var, PrimExpr]) -> Ints:
