@@ -5,13 +5,10 @@ from __future__ import annotations
 from search.postproc.disallow_dynamic_loop import DisallowDynamicLoop
 from search.postproc.postproc import Postproc
 from search.postproc.rewrite_blocks import RewriteReductionBlock, RewriteTensorize
-from search.postproc.rewrite_cooperative_fetch import RewriteCooperativeFetch
 from search.postproc.rewrite_layout import RewriteLayout
 from search.postproc.rewrite_panels import RewritePanels
 from search.postproc.rewrite_parallel_vectorize_unroll import RewriteParallelVectorizeUnroll
 from search.postproc.rewrite_register_tile import RewriteRegisterTile
-from search.postproc.rewrite_unbound_block import RewriteUnboundBlock
-from search.postproc.verify_gpu_code import VerifyGPUCode
 
 
 @Postproc.kinds.register("llvm")
@@ -32,16 +29,3 @@ def cpu_postprocs_with_intrinsics() -> list[Postproc]:
     """Return the postprocessors for CPUs whose blocks may be tiled for an intrinsic."""
     *first, layout = cpu_postprocs()
     return [*first, RewriteTensorize(vectorize_init_loop=True), layout]
-
-
-@Postproc.kinds.register("cuda")
-def gpu_postprocs() -> list[Postproc]:
-    """Return the postprocessors for GPUs of any kind."""
-    return [
-        DisallowDynamicLoop(keep_program_loops=True),
-        RewriteCooperativeFetch(),
-        RewriteUnboundBlock(max_threadblocks=256),
-        RewriteParallelVectorizeUnroll(),
-        RewriteReductionBlock(),
-        VerifyGPUCode(),
-    ]

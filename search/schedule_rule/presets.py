@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypedDict, Unpack
 
-from search.schedule_rule.auto_bind import AutoBind
 from search.schedule_rule.axis_splits import SeparateGroups, SkipNeutralTerms
 from search.schedule_rule.compute_location import (
     AutoInline,
     InlineConstantScalars,
     RandomComputeLocation,
 )
-from search.schedule_rule.cross_thread_reduction import CrossThreadReduction
 from search.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType
 from search.schedule_rule.multi_level_tiling_with_intrin import MultiLevelTilingWithIntrin
 from search.schedule_rule.pack_operands import PackOperands
@@ -160,32 +158,3 @@ def _cpu_rules(numbers: CpuNumbers) -> list[ScheduleRule]:
 
 for _name, _numbers in PRESETS.items():
     _register(_name, _numbers)
-
-
-@ScheduleRule.kinds.register("cuda")
-def gpu_rules() -> list[ScheduleRule]:
-    """Return the rules for a GPU of any kind, those of MetaSchedule."""
-    return [
-        ApplyCustomRule(),
-        MultiLevelTiling(
-            "SSSRRSRS",
-            tile_binds=["blockIdx.x", "vthread.x", "threadIdx.x"],
-            max_innermost_factor=64,
-            vector_load_lens=[1, 2, 3, 4, 8, 16],
-            reuse_read=ReuseType("must", (4,), "shared"),
-            reuse_write=ReuseType("must", (3,), "local"),
-        ),
-        InlineConstantScalars(),
-        AutoInline(
-            into_producer=True,
-            into_consumer=True,
-            inline_const_tensor=True,
-            disallow_if_then_else=False,
-            require_injective=False,
-            require_ordered=False,
-            disallow_op=None,
-        ),
-        CrossThreadReduction([4, 8, 16, 32, 64, 128, 256, 512]),
-        ParallelizeVectorizeUnroll(-1, -1, [0, 16, 32, 64, 128, 256, 512, 1024], True),
-        AutoBind(256, [32, 64, 128, 256, 512, 1024]),
-    ]

@@ -14,7 +14,6 @@ from search.errors import TuningError, blamed_on
 from search.schedule_rule.schedule_rule import ApplyCustomRule, ScheduleRule, exists
 from search.space_generator.annotations import SCHEDULE_RULE
 from search.space_generator.design_space import DesignSpace
-from search.space_generator.gpu_space import fitting_part
 from search.space_generator.space_generator import (
     FROM_TARGET,
     MutatorsArg,
@@ -73,6 +72,8 @@ class PostOrderApply(SpaceGenerator):
         """Return the points of a space that fit the target: for a GPU those with small tiles."""
         if self.context is None or self.context.known_target.gpu is None:
             return space
+        from search.space_generator.gpu_space import fitting_part  # noqa: PLC0415 - for GPUs only
+
         return fitting_part(space, self.context.program, self.context.known_target.gpu)
 
     def _collect(self, sch: Schedule, mod: IRModule) -> list[BlockRV]:
