@@ -63,7 +63,7 @@ class FeatureExtractor(Named, ABC):
     def create(
         kind: str | FeatureExtractor = "per-store-feature", *args: Any, **kwargs: Any
     ) -> FeatureExtractor:
-        """Return an extractor: `"per-store-feature"`, `"nest-feature"`; `"gpu-feature"` for GPUs."""
+        """Return an extractor: `"per-store-feature"`, `"nest-feature"`, `"gpu-feature"` (GPUs)."""
         if isinstance(kind, FeatureExtractor):
             return kind
         return FeatureExtractor.kinds.make(kind, *args, **kwargs)
