@@ -178,7 +178,7 @@ def _line(node: s.Stmt) -> str:
 
 
 def _is_heading(line: str) -> bool:
-    return line.startswith(("#", "from ")) or "= T.Buffer(" in line or "= T.handle(" in line
+    return line.startswith(("#", "from ")) or "= T.Buffer(" in line or line.endswith("()")
 
 
 # -------------------------------------------------------------------------------------- the threads
