@@ -146,6 +146,8 @@ class _Barriers:
                 found.append(barrier())
                 pending = []
             new, pending = self._statement(part, pending)
+            if found and is_barrier(found[-1]) and _begins_with_barrier(new):
+                found.pop()
             found.append(new)
         return s.sequence(found), pending
 
@@ -438,6 +440,16 @@ class _Barriers:
         for var in self._threads:
             number = number * len(self._ranges[var]) + grid[var]
         return number
+
+
+def _begins_with_barrier(node: s.Stmt) -> bool:
+    if isinstance(node, s.SeqStmt):
+        return _begins_with_barrier(node.seq[0])
+    if isinstance(node, (s.Allocate, s.AttrStmt)) or (
+        isinstance(node, s.For) and _surely_runs(node)
+    ):
+        return _begins_with_barrier(node.body)
+    return is_barrier(node)
 
 
 def _surely_runs(node: s.For | s.While) -> bool:
