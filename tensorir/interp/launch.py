@@ -5,7 +5,7 @@ allocated in between, and no block statement is inside. The threads of a block r
 other from barrier to barrier, and the ledger keeps who accessed which element since the last one.
 It is an error if two threads access one element with a store among the accesses, also if they
 store the same value; if blocks of one launch do; if not all threads come to the same barrier; and
-if shared memory is read that was never written.
+if memory is read that the kernel allocates and has not written.
 """
 
 from __future__ import annotations
@@ -37,16 +37,24 @@ Steps: TypeAlias = Callable[[Env], Iterator[s.Stmt]]
 
 def is_launch(node: s.For) -> bool:
     """Say whether a loop is the outermost one of a launch."""
-    axes: list[str] = []
-    body: s.Stmt = node
-    while isinstance(body, s.Allocate) or _axis(body):
-        if isinstance(body, s.For):
-            axes.append(_axis(body))
-        body = body.body
+    around, body = _launch_of(node)
+    axes = [_axis(part) for part in around if _axis(part)]
     ordered = [*(a for a in axes if a.startswith(_BLOCK)), *(a for a in axes if _is_thread(a))]
     if axes != ordered or len(set(axes)) < len(axes) or not any(map(_is_thread, axes)):
         return False
     return not any(isinstance(n, s.BlockRealize) or _axis(n) for n in statements(body))
+
+
+def _launch_of(node: s.Stmt) -> tuple[list[s.For | s.Allocate], s.Stmt]:
+    """Return the loops of a launch with the shared memory between them, and the threads' body."""
+    around: list[s.For | s.Allocate] = []
+    while True:
+        is_inside = bool(around) and _is_thread(_axis(around[-1]))
+        is_memory = isinstance(node, s.Allocate) and not is_inside
+        if not isinstance(node, (s.For, s.Allocate)) or not (is_memory or _axis(node)):
+            return around, node
+        around.append(node)
+        node = node.body
 
 
 def _is_thread(axis: str) -> bool:
@@ -127,17 +135,18 @@ class Ledger:
 
     def watched(self, locate: Locate, buffer: Buffer, node: object) -> Locate:
         """Return a closure that finds an element, and enters the access."""
-        memory = buffer.scope().split(".")[0]
-        if memory == "local" or buffer.data not in self._stored:
+        if buffer.data not in self._stored:
             return locate
+        memory = buffer.scope().split(".")[0]
         is_store = isinstance(node, s.BufferStore)
 
         def found(env: Env, indices: Sequence[int]) -> tuple[Memory, int]:
             place = locate(env, indices)
-            self._enter(buffer, place[1], is_store, memory == "shared")
-            if memory == "shared" and not is_store and place[0].cells.item(place[1]) is None:
+            if memory != "local":
+                self._enter(buffer, place[1], is_store, memory == "shared")
+            if not is_store and place[0].cells.item(place[1]) is None:
                 raise InterpreterError(
-                    f"element {place[1]} of shared buffer {buffer.name} is read before it is "
+                    f"element {place[1]} of {memory} buffer {buffer.name} is read before it is "
                     f"written, in `{_line(self.statement)}`"
                 )
             return place
@@ -180,15 +189,13 @@ def compile_launch(c: FunctionCompiler, node: s.For) -> Run:
     blocks: list[tuple[str, Var, Eval]] = []
     threads: list[tuple[str, Var, Eval]] = []
     memory: list[tuple[s.Allocate, list[Eval]]] = []
-    body: s.Stmt = node
-    while isinstance(body, s.Allocate) or _axis(body):
-        if isinstance(body, s.Allocate):
-            memory.append((body, [c.expr(n) for n in body.extents]))
+    around, body = _launch_of(node)
+    for part in around:
+        if isinstance(part, s.Allocate):
+            memory.append((part, [c.expr(n) for n in part.extents]))
         else:
-            assert isinstance(body, s.For)
-            axes = threads if _is_thread(_axis(body)) else blocks
-            axes.append((_axis(body), body.loop_var, c.expr(body.extent)))
-        body = body.body
+            axes = threads if _is_thread(_axis(part)) else blocks
+            axes.append((_axis(part), part.loop_var, c.expr(part.extent)))
     ledger = Ledger(body)
     outer, c.ledger = c.ledger, ledger
     run = _steps(c, body)
@@ -325,7 +332,7 @@ def _allocate(c: FunctionCompiler, node: s.Allocate) -> Steps:
     body = _steps(c, node.body)
 
     def run(env: Env) -> Iterator[s.Stmt]:
-        env[node.buffer_var] = c.fresh(math.prod(n(env) for n in extents), node.dtype)
+        env[node.buffer_var] = unwritten(math.prod(n(env) for n in extents), node.dtype)
         yield from body(env)
 
     return run

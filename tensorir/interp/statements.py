@@ -210,9 +210,10 @@ def _compile_body(c: FunctionCompiler, node: s.AttrStmt | s.DeclBuffer) -> Run:
 def _compile_allocate(c: FunctionCompiler, node: s.Allocate) -> Run:
     var, dtype, body = node.buffer_var, node.dtype, c.stmt(node.body)
     extents = [c.expr(n) for n in node.extents]
+    allocate = c.fresh if c.ledger is None else unwritten
 
     def run(env: Env) -> None:
-        env[var] = c.fresh(math.prod(n(env) for n in extents), dtype)
+        env[var] = allocate(math.prod(n(env) for n in extents), dtype)
         body(env)
 
     return run

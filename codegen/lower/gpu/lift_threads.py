@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from codegen.errors import LoweringError
 from codegen.lower.check_supported import name_of
-from codegen.lower.thread_axes import AXES, THREAD, axis_of, kind_of, memory_of, thread_loops
+from codegen.lower.thread_axes import AXES, BLOCK, THREAD, axis_of, kind_of, memory_of, thread_loops
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
@@ -28,12 +28,13 @@ def lift_threads(func: PrimFunc) -> PrimFunc:
                 S[threadIdx_x] = A[i, threadIdx_x]
                 if threadIdx_x < 32: B[i, threadIdx_x] = S[threadIdx_x * 2]
 
-    A kernel is what the outermost loop bound to blocks or threads contains; loops around it run on
-    the host. An axis has the largest extent of its loops. A statement outside of the loops of some
-    axis runs once: where it writes memory that the threads of the axis share, under a condition.
-    The result has its meaning when the threads run in lock step (`place_barriers`). Raises
-    LoweringError naming the loops for extents of blocks that differ, extents of threads that are
-    not constant, and statements that no thread runs.
+    A kernel is what the outermost loop bound to blocks or threads contains, or, for a single block
+    of threads, what shares memory; loops around it run on the host. An axis has the largest extent
+    of its loops. A statement outside of the loops of some axis runs once: where it writes memory
+    that the threads of the axis share, under a condition. The result has its meaning when the
+    threads run in lock step (`place_barriers`). Raises LoweringError naming the loops for extents
+    of blocks that differ, extents of threads that are not constant, and statements that no thread
+    runs.
     """
     return func.with_body(_Host(func)(func.body))
 
@@ -57,20 +58,20 @@ class _Host:
             return s.sequence([self(part) for part in node.seq])
         if isinstance(node, s.For) and not axis_of(node):
             return node.with_body(self(node.body))
-        if isinstance(node, s.BlockRealize) and _is_always(node.predicate):
-            self._check_memory(node.block)
+        if isinstance(node, s.BlockRealize) and not self._is_one_kernel(node):
             return node.changed(block=node.block.with_body(self(node.block.body)))
         return _Kernel(node, self._name).launch()
 
-    def _check_memory(self, block: s.Block) -> None:
-        for buffer in block.alloc_buffers:
-            memory = memory_of(buffer.data)
-            if memory != "global":
-                raise LoweringError(
-                    f"buffer {buffer.name} of {self._name} lives in scope {memory!r}, which ends "
-                    f"with a kernel, but several kernels use it; set its scope to global, or "
-                    f"compute its producer at its consumer (sch.compute_at)"
-                )
+    def _is_one_kernel(self, node: s.BlockRealize) -> bool:
+        """Say whether a block is a kernel: it tests a condition, or has memory of a kernel."""
+        own = [b for b in node.block.alloc_buffers if memory_of(b.data) != "global"]
+        if own and any(kind_of(loop) == BLOCK for loop in thread_loops(node)):
+            raise LoweringError(
+                f"buffer {own[0].name} of {self._name} lives in scope {own[0].scope()!r}, which "
+                f"ends with a kernel, but several kernels use it; set its scope to global, or "
+                f"compute its producer at its consumer (sch.compute_at)"
+            )
+        return bool(own) or not _is_always(node.predicate)
 
 
 def _is_always(condition: PrimExpr) -> bool:
