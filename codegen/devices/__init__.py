@@ -1,1 +1,1 @@
-"""GPUs: from device programs to kernels, the devices that run them, and reports about kernels."""
+"""Kernels of GPUs: how programs become them, and the devices and arrays they run with"""

@@ -34,6 +34,13 @@ class Dialect(ABC):
         """
         return False
 
+    def alignment(self, index: PrimExpr | None, nbytes: int) -> int:
+        """Return the alignment in bytes, as far as it is of use, of elements of `nbytes` bytes.
+
+        The first one is at `index`, None where it is not known.
+        """
+        return nbytes
+
     @abstractmethod
     def thread_index(self, f: FunctionEmitter, tag: str) -> str:
         """Write the read of a thread's index on an axis, such as `threadIdx.x`, in 64 bits."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import ClassVar, Final
 
@@ -11,6 +12,7 @@ from codegen.emit.dialect import Dialect
 from codegen.emit.index import extend_index
 from codegen.emit.llvm_text import memory_type
 from codegen.lower.thread_axes import memory_of
+from tensorir.arith.analyzer import Analyzer
 from tensorir.nodes.dtype import FLOAT32, INT32, DataType
 from tensorir.nodes.expr import Call, IntImm, PrimExpr, Var
 from tensorir.nodes.intrin import Op
@@ -63,6 +65,14 @@ class _Gpu(Dialect):
             )
             f.values[data] = name
         f.stmt(node.body)
+
+    def alignment(self, index: PrimExpr | None, nbytes: int) -> int:
+        """Return what is proved: a thread accesses a vector at once only if it is aligned."""
+        if index is None:
+            return nbytes
+        known = Analyzer().modular_set(index)
+        divisor = math.gcd(known.coeff, known.base) * nbytes or ALIGNMENT
+        return min(ALIGNMENT, divisor & -divisor)
 
     def accesses_lanes_singly(self, mask: str, linear: tuple[PrimExpr, int] | None) -> bool:
         return bool(mask) or linear is None or linear[1] not in (0, 1, -1)

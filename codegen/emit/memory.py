@@ -119,7 +119,8 @@ def _load(f: FunctionEmitter, node: BufferLoad) -> str:
             any_lane = _any(f, *f.load_mask)
             condition = f.op(f"and i1 {condition}, {any_lane}") if condition else any_lane
         if not condition:
-            return _load_plain(f, address, node.dtype, buffer.data)
+            align = f.module.dialect.alignment(index, _align(buffer.dtype))
+            return _load_plain(f, address, node.dtype, buffer.data, align)
         load = partial(_load_plain, f, address, node.dtype, buffer.data)
         return f.emit_select(condition, register_type(node.dtype), load, "zeroinitializer")
     f.vector_ops += 1
@@ -132,7 +133,8 @@ def _load(f: FunctionEmitter, node: BufferLoad) -> str:
     if distance == 0:
         one = _load_plain(f, place[1], buffer.dtype, buffer.data)
         return f.splat(one, register_type(buffer.dtype), index.dtype.lanes)
-    value = _load_plain(f, place[1], node.dtype, buffer.data)
+    align = _vector_align(f, buffer, index)
+    value = _load_plain(f, place[1], node.dtype, buffer.data, align)
     return value if distance == 1 else _reverse(f, value, node.dtype)
 
 
@@ -170,9 +172,18 @@ def _to_memory(f: FunctionEmitter, value: str, dtype: DataType) -> str:
     return value
 
 
-def _load_plain(f: FunctionEmitter, address: str, dtype: DataType, data: Var) -> str:
-    text = f"load {memory_type(dtype)}, {f.pointer(data)} {address}, align {_align(dtype)}"
+def _load_plain(
+    f: FunctionEmitter, address: str, dtype: DataType, data: Var, align: int = 0
+) -> str:
+    text = f"load {memory_type(dtype)}, {f.pointer(data)} {address}, align {align or _align(dtype)}"
     return _from_memory(f, f.load(text, data), dtype)
+
+
+def _vector_align(f: FunctionEmitter, buffer: Buffer, index: PrimExpr) -> int:
+    """Return the alignment in bytes of the lanes of an access without a mask."""
+    linear = linear_lanes(f, index)
+    first = linear[0] if linear is not None and linear[1] == 1 else None
+    return f.module.dialect.alignment(first, _align(buffer.dtype))
 
 
 def _is_inside(buffer: Buffer, index: PrimExpr) -> bool:
@@ -284,13 +295,14 @@ def _store(f: FunctionEmitter, node: BufferStore) -> None:
     if mask or distance is None:
         _store_masked(f, value, place, dtype, mask)
     else:
+        align = _vector_align(f, buffer, index)
         if distance == 0:
             # The lanes are written in order, so the last one stays.
             kind, last = register_type(dtype), dtype.lanes - 1
             value, dtype = f.op(f"extractelement {kind} {value}, i64 {last}"), buffer.dtype
         elif distance == -1:
             value = _reverse(f, value, dtype)
-        _store_plain(f, value, place[1], dtype, buffer.data)
+        _store_plain(f, value, place[1], dtype, buffer.data, align)
     f.forget_stored(buffer.data)
 
 
@@ -318,16 +330,20 @@ def _store_scalar(f: FunctionEmitter, node: BufferStore, index: PrimExpr) -> Non
         f.start(then)
     value = f.expr(node.value)
     address = element_address(f, node.buffer, index)
-    _store_plain(f, value, address, node.value.dtype, node.buffer.data)
+    align = f.module.dialect.alignment(index, _align(node.buffer.dtype))
+    _store_plain(f, value, address, node.value.dtype, node.buffer.data, align)
     f.forget_stored(node.buffer.data)
     if done:
         f.branch(done)
         f.start(done)
 
 
-def _store_plain(f: FunctionEmitter, value: str, address: str, dtype: DataType, data: Var) -> None:
+def _store_plain(
+    f: FunctionEmitter, value: str, address: str, dtype: DataType, data: Var, align: int = 0
+) -> None:
     stored = _to_memory(f, value, dtype)
-    f.do(f"store {memory_type(dtype)} {stored}, {f.pointer(data)} {address}, align {_align(dtype)}")
+    align = align or _align(dtype)
+    f.do(f"store {memory_type(dtype)} {stored}, {f.pointer(data)} {address}, align {align}")
 
 
 # -------------------------------------------------------------------------------------- allocations

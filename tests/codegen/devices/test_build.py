@@ -13,9 +13,9 @@ from tensorir.script import parse
 
 MATMUL = """
 @T.prim_func
-def main(A: T.Buffer((64, 48)), B: T.Buffer((48, 64)), C: T.Buffer((64, 64))):
+def main(A: T.Buffer((32, 24)), B: T.Buffer((24, 64)), C: T.Buffer((32, 64))):
     T.func_attr({"tir.noalias": True})
-    for i, j, k in T.grid(64, 64, 48):
+    for i, j, k in T.grid(32, 64, 24):
         with T.block("C"):
             vi, vj, vk = T.axis.remap("SSR", [i, j, k])
             with T.init():
@@ -82,7 +82,7 @@ def tiled_matmul() -> Schedule:
 
 @needs_opencl
 def test_a_matmul_of_tiles():
-    a, b = random(64, 48), random(48, 64)
+    a, b = random(32, 24), random(24, 64)
     func = tiled_matmul().mod["main"]
     resources = check_kernels(func, [a, b], [a @ b], atol=1e-5, is_lowered=False)
     if resources is not None:
@@ -107,9 +107,9 @@ def test_a_softmax_with_reductions_over_threads():
 def test_build_and_call():
     module = codegen.build(tiled_matmul().mod, OPENCL)
     device = codegen.device(OPENCL)
-    a, b = random(64, 48), random(48, 64)
+    a, b = random(32, 24), random(24, 64)
     arrays = [codegen.array(x, device) for x in (a, b)]
-    c = codegen.empty((64, 64), "float32", device)
+    c = codegen.empty((32, 64), "float32", device)
     module["main"](*arrays, c)
     np.testing.assert_allclose(c.numpy(), a @ b, atol=1e-5)
     assert "OpEntryPoint Kernel" in module.inspect_device()
