@@ -62,7 +62,7 @@ PEERS ?=
 bench-models: $(VENV)/.installed-onnx $(VENV)/.installed-torch  ## tune networks and time them beside other runtimes
 	$(BIN)/python -m benchmarks.models $(addprefix --peer ,$(PEERS))
 
-notebooks: $(VENV)/.installed-notebook  ## execute the notebooks, with few trials
+notebooks: $(VENV)/.installed-notebook $(VENV)/.installed-opencl  ## execute the notebooks, with few trials
 	$(BIN)/python notebooks/execute.py --check
 
 # What draws diagrams in the browser; without npm the pages show how they are written.
