@@ -174,8 +174,6 @@ class MultiLevelTiling(ScheduleRule):
         loops = sch.get_loops(state.block)
         axes = sch.get(state.block).iter_vars
         tiles: list[list[LoopRV]] = [[] for _ in self.structure]
-        lengths = cumulative_lengths(sch.state, sch.get_sref(state.block))
-        spatial = 0 if lengths is None else lengths[0]
         for loop, axis in zip(loops, axes, strict=True):
             if axis.iter_type == IterVar.DATA_PAR:
                 slots, most = self.s_indices, self.max_innermost_factor
@@ -193,7 +191,8 @@ class MultiLevelTiling(ScheduleRule):
             tiles[level] = [fused]
         gpu = self._task_target().gpu
         if gpu is not None:
-            enough = spatial > 2 * gpu.thread_warp_size
+            lengths = cumulative_lengths(sch.state, sch.get_sref(state.block))
+            enough = lengths is not None and lengths[0] > 2 * gpu.thread_warp_size
             sch.annotate(state.block, THREAD_EXTENT_LOW, gpu.thread_warp_size if enough else 1)
             sch.annotate(state.block, THREAD_EXTENT_HIGH, gpu.max_threads_per_block)
         return [state]

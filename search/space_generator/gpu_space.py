@@ -40,6 +40,8 @@ _CHILDREN: Final = 4
 _MOST_STEPS: Final = 4
 _TRIES: Final = 32
 _SEED: Final = 1
+_UNFIT: Final = 1e18
+"""More cycles than any kernel takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,10 @@ class _TiledBlock:
     """The least and the largest number of threads."""
 
     def cycles(self, decisions: Decisions, gpu: GpuLimits) -> float:
-        """Return an estimate of the time of a point; infinite if it does not fit the device.
+        """Return an estimate of the time of a point; at least `_UNFIT` if it does not fit the GPU.
 
-        It ignores bank conflicts, and the shapes of warps.
+        It ignores bank conflicts, and the shapes of warps. Of two points that do not fit, the one
+        that is farther from fitting has more cycles.
         """
         counts = {"blockIdx": 1, "vthread": 1, "threadIdx": 1, "": 1}
         in_block, innermost, steps, depth = [], [], 1, 1
@@ -90,21 +93,25 @@ class _TiledBlock:
         boxes = [operand.spans(in_block) for operand in self.operands]
         sizes = [math.prod(b) * o.item_bytes for o, b in zip(self.operands, boxes, strict=True)]
         low, high = self.threads
-        if not (
-            low <= threads <= high
-            and sum(sizes) <= gpu.max_shared_memory_per_block
-            and results + OWN_REGISTERS <= MOST_REGISTERS
-        ):
-            return math.inf
+        excess = math.prod(
+            max(1.0, used / most)
+            for used, most in (
+                (low, threads),
+                (threads, high),
+                (sum(sizes), max(1, gpu.max_shared_memory_per_block)),
+                (results + OWN_REGISTERS, MOST_REGISTERS),
+            )
+        )
+        if excess > 1:
+            return _UNFIT * excess
         warps = -(-threads // WARP)
         # The innermost reduction loop is around the innermost tile, whose operands are loaded once.
         loads = sum(math.prod(operand.spans(innermost)) for operand in self.operands)
         loads *= results // math.prod(innermost)
-        rows = [
-            max(SECTOR, b[-1] * o.item_bytes) for o, b in zip(self.operands, boxes, strict=True)
-        ]
-        shapes = zip(boxes, rows, strict=True)
-        fetched = sum(math.prod(box[:-1]) * row for box, row in shapes)
+        fetched = sum(
+            math.prod(box[:-1]) * max(SECTOR, box[-1] * operand.item_bytes)
+            for operand, box in zip(self.operands, boxes, strict=True)
+        )
         work = Work(
             operations=float(warps * WARP * results * steps * depth),
             shared=float(warps * loads * steps * depth),
@@ -144,15 +151,15 @@ class FittingSpace(DesignSpace):
         best: list[Decisions] = []
         for _ in range(_ROUNDS):
             for point in born:
-                if point is not None and math.isfinite(cycles := self._cycles(point)):
-                    found[point] = cycles
+                if point is not None:
+                    found[point] = self._cycles(point)
             best = sorted(found, key=lambda point: found[point])[:_KEPT]
             born = [step(point, rng) for point in best for _ in range(_CHILDREN)]
-        return best
+        return [point for point in best if found[point] < _UNFIT]
 
     def admitted(self, decisions: Decisions) -> Decisions | None:
         """Return the point if it fits, else None."""
-        return decisions if math.isfinite(self._cycles(decisions)) else None
+        return decisions if self._cycles(decisions) < _UNFIT else None
 
     def sample(self, rng: RandomState) -> Decisions:
         """Return a random point near a promising one; any point if none that fits was found."""
