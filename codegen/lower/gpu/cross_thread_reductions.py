@@ -41,7 +41,7 @@ def cross_thread_reductions(func: PrimFunc) -> PrimFunc:
     Every loop over `t` is bound to the same threads. `own` is local memory, `all` is shared. Any
     extent does, and any registered reducer, of tuples as well. Threads without a step contribute
     the identity. Local results are stored by every thread of the block, others by the first one.
-    Raises LoweringError for a reduction over blocks, and for one without an init or a known reducer.
+    Raises LoweringError for a reduction over blocks, one without an init, and an unknown reducer.
     """
     finder = _Finder()
     finder(func.body)
