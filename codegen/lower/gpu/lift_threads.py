@@ -71,6 +71,11 @@ class _Host:
             return node.with_body(self(node.body))
         if isinstance(node, s.BlockRealize) and not self._is_one_kernel(node):
             return node.changed(block=node.block.with_body(self(node.block.body)))
+        if isinstance(node, s.While) and any(kind_of(loop) == BLOCK for loop in thread_loops(node)):
+            raise LoweringError(
+                f"a while loop of {self._name} is around loops bound to {BLOCK}, but the host "
+                f"cannot look at its condition between launches; put it inside of the blocks"
+            )
         return _Kernel(node, self._name).launch()
 
     def _is_one_kernel(self, node: s.BlockRealize) -> bool:
