@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
@@ -26,19 +25,16 @@ from codegen.lower.element_sets import (
     values,
 )
 from codegen.lower.rewriters import StatementRewriter, analyzer_for, controls
-from codegen.lower.thread_axes import THREAD, kind_of, memory_of
+from codegen.lower.thread_axes import THREAD, barrier, is_barrier, kind_of, memory_of
 from tensorir.arith import Analyzer
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, Range
-from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, StringImm, Var
-from tensorir.nodes.intrin import Op
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import conjuncts, logical_and, logical_not
 from tensorir.rewriting.visit import children, collect_vars, statements, walk
 from tensorir.semantics.purity import is_pure, may_run_anywhere
-
-SYNC: Final = Op.get("tvm_storage_sync")
 
 
 def place_barriers(func: PrimFunc) -> PrimFunc:
@@ -56,16 +52,6 @@ def place_barriers(func: PrimFunc) -> PrimFunc:
     needed inside of it.
     """
     return func.with_body(_Launches(func)(func.body))
-
-
-def is_barrier(node: Node) -> bool:
-    """Say whether a statement has all threads of a block wait for one another."""
-    return isinstance(node, s.Evaluate) and isinstance(node.value, Call) and node.value.op is SYNC
-
-
-def barrier() -> s.Stmt:
-    """Return a barrier, after which a thread sees what others stored to shared or global memory."""
-    return s.Evaluate(Call("int32", SYNC, (StringImm("shared"),)))
 
 
 class _Launches(StatementRewriter):

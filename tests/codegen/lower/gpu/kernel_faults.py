@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from codegen.lower.gpu.place_barriers import is_barrier
-from codegen.lower.thread_axes import THREAD, kind_of, memory_of
+from codegen.lower.thread_axes import THREAD, is_barrier, kind_of, memory_of
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import LT, BufferLoad, IntImm, PrimExpr, Var
