@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from codegen.errors import CodegenError
 from codegen.target import Target, host
+from codegen.target.nvidia_files import nvidia_file
 
 Machine: TypeAlias = Any
 """An `llvmlite.binding.TargetMachine`; llvmlite has no type annotations."""
@@ -75,6 +76,9 @@ def optimize(text: str, target: Target, has_scalar_loop: bool) -> LLVMModule:
         module.verify()
     except RuntimeError as problem:
         raise CodegenError(f"LLVM rejects the generated code: {problem}") from problem
+    has_library = "@__nv_" in text
+    if has_library:
+        _link_libdevice(module)
     if target.opt_level == 0:
         return module
     if _is_spirv(target):
@@ -84,7 +88,7 @@ def optimize(text: str, target: Target, has_scalar_loop: bool) -> LLVMModule:
     options.loop_interleaving = has_scalar_loop
     options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
-    if has_scalar_loop:
+    if has_scalar_loop or has_library:
         builder.getModulePassManager().run(module, builder)
         return module
     passes = builder.getFunctionPassManager()
@@ -92,6 +96,23 @@ def optimize(text: str, target: Target, has_scalar_loop: bool) -> LLVMModule:
         if not function.is_declaration:
             passes.run(function, builder)
     return module
+
+
+def _link_libdevice(module: LLVMModule) -> None:
+    """Link NVIDIA's library of mathematical functions, of which passes keep what is called."""
+    path = nvidia_file("libdevice.10.bc")
+    if path is None:
+        raise CodegenError(
+            "the kernel calls a function of NVIDIA's libdevice, which is not installed; "
+            "pip install 'tensorir[cuda]'"
+        )
+    library = binding().parse_bitcode(path.read_bytes())
+    library.triple = module.triple
+    library.data_layout = module.data_layout
+    module.link_in(library)
+    for function in module.functions:
+        if function.name.startswith("__nv_") and not function.is_declaration:
+            function.linkage = "internal"
 
 
 def needs_new_process(target: Target) -> bool:
