@@ -121,7 +121,7 @@ def lower(
     context = PassContext.current()
     added = context.config.get(ADD_LOWER_PASS)
     target = as_target(target)
-    passes = passes_for(target)
+    passes: Sequence[tuple[str, Any]] = passes_for(target)
     if added:
         passes = _with_added(passes, added)
     names = [name for name, _ in passes]

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorir.arith.linear import Linear
+from tensorir.arith.linear import Linear, Terms
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.terms import variables_of
 from tensorir.nodes import expr as e
@@ -96,7 +96,8 @@ def place_of(indices: Sequence[PrimExpr], variables: Collection[Var], linear: Li
         if index.dtype.lanes > 1:
             raise Unknown
         read = linear(index)
-        own, other = {}, {}
+        own: Terms = {}
+        other: Terms = {}
         for term, coefficient in read.terms.items():
             used = [var in variables for var in variables_of(term)]
             if any(used) and not all(used):

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import PointerType, Var
+from tensorir.nodes.expr import Call, PointerType, StringImm, Var
+from tensorir.nodes.intrin import Op
 from tensorir.rewriting.visit import statements
+
+_SYNC: Final = Op.get("tvm_storage_sync")
 
 BLOCK: Final = "blockIdx"
 THREAD: Final = "threadIdx"
@@ -32,6 +35,16 @@ def memory_of(pointer: Var) -> str:
     kind = pointer.type_annotation
     scope = kind.storage_scope if isinstance(kind, PointerType) else ""
     return scope.split(".")[0] or "global"
+
+
+def is_barrier(node: object) -> bool:
+    """Say whether a statement has all threads of a block wait for one another."""
+    return isinstance(node, s.Evaluate) and isinstance(node.value, Call) and node.value.op is _SYNC
+
+
+def barrier() -> s.Stmt:
+    """Return a barrier, after which a thread sees what others stored to shared or global memory."""
+    return s.Evaluate(Call("int32", _SYNC, (StringImm("shared"),)))
 
 
 def thread_loops(node: s.Stmt) -> list[s.For]:

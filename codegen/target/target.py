@@ -187,7 +187,12 @@ class Target:
 
     @cached_property
     def vector_bits(self) -> int:
-        """Bits of the widest vector register that code uses: at most `vector-width`."""
+        """Bits of the widest vector register that code uses: at most `vector-width`.
+
+        A thread of a GPU has vectors as long as its widest access.
+        """
+        if self.gpu is not None:
+            return 8 * self.gpu.max_vector_bytes
         widest = 128
         if "avx" in self.features:
             widest = 512 if "avx512f" in self.features else 256

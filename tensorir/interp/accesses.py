@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from tensorir.interp.arguments import Env
 from tensorir.interp.launch import Ledger
-from tensorir.interp.memory import InterpreterError, Layout, Memory, compact_strides
+from tensorir.interp.memory import InterpreterError, Layout, Memory, compact_strides, in_one_line
 from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import Buffer, MatchBufferRegion
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
@@ -180,7 +180,7 @@ class AccessCompiler:
 def _out_of_bounds(buffer: Buffer, index: int, dim: int, size: int, node: Any) -> InterpreterError:
     return InterpreterError(
         f"access to {buffer.name} out of bounds: index {index} of dimension {dim} is not "
-        f"in [0, {size}), in `{node}`"
+        f"in [0, {size}), in `{in_one_line(node)}`"
     )
 
 

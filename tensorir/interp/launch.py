@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from tensorir.interp.arguments import Env
-from tensorir.interp.memory import InterpreterError, Memory, unwritten
+from tensorir.interp.memory import InterpreterError, Memory, in_one_line, unwritten
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import Call, Var
@@ -147,7 +147,7 @@ class Ledger:
             if not is_store and place[0].cells.item(place[1]) is None:
                 raise InterpreterError(
                     f"element {place[1]} of {memory} buffer {buffer.name} is read before it is "
-                    f"written, in `{_line(self.statement)}`"
+                    f"written, in `{in_one_line(self.statement)}`"
                 )
             return place
 
@@ -159,8 +159,7 @@ class Ledger:
         if other is not None:
             raise InterpreterError(
                 f"threads {other.thread} and {who.thread} of one block access element {cell} of "
-                f"{buffer.name} without a barrier in between, in `{_line(other.statement)}` and "
-                f"`{_line(who.statement)}`"
+                f"{buffer.name} without a barrier in between, in {_both(other, who)}"
             )
         if is_shared:
             return
@@ -168,17 +167,12 @@ class Ledger:
         if other is not None:
             raise InterpreterError(
                 f"blocks {other.block} and {who.block} of one launch access element {cell} of "
-                f"{buffer.name}, in `{_line(other.statement)}` and `{_line(who.statement)}`"
+                f"{buffer.name}, in {_both(other, who)}"
             )
 
 
-def _line(node: s.Stmt) -> str:
-    lines = [line for line in node.script().splitlines() if line and not _is_heading(line)]
-    return lines[0].strip()
-
-
-def _is_heading(line: str) -> bool:
-    return line.startswith(("#", "from ")) or "= T.Buffer(" in line or "= T.handle(" in line
+def _both(a: _Who, b: _Who) -> str:
+    return f"`{in_one_line(a.statement)}` and `{in_one_line(b.statement)}`"
 
 
 # -------------------------------------------------------------------------------------- the threads

@@ -76,6 +76,8 @@ class _ThreadRegions(LiveRegions):
         ranges = {var: known for var, known in self._ranges.items() if self.is_inside(var, uses)}
         conditions = [c for c in self._conditions if all(v in ranges for v in collect_vars(c))]
         try:
+            if any(self.is_inside(v, uses) and v not in ranges for v in collect_vars(index)):
+                raise Unknown
             place = place_of((index,), ranges, self._linear)
             grid = grid_over(ranges, [*place.written_out, *conditions])
             found, taken = np.broadcast_arrays(

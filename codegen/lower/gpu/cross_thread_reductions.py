@@ -206,9 +206,8 @@ class _Tree:
 
     def _own_steps(self) -> s.Stmt:
         bound = self._values()
-        indices = self._place(
-            *({loop.loop_var: loop.loop_var for loop in loops} for loops in self._groups())
-        )
+        same: _Places = {loop.loop_var: loop.loop_var for loop in self._divided.loops}
+        indices = self._place(same, same, same)
         old = [BufferLoad(buffer, indices) for buffer in self._own]
         new = [substitute(value, bound) for value in self._reduction.values]
         update = self._reduction.update(old, new, self._own, indices)
@@ -273,9 +272,6 @@ class _Tree:
         return store if is_always else s.IfThenElse(condition, store)
 
     # ----------------------------------------------------------------------------- loops and places
-
-    def _groups(self) -> tuple[list[s.For], ...]:
-        return self._inner_rows, self._over, self._outputs
 
     def _place(self, rows: _Places, over: _Places, inner: _Places) -> list[PrimExpr]:
         """Return the indices of one thread's result."""

@@ -42,7 +42,8 @@ class _Inject(StatementRewriter):
                 f"loop {node.loop_var.name} is bound to {axis_of(node)} and has {node.extent} "
                 f"iterations; a number of virtual threads must be constant"
             )
-        return _SideBySide(node, body)(body)
+        result: s.Stmt = _SideBySide(node, body)(body)
+        return result
 
 
 class _SideBySide(ElementRewriter):

@@ -7,7 +7,16 @@ from typing import Any, Final
 
 from codegen.errors import LoweringError
 from codegen.lower.check_supported import name_of
-from codegen.lower.thread_axes import AXES, BLOCK, THREAD, axis_of, kind_of, memory_of, thread_loops
+from codegen.lower.thread_axes import (
+    AXES,
+    BLOCK,
+    THREAD,
+    axis_of,
+    is_barrier,
+    kind_of,
+    memory_of,
+    thread_loops,
+)
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
@@ -133,7 +142,7 @@ class _Kernel(Substitution):
     def launch(self) -> s.Stmt:
         """Return the loops of the axes around the body."""
         self._check_grid()
-        body = self(self._node)
+        body: s.Stmt = self(self._node)
         for tag, var in reversed(self._axes.items()):
             loop = self._loops[tag]
             binding = IterVar(None, Var(tag, var.dtype), IterVar.THREAD_INDEX, tag)
@@ -192,7 +201,7 @@ class _Kernel(Substitution):
         var, low = self._axes[tag], self(node.min)
         self._values[node.loop_var] = add(low, var.astype(node.loop_var.dtype))
         self._bound[tag] = node.loop_var
-        body = self(node.body)
+        body: s.Stmt = self(node.body)
         if outer is None:
             del self._bound[tag]
         else:
@@ -218,13 +227,14 @@ def _axes_to_run_once(node: s.Stmt, axes: Collection[str]) -> list[str] | None:
 
     None if it writes memory of different kinds: then its parts are to be looked at.
     """
-    own, written = set(), set()
+    own: set[Var] = set()
+    written: set[Var] = set()
     for part in walk(node):
         if isinstance(part, s.Block):
             own.update(b.data for b in part.alloc_buffers if memory_of(b.data) == "local")
         elif isinstance(part, s.BufferStore):
             written.add(part.buffer.data)
-        elif isinstance(part, s.Evaluate) and has_effects(part.value):
+        elif isinstance(part, s.Evaluate) and has_effects(part.value) and not is_barrier(part):
             return list(axes)
     scopes = {memory_of(pointer) for pointer in written - own}
     if len(scopes) > 1 and "local" in scopes:

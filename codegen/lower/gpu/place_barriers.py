@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
@@ -26,19 +25,16 @@ from codegen.lower.element_sets import (
     values,
 )
 from codegen.lower.rewriters import StatementRewriter, analyzer_for, controls
-from codegen.lower.thread_axes import THREAD, kind_of, memory_of
+from codegen.lower.thread_axes import THREAD, barrier, is_barrier, kind_of, memory_of
 from tensorir.arith import Analyzer
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, Range
-from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, StringImm, Var
-from tensorir.nodes.intrin import Op
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import conjuncts, logical_and, logical_not
 from tensorir.rewriting.visit import children, collect_vars, statements, walk
 from tensorir.semantics.purity import is_pure, may_run_anywhere
-
-SYNC: Final = Op.get("tvm_storage_sync")
 
 
 def place_barriers(func: PrimFunc) -> PrimFunc:
@@ -56,16 +52,6 @@ def place_barriers(func: PrimFunc) -> PrimFunc:
     needed inside of it.
     """
     return func.with_body(_Launches(func)(func.body))
-
-
-def is_barrier(node: Node) -> bool:
-    """Say whether a statement has all threads of a block wait for one another."""
-    return isinstance(node, s.Evaluate) and isinstance(node.value, Call) and node.value.op is SYNC
-
-
-def barrier() -> s.Stmt:
-    """Return a barrier, after which a thread sees what others stored to shared or global memory."""
-    return s.Evaluate(Call("int32", SYNC, (StringImm("shared"),)))
 
 
 class _Launches(StatementRewriter):
@@ -146,6 +132,8 @@ class _Barriers:
                 found.append(barrier())
                 pending = []
             new, pending = self._statement(part, pending)
+            if found and is_barrier(found[-1]) and _begins_with_barrier(new):
+                found.pop()
             found.append(new)
         return s.sequence(found), pending
 
@@ -160,7 +148,7 @@ class _Barriers:
             return self._loop(node, pending)
         if isinstance(node, s.While):
             if self._differs(node.condition):
-                return self._alone_in(node, node.body, pending)
+                return self._alone_in(node, pending)
             return self._repeated(node, pending, frozenset())
         if isinstance(node, s.IfThenElse):
             return self._branch(node, pending)
@@ -175,21 +163,24 @@ class _Barriers:
     def _loop(self, node: s.For, pending: list[_Access]) -> tuple[s.Stmt, list[_Access]]:
         if self._differs(node.min) or self._differs(node.extent):
             self._differing.add(node.loop_var)
-            return self._alone_in(node, node.body, pending)
+            return self._alone_in(node, pending)
         return self._repeated(node, pending, frozenset({node.loop_var}))
 
     def _repeated(
         self, node: s.For | s.While, before: list[_Access], variables: frozenset[Var]
     ) -> tuple[s.Stmt, list[_Access]]:
         """Return a loop with barriers between its iterations, too."""
-        pending = before + self._own_accesses(node)
-        body, after = self._sequence(node.body, pending)
+        own = self._own_accesses(node)
+        body, after = self._sequence(node.body, before + own)
+        if isinstance(node, s.While) and self._any_meet(after, own):
+            self._check_all_come()
+            body, after = s.sequence([body, barrier()]), []
         body, after = self._sequence(body, self._freed(after, variables))
         after = self._freed(after, variables)
         return node.changed(body=body), after if _surely_runs(node) else [*before, *after]
 
     def _alone_in(
-        self, node: s.For | s.While, body: s.Stmt, pending: list[_Access]
+        self, node: s.For | s.While, pending: list[_Access]
     ) -> tuple[s.Stmt, list[_Access]]:
         """Return a loop that each thread leaves at another time: there is no barrier in it."""
         outer, self._alone = self._alone, True
@@ -372,19 +363,17 @@ class _Barriers:
         if any(map(is_barrier, statements(node))):
             return False
         accesses = self._accesses(node)
-        stores = [access for access in accesses if access.is_store]
-        return not any(
-            a.buffer.data is b.buffer.data and self._meet(a, b) for a in stores for b in accesses
-        )
+        return not self._any_meet(accesses, accesses)
 
     def _meets(self, pending: list[_Access], node: s.Stmt) -> bool:
         """Say whether a statement accesses an element that another thread accessed before."""
-        if not pending or self._count == 1:
-            return False
-        return any(
+        return bool(pending) and self._any_meet(pending, self._accesses(node))
+
+    def _any_meet(self, before: list[_Access], after: list[_Access]) -> bool:
+        return self._count > 1 and any(
             a.buffer.data is b.buffer.data and (a.is_store or b.is_store) and self._meet(a, b)
-            for b in self._accesses(node)
-            for a in pending
+            for b in after
+            for a in before
         )
 
     def _meet(self, a: _Access, b: _Access) -> bool:
@@ -437,6 +426,16 @@ class _Barriers:
         for var in self._threads:
             number = number * len(self._ranges[var]) + grid[var]
         return number
+
+
+def _begins_with_barrier(node: s.Stmt) -> bool:
+    if isinstance(node, s.SeqStmt):
+        return _begins_with_barrier(node.seq[0])
+    if isinstance(node, (s.Allocate, s.AttrStmt)) or (
+        isinstance(node, s.For) and _surely_runs(node)
+    ):
+        return _begins_with_barrier(node.body)
+    return is_barrier(node)
 
 
 def _surely_runs(node: s.For | s.While) -> bool:

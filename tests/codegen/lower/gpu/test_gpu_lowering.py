@@ -15,12 +15,13 @@ from recorded import recorded
 from text_cases import TextCase, each_case
 
 import codegen
-from codegen.lower import passes_for
+from codegen.lower import ADD_LOWER_PASS, passes_for
 from codegen.target import Target
-from tensorir import parse
+from tensorir import IRValueError, parse
 from tensorir.function import PrimFunc
 from tensorir.interp import interpret
 from tensorir.nodes.expr import IntImm
+from tensorir.transform import PassContext, PassInstrument, prim_func_pass
 
 HERE = Path(__file__).parent
 TARGET = Target("cuda -arch=sm_80")
@@ -90,3 +91,45 @@ def test_recorded_programs_are_lowered() -> None:
         waits = lowered.script().count("T.tvm_storage_sync")
         # One barrier before a tile is staged, one before it is used; a tree of 32 threads has 7.
         assert waits in ((2, 0) if entry["workload"][:3] not in ("NRM", "SFM") else (0, 7))
+
+
+COPY = """
+@T.prim_func
+def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
+    for bx in T.thread_binding(2, thread="blockIdx.x"):
+        for tx in T.thread_binding(4, thread="threadIdx.x"):
+            with T.block("B"):
+                vi = T.axis.spatial(8, bx * 4 + tx)
+                B[vi] = A[vi]
+"""
+
+
+def test_the_passes_of_a_gpu_run_in_the_context() -> None:
+    seen: list[str] = []
+
+    class Names(PassInstrument):
+        def run_after_pass(self, mod: object, info: Any) -> None:
+            seen.append(info.name)
+
+    @prim_func_pass(name="Mark")
+    def mark(func: PrimFunc, mod: object, ctx: object) -> PrimFunc:
+        return func.with_attr("seen", len(seen))
+
+    added = {ADD_LOWER_PASS: [("place_barriers", mark), (2, mark), (3, mark)]}
+    with PassContext(instruments=[Names()], config=added):
+        lowered = codegen.lower(parse(COPY), TARGET)
+    assert lowered.attrs["seen"] == len(seen) - 1
+    assert [name for name in seen if name != "Mark"] == PASSES
+    assert seen[seen.index("place_barriers") + 1] == seen[seen.index("unroll") + 1] == "Mark"
+
+
+def test_a_pass_of_the_other_list_is_unknown() -> None:
+    with pytest.raises(
+        IRValueError, match="unknown pass 'transpose_tiles'; the passes are check_b"
+    ):
+        codegen.lower(parse(COPY), TARGET, until="transpose_tiles")
+
+
+def test_a_cpu_refuses_threads() -> None:
+    with pytest.raises(codegen.CodegenError, match="loop bx of function main is bound to block"):
+        codegen.lower(parse(COPY), "llvm")
