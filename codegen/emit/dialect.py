@@ -16,6 +16,9 @@ class Dialect(ABC):
     library_functions: ClassVar[frozenset[str]] = frozenset()
     """The intrinsics that have a formula in `codegen.vector_math`, which this dialect ignores."""
 
+    converts_nan: ClassVar[bool] = True
+    """True if LLVM's saturating conversions to integers make 0 of NaN, as they should."""
+
     @abstractmethod
     def pointer(self, data: Var) -> str:
         """Return the type of pointers into the memory of a data pointer, by its storage scope."""

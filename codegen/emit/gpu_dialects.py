@@ -106,10 +106,11 @@ def _plain(name: str) -> str:
 
 
 class _Spirv(_Gpu):
-    """OpenCL kernels. Functions of a real variable that need wide integers are OpenCL's own."""
+    """OpenCL kernels. Functions that need wide integers, or an instruction, are OpenCL's own."""
 
     kind = "opencl"
-    library_functions = frozenset({"sin", "cos", "tan"})
+    library_functions = frozenset({"sin", "cos", "tan", "ldexp"})
+    converts_nan = False  # Intel's runtime makes the largest uint32 of it
 
     def define(self, name: str, parameters: str, block: tuple[int, int, int]) -> tuple[str, str]:
         sizes = ", ".join(f"i32 {n}" for n in block)

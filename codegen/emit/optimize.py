@@ -152,9 +152,40 @@ def _optimize_spirv(module: LLVMModule) -> LLVMModule:
     for function in module.functions:
         if not function.is_declaration:
             passes.run(function, builder)
-    if set(_INTEGER_TYPE.findall(str(module))) <= _SPIRV_INTEGERS:
-        return module
-    return llvm.parse_assembly(plain)
+    text = str(module)
+    kept = text if set(_INTEGER_TYPE.findall(text)) <= _SPIRV_INTEGERS else plain
+    return llvm.parse_assembly(_without_conversions_of_truth(kept))
+
+
+_FROM_TRUTH: Final = re.compile(
+    r"= (zext|sext|uitofp|sitofp)(?: nneg)? (<\d+ x i1>) (\S+) to (<\d+ x \w+>)"
+)
+_TO_TRUTH: Final = re.compile(
+    r"(%\S+) = trunc(?: nuw| nsw)* (<\d+ x (i\d+)>) (\S+) to (<\d+ x i1>)"
+)
+_TRUE: Final = {"zext": "1", "sext": "-1", "uitofp": "1.0", "sitofp": "-1.0"}
+
+
+def _without_conversions_of_truth(text: str) -> str:
+    """Write conversions between vectors of truth values and of numbers in another way.
+
+    LLVM's code generator for SPIR-V has them for vectors of up to 128 bits only.
+    """
+
+    def choice(found: re.Match[str]) -> str:
+        conversion, mask, value, kind = found.groups()
+        true = f"splat ({kind[1:-1].split(' x ')[1]} {_TRUE[conversion]})"
+        return f"= select {mask} {value}, {kind} {true}, {kind} zeroinitializer"
+
+    def test(found: re.Match[str]) -> str:
+        name, kind, element, value, _ = found.groups()
+        low = f"%low.{name[1:].strip(chr(34))}" if name[1] != '"' else f'%"low.{name[2:-1]}"'
+        one = f"splat ({element} 1)"
+        return (
+            f"{low} = and {kind} {value}, {one}\n  {name} = icmp ne {kind} {low}, zeroinitializer"
+        )
+
+    return _TO_TRUTH.sub(test, _FROM_TRUTH.sub(choice, text))
 
 
 def object_code(text: str, target: Target, has_scalar_loop: bool) -> bytes:
