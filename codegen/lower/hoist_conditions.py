@@ -22,7 +22,7 @@ def hoist_conditions(func: PrimFunc) -> PrimFunc:
     Before: for k in range(n): (if k == 0: S); T          (an initialisation, n at least 1)
     After:  S; for k in range(n): T
 
-    Only conditions move that cannot fault and read no memory, and none out of a launch. The parts of
+    Only conditions move that cannot fault and read no memory, none out of a launch. The parts of
     a conjunction move one by one, and `k0 * 4 + k1 == 0` over loops from 0 counts as `k0 == 0 and
     k1 == 0`.
     """

@@ -40,8 +40,8 @@ def cross_thread_reductions(func: PrimFunc) -> PrimFunc:
 
     Every loop over `t` is bound to the same threads. `own` is local memory, `all` is shared. Any
     extent does, and any registered reducer, of tuples as well. Threads without a step contribute
-    the identity. Local results are stored by each thread, others by the first one. Raises
-    LoweringError for a reduction over blocks, and for one without an init or a known reducer.
+    the identity. Local results are stored by every thread of the block, others by the first one.
+    Raises LoweringError for a reduction over blocks, one without an init, and an unknown reducer.
     """
     finder = _Finder()
     finder(func.body)
@@ -61,6 +61,10 @@ class _Divided:
     """The loops from the outermost reduction loop on."""
     steps: set[Var] = field(default_factory=set)
     """The variables of the loops over steps."""
+
+    def depends_on(self, var: Var) -> bool:
+        """Say whether the reduction is another one for another value of a variable."""
+        return any(uses_var(part, var) for part in (*self.node.iter_values, self.node.predicate))
 
     @property
     def name(self) -> str:
@@ -129,7 +133,12 @@ class _Tree:
         self._divided = divided
         self._reduction = _reduction(divided)
         loops, steps = divided.loops, divided.steps
-        self._rows = [loop for loop in divided.around if kind_of(loop) == THREAD]
+        # Threads along other axes reduce the same, and one of them is enough (`lift_threads`).
+        self._rows = [
+            loop
+            for loop in divided.around
+            if kind_of(loop) == THREAD and divided.depends_on(loop.loop_var)
+        ]
         self._inner_rows = [
             loop for loop in loops if kind_of(loop) == THREAD and loop.loop_var not in steps
         ]
@@ -211,9 +220,7 @@ class _Tree:
         old = [BufferLoad(buffer, indices) for buffer in self._own]
         new = [substitute(value, bound) for value in self._reduction.values]
         update = self._reduction.update(old, new, self._own, indices)
-        predicate = self._divided.node.predicate
-        is_always = type(predicate) is IntImm and predicate.value
-        return update if is_always else s.IfThenElse(predicate, update)
+        return _under([self._divided.node.predicate], update)
 
     def _combined(self, rows: _Places) -> s.Stmt:
         return self._over_outputs(lambda inner: self._tree(rows, inner))
@@ -225,7 +232,7 @@ class _Tree:
             half = 1 << (left - 1).bit_length() - 1
             parts.append(self._each(self._halved(rows, half, left - half)))
             left = half
-        parts.append(self._each(lambda over, t: self._stored(rows, inner, t)))
+        parts.append(self._stored(rows, inner))
         return s.sequence(parts)
 
     def _shown(self, rows: _Places, over: _Places, inner: _Places, t: PrimExpr) -> s.Stmt:
@@ -252,24 +259,31 @@ class _Tree:
 
         return combine
 
-    def _stored(self, rows: _Places, inner: _Places, t: PrimExpr) -> s.Stmt:
+    def _stored(self, rows: _Places, inner: _Places) -> s.Stmt:
+        """Store the result: by the first thread, or by all where each has its own memory."""
         divided, reduction = self._divided, self._reduction
         places = {**rows, **inner}
         bound = {var: substitute(value, places) for var, value in self._values().items()}
         indices = [substitute(index, bound) for index in reduction.indices]
-        first = [*self._row(rows), const(0, t.dtype)]
-        result = [BufferLoad(buffer, first) for buffer in self._all]
-        store = reduction.stored(result, reduction.buffers, indices)
         conditions = [
             substitute(part, places)
             for part in conjuncts(divided.node.predicate)
             if not uses_var(part, lambda var: var in divided.steps)
         ]
-        if any(memory_of(buffer.data) != "local" for buffer in reduction.buffers):
-            conditions.insert(0, compare(EQ, t, const(0, t.dtype)))
-        condition = all_of(conditions)
-        is_always = type(condition) is IntImm and condition.value
-        return store if is_always else s.IfThenElse(condition, store)
+        first = [*self._row(rows), const(0)]
+        stores: dict[bool, list[s.Stmt]] = {True: [], False: []}
+        for target, result in zip(reduction.buffers, self._all, strict=True):
+            store = s.BufferStore(target, BufferLoad(result, first), indices)
+            stores[memory_of(target.data) == "local"].append(store)
+        parts = [_under(conditions, s.sequence(stores[True]))]
+        if stores[False]:
+            once = s.sequence(stores[False])
+            parts.append(
+                self._each(
+                    lambda over, t: _under([compare(EQ, t, const(0, t.dtype)), *conditions], once)
+                )
+            )
+        return s.sequence(parts)
 
     # ----------------------------------------------------------------------------- loops and places
 
@@ -317,6 +331,12 @@ class _Tree:
             return body(places, number)
 
         return self._over_threads(self._over, numbered)
+
+
+def _under(conditions: Sequence[PrimExpr], node: s.Stmt) -> s.Stmt:
+    condition = all_of(conditions)
+    is_always = type(condition) is IntImm and bool(condition.value)
+    return node if is_always or s.is_no_op(node) else s.IfThenElse(condition, node)
 
 
 _Places = dict[Var, PrimExpr]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from codegen.errors import LoweringError
 from codegen.lower.check_supported import name_of
+from codegen.lower.rewriters import controls
 from codegen.lower.thread_axes import (
     AXES,
     BLOCK,
@@ -40,10 +42,10 @@ def lift_threads(func: PrimFunc) -> PrimFunc:
     A kernel is what the outermost loop bound to blocks or threads contains, or, for a single block
     of threads, what shares memory; loops around it run on the host. An axis has the largest extent
     of its loops. A statement outside of the loops of some axis runs once: where it writes memory
-    that the threads of the axis share, under a condition. The result has its meaning when the
-    threads run in lock step (`place_barriers`). Raises LoweringError naming the loops for extents
-    of blocks that differ, extents of threads that are not constant, and statements that no thread
-    runs.
+    that the threads of the axis share, under a condition; so does a store that is the same for all
+    threads of an axis. The result has its meaning when the threads run in lock step
+    (`place_barriers`). Raises LoweringError naming the loops for extents of blocks that differ,
+    extents of threads that are not constant, and statements that no thread runs.
     """
     return func.with_body(_Host(func)(func.body))
 
@@ -69,6 +71,11 @@ class _Host:
             return node.with_body(self(node.body))
         if isinstance(node, s.BlockRealize) and not self._is_one_kernel(node):
             return node.changed(block=node.block.with_body(self(node.block.body)))
+        if isinstance(node, s.While) and any(kind_of(loop) == BLOCK for loop in thread_loops(node)):
+            raise LoweringError(
+                f"a while loop of {self._name} is around loops bound to {BLOCK}, but the host "
+                f"cannot look at its condition between launches; put it inside of the blocks"
+            )
         return _Kernel(node, self._name).launch()
 
     def _is_one_kernel(self, node: s.BlockRealize) -> bool:
@@ -114,8 +121,10 @@ class _Kernel(Substitution):
             for tag in AXES
             if tag in self._loops
         }
-        self._bound: dict[str, Var] = {}
-        """The variables of the loops around, by axis."""
+        self._bound: dict[str, Var | None] = {}
+        """The variables of the loops around, by axis; None where it is settled who runs what."""
+        self._around: list[PrimExpr] = []
+        """The expressions that decide whether and how often the visited statement runs."""
         self._inside: dict[Node, frozenset[str]] = {}
 
     def _note(self, loop: s.For) -> None:
@@ -177,15 +186,41 @@ class _Kernel(Substitution):
         once = _axes_to_run_once(node, missing)
         if once is None:
             return super().__call__(node)
-        outer, self._bound = self._bound, self._bound | {tag: self._axes[tag] for tag in missing}
+        outer, self._bound = self._bound, self._bound | dict.fromkeys(missing)
         new = super().__call__(node)
         self._bound = outer
+        return self._once(once, new)
+
+    @contextmanager
+    def within(self, node: Node, field: str) -> Iterator[None]:
+        parts = controls(node) if isinstance(node, s.Stmt) else []
+        self._around += parts
+        yield
+        del self._around[len(self._around) - len(parts) :]
+
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        """Return a store; of threads that would store the same, the first one does."""
+        new: s.BufferStore = self.generic(node)
+        if memory_of(node.buffer.data) == "local":
+            return new
+        parts = [*node.indices, node.value, *self._around]
+        same = [
+            tag
+            for tag, var in self._bound.items()
+            if var is not None
+            and kind_of(self._loops[tag]) == THREAD
+            and not any(uses_var(part, var) for part in parts)
+        ]
+        return self._once(same, new)
+
+    def _once(self, tags: Iterable[str], node: s.Stmt) -> s.Stmt:
+        """Return a statement that the first block or thread of some axes runs."""
         conditions = [
             compare(EQ, self._axes[tag], const(0, self._axes[tag].dtype))
-            for tag in sorted(once)
+            for tag in sorted(tags)
             if not _is_one(self._loops[tag].extent)
         ]
-        return s.IfThenElse(all_of(conditions), new) if conditions else new
+        return s.IfThenElse(all_of(conditions), node) if conditions else node
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         tag = axis_of(node)
