@@ -109,7 +109,7 @@ def kernel_units(func: PrimFunc, program: HostProgram, target: Target) -> dict[s
     """Return the LLVM IR of each kernel of a lowered function."""
     values, extents = scalar_values(func), symbolic_vars(func)
     return {
-        k.name: emit_gpu_kernel(k.name, k.func, k.block, target, values, extents)
+        k.name: emit_gpu_kernel(k.name, k.func, k.block, k.shared_bytes, target, values, extents)
         for k in program.kernels
     }
 

@@ -39,6 +39,7 @@ class Launch:
     kernel: str
     grid: tuple[Dim, Dim, Dim]
     block: tuple[int, int, int]
+    shared_bytes: int
     arguments: tuple[int | str, ...]
     """Positions of parameters; names of symbolic extents, temporaries and variables of loops."""
 
@@ -65,8 +66,9 @@ class Temporary:
 
 
 Step: TypeAlias = Launch | HostLoop | Temporary
-Start: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...], list[int | bytes]]
-"""A kernel by name, its grid and block, and its arguments: numbers of arrays, bytes of scalars."""
+Start: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...], int, list[int | bytes]]
+"""A kernel by name, its grid and block, the bytes of shared memory of a block, and its arguments:
+numbers of arrays, bytes of scalars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,8 @@ def flat_launches(
     for step in steps:
         if isinstance(step, Launch):
             grid = tuple(max(0, number_of(dim, values)) for dim in step.grid)
-            yield step.kernel, grid, step.block, [arguments[a] for a in step.arguments]
+            passed = [arguments[a] for a in step.arguments]
+            yield step.kernel, grid, step.block, step.shared_bytes, passed
         elif isinstance(step, Temporary):
             yield from flat_launches(step.steps, values, arguments)
         else:
@@ -227,7 +230,7 @@ class _Splitter:
         x, y, z = block
         self._kernels.append(Kernel(name, kernel, (x, y, z), shared_bytes))
         arguments = tuple(self._host[var] for var in captured)
-        return Launch(name, (grid[0], grid[1], grid[2]), (x, y, z), arguments)
+        return Launch(name, (grid[0], grid[1], grid[2]), (x, y, z), shared_bytes, arguments)
 
     def _captured(self, nest: Stmt) -> list[Var]:
         used: dict[Var, None] = {}
@@ -251,7 +254,8 @@ class _Splitter:
 def step_to_data(step: Step) -> list[Any]:
     """Return a step in the types of JSON."""
     if isinstance(step, Launch):
-        return ["launch", step.kernel, step.grid, step.block, step.arguments]
+        shape = step.grid, step.block, step.shared_bytes
+        return ["launch", step.kernel, *shape, step.arguments]
     inner = [step_to_data(part) for part in step.steps]
     if isinstance(step, Temporary):
         return ["temporary", step.name, step.nbytes, inner]
@@ -262,9 +266,9 @@ def step_from_data(data: Sequence[Any]) -> Step:
     """Return the step that `step_to_data` made data of."""
     kind, name, *rest = data
     if kind == "launch":
-        (gx, gy, gz), (bx, by, bz), arguments = rest
+        (gx, gy, gz), (bx, by, bz), shared_bytes, arguments = rest
         grid = dim_from_data(gx), dim_from_data(gy), dim_from_data(gz)
-        return Launch(name, grid, (bx, by, bz), tuple(arguments))
+        return Launch(name, grid, (bx, by, bz), shared_bytes, tuple(arguments))
     *dims, inner = rest
     steps = tuple(step_from_data(part) for part in inner)
     if kind == "temporary":

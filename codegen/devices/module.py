@@ -99,7 +99,8 @@ class PreparedLaunches:
     """A function with arguments that are checked already."""
 
     device: GpuDevice
-    starts: list[tuple[int, tuple[int, ...], tuple[int, ...], list[int | bytes]]]
+    starts: list[tuple[Any, ...]]
+    """The kernels in order, in the form of the requests of `codegen.devices.worker`."""
     arrays: list[DeviceArray]
     """The arrays that the kernels use, temporaries included."""
 
@@ -173,8 +174,8 @@ class GpuFunction:
             arguments[step.name] = array.number
         load, kernels = device.process.kernel, self._function.kernels
         starts = [
-            (load(name, kernels[name]), grid, block, passed)
-            for name, grid, block, passed in flat_launches(self._function.steps, values, arguments)
+            (load(name, kernels[name]), *shape, passed)
+            for name, *shape, passed in flat_launches(self._function.steps, values, arguments)
         ]
         return PreparedLaunches(device, starts, arrays)
 

@@ -141,21 +141,22 @@ class DeviceProcess:
         self._shared = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         descriptors = [theirs.fileno(), self._shared.fileno()]
         words = map(str, [self._kind, self._index, int(self._optimize), *descriptors])
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", str(script), *words],
-            pass_fds=descriptors,
-            stdin=subprocess.DEVNULL,
-            stderr=self._log,
-            env=_environment(self._kind),
-            start_new_session=True,  # Ctrl-C is for the process that started it, which ends it
-        )
-        theirs.close()
-        self._connection = ours
-        atexit.register(self.close)
-        try:
-            name, problem = self._answer(ours, _START_SECONDS)
-        except EOFError:
-            raise LinkError(self._ended()) from None
+        with tempfile.TemporaryDirectory(prefix="tensorir-") as vendors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", str(script), *words],
+                pass_fds=descriptors,
+                stdin=subprocess.DEVNULL,
+                stderr=self._log,
+                env=_environment(self._kind, Path(vendors)),
+                start_new_session=True,  # Ctrl-C is for the process that started it, which ends it
+            )
+            theirs.close()
+            self._connection = ours
+            atexit.register(self.close)
+            try:
+                name, problem = self._answer(ours, _START_SECONDS)
+            except EOFError:
+                raise LinkError(self._ended()) from None
         if problem is not None:
             self.close()
             raise LinkError(f"there is no device {self}: {problem}")
@@ -198,15 +199,14 @@ class DeviceProcess:
         return f"{self._kind}({self._index})"
 
 
-def _environment(kind: str) -> dict[str, str]:
+def _environment(kind: str, vendors: Path) -> dict[str, str]:
+    """Return the environment of the process; `vendors` is an empty folder of its own."""
     path = os.pathsep.join(filter(None, sys.path))
     found = {**os.environ, "PYTHONPATH": path, "PYOPENCL_NO_CACHE": "1"}
     library = _intel_library() if kind == "opencl" else None
     if library is not None and "OCL_ICD_VENDORS" not in os.environ:
-        folder = Path(tempfile.gettempdir()) / f"tensorir-opencl-{os.getuid()}"
-        folder.mkdir(exist_ok=True)
-        (folder / "intel.icd").write_text(f"{library}\n")
-        found["OCL_ICD_VENDORS"] = str(folder)
+        (vendors / "intel.icd").write_text(f"{library}\n")
+        found["OCL_ICD_VENDORS"] = str(vendors)
     return found
 
 

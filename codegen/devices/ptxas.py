@@ -7,14 +7,12 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Final
 
 from codegen.errors import CodegenError
+from codegen.target.nvidia_files import nvidia_file
 
-_PACKAGE: Final = "nvidia-cuda-nvcc-cu12"
 _USED: Final = re.compile(r"Used (\d+) registers")
 _SHARED: Final = re.compile(r"(\d+) bytes smem")
 _STACK: Final = re.compile(r"(\d+) bytes stack frame")
@@ -34,15 +32,10 @@ class Resources:
     """What is stored to memory and loaded again for lack of registers."""
 
 
-@cache
 def ptxas_path() -> str | None:
     """Return the path of NVIDIA's assembler: of the package, else of the system; None without."""
-    try:
-        files = distribution(_PACKAGE).files or []
-    except PackageNotFoundError:
-        files = []
-    found = (Path(str(f.locate())) for f in files if f.name == "ptxas")
-    return next((str(path) for path in found if path.exists()), None) or shutil.which("ptxas")
+    found = nvidia_file("ptxas")
+    return shutil.which("ptxas") if found is None else str(found)
 
 
 def assemble(ptx: bytes, arch: str) -> Resources:

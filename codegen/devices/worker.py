@@ -23,9 +23,11 @@ from mmap import mmap
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
-Start: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], Sequence[int | bytes]]
-"""The number of a kernel, the grid, the block, and arguments: numbers of arrays, bytes of scalars.
-"""
+Start: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], int, Sequence[int | bytes]]
+"""The number of a kernel, the grid, the block, the bytes of shared memory of a block, and the
+arguments: numbers of arrays, bytes of scalars."""
+STATIC_SHARED_BYTES = 48 << 10
+"""The shared memory that a kernel of CUDA declares; kernels with more have it from the launch."""
 
 
 class Launcher(ABC):
@@ -108,7 +110,7 @@ class _OpenCL(Launcher):
         first: Any = None
         last: Any = None
         for _ in range(times):
-            for number, grid, block, arguments in starts:
+            for number, grid, block, _, arguments in starts:
                 if 0 in grid:
                     continue
                 kernel = self._kernels[number]
@@ -142,6 +144,8 @@ class _Cuda(Launcher):
         self._device = self._call("cuDeviceGet", index)
         context = self._call("cuDevicePrimaryCtxRetain", self._device)
         self._call("cuCtxSetCurrent", context)
+        attributes = driver.CUfunction_attribute
+        self._most_shared = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         option = driver.CUjit_option.CU_JIT_OPTIMIZATION_LEVEL
         self._options = ([], []) if optimize else ([option], [0])
 
@@ -150,7 +154,9 @@ class _Cuda(Launcher):
         status, *results = getattr(self._driver, name)(*args)
         if status != self._driver.CUresult.CUDA_SUCCESS:
             _, text = self._driver.cuGetErrorString(status)
-            raise RuntimeError(f"{name}: {(text or b'').decode()}")
+            is_old = status == self._driver.CUresult.CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+            remedy = "; the driver is too old for this code, update it" if is_old else ""
+            raise RuntimeError(f"{name}: {(text or b'').decode()}{remedy}")
         return results[0] if len(results) == 1 else results
 
     def describe(self) -> str:
@@ -179,7 +185,7 @@ class _Cuda(Launcher):
         begin, end = self._call("cuEventCreate", 0), self._call("cuEventCreate", 0)
         self._call("cuEventRecord", begin, 0)
         for _ in range(times):
-            for number, grid, block, arguments in starts:
+            for number, grid, block, shared_bytes, arguments in starts:
                 if 0 in grid:
                     continue
                 held = [
@@ -190,7 +196,10 @@ class _Cuda(Launcher):
                 ]
                 slots = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
                 kernel, place = self._kernels[number], ctypes.addressof(slots)
-                self._call("cuLaunchKernel", kernel, *grid, *block, 0, 0, place, 0)
+                allocated = shared_bytes if shared_bytes > STATIC_SHARED_BYTES else 0
+                if allocated:
+                    self._call("cuFuncSetAttribute", kernel, self._most_shared, allocated)
+                self._call("cuLaunchKernel", kernel, *grid, *block, allocated, 0, place, 0)
         self._call("cuEventRecord", end, 0)
         self._call("cuEventSynchronize", end)
         seconds = self._call("cuEventElapsedTime", begin, end) * 1e-3

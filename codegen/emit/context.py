@@ -73,6 +73,8 @@ class FunctionEmitter(FunctionText):
         self.local_pointers: set[Var] = set()
         """Pointers no other pointer aliases: `noalias` parameters and the function's own memory."""
         self.stack_bytes = 0
+        self.shared_bytes: int | None = None
+        """The bytes in use of shared memory that a launch allocates; None if kernels declare it."""
         self.in_loop = False
         self.loops = 0
         """The number of loops that were written."""

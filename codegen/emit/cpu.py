@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NoReturn
 
 from codegen.emit.context import FunctionEmitter
-from codegen.emit.dialect import Dialect
+from codegen.emit.dialect import Dialect, call_each_lane
 from codegen.emit.memory import allocate_for_cpu
 from tensorir.nodes.expr import Call, Var
 from tensorir.nodes.stmt import Allocate
@@ -36,30 +36,8 @@ class _Cpu(Dialect):
     def call_library(
         self, f: FunctionEmitter, name: str, bits: int, lanes: int, operands: list[tuple[str, str]]
     ) -> str:
-        """Call the C library's function (of doubles; `namef` for float32) for each lane.
-
-        LLVM must not treat it as the C function of that name: from the error cases of
-        `fmod` it concludes that other NaN are impossible, and drops `fmod(x, NaN)` as undefined.
-        """
-        symbol = name if bits == 64 else name + "f"
-        result = "double" if bits == 64 else "float"
-        kinds = [kind if lanes == 1 else kind.split(" x ")[1][:-1] for kind, _ in operands]
-        f.module.text.declare(
-            symbol,
-            f"declare {result} @{symbol}({', '.join(kinds)}) nounwind willreturn memory(none)",
-        )
-        if lanes == 1:
-            arguments = ", ".join(f"{kind} {value}" for kind, value in operands)
-            return f.op(f"call {result} @{symbol}({arguments}) nobuiltin")
-        total = "poison"
-        for lane in range(lanes):
-            arguments = ", ".join(
-                f"{kind} {f.op(f'extractelement {vector} {value}, i64 {lane}')}"
-                for kind, (vector, value) in zip(kinds, operands, strict=True)
-            )
-            one = f.op(f"call {result} @{symbol}({arguments}) nobuiltin")
-            total = f.op(f"insertelement <{lanes} x {result}> {total}, {result} {one}, i64 {lane}")
-        return total
+        """Call the C library's function (of doubles; `namef` for float32) for each lane."""
+        return call_each_lane(f, name if bits == 64 else name + "f", bits, lanes, operands)
 
 
 CPU: Final[Dialect] = _Cpu()

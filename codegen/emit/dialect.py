@@ -16,6 +16,9 @@ class Dialect(ABC):
     library_functions: ClassVar[frozenset[str]] = frozenset()
     """The intrinsics that have a formula in `codegen.vector_math`, which this dialect ignores."""
 
+    converts_nan: ClassVar[bool] = True
+    """True if LLVM's saturating conversions to integers make 0 of NaN, as they should."""
+
     @abstractmethod
     def pointer(self, data: Var) -> str:
         """Return the type of pointers into the memory of a data pointer, by its storage scope."""
@@ -62,3 +65,31 @@ class Dialect(ABC):
         `operands` are types (of vectors, for more than one lane) and values; the result is of the
         type of the first, of floats of `bits` bits.
         """
+
+
+def call_each_lane(
+    f: FunctionEmitter, symbol: str, bits: int, lanes: int, operands: list[tuple[str, str]]
+) -> str:
+    """Call a function of scalars for each lane of operands, given as types and values.
+
+    LLVM must not treat it as the C function of that name: from the error cases of
+    `fmod` it concludes that other NaN are impossible, and drops `fmod(x, NaN)` as undefined.
+    """
+    result = "double" if bits == 64 else "float"
+    kinds = [kind if lanes == 1 else kind.split(" x ")[1][:-1] for kind, _ in operands]
+    f.module.text.declare(
+        symbol,
+        f"declare {result} @{symbol}({', '.join(kinds)}) nounwind willreturn memory(none)",
+    )
+    if lanes == 1:
+        arguments = ", ".join(f"{kind} {value}" for kind, value in operands)
+        return f.op(f"call {result} @{symbol}({arguments}) nobuiltin")
+    total = "poison"
+    for lane in range(lanes):
+        arguments = ", ".join(
+            f"{kind} {f.op(f'extractelement {vector} {value}, i64 {lane}')}"
+            for kind, (vector, value) in zip(kinds, operands, strict=True)
+        )
+        one = f.op(f"call {result} @{symbol}({arguments}) nobuiltin")
+        total = f.op(f"insertelement <{lanes} x {result}> {total}, {result} {one}, i64 {lane}")
+    return total

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from codegen.emit.context import FunctionEmitter
 from codegen.emit.convert import convert
-from codegen.emit.dialect import Dialect
+from codegen.emit.dialect import Dialect, call_each_lane
 from codegen.emit.index import extend_index
 from codegen.emit.llvm_text import memory_type
 from codegen.lower.thread_axes import memory_of
@@ -20,6 +20,8 @@ from tensorir.nodes.stmt import Allocate
 
 ALIGNMENT: Final = 16
 """The alignment in bytes of memory of a kernel: that of the widest access of a thread."""
+STATIC_SHARED_BYTES: Final = 48 << 10
+"""The shared memory that a kernel of CUDA may declare."""
 _SPACES: Final = {"global": "ptr addrspace(1)", "shared": "ptr addrspace(3)", "local": "ptr"}
 _AXES: Final = "xyz"
 
@@ -29,6 +31,8 @@ class _Gpu(Dialect):
 
     kind: ClassVar[str]
     """The kind of targets."""
+    static_shared_bytes: ClassVar[int] = 1 << 30
+    """The shared memory that a kernel may declare; more than this is allocated by the launch."""
     stack_space: ClassVar[int] = 0
     """The address space of a thread's own memory; pointers into it are generic all the same."""
 
@@ -57,6 +61,13 @@ class _Gpu(Dialect):
         f.local_pointers.add(data)
         if scope == "local":
             f.values[data] = f.stack(array, ALIGNMENT)
+        elif f.shared_bytes is not None:
+            name = f"@{f.name}.shared"
+            f.module.text.declare(name, f"{name} = external addrspace(3) global [0 x i8], align 16")
+            start = f.shared_bytes
+            f.values[data] = f.op(f"getelementptr i8, ptr addrspace(3) {name}, i64 {start}")
+            nbytes = count * node.dtype.nbytes
+            f.shared_bytes = start + -(-nbytes // ALIGNMENT) * ALIGNMENT
         else:
             # Named after the kernel, which tells tools whose memory it is.
             name = f"@{f.name}.{f.new_label(_plain(data.name))}"
@@ -95,10 +106,11 @@ def _plain(name: str) -> str:
 
 
 class _Spirv(_Gpu):
-    """OpenCL kernels. Functions of a real variable that need wide integers are OpenCL's own."""
+    """OpenCL kernels. Functions that need wide integers, or an instruction, are OpenCL's own."""
 
     kind = "opencl"
-    library_functions = frozenset({"sin", "cos", "tan"})
+    library_functions = frozenset({"sin", "cos", "tan", "ldexp"})
+    converts_nan = False  # Intel's runtime makes the largest uint32 of it
 
     def define(self, name: str, parameters: str, block: tuple[int, int, int]) -> tuple[str, str]:
         sizes = ", ".join(f"i32 {n}" for n in block)
@@ -145,6 +157,7 @@ def _mangled(kind: str) -> str:
 
 class _Nvptx(_Gpu):
     kind = "cuda"
+    static_shared_bytes = STATIC_SHARED_BYTES
 
     def define(self, name: str, parameters: str, block: tuple[int, int, int]) -> tuple[str, str]:
         sizes = ",".join(map(str, block))
@@ -161,6 +174,12 @@ class _Nvptx(_Gpu):
             f.call_intrinsic("llvm.nvvm.bar.warp.sync", "void", [("i32", "-1")])
         else:
             f.call_intrinsic("llvm.nvvm.barrier.cta.sync.aligned.all", "void", [("i32", "0")])
+
+    def call_library(
+        self, f: FunctionEmitter, name: str, bits: int, lanes: int, operands: list[tuple[str, str]]
+    ) -> str:
+        """Call the function of NVIDIA's libdevice for each lane."""
+        return call_each_lane(f, f"__nv_{name}{'f' if bits == 32 else ''}", bits, lanes, operands)
 
     def shuffle(self, f: FunctionEmitter, node: Call) -> str:
         """Write an exchange of values of 32 bits between the lanes of a warp."""

@@ -46,11 +46,12 @@ def emit_gpu_kernel(
     name: str,
     func: PrimFunc,
     block: tuple[int, int, int],
+    shared_bytes: int,
     target: Target,
     values: Collection[Var],
     extents: Collection[Var],
 ) -> Unit:
-    """Return LLVM IR for a kernel of `block` threads a block.
+    """Return LLVM IR for a kernel of `block` threads and some bytes of shared memory a block.
 
     Of its scalar parameters, `values` are those on which arithmetic wraps, and `extents` those that
     are never negative. Raises CodegenError for what GPUs, or those of the target, do not have.
@@ -60,6 +61,8 @@ def emit_gpu_kernel(
     module = ModuleEmitter(name, target, dialect, {}, {})
     f = FunctionEmitter(module, name)
     f.stack_space = dialect.stack_space
+    if shared_bytes > dialect.static_shared_bytes:
+        f.shared_bytes = 0
     noalias = " noalias" if func.attrs.get("tir.noalias", False) else ""
     written = written_pointers(func)
     header = []

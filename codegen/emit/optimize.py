@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from codegen.errors import CodegenError
 from codegen.target import Target, host
+from codegen.target.nvidia_files import nvidia_file
 
 Machine: TypeAlias = Any
 """An `llvmlite.binding.TargetMachine`; llvmlite has no type annotations."""
@@ -75,6 +76,9 @@ def optimize(text: str, target: Target, has_scalar_loop: bool) -> LLVMModule:
         module.verify()
     except RuntimeError as problem:
         raise CodegenError(f"LLVM rejects the generated code: {problem}") from problem
+    has_library = "@__nv_" in text
+    if has_library:
+        _link_libdevice(module)
     if target.opt_level == 0:
         return module
     if _is_spirv(target):
@@ -84,7 +88,7 @@ def optimize(text: str, target: Target, has_scalar_loop: bool) -> LLVMModule:
     options.loop_interleaving = has_scalar_loop
     options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
-    if has_scalar_loop:
+    if has_scalar_loop or has_library:
         builder.getModulePassManager().run(module, builder)
         return module
     passes = builder.getFunctionPassManager()
@@ -92,6 +96,23 @@ def optimize(text: str, target: Target, has_scalar_loop: bool) -> LLVMModule:
         if not function.is_declaration:
             passes.run(function, builder)
     return module
+
+
+def _link_libdevice(module: LLVMModule) -> None:
+    """Link NVIDIA's library of mathematical functions, of which passes keep what is called."""
+    path = nvidia_file("libdevice.10.bc")
+    if path is None:
+        raise CodegenError(
+            "the kernel calls a function of NVIDIA's libdevice, which is not installed; "
+            "pip install 'tensorir[cuda]'"
+        )
+    library = binding().parse_bitcode(path.read_bytes())
+    library.triple = module.triple
+    library.data_layout = module.data_layout
+    module.link_in(library)
+    for function in module.functions:
+        if function.name.startswith("__nv_") and not function.is_declaration:
+            function.linkage = "internal"
 
 
 def needs_new_process(target: Target) -> bool:
@@ -131,9 +152,40 @@ def _optimize_spirv(module: LLVMModule) -> LLVMModule:
     for function in module.functions:
         if not function.is_declaration:
             passes.run(function, builder)
-    if set(_INTEGER_TYPE.findall(str(module))) <= _SPIRV_INTEGERS:
-        return module
-    return llvm.parse_assembly(plain)
+    text = str(module)
+    kept = text if set(_INTEGER_TYPE.findall(text)) <= _SPIRV_INTEGERS else plain
+    return llvm.parse_assembly(_without_conversions_of_truth(kept))
+
+
+_FROM_TRUTH: Final = re.compile(
+    r"= (zext|sext|uitofp|sitofp)(?: nneg)? (<\d+ x i1>) (\S+) to (<\d+ x \w+>)"
+)
+_TO_TRUTH: Final = re.compile(
+    r"(%\S+) = trunc(?: nuw| nsw)* (<\d+ x (i\d+)>) (\S+) to (<\d+ x i1>)"
+)
+_TRUE: Final = {"zext": "1", "sext": "-1", "uitofp": "1.0", "sitofp": "-1.0"}
+
+
+def _without_conversions_of_truth(text: str) -> str:
+    """Write conversions between vectors of truth values and of numbers in another way.
+
+    LLVM's code generator for SPIR-V has them for vectors of up to 128 bits only.
+    """
+
+    def choice(found: re.Match[str]) -> str:
+        conversion, mask, value, kind = found.groups()
+        true = f"splat ({kind[1:-1].split(' x ')[1]} {_TRUE[conversion]})"
+        return f"= select {mask} {value}, {kind} {true}, {kind} zeroinitializer"
+
+    def test(found: re.Match[str]) -> str:
+        name, kind, element, value, _ = found.groups()
+        low = f"%low.{name[1:].strip(chr(34))}" if name[1] != '"' else f'%"low.{name[2:-1]}"'
+        one = f"splat ({element} 1)"
+        return (
+            f"{low} = and {kind} {value}, {one}\n  {name} = icmp ne {kind} {low}, zeroinitializer"
+        )
+
+    return _TO_TRUTH.sub(test, _FROM_TRUTH.sub(choice, text))
 
 
 def object_code(text: str, target: Target, has_scalar_loop: bool) -> bytes:

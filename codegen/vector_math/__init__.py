@@ -149,7 +149,7 @@ def _ldexp(f: FunctionEmitter, node: Call) -> str:
 def _scaled(f: FunctionEmitter, x: str, n: str, dtype: DataType, exponent: DataType) -> str:
     """Write x * 2**n for an integer n."""
     operands = [(register_type(dtype), x), (register_type(exponent), n)]
-    if dtype.lanes > 1:
+    if dtype.lanes > 1 or "ldexp" in f.module.dialect.library_functions:
         return f.module.dialect.call_library(f, "ldexp", dtype.bits, dtype.lanes, operands)
     short = "f32" if dtype.bits == 32 else "f64"
     return f.call_intrinsic(f"llvm.ldexp.{short}.i32", operands[0][0], operands)

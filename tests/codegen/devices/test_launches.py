@@ -52,8 +52,8 @@ def test_the_steps_of_the_host():
                     1,
                     ("-", "rounds", 1),
                     (
-                        Launch("main_kernel", grid, (32, 2, 1), ("n", "between_data", 0, "k")),
-                        Launch("main_kernel_1", (1, 1, 1), (32, 1, 1), (2, "between_data")),
+                        Launch("main_kernel", grid, (32, 2, 1), 256, ("n", "between_data", 0, "k")),
+                        Launch("main_kernel_1", (1, 1, 1), (32, 1, 1), 0, (2, "between_data")),
                     ),
                 ),
             ),
@@ -67,7 +67,7 @@ def test_the_launches_of_a_call():
     steps = launches(device_program(TWO_KERNELS)).steps
     arguments = {0: 10, 2: 11, "n": b"\x82\0\0\0", "between_data": 12}
     found = list(flat_launches(steps, {"rounds": 3, "n": 130}, arguments))
-    assert [(name, grid) for name, grid, _, _ in found] == [
+    assert [(name, grid) for name, grid, *_ in found] == [
         ("main_kernel", (3, 1, 1)),
         ("main_kernel_1", (1, 1, 1)),
     ] * 2
