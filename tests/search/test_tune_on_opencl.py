@@ -25,7 +25,9 @@ needs_opencl = pytest.mark.skipif(
 PROGRAMS = {
     "matmul": lambda: workloads.create("GMM", n=16, m=16, k=16),
     "softmax": lambda: workloads.create("SFM", m=16, n=64),
-    "convolution": lambda: workloads.create("C2D", h=6, w=6, ci=2, co=4, kernel=3, stride=1, padding=1),
+    "convolution": lambda: workloads.create(
+        "C2D", h=6, w=6, ci=2, co=4, kernel=3, stride=1, padding=1
+    ),
 }
 
 
