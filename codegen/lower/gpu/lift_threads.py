@@ -202,7 +202,7 @@ class _Kernel(Substitution):
         missing = self._axes.keys() - self._bound.keys() - inside
         once = _axes_to_run_once(node, missing) if missing else None
         if once is None:
-            return super().__call__(node)  # type: ignore[no-any-return]
+            return super().__call__(node)
         outer, self._bound = self._bound, self._bound | dict.fromkeys(missing)
         new = super().__call__(node)
         self._bound = outer
