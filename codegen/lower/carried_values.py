@@ -215,7 +215,10 @@ class _Cover:
     def _holds_all(self, indices: tuple[PrimExpr, ...], predicate: Sequence[PrimExpr]) -> bool:
         """Say whether the store fills a box that has every element which is read."""
         stored = {var for index in self._indices for var in collect_vars(index)}
-        own = constant_ranges(node for node in self._own if isinstance(node, s.For))
+        loops = [node for node in self._own if isinstance(node, s.For)]
+        own = constant_ranges(loops)
+        if len(own) < len(loops) or not all(own.values()):
+            return False
         read = constant_ranges(loop for loop in self._of_read if loop.loop_var not in stored)
         try:
             to, at = (
@@ -227,6 +230,8 @@ class _Cover:
             columns = [values(part, grid) for part in to.written_out]
             taken = values(all_of(predicate), grid)
             written = np.unique(rows(columns, taken), axis=0)
+            if not len(written):
+                return False
             low, high = written.min(axis=0), written.max(axis=0)
             if len(written) < np.prod(high - low + 1):
                 return False

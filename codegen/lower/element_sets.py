@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tensorir.arith.linear import Linear, Terms
 from tensorir.arith.linearize import Linearizer
-from tensorir.arith.terms import variables_of
+from tensorir.arith.terms import reads_memory, variables_of
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
@@ -100,7 +100,7 @@ def place_of(indices: Sequence[PrimExpr], variables: Collection[Var], linear: Li
         other: Terms = {}
         for term, coefficient in read.terms.items():
             used = [var in variables for var in variables_of(term)]
-            if any(used) and not all(used):
+            if (any(used) and not all(used)) or reads_memory(term):
                 raise Unknown
             (own if any(used) else other)[term] = coefficient
         inner.append(linear.write(Linear(own, 0), INT64))

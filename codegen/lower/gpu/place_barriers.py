@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -33,8 +33,8 @@ from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import conjuncts, logical_and, logical_not
-from tensorir.rewriting.visit import children, collect_vars, statements, walk
-from tensorir.semantics.purity import is_pure, may_run_anywhere
+from tensorir.rewriting.visit import children, collect_vars, statements, substitute, walk
+from tensorir.semantics.purity import has_effects, is_pure, may_run_anywhere
 
 
 def place_barriers(func: PrimFunc) -> PrimFunc:
@@ -98,10 +98,16 @@ class _Barriers:
         for loop in (*threads, *(n for n in statements(body) if isinstance(n, s.For))):
             self._bind(loop)
         self._count = math.prod(len(self._ranges[var]) for var in self._threads)
-        written = {n.buffer.data for n in statements(body) if isinstance(n, s.BufferStore)}
+        written = {access.buffer.data for n in statements(body) for access in _stores_of(n)}
         self._watched = {pointer for pointer in written if memory_of(pointer) != "local"}
         self._differing = {var for var in self._threads if len(self._ranges[var]) > 1}
         """Variables with other values in other threads."""
+        self._lets: dict[Var, PrimExpr] = {}
+        """The values of variables that are bound to integer arithmetic."""
+        self._unknown: set[Var] = set()
+        """Other variables that may have another value in another thread or at another time."""
+        for part in statements(body):
+            self._define(part)
         self._conditions: list[PrimExpr] = []
         self._alone = False
         """True where not all threads of the block come."""
@@ -113,6 +119,18 @@ class _Barriers:
             return
         self._analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
         self._ranges |= constant_ranges([loop])
+
+    def _define(self, node: s.Stmt) -> None:
+        if isinstance(node, s.LetStmt):
+            if self._differs(node.value):
+                self._differing.add(node.var)
+            if is_pure(node.value):
+                self._lets[node.var] = substitute(node.value, self._lets)
+            else:
+                self._unknown.add(node.var)
+        elif isinstance(node, s.For) and any(map(self._differs, controls(node))):
+            self._differing.add(node.loop_var)
+            self._unknown.add(node.loop_var)
 
     def placed(self) -> s.Stmt:
         """Return the body of the launch with its barriers."""
@@ -152,8 +170,6 @@ class _Barriers:
             return self._repeated(node, pending, frozenset())
         if isinstance(node, s.IfThenElse):
             return self._branch(node, pending)
-        if isinstance(node, s.LetStmt) and self._differs(node.value):
-            self._differing.add(node.var)
         if isinstance(node, (s.LetStmt, s.Allocate, s.AttrStmt, s.AssertStmt, s.DeclBuffer)):
             pending = pending + self._own_accesses(node)
             body, pending = self._sequence(node.body, pending)
@@ -161,8 +177,7 @@ class _Barriers:
         return node, pending + self._accesses(node)
 
     def _loop(self, node: s.For, pending: list[_Access]) -> tuple[s.Stmt, list[_Access]]:
-        if self._differs(node.min) or self._differs(node.extent):
-            self._differing.add(node.loop_var)
+        if node.loop_var in self._differing:
             return self._alone_in(node, pending)
         return self._repeated(node, pending, frozenset({node.loop_var}))
 
@@ -222,8 +237,10 @@ class _Barriers:
     def _given(self, condition: PrimExpr) -> Iterator[None]:
         parts = conjuncts(condition)
         self._conditions += parts
-        yield
-        del self._conditions[-len(parts) :]
+        try:
+            yield
+        finally:
+            del self._conditions[-len(parts) :]
 
     def _differs(self, node: PrimExpr) -> bool:
         """Say whether a value may differ between threads."""
@@ -237,16 +254,25 @@ class _Barriers:
     # --------------------------------------------------------------- conditions that differ
 
     def _moved_inwards(self, node: s.IfThenElse) -> s.Stmt:
-        condition = node.condition
-        held = None if is_pure(condition) else Var("holds", condition.dtype)
-        if held is not None:
-            self._differing.add(held)
-            condition = held
-        parts = [self._under(condition, node.then_case)]
+        return self._divided(node, node.condition, logical_not)
+
+    def _divided(
+        self,
+        node: s.IfThenElse,
+        condition: PrimExpr,
+        otherwise: Callable[[PrimExpr], PrimExpr],
+    ) -> s.Stmt:
+        """Return both cases under conditions of their own; one that is loaded is loaded once."""
+        held = Var("holds", condition.dtype)
+        test = condition if is_pure(condition) else held
+        parts = [self._under(test, node.then_case)]
         if node.else_case is not None:
-            parts.append(self._under(logical_not(condition), node.else_case))
-        new = s.sequence(parts)
-        return new if held is None else s.LetStmt(held, node.condition, new)
+            parts.append(self._under(otherwise(test), node.else_case))
+        if test is condition:
+            return s.sequence(parts)
+        new = s.LetStmt(held, condition, s.sequence(parts))
+        self._define(new)
+        return new
 
     def _under(self, condition: PrimExpr, node: s.Stmt) -> s.Stmt:
         """Return a statement of which all threads run the control and some the effects."""
@@ -261,11 +287,8 @@ class _Barriers:
         ):
             return node.with_(body=self._under(condition, node.body))
         if isinstance(node, s.IfThenElse):
-            parts = [self._under(logical_and(condition, node.condition), node.then_case)]
-            if node.else_case is not None:
-                other = logical_and(condition, logical_not(node.condition))
-                parts.append(self._under(other, node.else_case))
-            return s.sequence(parts)
+            both = logical_and(condition, node.condition)
+            return self._divided(node, both, lambda x: logical_and(condition, logical_not(x)))
         what = f"loop {node.loop_var.name}" if isinstance(node, s.For) else type(node).__name__
         raise LoweringError(
             f"threads have to wait for one another in {what} of {self._name}, which only those "
@@ -301,8 +324,9 @@ class _Barriers:
         """Add the accesses before the first barrier; say whether there surely is one."""
         if isinstance(node, (s.BufferStore, s.Evaluate)):
             self._loads(node, free, conditions, found)
-            if isinstance(node, s.BufferStore) and node.buffer.data in self._watched:
-                found.append(self._access(node, conditions, free))
+            for access in _stores_of(node):
+                if access.buffer.data in self._watched:
+                    found.append(self._access(access, conditions, free, is_store=True))
             return is_barrier(node)
         for part in controls(node):
             self._loads(part, free, conditions, found)
@@ -337,9 +361,9 @@ class _Barriers:
         node: BufferLoad | s.BufferStore,
         conditions: tuple[PrimExpr, ...],
         free: frozenset[Var],
+        is_store: bool = False,
     ) -> _Access:
         """Return an access, the same object for the same access."""
-        is_store = isinstance(node, s.BufferStore)
         key = (node.buffer, *map(id, node.indices), is_store, *map(id, conditions), free)
         known = self._made.get(key)
         if known is None:
@@ -396,9 +420,12 @@ class _Barriers:
 
         Of each loop the first iterations only, if `most` is given.
         """
-        variables = self._threads.keys() | a.free | b.free
+        variables = self._threads.keys() | a.free | b.free | self._unknown
         linear = self._analyzer.linearizer
-        places = [place_of(x.indices, variables, linear) for x in (a, b)]
+        places = [
+            place_of([substitute(i, self._lets) for i in x.indices], variables, linear)
+            for x in (a, b)
+        ]
         steps = distance(*places)
         ranges = {
             var: numbers if var in self._threads else numbers[:most]
@@ -409,7 +436,7 @@ class _Barriers:
         for access, place, offsets in zip((a, b), places, ([0] * len(steps), steps), strict=True):
             conditions = [
                 c
-                for c in access.conditions
+                for c in (substitute(c, self._lets) for c in access.conditions)
                 if is_pure(c) and all(var in ranges for var in collect_vars(c))
             ]
             grid = grid_over(ranges, [*place.written_out, *conditions, *self._threads])
@@ -431,11 +458,20 @@ class _Barriers:
 def _begins_with_barrier(node: s.Stmt) -> bool:
     if isinstance(node, s.SeqStmt):
         return _begins_with_barrier(node.seq[0])
-    if isinstance(node, (s.Allocate, s.AttrStmt)) or (
-        isinstance(node, s.For) and _surely_runs(node)
+    if isinstance(node, s.Allocate) or (
+        isinstance(node, s.For) and _surely_runs(node) and isinstance(node.min, IntImm)
     ):
         return _begins_with_barrier(node.body)
     return is_barrier(node)
+
+
+def _stores_of(node: s.Stmt) -> list[BufferLoad | s.BufferStore]:
+    """Return what a statement itself stores to; a call with an effect may do so where it loads."""
+    if isinstance(node, s.BufferStore):
+        return [node]
+    if isinstance(node, s.Evaluate) and has_effects(node.value):
+        return [part for part in walk(node.value) if isinstance(part, BufferLoad)]
+    return []
 
 
 def _surely_runs(node: s.For | s.While) -> bool:
