@@ -165,6 +165,12 @@ class _Splitter:
                 f"{self._name} returns a value, which a function for a GPU cannot; store it to a "
                 "buffer"
             )
+        for parameter in signature.parameters:
+            if parameter.kind == "pointer":
+                self._fail(f"parameter {parameter.name} is a pointer; a GPU takes buffers")
+            # A variable is 0 for arrays of a device, which are whole.
+            if parameter.elem_offset and not isinstance(parameter.elem_offset, str):
+                self._fail(f"buffer {parameter.name} begins inside of an array; a GPU takes arrays")
         return HostProgram(signature, self._steps(self._func.body), tuple(self._kernels))
 
     def _steps(self, node: Stmt) -> tuple[Step, ...]:

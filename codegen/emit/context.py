@@ -59,6 +59,8 @@ class FunctionEmitter(FunctionText):
     def __init__(self, module: ModuleEmitter, name: str) -> None:
         super().__init__()
         self.module = module
+        self.pointer: Final = module.dialect.pointer
+        """Returns the type of pointers into the memory that a data pointer points to."""
         self.name = name
         """The name of the function, for errors and for the names of what is derived from it."""
         self.values: dict[Var, str] = {}
@@ -245,10 +247,6 @@ class FunctionEmitter(FunctionText):
     def return_status(self, status: str) -> None:
         """Return a status from the function."""
         self.module.dialect.leave(self, status)
-
-    def pointer(self, data: Var) -> str:
-        """Return the type of pointers into the memory that `data` points to."""
-        return self.module.dialect.pointer(data)
 
     def fail(self, reason: str) -> NoReturn:
         """Raise CodegenError for this function."""

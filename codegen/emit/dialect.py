@@ -16,6 +16,10 @@ class Dialect(ABC):
     library_functions: ClassVar[frozenset[str]] = frozenset()
     """The intrinsics that have a formula in `codegen.vector_math`, which this dialect ignores."""
 
+    has_gathers: ClassVar[bool] = True
+    """True if instructions access lanes under masks, and lanes that lie anywhere."""
+    needs_alignment: ClassVar[bool] = False
+    """True if accesses are faster where they are known to be aligned."""
     converts_nan: ClassVar[bool] = True
     """True if LLVM's saturating conversions to integers make 0 of NaN, as they should."""
 
@@ -31,17 +35,8 @@ class Dialect(ABC):
     def allocate(self, f: FunctionEmitter, node: Allocate) -> None:
         """Write an allocation and its body."""
 
-    def accesses_lanes_singly(self, mask: str, linear: tuple[PrimExpr, int] | None) -> bool:
-        """Say whether an access under a mask ("" for none), or to lanes that are not evenly spaced,
-        is written lane after lane. `linear` are the first lane and the distance of even ones.
-        """
-        return False
-
-    def alignment(self, index: PrimExpr | None, nbytes: int) -> int:
-        """Return the alignment in bytes, as far as it is of use, of elements of `nbytes` bytes.
-
-        The first one is at `index`, None where it is not known.
-        """
+    def alignment(self, index: PrimExpr, nbytes: int) -> int:
+        """Return the alignment in bytes of the element of `nbytes` bytes at an index."""
         return nbytes
 
     @abstractmethod

@@ -31,6 +31,8 @@ class _Gpu(Dialect):
 
     kind: ClassVar[str]
     """The kind of targets."""
+    has_gathers = False
+    needs_alignment = True
     static_shared_bytes: ClassVar[int] = 1 << 30
     """The shared memory that a kernel may declare; more than this is allocated by the launch."""
     stack_space: ClassVar[int] = 0
@@ -77,16 +79,11 @@ class _Gpu(Dialect):
             f.values[data] = name
         f.stmt(node.body)
 
-    def alignment(self, index: PrimExpr | None, nbytes: int) -> int:
+    def alignment(self, index: PrimExpr, nbytes: int) -> int:
         """Return what is proved: a thread accesses a vector at once only if it is aligned."""
-        if index is None:
-            return nbytes
         known = Analyzer().modular_set(index)
         divisor = math.gcd(known.coeff, known.base) * nbytes or ALIGNMENT
         return min(ALIGNMENT, divisor & -divisor)
-
-    def accesses_lanes_singly(self, mask: str, linear: tuple[PrimExpr, int] | None) -> bool:
-        return bool(mask) or linear is None or linear[1] not in (0, 1, -1)
 
     def shuffle(self, f: FunctionEmitter, node: Call) -> str:
         f.fail(f"{self.kind} has no exchange of values in a warp; use shared memory")

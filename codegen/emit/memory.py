@@ -119,13 +119,13 @@ def _load(f: FunctionEmitter, node: BufferLoad) -> str:
             any_lane = _any(f, *f.load_mask)
             condition = f.op(f"and i1 {condition}, {any_lane}") if condition else any_lane
         if not condition:
-            align = f.module.dialect.alignment(index, _align(buffer.dtype))
+            align = _scalar_align(f, buffer, index)
             return _load_plain(f, address, node.dtype, buffer.data, align)
         load = partial(_load_plain, f, address, node.dtype, buffer.data)
         return f.emit_select(condition, register_type(node.dtype), load, "zeroinitializer")
     f.vector_ops += 1
     mask = f.in_load_mask(_predicate(f, node), index.dtype.lanes)
-    if f.module.dialect.accesses_lanes_singly(mask, linear_lanes(f, index)):
+    if _goes_lane_by_lane(f, index, mask):
         return _load_singly(f, node, index, mask)
     distance, place = _vector_place(f, buffer, index, mask, again)
     if mask or distance is None:
@@ -133,7 +133,7 @@ def _load(f: FunctionEmitter, node: BufferLoad) -> str:
     if distance == 0:
         one = _load_plain(f, place[1], buffer.dtype, buffer.data)
         return f.splat(one, register_type(buffer.dtype), index.dtype.lanes)
-    align = _vector_align(f, buffer, index)
+    align = _align(buffer.dtype) if distance != 1 else _vector_align(f, buffer, index)
     value = _load_plain(f, place[1], node.dtype, buffer.data, align)
     return value if distance == 1 else _reverse(f, value, node.dtype)
 
@@ -179,11 +179,27 @@ def _load_plain(
     return _from_memory(f, f.load(text, data), dtype)
 
 
+def _scalar_align(f: FunctionEmitter, buffer: Buffer, index: PrimExpr) -> int:
+    """Return the alignment in bytes of an element, by which LLVM joins accesses to vectors."""
+    dialect, nbytes = f.module.dialect, _align(buffer.dtype)
+    return dialect.alignment(index, nbytes) if dialect.needs_alignment else nbytes
+
+
 def _vector_align(f: FunctionEmitter, buffer: Buffer, index: PrimExpr) -> int:
-    """Return the alignment in bytes of the lanes of an access without a mask."""
+    """Return the alignment in bytes of lanes side by side."""
+    dialect, nbytes = f.module.dialect, _align(buffer.dtype)
+    if not dialect.needs_alignment:
+        return nbytes
     linear = linear_lanes(f, index)
-    first = linear[0] if linear is not None and linear[1] == 1 else None
-    return f.module.dialect.alignment(first, _align(buffer.dtype))
+    return nbytes if linear is None else dialect.alignment(linear[0], nbytes)
+
+
+def _goes_lane_by_lane(f: FunctionEmitter, index: PrimExpr, mask: str) -> bool:
+    """Say whether no instruction accesses lanes under a mask, or at these distances."""
+    if f.module.dialect.has_gathers:
+        return False
+    linear = linear_lanes(f, index)
+    return bool(mask) or linear is None or linear[1] not in (0, 1, -1)
 
 
 def _is_inside(buffer: Buffer, index: PrimExpr) -> bool:
@@ -287,7 +303,7 @@ def _store(f: FunctionEmitter, node: BufferStore) -> None:
     value = f.expr(node.value)
     f.vector_ops += 1
     mask = _predicate(f, node)
-    if f.module.dialect.accesses_lanes_singly(mask, linear_lanes(f, index)):
+    if _goes_lane_by_lane(f, index, mask):
         _store_singly(f, buffer, index, value, mask)
         f.forget_stored(buffer.data)
         return
@@ -295,7 +311,7 @@ def _store(f: FunctionEmitter, node: BufferStore) -> None:
     if mask or distance is None:
         _store_masked(f, value, place, dtype, mask)
     else:
-        align = _vector_align(f, buffer, index)
+        align = _align(buffer.dtype) if distance != 1 else _vector_align(f, buffer, index)
         if distance == 0:
             # The lanes are written in order, so the last one stays.
             kind, last = register_type(dtype), dtype.lanes - 1
@@ -330,7 +346,7 @@ def _store_scalar(f: FunctionEmitter, node: BufferStore, index: PrimExpr) -> Non
         f.start(then)
     value = f.expr(node.value)
     address = element_address(f, node.buffer, index)
-    align = f.module.dialect.alignment(index, _align(node.buffer.dtype))
+    align = _scalar_align(f, node.buffer, index)
     _store_plain(f, value, address, node.value.dtype, node.buffer.data, align)
     f.forget_stored(node.buffer.data)
     if done:

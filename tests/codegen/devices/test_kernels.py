@@ -267,3 +267,33 @@ def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), P: T.Buff
     a, b = np.abs(random(64)), random(64, seed=1)
     integers = (np.minimum(a, b) * np.float32(100)).astype("int32") // 7
     check_kernels(func, [a, b], [a**b, integers, a < b], rtol=1e-6)
+
+
+def test_windows_of_padding_whose_conditions_share_parts():
+    """LLVM's pass NewGVN takes one padded element for another here, so it is not run."""
+    element = (
+        "            C[(rh * 7 + rw) * 25 + {at}] = T.if_then_else(3 <= {r} and {r} < 15 and 3 <= {c} and "
+        "{c} < 15, A[rh * 96 + rw * 8 + {start}], T.float32(0.0))"
+    )
+    stores = "\n".join(
+        element.format(
+            at=a * 5 + b, r=f"rh * 2 + {a}", c=f"rw * 2 + {b}", start=48 * a + 4 * b - 156
+        )
+        for a in range(5)
+        for b in range(5)
+    )
+    func = device_program(f"""
+def main(A: T.Buffer((576,), "float32"), C: T.Buffer((1225,), "float32")):
+    T.func_attr({{"tir.noalias": True}})
+    for tx in T.thread_binding(1, thread="threadIdx.x"):
+        for rh, rw in T.grid(7, 7):
+{stores}
+""")
+    a = random(12, 12, 4)
+    padded = np.pad(a[:, :, 0], 3)
+    windows = [
+        [padded[2 * r + i, 2 * c + j] for i in range(5) for j in range(5)]
+        for r in range(7)
+        for c in range(7)
+    ]
+    check_kernels(func, [a.ravel()], [np.array(windows, "float32").ravel()])

@@ -130,3 +130,20 @@ def main(A: T.Buffer((64,), "float32"), n: T.int32):
 def test_what_is_no_device_program(body, message):
     with pytest.raises(CodegenError, match=message):
         launches(device_program(NEST + "    " + body))
+
+
+@pytest.mark.parametrize(
+    ("parameter", "message"),
+    [
+        ('p: T.handle("float32")', "parameter p is a pointer; a GPU takes buffers"),
+        ('p: T.Buffer((8,), "float32", elem_offset=8)', "buffer p begins inside of an array"),
+    ],
+)
+def test_what_is_no_whole_array(parameter, message):
+    text = f"""
+def main(A: T.Buffer((8,), "float32"), {parameter}):
+    for tx in T.thread_binding(8, thread="threadIdx.x"):
+        A[tx] = T.float32(1)
+"""
+    with pytest.raises(CodegenError, match=message):
+        launches(device_program(text))
