@@ -27,7 +27,7 @@ tune: $(VENV)/.installed  ## tune the README's matmul: 64 trials
 	$(BIN)/python -m benchmarks.matmul
 
 # Tests of what extras are for are skipped where the extra is not installed.
-TEST_EXTRAS := $(addprefix $(VENV)/.installed-,test browser distributed sql)
+TEST_EXTRAS := $(addprefix $(VENV)/.installed-,test browser distributed sql opencl cuda)
 
 test: $(TEST_EXTRAS)  ## run the tests
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
@@ -62,7 +62,7 @@ PEERS ?=
 bench-models: $(VENV)/.installed-onnx $(VENV)/.installed-torch  ## tune networks and time them beside other runtimes
 	$(BIN)/python -m benchmarks.models $(addprefix --peer ,$(PEERS))
 
-notebooks: $(TEST_EXTRAS) $(VENV)/.installed-notebook  ## execute the notebooks, with few trials
+notebooks: $(TEST_EXTRAS) $(VENV)/.installed-notebook $(VENV)/.installed-opencl  ## execute the notebooks, with few trials
 	$(BIN)/python notebooks/execute.py --check
 	TENSORIR_JUPYTERLAB=1 $(BIN)/python -m pytest -q tests/search/explorer/test_in_jupyterlab.py
 

@@ -10,6 +10,7 @@ The subpackages, in the order of a build: `target` (the CPU to compile for), `lo
 loops, pass by pass), `emit` (flat loops to LLVM IR) with `vector_math` (elementary functions as
 vector code), `runtime` (machine code in a process: calls, timing, export). `explanation` explains
 the compiled form of a program, `machine` measures this machine, and `vm` runs graph functions.
+`devices` compiles and runs kernels of GPUs.
 docs/lowering.md prints a program after every pass.
 """
 
@@ -44,6 +45,8 @@ from tensorir.lazy_names import names_on_use
 from tensorir.version import __version__
 
 if TYPE_CHECKING:
+    from codegen.devices.array import DeviceArray, GpuDevice, device
+    from codegen.devices.module import GpuModule
     from codegen.explanation.explain import Explanation, explain
     from codegen.machine import machine_speed, peak_flops, read_bandwidth
     from codegen.machine.speed import MachineSpeed
@@ -57,10 +60,13 @@ __all__ = [
     "BenchmarkResult",
     "CodegenError",
     "Device",
+    "DeviceArray",
     "Executable",
     "ExecutionError",
     "Explanation",
     "Function",
+    "GpuDevice",
+    "GpuModule",
     "LibraryFunctionError",
     "LinkError",
     "MachineSpeed",
@@ -77,6 +83,7 @@ __all__ = [
     "build",
     "compile_object",
     "cpu",
+    "device",
     "empty",
     "explain",
     "export",

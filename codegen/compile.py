@@ -101,9 +101,14 @@ def compile_object(
 
     It is an `ar` archive with a relocatable object for each function and for each entry, and a
     description of the functions. Another process needs nothing else. Raises CodegenError for a
-    program without a compiled form.
+    program without a compiled form. For a GPU it is what `GpuModule.from_object` loads.
     """
-    return compile_functions(functions_of(program), as_target(target)).object_code
+    chosen = as_target(target)
+    if chosen.gpu is not None:
+        from codegen.devices.compile import compile_for_gpu  # noqa: PLC0415 - for GPUs only
+
+        return compile_for_gpu(functions_of(program), chosen).to_bytes()
+    return compile_functions(functions_of(program), chosen).object_code
 
 
 def _kernels(

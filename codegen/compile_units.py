@@ -7,10 +7,12 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, Literal, TypeAlias
 
+from codegen.emit.optimize import binding, needs_new_process
 from codegen.errors import CodegenError
 from codegen.kernel import Kernel, Unit
 from codegen.target import host
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from codegen.kernel import Unit
 
 
+Form: TypeAlias = Literal["object_code", "made", "optimized", "assembly"]
+"""The method of a unit that another process calls."""
 _WORTH_A_PROCESS: Final = 10
 """The number of kernels that LLVM compiles in about half a second, the start time of a process."""
 
@@ -82,20 +86,28 @@ class _Engines:
 
 
 class LLVMProcess:
-    """A process that compiles units; for use by one thread."""
+    """A process that compiles units; for use by one thread.
 
-    def __init__(self) -> None:
+    What it prints, such as the reason why LLVM ended it, goes to `stderr`.
+    """
+
+    def __init__(self, stderr: IO[bytes] | None = None) -> None:
         path = os.pathsep.join(filter(None, sys.path))
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from codegen.compile_units import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=stderr,
             env={**os.environ, "PYTHONPATH": path},
             start_new_session=True,  # Ctrl-C goes to the parent process, which ends this one
         )
 
     def object_code(self, unit: Unit) -> bytes | None:
-        """Return the object of a unit, None if the process has ended.
+        """Return the object of a unit, as `form` does."""
+        return self.form(unit, "object_code")  # type: ignore[no-any-return]
+
+    def form(self, unit: Unit, name: Form) -> Any:
+        """Return a form of a unit, None if the process has ended.
 
         Raises CodegenError for code that LLVM rejects.
         """
@@ -103,14 +115,14 @@ class LLVMProcess:
         assert stdin is not None
         assert stdout is not None
         try:
-            pickle.dump(unit, stdin)
+            pickle.dump((unit, name), stdin)
             stdin.flush()
             made, problem = pickle.load(stdout)
         except (OSError, EOFError, pickle.UnpicklingError):
             return None
         if problem is not None:
             raise CodegenError(problem)
-        return bytes(made)
+        return made
 
     def close(self) -> None:
         """End the process."""
@@ -123,16 +135,41 @@ def serve() -> None:
     asked, told = sys.stdin.buffer, _private_output()
     while True:
         try:
-            unit = pickle.load(asked)
+            unit, form = pickle.load(asked)
         except EOFError:
             return
-        answer: tuple[bytes | None, str | None]
-        try:
-            answer = unit.object_code(), None
-        except CodegenError as problem:
-            answer = None, str(problem)
-        pickle.dump(answer, told)
+        if needs_new_process(unit.target):
+            told.write(_in_fork(partial(_answer, unit, form)))
+        else:
+            told.write(_answer(unit, form))
         told.flush()
+
+
+def _answer(unit: Unit, form: Form) -> bytes:
+    answer: tuple[bytes | str | None, str | None]
+    try:
+        answer = getattr(unit, form)(), None
+    except CodegenError as problem:
+        answer = None, str(problem)
+    return pickle.dumps(answer)
+
+
+def _in_fork(work: Callable[[], bytes]) -> bytes:
+    """Return what `work` returns in a fork of this process; end this one if it ends the fork."""
+    binding()
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.close(reader)
+        with os.fdopen(writer, "wb") as out:
+            out.write(work())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as result:
+        answer = result.read()
+    os.wait()
+    if not answer:
+        os._exit(1)
+    return answer
 
 
 def _private_output() -> BinaryIO:

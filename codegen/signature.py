@@ -189,7 +189,7 @@ def symbolic_vars(func: PrimFunc) -> list[Var]:
 def signature_of(func: PrimFunc, name: str, c_name: str | None, written: set[Var]) -> Signature:
     """Return the signature of `func`; `written` are the data pointers through which it stores."""
     symbols = symbolic_vars(func)
-    names = _unique_names([*func.params, *symbols])
+    names = unique_names([*func.params, *symbols])
     parameters = []
     for param in func.params:
         buffer = func.buffer_map.get(param)
@@ -220,7 +220,8 @@ def signature_of(func: PrimFunc, name: str, c_name: str | None, written: set[Var
     )
 
 
-def _unique_names(variables: list[Var]) -> dict[Var, str]:
+def unique_names(variables: Sequence[Var]) -> dict[Var, str]:
+    """Return a name for each variable, numbered where an earlier one has the same."""
     names: dict[Var, str] = {}
     taken: set[str] = set()
     for var in variables:
@@ -243,7 +244,8 @@ def dim_of(node: PrimExpr, names: Mapping[Var, str], function: str) -> Dim:
         return dim_of(node.value, names, function)
     if not isinstance(node, e.BinaryOp) or _OPERATORS.get(node.symbol) is not type(node):
         raise CodegenError(
-            f"cannot compile {function}: a parameter has extent {node}, which calls cannot check"
+            f"cannot compile {function}: an extent is {node}, which calls cannot evaluate; they "
+            f"have {' '.join(_OPERATORS)}"
         )
     return node.symbol, dim_of(node.a, names, function), dim_of(node.b, names, function)
 
@@ -265,7 +267,13 @@ def _plain(value: Any) -> Any:
 def _from_data(data: dict[str, Any]) -> Signature:
     parameters = tuple(
         Parameter(
-            name, kind, DataType(dtype), _dims(shape), _dims(strides), _one_dim(offset), written
+            name,
+            kind,
+            DataType(dtype),
+            _dims(shape),
+            _dims(strides),
+            dim_from_data(offset),
+            written,
         )
         for name, kind, dtype, shape, strides, offset, written in data["parameters"]
     )
@@ -280,11 +288,16 @@ def _from_data(data: dict[str, Any]) -> Signature:
 
 
 def _dims(values: list[Any]) -> tuple[Dim, ...]:
-    return tuple(_one_dim(v) for v in values)
+    return tuple(dim_from_data(v) for v in values)
 
 
-def _one_dim(value: Any) -> Dim:
-    return (value[0], _one_dim(value[1]), _one_dim(value[2])) if isinstance(value, list) else value
+def dim_from_data(value: Any) -> Dim:
+    """Return the extent that JSON has in the form of lists."""
+    return (
+        (value[0], dim_from_data(value[1]), dim_from_data(value[2]))
+        if isinstance(value, list)
+        else value
+    )
 
 
 # ----------------------------------------------------------------------------------------- archives

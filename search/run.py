@@ -19,6 +19,7 @@ from codegen.machine import learn_speed
 from search.builder import Builder
 from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
+from search.cost_model.xgb_model import XGBModel
 from search.database import Database
 from search.database.line_store import EnergyLog, LineStore
 from search.errors import DatabaseError, TuningError, WorkerError
@@ -290,6 +291,7 @@ def _refuse_unmeasurable_targets(
         else:
             reason, is_here = why_not_here(target) if runner == "local" else None, True
         if reason is not None:
+            reason = reason.rstrip(".")
             raise TuningError(
                 f"candidates for {target} cannot be measured on this machine: {reason}, or pass a "
                 "runner that measures them where they can run"
@@ -335,7 +337,8 @@ def _cost_model(config: TuneConfig, task: TuneContext) -> CostModel | None:
         options["num_tuning_cores"] = task.num_threads
         if config.adaptive_training is not None:
             options["adaptive_training"] = config.adaptive_training
-    elif kind == "random":
+        return XGBModel.of(task.known_target, **options)
+    if kind == "random":
         options["seed"] = task.fork_seed()
     return CostModel.create(kind, **options)
 

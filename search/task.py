@@ -108,8 +108,8 @@ def functions_to_tune(mod: IRModule) -> dict[str, PrimFunc]:
 
 
 def with_num_cores(target: Target) -> Target:
-    """Return `target` with `num-cores`, by default the physical cores of this machine."""
-    if target.num_cores is not None:
+    """Return a CPU with `num-cores`, by default the physical cores of this machine; or a GPU."""
+    if target.num_cores is not None or target.gpu is not None:
         return target
     cores = host.physical_cores()
     _logger.info(

@@ -197,6 +197,24 @@ INTRINSICS.update(
 )
 
 
+# -------------------------------------------------------------------------------------- threads
+
+
+@emits_call("tvm_storage_sync")
+def _storage_sync(f: FunctionEmitter, node: Call) -> str:
+    scope = node.args[0]
+    if not isinstance(scope, StringImm) or scope.value not in ("shared", "warp"):
+        f.fail('T.tvm_storage_sync takes the scope "shared" or "warp"')
+    f.module.dialect.barrier(f, scope.value)
+    f.forget_loads()
+    return "0"
+
+
+@emits_call("tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down")
+def _warp_shuffle(f: FunctionEmitter, node: Call) -> str:
+    return f.module.dialect.shuffle(f, node)
+
+
 # ----------------------------------------------------------------------------------- pointers
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 
 from codegen.abi import status_of
 from codegen.emit.llvm_text import FunctionText, ModuleText, register_type
@@ -22,6 +22,9 @@ from tensorir.function import PrimFunc
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import Call, PrimExpr, Var
 from tensorir.nodes.stmt import Stmt
+
+if TYPE_CHECKING:
+    from codegen.emit.dialect import Dialect
 
 _statements: ContextVar[list[Stmt] | None] = ContextVar("written_statements", default=None)
 
@@ -49,6 +52,7 @@ class ModuleEmitter:
     name: str
     """The name of the function."""
     target: Target
+    dialect: Dialect
     functions: Mapping[str, PrimFunc]
     """The functions of the IRModule by name, for calls from one to another."""
     signatures: Mapping[str, Signature]
@@ -78,6 +82,8 @@ class FunctionEmitter(FunctionText):
     def __init__(self, module: ModuleEmitter, name: str) -> None:
         super().__init__()
         self.module = module
+        self.pointer: Final = module.dialect.pointer
+        """Returns the type of pointers into the memory that a data pointer points to."""
         self.name = name
         """The name of the function, for errors and for derived names."""
         self.values: dict[Var, str] = {}
@@ -92,6 +98,8 @@ class FunctionEmitter(FunctionText):
         self.local_pointers: set[Var] = set()
         """Pointers without aliases: `noalias` parameters and memory that the function allocates."""
         self.stack_bytes = 0
+        self.shared_bytes: int | None = None
+        """The bytes in use of shared memory that a launch allocates; None if kernels declare it."""
         self.in_loop = False
         self.loops = 0
         """The number of loops that were written."""
@@ -276,10 +284,8 @@ class FunctionEmitter(FunctionText):
         self.start(holds)
 
     def return_status(self, status: str) -> None:
-        """Free the memory on the heap and return."""
-        for pointer in reversed(self.cleanups):
-            self.do(f"call void @free(ptr {pointer})")
-        self.do(f"ret i32 {status}")
+        """Return a status from the function."""
+        self.module.dialect.leave(self, status)
 
     def fail(self, reason: str) -> NoReturn:
         """Raise CodegenError for this function."""

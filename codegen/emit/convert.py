@@ -12,7 +12,7 @@ from __future__ import annotations
 from codegen.emit.context import FunctionEmitter, emits, mangled
 from codegen.emit.lanes import Formula, Lane
 from codegen.emit.llvm_text import is_half, register_type
-from tensorir.nodes.dtype import FLOAT32, FLOAT64, DataType
+from tensorir.nodes.dtype import BOOL, FLOAT32, FLOAT64, DataType
 from tensorir.nodes.expr import Cast
 
 
@@ -42,9 +42,14 @@ def convert(f: FunctionEmitter, value: str, source: DataType, target: DataType) 
         return f.op(f"fcmp une {from_type} {value}, zeroinitializer")
     if target.is_integral:
         name = "fptosi" if target.is_int else "fptoui"
-        return f.call_intrinsic(
+        converted = f.call_intrinsic(
             f"llvm.{name}.sat.{mangled(target)}.{mangled(source)}", to_type, [(from_type, value)]
         )
+        if f.module.dialect.converts_nan:
+            return converted
+        test = f.op(f"fcmp uno {from_type} {value}, {value}")
+        mask = register_type(BOOL.with_lanes(source.lanes))
+        return f.op(f"select {mask} {test}, {to_type} zeroinitializer, {to_type} {converted}")
     widen = "fpext" if target.bits > source.bits else "fptrunc"
     return f.op(f"{widen} {from_type} {value} to {to_type}")
 

@@ -31,6 +31,7 @@ from codegen.emit import (  # noqa: F401 - entering their handlers is what these
 )
 from codegen.emit.call import has_result
 from codegen.emit.context import FunctionEmitter, ModuleEmitter
+from codegen.emit.cpu import CPU
 from codegen.emit.index import extend_index
 from codegen.emit.llvm_text import global_name, parameter_type, register_type
 from codegen.kernel import Kernel, Unit
@@ -57,7 +58,7 @@ def emit_kernel(
     module, lowered or not, for calls between them. `signatures` has the signatures of functions
     that were written before; if another function is called, all its arguments count as written to.
     """
-    module = ModuleEmitter(name, target, functions, signatures)
+    module = ModuleEmitter(name, target, CPU, functions, signatures)
     written = _emit_function(module, func, name) | written_pointers(func, functions)
     info = ModuleInfo(
         str(target),

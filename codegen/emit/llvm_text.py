@@ -106,6 +106,8 @@ class FunctionText:
         """Instructions (stack memory) for the start of the function."""
         self.lines: list[str] = []
         self.block = "entry"
+        self.stack_space = 0
+        """The address space of stack memory; the addresses of it are generic."""
         self._count = 0
 
     def op(self, text: str) -> str:
@@ -141,7 +143,12 @@ class FunctionText:
         """Reserve stack memory in the entry block; return its address."""
         self._count += 1
         name = f"%s{self._count}"
-        self.entry.append(f"  {name} = alloca {memory_type}, align {align}")
+        if self.stack_space:
+            space = f"addrspace({self.stack_space})"
+            self.entry.append(f"  {name}.own = alloca {memory_type}, align {align}, {space}")
+            self.entry.append(f"  {name} = addrspacecast ptr {space} {name}.own to ptr")
+        else:
+            self.entry.append(f"  {name} = alloca {memory_type}, align {align}")
         return name
 
     def finish(self, header: str) -> str:

@@ -65,7 +65,7 @@ def element_address(
                 values = exact_interval(index.a, f.ranges)
                 is_inside = f.inside[rest] = values is not None and values[0] >= 0
             inbounds = "inbounds " if is_inside else ""
-            start = f"getelementptr {inbounds}{memory_type(buffer.dtype)}, ptr"
+            start = f"getelementptr {inbounds}{memory_type(buffer.dtype)}, {f.pointer(buffer.data)}"
             common = f.pure(f"{start} {_data(f, buffer)}, i64 {rest}")
             if is_opaque:
                 common = _opaque(f, common)
@@ -90,7 +90,7 @@ def _address_at(f: FunctionEmitter, buffer: Buffer, index: str) -> str:
     if index == "0":
         return base
     element = memory_type(buffer.dtype.element)
-    return f.pure(f"getelementptr inbounds {element}, ptr {base}, i64 {index}")
+    return f.pure(f"getelementptr inbounds {element}, {f.pointer(buffer.data)} {base}, i64 {index}")
 
 
 def flat_index(f: FunctionEmitter, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
@@ -122,18 +122,22 @@ def _load(f: FunctionEmitter, node: BufferLoad) -> str:
             any_lane = _any(f, *f.load_mask)
             condition = f.op(f"and i1 {condition}, {any_lane}") if condition else any_lane
         if not condition:
-            return _load_plain(f, address, node.dtype, buffer.data)
+            align = _scalar_align(f, buffer, index)
+            return _load_plain(f, address, node.dtype, buffer.data, align)
         load = partial(_load_plain, f, address, node.dtype, buffer.data)
         return f.emit_select(condition, register_type(node.dtype), load, "zeroinitializer")
     f.vector_ops += 1
     mask = f.in_load_mask(_predicate(f, node), index.dtype.lanes)
+    if _goes_lane_by_lane(f, index, mask):
+        return _load_singly(f, node, index, mask)
     distance, place = _vector_place(f, buffer, index, mask, again)
     if mask or distance is None:
         return _load_masked(f, place, node.dtype, mask)
     if distance == 0:
         one = _load_plain(f, place[1], buffer.dtype, buffer.data)
         return f.splat(one, register_type(buffer.dtype), index.dtype.lanes)
-    value = _load_plain(f, place[1], node.dtype, buffer.data)
+    align = _align(buffer.dtype) if distance != 1 else _vector_align(f, buffer, index)
+    value = _load_plain(f, place[1], node.dtype, buffer.data, align)
     return value if distance == 1 else _reverse(f, value, node.dtype)
 
 
@@ -152,10 +156,10 @@ def _vector_place(
     first, distance = linear or (index, None)
     is_plain = not mask and buffer.dtype.lanes == 1
     if distance == 1 or (distance == 0 and is_plain):
-        return distance, ("ptr", element_address(f, buffer, first, is_opaque))
+        return distance, (f.pointer(buffer.data), element_address(f, buffer, first, is_opaque))
     if distance == -1 and is_plain:
         start = f.op(f"add nsw i64 {f.index(first)}, {1 - index.dtype.lanes}")
-        return distance, ("ptr", _address_at(f, buffer, start))
+        return distance, (f.pointer(buffer.data), _address_at(f, buffer, start))
     return None, _lanes(f, buffer, index, linear)
 
 
@@ -171,9 +175,34 @@ def _to_memory(f: FunctionEmitter, value: str, dtype: DataType) -> str:
     return value
 
 
-def _load_plain(f: FunctionEmitter, address: str, dtype: DataType, data: Var) -> str:
-    text = f"load {memory_type(dtype)}, ptr {address}, align {_align(dtype)}"
+def _load_plain(
+    f: FunctionEmitter, address: str, dtype: DataType, data: Var, align: int = 0
+) -> str:
+    text = f"load {memory_type(dtype)}, {f.pointer(data)} {address}, align {align or _align(dtype)}"
     return _from_memory(f, f.load(text, data), dtype)
+
+
+def _scalar_align(f: FunctionEmitter, buffer: Buffer, index: PrimExpr) -> int:
+    """Return the alignment in bytes of an element, by which LLVM joins accesses to vectors."""
+    dialect, nbytes = f.module.dialect, _align(buffer.dtype)
+    return dialect.alignment(index, nbytes) if dialect.needs_alignment else nbytes
+
+
+def _vector_align(f: FunctionEmitter, buffer: Buffer, index: PrimExpr) -> int:
+    """Return the alignment in bytes of lanes side by side."""
+    dialect, nbytes = f.module.dialect, _align(buffer.dtype)
+    if not dialect.needs_alignment:
+        return nbytes
+    linear = linear_lanes(f, index)
+    return nbytes if linear is None else dialect.alignment(linear[0], nbytes)
+
+
+def _goes_lane_by_lane(f: FunctionEmitter, index: PrimExpr, mask: str) -> bool:
+    """Say whether no instruction accesses lanes under a mask, or at these distances."""
+    if f.module.dialect.has_gathers:
+        return False
+    linear = linear_lanes(f, index)
+    return bool(mask) or linear is None or linear[1] not in (0, 1, -1)
 
 
 def _is_inside(buffer: Buffer, index: PrimExpr) -> bool:
@@ -206,7 +235,7 @@ def _mask(dtype: DataType, mask: str) -> Typed:
 def _masked_name(names: tuple[str, str], place: Typed, dtype: DataType) -> str:
     """Return the intrinsic for contiguous lanes, or for lanes with separate addresses."""
     stored = DataType("int8").with_lanes(dtype.lanes) if dtype.is_bool else dtype
-    is_one = place[0] == "ptr"
+    is_one = place[0][0] != "<"
     places = "p0" if is_one else f"v{place[0][1:].split()[0]}p0"
     return f"llvm.masked.{names[not is_one]}.{mangled(stored)}.{places}"
 
@@ -226,13 +255,41 @@ def _lanes(
         steps = ", ".join(f"i64 {k * distance}" for k in range(lanes))
         offsets = f.op(f"add nsw {wide} {f.splat(f.index(first), 'i64', lanes)}, <{steps}>")
     element = memory_type(buffer.dtype)
-    addresses = f"getelementptr inbounds {element}, ptr {_data(f, buffer)}, {wide} {offsets}"
-    return f"<{lanes} x ptr>", f.op(addresses)
+    pointer = f.pointer(buffer.data)
+    addresses = f"getelementptr inbounds {element}, {pointer} {_data(f, buffer)}, {wide} {offsets}"
+    return f"<{lanes} x {pointer}>", f.op(addresses)
 
 
 def _reverse(f: FunctionEmitter, value: str, dtype: DataType) -> str:
     """Write the vector with its lanes in the opposite order."""
     return f.shuffle(register_type(dtype), value, "poison", reversed(range(dtype.lanes)))
+
+
+def _single_addresses(f: FunctionEmitter, buffer: Buffer, index: PrimExpr) -> list[str]:
+    """Write the address of each lane."""
+    linear, lanes = linear_lanes(f, index), index.dtype.lanes
+    if linear is not None:
+        first, distance = f.index(linear[0]), linear[1]
+        offsets = [f.pure(f"add nsw i64 {first}, {k * distance}") for k in range(lanes)]
+    else:
+        wide = extend_index(f, f.expr(index), index.dtype)
+        offsets = [f.pure(f"extractelement <{lanes} x i64> {wide}, i64 {k}") for k in range(lanes)]
+    return [_address_at(f, buffer, offset) for offset in offsets]
+
+
+def _load_singly(f: FunctionEmitter, node: BufferLoad, index: PrimExpr, mask: str) -> str:
+    """Load lane after lane those that a mask selects; the others are 0."""
+    dtype, element = node.dtype, register_type(node.dtype.element)
+    value = "zeroinitializer"
+    for k, address in enumerate(_single_addresses(f, node.buffer, index)):
+        load = partial(_load_plain, f, address, dtype.element, node.buffer.data)
+        one = f.emit_select(_lane(f, mask, k, dtype.lanes), element, load, "zeroinitializer")
+        value = f.op(f"insertelement {register_type(dtype)} {value}, {element} {one}, i64 {k}")
+    return value
+
+
+def _lane(f: FunctionEmitter, mask: str, lane: int, lanes: int) -> str:
+    return f.op(f"extractelement <{lanes} x i1> {mask}, i64 {lane}") if mask else "true"
 
 
 # ------------------------------------------------------------------------------------------ stores
@@ -249,18 +306,39 @@ def _store(f: FunctionEmitter, node: BufferStore) -> None:
     value = f.expr(node.value)
     f.vector_ops += 1
     mask = _predicate(f, node)
+    if _goes_lane_by_lane(f, index, mask):
+        _store_singly(f, buffer, index, value, mask)
+        f.forget_stored(buffer.data)
+        return
     distance, place = _vector_place(f, buffer, index, mask)
     if mask or distance is None:
         _store_masked(f, value, place, dtype, mask)
     else:
+        align = _align(buffer.dtype) if distance != 1 else _vector_align(f, buffer, index)
         if distance == 0:
             # The lanes are written in order, so the last lane wins.
             kind, last = register_type(dtype), dtype.lanes - 1
             value, dtype = f.op(f"extractelement {kind} {value}, i64 {last}"), buffer.dtype
         elif distance == -1:
             value = _reverse(f, value, dtype)
-        _store_plain(f, value, place[1], dtype)
+        _store_plain(f, value, place[1], dtype, buffer.data, align)
     f.forget_stored(buffer.data)
+
+
+def _store_singly(
+    f: FunctionEmitter, buffer: Buffer, index: PrimExpr, value: str, mask: str
+) -> None:
+    """Store lane after lane those that a mask selects."""
+    dtype, lanes = buffer.dtype, index.dtype.lanes
+    kind = register_type(dtype.with_lanes(lanes))
+    for k, address in enumerate(_single_addresses(f, buffer, index)):
+        store, stored = f.new_label("store"), f.new_label("stored")
+        f.branch_if(_lane(f, mask, k, lanes), store, stored)
+        f.start(store)
+        one = f.op(f"extractelement {kind} {value}, i64 {k}")
+        _store_plain(f, one, address, dtype, buffer.data)
+        f.branch(stored)
+        f.start(stored)
 
 
 def _store_scalar(f: FunctionEmitter, node: BufferStore, index: PrimExpr) -> None:
@@ -270,16 +348,21 @@ def _store_scalar(f: FunctionEmitter, node: BufferStore, index: PrimExpr) -> Non
         f.branch_if(f.expr(node.predicate), then, done)
         f.start(then)
     value = f.expr(node.value)
-    _store_plain(f, value, element_address(f, node.buffer, index), node.value.dtype)
+    address = element_address(f, node.buffer, index)
+    align = _scalar_align(f, node.buffer, index)
+    _store_plain(f, value, address, node.value.dtype, node.buffer.data, align)
     f.forget_stored(node.buffer.data)
     if done:
         f.branch(done)
         f.start(done)
 
 
-def _store_plain(f: FunctionEmitter, value: str, address: str, dtype: DataType) -> None:
+def _store_plain(
+    f: FunctionEmitter, value: str, address: str, dtype: DataType, data: Var, align: int = 0
+) -> None:
     stored = _to_memory(f, value, dtype)
-    f.do(f"store {memory_type(dtype)} {stored}, ptr {address}, align {_align(dtype)}")
+    align = align or _align(dtype)
+    f.do(f"store {memory_type(dtype)} {stored}, {f.pointer(data)} {address}, align {align}")
 
 
 # -------------------------------------------------------------------------------------- allocations
@@ -287,6 +370,11 @@ def _store_plain(f: FunctionEmitter, value: str, address: str, dtype: DataType) 
 
 @emits_stmt(Allocate)
 def _allocate(f: FunctionEmitter, node: Allocate) -> None:
+    f.module.dialect.allocate(f, node)
+
+
+def allocate_for_cpu(f: FunctionEmitter, node: Allocate) -> None:
+    """Write memory that lies in the stack frame if it is small and comes from the heap if not."""
     on_stack = stack_bytes(node, f.stack_bytes)
     if on_stack is None:
         allocate_on_heap(f, node, lambda: f.stmt(node.body))

@@ -8,9 +8,16 @@ from codegen.emit.context import FunctionEmitter, emits_stmt
 from codegen.emit.expr import bind
 from codegen.emit.library_call import emit_library_call
 from codegen.emit.llvm_text import register_type
-from codegen.emit.parallel import counted_loop, emit_parallel_loop, loop_bounds
+from codegen.emit.parallel import (
+    counted_loop,
+    define_counter,
+    emit_parallel_loop,
+    loop_bounds,
+)
 from codegen.lower.forms import REPEATED_LOADS
 from codegen.lower.remarks import done, missed, name_in_llvm
+from codegen.lower.thread_axes import axis_of
+from tensorir.arith.const_interval import exact_interval
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import Call, IntImm, StringImm
 from tensorir.nodes.intrin import Op
@@ -115,9 +122,19 @@ def _is_long(body: s.Stmt) -> bool:
     return isinstance(body, s.SeqStmt) and len(body.seq) > _LONG_BODY
 
 
+def _bind_thread(f: FunctionEmitter, node: s.For) -> None:
+    counts = exact_interval(node.extent, f.ranges)
+    interval = None if counts is None else (0, max(0, counts[1] - 1))
+    define_counter(f, node.loop_var, f.module.dialect.thread_index(f, axis_of(node)), interval)
+    f.stmt(node.body)
+
+
 @emits_stmt(s.For)
 def _for(f: FunctionEmitter, node: s.For) -> None:
-    if node.kind is s.ForKind.THREAD_BINDING or node.kind is s.ForKind.VECTORIZED:
+    if node.kind is s.ForKind.THREAD_BINDING:
+        _bind_thread(f, node)
+        return
+    if node.kind is s.ForKind.VECTORIZED:
         f.fail(f"loop {node.loop_var.name} of kind {node.kind.name} should have been lowered")
     extent = int(node.extent) if type(node.extent) is IntImm else None
     if extent is not None and extent <= 0:

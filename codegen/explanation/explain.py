@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, TypeAlias
 
 from codegen.compile import Compilable, emit_lowered, functions_of
 from codegen.explanation.accesses import MemoryReader
@@ -49,6 +49,11 @@ class Table:
         return f'<{tag} style="text-align: {side}">{html.escape(text)}</{tag}>'
 
 
+Tabulated: TypeAlias = tuple[
+    tuple[str, Callable[[Any], tuple[str, ...]], tuple[str, ...], set[str]], ...
+]
+
+
 @dataclass(slots=True)
 class Explanation:
     """The facts about a lowered program, in lists; printed, or shown in a notebook, as tables.
@@ -62,6 +67,10 @@ class Explanation:
     accumulators: list[Accumulator] = field(default_factory=list)
     accesses: list[Access] = field(default_factory=list)
     inner_loops: list[InnerLoop] = field(default_factory=list)
+
+    tables: ClassVar[Tabulated] = ()
+    """The lists of facts that are shown, each with what makes a row of a fact, the headings, and
+    the columns of numbers."""
 
     def __str__(self) -> str:
         parts = []
@@ -93,7 +102,7 @@ class Explanation:
 
         Accesses to accumulators in registers are left out.
         """
-        for facts, row, headings, numbers in _TABLES:
+        for facts, row, headings, numbers in self.tables:
             own = (fact for fact in getattr(self, facts) if fact.function == function)
             rows = [row(fact) for fact in own if not getattr(fact, "in_register", False)]
             if rows:
@@ -115,10 +124,17 @@ def explain(
     iteration of a loop, `lanes` the elements of each, and `step` the elements by which it moves
     from one iteration to the next.
 
+    For a GPU it is a `GpuExplanation`: registers, spills (if NVIDIA's assembler is there, by the
+    extra `cuda`) and occupancy of kernels, and how the threads of a warp access memory.
+
     Raises LoweringError or CodegenError for a program that `build` cannot compile.
     """
     chosen = as_target(target)
     functions = functions_of(program)
+    if chosen.gpu is not None:
+        from codegen.explanation.gpu import explain_for_gpu  # noqa: PLC0415 - for GPUs only
+
+        return explain_for_gpu(functions, chosen)
     explanation = Explanation(chosen, tuple(functions))
     with collect_remarks() as remarks:
         history = {name: _History() for name in functions}
@@ -191,9 +207,7 @@ def _access(f: Access) -> tuple[str, ...]:
     return f"{f.kind} {f.buffer}", f.statement, str(f.times), f.loop, str(f.lanes), places, step
 
 
-_TABLES: Final[
-    tuple[tuple[str, Callable[[Any], tuple[str, ...]], tuple[str, ...], set[str]], ...]
-] = (
+Explanation.tables = (
     ("loops", _loop, ("loop", "extent", "block", "becomes"), {"extent"}),
     ("accumulators", _accumulator, ("accumulator", "elements", "kept in", "over", "note"), set()),
     (

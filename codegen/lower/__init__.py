@@ -12,6 +12,7 @@ they do for passes over modules:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, Final
 
 from codegen.errors import LoweringError
@@ -81,7 +82,15 @@ PASSES: Final[tuple[tuple[str, Step], ...]] = tuple(
         repeat_loads,
     )
 )
-"""The passes of lowering by name, in order."""
+"""The passes of lowering for a CPU by name, in order."""
+
+
+def passes_for(target: str | Target | None = None) -> tuple[tuple[str, Step], ...]:
+    """Return the passes of lowering for a target by name, in order."""
+    if as_target(target).gpu is None:
+        return PASSES
+    # Programs for a CPU do without them.
+    return import_module("codegen.lower.gpu").PASSES  # type: ignore[no-any-return]
 
 
 ADD_LOWER_PASS: Final = "tir.add_lower_pass"
@@ -90,7 +99,7 @@ ADD_LOWER_PASS: Final = "tir.add_lower_pass"
 A place is the name of the previous pass, or a number as in TVM: 0 before all passes, 1 after
 buffers are flattened, 2 after vectors and unrolled loops are written out, 3 after all passes.
 """
-_PHASES: Final[dict[int | str, str]] = {1: "flatten_buffers", 2: "unroll", 3: PASSES[-1][0]}
+_PHASES: Final[dict[int | str, str]] = {1: "flatten_buffers", 2: "unroll"}
 
 
 @any_depth
@@ -107,19 +116,22 @@ def lower(
     be well-formed, with `verify` also after each pass; the default is True if the environment
     variable `TENSORIR_VERIFY` is 1 when this package is imported, as in the tests. The current
     `PassContext` runs the passes, and those in its option `ADD_LOWER_PASS`. Raises LoweringError
-    for a program that a CPU cannot run, IRValueError for an unknown pass, and WellFormedError for
-    an ill-formed program; for a wrong result of a pass, the error names the pass.
+    for a program that the target cannot run, IRValueError for an unknown pass, and WellFormedError
+    for an ill-formed program; for a wrong result of a pass, the error names the pass.
     """
     context = PassContext.current()
     added = context.config.get(ADD_LOWER_PASS)
-    passes = _with_added(added) if added else PASSES
+    target = as_target(target)
+    passes: Sequence[tuple[str, Any]] = passes_for(target)
+    if added:
+        passes = _with_added(passes, added)
     names = [name for name, _ in passes]
     if until is not None and until not in names:
         raise IRValueError(f"unknown pass {until!r}; the passes are {', '.join(names)}")
     verify = VERIFY if verify is None else verify
     verify_well_formed(func)
     looks_on = context.looks_on
-    with as_target(target):
+    with target:
         for k, (name, step) in enumerate(passes):
             before = func
             func = _run(name, step, func, context) if looks_on or added else step(func)
@@ -154,14 +166,17 @@ def _run(name: str, step: Step | Pass, func: PrimFunc, context: PassContext) -> 
     return functions[0]
 
 
-def _with_added(added: Sequence[tuple[int | str, Pass]]) -> list[tuple[str, Any]]:
+def _with_added(
+    passes: Sequence[tuple[str, Step]], added: Sequence[tuple[int | str, Pass]]
+) -> Sequence[tuple[str, Any]]:
     """Return the passes with added passes; passes for the same place keep their order."""
     behind: dict[int | str, list[tuple[str, Any]]] = {0: []}
-    behind |= {name: [(name, step)] for name, step in PASSES}
+    behind |= {name: [(name, step)] for name, step in passes}
+    phases = {**_PHASES, 3: passes[-1][0]}
     for place, step in added:
         if not isinstance(step, Pass):
             raise IRTypeError(f"{ADD_LOWER_PASS} needs pairs of a place and a pass, got {step!r}")
-        known = behind.get(_PHASES.get(place, place))
+        known = behind.get(phases.get(place, place))
         if known is None:
             places = ", ".join(map(str, behind))
             raise IRValueError(f"{step.name} has the unknown place {place!r}; places are {places}")

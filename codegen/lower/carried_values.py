@@ -11,8 +11,20 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from codegen.lower.element_sets import (
+    Unknown,
+    constant_ranges,
+    distance,
+    grid_over,
+    place_of,
+    rows,
+    values,
+)
 from codegen.lower.indices import run_of
 from codegen.lower.rewriters import IF_THEN_ELSE, ScopedRewriter, condition_of, given
+from codegen.lower.thread_axes import memory_of
 from tensorir.arith import Analyzer, estimate_region_strict_bound
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
@@ -38,9 +50,10 @@ def carrying_loops(func: PrimFunc, buffers: Collection[Buffer]) -> dict[Buffer, 
 
     Those loops are around uses of the buffer and inside the block that allocates it. Blocks have no
     axes. A store covers a read if it runs before the read, in the same or an earlier iteration of
-    all loops around both, and if its region over its own loops contains the read element. A store
-    under conditions on loops that its indices do not use, such as an initialisation, counts if it
-    runs in the first iteration of those loops; they carry its values.
+    all loops around both, and if its region over its own loops contains the read element; for
+    memory that threads share, element by element where the region cannot say. A store under
+    conditions on loops that its indices do not use, such as an initialisation, counts if it runs
+    in the first iteration of those loops; they carry its values.
     """
     walker = _Walker(func, buffers)
     walker(func.body)
@@ -138,7 +151,8 @@ class _Walker(ScopedRewriter):
             return
         found: set[s.For] | None = None
         for store in reversed(life.stores):
-            cover = _Cover(store, self._at, life.home, self.analyzer)
+            is_shared = memory_of(life.buffer.data) == "shared"
+            cover = _Cover(store, self._at, life.home, self.analyzer, is_shared)
             if cover.holds(indices):
                 if not cover.first:
                     return
@@ -152,9 +166,13 @@ class _Walker(ScopedRewriter):
 class _Cover:
     """The elements that a store has written before a later read."""
 
-    def __init__(self, store: _Store, read: Nest, home: Nest, analyzer: Analyzer) -> None:
+    def __init__(
+        self, store: _Store, read: Nest, home: Nest, analyzer: Analyzer, by_elements: bool
+    ) -> None:
         self._indices = store.indices
         self._analyzer = analyzer
+        self._by_elements = by_elements
+        self._of_read = [step.node for step in read.up_to(home) if isinstance(step.node, s.For)]
         around = list(store.at.up_to(home))
         own = set(map(id, store.at.up_to(store.at.common(read))))
         loops = [step.node for step in around if isinstance(step.node, s.For)]
@@ -183,6 +201,8 @@ class _Cover:
         predicate = self._restrictions()
         if predicate is None or not self._is_done_once():
             return False
+        if self._by_elements and self._holds_all(indices, predicate):
+            return True
         written = self._written_box(predicate)
         read = _box(indices)
         if written is None or read is None:
@@ -191,6 +211,37 @@ class _Cover:
             self._at_most(w[0], r[0]) and self._at_most(r[1], w[1])
             for w, r in zip(written, read, strict=True)
         )
+
+    def _holds_all(self, indices: tuple[PrimExpr, ...], predicate: Sequence[PrimExpr]) -> bool:
+        """Say whether the store fills a box that has every element which is read."""
+        stored = {var for index in self._indices for var in collect_vars(index)}
+        loops = [node for node in self._own if isinstance(node, s.For)]
+        own = constant_ranges(loops)
+        if len(own) < len(loops) or not all(own.values()):
+            return False
+        read = constant_ranges(loop for loop in self._of_read if loop.loop_var not in stored)
+        try:
+            to, at = (
+                place_of(x, own.keys() | read.keys(), self._analyzer.linearizer)
+                for x in (self._indices, indices)
+            )
+            steps = distance(to, at)
+            grid = grid_over(own, [*to.written_out, *predicate])
+            columns = [values(part, grid) for part in to.written_out]
+            taken = values(all_of(predicate), grid)
+            written = np.unique(rows(columns, taken), axis=0)
+            if not len(written):
+                return False
+            low, high = written.min(axis=0), written.max(axis=0)
+            if len(written) < np.prod(high - low + 1):
+                return False
+            for part, step, least, most in zip(at.written_out, steps, low, high, strict=True):
+                reached = np.asarray(values(part, grid_over(read, [part]))) + step
+                if reached.min() < least or reached.max() > most:
+                    return False
+        except Unknown:
+            return False
+        return True
 
     def _at_most(self, a: PrimExpr, b: PrimExpr) -> bool:
         return a is b or self._analyzer.can_prove(a <= b)

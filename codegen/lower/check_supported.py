@@ -32,7 +32,7 @@ def check_supported(func: PrimFunc) -> PrimFunc:
             _check_pointer(node.buffer_var, func)
         elif isinstance(node, s.AttrStmt) and node.attr_key in ("thread_extent", "virtual_thread"):
             raise LoweringError(
-                f"{_name(func)} declares the thread axis {node.node} ({node.attr_key}); "
+                f"{name_of(func)} declares the thread axis {node.node} ({node.attr_key}); "
                 f"a CPU has none: write the loop with T.parallel or T.serial"
             )
     return func
@@ -44,8 +44,8 @@ def _check_loop(loop: s.For, func: PrimFunc) -> None:
     axis = loop.thread_binding
     tag = axis.thread_tag if axis is not None else "a thread"
     raise LoweringError(
-        f"loop {loop.loop_var.name} of {_name(func)} is bound to {tag}, which a CPU does not have; "
-        f"use sch.parallel(loop) instead of sch.bind, or leave the loop serial"
+        f"loop {loop.loop_var.name} of {name_of(func)} is bound to {tag}, which a CPU does not "
+        f"have; use sch.parallel(loop) instead of sch.bind, or leave the loop serial"
     )
 
 
@@ -59,12 +59,13 @@ def _check_pointer(pointer: Var, func: PrimFunc) -> None:
     scope = kind.storage_scope if isinstance(kind, PointerType) else ""
     if scope and scope.split(".")[0] not in _MEMORY:
         raise LoweringError(
-            f"buffer {pointer.name} of {_name(func)} lives in scope {scope!r}, which a CPU does "
+            f"buffer {pointer.name} of {name_of(func)} lives in scope {scope!r}, which a CPU does "
             f'not have; use "global" or "local" (sch.set_scope changes it)'
         )
 
 
-def _name(func: PrimFunc) -> str:
+def name_of(func: PrimFunc) -> str:
+    """Return how messages call a function."""
     symbol = func.attrs.get("global_symbol")
     if isinstance(symbol, StringImm):
         symbol = symbol.value

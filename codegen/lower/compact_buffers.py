@@ -33,7 +33,11 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
     declared regions count instead of the accesses; `buffer_dim_align` becomes strides. Buffers
     whose pointer the program uses stay unchanged.
     """
-    live = LiveRegions(func)
+    return compact_to(func, LiveRegions(func))
+
+
+def compact_to(func: PrimFunc, live: LiveRegions) -> PrimFunc:
+    """Give every buffer of an opaque block the shape of its live region."""
     live(func.body)
     alignments = _alignments(func.body)
     regions = {}
@@ -132,7 +136,7 @@ class LiveRegion:
         return not same or any(low is not None for low in self.low)
 
 
-class _Uses:
+class Uses:
     """The recorded accesses to one buffer."""
 
     __slots__ = ("buffer", "depth", "spans", "whole")
@@ -154,7 +158,7 @@ class LiveRegions(ScopedRewriter):
     def __init__(self, func: PrimFunc) -> None:
         super().__init__(func)
         self._regions: list[LiveRegion] = []
-        self._uses: dict[Var, _Uses] = {}
+        self._uses: dict[Var, Uses] = {}
         self._defined = 0
         """The number of loops and lets around the visited statement."""
         self._depth: dict[Var, int] = {}
@@ -201,7 +205,7 @@ class LiveRegions(ScopedRewriter):
     def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
         """Record the accesses in a block, and the live regions of its allocations."""
         for buffer in node.alloc_buffers:
-            self._uses[buffer.data] = _Uses(buffer, self._defined)
+            self._uses[buffer.data] = Uses(buffer, self._defined)
         for match in node.match_buffers:
             self._region(match.source)
         read, written = (_declared_regions(node, key) for key in EXPLICIT_REGIONS)
@@ -225,8 +229,8 @@ class LiveRegions(ScopedRewriter):
             uses.whole = True
             return
         for k, dim in enumerate(region.region):
-            first = self._range_below(dim.min, uses.depth)
-            last = self._range_below(dim.min + dim.extent - 1, uses.depth)
+            first = self._range_below(dim.min, uses)
+            last = self._range_below(dim.min + dim.extent - 1, uses)
             both = None if first is None or last is None else (first[0], last[1])
             self._add(uses, k, both)
 
@@ -238,9 +242,9 @@ class LiveRegions(ScopedRewriter):
             uses.whole = True
             return
         for k, index in enumerate(indices):
-            self._add(uses, k, self._span(index, uses.depth))
+            self._add(uses, k, self.span(index, uses))
 
-    def _add(self, uses: _Uses, k: int, span: Extent | None) -> None:
+    def _add(self, uses: Uses, k: int, span: Extent | None) -> None:
         known = uses.spans[k]
         if known is None:
             return
@@ -251,23 +255,24 @@ class LiveRegions(ScopedRewriter):
 
     # ---------------------------------------------------------------------------------- relaxation
 
-    def _span(self, index: PrimExpr, depth: int) -> Extent | None:
+    def span(self, index: PrimExpr, uses: Uses) -> Extent | None:
+        """Return what an index covers while one allocation lives, None without a limit."""
         if index.dtype.lanes == 1:
-            return self._range_below(index, depth)
+            return self._range_below(index, uses)
         if type(index) is not Ramp or type(index.stride) is not IntImm:
             return None
-        span = self._range_below(index.base, depth)
+        span = self._range_below(index.base, uses)
         reach = index.stride.value * (index.lanes - 1)
         if span is None:
             return None
         return span[0].plus_const(min(reach, 0)), span[1].plus_const(max(reach, 0))
 
-    def _range_below(self, index: PrimExpr, depth: int) -> Extent | None:
-        """Return the range of `index` while the variables defined at `depth` or deeper vary.
+    def _range_below(self, index: PrimExpr, uses: Uses) -> Extent | None:
+        """Return the range of `index` while the variables defined inside the allocation vary.
 
         None if it is unbounded, or if a bound is loaded from memory.
         """
-        span = Span(self._linear, lambda var: self._bounds_of(var, depth), known=True)
+        span = Span(self._linear, lambda var: self._bounds_of(var, uses), known=True)
         low, high = span(self._linear(index))
         if low is None or high is None:
             return None
@@ -275,9 +280,13 @@ class LiveRegions(ScopedRewriter):
             return None
         return low, high
 
-    def _bounds_of(self, var: Var, depth: int) -> Ends | None:
+    def is_inside(self, var: Var, uses: Uses) -> bool:
+        """Return whether a variable takes all its values while one allocation lives."""
+        return self._depth.get(var, -1) >= uses.depth
+
+    def _bounds_of(self, var: Var, uses: Uses) -> Ends | None:
         """Return the bounds of a variable that is defined inside the allocation."""
-        if self._depth.get(var, -1) < depth:
+        if not self.is_inside(var, uses):
             return None
         origin = self._linear.context.bound_to.get(var)
         if origin is None:
@@ -293,7 +302,7 @@ class LiveRegions(ScopedRewriter):
         """Return the live region of each buffer, in the order in which their lifetimes end."""
         return self._regions
 
-    def _live(self, uses: _Uses) -> LiveRegion:
+    def _live(self, uses: Uses) -> LiveRegion:
         region = LiveRegion(uses.buffer)
         region.has_fixed_layout = uses.whole
         if uses.whole or uses.buffer.strides:

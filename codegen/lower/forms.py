@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from codegen.lower.thread_axes import VIRTUAL, kind_of
 from tensorir.errors import WellFormedError
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
@@ -28,6 +29,10 @@ def _access(node: Any) -> bool:
 GONE: Final[dict[str, tuple[tuple[tuple[type, ...], str, Test], ...]]] = {
     "check_supported": (
         ((s.For,), "a loop bound to a thread", lambda n: n.kind is ForKind.THREAD_BINDING),
+    ),
+    "check_bound": (((s.For,), "a parallel loop", lambda n: n.kind is ForKind.PARALLEL),),
+    "inject_virtual_threads": (
+        ((s.For,), "a loop over virtual threads", lambda n: kind_of(n) == VIRTUAL),
     ),
     "lower_init": (((s.Block,), "a block with an init", lambda n: n.init is not None),),
     "open_blocks": (((s.Block,), "a block with axes", lambda n: bool(n.iter_vars)),),

@@ -22,8 +22,9 @@ def hoist_conditions(func: PrimFunc) -> PrimFunc:
     Before: for k in range(n): (if k == 0: S); T          (an initialisation, n at least 1)
     After:  S; for k in range(n): T
 
-    Conditions that may fault or that read memory stay. The parts of a conjunction move separately,
-    and `k0 * 4 + k1 == 0` over loops that start at 0 counts as `k0 == 0 and k1 == 0`.
+    Conditions that may fault or that read memory stay, and none moves out of a launch. The parts
+    of a conjunction move separately, and `k0 * 4 + k1 == 0` over loops that start at 0 counts as
+    `k0 == 0 and k1 == 0`.
     """
     return func.with_body(_HoistConditions()(func.body))
 
@@ -33,6 +34,8 @@ class _HoistConditions(StatementRewriter):
         self._from_zero: set[Var] = set()
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
+        if node.kind is s.ForKind.THREAD_BINDING:
+            return self.generic(node)
         if type(node.min) is IntImm and node.min.value == 0:
             self._from_zero.add(node.loop_var)
         body = self(node.body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from codegen.lower.carried_values import Nest, carrying_loops
 from codegen.lower.rewriters import StatementRewriter
+from codegen.lower.thread_axes import BLOCK, THREAD, is_shared_by, kind_of, memory_of
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
@@ -25,8 +26,9 @@ def place_allocations(func: PrimFunc) -> PrimFunc:
     A buffer moves into a loop only if each iteration writes all elements that it reads before it
     reads them (`carrying_loops`). It stays outside vectorized loops (a copy for each lane needs an
     index, not an allocation). It stays in place if its address is taken. A buffer without uses is
-    dropped. The new place inside a loop is a block without axes. Runs after the axes of blocks are
-    inlined.
+    dropped. A buffer moves into a loop that is bound to threads if each thread has its own; global
+    memory never does. The new place inside a loop is a block without axes. Runs after the axes of
+    blocks are inlined.
     """
     finder = _Finder(func)
     finder(func.body)
@@ -125,18 +127,20 @@ class _Finder(Rewriter):
         carrying = carrying_loops(func, moving) if moving else {}
         found: dict[Node, list[Buffer]] = {}
         for buffer, (place, path) in paths.items():
-            carry = carrying.get(buffer, ())
+            carry, memory = carrying.get(buffer, ()), memory_of(buffer.data)
             for scope in path:
-                if _keeps_allocations_out(scope.node) or scope.node in carry:
+                stays = scope.node in carry and is_shared_by(scope.node, memory)
+                if stays or _keeps_allocations_out(scope.node, memory):
                     break
                 place = scope
             found.setdefault(place.node, []).append(buffer)
         return found
 
 
-def _keeps_allocations_out(node: Node) -> bool:
+def _keeps_allocations_out(node: Node, memory: str) -> bool:
     if type(node) is s.For:
-        return node.kind is s.ForKind.VECTORIZED
+        is_launched = memory == "global" and kind_of(node) in (BLOCK, THREAD)
+        return is_launched or node.kind is s.ForKind.VECTORIZED
     return type(node) is s.While
 
 

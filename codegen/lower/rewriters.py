@@ -15,7 +15,7 @@ from tensorir.nodes.expr import Broadcast, BufferLoad, Call, IntImm, PrimExpr
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import const, logical_not
-from tensorir.rewriting.visit import Rewriter
+from tensorir.rewriting.visit import Rewriter, outside
 from tensorir.semantics.purity import has_effects, is_pure
 
 
@@ -133,6 +133,11 @@ def condition_of(node: Node, field: str) -> PrimExpr | None:
     if isinstance(node, s.BlockRealize):
         return node.predicate
     return node.condition if isinstance(node, s.AssertStmt) else None
+
+
+def controls(node: s.Stmt) -> list[PrimExpr]:
+    """Return the expressions by which a statement decides what runs inside, and how often."""
+    return [part for part in outside(node) if isinstance(part, PrimExpr)]
 
 
 # --------------------------------------------------------------------------------- decided branches

@@ -24,9 +24,9 @@ def simplify_control(func: PrimFunc) -> PrimFunc:
     """Simplify conditions, loop bounds and integer values by the ranges of loop variables.
 
     A branch whose condition is decided is replaced by its case; inside a branch its condition is
-    assumed. A loop of extent 0 is removed. A loop of extent 1 is replaced by its body, unless it
-    has annotations, which apply to the loops inside it. Indices of loads and stores are unchanged,
-    because flattening has simplified them.
+    assumed. A loop of extent 0 is removed. A loop of extent 1 is replaced by its body, unless it is
+    an axis of a launch or has annotations, which apply to the loops inside it. Indices of loads and
+    stores are unchanged, because flattening has simplified them.
     """
     return func.with_body(_SimplifyControl(func)(func.body))
 
@@ -44,7 +44,8 @@ class _SimplifyControl(BranchDecider, ScopedRewriter):
         low = self._integer(node.min)
         if type(extent) is IntImm and extent.value <= 0:
             return NOTHING
-        if type(extent) is IntImm and extent.value == 1 and not node.annotations:
+        stays = node.annotations or node.kind is s.ForKind.THREAD_BINDING
+        if type(extent) is IntImm and extent.value == 1 and not stays:
             if not is_pure(low):
                 return s.LetStmt(node.loop_var, low, self(node.body))
             self._units[node.loop_var] = low

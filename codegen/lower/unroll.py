@@ -64,7 +64,8 @@ class _Unroll(StatementRewriter):
         if _is_written_out(node) and statement_count(node, _is_written_out) <= MAX_STATEMENTS:
             return _Copies(node)(node)
         body = self(node.body)
-        if type(node.extent) is IntImm and node.extent.value == 1 and is_pure(node.min):
+        runs_once = type(node.extent) is IntImm and node.extent.value == 1 and is_pure(node.min)
+        if runs_once and node.kind is not s.ForKind.THREAD_BINDING:
             return _Copies(node.with_(body=body), {node.loop_var: node.min})(body)
         return node.changed(body=body, annotations=EMPTY_ATTRS)
 

@@ -8,11 +8,12 @@ from functools import cached_property
 from typing import Any, Final
 
 from codegen.lower.forms import PIECES
+from codegen.lower.indices import run_of
 from codegen.lower.loop_accesses import Aliasing
 from codegen.lower.remarks import done, missed, stands_for
 from codegen.lower.rewriters import StatementRewriter
 from codegen.lower.widen import CannotWiden, Widener, may_load
-from codegen.target import as_target
+from codegen.target import Target, as_target
 from tensorir.function import PrimFunc
 from tensorir.memory.value_variables import value_variables
 from tensorir.nodes import expr as e
@@ -38,9 +39,15 @@ def vectorize(func: PrimFunc) -> PrimFunc:
     Vectors have the length of a target register for the widest element of the statement, with one
     shorter vector for the rest. A condition that differs between lanes becomes a mask on loads and
     stores. A statement with a call that cannot be vectorized becomes a serial loop over the lanes.
-    If lanes share a result, a loop bound or memory, the whole loop becomes serial.
+    If lanes share a result, a loop bound or memory, the whole loop becomes serial. A vector of a
+    GPU has 2, 3, 4, 8 or 16 adjacent lanes without a mask; other statements are written out lane by
+    lane.
     """
-    return func.with_body(_Vectorize(as_target(None).vector_bits, func)(func.body))
+    return func.with_body(_Vectorize(as_target(None), func)(func.body))
+
+
+_DEVICE_LANES: Final = (16, 8, 4, 3, 2, 1)
+"""The lengths of vectors that GPUs access."""
 
 
 class _Serial(Exception):  # noqa: N818 - not an error: the loop takes another form
@@ -48,8 +55,8 @@ class _Serial(Exception):  # noqa: N818 - not an error: the loop takes another f
 
 
 class _Vectorize(StatementRewriter):
-    def __init__(self, vector_bits: int, func: PrimFunc) -> None:
-        self._vector_bits = vector_bits
+    def __init__(self, target: Target, func: PrimFunc) -> None:
+        self._target = target
         self._func = func
         self._aliasing = Aliasing(func)
 
@@ -71,7 +78,7 @@ class _Vectorize(StatementRewriter):
             node.loop_var,
             node.min,
             node.extent.value,
-            self._vector_bits,
+            self._target,
             self._values,
             self._aliasing,
             _is_one_store(body),
@@ -90,7 +97,7 @@ class _Lanes:
     var: Var
     low: PrimExpr
     lanes: int
-    vector_bits: int
+    target: Target
     values: frozenset[Var]
     aliasing: Aliasing
     is_one_store: bool
@@ -200,7 +207,7 @@ class _Lanes:
             raise _Serial("a call may fail after some lanes have stored")
         self._may_have_stored = True
         try:
-            return self._pieces(node, stores, mask, max(1, self.vector_bits // bits))
+            return self._pieces(node, stores, mask, max(1, self.target.vector_bits // bits))
         except CannotWiden as reason:
             raise _Serial(str(reason)) from reason
 
@@ -229,7 +236,7 @@ class _Lanes:
         (index,) = node.indices
         if not self._varies(index):
             return self._store_shared(node, mask)
-        native = max(1, self.vector_bits // _widest(node))
+        native = max(1, self.target.vector_bits // _widest(node))
         try:
             return self._pieces(node, [node], mask, native)
         except CannotWiden as reason:
@@ -257,21 +264,19 @@ class _Lanes:
         body: s.Stmt = node if mask is None else s.IfThenElse(mask, node)
         extent = const(self.lanes, var.dtype)
         body = substitute(body, {self.var: var})
-        return s.For(var, self.low, extent, s.ForKind.SERIAL, body)
+        kind = s.ForKind.SERIAL if self.target.gpu is None else s.ForKind.UNROLLED
+        return s.For(var, self.low, extent, kind, body)
 
     def _pieces(
         self, node: s.Stmt, stores: Sequence[s.BufferStore], mask: PrimExpr | None, native: int
     ) -> s.Stmt:
         """Return a statement with these stores for all lanes, at most `native` of them at once."""
-        if self.lanes <= native:
-            whole = self._piece(node, mask, self.low, self.lanes)
-            self._remark_vectors(stores, (self.lanes,))
-            return whole
         count, rest = divmod(self.lanes, native)
+        tail = self._tail(rest)
         parts: list[s.Stmt] = []
         if count == 1:
             parts.append(self._piece(node, mask, self.low, native))
-        else:
+        elif count > 1:
             dtype = self.var.dtype
             piece = Var(self.var.name + "_p", dtype)
             stands_for(piece, self.var)
@@ -281,11 +286,26 @@ class _Lanes:
             annotations = {PIECES: 1} if count <= MAX_PIECES else None
             bounds = const(0, dtype), const(count, dtype)
             parts.append(s.For(piece, *bounds, kind, body, None, annotations))
-        if rest:
-            start = add(self.low, const(count * native, self.var.dtype))
-            parts.append(self._piece(node, mask, start, rest))
-        self._remark_vectors(stores, (native,) * count + ((rest,) if rest else ()))
+        done_lanes = count * native
+        for lanes in tail:
+            start = add(self.low, const(done_lanes, self.var.dtype))
+            parts.append(self._piece(node, mask, start, lanes))
+            done_lanes += lanes
+        if self.target.gpu is not None and not all(map(_accesses_runs, parts)):
+            raise CannotWiden("its lanes do not lie side by side, or some are off")
+        self._remark_vectors(stores, (native,) * count + tail)
         return s.sequence(parts)
+
+    def _tail(self, rest: int) -> tuple[int, ...]:
+        """Return the lengths of the vectors for the lanes behind those of whole registers."""
+        if self.target.gpu is None:
+            return (rest,) if rest else ()
+        lengths: tuple[int, ...] = ()
+        while rest:
+            longest = next(n for n in _DEVICE_LANES if n <= rest)
+            lengths += (longest,)
+            rest -= longest
+        return lengths
 
     def _remark_vectors(self, stores: Sequence[s.BufferStore], lanes: tuple[int, ...]) -> None:
         for store in stores:
@@ -338,6 +358,15 @@ def _widen(node: s.Stmt, widen: Widener, predicate: PrimExpr | None) -> s.Stmt:
     value = widen(node.value)
     var = node.var if value is node.value else widen.bind(node.var, value)
     return s.LetStmt(var, value, _widen(node.body, widen, predicate))
+
+
+def _accesses_runs(node: s.Stmt) -> bool:
+    """Say whether each access of several elements is one to neighbours, without a mask."""
+    return not any(
+        part.predicate is not None or run_of(part.indices[-1]) is None
+        for part in walk(node)
+        if isinstance(part, (BufferLoad, s.BufferStore))
+    )
 
 
 def _is_one_store(body: s.Stmt) -> bool:

@@ -21,10 +21,18 @@ _TILE_DATA: Final = 18
 def why_not_here(target: str | Target | None = None) -> str | None:
     """Return a sentence why code for a target cannot run in this process; None if it can.
 
-    Code for another architecture or system, or for CPU features that this machine lacks, cannot run
-    here. It can still be built, inspected and exported.
+    Code for another architecture or system, for CPU features that this machine lacks, or for a GPU
+    without a device or a runtime, cannot run here. It can still be built, inspected and exported.
     """
     chosen = as_target(target)
+    if chosen.gpu is not None:
+        from codegen.devices.array import device  # noqa: PLC0415 - for GPUs only
+
+        try:
+            device(chosen)
+        except LinkError as problem:
+            return str(problem)
+        return None
     return _refusal(chosen.architecture, chosen.mtriple, chosen.required_features)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from codegen.compile import Compilable, Compiled, Source, compile_functions, functions_of
 from codegen.errors import CodegenError
@@ -16,6 +16,9 @@ from codegen.runtime.timing import TimedFunctions
 from codegen.signature import ModuleInfo
 from codegen.target import Target, as_target
 from tensorir.errors import IRValueError
+
+if TYPE_CHECKING:
+    from codegen.devices.module import GpuModule
 
 
 class Module(TimedFunctions[Function]):
@@ -184,6 +187,9 @@ def build(
 ) -> Module:
     """Compile a module or function; `target` defaults to the current one, else this machine.
 
+    For a GPU the result is a `GpuModule`, which is called and timed in the same way, with arrays of
+    `codegen.array(x, codegen.device(target))`.
+
     Inside `with database:` of `search`, unscheduled functions get the best schedule in the
     database.
 
@@ -196,8 +202,19 @@ def build(
     the module does not use a function that is registered later under the same name.
     """
     chosen = as_target(target)
+    if chosen.gpu is not None:
+        return _build_for_gpu(mod, chosen, guard_pages)  # type: ignore[return-value]
     compiled = compile_functions(functions_of(with_history(mod, chosen)), chosen)
     return Module.of(compiled, guard_pages=guard_pages)
+
+
+def _build_for_gpu(mod: Compilable, target: Target, guard_pages: bool) -> GpuModule:
+    from codegen.devices.compile import compile_for_gpu  # noqa: PLC0415 - for GPUs only
+    from codegen.devices.module import GpuModule  # noqa: PLC0415
+
+    if guard_pages:
+        raise CodegenError("guard_pages is for CPUs; a GPU has no pages without access")
+    return GpuModule(compile_for_gpu(functions_of(with_history(mod, target)), target))
 
 
 def load_module(path: str | Path) -> Module:

@@ -11,7 +11,7 @@ import ctypes
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,7 @@ from tensorir.nodes.dtype import DataType
 
 @dataclass(frozen=True, repr=False)
 class Device:
-    """The device that a function runs on; there is only the CPU."""
+    """The device that a function runs on, and in whose memory arrays are: the CPU or a GPU."""
 
     kind: str = "cpu"
     index: int = 0
@@ -34,23 +34,40 @@ class Device:
         """True if the device exists."""
         return self.kind == "cpu"
 
+    def array(self, values: ArrayLike) -> Any:
+        """Return a copy of an array in the memory of the device."""
+        check_device(self)
+        source = np.asarray(values)
+        result = aligned_array(source.shape, source.dtype)
+        result[...] = source
+        return result
+
+    def empty(self, shape: Sequence[int], dtype: str = "float32") -> Any:
+        """Return an uninitialised array in the memory of the device."""
+        check_device(self)
+        return aligned_array(tuple(shape), DataType(dtype).to_numpy())
+
     def __repr__(self) -> str:
         return f"{self.kind}({self.index})"
 
 
-def check_device(device: object) -> None:
-    """Check that `device` is a device of this machine; None means the CPU.
+def check_device(device: object, kind: str = "cpu") -> None:
+    """Check that `device` is a device of a kind, which code is for; None means the default one.
 
-    Raises IRTypeError for other objects, IRValueError for a missing device.
+    Raises IRTypeError for other objects, IRValueError for another device.
     """
-    if device is None:
-        return
-    if not isinstance(device, Device):
+    check_is_device(device)
+    if isinstance(device, Device) and device.kind != kind:
+        place = "codegen.cpu()" if kind == "cpu" else f"codegen.device({kind!r})"
+        raise IRValueError(f"unknown device {device}; the only device is {place} here")
+
+
+def check_is_device(device: object) -> None:
+    """Check that `device` is a device or None; IRTypeError for other objects."""
+    if device is not None and not isinstance(device, Device):
         raise IRTypeError(
             f"a device is codegen.cpu(), got {device!r} of type {type(device).__name__}"
         )
-    if not device.exist:
-        raise IRValueError(f"unknown device {device}; the only device is codegen.cpu()")
 
 
 def cpu(index: int = 0) -> Device:
@@ -173,23 +190,30 @@ class NDArray(np.ndarray[Any, np.dtype[Any]]):
 _new: Final[Callable[..., NDArray]] = np.ndarray.__new__
 
 
-def empty(shape: Sequence[int], dtype: str = "float32", device: Device | None = None) -> NDArray:
+@overload
+def empty(shape: Sequence[int], dtype: str = "float32", device: None = None) -> NDArray: ...
+@overload
+def empty(shape: Sequence[int], dtype: str = "float32", *, device: Device) -> Any: ...
+@overload
+def empty(shape: Sequence[int], dtype: str, device: Device | None) -> Any: ...
+def empty(shape: Sequence[int], dtype: str = "float32", device: Device | None = None) -> Any:
     """Return an uninitialised array whose data begin at a multiple of 64 bytes.
 
     NumPy's own arrays begin at multiples of 16, so vector loads from them often touch two cache
     lines, which can slow a good kernel down by a third.
     """
-    check_device(device)
-    return aligned_array(tuple(shape), DataType(dtype).to_numpy())
+    check_is_device(device)
+    return (device or _CPU).empty(shape, dtype)
 
 
-def array(values: ArrayLike, device: Device | None = None) -> NDArray:
+@overload
+def array(values: ArrayLike, device: None = None) -> NDArray: ...
+@overload
+def array(values: ArrayLike, device: Device) -> Any: ...
+def array(values: ArrayLike, device: Device | None = None) -> Any:
     """Return a copy of an array whose data begin at a multiple of 64 bytes."""
-    check_device(device)
-    source = np.asarray(values)
-    result = aligned_array(source.shape, source.dtype)
-    result[...] = source
-    return result
+    check_is_device(device)
+    return (device or _CPU).array(values)
 
 
 def from_dlpack(value: Any) -> NDArray:

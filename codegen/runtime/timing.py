@@ -165,6 +165,10 @@ class TimedFunctions(ABC, Generic[F]):
     def _unknown_message(self, name: str) -> str:
         """Return the error message for a name that no function has."""
 
+    def _check_device(self, device: Device | None) -> None:
+        """Raise IRValueError for a device that the functions do not run on."""
+        check_device(device)
+
     def time_evaluator(
         self,
         func_name: str,
@@ -187,7 +191,7 @@ class TimedFunctions(ABC, Generic[F]):
         repeat, and the evaluator sleeps `cooldown_interval_ms` after every `repeats_to_cooldown`
         repeats.
         """
-        check_device(dev)
+        self._check_device(dev)
         return TimeEvaluator(
             self.get_function(func_name),
             number,

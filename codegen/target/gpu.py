@@ -26,6 +26,63 @@ class GpuLimits:
     """The widest load or store of a thread."""
 
 
+@dataclass(frozen=True, slots=True)
+class Multiprocessor:
+    """A part of an NVIDIA GPU that runs blocks, by the tables of the CUDA programming guide."""
+
+    threads: int
+    """The most threads of all blocks that it holds at once; so `blocks`."""
+    blocks: int
+    shared_bytes: int
+    registers: int = 65536
+
+    @staticmethod
+    def of(arch: str) -> Multiprocessor:
+        """Return the multiprocessor of an architecture such as `sm_80`."""
+        threads, blocks, kib = _MULTIPROCESSORS.get(arch.rstrip("a"), (2048, 32, 228))
+        return Multiprocessor(threads, blocks, kib << 10)
+
+    def occupancy(self, threads: int, registers: int, shared_bytes: int) -> tuple[float, str]:
+        """Return the fraction of its threads that blocks of a kernel occupy, and what limits it.
+
+        A block has so many threads, of so many registers each (0 if unknown), and bytes.
+        """
+        warps = -(-threads // 32)
+        # Registers are given to warps in units of 256, shared memory to blocks in units of 1024.
+        of_a_warp = -(-registers * 32 // 256) * 256
+        of_a_block = -(-shared_bytes // 1024) * 1024 + 1024
+        limits = {
+            "threads": self.threads // (warps * 32),
+            "blocks": self.blocks,
+            "registers": self.registers // max(1, of_a_warp * warps),
+            "shared memory": self.shared_bytes // of_a_block,
+        }
+        limit = min(limits, key=lambda name: limits[name])
+        return limits[limit] * warps * 32 / self.threads, limit
+
+
+_MULTIPROCESSORS: Final = {
+    "sm_50": (2048, 32, 64),
+    "sm_52": (2048, 32, 96),
+    "sm_53": (2048, 32, 64),
+    "sm_60": (2048, 32, 64),
+    "sm_61": (2048, 32, 96),
+    "sm_62": (2048, 32, 64),
+    "sm_70": (2048, 32, 96),
+    "sm_72": (2048, 32, 96),
+    "sm_75": (1024, 16, 64),
+    "sm_80": (2048, 32, 164),
+    "sm_86": (1536, 16, 100),
+    "sm_87": (1536, 16, 164),
+    "sm_89": (1536, 24, 100),
+    "sm_90": (2048, 32, 228),
+    "sm_100": (2048, 32, 228),
+    "sm_103": (2048, 32, 228),
+    "sm_120": (1536, 24, 100),
+    "sm_121": (1536, 24, 100),
+}
+"""Threads, blocks and KiB of shared memory of a multiprocessor."""
+
 DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     "cuda": {
         "arch": "sm_80",
@@ -48,6 +105,17 @@ DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     },
 }
 """The options of each kind of GPU target that a description may leave out."""
+
+TRIPLES: Final = {
+    "cuda": "nvptx64-nvidia-cuda",
+    "rocm": "amdgcn-amd-amdhsa",
+    "opencl": "spirv64-unknown-unknown",
+}
+"""LLVM's name of the processor of each kind of GPU target."""
+
+FEATURES: Final = frozenset({"fma", "f16c"})
+"""What all GPUs have, by the names that LLVM has for CPUs: fused multiply-add, and conversions
+between float16 and float32."""
 
 GPU_NUMBERS: Final[dict[str, tuple[int, int]]] = {
     "max_threads_per_block": (1, 1 << 16),

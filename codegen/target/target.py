@@ -12,7 +12,15 @@ from typing import Any, ClassVar, Final
 from codegen.errors import TargetError
 from codegen.target import host
 from codegen.target.cpu_cores import CORES, Core, common_core
-from codegen.target.gpu import DEFAULTS, GPU_NUMBERS, GpuLimits, check_architecture, limits_of
+from codegen.target.gpu import (
+    DEFAULTS,
+    FEATURES,
+    GPU_NUMBERS,
+    TRIPLES,
+    GpuLimits,
+    check_architecture,
+    limits_of,
+)
 from codegen.target.host import CacheSizes, architecture
 from codegen.target.llvm_names import check_names
 from codegen.target.presets import BASELINE_FEATURES, CPU_FEATURES, KNOWN_FEATURES, PRESETS
@@ -71,7 +79,7 @@ class Target:
         self.keys: tuple[str, ...] = options.get("keys", (self.kind, "gpu") if is_gpu else ("cpu",))
         self.mattr: tuple[str, ...] = options.get("mattr", ())
         """Features switched on (`+avx2`) or off (`-fma`) beyond those of the CPU model."""
-        self.mtriple: str | None = options.get("mtriple")
+        self.mtriple: str | None = options.get("mtriple", TRIPLES.get(self.kind))
         self.num_cores: int | None = options.get("num-cores")
         self.opt_level: int = options.get("opt-level", 2)
         self.gpu: GpuLimits | None = limits_of(self.kind, options)
@@ -141,6 +149,8 @@ class Target:
 
         Without a name, LLVM detects this machine's CPU; a CPU of another architecture is generic.
         """
+        if self.gpu is not None:
+            return self.arch
         named: str | None = self._options.get("mcpu")
         if named is not None:
             return named
@@ -153,6 +163,8 @@ class Target:
         A CPU model that is not in the table has its `mattr` and the features of all CPUs of its
         architecture.
         """
+        if self.gpu is not None:
+            return FEATURES
         common = BASELINE_FEATURES.get(self.architecture, frozenset())
         if self.is_host:
             found = {*host.cpu_features(), *common}
@@ -175,7 +187,12 @@ class Target:
 
     @cached_property
     def vector_bits(self) -> int:
-        """Bits of the widest vector register that code uses: at most `vector-width`."""
+        """Bits of the widest vector register that code uses: at most `vector-width`.
+
+        A thread of a GPU has vectors as long as its widest access.
+        """
+        if self.gpu is not None:
+            return 8 * self.gpu.max_vector_bytes
         widest = 128
         if "avx" in self.features:
             widest = 512 if "avx512f" in self.features else 256

@@ -35,7 +35,6 @@ from codegen.emit.lanes import Formula, Lane
 from codegen.emit.llvm_text import is_half, register_type
 from codegen.vector_math import exponential, trigonometric
 from codegen.vector_math.exponential import power
-from codegen.vector_math.library import call_library, ldexp
 from tensorir.nodes.dtype import FLOAT32, INT32, DataType
 from tensorir.nodes.expr import Call
 from tensorir.nodes.intrin import Op
@@ -102,13 +101,14 @@ def _emit_for_floats(f: FunctionEmitter, name: str, dtype: DataType, operands: l
     w = Formula(f, dtype.bits, dtype.lanes)
     lanes = [w.value(text) for text in operands]
     formula = _FORMULAS.get(name)
-    if formula is not None:
+    if formula is not None and name not in f.module.dialect.library_functions:
         return formula(w, lanes[0]).text
     if name in _INSTRUCTIONS:
         return w.intrinsic(_INSTRUCTIONS[name], *lanes).text
     if name == "pow" and (w.bits == 32 or w.has_fma):
         return power(w, *lanes).text
-    return call_library(w, name, lanes).text
+    called = [(w.types["f"], a.text) for a in lanes]
+    return f.module.dialect.call_library(f, name, w.bits, w.lanes, called)
 
 
 @emits_call("nextafter")
@@ -140,7 +140,16 @@ def _ldexp(f: FunctionEmitter, node: Call) -> str:
     exponents = INT32.with_lanes(n.dtype.lanes)
     value, exponent = f.expr(x), convert(f, f.expr(n), n.dtype, exponents)
     if not is_half(x.dtype):
-        return ldexp(f, value, exponent, x.dtype, exponents)
+        return _scaled(f, value, exponent, x.dtype, exponents)
     single = FLOAT32.with_lanes(x.dtype.lanes)
-    wide = ldexp(f, half_to_float32(f, value, x.dtype), exponent, single, exponents)
+    wide = _scaled(f, half_to_float32(f, value, x.dtype), exponent, single, exponents)
     return float32_to_half(f, wide, x.dtype)
+
+
+def _scaled(f: FunctionEmitter, x: str, n: str, dtype: DataType, exponent: DataType) -> str:
+    """Write x * 2**n for an integer n."""
+    operands = [(register_type(dtype), x), (register_type(exponent), n)]
+    if dtype.lanes > 1 or "ldexp" in f.module.dialect.library_functions:
+        return f.module.dialect.call_library(f, "ldexp", dtype.bits, dtype.lanes, operands)
+    short = "f32" if dtype.bits == 32 else "f64"
+    return f.call_intrinsic(f"llvm.ldexp.{short}.i32", operands[0][0], operands)

@@ -165,6 +165,11 @@ def vm_build(
         mod = transform.BindParams("main", params)(mod)
     verify_well_formed(mod)
     chosen = as_target(target)
+    if chosen.gpu is not None:
+        raise CodegenError(
+            f"models run on the CPU, and the target is {chosen.kind}; pass the target 'llvm', or "
+            "build one of its kernels by codegen.build"
+        )
 
     def built() -> Executable:
         kernels = as_kernels(mod)

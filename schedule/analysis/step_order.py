@@ -11,7 +11,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 from schedule.analysis.axis_independence import PROMISE
-from schedule.analysis.reducer import bound_values, written_out
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
 from tensorir.comparison.equal import expr_deep_equal
@@ -36,6 +35,7 @@ from tensorir.nodes.expr import (
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import Block, BufferStore, IfThenElse, LetStmt, Stmt
+from tensorir.reducers import bound_values, written_out
 from tensorir.rewriting.visit import children
 
 ORDERED = Problem(

@@ -14,7 +14,6 @@ from schedule.analysis.block_kind import (
     require_pipeline,
 )
 from schedule.analysis.rebuild import BlockRewriter
-from schedule.analysis.reducer import written_out
 from schedule.analysis.region_cover import fills_buffer
 from schedule.analysis.regions import visible_buffers, with_derived_regions
 from schedule.errors import Problem, check, fail
@@ -33,6 +32,7 @@ from tensorir.nodes.expr import BufferLoad, PrimExpr, Var
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.ops import TRUE, is_const_int
 from tensorir.nodes.stmt import Block, BufferStore, Stmt
+from tensorir.reducers import written_out
 from tensorir.rewriting.visit import substitute, walk
 
 HAS_INIT = Problem(

@@ -10,7 +10,6 @@ from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import check_fixed_domains, require_pipeline
 from schedule.analysis.buffer_definition import stage_buffer
 from schedule.analysis.loops import dtype_holding
-from schedule.analysis.reducer import bound_values
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
 from schedule.primitives.padded_nest import Enlarge, PaddedNest, touching_blocks
@@ -28,6 +27,7 @@ from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import add, all_of, const, floordiv, floormod, if_then_else, is_const_int
 from tensorir.nodes.stmt import Block, BufferStore, SeqStmt
+from tensorir.reducers import bound_values
 from tensorir.rewriting.visit import uses_var, walk
 
 BAD_PADDING = Problem(

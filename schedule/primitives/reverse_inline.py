@@ -17,7 +17,6 @@ from schedule.analysis.block_kind import (
 )
 from schedule.analysis.dependency import DepKind
 from schedule.analysis.iteration_cover import runs_where, stays_within
-from schedule.analysis.reducer import bound_values, written_out
 from schedule.analysis.regions import visible_buffers, with_derived_regions
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
@@ -43,6 +42,7 @@ from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import EQ, And, Call, Or, PrimExpr, Select, Var
 from tensorir.nodes.ops import TRUE, compare, conjuncts, is_const_int, logical_and
 from tensorir.nodes.stmt import BlockRealize, BufferStore, IfThenElse, Stmt
+from tensorir.reducers import bound_values, written_out
 from tensorir.rewriting.visit import substitute, walk
 
 SEVERAL_PRODUCERS = Problem(

@@ -10,7 +10,7 @@ from schedule.analysis.bindings import analyzer_with_ranges, at_first_step, loop
 from schedule.analysis.block_kind import check_reduction, require_pipeline
 from schedule.analysis.buffer_definition import stage_buffer
 from schedule.analysis.loops import copied_nest
-from schedule.analysis.reducer import Reduction, find_reduction
+from schedule.analysis.reducer import find_reduction
 from schedule.analysis.reduction_steps import (
     Steps,
     instances_in_scope,
@@ -25,6 +25,7 @@ from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import TRUE, conjuncts, is_const_int, logical_and
 from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, sequence
+from tensorir.reducers import Reduction
 from tensorir.rewriting.visit import collect_vars, rewrite, substitute
 
 NOT_ONE_CHILD = Problem(

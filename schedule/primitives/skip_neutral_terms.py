@@ -9,7 +9,7 @@ from math import gcd
 from schedule.analysis.bindings import analyzer_with_ranges, axis_domain
 from schedule.analysis.loops import check_starts_at_zero
 from schedule.analysis.rebuild import ReplaceAxes
-from schedule.analysis.reducer import Reduction, find_reduction
+from schedule.analysis.reducer import find_reduction
 from schedule.analysis.regions import visible_buffers, with_derived_regions
 from schedule.errors import Problem, check, fail
 from schedule.instruction import LoopArg, primitive
@@ -34,6 +34,7 @@ from tensorir.nodes.expr import (
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.ops import TRUE, all_of, conjuncts, const, floormod, if_then_else
 from tensorir.nodes.stmt import BlockRealize, BufferStore, For, Stmt
+from tensorir.reducers import Reduction
 from tensorir.rewriting.visit import Rewriter, rewrite, substitute, uses_var
 from tensorir.semantics.purity import has_effects, may_run_anywhere
 

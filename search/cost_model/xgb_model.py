@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from search.reports.profiler import Profiler
 from tensorir.comparison.structural_hash import structural_hash
 
 if TYPE_CHECKING:
+    from codegen import Target
     from schedule import Trace
     from search.runner import RunnerResult
     from search.runner.measure_candidate import MeasureCandidate
@@ -99,6 +100,12 @@ class XGBModel(CostModel):
         self._hashed: tuple[IRModule | None, str] = (None, "")
         """The last hashed program, and its hash."""
         self._random = np.random.default_rng(self.config.seed)
+
+    @staticmethod
+    def of(target: Target, **options: Any) -> XGBModel:
+        """Return a model with the features for a target."""
+        extractor = "nest-feature" if target.gpu is None else "gpu-feature"
+        return XGBModel(extractor=extractor, **options)
 
     @property
     def data_size(self) -> int:

@@ -55,13 +55,15 @@ class PackedFeatures:
 class FeatureExtractor(Named, ABC):
     """Computes the features of candidates for a cost model."""
 
-    kinds: ClassVar[Registry[FeatureExtractor]] = Registry("feature extractor")
+    kinds: ClassVar[Registry[FeatureExtractor]] = Registry(
+        "feature extractor", {"gpu-feature": "search.feature_extractor.gpu_feature"}
+    )
 
     @staticmethod
     def create(
         kind: str | FeatureExtractor = "per-store-feature", *args: Any, **kwargs: Any
     ) -> FeatureExtractor:
-        """Return an extractor: `"per-store-feature"` or `"nest-feature"`."""
+        """Return an extractor: `"per-store-feature"`, `"nest-feature"`, `"gpu-feature"` (GPUs)."""
         if isinstance(kind, FeatureExtractor):
             return kind
         return FeatureExtractor.kinds.make(kind, *args, **kwargs)

@@ -50,6 +50,7 @@ _SORTS: Final[dict[type[PrimExpr], int]] = {
 }
 
 _KINDS: Final = (ForKind.VECTORIZED, ForKind.UNROLLED, ForKind.PARALLEL)
+_AXES: Final = (*(f"{k}.{axis}" for k in ("blockIdx", "threadIdx") for axis in "xyz"), "vthread")
 _PER_BUFFER: Final = 18
 _EMBEDDED: Final = (
     ("softmax",),
@@ -123,7 +124,8 @@ class PerStoreFeature(FeatureExtractor):
     * 0-15 arithmetic: seven sorts of operations on floats, seven on integers, logic, selections;
     * 16-48 vectorised, unrolled and parallel loops: for each kind number, product of extents,
       innermost extent and a one-hot of eight positions;
-    * 49-56 GPU threads, constant on a CPU;
+    * 49-56 GPU: 1 if loops are bound to threads, and the extents of blockIdx.x, .y, .z,
+      threadIdx.x, .y, .z and vthread, each 1 without such a loop;
     * then for each buffer (most cache lines first): kind of access, bytes and cache lines, unique
       bytes and lines, kind and distance of reuse, the sizes per reuse, stride;
     * arithmetic intensity along the loop nest;
@@ -188,7 +190,7 @@ class PerStoreFeature(FeatureExtractor):
         return [
             *(_slog(count * iterations) for count in counts),
             *chain.from_iterable(_loop_kind(loops, kind) for kind in _KINDS),
-            *(0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
+            *_threads(loops),
             *self._buffers(buffers),
             *_intensity_curve(
                 loops, touched_bytes, float_operations, self.arith_intensity_curve_num_samples
@@ -219,6 +221,14 @@ def _loop_kind(loops: list[Loop], kind: ForKind) -> list[float]:
     if not extents:
         return [0.0, 0.0, 0.0, *_one_hot(0, 8)]
     return [_slog(len(extents)), _slog(prod(extents)), _slog(extents[-1]), *_one_hot(7, 8)]
+
+
+def _threads(loops: list[Loop]) -> list[float]:
+    """Return if loops are bound to threads, and the extent of the outermost loop of each axis."""
+    extents = [
+        next((loop.extent for loop in loops if loop.axis.startswith(axis)), 1) for axis in _AXES
+    ]
+    return [float(any(loop.axis for loop in loops)), *map(_slog, extents)]
 
 
 def _buffer(b: BufferAccess) -> list[float]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from search.space_generator.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
+from search.space_generator.thread_binding import thread_axis
 from tensorir.arith.coefficients import Coefficients
 from tensorir.arith.const_interval import ARITHMETIC, Interval
 from tensorir.function import PrimFunc
@@ -43,6 +44,8 @@ class Loop:
     extent: int
     kind: ForKind
     unroll_step: int
+    axis: str = ""
+    """The thread axis that it is bound to, such as `"threadIdx.x"`."""
 
 
 @dataclass(eq=False, slots=True)
@@ -126,7 +129,7 @@ def stored_program(func: PrimFunc) -> StoredProgram:
 def _loop(node: For) -> Loop:
     step = node.annotations.get(PRAGMA_AUTO_UNROLL_MAX_STEP)
     steps = step.value if isinstance(step, IntImm) else 0
-    return Loop(node.loop_var, _constant(node.extent), node.kind, steps)
+    return Loop(node.loop_var, _constant(node.extent), node.kind, steps, thread_axis(node))
 
 
 def _store(node: BufferStore, loops: list[Loop], bindings: Bindings) -> Store:
@@ -170,24 +173,24 @@ def _index_interval(access: Access, dim: int, ranges: Mapping[Var, Interval]) ->
             low, high = low + min(a, b), high + max(a, b)
     size = _constant(access.buffer.shape[dim])
     for part, factor in index.parts:
-        bounds = _interval(part, ranges, access.scope) or (0, size - 1)
+        bounds = interval(part, ranges, access.scope) or (0, size - 1)
         a, b = bounds[0] * factor, bounds[1] * factor
         low, high = low + min(a, b), high + max(a, b)
     return low, high
 
 
-def _interval(expr: PrimExpr, ranges: Mapping[Var, Interval], scope: Bindings) -> Interval | None:
+def interval(expr: PrimExpr, ranges: Mapping[Var, Interval], scope: Bindings) -> Interval | None:
     """Return bounds of an index expression, None if they are unknown."""
     if isinstance(expr, IntImm):
         return expr.value, expr.value
     if isinstance(expr, Var):
         value = scope.values.get(expr)
-        return ranges.get(expr, (0, 0)) if value is None else _interval(value, ranges, scope)
+        return ranges.get(expr, (0, 0)) if value is None else interval(value, ranges, scope)
     combine = ARITHMETIC.get(type(expr))
     if combine is None or isinstance(expr, (Div, Mod)):
         return None
-    a = _interval(expr.a, ranges, scope)  # type: ignore[attr-defined]
-    b = _interval(expr.b, ranges, scope)  # type: ignore[attr-defined]
+    a = interval(expr.a, ranges, scope)  # type: ignore[attr-defined]
+    b = interval(expr.b, ranges, scope)  # type: ignore[attr-defined]
     if a is None or b is None:
         return None
     is_bounded = not isinstance(expr, (FloorDiv, FloorMod)) or 0 < b[0] == b[1]

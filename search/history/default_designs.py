@@ -146,7 +146,7 @@ def _choose(
             logger.info("The schedule of single elements does not fit symbolic sizes: %s", error)
             return Schedule(program), None
     found = iter(()) if like is None else _designs_like(context, like, is_same)
-    sch = next(found, None) or next(default_designs(context, XGBModel()), None)
+    sch = next(found, None) or next(default_designs(context, XGBModel.of(chosen)), None)
     if sch is None:
         return Schedule(program), None
     return sch, Choice(block_names(program), sch.trace.simplified(remove_postproc=True))
@@ -191,7 +191,9 @@ def _designs_like(context: TuneContext, like: Choice, is_same: bool) -> Iterator
         domain, decision = knobs[k].domain, space.decisions[k]
         if domain is not None and decision is not None:
             knobs[k] = replace(knobs[k], domain=CandidatesDomain(domain, (decision,)))
-    yield from _best_first(context, [DesignSpace(space.trace, knobs)], XGBModel(), [])
+    assert context.space_generator is not None
+    part = context.space_generator.part_of(DesignSpace(space.trace, knobs))
+    yield from _best_first(context, [part], XGBModel.of(context.known_target), [])
 
 
 def _limit_replays(context: TuneContext, instructions: int) -> list[Node]:

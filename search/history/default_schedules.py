@@ -80,7 +80,8 @@ class _Choices:
     """The choices for a target, by the hash of a program or of its structure."""
 
     def __init__(self, target: Target) -> None:
-        self._prefix = f"{sources_stamp()}\n{target_key(target)}\n{Machine.of(target)}\n"
+        machine = Machine.of(target) if target.gpu is None else target.gpu
+        self._prefix = f"{sources_stamp()}\n{target_key(target)}\n{machine}\n"
         self._files = kept_files("schedules", _KEPT_BYTES)
         self._known: dict[int, Choice | None] = {}
 

@@ -82,7 +82,7 @@ class SampleOnMiss(Sampler):
         if self.num_measure > 0:
             with without_history():
                 return self._measure_best(context)
-        for sch in default_designs(context, self._model()):
+        for sch in default_designs(context, self._model(context.known_target)):
             assert context.mod is not None
             return TuningRecord(
                 sch.trace, Workload(context.mod), target=context.target, args_info=arguments
@@ -99,7 +99,7 @@ class SampleOnMiss(Sampler):
             builder=self.builder,
             runner=self.runner,
             database=database,
-            cost_model=self._model(),
+            cost_model=self._model(context.known_target),
         )
         with (
             tempfile.TemporaryDirectory(prefix="sample_") as folder,
@@ -111,10 +111,10 @@ class SampleOnMiss(Sampler):
                 logger.warning("Sampling ended early: %s", error)
         return database.query_tuning_record(context.mod, context.target)
 
-    def _model(self) -> CostModel:
+    def _model(self, target: Target) -> CostModel:
         if isinstance(self.cost_model, CostModel):
             return self.cost_model
-        model = XGBModel()
+        model = XGBModel.of(target)
         if self.cost_model is not None:
             try:
                 model.load(self.cost_model)

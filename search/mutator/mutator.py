@@ -17,11 +17,11 @@ from search.space_generator.annotations import (
     UNROLL_IMPLICIT,
 )
 from search.space_generator.design_space import Decisions, DesignSpace
-from search.space_generator.knobs import LOCATION, Knob, knobs_in, parallel_extents
+from search.space_generator.knobs import LOCATION, THREADS, Knob, knobs_in, parallel_extents
 from search.task import Task
 
 _UNROLLING: Final = frozenset({UNROLL_EXPLICIT, UNROLL_IMPLICIT})
-_OF_OTHERS: Final = frozenset({LOCATION, PARALLEL, REGISTER_TILE, *_UNROLLING})
+_OF_OTHERS: Final = frozenset({LOCATION, PARALLEL, REGISTER_TILE, THREADS, *_UNROLLING})
 
 
 class Mutator(TaskPart[Task], ABC):
@@ -145,6 +145,13 @@ class MutateUnroll(MutateDecision):
         super().__init__(lambda knob: knob.purpose in _UNROLLING)
 
 
+class MutateThreadBinding(MutateDecision):
+    """Replaces a sampled number of threads, by the probabilities of its alternatives."""
+
+    def __init__(self) -> None:
+        super().__init__(THREADS)
+
+
 class MutateParallel(MutateDecision):
     """Replaces a number of parallel iterations, up to `max_jobs_per_core` times the cores.
 
@@ -188,3 +195,9 @@ def cpu_mutators() -> dict[Mutator, float]:
         MutateRegisterTile(): 0.02,
         MutateParallel(max_jobs_per_core=16): 0.02,
     }
+
+
+@Mutator.kinds.register("cuda")
+def gpu_mutators() -> dict[Mutator, float]:
+    """Return the mutators for GPUs of any kind, with their weights."""
+    return {MutateTileSize(): 0.9, MutateUnroll(): 0.08, MutateThreadBinding(): 0.02}

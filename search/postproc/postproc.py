@@ -18,7 +18,9 @@ class Postproc(TaskPart[Task], ABC):
     trace that mutation and replay drop.
     """
 
-    kinds: ClassVar[Registry[list[Postproc]]] = Registry("preset of postprocessors")
+    kinds: ClassVar[Registry[list[Postproc]]] = Registry(
+        "preset of postprocessors", {"cuda": "search.postproc.gpu_preset"}
+    )
     """Presets by target kind (`llvm`, `avx512`, ...): functions that return the postprocessors."""
 
     @staticmethod

@@ -66,7 +66,8 @@ class RewriteParallelVectorizeUnroll(Postproc):
 
     def _initialize_with_tune_context(self, context: Task) -> None:
         super()._initialize_with_tune_context(context)
-        self._machine = Machine.of(self._task_target())
+        target = self._task_target()
+        self._machine = None if target.gpu is not None else Machine.of(target)
 
     def is_shared(self, nest: Stmt) -> bool:
         """Return True if a nest has enough work for several cores, or the machine is unknown."""

@@ -205,8 +205,8 @@ class LocalRunner(Runner):
         return None if self.f_run_evaluator is not None else why_not_here(target)
 
     def measures_here(self, target: Target) -> bool:
-        """Return True unless an `f_run_evaluator` measures, possibly elsewhere."""
-        return self.f_run_evaluator is None
+        """Return True for a CPU, unless an `f_run_evaluator` measures, possibly elsewhere."""
+        return self.f_run_evaluator is None and target.gpu is None
 
     def may_overlap(self, target: Target) -> bool:
         """Return True if candidates have a core of their own, and no energy is counted."""

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import codegen
-from codegen import AssertionFailedError, LinkError, Module, Target
+from codegen import AssertionFailedError, Device, LinkError, Module, Target
+from codegen.signature import read_object_code
 from codegen.target import host
 from search.arg_info import TensorInfo
 from search.builder.core_split import CoreSplit
@@ -32,6 +33,8 @@ from search.runner.time_call import (
 )
 from tensorir.nodes.dtype import FLOAT64, DataType
 
+_DEVICE_SECONDS: Final = 10.0
+"""Seconds after which a call on a GPU is ended."""
 _MOST_PERTURBED: Final = 0.25
 """The maximum relative change of inputs that leaves a computation the same."""
 
@@ -107,12 +110,13 @@ def measure(
     infos, best = entry.args_info, entry.best_seconds
     try:
         module = _load(entry.artifact_path, split)
+        device = codegen.device(module.target, timeout=_DEVICE_SECONDS)
         function = module.entry_func
         checked = None if entry.reference_path is None else _reference(entry.reference_path)
         sets: Iterable[Any]
         if f_alloc_argument is not None:
             plain = [info.as_json() for info in infos]
-            sets = f_alloc_argument(codegen.cpu(), plain, alloc_repeat)
+            sets = f_alloc_argument(device, plain, alloc_repeat)
         else:
             sets = (
                 _copy_in_layout(module, checked[1], infos)
@@ -121,13 +125,15 @@ def measure(
                 for k in range(alloc_repeat)
             )
         if f_run_evaluator is not None:
-            found = f_run_evaluator(module, codegen.cpu(), config, list(sets))
+            found = f_run_evaluator(module, device, config, list(sets))
             return RunnerResult(tuple(map(float, found)))
         seconds: list[float] = []
         for number, arrays in enumerate(sets):
-            call = function.prepare(*arrays)
+            placed = _placed(arrays, infos, device)
+            call = function.prepare(*placed)
             first = _first_call(call, best, module.target)
             if checked is not None and number == 0:
+                arrays = [array.numpy() for array in placed] if placed is not arrays else arrays
                 wrong = _describe_wrong_array(module, arrays, checked[1], checked[0])
                 if wrong is not None:
                     text = f"LocalRunner: Wrong result, {wrong}"
@@ -142,13 +148,24 @@ def measure(
             f_cleanup()
 
 
+def _placed(arrays: Sequence[Any], infos: Sequence[TensorInfo], device: Device) -> Sequence[Any]:
+    """Return arrays in the memory of a device: themselves for the CPU, copies for a GPU."""
+    if device == codegen.cpu():
+        return arrays
+    copies = [device.empty(info.shape, info.dtype) for info in infos]
+    for copy, array in zip(copies, arrays, strict=True):
+        copy.copyfrom(array)
+    return copies
+
+
 def _first_call(call: codegen.PreparedCall, best: float | None, target: Target) -> float:
     """Return the seconds of a call. If it runs too long, the system ends this process.
 
-    The clock counts the processor time of all threads, so other processes do not matter.
+    The clock counts the processor time of all threads, so other processes do not matter. A call on
+    a GPU takes no processor time; it fails after `_DEVICE_SECONDS`.
     """
     limit = first_call_limit(best)
-    if limit is None:
+    if limit is None or target.gpu is not None:
         return call.time(1).seconds
     cores = target.num_cores or host.logical_cores()
     signal.setitimer(signal.ITIMER_PROF, limit * cores)
@@ -158,12 +175,17 @@ def _first_call(call: codegen.PreparedCall, best: float | None, target: Target) 
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def _load(artifact_path: str, split: CoreSplit | None) -> Module:
-    """Load an artifact and bind this process to the cores that its target measures on."""
+def _load(artifact_path: str, split: CoreSplit | None) -> Any:
+    """Load an artifact and bind this process to the cores that its target measures on.
+
+    The result is a `Module`, or a `GpuModule`, which is called and timed in the same way.
+    """
     if split is not None:
         split.release()  # OpenMP uses the cores that it finds when it is loaded
     if Path(artifact_path).suffix == ".o":
-        module = Module.from_object(Path(artifact_path).read_bytes())
+        data = Path(artifact_path).read_bytes()
+        is_for_gpu = Target(read_object_code(data)[0].target).gpu is not None
+        module: Any = (codegen.GpuModule if is_for_gpu else Module).from_object(data)
     else:
         module = codegen.load_module(artifact_path)
     if split is not None:

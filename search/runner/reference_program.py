@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from codegen import Target
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_type
 from search.runner.argument_values import Requirements, choice_of
@@ -48,6 +49,11 @@ CHECKED: Final = "checked"
 """The name of the function with checked indices."""
 _LARGE: Final = 1e8
 """The number of operations, about a tenth of a second, above which a program is reordered."""
+
+
+def reference_target(target: Target) -> Target:
+    """Return the target of the reference program: the CPU of this machine, if `target` is a GPU."""
+    return target if target.gpu is None else Target.host()
 
 
 def in_float64(func: PrimFunc) -> PrimFunc | None:

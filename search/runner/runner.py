@@ -165,7 +165,7 @@ class Runner(ABC):
         return None
 
     def measures_here(self, target: Target) -> bool:
-        """Return True if candidates for `target` run on this machine, whose speed is known."""
+        """Return True if candidates for `target` run on the CPU of this machine."""
         return False
 
     def may_overlap(self, target: Target) -> bool:

@@ -17,7 +17,7 @@ from search.reports.profiler import Profiler
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.runner.arguments import ProgramFacts
 from search.runner.measure_candidate import MeasureCandidate
-from search.runner.reference_program import reference_program
+from search.runner.reference_program import reference_program, reference_target
 from search.task_scheduler.task_state import TaskState
 from tensorir.function import IRModule
 
@@ -55,11 +55,12 @@ class Batch:
             cores > 1 and runner.may_overlap(target) and task.is_faster_side_by_side(cores)
         )
         builder.beside_measuring = self._overlaps
-        programs = [candidate.sch.mod for candidate in self.candidates]
+        programs = [BuilderInput(candidate.sch.mod, target) for candidate in self.candidates]
         if task.reference is None:
-            programs.insert(0, reference_program(task.ctx.program))
+            reference = reference_program(task.ctx.program)
+            programs.insert(0, BuilderInput(reference, reference_target(target)))
         with Profiler.timeit("SendToBuilder"):
-            builds = builder.start([BuilderInput(mod, target) for mod in programs])
+            builds = builder.start(programs)
         if task.reference is None:
             task.reference, *builds = builds
         self.builds: list[BuilderFuture] = builds

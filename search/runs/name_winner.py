@@ -156,8 +156,10 @@ def measure_baselines(run: Run, task: TaskState, records: Sequence[TuningRecord]
 
     So the database has the time of the unscheduled program, and a build leaves a program
     unscheduled if no schedule is faster. An unscheduled program that runs long is called once; one
-    that runs very long is stopped, and gets no record.
+    that runs very long is stopped, and gets no record. A GPU runs no program without threads.
     """
+    if task.ctx.known_target.gpu is not None:
+        return
     run.progress.phase("measuring the unscheduled program")
     with Profiler.timeit("MeasureBaselines"):
         usual_seconds = max(

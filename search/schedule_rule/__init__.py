@@ -1,5 +1,7 @@
 """Rules that turn a program into design spaces, block by block."""
 
+from typing import TYPE_CHECKING
+
 from search.schedule_rule import presets
 from search.schedule_rule.axis_splits import SeparateGroups, SkipNeutralTerms
 from search.schedule_rule.compute_location import (
@@ -24,11 +26,18 @@ from search.schedule_rule.schedule_rule import (
 )
 from search.schedule_rule.stream_rows import StreamRows
 from search.schedule_rule.tile_spatial import TileSpatial
+from tensorir.lazy_names import names_on_use
+
+if TYPE_CHECKING:
+    from search.schedule_rule.auto_bind import AutoBind
+    from search.schedule_rule.cross_thread_reduction import CrossThreadReduction
 
 __all__ = [
     "AddRFactor",
     "ApplyCustomRule",
+    "AutoBind",
     "AutoInline",
+    "CrossThreadReduction",
     "InlineConstantScalars",
     "MultiLevelTiling",
     "MultiLevelTilingWideVector",
@@ -48,3 +57,6 @@ __all__ = [
     "presets",
     "register_custom_rule",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = names_on_use(__name__)

@@ -6,18 +6,37 @@ import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import StmtSRef
 from search.errors import TuningError
 from search.schedule_rule.schedule_rule import ScheduleRule
-from search.space_generator.annotations import TILING_STRUCTURE, WRITE_CACHE_LEVEL
-from search.space_generator.tiling_needs import is_elementwise_consumer, needs_multi_level_tiling
+from search.space_generator.annotations import (
+    COOPERATIVE_FETCH,
+    PIPELINE_ASYNC_STAGES,
+    PIPELINE_ORDER,
+    PIPELINE_STAGE,
+    THREAD_EXTENT_HIGH,
+    THREAD_EXTENT_LOW,
+    TILING_STRUCTURE,
+    WRITE_CACHE_LEVEL,
+)
+from search.space_generator.thread_binding import copies_asynchronously
+from search.space_generator.tiling_needs import (
+    cumulative_lengths,
+    is_elementwise_consumer,
+    needs_multi_level_tiling,
+)
 from tensorir.nodes.buffer import BufferRegion
+from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IntImm, IterVar, StringImm
 from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import For, SeqStmt
 from tensorir.rewriting.visit import collect_vars
+
+if TYPE_CHECKING:
+    from search.task import Task
 
 BlockFilter: TypeAlias = Callable[[Schedule, StmtSRef], bool]
 
@@ -81,6 +100,11 @@ class MultiLevelTiling(ScheduleRule):
     The rule applies to reductions with data reuse along a spatial axis, and to the blocks that
     `filter_fn(sch, sref)` selects.
 
+    On a GPU, `tile_binds` has the thread axes of the outer groups of loops, such as `["blockIdx.x",
+    "vthread.x", "threadIdx.x"]`. The threads of a block copy an operand together, each in vectors
+    of one of `vector_load_lens` elements, which is sampled. Where the target copies asynchronously,
+    there are further designs with a software pipeline of 4 and 5 stages.
+
     Zheng et al., Ansor (OSDI 2020), describes the structure.
     """
 
@@ -99,13 +123,11 @@ class MultiLevelTiling(ScheduleRule):
             raise TuningError(
                 f"invalid tiling structure {structure!r}; it consists of the letters S and R"
             )
-        if tile_binds or vector_load_lens:
-            raise TuningError(
-                "tile_binds and vector_load_lens bind loops to GPU threads; leave them out on a CPU"
-            )
         if reuse_read is not None and reuse_read.req == "may":
             raise TuningError('invalid reuse_read "may"; it is "no" or "must"')
         self.structure = structure
+        self.tile_binds = list(tile_binds or ())
+        self.vector_load_lens = list(vector_load_lens or ())
         self.max_innermost_factor = max_innermost_factor
         self.max_innermost_steps = max_innermost_steps or max_innermost_factor
         self.reuse_read = reuse_read or NO_REUSE
@@ -113,6 +135,13 @@ class MultiLevelTiling(ScheduleRule):
         self.filter_fn = filter_fn
         self.s_indices = [k for k, letter in enumerate(structure) if letter == "S"]
         self.r_indices = [k for k, letter in enumerate(structure) if letter == "R"]
+
+    def _initialize_with_tune_context(self, context: Task) -> None:
+        super()._initialize_with_tune_context(context)
+        if (self.tile_binds or self.vector_load_lens) and self._task_target().gpu is None:
+            raise TuningError(
+                "tile_binds and vector_load_lens bind loops to GPU threads; leave them out on a CPU"
+            )
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Return the tiled designs of a block, if the rule applies."""
@@ -135,7 +164,7 @@ class MultiLevelTiling(ScheduleRule):
 
     def steps(self) -> list[Callable[[TilingState], list[TilingState]]]:
         """Return the steps that make the designs; each step turns one state into several."""
-        return [self.tile, self.add_write_reuse, self.add_read_reuse]
+        return [self.tile, self.add_write_reuse, self.add_read_reuse, self.add_async_pipeline]
 
     # --------------------------------------------------------------------------------------- tiles
 
@@ -156,6 +185,16 @@ class MultiLevelTiling(ScheduleRule):
                 tiles[slot].append(part)
         sch.reorder(*itertools.chain.from_iterable(tiles))
         state.tiles = tiles
+        for level, thread in enumerate(self.tile_binds[: len(tiles)]):
+            fused = sch.fuse(*tiles[level])
+            sch.bind(fused, thread)
+            tiles[level] = [fused]
+        gpu = self._task_target().gpu
+        if gpu is not None:
+            lengths = cumulative_lengths(sch.state, sch.get_sref(state.block))
+            enough = lengths is not None and lengths[0] > 2 * gpu.thread_warp_size
+            sch.annotate(state.block, THREAD_EXTENT_LOW, gpu.thread_warp_size if enough else 1)
+            sch.annotate(state.block, THREAD_EXTENT_HIGH, gpu.max_threads_per_block)
         return [state]
 
     def split(self, state: TilingState, loop: LoopRV, parts: int, most: int | None) -> list[LoopRV]:
@@ -220,6 +259,48 @@ class MultiLevelTiling(ScheduleRule):
                 sch.compute_at(cache, design.at(level), preserve_unit_loops=True)
                 if read.buffer.shape:
                     sch.fuse(*sch.get_loops(cache)[-len(read.buffer.shape) :])
+                self._fetch_together(sch, cache, read.buffer.dtype)
+            designs.append(design)
+        return designs
+
+    def _fetch_together(self, sch: Schedule, cache: BlockRV, dtype: DataType) -> None:
+        """Sample the vector length with which the threads of a block fill a cache together."""
+        gpu = self._task_target().gpu
+        if gpu is None:
+            return
+        # Loads of 2, 4, 8 and 16 bytes are one instruction; 3 words are split up by the compiler.
+        lengths = [
+            length
+            for length in self.vector_load_lens
+            if length * dtype.nbytes <= gpu.max_vector_bytes
+            and (dtype.bits in (8, 32) or length % 2 == 0 or length == 1)
+        ]
+        if lengths:
+            chosen = sch.sample_categorical(lengths, [1 / len(lengths)] * len(lengths))
+            sch.annotate(cache, COOPERATIVE_FETCH, chosen)
+
+    # ------------------------------------------------------------------------------------ pipeline
+
+    def add_async_pipeline(self, state: TilingState) -> list[TilingState]:
+        """Copy the operands of later steps while a step is computed, in 4 or 5 stages.
+
+        That needs asynchronous copies (`sm_80` and later), and an outer reduction loop around two
+        copies and the computation.
+        """
+        if not (self.r_indices and copies_asynchronously(self._task_target())):
+            return [state]
+        outer = state.tiles[self.r_indices[0]]
+        body = state.sch.get(outer[-1]).body
+        nests = body.seq if isinstance(body, SeqStmt) else ()
+        if len(nests) != 3 or not all(isinstance(nest, For) for nest in nests):
+            return [state]
+        designs = [state]
+        for stages in (4, 5):
+            design = state.copy()
+            loop = design.sch.fuse(*outer)
+            design.sch.annotate(loop, PIPELINE_STAGE, [0, 0, stages - 2])
+            design.sch.annotate(loop, PIPELINE_ORDER, [0, 1, 2])
+            design.sch.annotate(loop, PIPELINE_ASYNC_STAGES, [0])
             designs.append(design)
         return designs
 

@@ -63,17 +63,26 @@ class AddRFactor(ScheduleRule):
 
     def _split_reduction(self, sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], int]:
         """Fuse and split the reduction loops; return both parts and the number of other loops."""
-        loops = sch.get_loops(block)
-        kinds = [loop_iter_type(sch.state, sch.get_sref(loop)) for loop in loops]
-        pairs = list(zip(loops, kinds, strict=True))
-        spatial = [loop for loop, kind in pairs if kind == IterVar.DATA_PAR]
-        reduce = [loop for loop, kind in pairs if kind != IterVar.DATA_PAR]
-        if spatial + reduce != loops:
-            sch.reorder(*spatial, *reduce)
-        fused = sch.fuse(*reduce) if len(reduce) > 1 else reduce[0]
+        fused, n_spatial = reduction_innermost(sch, block)
         limit = -1 if self.max_innermost_factor is None else self.max_innermost_factor
         factors = sch.sample_perfect_tile(fused, n=2, max_innermost_factor=limit)
-        return sch.split(fused, factors), len(spatial)
+        return sch.split(fused, factors), n_spatial
+
+
+def reduction_innermost(sch: Schedule, block: BlockRV) -> tuple[LoopRV, int]:
+    """Move the reduction loops of a block inside and fuse them.
+
+    Return the fused loop, and the number of loops around it.
+    """
+    loops = sch.get_loops(block)
+    kinds = [loop_iter_type(sch.state, sch.get_sref(loop)) for loop in loops]
+    pairs = list(zip(loops, kinds, strict=True))
+    spatial = [loop for loop, kind in pairs if kind == IterVar.DATA_PAR]
+    reduce = [loop for loop, kind in pairs if kind != IterVar.DATA_PAR]
+    if spatial + reduce != loops:
+        sch.reorder(*spatial, *reduce)
+    fused = sch.fuse(*reduce) if len(reduce) > 1 else reduce[0]
+    return fused, len(spatial)
 
 
 _STRUCTURE: Final = "SSRS"

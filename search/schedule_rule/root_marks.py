@@ -48,8 +48,9 @@ class ParallelizeVectorizeUnroll(ScheduleRule):
 
     def _initialize_with_tune_context(self, context: Task) -> None:
         super()._initialize_with_tune_context(context)
-        cores, jobs = self._task_cores(), self.max_jobs_per_core
-        self._max_parallel_extent = -1 if jobs == -1 or cores == 1 else cores * jobs
+        jobs = self.max_jobs_per_core
+        cores = 1 if jobs == -1 else self._task_cores()
+        self._max_parallel_extent = -1 if cores == 1 else cores * jobs
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Annotate the block if it is the root."""

@@ -24,7 +24,9 @@ class ScheduleRule(TaskPart[Task], ABC):
     `_initialize_with_tune_context` takes from the task.
     """
 
-    kinds: ClassVar[Registry[list[ScheduleRule]]] = Registry("preset of schedule rules")
+    kinds: ClassVar[Registry[list[ScheduleRule]]] = Registry(
+        "preset of schedule rules", {"cuda": "search.schedule_rule.gpu_preset"}
+    )
     """Presets by target kind (`llvm`, `avx512`, ...): functions that return the rules in order."""
 
     @staticmethod

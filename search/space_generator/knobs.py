@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 TILE: Final = "tile"
 LOCATION: Final = "location"
+THREADS: Final = "threads"
 KNOB: Final = "knob"
 """The operand of a sampling instruction that names its decision."""
 SERIAL: Final = 0
@@ -42,7 +43,8 @@ class Knob:
     It is a sampling instruction, or an annotation with the number of parallel iterations. `domain`
     has the alternatives, None for a sampling primitive that declares none: its decision can only be
     sampled again. `purpose` is the key of the annotation that uses the sampled number, `TILE`,
-    `LOCATION`, or else the name of the instruction kind. `name` describes the decision, as in
+    `LOCATION`, `THREADS` for the extent of a loop that is bound to threads, or else the name of the
+    instruction kind. `name` describes the decision, as in
     "tile of loop 0 of C", or is the name that the program gave a knob. `variables` are the names of
     the outputs in the printed trace.
     """
@@ -167,13 +169,22 @@ class _Index:
     def __init__(self, insts: Sequence[Instruction]) -> None:
         self._makers: dict[Any, tuple[Instruction, int]] = {}
         self._annotations: dict[Any, Instruction] = {}
+        self._splits: dict[Any, Instruction] = {}
+        """The first split by each factor."""
+        self._bound: set[Any] = set()
+        """The loops that are bound to threads."""
         self._names: dict[Any, str] = {}
         names = Names("tensorir")
         for inst in insts:
             for position, output in enumerate(inst.outputs):
                 self._names[output] = names.define(output)
                 self._makers[output] = (inst, position)
-            if inst.kind.name == "Annotate":
+            if inst.kind.name == "Split":
+                for factor in inst.value_of("factors"):
+                    self._splits.setdefault(factor, inst)
+            elif inst.kind.name == "Bind" and inst.value_of("thread_axis").startswith("threadIdx"):
+                self._bound.add(inst.value_of("loop"))
+            elif inst.kind.name == "Annotate":
                 value = inst.value_of("ann_val")
                 if isinstance(value, PrimExpr):
                     for var in collect_vars(value):
@@ -186,11 +197,20 @@ class _Index:
         )
         if annotation is not None:
             purpose, about = annotation.value_of("ann_key"), annotation
+        elif (split := self._thread_split(inst)) is not None:
+            purpose, about = THREADS, split
         else:
             purpose, about = _purpose(inst, domain), inst
         named = any(param.name == KNOB for param in inst.kind.params)
         name = str(inst.value_of(KNOB)) if named else self._name(purpose, about)
         return Knob(inst, domain, purpose, name, variables)
+
+    def _thread_split(self, inst: Instruction) -> Instruction | None:
+        """Return the split by a sampled number of threads, None for any other instruction."""
+        if inst.kind.name != "SampleCategorical":
+            return None
+        split = self._splits.get(inst.outputs[0])
+        return split if split is not None and self._bound.intersection(split.outputs) else None
 
     def constant(self, inst: Instruction) -> Iterator[Knob]:
         number = annotated_number(inst)

@@ -13,6 +13,7 @@ from schedule.random_state import RandomState
 from search.errors import TuningError, blamed_on
 from search.schedule_rule.schedule_rule import ApplyCustomRule, ScheduleRule, exists
 from search.space_generator.annotations import SCHEDULE_RULE
+from search.space_generator.design_space import DesignSpace
 from search.space_generator.space_generator import (
     FROM_TARGET,
     MutatorsArg,
@@ -66,6 +67,14 @@ class PostOrderApply(SpaceGenerator):
         for rule in self.sch_rules:
             spaces = _apply(rule, spaces, blocks, most, rng)
         return spaces
+
+    def part_of(self, space: DesignSpace) -> DesignSpace:
+        """Return the points of a space that fit the target: for a GPU those with small tiles."""
+        if self.context is None or self.context.known_target.gpu is None:
+            return space
+        from search.space_generator.gpu_space import fitting_part  # noqa: PLC0415 - for GPUs only
+
+        return fitting_part(space, self.context.program, self.context.known_target.gpu)
 
     def _collect(self, sch: Schedule, mod: IRModule) -> list[BlockRV]:
         found: list[BlockRV] = []

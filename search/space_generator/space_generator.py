@@ -140,8 +140,11 @@ def preset_kind(target: Target) -> str:
     """Return the name of the presets for the instruction set of a target.
 
     It is `amx`, `vnni`, `avx512` or `avx2` on x86 if the target has these extensions and uses
-    vectors of their length, `dotprod` or `asimd` on ARM, else `llvm`.
+    vectors of their length, `dotprod` or `asimd` on ARM, else `llvm`. GPUs of all kinds use `cuda`;
+    there is no preset for tensor cores.
     """
+    if target.gpu is not None:
+        return "cuda"
     features, bits = target.features, target.vector_bits
     if bits >= 512 and "amx-int8" in features and "amx-bf16" in features:
         return "amx"

@@ -7,13 +7,13 @@ from typing import Final
 
 from codegen import Target
 from schedule.analysis.bindings import loop_iter_types
-from schedule.analysis.reducer import written_out
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.indices.accesses import only_stores, strides
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, Var
 from tensorir.nodes.stmt import BufferStore, Stmt
+from tensorir.reducers import written_out
 from tensorir.rewriting.visit import walk
 
 SHORTEST_VECTOR: Final = 4

@@ -3,7 +3,8 @@
 It accepts programs in every form, from blocks to the last pass of lowering: statements and
 expressions become Python closures once, then run. Operations are those of `tensorir.semantics`.
 Memory is flat; every access is checked against the bounds of its buffer and of the allocation.
-Loops of every kind run in order. The `init` of a block runs when its reduction axes have their
+Loops of every kind run in order, except the threads of a launch, which run in lock step
+(`tensorir.interp.launch`). The `init` of a block runs when its reduction axes have their
 first values, and for an empty reduction (`tensorir.memory.empty_reductions`). Allocated memory
 starts as NaN or a pattern, which exposes reads before writes. A division by 0 and a failed
 assumption are errors.

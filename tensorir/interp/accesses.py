@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from tensorir.interp.arguments import Env
-from tensorir.interp.memory import InterpreterError, Layout, Memory, compact_strides
+from tensorir.interp.launch import Ledger
+from tensorir.interp.memory import InterpreterError, Layout, Memory, compact_strides, in_one_line
 from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import Buffer, MatchBufferRegion
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
@@ -27,6 +28,8 @@ class AccessCompiler:
         self._starts: dict[Var, Eval] = {}
         """The offsets of views in their memory, for buffers that do not declare an offset."""
         self._layouts: dict[Buffer, Callable[[Env], Layout]] = {}
+        self.ledger: Ledger | None = None
+        """The ledger of the accesses of a launch, while that is compiled."""
 
     def expr(self, node: PrimExpr) -> Eval:
         """Return a closure that computes the value of an expression."""
@@ -101,6 +104,10 @@ class AccessCompiler:
 
         It raises InterpreterError for an index outside of the buffer, or of its memory.
         """
+        locate = self._unwatched(buffer, node)
+        return locate if self.ledger is None else self.ledger.watched(locate, buffer, node)
+
+    def _unwatched(self, buffer: Buffer, node: Any) -> Locate:
         match = self._views.get(buffer)
         if match is not None:
             return self._locate_in_view(match, node)
@@ -175,7 +182,7 @@ class AccessCompiler:
 def _out_of_bounds(buffer: Buffer, index: int, dim: int, size: int, node: Any) -> InterpreterError:
     return InterpreterError(
         f"access to {buffer.name} out of bounds: index {index} of dimension {dim} is not "
-        f"in [0, {size}), in `{node}`"
+        f"in [0, {size}), in `{in_one_line(node)}`"
     )
 
 

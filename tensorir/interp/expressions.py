@@ -441,6 +441,11 @@ def _is_null(c: ExpressionCompiler, node: Call) -> Eval:
     return lambda env: pointer(env) is None
 
 
+def _sync(c: ExpressionCompiler, node: Call) -> Eval:
+    """Wait for nobody: outside of a launch, threads run one after the other."""
+    return lambda env: 0
+
+
 _CALLS: Final[dict[str, Callable[[ExpressionCompiler, Call], Eval]]] = {
     "if_then_else": _if_then_else,
     "tvm_call_packed": library_call,
@@ -455,6 +460,7 @@ _CALLS: Final[dict[str, Callable[[ExpressionCompiler, Call], Eval]]] = {
     "address_of": _address_of,
     "tvm_access_ptr": _access_pointer,
     "isnullptr": _is_null,
+    "tvm_storage_sync": _sync,
 }
 """Calls that do not apply an operation to values lane by lane."""
 

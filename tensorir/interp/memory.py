@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tensorir.errors import TensorIRError
 from tensorir.nodes.dtype import DataType
+from tensorir.nodes.node import Node
 from tensorir.semantics import from_bits, to_bits
 
 BFLOAT16: Final = DataType("bfloat16")
@@ -18,6 +19,17 @@ BFLOAT16: Final = DataType("bfloat16")
 
 class InterpreterError(TensorIRError):
     """A program performed an invalid operation, such as an access out of bounds."""
+
+
+def in_one_line(node: Node) -> str:
+    """Return a statement or expression as messages show it: what it does first."""
+    lines = [line for line in str(node).splitlines() if line and not _is_heading(line)]
+    return lines[0].strip()
+
+
+def _is_heading(line: str) -> bool:
+    """Say whether a line of script declares the names that follow it."""
+    return line.startswith("from ") or " = T.Buffer(" in line or line.endswith(" = T.int32()")
 
 
 class Memory:

@@ -10,6 +10,7 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.interp.accesses import Eval
 from tensorir.interp.arguments import Env
 from tensorir.interp.expressions import ExpressionCompiler, store
+from tensorir.interp.launch import compile_launch, is_launch
 from tensorir.interp.library_call import library_call
 from tensorir.interp.memory import InterpreterError, Memory, fresh, unwritten
 from tensorir.memory.empty_reductions import initialise_empty_reductions
@@ -49,7 +50,8 @@ class FunctionCompiler(ExpressionCompiler):
         handler = _HANDLERS.get(type(node))
         if handler is None:
             raise InterpreterError(f"unknown to the interpreter: {type(node).__name__}")
-        return handler(self, node)
+        run = handler(self, node)
+        return run if self.ledger is None else self.ledger.running(node, run)
 
     def call_function(self, name: str, args: Sequence[PrimExpr]) -> Eval:
         """Return a closure that calls a function of the module."""
@@ -122,6 +124,8 @@ def _compile_sequence(c: FunctionCompiler, node: s.SeqStmt) -> Run:
 
 
 def _compile_for(c: FunctionCompiler, node: s.For) -> Run:
+    if node.kind is s.ForKind.THREAD_BINDING and is_launch(node):
+        return compile_launch(c, node)
     var, body = node.loop_var, c.stmt(node.body)
     low, extent = c.expr(node.min), c.expr(node.extent)
 
@@ -209,9 +213,10 @@ def _compile_body(c: FunctionCompiler, node: s.AttrStmt | s.DeclBuffer) -> Run:
 def _compile_allocate(c: FunctionCompiler, node: s.Allocate) -> Run:
     var, dtype, body = node.buffer_var, node.dtype, c.stmt(node.body)
     extents = [c.expr(n) for n in node.extents]
+    allocate = c.fresh if c.ledger is None else unwritten
 
     def run(env: Env) -> None:
-        env[var] = c.fresh(math.prod(n(env) for n in extents), dtype)
+        env[var] = allocate(math.prod(n(env) for n in extents), dtype)
         body(env)
 
     return run

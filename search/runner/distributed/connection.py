@@ -88,6 +88,8 @@ class Machine:
 
         A target without a CPU model means the machine of the calling process.
         """
+        if target.gpu is not None:
+            return "it measures on its CPU only; measure for a GPU by LocalRunner on its machine"
         if target.architecture != self.architecture:
             return f"it is {self.architecture}"
         if "mcpu" not in target.to_dict() and self.kind != Machine.this().kind:

@@ -114,3 +114,23 @@ def test_unit_loops_do_not_count_and_fused_ones_are_understood() -> None:
 def test_the_flags_of_the_workload_follow_every_row() -> None:
     extractor = PerStoreFeature(extract_workload=True)
     assert extractor.feature_vector_length == 172
+
+
+def test_threads_of_a_gpu() -> None:
+    """Columns 49 to 56: bound at all, then log2(1 + extent) of each axis."""
+    func = parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((4, 2, 8)), B: T.Buffer((4, 2, 8))):
+    for i in T.thread_binding(4, thread="blockIdx.y"):
+        for v in T.thread_binding(2, thread="vthread.x"):
+            for j in T.thread_binding(8, thread="threadIdx.x"):
+                with T.block("B"):
+                    vi, vv, vj = T.axis.remap("SSS", [i, v, j])
+                    B[vi, vv, vj] = A[vi, vv, vj] * T.float32(2)
+"""
+    )
+    assert isinstance(func, PrimFunc)
+    (row,) = PerStoreFeature().extract(IRModule({"main": func}))
+    none, four, eight, two = (np.log2(1 + extent) for extent in (1, 4, 8, 2))
+    np.testing.assert_allclose(row[49:57], [1, none, four, none, eight, none, none, two])

@@ -11,13 +11,14 @@ from search.errors import TuningError
 from search.mutator import (
     MutateComputeLocation,
     MutateParallel,
+    MutateThreadBinding,
     MutateTileSize,
     MutateUnroll,
     Mutator,
 )
 from search.postproc import RewriteParallelVectorizeUnroll
 from search.search_strategy.trace_application import TraceApplication
-from tensorir import parse
+from tensorir import parse, workloads
 from tensorir.function import IRModule, PrimFunc
 from tests.search.programs import Matmul
 
@@ -89,6 +90,21 @@ def test_one_decision_changes(mutator: Mutator, kind: str) -> None:
         sch = Schedule(padded_sum())
         mutated.apply_to_schedule(sch, remove_postproc=True)
     assert len({str(mutated.as_json()) for mutated in results if mutated is not None}) > 1
+
+
+def test_another_number_of_threads() -> None:
+    mod = IRModule.from_expr(workloads.create("SFM", m=64, n=64))
+    context = ms.TuneContext(mod, target="cuda", space_generator="post-order-apply", rand_state=1)
+    mutator = MutateThreadBinding()
+    mutator._initialize_with_tune_context(context)
+    for space in context.generate_design_space():
+        mutated = mutator.apply(space.trace, RandomState(5))
+        assert mutated is not None
+        ((kind, before, after),) = differences(space.trace, mutated)
+        assert kind == "SampleCategorical"
+        assert before != after
+        (changed,) = set(mutated.as_python()) - set(space.trace.as_python())
+        assert "candidates=[0, 16" not in changed, "the limit of unrolling stays"
 
 
 def test_another_number_of_parallel_iterations() -> None:

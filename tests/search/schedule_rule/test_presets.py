@@ -135,6 +135,31 @@ def test_parameters(
         assert parallel.max_jobs_per_core == 16
 
 
+def test_order_on_gpus() -> None:
+    assert list(map(str, ScheduleRule.create("cuda"))) == [
+        "ApplyCustomRule()",
+        "MultiLevelTiling()",
+        "InlineConstantScalars()",
+        "AutoInline()",
+        "CrossThreadReduction()",
+        "ParallelizeVectorizeUnroll()",
+        "AutoBind()",
+    ]
+    assert list(map(str, Postproc.create("cuda"))) == [
+        "DisallowDynamicLoop()",
+        "RewriteCooperativeFetch()",
+        "RewriteUnboundBlock()",
+        "RewriteParallelVectorizeUnroll()",
+        "RewriteReductionBlock()",
+        "VerifyGPUCode()",
+    ]
+    assert {str(mutator): weight for mutator, weight in Mutator.create("cuda").items()} == {
+        "MutateTileSize()": 0.9,
+        "MutateUnroll()": 0.08,
+        "MutateThreadBinding()": 0.02,
+    }
+
+
 @pytest.mark.parametrize(
     ("target", "kind"),
     [
@@ -149,6 +174,9 @@ def test_parameters(
         ("llvm -mtriple=aarch64-linux-gnu", "asimd"),
         ("llvm -mtriple=arm64-apple-darwin -mcpu=apple-m1", "dotprod"),
         ("llvm -mtriple=aarch64-linux-gnu -mattr=+dotprod", "dotprod"),
+        ("nvidia/nvidia-a100", "cuda"),
+        ("rocm", "cuda"),
+        ("opencl", "cuda"),
     ],
 )
 def test_the_instruction_set_decides(target: str, kind: str) -> None:
@@ -157,8 +185,10 @@ def test_the_instruction_set_decides(target: str, kind: str) -> None:
 
 def test_unknown_presets_list_the_known_ones() -> None:
     for part in (ScheduleRule, Postproc, Mutator):
-        with pytest.raises(IRValueError, match="amx, asimd, avx2, avx512, dotprod, llvm, vnni"):
-            part.create("cuda")
+        with pytest.raises(
+            IRValueError, match="amx, asimd, avx2, avx512, cuda, dotprod, llvm, vnni"
+        ):
+            part.create("hexagon")
 
 
 def test_without_a_target_there_are_no_cores_to_count_on() -> None:

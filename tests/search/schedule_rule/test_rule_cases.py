@@ -4,8 +4,8 @@ The cases are in the text files of `cases/`. A program is written out, or it is 
 with replacements, a line `old => new` for each. The call is a rule `on` a block, or a
 postprocessor, or several with `;`, with a target after `@` if it is not `CORES`. The result is an outline of each design
 (`same` for the unchanged program): a line for each changed block with the loops around it and the
-value that it stores. Loops are marked: `~` vectorized, `*` unrolled, `=` parallel. Every design computes what
-the program does, and its trace replays.
+value that it stores. Loops are marked: `~` vectorized, `*` unrolled, `=` parallel, `@` bound to a
+thread axis. Every design computes what the program does, and its trace replays.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ import search.postproc
 import search.schedule_rule
 from codegen import Target
 from schedule import Schedule
-from search.schedule_rule import AutoInline, MultiLevelTiling, ReuseType
+from search.schedule_rule import AutoInline, MultiLevelTiling, ReuseType, ScheduleRule
 from search.schedule_rule.axis_splits import SkipNeutralTerms
+from search.space_generator.thread_binding import thread_axis
 from tensorir import assert_structural_equal, structural_equal
 from tensorir.function import PrimFunc
 from tensorir.nodes.stmt import BufferStore, ForKind
@@ -37,6 +38,9 @@ TARGETS = {
     "avx2": "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=1",
     "avx2, 4 cores": "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=4",
     "avx512": "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512 -num-cores=1",
+    "cuda": "cuda",
+    "opencl": "opencl",
+    "small gpu": "opencl -max_threads_per_block=8 -max_shared_memory_per_block=512",
     "vnni": "llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake -num-cores=4",
 }
 MARKS = {ForKind.VECTORIZED: "~", ForKind.UNROLLED: "*", ForKind.PARALLEL: "="}
@@ -60,11 +64,25 @@ def inlining(**changes: Any) -> AutoInline:
     return AutoInline(**{**options, **changes})
 
 
+def gpu_tiling() -> MultiLevelTiling:
+    (rule,) = [r for r in ScheduleRule.create("cuda") if isinstance(r, MultiLevelTiling)]
+    return rule
+
+
+def first_of(rule: ScheduleRule) -> ScheduleRule:
+    """Return a rule with its first design only."""
+    apply = rule.apply
+    rule.apply = lambda sch, block: apply(sch, block)[:1]  # type: ignore[method-assign]
+    return rule
+
+
 NAMES = {
     **{name: getattr(search.schedule_rule, name) for name in search.schedule_rule.__all__},
     **{name: getattr(search.postproc, name) for name in search.postproc.__all__},
     "SkipNeutralTerms": SkipNeutralTerms,
     "tiling": tiling,
+    "gpu_tiling": gpu_tiling,
+    "first_of": first_of,
     "inlining": inlining,
     "WRITE_CACHE": WRITE_CACHE,
     "AT_LEVEL_4": ReuseType("must", (4,), "global"),
@@ -94,7 +112,11 @@ def outline(sch: Schedule) -> Iterator[str]:
         node = sref.block
         handle = sch.get_block(node.name_hint, "main")
         loops = [sch.get(loop) for loop in sch.get_loops(handle)]
-        words = [f"{x.loop_var.name}:{x.extent}{MARKS.get(x.kind, '')}" for x in loops]
+        words = [
+            f"{x.loop_var.name}:{x.extent}{MARKS.get(x.kind, '')}{thread_axis(x) and '@'}"
+            f"{thread_axis(x)}"
+            for x in loops
+        ]
         found = dict(node.annotations)
         for x in loops:
             found.update(x.annotations)

@@ -80,7 +80,6 @@ def test_rows_are_cut_for_the_first_cache() -> None:
     ("options", "words"),
     [
         ({"structure": "SXR"}, "letters S and R"),
-        ({"structure": "SR", "tile_binds": ["blockIdx.x"]}, "GPU"),
         ({"structure": "SR", "reuse_read": ReuseType("may", (1,), "global")}, "reuse_read"),
         ({"structure": "SR", "vector_length_in_bits": 0}, "vector_length_in_bits 0; it is pos"),
     ],
@@ -89,6 +88,12 @@ def test_arguments_that_make_no_sense(options: dict[str, Any], words: str) -> No
     wide = "vector_length_in_bits" in options
     with pytest.raises(TuningError, match=words):
         (MultiLevelTilingWideVector if wide else MultiLevelTiling)(**options)
+
+
+def test_threads_need_a_gpu() -> None:
+    rule = MultiLevelTiling("SR", tile_binds=["blockIdx.x"])
+    with pytest.raises(TuningError, match="bind loops to GPU threads; leave them out on a CPU"):
+        designs(rule, "matmul", "C")
 
 
 def test_a_chain_of_blocks_that_read_the_one_before_twice_stays_short() -> None:

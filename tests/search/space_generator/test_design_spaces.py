@@ -1,6 +1,6 @@
 """The rules build the design spaces that are published, and the postprocessors finish them so.
 
-Rules and postprocessors of our own, which the reference does not have, are left out, and longer
+Rules and postprocessors for CPUs that the reference does not have are left out, and longer
 reductions inside of a tile than it has.
 """
 
@@ -27,12 +27,19 @@ from tests.recorded import recorded
 
 TARGET = "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512 -num-cores=4"
 
+GPU = "nvidia/nvidia-a100"
+
 
 OURS = (PackOperands, RFactorOverLanes, SampleRegisterTile, SeparateGroups, TileSpatial)
 
 
 def rows() -> list[Any]:
-    return [row for row in recorded("spaces") if row["ok"]]
+    return [
+        pytest.param(target, row, id=f"{row['workload']}-{row['space']}{suffix}")
+        for name, target, suffix in (("spaces", TARGET, ""), ("gpu_spaces", GPU, "-gpu"))
+        for row in recorded(name)
+        if row["ok"]
+    ]
 
 
 def module(text: str) -> IRModule:
@@ -54,13 +61,16 @@ def published_postprocs() -> list[Postproc]:
     ]
 
 
-def context(mod: IRModule) -> ms.TuneContext:
+def context(mod: IRModule, target: str) -> ms.TuneContext:
+    generator = ms.space_generator.PostOrderApply()
+    if target == TARGET:
+        generator = ms.space_generator.PostOrderApply(
+            sch_rules=published_rules(), postprocs=published_postprocs()
+        )
     task = ms.TuneContext(
         mod,
-        target=TARGET,
-        space_generator=ms.space_generator.PostOrderApply(
-            sch_rules=published_rules(), postprocs=published_postprocs()
-        ),
+        target=target,
+        space_generator=generator,
         search_strategy="replay-trace",
         rand_state=1,
     )
@@ -69,15 +79,15 @@ def context(mod: IRModule) -> ms.TuneContext:
 
 
 @cache
-def spaces_of(program: str) -> tuple[ms.TuneContext, list[Any]]:
+def spaces_of(program: str, target: str) -> tuple[ms.TuneContext, list[Any]]:
     """Return the task of a program, and the instructions of its design spaces."""
-    task = context(module(program))
+    task = context(module(program), target)
     return task, [s.trace.simplified(True).as_json()[0] for s in task.generate_design_space()]
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row['workload']}-{row['space']}")
-def test_published_spaces_and_programs(row: Any) -> None:
-    task, spaces = spaces_of(row["before"])
+@pytest.mark.parametrize(("target", "row"), rows())
+def test_published_spaces_and_programs(target: str, row: Any) -> None:
+    task, spaces = spaces_of(row["before"], target)
     trace = Trace.from_json(row["trace"])
     assert spaces.count(trace.simplified(True).as_json()[0]) == 1
 

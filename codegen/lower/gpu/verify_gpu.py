@@ -1,0 +1,81 @@
+"""The check of a lowered program against the limits of a GPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from codegen.errors import LoweringError
+from codegen.lower.check_supported import name_of
+from codegen.lower.hoist_allocations import constant_bytes
+from codegen.lower.thread_axes import THREAD, kind_of, memory_of, thread_loops
+from codegen.target import Target, as_target
+from codegen.target.gpu import GpuLimits
+from tensorir.function import PrimFunc
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import BufferLoad, IntImm
+from tensorir.rewriting.visit import statements, walk
+
+
+def verify_gpu(func: PrimFunc, target: str | Target | None = None) -> PrimFunc:
+    """Return a lowered program that fits a GPU; raise LoweringError for any other.
+
+    The message names the kernel's loops for too many threads in a block, its buffers for too much
+    shared memory, and the buffer for an access that is too wide. A program for a CPU fits.
+    """
+    limits = as_target(target).gpu
+    if limits is not None:
+        for kernel in _kernels(func.body):
+            _check_threads(kernel, limits, name_of(func))
+            _check_shared(kernel, limits, name_of(func))
+            _check_vectors(kernel, limits, name_of(func))
+    return func
+
+
+def _kernels(node: s.Stmt) -> Iterator[s.Stmt]:
+    if isinstance(node, s.SeqStmt):
+        for part in node.seq:
+            yield from _kernels(part)
+    elif isinstance(node, (s.Allocate, s.AttrStmt, s.LetStmt)) or (
+        isinstance(node, s.For) and not kind_of(node)
+    ):
+        yield from _kernels(node.body)
+    elif isinstance(node, s.For):
+        yield node
+
+
+def _check_threads(kernel: s.Stmt, limits: GpuLimits, name: str) -> None:
+    loops = [loop for loop in thread_loops(kernel) if kind_of(loop) == THREAD]
+    counts = [loop.extent.value for loop in loops if isinstance(loop.extent, IntImm)]
+    if math.prod(counts) > limits.max_threads_per_block:
+        names = " and ".join(loop.loop_var.name for loop in loops)
+        raise LoweringError(
+            f"{name} has {' * '.join(map(str, counts))} threads in a block ({names}), the target "
+            f"at most {limits.max_threads_per_block}; bind loops of a smaller extent (sch.split)"
+        )
+
+
+def _check_shared(kernel: s.Stmt, limits: GpuLimits, name: str) -> None:
+    sizes = {
+        node.buffer_var.name: constant_bytes(node) or 0
+        for node in statements(kernel)
+        if isinstance(node, s.Allocate) and memory_of(node.buffer_var) == "shared"
+    }
+    if sum(sizes.values()) > limits.max_shared_memory_per_block:
+        parts = ", ".join(f"{buffer} {size:,}" for buffer, size in sizes.items())
+        raise LoweringError(
+            f"{name} takes {sum(sizes.values()):,} bytes of shared memory in a block ({parts}), "
+            f"the target has {limits.max_shared_memory_per_block:,}; stage smaller tiles"
+        )
+
+
+def _check_vectors(kernel: s.Stmt, limits: GpuLimits, name: str) -> None:
+    for node in walk(kernel):
+        if isinstance(node, (BufferLoad, s.BufferStore)):
+            lanes = node.indices[-1].dtype.lanes if node.indices else 1
+            width = lanes * node.buffer.dtype.nbytes
+            if lanes > 1 and width > limits.max_vector_bytes:
+                raise LoweringError(
+                    f"{name} accesses {lanes} elements of {node.buffer.name} at once, {width} "
+                    f"bytes, the target at most {limits.max_vector_bytes}; use shorter vectors"
+                )

@@ -1,0 +1,64 @@
+"""Loops that run on the threads of a GPU, and the memory that threads share."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import Call, PointerType, StringImm, Var
+from tensorir.nodes.intrin import Op
+from tensorir.rewriting.visit import statements
+
+_SYNC: Final = Op.get("tvm_storage_sync")
+
+BLOCK: Final = "blockIdx"
+THREAD: Final = "threadIdx"
+VIRTUAL: Final = "vthread"
+AXES: Final = tuple(f"{kind}.{dim}" for kind in (BLOCK, THREAD) for dim in "xyz")
+"""The axes of a launch, in the order in which its loops are nested."""
+
+
+def axis_of(node: object) -> str:
+    """Return the axis that a loop is bound to, such as `threadIdx.x`; "" for any other node."""
+    if not isinstance(node, s.For) or node.kind is not s.ForKind.THREAD_BINDING:
+        return ""
+    return "" if node.thread_binding is None else node.thread_binding.thread_tag
+
+
+def kind_of(node: object) -> str:
+    """Return `blockIdx`, `threadIdx` or `vthread` for a loop bound to such an axis, else ""."""
+    return axis_of(node).split(".")[0]
+
+
+def memory_of(pointer: Var) -> str:
+    """Return the scope of what a pointer points to, without a tag: `global`, `shared`, `local`."""
+    kind = pointer.type_annotation
+    scope = kind.storage_scope if isinstance(kind, PointerType) else ""
+    return scope.split(".")[0] or "global"
+
+
+def is_barrier(node: object) -> bool:
+    """Say whether a statement has all threads of a block wait for one another."""
+    return isinstance(node, s.Evaluate) and isinstance(node.value, Call) and node.value.op is _SYNC
+
+
+def barrier() -> s.Stmt:
+    """Return a barrier, after which a thread sees what others stored to shared or global memory."""
+    return s.Evaluate(Call("int32", _SYNC, (StringImm("shared"),)))
+
+
+def thread_loops(node: s.Stmt) -> list[s.For]:
+    """Return the loops in a statement that are bound to blocks or threads, outermost first."""
+    return [n for n in statements(node) if isinstance(n, s.For) and kind_of(n) in (BLOCK, THREAD)]
+
+
+def is_shared_by(loop: object, scope: str) -> bool:
+    """Say whether the iterations of a loop have one copy of memory of a scope.
+
+    Blocks share global memory, the threads of a block what is called shared, too, and virtual
+    threads are iterations of one thread.
+    """
+    kind = kind_of(loop)
+    if kind == BLOCK:
+        return scope == "global"
+    return kind != THREAD or scope != "local"

@@ -1,0 +1,304 @@
+"""An estimate of the time of a kernel on a GPU, and its causes.
+
+It is the roofline model (Williams, Waterman and Patterson, 2009) with one roof for each level: the
+arithmetic of the cores, the accesses to shared memory with their bank conflicts, the sectors that
+warps fetch from global memory, and the bytes that the kernel touches in all. They overlap as far as
+enough warps are resident (occupancy), and the number of thread blocks is rounded up to whole waves.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from codegen.target.gpu import GpuLimits
+from search.feature_extractor.gpu_kernels import (
+    SHARED,
+    Access,
+    Ints,
+    Kernel,
+    ThreadStore,
+    extent,
+)
+from search.space_generator.thread_binding import thread_axis
+from tensorir.nodes import expr as e
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.stmt import For, ForKind
+from tensorir.rewriting.visit import walk
+
+MULTIPROCESSORS: Final = 108
+"""The multiprocessors of a large GPU; a target's description does not have the number."""
+_LANES: Final = 128
+"""The multiply-adds that a multiprocessor starts in a cycle."""
+WARP: Final = 32
+"""The threads whose accesses are made together; also where a program may not rely on it."""
+_MOST_THREADS: Final = 2048
+_MOST_BLOCKS: Final = 32
+"""The resident threads and thread blocks of a multiprocessor."""
+_SHARED_SHARE: Final = 3
+"""The shared memory of a multiprocessor, in those of a thread block."""
+_REGISTERS: Final = 65536
+OWN_REGISTERS: Final = 24
+"""The registers of a thread for addresses, loop counters and operands."""
+MOST_REGISTERS: Final = 255
+_HELD: Final = 64
+"""The registers in which a thread keeps loaded operands for later iterations."""
+SECTOR: Final = 32
+"""The bytes of the unit of transfer of global memory."""
+_L2_BYTES: Final = 32.0
+_DRAM_BYTES: Final = 10.0
+"""The bytes that a multiprocessor gets in a cycle from the second cache and from memory."""
+_BANKS: Final = 32
+_WARPS_NEEDED: Final = 16.0
+"""The resident warps, times their independent operations, that hide latencies."""
+_FUNCTION: Final = 8.0
+"""The multiply-adds in whose time a mathematical function or a division is computed."""
+_INTERLEAVED: Final = 8.0
+"""The maximum number of independent results that a thread computes at a time."""
+_BARRIER_CYCLES: Final = 40.0
+_LAUNCH_CYCLES: Final = 4000.0
+_DENIED: Final = 1e6
+"""The factor of the time of a kernel for each limit that it exceeds, times the excess."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelEstimate:
+    """The estimated time of a kernel in cycles, and the quantities that it depends on."""
+
+    cycles: float
+    arithmetic: float
+    """The cycles of each roof, if nothing else took time: all multiprocessors together."""
+    shared: float
+    global_: float
+    dram: float
+    occupancy: float
+    """The fraction of the threads that a multiprocessor can have which are resident."""
+    waves: float
+    """The thread blocks for each multiprocessor."""
+    threads: int
+    blocks: int
+    shared_bytes: int
+    registers: int
+    """The registers of a thread."""
+    sectors: float
+    """The bytes of fetched sectors for each byte that is used: 1 if accesses are coalesced."""
+    conflicts: float
+    """The cycles of an access to shared memory, 1 without bank conflicts."""
+    intensity: float
+    """The operations for each byte from global memory."""
+    steps: float
+    """The steps with barriers that a thread block runs."""
+    denied: float
+    """The excess over limits of the target; 0 for a kernel that runs."""
+
+
+@dataclass(slots=True)
+class Work:
+    """The work of a thread block."""
+
+    operations: float = 0.0
+    """Multiply-adds, counting those of idle threads of a warp."""
+    shared: float = 0.0
+    """Accesses of warps to shared memory, times conflicts."""
+    shared_accesses: float = 0.0
+    sectors: float = 0.0
+    """Bytes of sectors."""
+    used: float = 0.0
+    """Bytes that threads ask for."""
+    parallel: float = 1.0
+    """The independent operations of a thread."""
+    steps: float = 0.0
+
+
+def roofs(work: Work) -> tuple[float, float, float]:
+    """Return the cycles of a thread block for arithmetic, shared memory and global memory."""
+    return work.operations / _LANES, work.shared, work.sectors / _L2_BYTES
+
+
+def resident_blocks(threads: int, registers: int, shared: int, gpu: GpuLimits) -> int:
+    """Return the number of thread blocks for which a multiprocessor has room.
+
+    `registers` are those of a thread, `shared` the bytes of a block.
+    """
+    slots = -(-threads // WARP) * WARP
+    return max(
+        1,
+        min(
+            _MOST_BLOCKS,
+            _MOST_THREADS // slots,
+            (gpu.registers_per_block or _REGISTERS) // (registers * slots),
+            _SHARED_SHARE * gpu.max_shared_memory_per_block // max(1, shared),
+        ),
+    )
+
+
+def cycles_of(
+    work: Work, blocks: int, threads: int, resident: int, local: int, touched: float
+) -> float:
+    """Return the cycles of a kernel.
+
+    It has `blocks` thread blocks of so many threads, `resident` of which a multiprocessor runs at a
+    time, `local` words of local memory for each thread, and touches so many bytes.
+    """
+    # Local memory beyond the registers goes to memory and back.
+    spilled = max(0, local + OWN_REGISTERS - MOST_REGISTERS)
+    work.sectors += 8.0 * spilled * threads * max(1.0, work.steps)
+    at_once = max(1, min(resident, -(-blocks // MULTIPROCESSORS)))
+    hidden = min(1.0, at_once * -(-threads // WARP) * work.parallel / _WARPS_NEEDED)
+    one = math.hypot(*roofs(work)) / hidden + work.steps * _BARRIER_CYCLES / at_once
+    dram = touched / _DRAM_BYTES / min(MULTIPROCESSORS, blocks)
+    return math.hypot(one * math.ceil(blocks / MULTIPROCESSORS), dram) + _LAUNCH_CYCLES
+
+
+def estimate(kernel: Kernel, gpu: GpuLimits) -> KernelEstimate:
+    """Return the estimate of a kernel for a target with these limits."""
+    threads, blocks = kernel.count("threadIdx"), kernel.count("blockIdx")
+    shared, local = kernel.shared_bytes, kernel.local_words
+    work = Work()
+    touched = 0.0
+    seen: set[object] = set()
+    for store in kernel.stores:
+        _add(kernel, store, threads, work)
+        for access in store.accesses:
+            if access.scope == "global" and access.buffer not in seen:
+                seen.add(access.buffer)
+                box = math.prod(kernel.spans(store, access, ()))
+                touched += box * access.buffer.dtype.nbytes
+    resident = resident_blocks(threads, min(local + OWN_REGISTERS, MOST_REGISTERS), shared, gpu)
+    cycles = cycles_of(work, blocks, threads, resident, local, touched)
+    denied = sum(
+        max(0.0, used / most - 1)
+        for used, most in (
+            (threads, gpu.max_threads_per_block),
+            (shared, max(1, gpu.max_shared_memory_per_block)),
+            (kernel.vector_bytes, gpu.max_vector_bytes),
+        )
+    ) + (not kernel.is_bound)
+    waves = blocks / MULTIPROCESSORS
+    arithmetic, on_chip, fetched = roofs(work)
+    return KernelEstimate(
+        cycles * (1 + _DENIED * denied),
+        arithmetic * waves,
+        on_chip * waves,
+        fetched * waves,
+        touched / _DRAM_BYTES / MULTIPROCESSORS,
+        min(resident, math.ceil(waves)) * -(-threads // WARP) * WARP / _MOST_THREADS,
+        waves,
+        threads,
+        blocks,
+        shared,
+        local + OWN_REGISTERS,
+        work.sectors / max(1.0, work.used),
+        work.shared / max(1.0, work.shared_accesses),
+        work.operations * blocks / max(1.0, touched),
+        work.steps,
+        denied,
+    )
+
+
+def _add(kernel: Kernel, store: ThreadStore, threads: int, work: Work) -> None:
+    """Add the work of a store in one thread block."""
+    own = store.own_loops
+    trips = [extent(loop) for loop in own]
+    bound = {thread_axis(x): extent(x) for x in store.loops}
+    active = math.prod(n for axis, n in bound.items() if axis.startswith("threadIdx")) or 1
+    if store.fetch:
+        copied = trips[-1] // store.fetch
+        trips[-1], active = -(-copied // threads), min(copied, threads)
+    elif not any(axis.startswith("threadIdx") for axis in bound):
+        active = threads  # all threads compute the same
+    vector = store.vector
+    iterations = math.prod(trips) // (1 if store.fetch else vector)
+    warps = -(-active // WARP)
+    work.operations += iterations * vector * warps * WARP * _operations(store)
+    lanes = _lane_values(store, min(active, WARP))
+    for access in store.accesses:
+        if access.scope == "local":
+            continue
+        loads = _kept(kernel, store, access, own, trips)
+        size = access.buffer.dtype.nbytes
+        position = np.unique(np.atleast_1d(kernel.elements(store, access, lanes)))
+        starts = position * size
+        if access.scope in SHARED:
+            words = np.unique((starts[:, None] + 4 * np.arange(max(1, vector * size // 4))) // 4)
+            degree = np.bincount(words % _BANKS).max()
+            work.shared += loads * warps * float(degree)
+            work.shared_accesses += loads * warps * max(1.0, len(words) / _BANKS)
+        else:
+            ends = starts + vector * size - 1
+            sectors = np.unique(np.concatenate([starts // SECTOR, ends // SECTOR]))
+            work.sectors += loads * warps * len(sectors) * SECTOR
+            work.used += loads * warps * len(starts) * vector * size
+    if store.accesses[0].scope in SHARED:
+        serial = [extent(x) for x in own if not thread_axis(x) and _is_shared_step(kernel, x)]
+        work.steps = max(work.steps, float(math.prod(serial)))
+    pairs = zip(own, trips, strict=True)
+    results = math.prod(n for x, n in pairs if _moves(kernel, store, store.accesses[0], x))
+    work.parallel = max(work.parallel, min(_INTERLEAVED, results))
+
+
+def _operations(store: ThreadStore) -> float:
+    """Return the multiply-adds, or what takes as long, of one iteration."""
+    total = 0.0
+    for node in walk(store.node.value):
+        if isinstance(node, (e.Div, e.Mod)):
+            total += _FUNCTION
+        elif isinstance(node, e.Call):
+            is_choice = isinstance(node.op, Op) and node.op.short_name in ("if_then_else", "likely")
+            total += 1.0 if is_choice else _FUNCTION
+        elif isinstance(node, (e.Mul, e.Min, e.Max, e.Select)):
+            total += 1.0
+        elif isinstance(node, (e.Add, e.Sub)) and not isinstance(node.a, e.IntImm):
+            has_product = isinstance(node.a, e.Mul) or isinstance(node.b, e.Mul)
+            total += 0.0 if has_product else 1.0
+    return max(1.0, total)
+
+
+def _lane_values(store: ThreadStore, lanes: int) -> dict[e.Var, Ints]:
+    """Return the values of bound loops in the threads of a warp."""
+    numbers = np.arange(lanes)
+    values: dict[e.Var, Ints] = {}
+    below = 1
+    sizes = {thread_axis(x): extent(x) for x in store.loops}
+    for axis in ("threadIdx.x", "threadIdx.y", "threadIdx.z"):
+        size = sizes.get(axis, 1)
+        for loop in store.loops:
+            if thread_axis(loop) == axis:
+                values[loop.loop_var] = numbers // below % size
+        below *= size
+    if store.fetch:
+        values[store.loops[-1].loop_var] = numbers * store.fetch
+    return values
+
+
+def _kept(
+    kernel: Kernel, store: ThreadStore, access: Access, loops: list[For], trips: list[int]
+) -> float:
+    """Return the number of accesses of a thread, if registers keep what inner loops repeat."""
+    count = held = 1.0
+    keeps = True
+    for loop, trip in zip(reversed(loops), reversed(trips), strict=True):
+        if loop.kind is ForKind.VECTORIZED:
+            continue
+        is_copied = store.fetch > 0 and loop is store.loops[-1]
+        moves = is_copied or _moves(kernel, store, access, loop)
+        if moves:
+            held *= trip
+        keeps = keeps and held <= _HELD
+        count *= trip if moves or not keeps else 1
+    return count
+
+
+def _moves(kernel: Kernel, store: ThreadStore, access: Access, loop: For) -> bool:
+    if extent(loop) == 1:
+        return False
+    others = [x for x in store.loops if x is not loop]
+    return math.prod(kernel.spans(store, access, others)) > 1
+
+
+def _is_shared_step(kernel: Kernel, loop: For) -> bool:
+    """Return True for a serial loop around several stores, which barriers separate."""
+    return sum(loop in store.loops for store in kernel.stores) > 1

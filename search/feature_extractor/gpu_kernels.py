@@ -1,0 +1,268 @@
+"""The kernels of a program whose loops are bound to threads of a GPU, and the resources they use.
+
+A program is read before or after postprocessing. Before it, a copy that the threads of a block
+share (`COOPERATIVE_FETCH`) is not bound yet, and counts as if it were.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.feature_extractor.stored_program import interval
+from search.space_generator.annotations import COOPERATIVE_FETCH
+from search.space_generator.thread_binding import thread_axis
+from tensorir.function import PrimFunc
+from tensorir.indices.accesses import Bindings, common_prefix, loads_in, placed_statements
+from tensorir.nodes import expr as e
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+)
+from tensorir.rewriting.visit import collect_vars
+
+Ints = NDArray[np.int64]
+
+SHARED: Final = ("shared", "shared.dyn")
+_UNKNOWN: Final = 1
+"""The extent of a loop that is not constant."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Access:
+    """A load or store of a buffer in a nest."""
+
+    buffer: Buffer
+    indices: tuple[PrimExpr, ...]
+
+    @property
+    def scope(self) -> str:
+        """The storage scope, such as `"global"`."""
+        return self.buffer.scope()
+
+
+@dataclass(eq=False, slots=True)
+class ThreadStore:
+    """A store with the loops around it, outermost first; its first access is the store."""
+
+    node: BufferStore
+    loops: tuple[For, ...]
+    accesses: tuple[Access, ...]
+    fetch: int
+    """The vector length of a copy that threads share and that is not bound yet, else 0."""
+    is_guarded: bool
+    """True below a condition, which may leave out some iterations."""
+
+    @property
+    def own_loops(self) -> list[For]:
+        """The loops that each thread runs, virtual threads included."""
+        return [loop for loop in self.loops if not thread_axis(loop).startswith(_HARDWARE)]
+
+    @property
+    def vector(self) -> int:
+        """The number of elements that a thread accesses at a time."""
+        lanes = [extent(x) for x in self.loops if x.kind is ForKind.VECTORIZED]
+        return self.fetch or math.prod(lanes)
+
+
+_HARDWARE: Final = ("blockIdx", "threadIdx")
+
+
+@dataclass(eq=False)
+class Kernel:
+    """A nest at the top of a program: its thread axes and its stores.
+
+    `axes` has the extents of the thread axes; if several loops are bound to one axis, the largest.
+    """
+
+    axes: dict[str, int] = field(default_factory=dict)
+    stores: list[ThreadStore] = field(default_factory=list)
+    scope: Bindings = field(default_factory=Bindings)
+    """The values of block axes and lets, in terms of loops."""
+
+    def count(self, kind: str) -> int:
+        """Return the number of `"blockIdx"`, `"threadIdx"` or `"vthread"` iterations."""
+        return math.prod(n for axis, n in self.axes.items() if axis.startswith(kind))
+
+    @property
+    def is_bound(self) -> bool:
+        """True if all stores are in thread blocks and run by their threads."""
+        return all(
+            any(thread_axis(loop).startswith(kind) for loop in store.loops) or store.fetch > 0
+            for store in self.stores
+            for kind in _HARDWARE
+        )
+
+    def spans(self, store: ThreadStore, access: Access, fixed: Sequence[For]) -> list[int]:
+        """Return the extents of the box that an access touches while some loops are fixed."""
+        ranges = {loop.loop_var: (0, extent(loop) - 1) for loop in store.loops}
+        ranges.update(dict.fromkeys((loop.loop_var for loop in fixed), (0, 0)))
+        sizes = []
+        for index, size in zip(access.indices, access.buffer.shape, strict=True):
+            low, high = interval(index, ranges, self.scope) or (0, 0)
+            whole = size.value if isinstance(size, IntImm) else high - low + 1
+            sizes.append(min(high - low + 1, whole))
+        return sizes
+
+    def elements(self, store: ThreadStore, access: Access, values: Mapping[Var, Ints]) -> Ints:
+        """Return the position in its buffer of an access for values of loops; others are 0.
+
+        An allocated buffer has the shape of its live region.
+        """
+        shape = self.allocated.get(access.buffer)
+        if shape is None:
+            shape = [n.value if isinstance(n, IntImm) else 1 for n in access.buffer.shape]
+        position, size = np.zeros(1, np.int64), 1
+        for index, n in zip(reversed(access.indices), reversed(shape), strict=True):
+            position = position + _at(index, values, self.scope.values) * size
+            size *= n
+        return position
+
+    @cached_property
+    def allocated(self) -> dict[Buffer, list[int]]:
+        """The buffers in shared and local memory, with the extents of their live regions.
+
+        A region is that of one thread block, or of one virtual thread.
+        """
+        uses: dict[Buffer, list[tuple[ThreadStore, Access]]] = {}
+        for store in self.stores:
+            for access in store.accesses:
+                if access.scope in (*SHARED, "local"):
+                    uses.setdefault(access.buffer, []).append((store, access))
+        regions = {}
+        for buffer, found in uses.items():
+            around = common_prefix([list(store.loops) for store, _ in found])
+            # A guarded store may run beyond the region that the others have.
+            found = [(s, a) for s, a in found if not s.is_guarded] or found
+            kinds = _HARDWARE[:1] if buffer.scope() in SHARED else (*_HARDWARE, "vthread")
+            fixed = [x for x in around if not thread_axis(x) or thread_axis(x).startswith(kinds)]
+            boxes = [self.spans(store, access, fixed) for store, access in found]
+            regions[buffer] = [max(sizes) for sizes in zip(*boxes, strict=True)]
+        return regions
+
+    @property
+    def shared_bytes(self) -> int:
+        """The bytes of shared memory of a thread block."""
+        found = [(b, box) for b, box in self.allocated.items() if b.scope() in SHARED]
+        return sum(math.prod(box) * buffer.dtype.nbytes for buffer, box in found)
+
+    @property
+    def local_words(self) -> int:
+        """The 32-bit words of local memory of a thread, with all its virtual threads."""
+        found = [(b, box) for b, box in self.allocated.items() if b.scope() == "local"]
+        words = sum(math.prod(box) * -(-buffer.dtype.nbytes // 4) for buffer, box in found)
+        return words * self.count("vthread")
+
+    @property
+    def vector_bytes(self) -> int:
+        """The bytes of the widest load or store of a thread."""
+        return max(
+            (s.vector * a.buffer.dtype.nbytes for s in self.stores for a in s.accesses), default=0
+        )
+
+
+def extent(loop: For) -> int:
+    """Return the extent of a loop, 1 if it is not constant."""
+    return loop.extent.value if isinstance(loop.extent, IntImm) else _UNKNOWN
+
+
+def kernels_of(func: PrimFunc) -> list[Kernel]:
+    """Return the kernels of a scheduled function, in order; statements outside of loops are one."""
+    found: dict[Stmt | None, Kernel] = {}
+    scope = Bindings()
+    for node, around in placed_statements(func.body):
+        if isinstance(node, BlockRealize):
+            axes = (axis.var for axis in node.block.iter_vars)
+            scope.values.update(zip(axes, node.iter_values, strict=True))
+        elif isinstance(node, LetStmt):
+            scope.values[node.var] = node.value
+        elif isinstance(node, BufferStore):
+            loops = tuple(outer for outer in around if isinstance(outer, For))
+            kernel = found.setdefault(loops[0] if loops else None, Kernel(scope=scope))
+            for loop in loops:
+                axis = thread_axis(loop)
+                if axis:
+                    kernel.axes[axis] = max(kernel.axes.get(axis, 1), extent(loop))
+            loads = [Access(load.buffer, load.indices) for load in loads_in(node.value)]
+            accesses = (Access(node.buffer, node.indices), *loads)
+            guarded = any(_is_condition(outer) for outer in around)
+            own = _without_reduction(loops, around, node)
+            fetch = _fetch(around)
+            if fetch and extent(loops[-1]) % fetch:
+                fetch = 1  # as `RewriteCooperativeFetch` does
+            kernel.stores.append(ThreadStore(node, own, accesses, fetch, guarded))
+    return list(found.values())
+
+
+def _without_reduction(
+    loops: tuple[For, ...], around: Sequence[Stmt], node: Stmt
+) -> tuple[For, ...]:
+    """Return the loops around a store, for an init without the serial ones of its reduction."""
+    inside = (*around, node)
+    for realize, block, inner in zip(inside, inside[1:], inside[2:], strict=False):
+        if isinstance(realize, BlockRealize) and isinstance(block, Block) and inner is block.init:
+            axes = zip(block.iter_vars, realize.iter_values, strict=True)
+            reduced = {
+                var
+                for axis, value in axes
+                if axis.iter_type == IterVar.COMM_REDUCE
+                for var in collect_vars(value)
+            }
+            return tuple(x for x in loops if thread_axis(x) or x.loop_var not in reduced)
+    return loops
+
+
+def _is_condition(node: Stmt) -> bool:
+    if isinstance(node, BlockRealize):
+        return not is_const_int(node.predicate, 1)
+    return isinstance(node, IfThenElse)
+
+
+def _fetch(around: Sequence[Stmt]) -> int:
+    block = around[-1] if around else None
+    length: Any = block.annotations.get(COOPERATIVE_FETCH) if isinstance(block, Block) else None
+    return length.value if isinstance(length, IntImm) else length or 0
+
+
+def _at(node: PrimExpr, loops: Mapping[Var, Ints], values: Mapping[Var, PrimExpr]) -> Ints:
+    """Return the values of an index for arrays of values of some loops; other variables are 0."""
+    if isinstance(node, IntImm):
+        return np.array([node.value])
+    if isinstance(node, Var):
+        value = values.get(node)
+        found = loops.get(node) if value is None else _at(value, loops, values)
+        return np.zeros(1, np.int64) if found is None else found
+    if isinstance(node, e.Cast):
+        return _at(node.value, loops, values)
+    operation = _OPERATIONS.get(type(node))
+    if operation is None or not isinstance(node, e.BinaryOp):
+        return np.zeros(1, np.int64)
+    a, b = _at(node.a, loops, values), _at(node.b, loops, values)
+    return np.asarray(operation(a, b)) if operation not in _DIVIDES or (b > 0).all() else a * 0
+
+
+_OPERATIONS: Final[dict[type[PrimExpr], Any]] = {
+    e.Add: np.add,
+    e.Sub: np.subtract,
+    e.Mul: np.multiply,
+    e.FloorDiv: np.floor_divide,
+    e.FloorMod: np.mod,
+    e.Min: np.minimum,
+    e.Max: np.maximum,
+}
+_DIVIDES: Final = (np.floor_divide, np.mod)

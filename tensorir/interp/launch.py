@@ -1,0 +1,348 @@
+"""Launches of kernels: the threads of each block in lock step, with a ledger of their accesses.
+
+A launch is a nest of loops bound to blocks, then to threads, each axis once; shared memory is
+allocated in between, and no block statement is inside. The threads of a block run one after the
+other from barrier to barrier, and the ledger keeps who accessed which element since the last one.
+It is an error if two threads access one element with a store among the accesses, also if they
+store the same value; if blocks of one launch do; if not all threads come to the same barrier; and
+if memory is read that the kernel allocates and has not written.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from tensorir.interp.arguments import Env
+from tensorir.interp.memory import InterpreterError, Memory, in_one_line, unwritten
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import Call, Var
+from tensorir.nodes.intrin import Op
+from tensorir.rewriting.visit import statements
+
+if TYPE_CHECKING:
+    from tensorir.interp.accesses import Eval, Locate
+    from tensorir.interp.statements import FunctionCompiler, Run
+
+_SYNC: Final = Op.get("tvm_storage_sync")
+_BLOCK: Final = "blockIdx."
+_THREAD: Final = "threadIdx."
+
+Steps: TypeAlias = Callable[[Env], Iterator[s.Stmt]]
+"""Runs a statement in one thread up to each barrier, which it yields."""
+
+
+def is_launch(node: s.For) -> bool:
+    """Say whether a loop is the outermost one of a launch."""
+    around, body = _launch_of(node)
+    axes = [_axis(part) for part in around if _axis(part)]
+    ordered = [*(a for a in axes if a.startswith(_BLOCK)), *(a for a in axes if _is_thread(a))]
+    if axes != ordered or len(set(axes)) < len(axes) or not any(map(_is_thread, axes)):
+        return False
+    return not any(isinstance(n, s.BlockRealize) or _axis(n) for n in statements(body))
+
+
+def _launch_of(node: s.Stmt) -> tuple[list[s.For | s.Allocate], s.Stmt]:
+    """Return the loops of a launch with the shared memory between them, and the threads' body."""
+    around: list[s.For | s.Allocate] = []
+    while True:
+        is_inside = bool(around) and _is_thread(_axis(around[-1]))
+        is_memory = isinstance(node, s.Allocate) and not is_inside
+        if not isinstance(node, (s.For, s.Allocate)) or not (is_memory or _axis(node)):
+            return around, node
+        around.append(node)
+        node = node.body
+
+
+def _is_thread(axis: str) -> bool:
+    return axis.startswith(_THREAD)
+
+
+def _axis(node: s.Stmt) -> str:
+    if not isinstance(node, s.For) or node.kind is not s.ForKind.THREAD_BINDING:
+        return ""
+    return "" if node.thread_binding is None else node.thread_binding.thread_tag
+
+
+# --------------------------------------------------------------------------------------- the ledger
+
+
+class _Who(NamedTuple):
+    """An access: the block and the thread, by axis, and the statement."""
+
+    block: str
+    thread: str
+    statement: s.Stmt
+
+
+class _Element:
+    """The accesses to an element: a store, a load, and a load of another thread or block."""
+
+    __slots__ = ("load", "other_load", "store")
+
+    def __init__(self) -> None:
+        self.store: _Who | None = None
+        self.load: _Who | None = None
+        self.other_load: _Who | None = None
+
+    def conflict(self, who: _Who, is_store: bool, part: int) -> _Who | None:
+        """Note an access; return the one of another block (part 0) or thread (1) it races with."""
+        known = (self.store, self.load, self.other_load) if is_store else (self.store,)
+        for other in known:
+            if other is not None and other[part] != who[part]:
+                return other
+        if is_store:
+            self.store = who
+        elif self.load is None:
+            self.load = who
+        elif self.other_load is None and self.load[part] != who[part]:
+            self.other_load = who
+        return None
+
+
+class Ledger:
+    """Who accessed which element of the memory that threads share."""
+
+    def __init__(self, body: s.Stmt) -> None:
+        self._stored: Final = {
+            n.buffer.data for n in statements(body) if isinstance(n, s.BufferStore)
+        }
+        self.block = self.thread = ""
+        self.statement: s.Stmt = body
+        self._since_barrier: dict[tuple[Var, int], _Element] = {}
+        self._in_launch: dict[tuple[Var, int], _Element] = {}
+
+    def begin(self) -> None:
+        """Forget the accesses of an earlier run."""
+        self._in_launch.clear()
+        self._since_barrier.clear()
+
+    def wait(self) -> None:
+        """Pass a barrier."""
+        self._since_barrier.clear()
+
+    def running(self, node: s.Stmt, run: Run) -> Run:
+        """Return a closure that runs a statement, and says which it is."""
+
+        def noted(env: Env) -> None:
+            self.statement = node
+            run(env)
+
+        return noted
+
+    def watched(self, locate: Locate, buffer: Buffer, node: object) -> Locate:
+        """Return a closure that finds an element, and enters the access."""
+        if buffer.data not in self._stored:
+            return locate
+        memory = buffer.scope().split(".")[0]
+        is_store = isinstance(node, s.BufferStore)
+
+        def found(env: Env, indices: Sequence[int]) -> tuple[Memory, int]:
+            place = locate(env, indices)
+            if memory != "local":
+                self._enter(buffer, place[1], is_store, memory == "shared")
+            if not is_store and place[0].cells.item(place[1]) is None:
+                raise InterpreterError(
+                    f"element {place[1]} of {memory} buffer {buffer.name} is read before it is "
+                    f"written, in `{in_one_line(self.statement)}`"
+                )
+            return place
+
+        return found
+
+    def _enter(self, buffer: Buffer, cell: int, is_store: bool, is_shared: bool) -> None:
+        who, key = _Who(self.block, self.thread, self.statement), (buffer.data, cell)
+        other = self._since_barrier.setdefault(key, _Element()).conflict(who, is_store, 1)
+        if other is not None:
+            raise InterpreterError(
+                f"threads {other.thread} and {who.thread} of one block access element {cell} of "
+                f"{buffer.name} without a barrier in between, in {_both(other, who)}"
+            )
+        if is_shared:
+            return
+        other = self._in_launch.setdefault(key, _Element()).conflict(who, is_store, 0)
+        if other is not None:
+            raise InterpreterError(
+                f"blocks {other.block} and {who.block} of one launch access element {cell} of "
+                f"{buffer.name}, in {_both(other, who)}"
+            )
+
+
+def _both(a: _Who, b: _Who) -> str:
+    return f"`{in_one_line(a.statement)}` and `{in_one_line(b.statement)}`"
+
+
+# -------------------------------------------------------------------------------------- the threads
+
+
+def compile_launch(c: FunctionCompiler, node: s.For) -> Run:
+    """Return a closure that runs a launch."""
+    blocks: list[tuple[str, Var, Eval]] = []
+    threads: list[tuple[str, Var, Eval]] = []
+    memory: list[tuple[s.Allocate, list[Eval]]] = []
+    around, body = _launch_of(node)
+    for part in around:
+        if isinstance(part, s.Allocate):
+            memory.append((part, [c.expr(n) for n in part.extents]))
+        else:
+            axes = threads if _is_thread(_axis(part)) else blocks
+            axes.append((_axis(part), part.loop_var, c.expr(part.extent)))
+    ledger = Ledger(body)
+    outer, c.ledger = c.ledger, ledger
+    run = _steps(c, body)
+    c.ledger = outer
+
+    def launch(env: Env) -> None:
+        ledger.begin()
+        for ledger.block, indices in _each(blocks, env):
+            inside = {**env, **indices}
+            for allocation, extents in memory:
+                count = math.prod(n(inside) for n in extents)
+                inside[allocation.buffer_var] = unwritten(count, allocation.dtype)
+            _run_block([(name, run({**inside, **at})) for name, at in _each(threads, env)], ledger)
+
+    return launch
+
+
+def _each(axes: Sequence[tuple[str, Var, Eval]], env: Env) -> Iterator[tuple[str, Env]]:
+    """Yield the indices along some axes, in words and as values of variables."""
+    for indices in itertools.product(*(range(extent(env)) for _, _, extent in axes)):
+        at = list(zip(axes, indices, strict=True))
+        words = ", ".join(f"{axis} = {index}" for (axis, _, _), index in at)
+        yield f"({words})", {var: index for (_, var, _), index in at}
+
+
+def _run_block(threads: Sequence[tuple[str, Iterator[s.Stmt]]], ledger: Ledger) -> None:
+    while True:
+        ended, waiting = "", []
+        ledger.wait()
+        for name, steps in threads:
+            ledger.thread = name
+            try:
+                barrier = next(steps, None)
+            except InterpreterError as error:
+                where = f"in thread {name} of block {ledger.block}"
+                raise InterpreterError(f"{error} ({where})") from error
+            if barrier is None:
+                ended = name
+            else:
+                waiting.append((name, barrier))
+        if not waiting:
+            return
+        first, at = waiting[0]
+        if ended:
+            raise InterpreterError(f"thread {first} waits at a barrier, thread {ended} has ended")
+        for name, barrier in waiting:
+            if barrier is not at:
+                raise InterpreterError(
+                    f"threads {first} and {name} wait at different barriers: not all threads of "
+                    f"the block come to the same one"
+                )
+
+
+# ------------------------------------------------------------------------- statements with barriers
+
+
+def _steps(c: FunctionCompiler, node: s.Stmt) -> Steps:
+    """Return a generator function that runs a statement in one thread."""
+    if _is_barrier(node):
+        return lambda env: iter((node,))
+    handler = _HANDLERS.get(type(node))
+    if handler is not None and any(_is_barrier(part) for part in statements(node)):
+        return handler(c, node)
+    run = c.stmt(node)
+
+    def whole(env: Env) -> Iterator[s.Stmt]:
+        run(env)
+        yield from ()
+
+    return whole
+
+
+def _is_barrier(node: s.Stmt) -> bool:
+    return isinstance(node, s.Evaluate) and isinstance(node.value, Call) and node.value.op is _SYNC
+
+
+def _sequence(c: FunctionCompiler, node: s.SeqStmt) -> Steps:
+    parts = [_steps(c, part) for part in node.seq]
+
+    def run(env: Env) -> Iterator[s.Stmt]:
+        for part in parts:
+            yield from part(env)
+
+    return run
+
+
+def _loop(c: FunctionCompiler, node: s.For) -> Steps:
+    low, extent, body = c.expr(node.min), c.expr(node.extent), _steps(c, node.body)
+
+    def run(env: Env) -> Iterator[s.Stmt]:
+        first = low(env)
+        for value in range(first, first + extent(env)):
+            env[node.loop_var] = value
+            yield from body(env)
+
+    return run
+
+
+def _while(c: FunctionCompiler, node: s.While) -> Steps:
+    condition, body = c.expr(node.condition), _steps(c, node.body)
+
+    def run(env: Env) -> Iterator[s.Stmt]:
+        while condition(env):
+            yield from body(env)
+
+    return run
+
+
+def _branch(c: FunctionCompiler, node: s.IfThenElse) -> Steps:
+    condition, yes = c.expr(node.condition), _steps(c, node.then_case)
+    no = None if node.else_case is None else _steps(c, node.else_case)
+
+    def run(env: Env) -> Iterator[s.Stmt]:
+        if condition(env):
+            yield from yes(env)
+        elif no is not None:
+            yield from no(env)
+
+    return run
+
+
+def _let(c: FunctionCompiler, node: s.LetStmt) -> Steps:
+    value, body = c.expr(node.value), _steps(c, node.body)
+
+    def run(env: Env) -> Iterator[s.Stmt]:
+        env[node.var] = value(env)
+        yield from body(env)
+
+    return run
+
+
+def _allocate(c: FunctionCompiler, node: s.Allocate) -> Steps:
+    extents: list[Callable[[Env], int]] = [c.expr(n) for n in node.extents]
+    body = _steps(c, node.body)
+
+    def run(env: Env) -> Iterator[s.Stmt]:
+        env[node.buffer_var] = unwritten(math.prod(n(env) for n in extents), node.dtype)
+        yield from body(env)
+
+    return run
+
+
+def _attribute(c: FunctionCompiler, node: s.AttrStmt | s.DeclBuffer) -> Steps:
+    return _steps(c, node.body)
+
+
+_HANDLERS: Final[dict[type, Callable[[Any, Any], Steps]]] = {
+    s.SeqStmt: _sequence,
+    s.For: _loop,
+    s.While: _while,
+    s.IfThenElse: _branch,
+    s.LetStmt: _let,
+    s.Allocate: _allocate,
+    s.AttrStmt: _attribute,
+    s.DeclBuffer: _attribute,
+}

@@ -1,0 +1,98 @@
+"""Schedules that need more than a GPU has are rejected, with the limit as the reason."""
+
+from __future__ import annotations
+
+import pytest
+
+import search as ms
+from schedule import Schedule
+from search.postproc import VerifyGPUCode
+from tests.search.schedule_rule.programs import program
+
+COPY = """
+@T.prim_func
+def main(A: T.Buffer((4, 64)), B: T.Buffer((4, 64))):
+    S = T.alloc_buffer((4, 64), scope="shared")
+    for i in T.thread_binding(4, thread="blockIdx.x"):
+        for j in T.thread_binding(64, thread="threadIdx.x"):
+            with T.block("S"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                S[vi, vj] = A[vi, vj]
+        for j in T.thread_binding(64, thread="threadIdx.x"):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = S[vi, vj]
+"""
+VECTOR = """
+@T.prim_func
+def main(A: T.Buffer((4, 64)), B: T.Buffer((4, 64))):
+    for i in T.thread_binding(4, thread="blockIdx.x"):
+        for j_0 in T.thread_binding(8, thread="threadIdx.x"):
+            for j_1 in T.vectorized(8):
+                with T.block("B"):
+                    vi = T.axis.spatial(4, i)
+                    vj = T.axis.spatial(64, j_0 * 8 + j_1)
+                    B[vi, vj] = A[vi, vj]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "reason"),
+    [
+        (COPY, "cuda", ""),
+        (COPY, "llvm -num-cores=1", ""),
+        (
+            COPY,
+            "opencl -max_threads_per_block=32",
+            "the nest of 'i' has 64 threads per block; the target allows 32",
+        ),
+        (
+            COPY,
+            "opencl -max_shared_memory_per_block=128",
+            "the nest of 'i' has 256 bytes of shared memory; the target allows 128",
+        ),
+        (VECTOR, "cuda", "the nest of 'i' has 32 bytes in a vector; the target allows 16"),
+        ("chain", "cuda", "the nest of 'i' is not bound to thread blocks and threads"),
+        (
+            VECTOR.replace(
+                "B[vi, vj] =",
+                'T.block_attr({"meta_schedule.thread_extent_low_inclusive": 32})\n'
+                "                    B[vi, vj] =",
+            ).replace("vectorized", "unroll"),
+            "cuda",
+            "block 'B' has 8 threads; it requires 32 to 1073741824",
+        ),
+    ],
+)
+def test_limits(text: str, target: str, reason: str) -> None:
+    sch = Schedule(program(text))
+    postproc = VerifyGPUCode()
+    postproc._initialize_with_tune_context(ms.TuneContext(sch.mod, target=target))
+    assert postproc.reason(sch) == reason
+    assert postproc.apply(sch) == (not reason)
+
+
+def test_a_guarded_copy_takes_the_memory_that_is_read() -> None:
+    """The copy of 6 elements has a guard: 2 steps of 4 threads reach beyond the buffer's part."""
+    text = """
+@T.prim_func
+def main(A: T.Buffer((24,)), B: T.Buffer((24,))):
+    S = T.alloc_buffer((24,), scope="shared")
+    for i in T.thread_binding(4, thread="blockIdx.x"):
+        for a in range(2):
+            for b in T.thread_binding(4, thread="threadIdx.x"):
+                with T.block("S"):
+                    v = T.axis.spatial(24, i * 6 + (a * 4 + b))
+                    T.where(a * 4 + b < 6)
+                    S[v] = A[v]
+        for j in T.thread_binding(6, thread="threadIdx.x"):
+            with T.block("B"):
+                v = T.axis.spatial(24, i * 6 + j)
+                B[v] = S[v]
+"""
+    sch = Schedule(program(text))
+    for limit, accepted in ((24, True), (23, False)):
+        postproc = VerifyGPUCode()
+        target = f"opencl -max_shared_memory_per_block={limit}"
+        postproc._initialize_with_tune_context(ms.TuneContext(sch.mod, target=target))
+        assert postproc.apply(sch) is accepted
