@@ -2,7 +2,8 @@
 
 Every pass is a function `PrimFunc -> PrimFunc` whose result can be printed, verified (`forms` says
 what holds after each) and interpreted. `PASSES` is the order for a CPU; a target names its list
-(`passes_for`). `forms` also lists what passes tell one another. Instruments of a `PassContext` look on, as between passes over modules:
+(`passes_for`). `forms` also lists what passes tell one another. Instruments of a `PassContext` look
+on, as between passes over modules:
 
     with PassContext(instruments=[PrintAfter("vectorize")]):
         codegen.lower(func)
