@@ -18,7 +18,7 @@ class CodegenError(TensorIRError):
 
 
 class LoweringError(CodegenError):
-    """A program uses a feature that a CPU does not have or that lowering does not support."""
+    """A program uses a feature that its target does not have or that lowering does not support."""
 
 
 class LinkError(CodegenError):

@@ -1,9 +1,9 @@
 """Lowering: from blocks to flat loops over flat memory, one small pass after another.
 
 Every pass is a function `PrimFunc -> PrimFunc` whose result can be printed, verified (`forms` lists
-the properties after each pass) and interpreted. `PASSES` has them in order. `forms` also lists the
-annotations by which passes communicate. The instruments of a `PassContext` run between passes, as
-they do for passes over modules:
+the properties after each pass) and interpreted. `PASSES` has those of a CPU in order; a target
+names its list (`passes_for`). `forms` also lists the annotations by which passes communicate. The
+instruments of a `PassContext` run between passes, as they do for passes over modules:
 
     with PassContext(instruments=[PrintAfter("vectorize")]):
         codegen.lower(func)
