@@ -82,9 +82,9 @@ def attention(
     broadcasts to `[b, h, i, j]`; a bool `bias` is a mask. `scale` is `1 / sqrt(d)` by default.
     `causal_mask` masks later positions, counted from the beginning or from the end, and
     `window_size` masks positions that are at least this distance before. `softcap` bounds the
-    products by a tanh. Of each sequence only the first `lengths[b]` keys and values are used, and read, as
-    of a cache that is not full. Where all positions are masked, the result is 0. Sums of floats of
-    16 bits are float32.
+    products by a tanh. Only the first `lengths[b]` keys and values of each sequence are used, and
+    read, as in a cache that is not full. The result is 0 where all positions are masked. Sums of
+    floats of 16 bits are float32.
     """
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         check_rank(name, tensor, 4)
