@@ -251,6 +251,53 @@ class Gpt2(nn.Module):
         return self.head(self.norm(x))
 
 
+class LlamaStep(nn.Module):
+    """The step of a decoder layer that adds a token (Touvron et al., 2023), with grouped heads.
+
+    `keys` and `values` are buffers, in which it stores those of the token at `position`.
+    """
+
+    def __init__(
+        self, width: int = 1024, heads: int = 8, shared: int = 2, depth: int = 128,
+        places: int = 32768,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.heads, self.shared, self.depth = heads, shared, depth
+        self.query = nn.Linear(width, heads * depth, bias=False)
+        self.key, self.value = (nn.Linear(width, shared * depth, bias=False) for _ in range(2))
+        self.out = nn.Linear(heads * depth, width, bias=False)
+        self.gate, self.up = (nn.Linear(width, 8 * width // 3, bias=False) for _ in range(2))
+        self.down = nn.Linear(8 * width // 3, width, bias=False)
+        self.norm1, self.norm2 = nn.RMSNorm(width, 1e-5), nn.RMSNorm(width, 1e-5)
+        frequencies = 10000.0 ** (-torch.arange(0, depth, 2) / depth)
+        angles = torch.outer(torch.arange(places), torch.cat([frequencies, frequencies]))
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+        for name in ("keys", "values"):
+            cache = torch.rand(1, shared, places, depth) - 0.5
+            self.register_buffer(name, cache)
+
+    def _heads(self, x: Tensor, heads: int) -> Tensor:
+        return x.view(1, 1, heads, self.depth).transpose(1, 2)
+
+    def _rotated(self, x: Tensor, position: Tensor) -> Tensor:
+        first, second = x.chunk(2, -1)
+        turned = torch.cat([-second, first], -1)
+        return x * self.cos[position] + turned * self.sin[position]
+
+    def forward(self, x: Tensor, position: Tensor) -> Tensor:
+        y = self.norm1(x)
+        q = self._rotated(self._heads(self.query(y), self.heads), position)
+        k = self._rotated(self._heads(self.key(y), self.shared), position)
+        self.keys.index_copy_(2, position, k)
+        self.values.index_copy_(2, position, self._heads(self.value(y), self.shared))
+        mask = (torch.arange(self.keys.shape[2]) <= position)[None]
+        y = F.scaled_dot_product_attention(q, self.keys, self.values, mask, enable_gqa=True)
+        x = x + self.out(y.transpose(1, 2).reshape(x.shape))
+        y = self.norm2(x)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+
 class ViT(nn.Module):
     """An encoder of patches of a picture (Dosovitskiy et al., 2020)."""
 
@@ -371,6 +418,7 @@ MODELS: Final[dict[str, Callable[[], Made]]] = {
     "BERT-2": lambda: (seeded(Bert), bert_inputs(30522, 128)),
     "U-Net": lambda: (seeded(UNet), picture(128)),
     "MLP": lambda: (seeded(mlp), (torch.rand(1, 784),)),
+    "Llama": lambda: (seeded(LlamaStep), (torch.rand(1, 1, 1024), torch.tensor([32000]))),
 }
 """The models that are timed, as their papers have them, at a batch of 1."""
 

@@ -130,8 +130,10 @@ def _rewrite(sch: Schedule, block: BlockRV, limits: _Limits) -> None:
     all_free = _any_order(sch.state, srefs[0], srefs)
     if limits.parallel > 0 and all_free and limits.is_shared(srefs[0].loop):
         n_parallel = _count(parallel_loops(extents, free, single, np.array([limits.parallel])))
-    # A block for an intrinsic has its vector lanes inside.
-    wants_vector = limits.vectorize != -1 and not sch.get(block).annotations.get(AUTO_TENSORIZE)
+    # A block for an intrinsic, or around other blocks, has its vector lanes inside.
+    is_intrinsic = sch.get(block).annotations.get(AUTO_TENSORIZE)
+    has_lanes_inside = is_intrinsic or sch.state.child_blocks(sch.get_sref(block))
+    wants_vector = limits.vectorize != -1 and not has_lanes_inside
     if wants_vector and (all_free or _any_order(sch.state, srefs[-1], srefs)):
         n_vector = _count(vector_loops(extents, alone, fusible, np.array([limits.vectorize])))
     count = len(loops)

@@ -27,7 +27,7 @@ _SHORTEST_SIDE: Final = 4
 
 
 class TileSpatial(ScheduleRule):
-    """Tiles the only block of a function if it is spatial.
+    """Tiles the only block of a function if it is spatial, and transposes within other blocks.
 
     A tile has up to `max_rows` rows and `max_lanes` columns, both sampled, and its rows are
     unrolled if a sampled limit allows that:
@@ -41,7 +41,8 @@ class TileSpatial(ScheduleRule):
     elements is tiled. The design without tiles comes first: LLVM unrolls it.
 
     If an operand is read across, there are two more designs: one with square tiles of a vector in
-    both directions, where nothing is sampled, and one with exchanged loops of the tile.
+    both directions, where nothing is sampled, and one with exchanged loops of the tile. The design
+    with square tiles is the only one for a block that is inside of another block.
     """
 
     def __init__(
@@ -59,6 +60,9 @@ class TileSpatial(ScheduleRule):
         axes = _tile_axes(sch, sch.get_sref(block))
         if axes is None:
             return [sch]
+        if _is_inner(sch, sch.get_sref(block)):
+            squares = self._tile_squares(sch.copy(), block, axes) if axes.is_across else None
+            return [squares or sch]
         designs = [self._tile_rows_and_lanes(sch.copy(), block, axes, False)]
         if axes.is_across:
             designs.insert(0, self._tile_squares(sch.copy(), block, axes))
@@ -139,7 +143,8 @@ def _tile_axes(sch: Schedule, block: StmtSRef) -> _Axes | None:
         return None
     blocks = list(sch.state.blocks(sch.state.func_name_of(block)))
     store = block.block.body
-    if len(blocks) != 2 or not isinstance(store, BufferStore):
+    alone = len(blocks) == 2 or _is_inner(sch, block)
+    if not alone or not isinstance(store, BufferStore):
         return None
     around = loops_above(block)
     loops = [sref.loop for sref in around]
@@ -165,6 +170,11 @@ def _tile_axes(sch: Schedule, block: StmtSRef) -> _Axes | None:
     across = [k for k in running if k != column and _reads_across(steps[1:], variables[k])]
     rows = across or [k for k in running if k != column]
     return _Axes(column, rows[-1], bool(across)) if rows else None
+
+
+def _is_inner(sch: Schedule, block: StmtSRef) -> bool:
+    """Return True for a block inside of another one than the root."""
+    return sch.state.scope_root(block).parent is not None
 
 
 def _reads_across(steps: Sequence[dict[Var, int | None]], row: Var) -> bool:

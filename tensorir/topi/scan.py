@@ -1,4 +1,4 @@
-"""Cumulative sums and products along an axis, and loop nests that run sequentially."""
+"""Cumulative sums and products along an axis."""
 
 from __future__ import annotations
 
@@ -6,42 +6,19 @@ from collections.abc import Callable, Sequence
 
 from tensorir import te
 from tensorir.errors import IRTypeError
-from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import INT64, DataType
-from tensorir.nodes.expr import EQ, BufferLoad, IterVar, PrimExpr, Var
-from tensorir.nodes.ops import TRUE, cast, compare, const, if_then_else
-from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
+from tensorir.nodes.expr import EQ, BufferLoad, IterVar, PrimExpr
+from tensorir.nodes.ops import cast, compare, const, if_then_else
+from tensorir.nodes.stmt import BufferStore, Stmt
 from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import axes
 from tensorir.relax.signature import DTypeName
-from tensorir.script.parts import complete_block
 from tensorir.te.tensor import Tensor
+from tensorir.topi.block_nests import block_nest
 from tensorir.topi.broadcast import convert_dtype, sum_dtype
 from tensorir.topi.extents import axis_of
 from tensorir.topi.reshaping import flatten
-
-
-def block_nest(
-    name: str,
-    extents: Sequence[PrimExpr],
-    in_order: Sequence[bool],
-    body: Callable[[Sequence[PrimExpr]], Stmt],
-    visible: dict[Var, Buffer],
-) -> Stmt:
-    """Return a block in a loop nest; `in_order` loops must run sequentially."""
-    loops = [Var(f"i{k}", INT64) for k in range(len(extents))]
-    axes = [Var(f"v_i{k}", INT64) for k in range(len(extents))]
-    iters = [
-        IterVar(Range(n), axis, IterVar.OPAQUE if ordered else IterVar.DATA_PAR)
-        for n, axis, ordered in zip(extents, axes, in_order, strict=True)
-    ]
-    if not iters:
-        return body([])
-    block = complete_block(Block(iters, (), (), name, body(axes)), (True, True), visible)
-    stmt: Stmt = BlockRealize(loops, TRUE, block)
-    for loop, n in reversed(list(zip(loops, extents, strict=True))):
-        stmt = For(loop, const(0, INT64), n, ForKind.SERIAL, stmt)
-    return stmt
 
 
 @operator("cumsum", dimension_order=axes("axis"))
@@ -108,9 +85,9 @@ def _scan(
             value = if_then_else(is_first, begin, combine(before, taken))
             return BufferStore(result, value, at(axes, position))
 
-        in_order = [k == along for k in range(data.ndim)]
+        kinds = [*[IterVar.DATA_PAR] * along, IterVar.OPAQUE]
         visible = {source.data: source, result.data: result}
-        return block_nest(f"{name}_step", data.shape, in_order, step, visible)
+        return block_nest(f"{name}_step", data.shape, step, visible, kinds=kinds)
 
     result = te.extern(data.shape, [data], body, name=name, dtype=wide)
     assert isinstance(result, Tensor)

@@ -9,7 +9,7 @@ from tensorir import te
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import INT64
-from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
+from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import all_of, const
 from tensorir.nodes.stmt import (
     BufferStore,
@@ -20,11 +20,11 @@ from tensorir.nodes.stmt import (
 from tensorir.relax.declaration import operator
 from tensorir.te.extrema import largest, smallest
 from tensorir.te.tensor import Tensor
+from tensorir.topi.block_nests import block_nest
 from tensorir.topi.broadcast import broadcast_indices, same_dtype, shape_text
 from tensorir.topi.extents import axis_of, each_axis_of, size_analyzer
 from tensorir.topi.indexing import check_indices, normalize_index, stretched_indices, tuple_length
 from tensorir.topi.joining import parts_of_slices
-from tensorir.topi.scan import block_nest
 
 _COMBINED: Final[dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
     "update": lambda _, new: new,
@@ -57,6 +57,7 @@ def _scatter(
     """
     same_dtype(data, updates)
     combine = _COMBINED[reduction]
+    kinds = [IterVar.OPAQUE if ordered else IterVar.DATA_PAR for ordered in in_order]
 
     def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         source, *buffers, given = ins
@@ -81,8 +82,8 @@ def _scatter(
 
         return SeqStmt(
             [
-                block_nest(f"{name}_copy", data.shape, [False] * data.ndim, copied, visible),
-                block_nest(f"{name}_update", loops, in_order, changed, visible),
+                block_nest(f"{name}_copy", data.shape, copied, visible),
+                block_nest(f"{name}_update", loops, changed, visible, kinds=kinds),
             ]
         )
 

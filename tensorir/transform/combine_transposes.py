@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tensorir import te
 from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.element_shape import for_order, has_shape
+from tensorir.memory.op_pattern import OpPattern, op_pattern
+from tensorir.memory.parameter_order import with_parameters_in_order
 from tensorir.memory.reshaping import permutation
 from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
@@ -56,7 +58,7 @@ class _Combining(GraphRewriter):
         self._builder = builder
         self._orders = orders
         self._known: dict[g.GraphVar, _Transposed] = {}
-        self._functions: dict[tuple[str, tuple[int, ...]], GlobalVar | None] = {}
+        self._functions: dict[tuple[str, tuple[Any, ...]], GlobalVar | None] = {}
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
         """Rebuild a block; transposes are combined within it."""
@@ -77,7 +79,8 @@ class _Combining(GraphRewriter):
         axes = self._orders.get(call.callee.name)
         if axes is not None:
             return self._transpose(new, call.args[0], axes)
-        return self._element_wise(new, call, call.callee.name) or rebuilt
+        name = call.callee.name
+        return self._element_wise(new, call, name) or self._opaque(new, call, name) or rebuilt
 
     def _transpose(
         self, node: g.VarBinding, source: g.GraphExpr, axes: tuple[int, ...]
@@ -125,14 +128,59 @@ class _Combining(GraphRewriter):
         gvar = self._function(name, func, axes)
         if gvar is None:
             return None
-        shape = call.outputs[0].shape
-        assert shape is not None
-        result = TensorStructInfo(
-            [shape[axes.index(k)] for k in range(len(axes))], call.outputs[0].dtype
-        )
-        inner = self.inner(node.var.name, result)
-        first = g.VarBinding(inner, call_tir(gvar, args, result))
+        return self._in_order(node, gvar, args, call.outputs[0], axes)
+
+    def _opaque(
+        self, node: g.VarBinding, call: DestinationPassing, name: str
+    ) -> Sequence[g.Binding] | None:
+        """Return the bindings of an opaque call on the tensors before transposes."""
+        func = self._mod.functions.get(name)
+        if call.scalars or not isinstance(func, PrimFunc):
+            return None
+        args, orders = list(call.args), []
+        for k, arg in enumerate(call.args):
+            known = self._known.get(arg) if isinstance(arg, g.GraphVar) else None
+            stays = known is not None and known.axes[-1] == len(known.axes) - 1
+            orders.append(known.axes if known is not None and stays else None)
+            if known is not None and stays:
+                args[k] = known.source
+        result, first = call.outputs[0], orders[0] if orders else None
+        axes = first if first is not None and len(first) == result.ndim else None
+        gvar = self._reordered(name, func, (*orders, axes)) if any(orders) else None
+        if gvar is None:
+            return None
+        if axes is None:
+            return (node.with_(value=call_tir(gvar, args, result)),)
+        return self._in_order(node, gvar, args, result, axes)
+
+    def _in_order(
+        self,
+        node: g.VarBinding,
+        gvar: GlobalVar,
+        args: Sequence[g.GraphExpr],
+        result: TensorStructInfo,
+        axes: tuple[int, ...],
+    ) -> Sequence[g.Binding]:
+        """Return a call whose result is in the order before a transpose, and the transpose."""
+        assert result.shape is not None
+        shape = [result.shape[axes.index(k)] for k in range(len(axes))]
+        made = TensorStructInfo(shape, result.dtype)
+        inner = self.inner(node.var.name, made)
+        first = g.VarBinding(inner, call_tir(gvar, args, made))
         return [first, *self._transposed(node, inner, axes)]
+
+    def _reordered(
+        self, name: str, func: PrimFunc, orders: tuple[tuple[int, ...] | None, ...]
+    ) -> GlobalVar | None:
+        """Return an opaque function with parameters in other orders, None if it cannot be."""
+        if (name, orders) not in self._functions:
+            wanted = {p: o for p, o in zip(func.params, orders, strict=False) if o is not None}
+            is_opaque = op_pattern(func) is OpPattern.OPAQUE
+            made = with_parameters_in_order(func, wanted) if is_opaque else None
+            self._functions[name, orders] = (
+                None if made is None else self._builder.add_func(made, name)
+            )
+        return self._functions[name, orders]
 
     def _function(self, name: str, func: PrimFunc, axes: tuple[int, ...]) -> GlobalVar | None:
         """Return an element-wise function for another order of dimensions; None if impossible."""

@@ -224,15 +224,16 @@ class GraphImport:
                 self, scope, proto.op_type, domain, proto.name, proto.output, attributes
             )
             defaults = []
-            if function is None and converter_of(proto.op_type, domain) is None:
-                function = self._convert_by_function(proto, scope, node, inputs)
-                stated = [a.default_value for a in schema.attributes.values()]
-                defaults = [value for value in stated if value.type]
             with self.repeats.node(proto):
-                if function is not None:
-                    results = self._call_function(function, proto, inputs, scope, defaults)
-                else:
+                results = None
+                if function is None and converter_of(proto.op_type, domain) is not None:
                     results = self.convert(node, inputs)
+                if results is None:
+                    if function is None:
+                        function = self._convert_by_function(proto, scope, node, inputs)
+                        stated = [a.default_value for a in schema.attributes.values()]
+                        defaults = [value for value in stated if value.type]
+                    results = self._call_function(function, proto, inputs, scope, defaults)
             if len(results) < len([name for name in proto.output if name]):
                 raise IRValueError(
                     f"{len(proto.output)} outputs are used, but the operator has {len(results)}"
@@ -247,13 +248,15 @@ class GraphImport:
 
     def convert(
         self, node: OnnxNode, inputs: Sequence[GraphExpr | None]
-    ) -> tuple[GraphExpr | None, ...]:
-        """Return the outputs of a node that has a converter."""
+    ) -> tuple[GraphExpr | None, ...] | None:
+        """Return the outputs of a node that has a converter, None if that leaves it to ONNX."""
         converter = converter_of(node.op_type, node.domain)
         if converter is None:
             raise IRValueError(f"there is no converter of {shown_name(node.op_type, node.domain)}")
         result: Result = converter(node, inputs, node.attributes)
-        return (result,) if isinstance(result, GraphExpr) else tuple(result)
+        if result is None or isinstance(result, GraphExpr):
+            return None if result is None else (result,)
+        return tuple(result)
 
     def _convert_by_function(
         self, proto: Any, scope: Scope, node: OnnxNode, inputs: Sequence[GraphExpr | None]

@@ -14,6 +14,9 @@ a `TypedDict`: `**windows: Unpack[Windows]`. A converter that is one expression 
         "Relu": lambda node, x: op.nn.relu(x),
         "LeakyRelu": lambda node, x, *, alpha=0.01: op.nn.leakyrelu(x, alpha),
     })
+
+A converter of an operator that ONNX defines by a function returns None for a use that is left to
+that function.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ from tensorir.relax.expr import GraphExpr
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-Result: TypeAlias = "GraphExpr | Sequence[GraphExpr | None]"
-"""The result of a converter: the only output, or the outputs in order."""
+Result: TypeAlias = "GraphExpr | Sequence[GraphExpr | None] | None"
+"""The result of a converter: the only output, or the outputs in order; None for no result."""
 
 _CONVERTERS: Final[dict[tuple[str, str], Converter]] = {}
 

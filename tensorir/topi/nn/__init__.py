@@ -1,7 +1,7 @@
 """Operators of neural networks.
 
 The modules: `activation`, `attention`, `columns`, `convolution`, `normalization`, `pad`, `pooling`,
-`rearrange`, `recurrent`, `softmax`, `spatial`.
+`rearrange`, `recurrent`, `rotary`, `softmax`, `spatial`.
 """
 
 from typing import TYPE_CHECKING, Any

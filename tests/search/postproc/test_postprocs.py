@@ -19,7 +19,7 @@ from search.postproc import (
 )
 from search.schedule_rule import ScheduleRule
 from search.search_strategy.trace_application import TraceApplication
-from tensorir import assert_structural_equal, parse, workloads
+from tensorir import ForKind, assert_structural_equal, parse, workloads
 from tests.recorded import recorded
 from tests.search.schedule_rule.programs import program
 from tests.search.space_generator.test_design_spaces import OURS
@@ -73,6 +73,31 @@ def test_loops_of_the_program_whose_length_depends_on_others_stay_on_request(
 
 
 # ------------------------------------------------------------------- parallel, vectorize and unroll
+
+
+ROWS = """
+@T.prim_func
+def main(A: T.Buffer((64, 8), "float32"), B: T.Buffer((64, 8), "float32")):
+    with T.block("root"):
+        T.block_attr({"meta_schedule.parallel": 64, "meta_schedule.vectorize": 16})
+        for i in range(64):
+            with T.block("row"):
+                vi = T.axis.spatial(64, i)
+                for j in range(8):
+                    with T.block("B"):
+                        vj = T.axis.spatial(8, j)
+                        B[vi, vj] = A[vi, vj] * T.float32(2)
+"""
+
+
+@pytest.mark.parametrize(("cores", "kind"), [(64, ForKind.PARALLEL), (-1, ForKind.SERIAL)])
+def test_a_block_around_others_may_run_in_parallel_but_not_in_vectors(
+    cores: int, kind: ForKind
+) -> None:
+    sch = Schedule(parse(ROWS.replace('parallel": 64', f'parallel": {cores}')))
+    assert RewriteParallelVectorizeUnroll().apply(sch)
+    (loop,) = sch.get_loops(sch.get_block("row"))
+    assert sch.get(loop).kind is kind
 
 
 def on_four_cores() -> RewriteParallelVectorizeUnroll:

@@ -163,8 +163,10 @@ def attended(
     scores = scores + bias
     if mask is not None:
         scores = np.where(mask, scores, -np.inf)
-    shares = np.exp(scores - scores.max(-1, keepdims=True))
-    shares /= shares.sum(-1, keepdims=True)
+    best = scores.max(-1, keepdims=True)
+    shares = np.exp(scores - np.where(best == -np.inf, 0, best))
+    total = shares.sum(-1, keepdims=True)
+    shares /= np.where(total == 0, 1, total)
     return np.einsum("bhij,bjhe->bihe", shares, v).astype(q.dtype)
 
 
@@ -197,6 +199,50 @@ def test_attention() -> None:
             Case("float16", op.nn.attention, attended, *half, rtol=4e-3, atol=2e-3),
         ]
     )  # fmt: skip
+
+
+def seen(queries: int, keys: int, lengths: np.ndarray, window: int) -> np.ndarray:
+    """Return the mask `[b, 1, i, j]` of the causal order counted from the end."""
+    last = np.arange(queries)[:, None] + lengths[:, None, None, None] - queries
+    j = np.arange(keys)
+    return (j <= last) & (j > last - window)
+
+
+def test_attention_in_several_tiles() -> None:
+    # The last tile of queries is not full, and the last tile of keys overlaps its neighbour.
+    q, k, v = floats(2, 70, 2, 16), floats(2, 150, 1, 16), floats(2, 150, 1, 24)
+    lengths = np.array([150, 41])
+    rows = np.ones((70, 150), bool)
+    rows[[0, 65]] = False
+    tolerance = {"rtol": 1e-5, "atol": 1e-5}
+
+    def last(*a: Any) -> Any:
+        return op.nn.attention(*a[:3], causal_mask="BottomRight", window_size=100, lengths=a[3])
+
+    def expected(q: np.ndarray, k: np.ndarray, v: np.ndarray, n: np.ndarray) -> np.ndarray:
+        return attended(q, k, v, mask=seen(70, 150, n, 100))
+
+    check(
+        [
+            Case("lengths", last, expected, q, k, v, lengths, **tolerance),
+            Case("lengths, any sizes", last, expected, q, k, v, lengths,
+                 shapes=[(2, "i", 2, 16), (2, "j", 1, 16), (2, "j", 1, 24), (2,)], **tolerance),
+            Case("masked rows", op.nn.attention, lambda *a: attended(*a[:3], mask=a[3]), q, k, v, rows, **tolerance),
+            Case("one query", op.nn.attention, attended, q[:, :1], k, v, **tolerance),
+            Case("no query", op.nn.attention, lambda q, k, v: np.zeros((2, 0, 2, 24), "float32"), q[:, :0], k, v),
+            Case("no key", op.nn.attention, lambda q, k, v: np.zeros((2, 1, 2, 24), "float32"), q[:, :1],
+                 k[:, :0], v[:, :0], shapes=[(2, 1, 2, 16), (2, "j", 1, 16), (2, "j", 1, 24)]),
+        ]
+    )  # fmt: skip
+
+
+def test_numbers_that_are_not_finite_stay_in_their_rows() -> None:
+    q, k, v = floats(1, 3, 1, 8), floats(1, 40, 1, 8), floats(1, 40, 1, 8)
+    q[0, 0, 0, 0], q[0, 1] = np.nan, 1e30
+    k[0, 39] = np.inf
+    with np.errstate(all="ignore"):
+        expected = attended(q, k, v)
+    check([Case("nan", op.nn.attention, lambda *_: expected, q, k, v, rtol=1e-5, atol=1e-5)])
 
 
 def rotated(x: np.ndarray, c: np.ndarray, s: np.ndarray, interleaved: bool = False) -> np.ndarray:

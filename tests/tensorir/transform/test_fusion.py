@@ -451,6 +451,10 @@ def back(x):
     return op.permute_dims(x, (0, 3, 1, 2))
 
 
+def swapped(x):
+    return op.permute_dims(x, (0, 2, 1, 3))
+
+
 IMAGE = (2, 4, 5, 3)
 N = te.var("n", "int64")
 
@@ -469,6 +473,11 @@ N = te.var("n", "int64")
         # One operand would have to be transposed for the other's sake.
         (lambda x, y: there(x) + y, [IMAGE, (2, 5, 3, 4)], ["permute_dims", "add"]),
         (lambda x: op.nn.softmax(there(x)), [IMAGE], ["permute_dims", "softmax"]),
+        # Opaque functions read a tensor before a transpose that keeps its last dimension.
+        (lambda x: swapped(op.nn.attention(*[swapped(x)] * 3)), [IMAGE], ["attention"]),
+        (lambda x, y: op.nn.attention(x, swapped(y), swapped(y)), [IMAGE, (2, 5, 4, 3)], ["attention"]),
+        (lambda x: op.nn.attention(*[swapped(x)] * 3), [(2, N, 4, 3)], ["attention", "permute_dims"]),
+        (lambda x: op.nn.attention(*[there(x)] * 3), [IMAGE], ["permute_dims", "attention"]),
     ],
 )  # fmt: skip
 def test_what_is_left_of_transposes(formula, shapes, expected):

@@ -49,17 +49,8 @@ def attended(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale
         scale=None if scale is None else float(scale),
         causal_mask="TopLeft" if is_causal else None,
     )
-    created = op.permute_dims(found, [0, 2, 1, 3])
-    if mask is not None:
-        created = op.where(_keeps_any(mask), created, as_tensor(0, dtype_of(created)))
-    return created if ndim == 4 else op.squeeze(created, 1)
-
-
-def _keeps_any(mask: Any) -> Any:
-    """Return a bool for each position of the query: true if the mask keeps any position."""
-    if dtype_of(mask) != "bool":
-        mask = op.not_equal(mask, as_tensor(float("-inf"), dtype_of(mask)))
-    return op.any(mask, -1, keepdims=True)
+    result = op.permute_dims(found, [0, 2, 1, 3])
+    return result if ndim == 4 else op.squeeze(result, 1)
 
 
 def _batch_norm(input: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
