@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping
@@ -122,12 +123,15 @@ class _Compiler:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._owner = 0
+        """The process that started the other one; a fork of it starts its own."""
         self._process: LLVMProcess | None = None
 
     def form(self, unit: Unit, name: Form) -> bytes | str:
         """Return a form of a unit; CodegenError for what LLVM rejects or ends because of."""
         with self._lock:
-            if self._process is None:
+            if self._process is None or self._owner != os.getpid():
+                self._owner = os.getpid()
                 self._log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
                 self._process = LLVMProcess(self._log)
                 atexit.register(self._process.close)

@@ -33,6 +33,8 @@ class DeviceProcess:
     def __init__(self, kind: str, index: int, optimize: bool) -> None:
         self._kind, self._index, self._optimize = kind, index, optimize
         self._lock = threading.RLock()
+        self._owner = 0
+        """The process that started the other one."""
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._log: IO[bytes] | None = None
@@ -127,8 +129,9 @@ class DeviceProcess:
         return answer
 
     def _started(self) -> Connection:
-        if self._connection is not None:
+        if self._connection is not None and self._owner == os.getpid():
             return self._connection
+        self.close()  # a fork of this process needs one of its own
         package, extra = _NEEDED[self._kind]
         if find_spec(package.split(".")[0]) is None:
             raise LinkError(
@@ -151,7 +154,7 @@ class DeviceProcess:
                 start_new_session=True,  # Ctrl-C is for the process that started it, which ends it
             )
             theirs.close()
-            self._connection = ours
+            self._connection, self._owner = ours, os.getpid()
             atexit.register(self.close)
             try:
                 name, problem = self._answer(ours, _START_SECONDS)
@@ -183,7 +186,7 @@ class DeviceProcess:
         """End the process; the next request starts another one."""
         with self._lock:
             atexit.unregister(self.close)
-            if self._process is not None:
+            if self._process is not None and self._owner == os.getpid():
                 self._process.kill()
                 self._process.wait()
             if self._connection is not None:

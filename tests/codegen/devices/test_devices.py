@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
+from multiprocessing.connection import Connection
 
 import numpy as np
 import pytest
@@ -127,6 +129,26 @@ def test_a_kernel_that_hangs_is_ended():
     module, device = built(ENDLESS)["main"], codegen.device(OPENCL, timeout=0.5)
     with pytest.raises(ExecutionError, match=r"did not answer within 0.5 s and was ended"):
         module(codegen.array(np.zeros(64, "int32"), device))
+
+
+def test_a_fork_has_a_process_of_its_own():
+    module, device = built(SCALE)["main"], codegen.device(OPENCL)
+    arrays = [codegen.array(np.ones(64, "float32"), device) for _ in range(2)]
+
+    def use_device(result: Connection) -> None:
+        own = [codegen.array(np.ones(64, "float32"), device) for _ in range(2)]
+        module(*own, 2)
+        result.send(float(own[1].numpy().sum()))
+        device.process.close()
+
+    ours, theirs = multiprocessing.Pipe()
+    fork = multiprocessing.get_context("fork").Process(target=use_device, args=(theirs,))
+    fork.start()
+    assert ours.recv() == 128
+    fork.join()
+    module(*arrays, 3)
+    assert arrays[1].numpy().sum() == 192
+    device.sync()
 
 
 def test_arrays_are_freed_at_the_next_request():
