@@ -16,6 +16,7 @@ from codegen.lower.element_sets import (
     restriction,
     values,
 )
+from codegen.lower.gpu.inject_virtual_threads import differing
 from codegen.lower.rewriters import condition_of
 from codegen.lower.thread_axes import THREAD, VIRTUAL, kind_of, memory_of
 from tensorir.function import PrimFunc
@@ -50,12 +51,16 @@ class _ThreadRegions(LiveRegions):
         super().__init__(func)
         self._threads: set[Var] = set()
         """The variables of loops that are bound to threads of one block."""
+        self._differing: dict[Var, set[Var]] = {}
+        """What differs between virtual threads, by their variable: each has memory of its own."""
         self._ranges: dict[Var, range] = {}
         self._conditions: list[PrimExpr] = []
 
     @contextmanager
     def within(self, node: Node, field: str) -> Iterator[None]:
         if isinstance(node, s.For):
+            if kind_of(node) == VIRTUAL:
+                self._differing[node.loop_var] = differing(node.loop_var, node.body)
             if kind_of(node) in (THREAD, VIRTUAL):
                 self._threads.add(node.loop_var)
             self._ranges |= constant_ranges([node])
@@ -68,8 +73,11 @@ class _ThreadRegions(LiveRegions):
 
     def is_inside(self, var: Var, uses: Uses) -> bool:
         """Say whether a variable takes all its values while one allocation lives."""
-        is_shared = memory_of(uses.buffer.data) == "shared"
-        return (is_shared and var in self._threads) or super().is_inside(var, uses)
+        pointer = uses.buffer.data
+        is_common = memory_of(pointer) == "shared" and var in self._threads
+        if is_common and pointer not in self._differing.get(var, ()):
+            return True
+        return super().is_inside(var, uses)
 
     def span(self, index: PrimExpr, uses: Uses) -> Extent | None:
         """Return what an index covers while one allocation lives, None without a limit."""

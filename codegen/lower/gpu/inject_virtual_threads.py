@@ -51,7 +51,7 @@ class _SideBySide(ElementRewriter):
 
     def __init__(self, loop: s.For, body: s.Stmt) -> None:
         self._loop = loop
-        self._differing = _differing(loop.loop_var, body)
+        self._differing = differing(loop.loop_var, body)
         self._expanded: dict[Buffer, Buffer] = {}
         self._own: set[Var] = {
             n.buffer_var
@@ -107,7 +107,7 @@ class _SideBySide(ElementRewriter):
         return new.with_(extents=(self._loop.extent, *new.extents))
 
 
-def _differing(var: Var, body: s.Stmt) -> set[Var]:
+def differing(var: Var, body: s.Stmt) -> set[Var]:
     """Return the variables, and the pointers of memory, with other values in each virtual thread.
 
     A value differs that depends on another one, or is stored where a condition or loop bound

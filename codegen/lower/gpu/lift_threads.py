@@ -123,6 +123,11 @@ class _Kernel(Substitution):
         }
         self._bound: dict[str, Var | None] = {}
         """The variables of the loops around, by axis; None where it is settled who runs what."""
+        self._limits: dict[str, PrimExpr] = {}
+        """The conditions of loops that fewer threads run than there are.
+
+        They hold for what is not in another loop over the same axis.
+        """
         self._around: list[PrimExpr] = []
         """The expressions that decide whether and how often the visited statement runs."""
         self._inside: dict[Node, frozenset[str]] = {}
@@ -180,10 +185,22 @@ class _Kernel(Substitution):
         """Return a node for the lifted axes; a statement runs in those threads that it is for."""
         if not isinstance(node, s.Stmt) or isinstance(node, s.Block):
             return super().__call__(node)
-        missing = self._axes.keys() - self._bound.keys() - self._axes_in(node)
-        if not missing or s.is_no_op(node):
-            return super().__call__(node)
-        once = _axes_to_run_once(node, missing)
+        if s.is_no_op(node):
+            return node
+        inside = self._axes_in(node)
+        due = {tag: limit for tag, limit in self._limits.items() if tag not in inside}
+        if due:
+            outer = self._limits
+            self._limits = {tag: limit for tag, limit in outer.items() if tag in inside}
+            new = self._for_its_axes(node, inside)
+            self._limits = outer
+            return s.IfThenElse(all_of(due.values()), new)
+        return self._for_its_axes(node, inside)
+
+    def _for_its_axes(self, node: s.Stmt, inside: frozenset[str]) -> s.Stmt:
+        """Return a statement, once for the axes of which it is outside of all loops."""
+        missing = self._axes.keys() - self._bound.keys() - inside
+        once = _axes_to_run_once(node, missing) if missing else None
         if once is None:
             return super().__call__(node)
         outer, self._bound = self._bound, self._bound | dict.fromkeys(missing)
@@ -226,31 +243,41 @@ class _Kernel(Substitution):
         tag = axis_of(node)
         if tag not in self._axes:
             return self.generic(node)
-        outer = self._bound.get(tag)
-        if outer is not None and uses_var(node.body, outer):
-            raise LoweringError(
-                f"loops {outer.name} and {node.loop_var.name} of {self._function} are nested and "
-                f"both bound to {tag}, and the inner one uses {outer.name}: one thread cannot be "
-                f"both; bind them to different axes"
-            )
+        outer, outer_limit = self._bound.get(tag), self._limits.pop(tag, None)
+        if outer is not None:
+            self._check_nested(outer, node)
         var, low = self._axes[tag], self(node.min)
         self._values[node.loop_var] = add(low, var.astype(node.loop_var.dtype))
         self._bound[tag] = node.loop_var
+        if not expr_deep_equal(node.extent, self._loops[tag].extent):
+            self._limits[tag] = compare(LT, var, node.extent.astype(var.dtype))
         body: s.Stmt = self(node.body)
-        if outer is None:
-            del self._bound[tag]
-        else:
-            self._bound[tag] = outer
-        if expr_deep_equal(node.extent, self._loops[tag].extent):
-            return body
-        extent = node.extent.astype(var.dtype)
-        return s.IfThenElse(compare(LT, var, extent), body)
+        _restore(self._bound, tag, outer)
+        _restore(self._limits, tag, outer_limit)
+        return body
+
+    def _check_nested(self, outer: Var, node: s.For) -> None:
+        """Raise LoweringError if what an inner loop runs differs between iterations of an outer."""
+        if any(uses_var(part, outer) for part in (node, *self._around)):
+            tag = axis_of(node)
+            raise LoweringError(
+                f"loops {outer.name} and {node.loop_var.name} of {self._function} are nested and "
+                f"both bound to {tag}, and the inner one depends on {outer.name}: one thread "
+                f"cannot be both; bind them to different axes"
+            )
 
     def _axes_in(self, node: s.Stmt) -> frozenset[str]:
         known = self._inside.get(node)
         if known is None:
             known = self._inside[node] = frozenset(map(axis_of, thread_loops(node)))
         return known
+
+
+def _restore(table: dict[str, Any], key: str, value: object) -> None:
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
 
 
 def _is_one(extent: PrimExpr) -> bool:
