@@ -160,3 +160,17 @@ def test_arrays_are_freed_at_the_next_request():
     codegen.array(np.zeros(1, "float32"), device)
     with pytest.raises(ExecutionError, match="KeyError"):
         device.process.request("free", number)
+
+
+def test_kernels_are_unloaded_with_their_module():
+    module, device = built(SCALE), codegen.device(OPENCL)
+    prepared = module["main"].prepare(*(codegen.empty((64,), "float32", device) for _ in "AC"), 1)
+    number = prepared.starts[0][0]
+    del module
+    gc.collect()
+    prepared()
+    del prepared
+    gc.collect()
+    codegen.array(np.zeros(1, "float32"), device)
+    with pytest.raises(ExecutionError, match="KeyError"):
+        device.process.request("unload", number)
