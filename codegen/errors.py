@@ -18,7 +18,7 @@ class CodegenError(TensorIRError):
 
 
 class LoweringError(CodegenError):
-    """A program asks for something that a CPU does not have or that lowering cannot give."""
+    """A program asks for what its target does not have, or what lowering cannot give."""
 
 
 class LinkError(CodegenError):

@@ -1,8 +1,9 @@
 """Lowering: from blocks to flat loops over flat memory, one small pass after another.
 
 Every pass is a function `PrimFunc -> PrimFunc` whose result can be printed, verified (`forms` says
-what holds after each) and interpreted. `PASSES` is the order. `forms` also lists what passes tell
-one another. Instruments of a `PassContext` look on, as between passes over modules:
+what holds after each) and interpreted. `PASSES` is the order for a CPU; a target names its list
+(`passes_for`). `forms` also lists what passes tell one another. Instruments of a `PassContext` look
+on, as between passes over modules:
 
     with PassContext(instruments=[PrintAfter("vectorize")]):
         codegen.lower(func)
