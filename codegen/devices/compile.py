@@ -134,21 +134,25 @@ class _Compiler:
                 self._owner = os.getpid()
                 self._log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
                 self._process = LLVMProcess(self._log)
-                atexit.register(self._process.close)
+                atexit.register(self._end, self._process, self._owner)
             found: bytes | str | None = self._process.form(unit, name)
             if found is not None:
                 return found
-            self._process.close()
-            atexit.unregister(self._process.close)
-            self._process = None
             self._log.seek(0)
             said = self._log.read().decode(errors="replace").strip().splitlines()
-            self._log.close()
+            atexit.unregister(self._end)
+            self._end(self._process, self._owner)
         reason = next((x for x in said if "LLVM ERROR" in x), "; ".join(said[-1:]))
         raise CodegenError(
             f"LLVM cannot compile the kernel for {unit.target.kind} and ended its process"
             f"{': ' if reason else ''}{reason}"
         )
+
+    def _end(self, process: LLVMProcess, owner: int) -> None:
+        if owner == os.getpid():
+            process.close()
+            self._log.close()
+            self._process = None
 
 
 _compiler: Final = _Compiler()
