@@ -114,7 +114,7 @@ class DeviceArray:
         self._number = process.next_number()
         process.request("allocate", self._number, self.nbytes)
         self._generation = process.generation
-        weakref.finalize(self, process.discard, self._number, self._generation)
+        weakref.finalize(self, process.discard, "free", self._number, self._generation)
 
     @property
     def nbytes(self) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping
@@ -122,29 +123,36 @@ class _Compiler:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._owner = 0
+        """The process that started the other one; a fork of it starts its own."""
         self._process: LLVMProcess | None = None
 
     def form(self, unit: Unit, name: Form) -> bytes | str:
         """Return a form of a unit; CodegenError for what LLVM rejects or ends because of."""
         with self._lock:
-            if self._process is None:
+            if self._process is None or self._owner != os.getpid():
+                self._owner = os.getpid()
                 self._log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
                 self._process = LLVMProcess(self._log)
-                atexit.register(self._process.close)
+                atexit.register(self._end, self._process, self._owner)
             found: bytes | str | None = self._process.form(unit, name)
             if found is not None:
                 return found
-            self._process.close()
-            atexit.unregister(self._process.close)
-            self._process = None
             self._log.seek(0)
             said = self._log.read().decode(errors="replace").strip().splitlines()
-            self._log.close()
+            atexit.unregister(self._end)
+            self._end(self._process, self._owner)
         reason = next((x for x in said if "LLVM ERROR" in x), "; ".join(said[-1:]))
         raise CodegenError(
             f"LLVM cannot compile the kernel for {unit.target.kind} and ended its process"
             f"{': ' if reason else ''}{reason}"
         )
+
+    def _end(self, process: LLVMProcess, owner: int) -> None:
+        if owner == os.getpid():
+            process.close()
+            self._log.close()
+            self._process = None
 
 
 _compiler: Final = _Compiler()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -9,6 +10,7 @@ from typing import Any, NoReturn
 from codegen.devices.array import DeviceArray, GpuDevice
 from codegen.devices.compile import DeviceCode, DeviceFunction, assembly_of
 from codegen.devices.launches import flat_launches, number_of, temporaries
+from codegen.devices.process import DeviceProcess
 from codegen.errors import CodegenError
 from codegen.runtime.arguments import ArgumentChecker
 from codegen.runtime.array_view import ArrayView
@@ -98,6 +100,8 @@ class GpuModule(TimedFunctions["GpuFunction"]):
 class PreparedLaunches:
     """A function with arguments that are checked already."""
 
+    function: GpuFunction
+    """Keeps the kernels loaded."""
     device: GpuDevice
     starts: list[tuple[Any, ...]]
     """The kernels in order, in the form of the requests of `codegen.devices.worker`."""
@@ -127,6 +131,8 @@ class GpuFunction:
         self._function = function
         self._checker = _DeviceArguments(function.signature, target.kind)
         self._default = GpuDevice(target.kind)
+        self._loaded: dict[tuple[DeviceProcess, int], dict[str, int]] = {}
+        """The numbers of the kernels in the processes of devices, by process and generation."""
 
     @property
     def signature(self) -> Signature:
@@ -172,12 +178,26 @@ class GpuFunction:
             array = device.empty((number_of(step.nbytes, values),), "uint8")
             arrays.append(array)
             arguments[step.name] = array.number
-        load, kernels = device.process.kernel, self._function.kernels
+        numbers = self._kernels_in(device.process)
         starts = [
-            (load(name, kernels[name]), *shape, passed)
+            (numbers[name], *shape, passed)
             for name, *shape, passed in flat_launches(self._function.steps, values, arguments)
         ]
-        return PreparedLaunches(device, starts, arrays)
+        return PreparedLaunches(self, device, starts, arrays)
+
+    def _kernels_in(self, process: DeviceProcess) -> dict[str, int]:
+        """Return the numbers of the kernels in a process, which unloads them with this function."""
+        process.start()
+        key = process, process.generation
+        numbers = self._loaded.get(key)
+        if numbers is None:
+            numbers = {}
+            for name, binary in self._function.kernels.items():
+                numbers[name] = number = process.next_number()
+                process.request("load", number, name, binary)
+                weakref.finalize(self, process.discard, "unload", number, process.generation)
+            self._loaded[key] = numbers
+        return numbers
 
     def __repr__(self) -> str:
         return f"<compiled function {self.signature}>"

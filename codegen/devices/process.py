@@ -33,12 +33,13 @@ class DeviceProcess:
     def __init__(self, kind: str, index: int, optimize: bool) -> None:
         self._kind, self._index, self._optimize = kind, index, optimize
         self._lock = threading.RLock()
+        self._owner = 0
+        """The process that started the other one."""
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._log: IO[bytes] | None = None
         self._shared: IO[bytes] | None = None
-        self._kernels: dict[tuple[str, bytes], int] = {}
-        self._discarded: list[int] = []
+        self._discarded: list[tuple[str, int]] = []
         self._numbers = 0
         self.generation = 0
         """Counts the processes that ended; what an earlier one owned is lost."""
@@ -60,7 +61,7 @@ class DeviceProcess:
             connection = self._started()
             try:
                 while self._discarded:
-                    connection.send(("free", self._discarded.pop()))
+                    connection.send(self._discarded.pop())
                     self._answer(connection, timeout)
                 connection.send((name, *args))
                 result, problem = self._answer(connection, timeout)
@@ -70,13 +71,14 @@ class DeviceProcess:
             raise ExecutionError(f"{self}: {problem}")
         return result
 
-    def discard(self, number: int, generation: int) -> None:
-        """Free an array of the process with a generation before the next request.
+    def discard(self, method: str, number: int, generation: int) -> None:
+        """Free an array or unload a kernel before the next request.
 
-        It may be called at any time, also while a request is answered.
+        It is one of the process of a generation. This may be called at any time, also while a
+        request is answered.
         """
         if generation == self.generation:
-            self._discarded.append(number)
+            self._discarded.append((method, number))
 
     def write(self, number: int, data: memoryview) -> None:
         """Copy bytes to the front of an array; errors are those of `request`."""
@@ -105,17 +107,6 @@ class DeviceProcess:
             self._numbers += 1
             return self._numbers
 
-    def kernel(self, name: str, binary: bytes) -> int:
-        """Return the number of a kernel, loaded into the process of now."""
-        with self._lock:
-            self._started()
-            number = self._kernels.get((name, binary))
-            if number is None:
-                number = self.next_number()
-                self.request("load", number, name, binary)
-                self._kernels[name, binary] = number
-            return number
-
     def _answer(self, connection: Connection, timeout: float) -> tuple[Any, str | None]:
         if not connection.poll(timeout):
             self.close()
@@ -127,8 +118,9 @@ class DeviceProcess:
         return answer
 
     def _started(self) -> Connection:
-        if self._connection is not None:
+        if self._connection is not None and self._owner == os.getpid():
             return self._connection
+        self.close()  # a fork of this process needs one of its own
         package, extra = _NEEDED[self._kind]
         if find_spec(package.split(".")[0]) is None:
             raise LinkError(
@@ -151,7 +143,7 @@ class DeviceProcess:
                 start_new_session=True,  # Ctrl-C is for the process that started it, which ends it
             )
             theirs.close()
-            self._connection = ours
+            self._connection, self._owner = ours, os.getpid()
             atexit.register(self.close)
             try:
                 name, problem = self._answer(ours, _START_SECONDS)
@@ -183,7 +175,7 @@ class DeviceProcess:
         """End the process; the next request starts another one."""
         with self._lock:
             atexit.unregister(self.close)
-            if self._process is not None:
+            if self._process is not None and self._owner == os.getpid():
                 self._process.kill()
                 self._process.wait()
             if self._connection is not None:
@@ -191,7 +183,6 @@ class DeviceProcess:
             for file in filter(None, (self._log, self._shared)):
                 file.close()
             self._process = self._connection = self._log = self._shared = None
-            self._kernels.clear()
             self._discarded.clear()
             self.generation += 1
 

@@ -61,6 +61,10 @@ class Launcher(ABC):
     def load(self, number: int, name: str, binary: bytes) -> None:
         """Load a kernel."""
 
+    def unload(self, number: int) -> None:
+        """Drop a kernel."""
+        del self._kernels[number]
+
     @abstractmethod
     def run(self, starts: Sequence[Start], times: int) -> float:
         """Start kernels one after the other, all of it several times; return the seconds it took.
@@ -137,6 +141,7 @@ class _Cuda(Launcher):
         from cuda.bindings import driver  # noqa: PLC0415 - only a device of CUDA needs it
 
         self._ctypes, self._driver = ctypes, driver
+        self._modules: dict[int, Any] = {}
         self._call("cuInit", 0)
         count = self._call("cuDeviceGetCount")
         if index >= count:
@@ -178,7 +183,12 @@ class _Cuda(Launcher):
         keys, values = self._options
         text = binary + b"\0"
         module = self._call("cuModuleLoadDataEx", text, len(keys), keys, values)
+        self._modules[number] = module
         self._kernels[number] = self._call("cuModuleGetFunction", module, name.encode())
+
+    def unload(self, number: int) -> None:
+        super().unload(number)
+        self._call("cuModuleUnload", self._modules.pop(number))
 
     def run(self, starts: Sequence[Start], times: int) -> float:
         ctypes = self._ctypes

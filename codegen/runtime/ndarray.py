@@ -34,6 +34,9 @@ class Device:
         """True if the device exists."""
         return self.kind == "cpu"
 
+    def sync(self) -> None:
+        """Return at once: a call of a function returns when its results are there."""
+
     def array(self, values: ArrayLike) -> Any:
         """Return a copy of an array in the memory of the device."""
         check_device(self)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
+from multiprocessing.connection import Connection
 
 import numpy as np
 import pytest
@@ -129,6 +131,26 @@ def test_a_kernel_that_hangs_is_ended():
         module(codegen.array(np.zeros(64, "int32"), device))
 
 
+def test_a_fork_has_a_process_of_its_own():
+    module, device = built(SCALE)["main"], codegen.device(OPENCL)
+    arrays = [codegen.array(np.ones(64, "float32"), device) for _ in range(2)]
+
+    def use_device(result: Connection) -> None:
+        own = [codegen.array(np.ones(64, "float32"), device) for _ in range(2)]
+        module(*own, 2)
+        result.send(float(own[1].numpy().sum()))
+        device.process.close()
+
+    ours, theirs = multiprocessing.Pipe()
+    fork = multiprocessing.get_context("fork").Process(target=use_device, args=(theirs,))
+    fork.start()
+    assert ours.recv() == 128
+    fork.join()
+    module(*arrays, 3)
+    assert arrays[1].numpy().sum() == 192
+    device.sync()
+
+
 def test_arrays_are_freed_at_the_next_request():
     device = codegen.device(OPENCL)
     x = codegen.array(np.zeros(64, "float32"), device)
@@ -138,3 +160,17 @@ def test_arrays_are_freed_at_the_next_request():
     codegen.array(np.zeros(1, "float32"), device)
     with pytest.raises(ExecutionError, match="KeyError"):
         device.process.request("free", number)
+
+
+def test_kernels_are_unloaded_with_their_module():
+    module, device = built(SCALE), codegen.device(OPENCL)
+    prepared = module["main"].prepare(*(codegen.empty((64,), "float32", device) for _ in "AC"), 1)
+    number = prepared.starts[0][0]
+    del module
+    gc.collect()
+    prepared()
+    del prepared
+    gc.collect()
+    codegen.array(np.zeros(1, "float32"), device)
+    with pytest.raises(ExecutionError, match="KeyError"):
+        device.process.request("unload", number)
