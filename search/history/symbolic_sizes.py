@@ -59,7 +59,8 @@ def representative_sizes(func: PrimFunc, given: Sizes | None = None) -> list[dic
     memory are counted by a symbolic size; not for pointwise operators and most convolutions.
 
     With `given`, the k-th sizes have the k-th number of each list, the last one of a shorter list,
-    and the smallest size of an unlisted name. Raises ArgumentError for a size below the smallest one.
+    and the smallest size of an unlisted name. Raises ArgumentError for a size below the smallest
+    one.
     """
     smallest = _smallest_sizes(func)
     listed = {var: given[var.name] for var in smallest if var.name in given} if given else {}

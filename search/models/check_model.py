@@ -56,8 +56,8 @@ def random_inputs(
     """Return arrays for the parameters of a graph function: normal floats, integers 0 and 1.
 
     Arrays in `given` are used unchanged, and define symbolic sizes; other sizes are `size`. The
-    same seed gives the same arrays. Raises TuningError for a parameter that is not an array of a known
-    rank and dtype, or whose size cannot be derived.
+    same seed gives the same arrays. Raises TuningError for a parameter that is not an array of a
+    known rank and dtype, or whose size cannot be derived.
     """
     rng = np.random.default_rng(seed)
     known = given or {}
