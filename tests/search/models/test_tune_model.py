@@ -223,7 +223,7 @@ def test_a_kernel_with_a_symbolic_size_is_tuned_for_numbers(
     said = capsys.readouterr().err
     assert "dense_n_32" in said
     assert "dense_n_64" in said
-    assert "The tuned model computes what the untuned one does" in said
+    assert "The tuned model computes the same results as the untuned one" in said
     database = JSONDatabase(work_dir=tmp_path)
     executable = codegen.vm_build(mod, TARGET, database=database, default_schedules=False)
     assert tuned(executable) == ["dense"]
