@@ -60,9 +60,9 @@ class AdaptedReplay:
         self._name_here = name_here
         self._made: dict[Any, Any] = {mark: mark for mark in (LoopRV.inline_rv(), LoopRV.root_rv())}
 
-    def apply(self, trace: Trace) -> None:
-        """Apply a trace without its postprocessing; ReplayError if it does not fit."""
-        for inst in trace.instructions(remove_postproc=True):
+    def apply(self, trace: Trace, remove_postproc: bool = True) -> None:
+        """Apply a trace, by default without postprocessing; ReplayError if it does not fit."""
+        for inst in trace.instructions(remove_postproc=remove_postproc):
             needed = self.is_needed(inst)
             try:
                 outputs = self._apply_instruction(inst, trace.decisions.get(inst))

@@ -23,7 +23,8 @@ from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
 from search.cost_model.xgb_model import XGBModel
 from search.history.adapted_replay import ReplayError, block_names, replay_like, schedule_of
-from search.history.symbolic_sizes import open_sizes, schedule_by_single, with_smallest_sizes
+from search.history.any_size import schedule_for_any_size
+from search.history.symbolic_sizes import open_sizes, representative_sizes, with_sizes
 from search.search_strategy.evolution import first_designs, is_described, promising_spaces
 from search.search_strategy.individual import Individual
 from search.search_strategy.trace_application import TraceApplication
@@ -102,9 +103,10 @@ def default_schedule(
 
     `mod` is a function, or a module of one; for several see `apply_default_schedules`. `space` and
     `constraint` are those of `tune_tir`. A target without `num-cores` gets the number of cores of
-    this machine; None is the current target, else this machine. A function with symbolic shapes is
-    scheduled with the smallest sizes for which no loop is empty, usually 1, and runs all elements
-    in its outermost loops. If all points are rejected, the program is unscheduled.
+    this machine; None is the current target, else this machine. A function with symbolic sizes gets
+    the schedule of one number for each size (128, or 1 if that schedule does not apply to all
+    sizes); `apply_default_schedules` gives it several. If all points are rejected, the program is
+    unscheduled.
 
     Raises TuningError unless the module has one function, and for a constraint that allows nothing.
     """
@@ -136,15 +138,15 @@ def _choose(
         mod, target=as_target(target), space_generator=space, rand_state=1, constraint=constraint
     )
     program, chosen = context.program, context.known_target
-    if open_sizes(program.prim_func("main")):
-        single, choice = _choose(
-            with_smallest_sizes(program), chosen, space, constraint, like, is_same
-        )
+    func = program.prim_func("main")
+    for sizes in reversed(representative_sizes(func)) if open_sizes(func) else ():
+        static, choice = _choose(with_sizes(func, sizes), chosen, space, constraint, like, is_same)
         try:
-            return schedule_by_single(program, single.trace, chosen), choice
+            return schedule_for_any_size(program, static, {}), choice
         except ReplayError as error:
-            logger.info("The schedule of single elements does not fit symbolic sizes: %s", error)
-            return Schedule(program), None
+            logger.info("The schedule of %s does not fit all sizes: %s", sizes, error)
+    if open_sizes(func):
+        return Schedule(program), None
     found = iter(()) if like is None else _designs_like(context, like, is_same)
     sch = next(found, None) or next(default_designs(context, XGBModel.of(chosen)), None)
     if sch is None:

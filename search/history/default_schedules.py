@@ -6,25 +6,30 @@ import contextlib
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from codegen import Target
 from codegen.kept_files import kept_files, sources_stamp
 from codegen.target import host
+from schedule import Trace
 from search.builder.worker_pool import WorkerPool
 from search.database.module_equality import ModuleIndex, StructuralEquality, unnamed
 from search.database.target_key import target_key
 from search.errors import WorkerError
 from search.feature_extractor.machine import Machine
+from search.history.adapted_replay import schedule_of
 from search.history.default_designs import Choice, choose
 from search.history.history import rename_to_original
+from search.history.size_dispatch import dispatch_on_sizes
+from search.history.symbolic_sizes import open_sizes, representative_sizes, with_sizes
 from search.task import normalize_mod, with_num_cores
 from tensorir.comparison.structural_hash import structural_hash
 from tensorir.errors import TensorIRError
 from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes.expr import Var
 
 logger = logging.getLogger("tensorir.search")
 
@@ -39,14 +44,19 @@ searches.
 """
 
 
+_Key: TypeAlias = tuple[str, int]
+"""The name of a function, and the number of its representative sizes."""
+
+
 class DefaultSchedules:
     """Chooses the schedules of `default_schedule`, and keeps them.
 
     `codegen.vm_build` uses it for kernels without a record (`codegen.history`). Programs that are
     equal up to names are scheduled once. Of programs that differ in integers only, the first is
-    searched; the others get its design space and structure, with other tile sizes. The
-    choices are kept on the disk for later processes on this machine (`TENSORIR_CACHE`). If a
-    program cannot be scheduled, it is unchanged, and the log has the reason at debug level.
+    searched; the others get its design space and structure, with other tile sizes. A
+    function with symbolic sizes gets the schedules of its `representative_sizes`. The choices are
+    kept on the disk for later processes on this machine (`TENSORIR_CACHE`). If a program cannot be
+    scheduled, it is unchanged, and the log has the reason at debug level.
     """
 
     def __init__(self) -> None:
@@ -65,15 +75,54 @@ class DefaultSchedules:
             for name, program in programs.items()
             if not known.like(unnamed(program)) and new.add_first(unnamed(program), name)
         }
-        made = _make_defaults(wanted, chosen, _Choices(chosen))
-        for name, scheduled in made.items():
-            known.add(unnamed(wanted[name]), scheduled)
+        sized = {name: _representatives(program) for name, program in wanted.items()}
+        static = {
+            (name, k): with_sizes(wanted[name].prim_func("main"), sizes)
+            for name, all_sizes in sized.items()
+            for k, sizes in reversed([*enumerate(all_sizes)])
+        }
+        made = _make_defaults(static, chosen, _Choices(chosen))
+        for name, program in wanted.items():
+            parts = [(sizes, made[name, k]) for k, sizes in enumerate(sized[name])]
+            known.add(unnamed(program), _combined(program, parts))
         found = {name: known.like(unnamed(program))[0] for name, program in programs.items()}
         return {
             name: rename_to_original(functions[name], scheduled)
             for name, scheduled in found.items()
             if scheduled is not None
         }
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A scheduled program of one function."""
+
+    func: PrimFunc
+    trace: Trace
+    choice: Choice | None
+
+
+def _representatives(program: IRModule) -> list[dict[Var, int]]:
+    """Return the representative sizes of a program; of one without symbolic sizes no numbers."""
+    func = program.prim_func("main")
+    return representative_sizes(func) if open_sizes(func) else [{}]
+
+
+def _combined(
+    program: IRModule, parts: Sequence[tuple[dict[Var, int], Scheduled | None]]
+) -> PrimFunc | None:
+    """Return the scheduled form of a program from those of its representative sizes."""
+    func = program.prim_func("main")
+    variants = []
+    for sizes, made in parts:
+        if made is None:
+            continue
+        if not sizes:
+            return made.func
+        sch = schedule_of(with_sizes(func, sizes))
+        made.trace.apply_to_schedule(sch, remove_postproc=False)
+        variants.append((sizes, sch))
+    return dispatch_on_sizes(program, variants)
 
 
 class _Choices:
@@ -130,29 +179,28 @@ class _Job:
 
 
 def _make_defaults(
-    programs: Mapping[str, IRModule], target: Target, choices: _Choices
-) -> dict[str, PrimFunc | None]:
+    programs: Mapping[_Key, IRModule], target: Target, choices: _Choices
+) -> dict[_Key, Scheduled | None]:
     """Return the schedule of each program, None if it cannot be scheduled.
 
     The first program of each structure is searched before the other programs of that structure.
     """
     jobs = {name: _Job.of(program, choices) for name, program in programs.items()}
-    first: dict[int, str] = {}
+    first: dict[int, _Key] = {}
     for name, job in jobs.items():
         if job.like is None:
             first.setdefault(job.structure, name)
     waiting = [n for n, job in jobs.items() if job.like is None and first[job.structure] != n]
     now = {name: job for name, job in jobs.items() if name not in waiting}
-    made: dict[str, PrimFunc | None] = {}
+    made: dict[_Key, Scheduled | None] = {}
 
-    def note(name: str, found: tuple[PrimFunc, Choice | None] | str) -> None:
-        func, choice = _log(name, found)
-        made[name] = func
+    def note(name: _Key, found: Scheduled | str) -> None:
+        scheduled = made[name] = _log(name, found)
         job = jobs[name]
-        if choice is not None and not job.is_same:
-            choices.put(job.key, choice)
+        if scheduled is not None and scheduled.choice is not None and not job.is_same:
+            choices.put(job.key, scheduled.choice)
             if job.like is None:
-                choices.put(job.structure, choice)
+                choices.put(job.structure, scheduled.choice)
         shown.update()
 
     searched = sum(not job.is_same for job in jobs.values())
@@ -190,10 +238,10 @@ def _workers(count: int) -> Iterator[WorkerPool | None]:
 
 
 def _run_jobs(
-    jobs: Mapping[str, _Job],
+    jobs: Mapping[_Key, _Job],
     target: Target,
     workers: WorkerPool | None,
-    note: Callable[[str, tuple[PrimFunc, Choice | None] | str], None],
+    note: Callable[[_Key, Scheduled | str], None],
 ) -> None:
     """Run jobs and report their results.
 
@@ -201,7 +249,7 @@ def _run_jobs(
     """
     todo = deque(jobs)
 
-    def here(name: str) -> None:
+    def here(name: _Key) -> None:
         job = jobs[name]
         note(name, scheduled_by_default(job.program, target, job.like, job.is_same))
 
@@ -226,7 +274,7 @@ def _run_jobs(
             thread.result()
 
 
-def _yield_names(take: Callable[[], str]) -> Iterator[str]:
+def _yield_names(take: Callable[[], _Key]) -> Iterator[_Key]:
     """Yield names until none are left."""
     with contextlib.suppress(IndexError):
         while True:
@@ -235,24 +283,22 @@ def _yield_names(take: Callable[[], str]) -> Iterator[str]:
 
 def scheduled_by_default(
     program: IRModule, target: Target, like: Choice | None = None, is_same: bool = False
-) -> tuple[PrimFunc, Choice | None] | str:
+) -> Scheduled | str:
     """Return the default schedule of a program of one function with its choice.
 
     If that fails, return the error as a text. For `like` and `is_same` see `choose`.
     """
     try:
         sch, choice = choose(program, target, like, is_same=is_same)
-        return sch.mod.prim_func("main"), choice
+        return Scheduled(sch.mod.prim_func("main"), sch.trace, choice)
     except Exception as error:  # noqa: BLE001  a model is built even if a rule fails
         return f"{type(error).__name__}: {error}"
 
 
-def _log(
-    name: str, made: tuple[PrimFunc, Choice | None] | str
-) -> tuple[PrimFunc | None, Choice | None]:
+def _log(name: _Key, made: Scheduled | str) -> Scheduled | None:
     """Return a made schedule; log an error and return None."""
     if not isinstance(made, str):
         return made
     reason = made.partition("\n")[0]  # the rest of an error shows the program
-    logger.debug('Function "%s" has no default schedule and is unchanged: %s', name, reason)
-    return None, None
+    logger.debug('Function "%s" has no default schedule and is unchanged: %s', name[0], reason)
+    return None

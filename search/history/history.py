@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import TypedDict, Unpack
 
 from codegen import Target
 from codegen.history import IS_SCHEDULED, can_be_scheduled, innermost, is_small
+from codegen.target import as_target
 from search.database import Database, ModuleEquality, TuningRecord
 from search.database.database import DatabaseScope
 from search.database.keyed_database import MemoryDatabase
@@ -15,6 +17,10 @@ from search.database.module_equality import ModuleIndex, StructuralEquality, unn
 from search.database.target_key import target_key
 from search.history.find_schedule import FoundSchedule, find_schedule, warn_if_untuned
 from search.history.sample_on_miss import SampleOnMiss, Sampler
+from search.history.size_dispatch import dispatch_on_sizes
+from search.history.size_records import find_schedules_of_sizes
+from search.history.symbolic_sizes import open_sizes, representative_sizes, with_sizes
+from search.task import normalize_mod
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import IRModule, PrimFunc
 
@@ -85,7 +91,7 @@ class History(DatabaseScope):
 
     def scheduled(self, name: str, func: PrimFunc, target: Target) -> PrimFunc | None:
         """Return the scheduled form of a function, None if no schedule is found."""
-        return _apply(name, func, self.find(func, target, name))
+        return self._schedules_of({name: func}, target, {name: func}).get(name)
 
     def schedules_of(
         self, functions: Mapping[str, PrimFunc], target: Target
@@ -94,11 +100,35 @@ class History(DatabaseScope):
 
         Warnings come as by `find`, but not for small functions.
         """
-        found = {name: self._find(func, target, name) for name, func in functions.items()}
-        large = {name: func for name, func in functions.items() if not is_small(func)}
-        applied = {name: _apply(name, functions[name], found[name]) for name in functions}
-        warn_if_untuned(self.database, large, target, found)
+        large = {name: func for name, func in functions.items() if not _is_small(func)}
+        return self._schedules_of(functions, target, large)
+
+    def _schedules_of(
+        self, functions: Mapping[str, PrimFunc], target: Target, warned: Mapping[str, PrimFunc]
+    ) -> dict[str, PrimFunc]:
+        """Return the scheduled forms that exist; warn about some of the other functions."""
+        found: dict[str, FoundSchedule | None] = {}
+        applied: dict[str, PrimFunc | None] = {}
+        for name, func in functions.items():
+            if open_sizes(func):
+                find = partial(self._find, target=target, workload_name=name)
+                sized = find_schedules_of_sizes(self.database, func, find)
+                found[name] = sized[-1].found if sized else None
+                variants = [(sizes, one.schedule) for sizes, one in sized]
+                scheduled = dispatch_on_sizes(normalize_mod(func), variants)
+                applied[name] = _apply(name, func, scheduled)
+            else:
+                single = found[name] = self._find(func, target, name)
+                applied[name] = _apply(name, func, None if single is None else single.func)
+        warn_if_untuned(self.database, warned, target, found)
         return {name: func for name, func in applied.items() if func is not None}
+
+
+def _is_small(func: PrimFunc) -> bool:
+    """Return True if a function runs in some microseconds, for the sizes that are tuned."""
+    if not open_sizes(func):
+        return is_small(func)
+    return is_small(with_sizes(func, representative_sizes(func)[-1]).prim_func("main"))
 
 
 class _CachedSampler(Sampler):
@@ -154,17 +184,18 @@ def apply_database(
 def apply_default_schedules(mod: IRModule, target: str | Target | None = None) -> IRModule:
     """Return a module in which each function has the schedule of `default_schedule`.
 
-    Nothing is measured. Functions that cannot be sampled (with symbolic shapes, or with scalar
-    parameters) are unchanged; otherwise as `apply_database` without any record.
+    Nothing is measured. Functions with scalar parameters are unchanged; otherwise as
+    `apply_database` without any record.
     """
     return apply_database(mod, MemoryDatabase(), target, sample_on_miss=SampleOnMiss())
 
 
 def apply_history(mod: IRModule, history: History, target: str | Target | None = None) -> IRModule:
     """Return a module with the schedules that a history finds; see `apply_database`."""
+    functions = {n: f for n, f in sorted(mod.prim_funcs().items()) if can_be_scheduled(f)}
     result = mod.clone()
-    for name, found in _find_all(mod, history, target).items():
-        scheduled = _apply(name, mod.prim_func(name), found)
+    for name, func in functions.items():
+        scheduled = history.scheduled(name, func, as_target(target))
         if scheduled is not None:
             result[name] = scheduled
     return result
@@ -192,12 +223,12 @@ def _find_all(
     }
 
 
-def _apply(name: str, func: PrimFunc, found: FoundSchedule | None) -> PrimFunc | None:
-    """Return a function with a found schedule, None if there is none or it does not fit."""
-    if found is None:
+def _apply(name: str, func: PrimFunc, scheduled: PrimFunc | None) -> PrimFunc | None:
+    """Return a function with its found schedule, None if there is none or it does not fit."""
+    if scheduled is None:
         return None
     try:
-        return rename_to_original(func, found.func)
+        return rename_to_original(func, scheduled)
     except (IRValueError, IRTypeError) as error:
         logger.warning(
             'Function "%s": its schedule is not applied, as it changes the parameters: %s',

@@ -1,22 +1,17 @@
-"""Programs with symbolic sizes: their smallest sizes, and schedules for any size.
+"""Functions with symbolic sizes, and the representative sizes for which they are scheduled.
 
-A function with symbolic shapes is scheduled with the smallest values of its symbolic sizes, usually
-1. The trace is replayed on the function itself: a loop over a symbolic size is split like a loop of
-one iteration, so all its iterations are in the outermost part, and the other loops get the same
-tiles. Most often the symbolic size is a batch, so this is a schedule for any number of elements.
+For each of them the function becomes a static program, which has the records and default schedules
+of any static program. `any_size` replays their traces on the function itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from typing import Final, TypeAlias
 
-from codegen import Target
-from schedule import LoopRV, Schedule, Trace
-from schedule.instruction import Instruction
-from schedule.trace import translate
-from search.history.adapted_replay import AdaptedReplay, ReplayError, schedule_of, space_for
-from search.postproc import DisallowDynamicLoop
+from search.errors import ArgumentError
+from search.runner.flops import estimate_tir_flops
 from search.task import normalize_mod
 from tensorir.arith import Analyzer
 from tensorir.function import IRModule, PrimFunc
@@ -25,8 +20,20 @@ from tensorir.nodes.ops import const
 from tensorir.nodes.stmt import Block, For
 from tensorir.rewriting.visit import collect_vars, substitute, walk
 
+Sizes: TypeAlias = Mapping[str, Sequence[int]]
+"""The representative sizes by the names of symbolic sizes."""
+
+MOST_VARIANTS: Final = 4
+"""The maximum number of schedules of one function."""
+
+_LARGE: Final = 128
+"""The representative of all sizes above 1, unless the user gives others."""
+_MOST_OPERATIONS: Final = 2.0**30
+"""The maximum number of operations of a program of large default sizes."""
+_COMPUTE_BOUND: Final = 16.0
+"""Operations for each byte of the arguments, above which larger sizes add no reuse."""
 _LARGEST: Final = 1 << 16
-"""The maximum value of a symbolic size."""
+"""The maximum of the smallest value of a symbolic size."""
 
 
 def open_sizes(func: PrimFunc) -> list[Var]:
@@ -38,12 +45,68 @@ def open_sizes(func: PrimFunc) -> list[Var]:
     return list(dict.fromkeys(found))
 
 
-def with_smallest_sizes(mod: IRModule) -> IRModule:
-    """Return a module of one function with a number for each of its symbolic sizes.
+def with_sizes(func: PrimFunc, sizes: Mapping[Var, int]) -> IRModule:
+    """Return the static program of a function for a number for each of its symbolic sizes."""
+    return normalize_mod(func.specialize(dict(sizes)))
 
-    The number is the smallest power of two for which all loops and buffers are nonempty.
+
+def representative_sizes(func: PrimFunc, given: Sizes | None = None) -> list[dict[Var, int]]:
+    """Return the sizes for which a function with symbolic shapes is scheduled, smallest first.
+
+    By default these are the smallest sizes without an empty loop, usually 1, and if larger sizes
+    change the schedule, 128, or less if that would be too many operations. They do for matrix
+    products, which use a weight once for each row, and where the elements that are contiguous in
+    memory are counted by a symbolic size; not for pointwise operators and most convolutions.
+
+    With `given`, the k-th sizes have the k-th number of each list, the last one of a shorter list,
+    and the smallest size of an unlisted name. Raises ArgumentError for a size below the smallest
+    one.
     """
-    func = mod.prim_func("main")
+    smallest = _smallest_sizes(func)
+    listed = {var: given[var.name] for var in smallest if var.name in given} if given else {}
+    if not listed:
+        largest = _largest_sizes(func, smallest)
+        return [smallest, largest] if _gains_from(func, smallest, largest) else [smallest]
+    for var, numbers in listed.items():
+        for number in numbers:
+            if number < smallest[var]:
+                raise ArgumentError(
+                    f"size {number} of {var.name!r} is below {smallest[var]}, the smallest one "
+                    "without an empty loop; give larger sizes"
+                )
+    count = max(map(len, listed.values()))
+    return [
+        {**smallest, **{var: numbers[min(k, len(numbers) - 1)] for var, numbers in listed.items()}}
+        for k in range(count)
+    ]
+
+
+def check_sizes(sizes: Sizes, functions: Mapping[str, PrimFunc]) -> None:
+    """Raise ArgumentError unless lists of sizes name symbolic sizes and can be used."""
+    known = dict.fromkeys(var.name for func in functions.values() for var in open_sizes(func))
+    for name, numbers in sizes.items():
+        if name not in known:
+            raise ArgumentError(
+                f"sizes names {name!r}, which is no symbolic size of a kernel; expected "
+                f"{', '.join(known) or 'no name, as all shapes are constant'}"
+            )
+        are_numbers = all(isinstance(number, int) for number in numbers)
+        if not are_numbers or list(numbers) != sorted(set(numbers)) or not numbers:
+            raise ArgumentError(
+                f"the sizes of {name!r} are {list(numbers)}; expected increasing integers"
+            )
+        if len(numbers) > MOST_VARIANTS:
+            raise ArgumentError(
+                f"{name!r} has {len(numbers)} sizes; expected at most {MOST_VARIANTS}, as each is "
+                "one more version of a kernel"
+            )
+    for func in functions.values():
+        if open_sizes(func):
+            representative_sizes(func, sizes)
+
+
+def _smallest_sizes(func: PrimFunc) -> dict[Var, int]:
+    """Return the smallest power of two for each size for which loops and buffers are nonempty."""
     sizes = dict.fromkeys(open_sizes(func), 1)
     shapes = [extent for buffer in func.buffer_map.values() for extent in buffer.shape]
     extents = [*shapes, *_extents(func)]
@@ -58,7 +121,36 @@ def with_smallest_sizes(mod: IRModule) -> IRModule:
         if not larger:
             break
         sizes.update(larger)
-    return normalize_mod(func.specialize(sizes))
+    return sizes
+
+
+def _largest_sizes(func: PrimFunc, smallest: Mapping[Var, int]) -> dict[Var, int]:
+    """Return the large default sizes; the first ones are smaller if operations are too many."""
+    sizes = {var: max(_LARGE, size) for var, size in smallest.items()}
+    for var, size in smallest.items():
+        while sizes[var] > size and _operations(func, sizes) > _MOST_OPERATIONS:
+            sizes[var] = max(size, sizes[var] // 2)
+    return sizes
+
+
+def _gains_from(func: PrimFunc, small: Mapping[Var, int], large: Mapping[Var, int]) -> bool:
+    """Return True if large sizes need another schedule than small ones."""
+    if small == large:
+        return False
+    if any(collect_vars(b.shape[-1]) for b in func.buffer_map.values() if b.shape):
+        return True
+    before = _operations(func, small) / _bytes(func, small)
+    after = _operations(func, large) / _bytes(func, large)
+    return before < _COMPUTE_BOUND and after > 2 * before
+
+
+def _operations(func: PrimFunc, sizes: Mapping[Var, int]) -> float:
+    return estimate_tir_flops(func.specialize(dict(sizes)))
+
+
+def _bytes(func: PrimFunc, sizes: Mapping[Var, int]) -> float:
+    buffers = func.buffer_map.values()
+    return sum(prod(_value(n, sizes) for n in b.shape) * b.dtype.nbytes for b in buffers)
 
 
 def _extents(func: PrimFunc) -> Iterator[PrimExpr]:
@@ -78,37 +170,22 @@ def _value(extent: PrimExpr, sizes: Mapping[Var, int]) -> int:
     return value.value if isinstance(value, IntImm) else 1
 
 
-def schedule_by_single(mod: IRModule, trace: Trace, target: Target) -> Schedule:
-    """Return a schedule of `mod` from a trace of `with_smallest_sizes(mod)`.
+def sizes_in(func: PrimFunc, static: PrimFunc) -> dict[Var, int] | None:
+    """Return the sizes for which a function has the shapes of a static one, None if there are none.
 
-    Raises ReplayError if the trace does not apply to symbolic sizes.
+    None, too, if a size is in no shape on its own.
     """
-    sch = schedule_of(mod)
-    _OverOpenSizes(sch, "main", lambda block: block).apply(trace)
-    sch.enter_postproc()
-    for postproc in space_for(mod, target).postprocs:
-        if not isinstance(postproc, DisallowDynamicLoop) and not postproc.apply(sch):
-            raise ReplayError(f"{postproc} rejects the schedule: {postproc.reason(sch)}")
-    return sch
-
-
-class _OverOpenSizes(AdaptedReplay):
-    """Replays a trace of a program with the smallest sizes on the program with symbolic sizes.
-
-    Tiles of loops over symbolic sizes are not sampled: the outermost part has all iterations.
-    """
-
-    def _apply_instruction(self, inst: Instruction, decision: Any) -> list[Any]:
-        if inst.kind.name in ("SamplePerfectTile", "SamplePartitionedTile"):
-            loop = translate(inst.values[0], self._made)
-            if not self._is_known(loop):
-                return [None, *[1] * (len(decision) - 1)]
-        return super()._apply_instruction(inst, decision)
-
-    def _cover_loop(self, loop: LoopRV, factors: tuple[Any, ...]) -> tuple[Any, ...]:
-        if self._is_known(loop):
-            return super()._cover_loop(loop, factors)
-        return (None, *(1 if factor is None else factor for factor in factors[1:]))
-
-    def _is_known(self, loop: LoopRV) -> bool:
-        return isinstance(self._sch.get(loop).extent, IntImm)
+    theirs = [static.buffer_map[param] for param in static.params if param in static.buffer_map]
+    ours = [func.buffer_map[param] for param in func.params if param in func.buffer_map]
+    if [len(buffer.shape) for buffer in ours] != [len(buffer.shape) for buffer in theirs]:
+        return None
+    pairs = [
+        (extent, number.value)
+        for our, their in zip(ours, theirs, strict=True)
+        for extent, number in zip(our.shape, their.shape, strict=True)
+        if isinstance(number, IntImm)
+    ]
+    sizes = {extent: number for extent, number in pairs if isinstance(extent, Var)}
+    if set(open_sizes(func)) != set(sizes):
+        return None
+    return sizes if all(_value(extent, sizes) == number for extent, number in pairs) else None

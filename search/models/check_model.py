@@ -23,6 +23,8 @@ from search.database import Database
 from search.database.records import FAILED
 from search.errors import TuningError
 from search.history.find_schedule import FoundSchedule, find_schedule
+from search.history.size_records import SizedSchedule, find_schedules_of_sizes
+from search.history.symbolic_sizes import open_sizes
 from search.runner.arguments import FLOATS, check_memory
 from search.runner.check_results import Expected, difference
 from search.runner.time_call import time_text
@@ -36,22 +38,26 @@ from tensorir.relax.call_graph import names_of_callees
 from tensorir.relax.expr import GraphVar
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
-from tensorir.rewriting.visit import substitute
+from tensorir.rewriting.visit import collect_vars, substitute
 
 Array: TypeAlias = "NDArray[Any] | BFloat16Array"
 
 _SIZE: Final = 4
-"""The size of a symbolic extent."""
+"""The default of a symbolic size."""
 
 
 def random_inputs(
-    name: str, func: Function, given: Mapping[str, NDArray[Any]] | None = None, seed: int = 0
+    name: str,
+    func: Function,
+    given: Mapping[str, NDArray[Any]] | None = None,
+    seed: int = 0,
+    size: int = _SIZE,
 ) -> dict[str, NDArray[Any]]:
     """Return arrays for the parameters of a graph function: normal floats, integers 0 and 1.
 
-    Arrays in `given` are used unchanged, and define symbolic sizes; other sizes are 4. The same
-    seed gives the same arrays. Raises TuningError for a parameter that is not an array of a known
-    rank and dtype, or whose size cannot be derived.
+    Arrays in `given` are used unchanged, and define symbolic sizes; other sizes are `size`. The
+    same seed gives the same arrays. Raises TuningError for a parameter that is not an array of a
+    known rank and dtype, or whose size cannot be derived.
     """
     rng = np.random.default_rng(seed)
     known = given or {}
@@ -59,17 +65,19 @@ def random_inputs(
     for param in func.arguments:
         info = param.struct_info
         if param.name in known and isinstance(info, TensorStructInfo):
-            for extent, size in zip(info.shape or (), known[param.name].shape, strict=False):
+            for extent, number in zip(info.shape or (), known[param.name].shape, strict=False):
                 if isinstance(extent, Var):
-                    sizes.setdefault(extent, const(size, extent.dtype))
+                    sizes.setdefault(extent, const(number, extent.dtype))
     return {
-        param.name: known[param.name] if param.name in known else _random(name, param, sizes, rng)
+        param.name: known[param.name]
+        if param.name in known
+        else _random(name, param, sizes, rng, size)
         for param in func.arguments
     }
 
 
 def _random(
-    function: str, param: GraphVar, sizes: dict[Var, PrimExpr], rng: np.random.Generator
+    function: str, param: GraphVar, sizes: dict[Var, PrimExpr], rng: np.random.Generator, size: int
 ) -> NDArray[Any]:
     info = param.struct_info
     cannot = f"parameter {param.name!r} of {function} cannot get random values"
@@ -78,7 +86,7 @@ def _random(
     shape = []
     for extent in info.shape:
         if isinstance(extent, Var):
-            sizes.setdefault(extent, const(_SIZE, extent.dtype))
+            sizes.setdefault(extent, const(size, extent.dtype))
         known = Analyzer().simplify(substitute(extent, sizes))
         if not isinstance(known, IntImm):
             raise TuningError(f"{cannot}: it has the extent {extent}")
@@ -151,18 +159,27 @@ def refuse_wrong_schedules(
     compared as well. A warning names each refused function, or the reason for which the model
     cannot be compared: it has parameters that are not arrays, or does not run without records.
     """
-    try:
-        entries = [_entry(name, func) for name, func in _entries(mod).items()]
-        untuned = OnlySome(database, ())
-        expected = [_expected_results(mod, target, untuned, entry) for entry in entries]
-    except TensorIRError as error:
-        logger.warning("The tuned model is not compared with the untuned one: %s", error)
-        return []
-    refused: dict[str, None] = {}
     kernels = as_looked_up(mod).prim_funcs()
+    found = {name: _schedules(database, func, target) for name, func in kernels.items()}
+    tuned_sizes = {n for some in found.values() for one in some for n in one.sizes.values()}
+    entries: list[Entry] = []
+    expected: list[list[Expected]] = []
+    untuned = OnlySome(database, ())
+    for size in (_SIZE, *sorted(tuned_sizes - {_SIZE})):
+        try:
+            new = [_entry(name, func, size) for name, func in _entries(mod).items()]
+            expected += [_expected_results(mod, target, untuned, entry) for entry in new]
+            entries += new
+        except TensorIRError as error:
+            if entries:  # the model may have a maximum of the size
+                logger.info("The tuned model is not compared for the size %d: %s", size, error)
+                continue
+            logger.warning("The tuned model is not compared with the untuned one: %s", error)
+            return []
+    refused: dict[str, None] = {}
     for round_number in range(_MOST_ROUNDS + 1):
-        found = {name: find_schedule(database, f, target) for name, f in kernels.items()}
-        tuned = [name for name, schedule in found.items() if schedule is not None]
+        found = {name: _schedules(database, func, target) for name, func in kernels.items()}
+        tuned = [name for name, schedules in found.items() if schedules]
 
         def why_wrong(names: Sequence[str]) -> str | None:
             return _reason_if_wrong(mod, target, OnlySome(database, names), entries, expected)
@@ -172,9 +189,8 @@ def refuse_wrong_schedules(
             break
         for name, reason in wrong.items():
             refused[name] = None
-            schedule = found[name]
-            assert schedule is not None
-            _refuse(database, schedule, everything=round_number == _MOST_ROUNDS)
+            for one in found[name]:
+                _refuse(database, one.found, everything=round_number == _MOST_ROUNDS)
             logger.warning(
                 'The schedule of function "%s" is refused: with it the model computes other '
                 "results, %s",
@@ -192,11 +208,14 @@ def compare_call_with_kernels(
     """Log the seconds of a call of a model with one entry next to the sum of its kernels.
 
     If they differ much, a warning is logged: the machine is busy, or other kernels are slow.
+    Nothing is done for a model with symbolic sizes, whose kernels were measured for several sizes.
     """
     entries = _entries(mod)
     if len(entries) != 1:
         return
     ((name, func),) = entries.items()
+    if any(collect_vars(param.struct_info) for param in func.arguments):
+        return
     arguments = _entry(name, func).arguments
     executable = codegen.vm_build(mod, target, database=database)
     function = codegen.VirtualMachine(executable)[name]
@@ -218,6 +237,16 @@ def compare_call_with_kernels(
             "(vm.profile lists them)",
             text,
         )
+
+
+def _schedules(database: Database, func: PrimFunc, target: Target) -> list[SizedSchedule]:
+    """Return the schedules that a database has of a function, by its symbolic sizes if any."""
+    if open_sizes(func):
+        return find_schedules_of_sizes(
+            database, func, lambda static: find_schedule(database, static, target)
+        )
+    found = find_schedule(database, func, target)
+    return [] if found is None else [SizedSchedule({}, found)]
 
 
 def _bisect(
@@ -254,9 +283,9 @@ def _entries(mod: IRModule) -> dict[str, Function]:
     return {name: func for name, func in graphs.items() if name not in inner} or graphs
 
 
-def _entry(name: str, func: Function) -> Entry:
+def _entry(name: str, func: Function, size: int = _SIZE) -> Entry:
     rng = np.random.default_rng(0)
-    arguments = list(random_inputs(name, func).values())
+    arguments = list(random_inputs(name, func, size=size).values())
     nudged = [
         array * (1 + _NUDGE * rng.uniform(-1, 1, array.shape)).astype(array.dtype)
         if array.dtype.kind == "f"

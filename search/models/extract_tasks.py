@@ -14,6 +14,13 @@ from codegen.vm.build import as_looked_up
 from search.database.module_equality import ModuleEquality, ModuleIndex, unnamed
 from search.database.program_lengths import compatible_factor
 from search.errors import TuningError
+from search.history.symbolic_sizes import (
+    Sizes,
+    check_sizes,
+    open_sizes,
+    representative_sizes,
+    with_sizes,
+)
 from search.task import functions_to_tune, normalize_mod, with_num_cores
 from tensorir import transform
 from tensorir.function import BaseFunc, IRModule, PrimFunc
@@ -54,6 +61,7 @@ def extract_tasks(
     *,
     module_equality: str | ModuleEquality = "structural",
     include_compatible: bool = False,
+    sizes: Sizes | None = None,
 ) -> list[ExtractedTask]:
     """Return the tasks of a model, in the order in which its graph calls them.
 
@@ -63,14 +71,23 @@ def extract_tasks(
     `include_compatible` a function that is another one with longer loops (`compatible_factor`) is
     not a separate task: records of the shortest function serve both, if a build has that option.
 
+    A function with symbolic sizes is one task for each of its `representative_sizes`, with numbers
+    for the sizes. `sizes` has other ones, by the names of the symbolic sizes: with
+    `{"n": [1, 16, 256]}` three schedules are made, and each call of the function runs that of the
+    smallest `n` that is not below its own, or else the last one.
+
     The functions are those that `codegen.vm_build` looks up: constants that they read may have any
     layout, and graph operators are legalised and fused by `transform.default_pipeline`. Functions
     without a caller, without blocks, and with `tir.is_scheduled` are left out. In a module without
     graph functions each function runs once.
 
-    Raises TuningError if `mod` is not a module or a function.
+    Raises TuningError if `mod` is not a module or a function, and for unknown names and invalid
+    numbers in `sizes`.
     """
-    tasks = tasks_of_functions(as_looked_up(as_module(mod)), target, module_equality)
+    functions = as_looked_up(as_module(mod))
+    if sizes:
+        check_sizes(sizes, functions.prim_funcs())
+    tasks = tasks_of_functions(functions, target, module_equality, sizes=sizes or {})
     return _shortest(tasks) if include_compatible else tasks
 
 
@@ -89,25 +106,37 @@ def tasks_of_functions(
     target: str | Mapping[str, Any] | Target | None = None,
     module_equality: str | ModuleEquality = "structural",
     apart: Collection[str] = (),
+    sizes: Sizes | None = None,
 ) -> list[ExtractedTask]:
     """Return the tasks of the functions of a module, which is not transformed.
 
-    Each function named in `apart` is a separate task, even if it equals another one.
+    Each function named in `apart` is a separate task, even if it equals another one. With `sizes`,
+    which may be empty, symbolic sizes are replaced as by `extract_tasks`.
     """
     chosen = with_num_cores(as_target(target))
     index: ModuleIndex[ExtractedTask] = ModuleIndex(ModuleEquality.create(module_equality))
     tasks: list[ExtractedTask] = []
     for name, func, runs in _functions_that_run(mod):
-        program = normalize_mod(func)
-        known = [] if name in apart else index.like(unnamed(program))
-        if not known:
-            known = [ExtractedTask(name, program, chosen, [program])]
-            tasks += known
-            if name not in apart:
-                index.add(unnamed(program), known[0])
-        known[0].weight += runs
-        known[0].names.append(name)
+        for task_name, program in _programs(name, func, sizes):
+            known = [] if name in apart else index.like(unnamed(program))
+            if not known:
+                known = [ExtractedTask(task_name, program, chosen, [program])]
+                tasks += known
+                if name not in apart:
+                    index.add(unnamed(program), known[0])
+            known[0].weight += runs
+            known[0].names.append(name)
     return tasks
+
+
+def _programs(name: str, func: PrimFunc, sizes: Sizes | None) -> Iterator[tuple[str, IRModule]]:
+    """Yield the programs of a function, which are several if it has symbolic sizes, with names."""
+    if sizes is None or not open_sizes(func):
+        yield name, normalize_mod(func)
+        return
+    for numbers in representative_sizes(func, sizes):
+        text = "".join(f"_{var.name}_{number}" for var, number in numbers.items())
+        yield f"{name}{text}", with_sizes(func, numbers)
 
 
 def _functions_that_run(mod: IRModule) -> Iterator[tuple[str, PrimFunc, int]]:

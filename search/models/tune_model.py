@@ -17,6 +17,7 @@ from search.builder import Builder
 from search.cost_model.cost_model import CostModel
 from search.database import Database
 from search.errors import ArgumentError, TuningError
+from search.history.symbolic_sizes import Sizes
 from search.loop import tune_run
 from search.measure_callback import MeasureCallback
 from search.models.check_model import compare_call_with_kernels, refuse_wrong_schedules
@@ -58,6 +59,7 @@ def tune_model(
     params: Mapping[str, Any] | None = None,
     op_names: Sequence[str] | None = None,
     include_compatible: bool = False,
+    sizes: Sizes | None = None,
     check: bool = True,
     max_trials_per_task: int | None = None,
     num_trials_per_iter: int | None = None,
@@ -98,8 +100,9 @@ def tune_model(
 
     A table shows for each task its time in a call of the model, and its gain since the default
     schedule. A task that fails, in a rule, a build or a measurement, ends with an error in the log,
-    and the others continue. Kernels with symbolic shapes are not tuned, and small kernels, which
-    cannot gain.
+    and the others continue. Small kernels, which cannot gain, are not tuned. Kernels with symbolic
+    sizes are tuned for a few numbers, which `sizes` may list (see `extract_tasks`); a build finds
+    the records of all numbers that were tuned, also those of models with constant shapes.
 
     At the end the model runs on random inputs with and without the new schedules. Schedules that
     change its results beyond rounding are logged, and become failed records, so that no build uses
@@ -124,7 +127,11 @@ def tune_model(
     checked_on_interrupt(on_interrupt)
     mod = as_module(mod, params)
     found = extract_tasks(
-        mod, target, module_equality=module_equality, include_compatible=include_compatible
+        mod,
+        target,
+        module_equality=module_equality,
+        include_compatible=include_compatible,
+        sizes=sizes,
     )
     tasks = _worth_tuning(found, op_names)
     overrides = TaskOverrides(input_data, initial_schedules, constraint, objective, special_space)
@@ -220,10 +227,7 @@ def _worth_tuning(
             logger.info('Function "%s" is not tuned: %s', task.task_name, reason)
     if not kept:
         raise TuningError(
-            "the model has no kernel to tune: all are scheduled, small, or of symbolic shapes "
-            "(to tune for certain lengths give them to the front end, as in "
-            'from_onnx(path, {"x": (1, 3, 224, 224)}), or to the command line, as in '
-            "--shape x=1,3,224,224)"
+            "the model has no kernel to tune: all are scheduled, small, or have scalar parameters"
         )
     return sorted(kept, key=lambda task: -task.weight * estimate_tir_flops(task.mod))
 

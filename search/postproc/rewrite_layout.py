@@ -7,6 +7,7 @@ from schedule.sref import StmtSRef
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.space_generator.suggested_layout import last_read, read_index, suggested_layout
 from tensorir.comparison.equal import expr_deep_equal
+from tensorir.indices.index_map import IndexMap
 from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS, LAYOUT_REWRITE_PREPROC
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import Var
@@ -41,7 +42,7 @@ class RewriteLayout(Postproc):
         try:
             for name in functions_with_blocks(sch):
                 for buffer in layout_free_buffers(sch, name):
-                    _rewrite(sch, name, buffer, at_build=self.at_build)
+                    rewrite_layout(sch, name, buffer, at_build=self.at_build)
         except ScheduleError:
             return False
         return True
@@ -57,7 +58,19 @@ def layout_free_buffers(sch: Schedule, name: str) -> list[Buffer]:
     return list(dict.fromkeys(buffers))
 
 
-def _rewrite(sch: Schedule, name: str, buffer: Buffer, *, at_build: bool) -> None:
+def rewrite_layout(
+    sch: Schedule,
+    name: str,
+    buffer: Buffer,
+    index_map: IndexMap | None = None,
+    *,
+    at_build: bool = True,
+) -> None:
+    """Copy a buffer of a function to another layout, by default that of the loops that read it.
+
+    Nothing is done if no layout is better, if a rule has already laid it out, or if it is accessed
+    outside of blocks. ScheduleError if a primitive fails.
+    """
     copies = _copies(sch, name, buffer)
     used = copies[-1].block.writes[0].buffer if copies else buffer
     place = last_read(sch.state.blocks(name), used)
@@ -67,7 +80,7 @@ def _rewrite(sch: Schedule, name: str, buffer: Buffer, *, at_build: bool) -> Non
     if LAYOUT_REWRITE_PREPROC in consumer.block.annotations:
         return  # a rule has already copied it to the layout of an intrinsic
     index = read_index(consumer, used)
-    index_map = suggested_layout(consumer, load)
+    index_map = index_map or suggested_layout(consumer, load)
     if index is None or index_map is None:
         return
     block = _handle(sch, name, consumer)
@@ -79,6 +92,26 @@ def _rewrite(sch: Schedule, name: str, buffer: Buffer, *, at_build: bool) -> Non
         if copy is copies[0]:
             _copy_once(sch, block, 0, at_build=at_build)
         sch.transform_layout(block, ("read", 0), index_map)
+
+
+def copied_weight(sch: Schedule, block: BlockRV, place: tuple[str, int]) -> Buffer | None:
+    """Return the buffer with a free layout of which a block reads a copy, None for other buffers.
+
+    `place` is that of the copy among the regions of the block, such as `("read", 1)`.
+    """
+    side, index = place
+    if side != "read":
+        return None
+    buffer = sch.get(block).reads[index].buffer
+    name = sch.state.func_name_of(sch.get_sref(block))
+    copied = {
+        sref.block.writes[0].buffer: sref.block.reads[0].buffer
+        for sref in sch.state.blocks(name)
+        if len(sref.block.writes) == 1 and len(sref.block.reads) == 1 and sref.block.init is None
+    }
+    while buffer in copied:
+        buffer = copied.pop(buffer)
+    return buffer if buffer in layout_free_buffers(sch, name) else None
 
 
 def _is_accessed_bare(sch: Schedule, name: str, buffer: Buffer) -> bool:

@@ -6,6 +6,8 @@ This is safe in two cases:
   overwritten, in any order of the loops.
 - The function first copies the argument to the output, and does not use the argument otherwise.
   Then the copy is omitted, and only the elements that later statements change are written.
+
+A function that only chooses one of several bodies may do so if each body may.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from tensorir.nodes.buffer import Buffer, MatchBufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import is_const_int
-from tensorir.nodes.stmt import BlockRealize, BufferStore, For, SeqStmt, Stmt, While
+from tensorir.nodes.stmt import BlockRealize, BufferStore, For, IfThenElse, SeqStmt, Stmt, While
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import children, substitute, substitute_buffers, walk
 
@@ -42,6 +44,14 @@ def overwritable_arguments(func: PrimFunc) -> dict[int, tuple[int, ...]]:
 
     Positions count all parameters. Outputs that cannot overwrite any argument are omitted.
     """
+    bodies = _alternatives(func)
+    if len(bodies) > 1:
+        first, *others = map(overwritable_arguments, bodies)
+        by_all = {
+            k: tuple(j for j in positions if all(j in other.get(k, ()) for other in others))
+            for k, positions in first.items()
+        }
+        return {k: positions for k, positions in by_all.items() if positions}
     buffers = [func.buffer_map.get(param) for param in func.params]
     uses = _uses_of(func, [b for b in buffers if b is not None])
     found: dict[int, tuple[int, ...]] = {}
@@ -85,6 +95,15 @@ def overwriting(func: PrimFunc, output: int, argument: int) -> PrimFunc:
         body=substitute_buffers(func.body, {before: after}),
     )
     return renew_defs(rest)
+
+
+def _alternatives(func: PrimFunc) -> list[PrimFunc]:
+    """Return a function for each of the bodies between which conditions alone choose."""
+    body = func.body.block.body if isinstance(func.body, BlockRealize) else func.body
+    if not isinstance(body, IfThenElse) or body.else_case is None:
+        return [func]
+    parts = (func.with_body(part) for part in (body.then_case, body.else_case))
+    return [body for part in parts for body in _alternatives(part)]
 
 
 def _root_statements(func: PrimFunc) -> Sequence[Stmt]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import codegen
@@ -116,20 +117,25 @@ def scale(A: T.Buffer((16,), "int32"), n: T.int32, B: T.Buffer((16,), "int32")):
 
 
 @pytest.mark.parametrize("num_measure", [-1, 2])
-@pytest.mark.parametrize(
-    ("program", "reason"),
-    [
-        (WITH_A_SIZE, "buffer 'A' has the symbolic shape"),
-        (WITH_A_NUMBER, "parameter 'n' is a scalar"),
-    ],
-)
 def test_a_program_whose_arguments_cannot_be_made_up_is_built_as_it_is(
-    program: str, reason: str, num_measure: int, caplog: pytest.LogCaptureFixture
+    num_measure: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    mod = parse(program)
+    mod = parse(WITH_A_NUMBER)
     caplog.set_level("INFO", "tensorir.search")
     sampler = ms.SampleOnMiss(num_measure=num_measure, builder=BuildsHere())
     plain = codegen.build(mod, TARGET).get_source()
     with ms.History(MemoryDatabase(), sample_on_miss=sampler):
         assert codegen.build(mod, TARGET).get_source() == plain
+    reason = "parameter 'n' is a scalar"
     assert any(f'"scale" is not sampled: {reason}' in text for text in caplog.messages)
+
+
+def test_a_program_with_a_symbolic_size_is_sampled_for_a_number() -> None:
+    mod = parse(WITH_A_SIZE)
+    with ms.History(MemoryDatabase(), sample_on_miss=ms.SampleOnMiss()):
+        built = codegen.build(mod, TARGET)["scale"]
+    for rows in (0, 1, 130):
+        a = np.random.default_rng(0).random((rows, 16), np.float32)
+        b = np.empty_like(a)
+        built(a, b)
+        np.testing.assert_array_equal(b, a * 2)

@@ -1,4 +1,4 @@
-"""Default schedules of functions whose sizes are known when they are called."""
+"""Schedules of functions whose sizes are known when they are called."""
 
 from __future__ import annotations
 
@@ -10,8 +10,23 @@ import pytest
 import codegen
 import search as ms
 from schedule import Schedule
+from search.errors import ArgumentError
+from search.history.adapted_replay import ReplayError
+from search.history.any_size import schedule_for_any_size
+from search.history.default_schedules import DefaultSchedules
+from search.history.size_dispatch import dispatch_on_sizes
+from search.history.symbolic_sizes import (
+    check_sizes,
+    open_sizes,
+    representative_sizes,
+    sizes_in,
+    with_sizes,
+)
+from search.task import normalize_mod
 from tensorir import assert_structural_equal, parse
-from tensorir.function import IRModule
+from tensorir.function import IRModule, PrimFunc
+from tensorir.interp import interpret
+from tensorir.memory.layout_rewrite import layout_rewrites
 from tests.search.anchored_programs import TARGET
 
 PRODUCT = parse(
@@ -64,12 +79,11 @@ def test_what_cannot_be_done_for_any_number_leaves_the_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from search.history import default_designs  # noqa: PLC0415
-    from search.history.adapted_replay import ReplayError  # noqa: PLC0415
 
     def refuses(*_: object) -> Schedule:
         raise ReplayError("no")
 
-    monkeypatch.setattr(default_designs, "schedule_by_single", refuses)
+    monkeypatch.setattr(default_designs, "schedule_for_any_size", refuses)
     assert ms.default_schedule(PRODUCT, TARGET).trace.insts == []
 
 
@@ -107,3 +121,252 @@ def test_sizes_of_which_one_element_gives_an_empty_result_are_tried_as_larger_on
         built(a, c)
         windows = np.lib.stride_tricks.sliding_window_view(a, (3, 8), (1, 2))[:, ::2, ::8]
         np.testing.assert_allclose(c, windows.mean((-1, -2)), rtol=1e-5)
+
+
+# ------------------------------------------------------------------------- one schedule for any size
+
+SCALE = parse(
+    """
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, 32))
+    B = T.match_buffer(b, (n, 32))
+    for i, j in T.grid(n, 32):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+"""
+)
+
+
+def scheduled_for(func: PrimFunc, number: int) -> Schedule:
+    """Return an empty schedule of a function with a number for its only size."""
+    (size,) = open_sizes(func)
+    return Schedule(with_sizes(func, {size: number}))
+
+
+def tiled(number: int) -> Schedule:
+    """Return the schedule of SCALE for a number of rows with a tile of four rows."""
+    sch = scheduled_for(SCALE, number)
+    i, j = sch.get_loops(sch.get_block("B"))
+    tile = sch.sample_perfect_tile(i, n=2, decision=[number // 4, 4])
+    outer, inner = sch.split(i, tile)
+    sch.reorder(outer, j, inner)
+    return sch
+
+
+def unrolled(number: int) -> Schedule:
+    """Return the schedule of SCALE that unrolls all of a number of rows."""
+    sch = scheduled_for(SCALE, number)
+    i, j = sch.get_loops(sch.get_block("B"))
+    sch.reorder(j, i)
+    sch.unroll(i)
+    return sch
+
+
+def test_a_tile_keeps_its_inner_part_and_covers_all_rows() -> None:
+    sch = schedule_for_any_size(normalize_mod(SCALE), tiled(16), {})
+    expected = """
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    T.func_attr({"global_symbol": "main", "tir.noalias": True})
+    n = T.int64()
+    A = T.match_buffer(a, (n, 32))
+    B = T.match_buffer(b, (n, 32))
+    for i_0, j, i_1 in T.grid((n + T.int64(3)) // T.int64(4), 32, T.int64(4)):
+        with T.block("B"):
+            vi = T.axis.spatial(n, i_0 * T.int64(4) + i_1)
+            vj = T.axis.spatial(32, j)
+            T.where(i_0 * T.int64(4) + i_1 < n)
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+"""
+    assert_structural_equal(sch.mod["main"], parse(expected))
+
+
+def test_what_is_unrolled_is_a_tile_inside_of_a_loop_around_the_nest() -> None:
+    sch = schedule_for_any_size(normalize_mod(SCALE), unrolled(4), {})
+    expected = """
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    T.func_attr({"global_symbol": "main", "tir.noalias": True})
+    n = T.int64()
+    A = T.match_buffer(a, (n, 32))
+    B = T.match_buffer(b, (n, 32))
+    for i_0, j in T.grid((n + T.int64(3)) // T.int64(4), 32):
+        for i_1 in T.unroll(T.int64(4)):
+            with T.block("B"):
+                vi = T.axis.spatial(n, i_0 * T.int64(4) + i_1)
+                vj = T.axis.spatial(32, j)
+                T.where(i_0 * T.int64(4) + i_1 < n)
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+"""
+    assert_structural_equal(sch.mod["main"], parse(expected))
+
+
+def test_a_call_runs_the_first_schedule_that_is_large_enough() -> None:
+    (n,) = open_sizes(SCALE)
+    variants = [({n: 2}, unrolled(2)), ({n: 16}, tiled(16))]
+    func = dispatch_on_sizes(normalize_mod(SCALE), variants)
+    assert func is not None
+    expected = """
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    T.func_attr({"global_symbol": "main", "tir.noalias": True})
+    n = T.int64()
+    A = T.match_buffer(a, (n, 32))
+    B = T.match_buffer(b, (n, 32))
+    if n <= T.int64(2):
+        with T.block("root"):
+            T.reads()
+            T.writes()
+            for i_0, j in T.grid((n + T.int64(1)) // T.int64(2), 32):
+                for i_1 in T.unroll(T.int64(2)):
+                    with T.block("B"):
+                        vi = T.axis.spatial(n, i_0 * T.int64(2) + i_1)
+                        vj = T.axis.spatial(32, j)
+                        T.where(i_0 * T.int64(2) + i_1 < n)
+                        B[vi, vj] = A[vi, vj] * T.float32(2)
+    else:
+        with T.block("root"):
+            T.reads()
+            T.writes()
+            for i_0, j, i_1 in T.grid((n + T.int64(3)) // T.int64(4), 32, T.int64(4)):
+                with T.block("B"):
+                    vi = T.axis.spatial(n, i_0 * T.int64(4) + i_1)
+                    vj = T.axis.spatial(32, j)
+                    T.where(i_0 * T.int64(4) + i_1 < n)
+                    B[vi, vj] = A[vi, vj] * T.float32(2)
+"""
+    assert_structural_equal(func, parse(expected))
+    built = codegen.build(func, TARGET)["main"]
+    for rows in range(22):
+        a = np.arange(rows * 32, dtype="float32").reshape(rows, 32)
+        in_machine_code, step_by_step = np.empty_like(a), np.empty_like(a)
+        built(a, in_machine_code)
+        interpret(func, a, step_by_step)
+        np.testing.assert_array_equal(in_machine_code, a * 2)
+        np.testing.assert_array_equal(step_by_step, a * 2)
+
+
+def test_equal_schedules_are_one() -> None:
+    (n,) = open_sizes(SCALE)
+    func = dispatch_on_sizes(normalize_mod(SCALE), [({n: 8}, tiled(8)), ({n: 16}, tiled(16))])
+    assert func is not None
+    assert_structural_equal(
+        func, schedule_for_any_size(normalize_mod(SCALE), tiled(16), {}).mod["main"]
+    )
+
+
+def test_a_layout_for_one_element_alone_is_left_out() -> None:
+    """The static map is injective, as the rule that wrote it claimed; for more rows it is not."""
+    static = scheduled_for(SCALE, 1)
+    copy = static.cache_read(static.get_block("B"), 0, "global")
+    static.transform_layout(
+        copy, ("write", 0), lambda i, j: (0, j), assume_injective_transform=True
+    )
+    sch = schedule_for_any_size(normalize_mod(SCALE), static, {})
+    expected = Schedule(normalize_mod(SCALE))
+    expected.cache_read(expected.get_block("B"), 0, "global")
+    assert_structural_equal(sch.mod["main"], expected.mod["main"])
+
+
+# -------------------------------------------------------------------------------- default schedules
+
+
+def by_default(func: PrimFunc) -> PrimFunc:
+    """Return a function with its default schedules."""
+    return DefaultSchedules().schedules_of({"main": func}, TARGET)["main"]
+
+
+@cache
+def product() -> PrimFunc:
+    """Return the scheduled product, whose weights may have any layout."""
+    return by_default(PRODUCT.with_attr("layout_free_buffers", [1]))
+
+
+def test_schedules_of_few_and_many_rows_share_the_layout_of_weights() -> None:
+    text = product().script()
+    assert text.count("if n <= T.int64(1):") == 1
+    assert len(layout_rewrites(product())) == 1
+    assert text.count("meta_schedule.layout_rewrite_preproc") == 1
+
+
+def test_each_number_of_rows_is_computed_by_one_of_the_schedules() -> None:
+    built = codegen.build(product(), TARGET)["main"]
+    for rows in [*range(20), 127, 128, 129]:
+        rng = np.random.default_rng(rows)
+        a = rng.standard_normal((rows, 32), np.float32)
+        b = rng.standard_normal((32, 64), np.float32)
+        c = np.zeros((rows, 64), np.float32)
+        built(a, b, c)
+        np.testing.assert_allclose(c, np.maximum(a @ b, 0), rtol=1e-4, atol=1e-5)
+
+
+SCORES = parse(
+    """
+@T.prim_func
+def main(a: T.handle, b: T.handle, c: T.handle):
+    T.func_attr({"tir.noalias": True})
+    n = T.int64()
+    A = T.match_buffer(a, (n, 32))
+    B = T.match_buffer(b, (32, n))
+    C = T.match_buffer(c, (n, n))
+    for i, j, k in T.grid(n, n, 32):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+)
+
+
+def test_sums_whose_rows_are_at_symbolic_distances_are_kept_in_registers() -> None:
+    func = by_default(SCORES)
+    explained = str(codegen.explain(func, target=TARGET))
+    assert "C_global" in explained
+    assert "its places may overlap" not in explained
+    built = codegen.build(func, TARGET)["main"]
+    for n in [0, 1, 5, 16, 63, 130]:
+        rng = np.random.default_rng(n)
+        a, b = rng.standard_normal((n, 32), np.float32), rng.standard_normal((32, n), np.float32)
+        c = np.zeros((n, n), np.float32)
+        built(a, b, c)
+        np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
+
+
+# ------------------------------------------------------------------------------------------- numbers
+
+
+def numbers(func: PrimFunc, given: dict[str, list[int]] | None = None) -> list[list[int]]:
+    return [list(sizes.values()) for sizes in representative_sizes(func, given)]
+
+
+def test_sizes_that_change_the_schedule_are_represented_by_one_and_many() -> None:
+    assert numbers(PRODUCT) == [[1], [128]]
+    assert numbers(SCALE) == [[1]], "a larger size only repeats the loops"
+    assert numbers(POOL) == [[4, 8], [128, 128]]
+    assert numbers(POOL, {"w": [8, 64]}) == [[4, 8], [4, 64]]
+    assert numbers(POOL, {"h": [16], "w": [8, 64]}) == [[16, 8], [16, 64]]
+
+
+def test_the_sizes_of_a_static_program_are_read_from_its_shapes() -> None:
+    (n,) = open_sizes(PRODUCT)
+    assert sizes_in(PRODUCT, with_sizes(PRODUCT, {n: 7})["main"]) == {n: 7}
+    assert sizes_in(PRODUCT, with_sizes(SCALE, {open_sizes(SCALE)[0]: 7})["main"]) is None
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"m": [8]}, "sizes names 'm', which is no symbolic size of a kernel; expected h, w"),
+        ({"h": [8, 4]}, r"the sizes of 'h' are \[8, 4\]; expected increasing integers"),
+        ({"h": []}, r"the sizes of 'h' are \[\]; expected increasing integers"),
+        ({"h": [4, 5, 6, 7, 8]}, "'h' has 5 sizes; expected at most 4, as each is one more"),
+        ({"h": [2, 8]}, "size 2 of 'h' is below 4, the smallest one without an empty loop"),
+    ],
+)
+def test_sizes_that_cannot_be_used(sizes: dict[str, list[int]], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        check_sizes(sizes, {"main": POOL})

@@ -128,3 +128,36 @@ def dense_model() -> IRModule:
 def in_numpy(x: Any) -> Any:
     """Return what `dense_model` computes."""
     return np.maximum(x @ WEIGHTS["w"] @ WEIGHTS["w"] @ WEIGHTS["v"], 0)
+
+
+def symbolic_model() -> IRModule:
+    """Return a model of a product and a rectifier with any number of rows."""
+    kernel = """
+    @T.prim_func(private=True)
+    def {name}(a: T.handle, {more}c: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 16))
+        C = T.match_buffer(c, (n, 16))
+        {body}"""
+    dense = kernel.format(name="dense", more="W: T.Buffer((16, 16)), ", body=_nest(DENSE))
+    relu = kernel.format(name="relu", more="", body=_nest(RELU))
+    return module_of(
+        dense,
+        relu,
+        """
+    @R.function
+    def main(x: R.Tensor(("n", 16), "float32"), w: M16) -> R.Tensor(("n", 16), "float32"):
+        cls = Module
+        n = T.int64()
+        with R.dataflow():
+            a = R.call_tir(cls.dense, (x, w), out_sinfo=R.Tensor((n, 16), "float32"))
+            b = R.call_tir(cls.relu, (a,), out_sinfo=R.Tensor((n, 16), "float32"))
+            R.output(b)
+        return b
+""",
+    )
+
+
+def _nest(kernel: str) -> str:
+    """Return the body of a kernel with `n` for its number of rows."""
+    return kernel.partition("):\n")[2].strip().format(name="", n="n") + "\n"

@@ -22,6 +22,7 @@ from tests.search.models.network_programs import (
     X,
     dense_model,
     in_numpy,
+    symbolic_model,
     unbound_dense_model,
 )
 from tests.search.programs import split_all
@@ -210,3 +211,25 @@ def test_the_names_that_tvm_has(measured: dict[str, Any], tmp_path: Path) -> Non
     executable = integration.compile_relax(database, mod, TARGET, params)
     assert tuned(executable) == ["narrow", "wide"]
     np.testing.assert_allclose(run(executable), in_numpy(X), rtol=1e-4)
+
+
+def test_a_kernel_with_a_symbolic_size_is_tuned_for_numbers(
+    measured: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A later build finds the records, and its kernel dispatches on the number of rows."""
+    mod = symbolic_model()
+    told = {**options(measured), "sizes": {"n": [32, 64]}}
+    ms.tune_model(mod, TARGET, tmp_path, max_trials_global=4, **told)
+    said = capsys.readouterr().err
+    assert "dense_n_32" in said
+    assert "dense_n_64" in said
+    assert "The tuned model computes the same results as the untuned one" in said
+    database = JSONDatabase(work_dir=tmp_path)
+    executable = codegen.vm_build(mod, TARGET, database=database, default_schedules=False)
+    assert tuned(executable) == ["dense"]
+    assert "if n <= T.int64(32):" in executable.mod["dense"].script()
+    main = codegen.VirtualMachine(executable)["main"]
+    for rows in (1, 31, 33, 65):
+        x, w = np.random.default_rng(rows).random((2, max(rows, 16), 16), np.float32)
+        result = main(x[:rows], w[:16]).numpy()
+        np.testing.assert_allclose(result, np.maximum(x[:rows] @ w[:16], 0), rtol=1e-4)
