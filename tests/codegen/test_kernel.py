@@ -259,7 +259,7 @@ def test_functions_of_one_name_for_c_cannot_be_in_a_library(tmp_path: Path) -> N
     module["two"](a, b)
     assert b.tolist() == a.tolist()
     with pytest.raises(
-        LinkError, match=r"'one' and 'two' have the same global_symbol, copy, .*another"
+        LinkError, match=r"'one' and 'two' have the same global_symbol, copy, but names must be unique"
     ):
         module.export_library(tmp_path / "lib.so")
 
@@ -284,7 +284,7 @@ class Module:
 
 @pytest.mark.parametrize("name", ["tensorir.kernel.f", "a b", ""])
 def test_an_extern_has_a_name_of_c(name: str) -> None:
-    with pytest.raises(CodegenError, match=r"takes the name of a C function, which '.*' cannot be"):
+    with pytest.raises(CodegenError, match=r"'.*' is not a valid name of a C function"):
         codegen.build(
             parse(f"""
 @T.prim_func

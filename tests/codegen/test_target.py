@@ -54,7 +54,7 @@ def test_the_limits_of_a_gpu(
             "opencl -mcpu=x",
             r"unknown option -mcpu of target kind opencl; its options are -keys, -max_thr",
         ),
-        ("cuda -max_threads_per_block=0", r"takes an integer from 1 to 65536, got '0'"),
+        ("cuda -max_threads_per_block=0", r"must be an integer from 1 to 65536, got '0'"),
     ],
 )
 def test_a_wrong_description_of_a_gpu(description: str, message: str) -> None:

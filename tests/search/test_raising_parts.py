@@ -79,7 +79,7 @@ def raised_by(
 
 def test_a_rule_that_raises_is_named_with_its_block() -> None:
     said = raised_by(PostOrderApply(sch_rules=[BadRule()], postprocs=[], mutator_probs={}))
-    assert said.startswith("BadRule() raised KeyError: 'rule'\nIt was given block 'root' of\n")
+    assert said.startswith("BadRule() raised KeyError: 'rule'\nIts input was block 'root' of\n")
     assert 'sch.get_block(name="C"' in said
 
 
@@ -94,13 +94,13 @@ def test_a_postprocessor_that_raises_is_named_with_its_schedule(strategy: str) -
 def test_a_mutator_that_raises_is_named_with_its_trace() -> None:
     space = ScheduleFn(split_j, postprocs=[], mutator_probs={BadMutator(): 1.0})
     said = raised_by(space, TrainedModel(seed=1))
-    assert said.startswith("BadMutator() raised IndexError: mutator\nIt was given the trace\n")
+    assert said.startswith("BadMutator() raised IndexError: mutator\nIts input was the trace\n")
     assert "sch.sample_perfect_tile(" in said
 
 
 def test_a_cost_model_that_raises_is_named_with_the_candidates() -> None:
     said = raised_by(ScheduleFn(split_j, postprocs=[], mutator_probs={}), BadModel(seed=1))
-    assert said.startswith("BadModel() raised OverflowError: model\nIt was given 5 candidate(s)\n")
+    assert said.startswith("BadModel() raised OverflowError: model\nIts input was 5 candidate(s)\n")
     assert said.count("sch.sample_perfect_tile(") == 5
 
 
@@ -122,5 +122,5 @@ def test_a_callback_that_raises_is_named_with_its_candidate(tmp_path: Path) -> N
             [BadCallback()],
         )
     said = str(caught.value)
-    assert said.startswith("BadCallback() raised LookupError: trial\nIt was given 1 candidate(s)\n")
+    assert said.startswith("BadCallback() raised LookupError: trial\nIts input was 1 candidate(s)\n")
     assert "sch.sample_perfect_tile(" in said

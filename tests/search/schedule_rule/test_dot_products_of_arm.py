@@ -101,7 +101,7 @@ def test_a_tensorized_product_is_compiled_to_the_instruction(
 
 def test_a_target_without_the_instruction_is_told_what_to_name() -> None:
     sch = tensorized("dot_4x4_i8i8s32_sdot", dense(("int8", "int8", "int32")))
-    said = r"needs dotprod, .* as in 'llvm -mtriple=aarch64-linux-gnu -mattr=\+dotprod'"
+    said = r"needs dotprod, .* for example 'llvm -mtriple=aarch64-linux-gnu -mattr=\+dotprod'"
     with pytest.raises(codegen.CodegenError, match=said):
         codegen.compile_object(sch.mod, NEON)
 

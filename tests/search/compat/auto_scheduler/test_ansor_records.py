@@ -127,7 +127,7 @@ def with_task(*row):
         ('{"v": "v0.6"}', "the field 'i' is missing"),
         (changed(i=[["[]", "llvm"], [[], []]]), "a workload key is JSON of"),
         (with_task('["a"]'), "missing 1 required positional argument: 'target'"),
-        (with_task('["a"]', "cuda"), "unknown target 'cuda'"),
+        (with_task('["a"]', "kuda"), "unknown target 'kuda'"),
         (with_task('["a"]', 3), "its target 3 is no text"),
         (with_task('["a"]', "llvm", [1, 2]), "8 numbers"),
         (with_task('["a"]', "llvm", [0] * 8), "num_cores is an int of at least 1"),

@@ -121,7 +121,7 @@ def changed(**fields):
         ("{}", "log version None"),
         ('{"version": 0.2}', "lacks the field 'input'"),
         (changed(input=["llvm"]), "not enough values"),
-        (changed(input=["cuda", "a", [], {}]), "cuda"),
+        (changed(input=["kuda", "a", [], {}]), "kuda"),
         (changed(input=["llvm", 3, [], {}]), "name of its template is 3"),
         (changed(input=["llvm", "a", [{}], {}]), "argument 0 of a task is a dict"),
         (changed(result=[[], 0, 1, 1]), "no costs"),

@@ -223,7 +223,7 @@ def test_an_option_is_a_number_of_the_trace():
         (lambda c: c.define_reorder("t", [1] * 21, "all"), "21 axes have more orders than int64"),
         (
             lambda c: c.define_split("t", 8, policy="candidate", candidate=[[4, 2], [8]]),
-            "a split must have 2 whole sizes",
+            "a split must have 2 integer sizes",
         ),
         (lambda c: c.define_split("t", c.define_split("s", 8, num_outputs=2)[0]), "is not an axis"),
         (lambda c: c["t"], "unknown knob 't'; the configuration has none"),

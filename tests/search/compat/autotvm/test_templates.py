@@ -304,7 +304,7 @@ def test_a_knob_that_changed_since_the_configuration_was_logged():
     with pytest.raises(KnobError, match=r"'tile_x' differs from .* it is a SplitEntity, the conf"):
         instantiate(y, ["tile_x", "ot", 4])
     with pytest.raises(
-        KnobError, match=r"'tile_x' .* \[-1, 4, 4\]; a split must have 2 whole sizes"
+        KnobError, match=r"'tile_x' .* \[-1, 4, 4\]; a split must have 2 integer sizes"
     ):
         instantiate(y, ["tile_x", "sp", [-1, 4, 4]])
 
