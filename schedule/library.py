@@ -244,6 +244,22 @@ def add_rows(
 
 
 @composite
+def unroll_rows(sch: Schedule, block: BlockRV, rows: int) -> LoopRV:
+    """Let a block over rows, steps and lanes take each step for `rows` rows at a time.
+
+    These are the innermost loops of the block. What a row accumulates, and what all rows do, stays
+    in registers. Returns the loop over the steps.
+    """
+    row, step, lane = sch.get_loops(block)[-3:]
+    if _is_longer(sch, row, rows):
+        _, row = sch.split(row, [None, rows])
+    sch.reorder(step, row, lane)
+    sch.unroll(row)
+    sch.vectorize(lane)
+    return step
+
+
+@composite
 def fuse_elementwise(sch: Schedule) -> int:
     """Inline the element-wise blocks of a function into the blocks that read their results.
 
