@@ -192,7 +192,9 @@ def check_compact_dataflow(state: ScheduleState, subtree: StmtSRef) -> None:
     crowded = {b.data for writers in inner for b, found in writers.items() if len(found) > 1}
     for child in children:
         dominant = not any(region.buffer.data in crowded for region in child.block.writes)
-        if not (dominant and _updates_in_place(state, child, subtree)):
+        if complete_violation(child, dominant) and not (
+            dominant and _updates_in_place(state, child, subtree)
+        ):
             _check_either(state, child, dominant, NOT_COMPACT, subtree, child)
 
 
