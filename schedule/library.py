@@ -181,6 +181,12 @@ def stream_rows(sch: Schedule, block: BlockRV, lanes: int = 16, unroll: int = 4)
     return outermost
 
 
+def _sums_and_elements(sch: Schedule, block: BlockRV) -> tuple[LoopRV, LoopRV]:
+    """Return the innermost reduction loop and the innermost data-parallel loop of a block."""
+    loops, kinds = sch.get_loops(block), loop_kinds(sch, block)
+    return loops[kinds.rindex("R")], loops[kinds.rindex("S")]
+
+
 @composite
 def split_k(
     sch: Schedule, block: BlockRV, parts: int, lanes: int = 16, rows: int = 1
@@ -192,17 +198,16 @@ def split_k(
     they are multiplied by. Returns the block of the partial sums and the block that adds them up.
     """
     *outer, k = sch.get_loops(block)
-    inside: list[LoopRV] = []
     if rows > 1:
-        over, row = sch.split(outer[-1], [None, rows])
-        outer, inside = [*outer[:-1], over], [row]
+        over, _ = sch.split(outer[-1], [None, rows])
+        outer = [*outer[:-1], over]
     _, sums = sch.split(k, [None, parts * lanes])
     result = sch.get(block).writes[0].buffer
     partial = sch.rfactor(sums, factor_axis=len(result.shape))
     if outer:
         sch.reverse_compute_at(block, sch.get_loops(partial)[len(outer) - 1])
-    loops = sch.get_loops(partial)[len(outer) :]
-    inside, (k, sums) = loops[: len(inside)], sorted_by_kind(sch, partial)
+    inside = sch.get_loops(partial)[len(outer) : len(outer) + (rows > 1)]
+    k, sums = _sums_and_elements(sch, partial)
     group, lane = sch.split(sums, [parts, lanes])
     sch.reorder(k, *inside, group, lane)
     for loop in (*inside, group):
@@ -211,16 +216,10 @@ def split_k(
     sch.decompose_reduction(partial, k)
     if rows > 1:
         # The chains of additions of several rows are interleaved.
-        sums, row = sorted_by_kind(sch, block)
+        sums, row = _sums_and_elements(sch, block)
         sch.reorder(sums, row)
         sch.unroll(row)
     return partial, block
-
-
-def sorted_by_kind(sch: Schedule, block: BlockRV) -> tuple[LoopRV, LoopRV]:
-    """Return the innermost reduction loop and the innermost data-parallel loop of a block."""
-    loops, kinds = sch.get_loops(block), loop_kinds(sch, block)
-    return loops[kinds.rindex("R")], loops[kinds.rindex("S")]
 
 
 @composite
