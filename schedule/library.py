@@ -15,6 +15,7 @@ schedules know no machine; `lanes` is the number of elements in a vector registe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import dropwhile
 
 from schedule.composites import attempt, composite, repeat
 from schedule.errors import Problem, fail
@@ -142,7 +143,8 @@ def register_tile(
             _, row = sch.split(row, [None, rows])
         tile.insert(-1, row)
     inside = {sch.get(loop) for loop in (k, *tile)}
-    sch.reorder(*[x for x in sch.get_loops(block) if sch.get(x) not in inside], k, *tile)
+    moved = list(dropwhile(lambda x: sch.get(x) not in inside, sch.get_loops(block)))
+    sch.reorder(*[x for x in moved if sch.get(x) not in inside], k, *tile)
     for loop in tile[:-1]:
         sch.unroll(loop)
     if product.columns:
@@ -179,27 +181,81 @@ def stream_rows(sch: Schedule, block: BlockRV, lanes: int = 16, unroll: int = 4)
     return outermost
 
 
+def _sums_and_elements(sch: Schedule, block: BlockRV) -> tuple[LoopRV, LoopRV]:
+    """Return the innermost reduction loop and the innermost data-parallel loop of a block."""
+    loops, kinds = sch.get_loops(block), loop_kinds(sch, block)
+    return loops[kinds.rindex("R")], loops[kinds.rindex("S")]
+
+
 @composite
-def split_k(sch: Schedule, block: BlockRV, parts: int, lanes: int = 16) -> tuple[BlockRV, BlockRV]:
+def split_k(
+    sch: Schedule, block: BlockRV, parts: int, lanes: int = 16, rows: int = 1
+) -> tuple[BlockRV, BlockRV]:
     """Divide the innermost loop of a reduction into sums that do not wait for one another.
 
-    There are `parts` vectors of `lanes` sums, in registers, which are added up at the end of each
-    element of the result. Returns the block of the partial sums and the block that adds them up.
+    For each of `rows` neighbouring elements of the result there are `parts` vectors of `lanes`
+    sums, in registers, which are added up at the end. Several rows share the loads of a vector that
+    they are multiplied by. Returns the block of the partial sums and the block that adds them up.
     """
     *outer, k = sch.get_loops(block)
+    if rows > 1:
+        over, _ = sch.split(outer[-1], [None, rows])
+        outer = [*outer[:-1], over]
     _, sums = sch.split(k, [None, parts * lanes])
     result = sch.get(block).writes[0].buffer
     partial = sch.rfactor(sums, factor_axis=len(result.shape))
     if outer:
         sch.reverse_compute_at(block, sch.get_loops(partial)[len(outer) - 1])
-    loops, kinds = sch.get_loops(partial), loop_kinds(sch, partial)
-    k, sums = loops[kinds.rindex("R")], loops[kinds.rindex("S")]
-    sch.reorder(k, sums)
+    inside = sch.get_loops(partial)[len(outer) : len(outer) + (rows > 1)]
+    k, sums = _sums_and_elements(sch, partial)
     group, lane = sch.split(sums, [parts, lanes])
-    sch.unroll(group)
+    sch.reorder(k, *inside, group, lane)
+    for loop in (*inside, group):
+        sch.unroll(loop)
     sch.vectorize(lane)
     sch.decompose_reduction(partial, k)
+    if rows > 1:
+        # The chains of additions of several rows are interleaved.
+        sums, row = _sums_and_elements(sch, block)
+        sch.reorder(sums, row)
+        sch.unroll(row)
     return partial, block
+
+
+@composite
+def add_rows(
+    sch: Schedule, block: BlockRV, rows: int, parts: int = 1, lanes: int = 16
+) -> BlockRV | None:
+    """Let a product of a vector and a matrix add `rows` rows of the matrix at a time to the result.
+
+    The result stays in the cache, and the matrix is read row by row, in the order of memory, where
+    its columns are the axis of the result. `parts` vectors of `lanes` columns are unrolled. Returns
+    the block that stores the start value, None if the block has none.
+    """
+    column, k = sch.get_loops(block)[-2:]
+    _, group, lane = sch.split(column, [None, parts, lanes])
+    over, row = sch.split(k, [None, rows])
+    sch.reorder(over, sch.get_loops(block)[-5], group, row, lane)
+    sch.unroll(group)
+    sch.unroll(row)
+    sch.vectorize(lane)
+    return sch.decompose_reduction(block, over) if sch.get(block).init is not None else None
+
+
+@composite
+def unroll_rows(sch: Schedule, block: BlockRV, rows: int) -> LoopRV:
+    """Let a block over rows, steps and lanes take each step for `rows` rows at a time.
+
+    These are the innermost loops of the block. What a row accumulates, and what all rows do, stays
+    in registers. Returns the loop over the steps.
+    """
+    row, step, lane = sch.get_loops(block)[-3:]
+    if _is_longer(sch, row, rows):
+        _, row = sch.split(row, [None, rows])
+    sch.reorder(step, row, lane)
+    sch.unroll(row)
+    sch.vectorize(lane)
+    return step
 
 
 @composite

@@ -102,6 +102,13 @@ def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
     return all(not index.args or index.args[0].scale == 1 for index in found)
 
 
+def is_one_to_one(value: PrimExpr, loops: Sequence[For]) -> bool:
+    """Say whether a binding has another value for each iteration of the loops that it uses."""
+    used = collect_vars(value)
+    domain = {lp.loop_var: loop_range(lp) for lp in loops if lp.loop_var in used}
+    return bool(detect_iter_map([value], domain, TRUE, IterMapLevel.BIJECTIVE).indices)
+
+
 def is_trivial_binding(block: StmtSRef) -> bool:
     """Return True if the axes are bound one to one to the loops, in the same order."""
     loops = loops_above(block)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from schedule.analysis.axis_independence import check_any_order
-from schedule.analysis.bindings import is_affine_binding
+from schedule.analysis.accesses import Memory
+from schedule.analysis.axis_independence import check_any_order, conflict_in
+from schedule.analysis.bindings import is_affine_binding, is_one_to_one
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.region_cover import reads_covered
 from schedule.analysis.surroundings import (
@@ -56,7 +57,10 @@ NOT_COMPACT = Problem(
     "NotCompactDataFlowError",
     "the subtree below {0} has no compact dataflow, because {1} is neither a local complete block "
     "(it violates condition #{complete}) nor a local reduction block there (it violates condition "
-    "#{reduction}). " + COMPLETE_CONDITIONS + ". " + REDUCTION_CONDITIONS,
+    "#{reduction}) nor an update in place of which each iteration has its own elements. "
+    + COMPLETE_CONDITIONS
+    + ". "
+    + REDUCTION_CONDITIONS,
     "choose a loop that drives data-parallel axes of one block only, or call decompose_reduction "
     "first",
 )
@@ -174,9 +178,10 @@ def check_complete_or_reduction(state: ScheduleState, block: StmtSRef, scope: Bl
 
 
 def check_compact_dataflow(state: ScheduleState, subtree: StmtSRef) -> None:
-    """Raise unless every block right below a loop is locally complete or a local reduction.
+    """Raise unless the blocks right below a loop may run in any order of its iterations.
 
-    A block is locally dominant if each buffer that it writes has at most one writer below the loop.
+    Each must be locally complete, a local reduction or an update in place. A block is locally
+    dominant if each buffer that it writes has at most one writer below the loop.
     """
     children = state.child_blocks(subtree)
     inner = [
@@ -187,7 +192,32 @@ def check_compact_dataflow(state: ScheduleState, subtree: StmtSRef) -> None:
     crowded = {b.data for writers in inner for b, found in writers.items() if len(found) > 1}
     for child in children:
         dominant = not any(region.buffer.data in crowded for region in child.block.writes)
-        _check_either(state, child, dominant, NOT_COMPACT, subtree, child)
+        if complete_violation(child, dominant) and not (
+            dominant and _updates_in_place(state, child, subtree)
+        ):
+            _check_either(state, child, dominant, NOT_COMPACT, subtree, child)
+
+
+def _updates_in_place(state: ScheduleState, block: StmtSRef, loop: StmtSRef) -> bool:
+    """Say whether each iteration of a loop has its own elements of what a block reads and writes.
+
+    That is so if instances that differ in data-parallel axes are independent, one such axis has
+    another value in each iteration, and no other block below the loop uses the same memory.
+    """
+    node = block.block
+    loops = [sref.loop for sref in loops_above(block)]
+    if node.init is not None or not any(
+        axis.iter_type == IterVar.DATA_PAR
+        and uses_var(value, loop.loop.loop_var)
+        and is_one_to_one(value, loops)
+        for axis, value in zip(node.iter_vars, block.block_realize.iter_values, strict=True)
+    ):
+        return False
+    memory = Memory(state.scope_root(block))
+    written = {memory.of(region.buffer) for region in node.writes}
+    others = [child.block for child in state.child_blocks(loop) if child is not block]
+    shared = any(memory.of(r.buffer) in written for o in others for r in (*o.reads, *o.writes))
+    return not shared and conflict_in(node) is None
 
 
 def _check_either(

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from schedule.analysis.bindings import (
+    analyzer_with_ranges,
     at_first_step,
     divided_by_use,
     loop_domain,
@@ -152,6 +153,8 @@ def written_below(
                     box = _written_box(bound, domain, limits, analyzer)
                 if box is None and producer.block.init is not None:
                     first = at_first_step(realize.predicate, reduction_loops(producer))
+                    # Conditions on whole tiles, such as `k // 16 <= i // 8`, then always hold.
+                    first = analyzer_with_ranges(domain).simplify(first)
                     box = _written_box(bound, domain, first, analyzer)
                 if box is not None:
                     boxes.append(clip(box, buffer, analyzer))

@@ -7,6 +7,7 @@ import pytest
 
 from schedule import Schedule, ScheduleError, Trace
 from schedule.library import (
+    add_rows,
     fuse_elementwise,
     microkernel,
     register_tile,
@@ -14,6 +15,7 @@ from schedule.library import (
     stage_operands,
     stream_rows,
     tile_for_cache,
+    unroll_rows,
 )
 from tensorir import assert_structural_equal, parse
 from tensorir.function import IRModule
@@ -132,3 +134,64 @@ def main(A: T.Buffer((3, {length})), x: T.Buffer(({length},)), y: T.Buffer((3,))
     interpret(sch.mod["main"], a, x, y)
     np.testing.assert_array_equal(y, a @ x)
     assert "T.unroll(2)" in sch.mod.script()
+
+
+def test_several_rows_at_a_time() -> None:
+    mod = parse("""
+@T.prim_func
+def main(A: T.Buffer((11, 21)), x: T.Buffer((21,)), y: T.Buffer((11,))):
+    for i, k in T.grid(11, 21):
+        with T.block("y"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                y[vi] = T.float32(0)
+            y[vi] = y[vi] + A[vi, vk] * x[vk]
+""")
+    sch = Schedule(mod, debug_mask="all")
+    sums, _ = split_k(sch, sch.get_block("y"), parts=2, lanes=4, rows=4)
+    assert [sch.get(loop).loop_var.name for loop in sch.get_loops(sums)] == [
+        "i_0", "k_0", "i_1", "k_1_0", "k_1_1",
+    ]  # fmt: skip
+    a, x, y = random(11, 21), random(21), random(11)
+    interpret(sch.mod["main"], a, x, y)
+    np.testing.assert_array_equal(y, a @ x)
+
+
+def test_rows_are_added_to_the_result() -> None:
+    mod = parse("""
+@T.prim_func
+def main(A: T.Buffer((11, 21)), x: T.Buffer((11,)), y: T.Buffer((21,))):
+    for j, k in T.grid(21, 11):
+        with T.block("y"):
+            vj, vk = T.axis.remap("SR", [j, k])
+            with T.init():
+                y[vj] = T.float32(0)
+            y[vj] = y[vj] + A[vk, vj] * x[vk]
+""")
+    sch = Schedule(mod, debug_mask="all")
+    block = sch.get_block("y")
+    assert sch.get(add_rows(sch, block, rows=4, parts=2, lanes=4)).name_hint == "y_init"
+    loops = [sch.get(loop).loop_var.name for loop in sch.get_loops(block)]
+    assert loops == ["k_0", "j_0", "j_1", "k_1", "j_2"]
+    a, x, y = random(11, 21), random(11), random(21)
+    interpret(sch.mod["main"], a, x, y)
+    np.testing.assert_array_equal(y, x @ a)
+
+
+def test_rows_of_a_block_that_updates_two_vectors() -> None:
+    mod = parse("""
+@T.prim_func
+def main(A: T.Buffer((10, 24)), x: T.Buffer((24,)), w: T.Buffer((24,)), z: T.Buffer((10, 8))):
+    for i, j, l in T.grid(10, 3, 8):
+        with T.block("both"):
+            vi, vj, vl = T.axis.remap("RRS", [i, j, l])
+            w[vj * 8 + vl] = w[vj * 8 + vl] + A[vi, vj * 8 + vl] * x[vi]
+            z[vi, vl] = z[vi, vl] + A[vi, vj * 8 + vl] * x[vj * 8 + vl]
+""")
+    sch = Schedule(mod, debug_mask="all")
+    unroll_rows(sch, sch.get_block("both"), rows=4)
+    a, x, w, z = random(10, 24), random(24), random(24), random(10, 8)
+    expected = w + x[:10] @ a, z + (a * x).reshape(10, 3, 8).sum(1)
+    interpret(sch.mod["main"], a, x, w, z)
+    np.testing.assert_array_equal(w, expected[0])
+    np.testing.assert_array_equal(z, expected[1])

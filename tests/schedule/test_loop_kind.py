@@ -299,7 +299,7 @@ CHECKED = [
             ["loop i", "block C"],
         ),
         (
-            IN_PLACE,
+            IN_PLACE.replace("B[vi] +", "B[7 - vi] +"),
             "A",
             0,
             "NotCompactDataFlowError",

@@ -543,7 +543,7 @@ def test_an_error_leaves_the_steps_before_it():
     (loop,) = source.get_loops("C")
     outer, _ = source.split(loop, [None, 8])
     source.parallel(outer)
-    sch = Schedule(parse(ROW.format(96).replace("C[vi] = A[vi]", "C[vi] = C[vi] + A[vi]")))
+    sch = Schedule(parse(ROW.format(96).replace("C[vi] = A[vi]", "C[vi] = C[95 - vi] + A[vi]")))
     with pytest.raises(ScheduleError) as caught:
         source.trace.apply_to_schedule(sch, remove_postproc=False)
     assert caught.value.primitive == "parallel"
