@@ -43,51 +43,53 @@ def footprints(nest: Nest, how: Execution, machine: Machine) -> Footprints:
     either, because their replacement is not exactly LRU, and because they contain other data. Rows
     of an access that map to the same sets of a cache have only the capacity of these sets.
     """
-    inside = how.inner * how.lanes
-    spans = [1 + (steps * (inside - 1)).sum(1) for steps in nest.steps]
-    boxes = [
-        _Box(shape, item, packed, machine)
-        for shape, item, packed in zip(nest.shapes, nest.item_bytes, nest.packed, strict=True)
+    loops = [
+        (place, part[place])
+        for part in (how.run, how.outer)
+        for place in np.flatnonzero((part > 1).any(1))[::-1]
     ]
-    found = [box.measure(span) for box, span in zip(boxes, spans, strict=True)]
+    """The loops around a vector of the tile, innermost first, with their iterations."""
+    inside = how.inner * how.lanes
+    done, more = inside.copy(), []
+    for place, trips in loops:
+        more.append(done[place] * (trips - 1))
+        done[place] *= trips
+    still = np.array(nest.strides) == 0
+    found = []
+    for k, steps in enumerate(nest.steps):
+        spans = [1 + (steps * (inside - 1)).sum(1)]
+        for (place, _), moved in zip(loops, more, strict=True):
+            rests = still[k, place].all()
+            spans.append(spans[-1] if rests else spans[-1] + steps[:, place] * moved)
+        box = _Box(nest.shapes[k], nest.item_bytes[k], nest.packed[k], machine)
+        found.append(box.measure(np.array(spans)))
     touched = np.array([amounts for amounts, _ in found])
     crowded = np.array([sets for _, sets in found])
-    still = np.array(nest.strides) == 0
     room = np.array(machine.rooms, np.float64)[:, None]
     levels, count = len(machine.rooms), nest.count
-    kept = np.ones((len(boxes), levels, count))
+    full = np.repeat((touched.sum(0)[:, _KIND] / room)[None], len(found), 0)
+    stays_entry = _fraction_that_stays(full[0])
+    with_sets = full[:, :, : crowded.shape[2]]
+    np.maximum(with_sets, crowded, out=with_sets)
+    stays = _fraction_that_stays(full)
+    kept = np.ones((len(found), levels, count))
     lost = np.zeros_like(kept)
     kept_entries = np.ones((levels, count))
     lost_entries = np.zeros((levels, count))
-    tile, streams = touched[:, 0].sum(0), touched[:, 2].copy()
-    done = inside.copy()
-    for part in (how.run, how.outer):
-        for place in np.flatnonzero((part > 1).any(1))[::-1]:
-            trips = part[place]
-            more = done[place] * (trips - 1)
-            below = touched[:, _KIND]
-            for k in np.flatnonzero(~still[:, place].all(1)):
-                spans[k] = spans[k] + nest.steps[k][:, place] * more
-                touched[k], crowded[k] = boxes[k].measure(spans[k])
-            done[place] *= trips
-            full = np.repeat((touched.sum(0)[_KIND] / room)[None], len(boxes), 0)
-            left, kept_entries = (
-                kept_entries,
-                np.minimum(kept_entries, _fraction_that_stays(full[0])),
-            )
-            lost_entries = (lost_entries + left - kept_entries) * trips
-            with_sets = full[:, : crowded.shape[1]]
-            np.maximum(with_sets, crowded, out=with_sets)
-            before, kept = kept, np.minimum(kept, _fraction_that_stays(full))
-            # If this loop is the first whose data do not fit, accesses with stride 0 keep theirs.
-            once = np.where(still[:, place, None], 1, trips)
-            lost = lost * trips + (before - kept) * below * once
-        if part is how.run:
-            tile, streams = touched[:, 0].sum(0), touched[:, 2].copy()
+    for depth, (place, trips) in enumerate(loops):
+        left, kept_entries = kept_entries, np.minimum(kept_entries, stays_entry[depth + 1])
+        lost_entries = (lost_entries + left - kept_entries) * trips
+        before, kept = kept, np.minimum(kept, stays[:, depth + 1])
+        # If this loop is the first whose data do not fit, accesses with stride 0 keep theirs.
+        once = np.where(still[:, place, None], 1, trips)
+        lost = lost * trips + (before - kept) * touched[:, depth, _KIND] * once
+    tile = touched[:, int((how.run > 1).any(1).sum())]
     line = CACHE_LINE
     # Data that fit are still in the cache when a kernel runs again.
-    total = touched[:, 0].sum(0)
-    return Footprints(tile * line, streams, total * line, lost, kept_entries + lost_entries)
+    total = touched[:, -1, 0].sum(0)
+    return Footprints(
+        tile[:, 0].sum(0) * line, tile[:, 2], total * line, lost, kept_entries + lost_entries
+    )
 
 
 def _fraction_that_stays(full: Array) -> Array:
@@ -113,32 +115,34 @@ class _Box:
         self._ways: Array = np.array(machine.rooms)[: len(ways), None] / self._sets
 
     def measure(self, span: Array) -> tuple[Array, Array]:
-        """Return the amounts for a box of these extents.
+        """Return the amounts for boxes of these extents [boxes, dims, programs].
 
-        These are the numbers of lines, of pages and of runs in different pages [3, programs], and
-        for the first two caches the fraction of the capacity of its sets [caches, programs].
+        These are the numbers of lines, of pages and of runs in different pages
+        [boxes, 3, programs], and for the first two caches the fraction of the capacity of its sets
+        [boxes, caches, programs].
         """
         span = np.minimum(span, self._shape)
         if self._packed:
             # Panels are contiguous in the order of reading.
-            volume = span.prod(0) * self._item
+            volume = span.prod(1) * self._item
             amounts = [np.maximum(1, volume / size) for size in (CACHE_LINE, PAGE)]
-            return np.array([*amounts, np.ones_like(volume)]), np.zeros(
-                (len(self._ways), span.shape[1])
-            )
+            none = np.zeros((len(span), len(self._ways), span.shape[2]))
+            return np.stack([*amounts, np.ones_like(volume)], 1), none
         row = np.ones(span.shape, bool)
-        if len(span):
+        if span.shape[1]:
             # A dimension belongs to a row if the box has the full extent in all inner dimensions.
-            row[:-1] = np.logical_and.accumulate((span >= self._shape)[:0:-1], 0)[::-1]
-        run = np.where(row, span, 1).prod(0) * self._item
+            full = (span >= self._shape)[:, :0:-1]
+            row[:, :-1] = np.logical_and.accumulate(full, 1)[:, ::-1]
+        run = np.where(row, span, 1).prod(1) * self._item
         rows = np.where(row, 1, span)
-        count = rows.prod(0)
+        count = rows.prod(1)
         width = 1 + (run - self._item) / CACHE_LINE
         lines = count * width
-        extent = ((span - 1) * self._strides).sum(0)
+        extent = ((span - 1) * self._strides).sum(1)
         apart = 1 + extent / PAGE
         pages = np.minimum(count * (1 + (run - self._item) / PAGE), apart)
-        reached = np.minimum(self._sets, width) * np.minimum(rows, self._places).prod(1)
+        reached = np.minimum(rows[:, None], self._places).prod(2)
+        reached = np.minimum(self._sets, width[:, None]) * reached
         reached = np.maximum(np.minimum(self._sets, reached), 1)  # an access without lines
-        taken = lines / (reached * self._ways)
-        return np.array([lines, pages, np.minimum(count, apart)]), taken
+        taken = lines[:, None] / (reached * self._ways)
+        return np.stack([lines, pages, np.minimum(count, apart)], 1), taken

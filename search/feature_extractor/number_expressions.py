@@ -61,6 +61,10 @@ class Expressions:
     weights: Array
     """The weights `a`, `b` and `c` of each number [3, numbers]."""
 
+    def tiles(self) -> NDArray[np.int64]:
+        """Return the tiles of the products `first`, `times` and `second` [3, numbers]; -1 for 1."""
+        return np.array(self.factors.knobs)[self.places]
+
     def at(self, entries: Array) -> Array:
         """Return the numbers [numbers, points] of points with these entries."""
         return self.of(self.factors.products(entries))
@@ -81,6 +85,7 @@ class Fitting:
 
     `pool` are the entries of the points that programs may come from. `loops` has for each number
     the loop whose step it is, else -1: while that loop has one iteration, the number is arbitrary.
+    A step along a part of a tile depends on that tile only, if expressions of that tile fit.
     Extents are the numbers from `first_extent` on.
     """
 
@@ -132,9 +137,12 @@ class Fitting:
             if group.loop < 0:
                 doubt += group.differ
             else:
-                extent = self._groups[self._group_of[self._first_extent + group.loop]].at
-                assert extent is not None
-                doubt += group.differ & (extent[0] > 1)
+                extent = self._groups[self._group_of[self._first_extent + group.loop]]
+                assert extent.at is not None
+                if extent.differ is None:
+                    group.prefer_tiles_of(extent)
+                if group.differ is not None:
+                    doubt += group.differ & (extent.at[0] > 1)
         return doubt
 
     def expressions(self) -> Expressions:
@@ -199,11 +207,28 @@ class _EqualNumbers:
         right = np.abs(self.at[:, point] - value) <= _EXACT * max(1.0, abs(value))
         if self.is_open or not right.any():
             part.at = None
-        elif not right.all():
-            fits = self.fits
-            kept = Expressions(fits.factors, fits.places[:, right], fits.weights[:, right])
-            part.take(kept, self.at[right])
+        else:
+            part.keep(right)
         return part
+
+    def keep(self, which: NDArray[np.bool_]) -> None:
+        """Drop the other expressions."""
+        assert self.fits is not None
+        assert self.at is not None
+        if not which.all():
+            fits = self.fits
+            kept = Expressions(fits.factors, fits.places[:, which], fits.weights[:, which])
+            self.take(kept, self.at[which])
+
+    def prefer_tiles_of(self, extent: _EqualNumbers) -> None:
+        """Drop expressions of other tiles than those of an extent, unless all are."""
+        assert self.fits is not None
+        assert extent.fits is not None
+        kept: NDArray[np.bool_] = np.all(
+            np.isin(self.fits.tiles(), [-1, *extent.fits.tiles()[:, 0]]), axis=0
+        )
+        if kept.any():
+            self.keep(kept)
 
 
 def _fit_expressions(

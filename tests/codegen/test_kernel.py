@@ -259,7 +259,8 @@ def test_functions_of_one_name_for_c_cannot_be_in_a_library(tmp_path: Path) -> N
     module["two"](a, b)
     assert b.tolist() == a.tolist()
     with pytest.raises(
-        LinkError, match=r"'one' and 'two' have the same global_symbol, copy, but names must be unique"
+        LinkError,
+        match=r"'one' and 'two' have the same global_symbol, copy, but names must be unique",
     ):
         module.export_library(tmp_path / "lib.so")
 

@@ -122,5 +122,7 @@ def test_a_callback_that_raises_is_named_with_its_candidate(tmp_path: Path) -> N
             [BadCallback()],
         )
     said = str(caught.value)
-    assert said.startswith("BadCallback() raised LookupError: trial\nIts input was 1 candidate(s)\n")
+    assert said.startswith(
+        "BadCallback() raised LookupError: trial\nIts input was 1 candidate(s)\n"
+    )
     assert "sch.sample_perfect_tile(" in said

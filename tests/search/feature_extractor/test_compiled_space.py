@@ -14,7 +14,7 @@ from search.feature_extractor.compiled_space import CompiledSpace
 from search.runner.measure_candidate import MeasureCandidate
 from search.space_generator.design_space import Decisions, DesignSpace
 from search.space_generator.space_generator import SpaceArg
-from tensorir import parse
+from tensorir import parse, workloads
 from tensorir.function import IRModule, PrimFunc
 from tests.search.programs import MATMUL_TEXT as MATMUL
 
@@ -136,13 +136,15 @@ def test_no_points():
     assert (packed.count, packed.rows.shape[0]) == (0, 0)
 
 
-def test_few_points_are_replayed():
-    mod = module(MATMUL)
+@pytest.mark.parametrize("size", [13, 32])
+def test_few_points_are_replayed(size):
+    """Of a loop with 13 iterations only one part has several: 16 pairs of parts of two loops."""
+    mod = workloads.create("GMM", n=size, m=size, k=size)
     space = design_spaces(mod, TARGET)[0]
-    compiled_space = CompiledSpace(space, mod)
+    compiled_space = CompiledSpace(space, IRModule({"main": mod}))
     ((_, numbers, members),) = compiled_space.numbers(drawn(space, 2000))
     assert numbers.shape[1] == len(members) == 2000
-    assert compiled_space.replays < 20
+    assert compiled_space.replays <= 10
 
 
 def test_places_are_repaired_as_in_a_replay():
