@@ -62,7 +62,7 @@ PEERS ?=
 bench-models: $(VENV)/.installed-onnx $(VENV)/.installed-torch  ## tune networks and time them beside other runtimes
 	$(BIN)/python -m benchmarks.models $(addprefix --peer ,$(PEERS))
 
-notebooks: $(TEST_EXTRAS) $(VENV)/.installed-notebook $(VENV)/.installed-opencl  ## execute the notebooks, with few trials
+notebooks: $(TEST_EXTRAS) $(VENV)/.installed-notebook  ## execute the notebooks, with few trials
 	$(BIN)/python notebooks/execute.py --check
 	TENSORIR_JUPYTERLAB=1 $(BIN)/python -m pytest -q tests/search/explorer/test_in_jupyterlab.py
 
