@@ -56,16 +56,23 @@ def covers_reads(
     consumer: StmtSRef,
     graph: BlockScope,
     buffers: Collection[Buffer] | None = None,
+    among: Collection[StmtSRef] | None = None,
 ) -> bool:
     """Return True if producers surely write every part of a buffer that `consumer` reads.
 
-    With `buffers`, only reads of these buffers are checked.
+    With `buffers`, only reads of these buffers are checked. With `among`, only these blocks count
+    as producers, and there must be one.
 
     For each group of producers that meet the consumer at one loop, the region that they surely
     write below that loop is compared with the region that the consumer may read there.
     """
     groups: dict[StmtSRef, dict[Buffer, list[StmtSRef]]] = defaultdict(dict)
-    for edge in flow_into(graph, consumer, buffers):
+    edges = flow_into(graph, consumer, buffers)
+    if among is not None:
+        edges = [edge for edge in edges if edge.src in among]
+        if not edges:
+            return False
+    for edge in edges:
         meeting = lowest_common_ancestor([edge.src, consumer])
         groups[meeting].setdefault(edge.buffer, []).append(edge.src)
     for meeting, by_buffer in groups.items():

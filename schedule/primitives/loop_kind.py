@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from schedule.analysis.axis_independence import check_any_order
 from schedule.analysis.block_kind import blocks_in, check_compact_dataflow
 from schedule.analysis.dependency import dependencies
+from schedule.analysis.iteration_flow import check_no_flow
 from schedule.analysis.step_order import ORDERED, steps_commute
 from schedule.analysis.surroundings import check_order_is_free, check_told_apart
 from schedule.decisions.knobs import MARKS
@@ -53,7 +54,7 @@ def parallel(state: ScheduleState, loop: LoopArg) -> None:
 
     Needs a compact dataflow below the loop, and only data-parallel axes bound to it.
     Raises ScheduleError: NotCompactDataFlowError, WrongBlockIterTypeError, DependentAxisError,
-    RepeatedUpdateError, BareAccessError.
+    DependentIterationsError, RepeatedUpdateError, BareAccessError.
     """
     _check_independent(state, loop, "parallel", allow_reduce=False)
     _set_kind(state, loop, ForKind.PARALLEL)
@@ -65,7 +66,7 @@ def vectorize(state: ScheduleState, loop: LoopArg) -> None:
 
     Needs a compact dataflow below the loop, and only data-parallel axes bound to it.
     Raises ScheduleError: NotCompactDataFlowError, WrongBlockIterTypeError, DependentAxisError,
-    RepeatedUpdateError, BareAccessError.
+    DependentIterationsError, RepeatedUpdateError, BareAccessError.
     """
     _check_independent(state, loop, "vectorize", allow_reduce=False)
     _set_kind(state, loop, ForKind.VECTORIZED)
@@ -109,7 +110,7 @@ def mark_loops(
     be vectorized; None allows all.
     Raises ArgumentError for other marks, or not one for each loop; ScheduleError: LoopExtentError
     for an extent that is not allowed, NotCompactDataFlowError, WrongBlockIterTypeError,
-    DependentAxisError, RepeatedUpdateError, BareAccessError.
+    DependentAxisError, DependentIterationsError, RepeatedUpdateError, BareAccessError.
     """
     if len(marks) != len(loops) or any(mark not in range(len(MARKS)) for mark in marks):
         reason = f"is {list(marks)}; give 0, 1 or 2 for each of {len(loops)} loops"
@@ -154,6 +155,8 @@ def _check_independent(
         check_compact_dataflow(state, loop)
         check_order_is_free(state, loop)
         check_told_apart(state, loop)
+        if kind != "bind":  # barriers order what threads pass to one another
+            check_no_flow(state, loop)
     old = loop.loop
     allowed = {IterVar.DATA_PAR, IterVar.COMM_REDUCE} if allow_reduce else {IterVar.DATA_PAR}
     driven = driven_axes(old.body, old.loop_var)
