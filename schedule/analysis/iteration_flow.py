@@ -13,8 +13,7 @@ from schedule.analysis.regions import bound_region, path_domain, relax
 from schedule.errors import Problem, fail
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
-from tensorir.arith import Analyzer, IntervalSet, detect_iter_map
-from tensorir.arith.iter_map import IterMapLevel
+from tensorir.arith import Analyzer, IntervalSet, IterMapLevel, detect_iter_map
 from tensorir.nodes.buffer import Buffer, BufferRegion
 from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.nodes.ops import TRUE, is_const_int

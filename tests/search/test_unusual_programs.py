@@ -204,9 +204,16 @@ def kinds_of(sch: Schedule) -> set[ForKind]:
 
 
 def test_loops_whose_order_matters_stay_serial() -> None:
-    for text in (WHILE, OPAQUE_AXIS, SCAN, OPAQUE_BLOCK, LAST_ONE_WINS):
+    for text in (SCAN, OPAQUE_BLOCK, LAST_ONE_WINS):
         for sch in candidates(text):
             assert kinds_of(sch) == {ForKind.SERIAL}
+    for sch in candidates(OPAQUE_AXIS):
+        assert sch.get(sch.get_loops("B")[0]).kind is ForKind.SERIAL
+
+
+def test_loops_over_updates_in_place_are_tuned() -> None:
+    """Each iteration has its own element, also if a loop in the block updates it."""
+    assert any(ForKind.VECTORIZED in kinds_of(sch) for sch in candidates(WHILE))
 
 
 def test_what_can_be_tuned_is_tuned() -> None:
