@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from codegen.compile import emit_lowered
 from codegen.emit.context import collect_statements
+from codegen.errors import CodegenError
 from codegen.lower import lower
 from codegen.lower.remarks import Remarks, collect_remarks
 from codegen.target import Target, as_target
@@ -41,8 +42,10 @@ def assembly_listing(
 
     The code is that for one core, in which parallel loops are part of the function. LLVM moves and
     merges instructions; a merged one belongs to one of its statements.
-    Raises LoweringError or CodegenError for a function that `build` cannot compile.
+    Raises LoweringError or CodegenError for a function that `build` cannot compile, and for a GPU.
     """
+    if as_target(target).gpu is not None:
+        raise CodegenError("the listing is of code for CPUs; inspect_device() shows that for a GPU")
     options = {**as_target(target).to_dict(), "num-cores": 1}
     chosen = Target(options)
     with collect_remarks() as remarks, collect_statements() as statements:

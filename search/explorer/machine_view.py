@@ -18,9 +18,13 @@ def machine_view(func: PrimFunc, target: Target) -> Data:
     """Return the assembly of a function, and facts about its loops and accesses, as data for JSON.
 
     `asm` has `[text, keys]` of each line, the key of the innermost part first; `facts` has a list
-    of sentences by key, and `omitted` the number of lines beyond the limit.
+    of sentences by key, and `omitted` the number of lines beyond the limit. For a GPU, the lines
+    are those of `codegen.explain`, without keys.
     Raises LoweringError or CodegenError for a function that `build` cannot compile.
     """
+    if target.gpu is not None:
+        text = str(explain({"main": func}, target))
+        return {"asm": [[line, []] for line in text.splitlines()], "omitted": 0, "facts": {}}
     parts = Parts(func)
     lines = assembly_listing(func, target)
     asm = [[line.text, _keys(line, parts)] for line in lines[:MOST_LINES]]

@@ -113,6 +113,19 @@ def test_accesses_that_depend_on_data_are_left_out() -> None:
     assert Explorer(Schedule(mod), TARGET).details()["accesses"] == {}
 
 
+def test_a_schedule_for_a_gpu() -> None:
+    sch = Schedule(MATMUL)
+    i, j, _ = sch.get_loops("C")
+    sch.bind(i, "blockIdx.x")
+    sch.bind(j, "threadIdx.x")
+    explorer = Explorer(sch, "opencl")
+    view = explorer.view(len(explorer))
+    assert view["cycles"] is None
+    assert view["parts"]["L1"]["facts"] == ["128 iterations, bound to threadIdx.x"]
+    lines = [text for text, _ in explorer.details()["machine"]["asm"]]
+    assert any("main_kernel" in line for line in lines)
+
+
 def test_a_decision_is_changed() -> None:
     sch = tiled()
     explorer = Explorer(sch, TARGET)
