@@ -24,7 +24,7 @@ def explorer_widget(explorer: Explorer) -> Any:
         ) from error
     assets = Path(__file__).parent / "assets"
 
-    class ExplorerWidget(anywidget.AnyWidget):
+    class ExplorerWidget(anywidget.AnyWidget):  # type: ignore[misc]
         """A view of an explorer, with the data that it shows."""
 
         _esm = assets / "explorer.js"
