@@ -451,13 +451,17 @@ def onnx_file(name: str, folder: Path) -> Path:
         unfinished = path.with_suffix(".unfinished")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the exporter recommends another one
-            torch.onnx.export(
-                module,
-                inputs,
-                str(unfinished),
-                dynamo=False,
-                opset_version=17,
-                input_names=[f"x{k}" for k in range(len(inputs))],
-            )
+            try:
+                torch.onnx.export(
+                    module,
+                    inputs,
+                    str(unfinished),
+                    dynamo=False,
+                    opset_version=17,
+                    input_names=[f"x{k}" for k in range(len(inputs))],
+                )
+            except torch.onnx.errors.OnnxExporterError as error:
+                reason = str(error).split("\n", 1)[0]
+                raise SystemExit(f"{name} cannot be written as an ONNX file: {reason}") from error
         unfinished.replace(path)
     return path
