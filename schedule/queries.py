@@ -70,7 +70,7 @@ def contraction(sch: Schedule, block: BlockRV) -> Contraction | None:
     kinds = [axis.iter_type for axis in axes]
     spatial = [k for k, kind in enumerate(kinds) if kind == IterVar.DATA_PAR]
     own = [tuple(k for k in spatial if (k in uses[n]) > (k in uses[1 - n])) for n in (0, 1)]
-    if max(own[0], default=-1) > max(own[1], default=-1) and own[0] and spatial[-1] in own[0]:
+    if spatial and spatial[-1] in own[0]:
         loads.reverse()
         own.reverse()
     reduced = tuple(k for k, kind in enumerate(kinds) if kind == IterVar.COMM_REDUCE)

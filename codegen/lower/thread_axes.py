@@ -20,9 +20,7 @@ AXES: Final = tuple(f"{kind}.{dim}" for kind in (BLOCK, THREAD) for dim in "xyz"
 
 def axis_of(node: object) -> str:
     """Return the axis that a loop is bound to, such as `threadIdx.x`; "" for any other node."""
-    if not isinstance(node, s.For) or node.kind is not s.ForKind.THREAD_BINDING:
-        return ""
-    return "" if node.thread_binding is None else node.thread_binding.thread_tag
+    return node.thread_tag if isinstance(node, s.For) else ""
 
 
 def kind_of(node: object) -> str:

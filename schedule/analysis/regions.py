@@ -18,7 +18,7 @@ from tensorir.arith import (
 from tensorir.memory.access import get_block_read_write_region
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
-from tensorir.nodes.stmt import Block, BlockRealize, For, ForKind
+from tensorir.nodes.stmt import Block, BlockRealize, For
 from tensorir.rewriting.visit import collect_vars, statements, substitute, walk
 
 Box = tuple[IntervalSet, ...]
@@ -55,9 +55,7 @@ def path_domain(low: StmtSRef, high: StmtSRef | None, scope: str = "global") -> 
 
 def _shares(scope: str, loop: For) -> bool:
     """Return True if the threads that a loop is bound to share a storage scope."""
-    if loop.kind is not ForKind.THREAD_BINDING:
-        return False
-    tag = "" if loop.thread_binding is None else loop.thread_binding.thread_tag
+    tag = loop.thread_tag
     kind = scope.split(".", 1)[0]
     if kind == "warp":
         return tag == "threadIdx.x"

@@ -12,6 +12,7 @@ from schedule.errors import TraceError, TraceIndexError
 from schedule.handles import BlockRV, LoopRV
 from schedule.instruction import Instruction
 from schedule.operands.operand import mapped, substituted, variables_of
+from schedule.primitives.marker import ENTER_COMPOSITE, EXIT_COMPOSITE
 from schedule.trace.json_form import from_json, to_json
 from schedule.trace.python_reader import from_python
 from schedule.trace.python_text import python_function, python_lines
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 DecisionProvider = Callable[[Instruction, Sequence[Any], Sequence[Any], Any], Any]
 
 _POSTPROC = "EnterPostproc"
-_COMPOSITE = ("EnterComposite", "ExitComposite")
 
 
 class Trace:
@@ -100,7 +100,8 @@ class Trace:
 
     def without_composites(self) -> Trace:
         """Return a trace without the marks of composites, which TVM can read."""
-        kept = [inst for inst in self.insts if inst.kind.name not in _COMPOSITE]
+        marks = ENTER_COMPOSITE, EXIT_COMPOSITE
+        kept = [inst for inst in self.insts if inst.kind.name not in marks]
         return Trace(kept, self.decisions)
 
     def instructions(self, remove_postproc: bool) -> list[Instruction]:

@@ -6,6 +6,7 @@ data (`Explorer.data`), in a notebook (`widget`) and on a page (`save`).
 
 from __future__ import annotations
 
+import html
 import json
 import os
 from collections.abc import Mapping
@@ -143,9 +144,8 @@ class Explorer:
         `machine_view` and its `block_accesses`.
         """
         positions: dict[PrimFunc, int] = {}
-        for step in range(len(self) + 1):
-            positions.setdefault(self.program(step), len(positions))
-        shown = [positions[self.program(step)] for step in range(len(self) + 1)]
+        programs = [self.program(step) for step in range(len(self) + 1)]
+        shown = [positions.setdefault(func, len(positions)) for func in programs]
         last = self.program()
         views = [self._view(func) if whole or func is last else None for func in positions]
         if whole:
@@ -221,8 +221,6 @@ class Explorer:
         return shown._repr_mimebundle_(**options)
 
     def _repr_html_(self) -> str:
-        import html  # noqa: PLC0415 - for notebooks only
-
         return (
             '<iframe sandbox="allow-scripts" title="explorer of a schedule" '
             f'srcdoc="{html.escape(self.page())}" '

@@ -28,7 +28,8 @@ def machine_view(func: PrimFunc, target: Target) -> Data:
     parts = Parts(func)
     lines = assembly_listing(func, target)
     asm = [[line.text, _keys(line, parts)] for line in lines[:MOST_LINES]]
-    return {"asm": asm, "omitted": max(0, len(lines) - MOST_LINES), "facts": _facts(func, target)}
+    facts = _facts(func, parts, target)
+    return {"asm": asm, "omitted": max(0, len(lines) - MOST_LINES), "facts": facts}
 
 
 def _keys(line: AssemblyLine, parts: Parts) -> list[str]:
@@ -56,8 +57,7 @@ def _block_of(loops: list[str], line: AssemblyLine, parts: Parts) -> str | None:
     return parts.key(max(writers, key=common)) if writers else None
 
 
-def _facts(func: PrimFunc, target: Target) -> dict[str, list[str]]:
-    parts = Parts(func)
+def _facts(func: PrimFunc, parts: Parts, target: Target) -> dict[str, list[str]]:
     found = explain({"main": func}, target)
     facts: dict[str, list[str]] = {}
     if len(found.loops) == len(parts.loops):

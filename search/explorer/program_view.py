@@ -103,9 +103,7 @@ def _keys_of_line(nodes: Sequence[Node], parts: Parts) -> list[str]:
 
 def _loop_facts(loop: For, costs: _Costs) -> Data:
     extent = f"{loop.extent} iterations"
-    kind = _KINDS[loop.kind]
-    if loop.kind is ForKind.THREAD_BINDING and loop.thread_binding is not None:
-        kind = f"bound to {loop.thread_binding.thread_tag}"
+    kind = f"bound to {loop.thread_tag}" if loop.thread_tag else _KINDS[loop.kind]
     found = [f"{extent}, {kind}", *costs.memory_of(loop)]
     return {"label": f"loop {loop.loop_var.name}", "facts": found, "share": costs.share_of(loop)}
 

@@ -23,7 +23,6 @@ from search.feature_extractor.gpu_kernels import (
     ThreadStore,
     extent,
 )
-from search.space_generator.thread_binding import thread_axis
 from tensorir.nodes import expr as e
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.stmt import For, ForKind
@@ -203,7 +202,7 @@ def _add(kernel: Kernel, store: ThreadStore, threads: int, work: Work) -> None:
     """Add the work of a store in one thread block."""
     own = store.own_loops
     trips = [extent(loop) for loop in own]
-    bound = {thread_axis(x): extent(x) for x in store.loops}
+    bound = {x.thread_tag: extent(x) for x in store.loops}
     active = math.prod(n for axis, n in bound.items() if axis.startswith("threadIdx")) or 1
     if store.fetch:
         copied = trips[-1] // store.fetch
@@ -233,7 +232,7 @@ def _add(kernel: Kernel, store: ThreadStore, threads: int, work: Work) -> None:
             work.sectors += loads * warps * len(sectors) * SECTOR
             work.used += loads * warps * len(starts) * vector * size
     if store.accesses[0].scope in SHARED:
-        serial = [extent(x) for x in own if not thread_axis(x) and _is_shared_step(kernel, x)]
+        serial = [extent(x) for x in own if not x.thread_tag and _is_shared_step(kernel, x)]
         work.steps = max(work.steps, float(math.prod(serial)))
     pairs = zip(own, trips, strict=True)
     results = math.prod(n for x, n in pairs if _moves(kernel, store, store.accesses[0], x))
@@ -262,11 +261,11 @@ def _lane_values(store: ThreadStore, lanes: int) -> dict[e.Var, Ints]:
     numbers = np.arange(lanes)
     values: dict[e.Var, Ints] = {}
     below = 1
-    sizes = {thread_axis(x): extent(x) for x in store.loops}
+    sizes = {x.thread_tag: extent(x) for x in store.loops}
     for axis in ("threadIdx.x", "threadIdx.y", "threadIdx.z"):
         size = sizes.get(axis, 1)
         for loop in store.loops:
-            if thread_axis(loop) == axis:
+            if loop.thread_tag == axis:
                 values[loop.loop_var] = numbers // below % size
         below *= size
     if store.fetch:

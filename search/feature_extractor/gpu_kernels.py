@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from search.feature_extractor.stored_program import interval
 from search.space_generator.annotations import COOPERATIVE_FETCH
-from search.space_generator.thread_binding import thread_axis
 from tensorir.function import PrimFunc
 from tensorir.indices.accesses import Bindings, common_prefix, loads_in, placed_statements
 from tensorir.nodes import expr as e
@@ -71,7 +70,7 @@ class ThreadStore:
     @property
     def own_loops(self) -> list[For]:
         """The loops that each thread runs, virtual threads included."""
-        return [loop for loop in self.loops if not thread_axis(loop).startswith(_HARDWARE)]
+        return [loop for loop in self.loops if not loop.thread_tag.startswith(_HARDWARE)]
 
     @property
     def vector(self) -> int:
@@ -103,7 +102,7 @@ class Kernel:
     def is_bound(self) -> bool:
         """True if all stores are in thread blocks and run by their threads."""
         return all(
-            any(thread_axis(loop).startswith(kind) for loop in store.loops) or store.fetch > 0
+            any(loop.thread_tag.startswith(kind) for loop in store.loops) or store.fetch > 0
             for store in self.stores
             for kind in _HARDWARE
         )
@@ -150,7 +149,7 @@ class Kernel:
             # A guarded store may run beyond the region that the others have.
             found = [(s, a) for s, a in found if not s.is_guarded] or found
             kinds = _HARDWARE[:1] if buffer.scope() in SHARED else (*_HARDWARE, "vthread")
-            fixed = [x for x in around if not thread_axis(x) or thread_axis(x).startswith(kinds)]
+            fixed = [x for x in around if not x.thread_tag or x.thread_tag.startswith(kinds)]
             boxes = [self.spans(store, access, fixed) for store, access in found]
             regions[buffer] = [max(sizes) for sizes in zip(*boxes, strict=True)]
         return regions
@@ -195,7 +194,7 @@ def kernels_of(func: PrimFunc) -> list[Kernel]:
             loops = tuple(outer for outer in around if isinstance(outer, For))
             kernel = found.setdefault(loops[0] if loops else None, Kernel(scope=scope))
             for loop in loops:
-                axis = thread_axis(loop)
+                axis = loop.thread_tag
                 if axis:
                     kernel.axes[axis] = max(kernel.axes.get(axis, 1), extent(loop))
             loads = [Access(load.buffer, load.indices) for load in loads_in(node.value)]
@@ -223,7 +222,7 @@ def _without_reduction(
                 if axis.iter_type == IterVar.COMM_REDUCE
                 for var in collect_vars(value)
             }
-            return tuple(x for x in loops if thread_axis(x) or x.loop_var not in reduced)
+            return tuple(x for x in loops if x.thread_tag or x.loop_var not in reduced)
     return loops
 
 

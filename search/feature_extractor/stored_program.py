@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from search.space_generator.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
-from search.space_generator.thread_binding import thread_axis
 from tensorir.arith.coefficients import Coefficients
 from tensorir.arith.const_interval import ARITHMETIC, Interval
 from tensorir.function import PrimFunc
@@ -129,7 +128,7 @@ def stored_program(func: PrimFunc) -> StoredProgram:
 def _loop(node: For) -> Loop:
     step = node.annotations.get(PRAGMA_AUTO_UNROLL_MAX_STEP)
     steps = step.value if isinstance(step, IntImm) else 0
-    return Loop(node.loop_var, _constant(node.extent), node.kind, steps, thread_axis(node))
+    return Loop(node.loop_var, _constant(node.extent), node.kind, steps, node.thread_tag)
 
 
 def _store(node: BufferStore, loops: list[Loop], bindings: Bindings) -> Store:

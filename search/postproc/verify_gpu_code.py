@@ -7,7 +7,6 @@ from schedule import Schedule
 from search.feature_extractor.gpu_kernels import Kernel, kernels_of
 from search.postproc.postproc import Postproc
 from search.space_generator.annotations import THREAD_EXTENT_HIGH, THREAD_EXTENT_LOW
-from search.space_generator.thread_binding import thread_axis
 from tensorir.indices.accesses import placed_statements
 from tensorir.nodes.expr import IntImm
 from tensorir.nodes.stmt import Block, For
@@ -67,7 +66,7 @@ def _wrong_extent(block: Block, loops: list[For]) -> str:
         block.annotations.get(key, default)
         for key, default in ((THREAD_EXTENT_LOW, 0), (THREAD_EXTENT_HIGH, 1 << 30))
     )
-    threads = {thread_axis(x): x.extent for x in loops if thread_axis(x).startswith("threadIdx")}
+    threads = {x.thread_tag: x.extent for x in loops if x.thread_tag.startswith("threadIdx")}
     count = 1
     for extent in threads.values():
         count *= extent.value if isinstance(extent, IntImm) else 1

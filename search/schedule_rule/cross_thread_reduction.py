@@ -10,7 +10,7 @@ from schedule.analysis.block_kind import output_buffer
 from schedule.sref import loops_above, lowest_common_ancestor
 from search.schedule_rule.rfactor import reduction_innermost
 from search.schedule_rule.schedule_rule import ScheduleRule
-from search.space_generator.thread_binding import THREAD_AXIS, thread_axis
+from search.space_generator.thread_binding import THREAD_AXIS
 from search.space_generator.tiling_needs import needs_rfactor
 from tensorir.nodes.expr import IntImm, IterVar
 
@@ -85,7 +85,7 @@ def _move_to_consumers(
     If none of the consumer's `loops` is bound to threads yet, the innermost one is.
     """
     used: int | ExprRV = threads
-    bound = [loop for loop in loops if thread_axis(sch.get(loop)) == THREAD_AXIS]
+    bound = [loop for loop in loops if sch.get(loop).thread_tag == THREAD_AXIS]
     target = loops[place]
     if bound:
         used = _split_factor(sch, bound[0])

@@ -11,18 +11,11 @@ from schedule.analysis.bindings import loop_iter_types
 from schedule.sref import StmtSRef, loops_above, path_up
 from tensorir.nodes.expr import IntImm, IterVar
 from tensorir.nodes.ops import is_const_int
-from tensorir.nodes.stmt import For, ForKind, SeqStmt
+from tensorir.nodes.stmt import ForKind, SeqStmt
 from tensorir.rewriting.visit import collect_vars
 
 BLOCK_AXIS: Final = "blockIdx.x"
 THREAD_AXIS: Final = "threadIdx.x"
-
-
-def thread_axis(loop: For) -> str:
-    """Return the thread axis that a loop is bound to, such as `"threadIdx.x"`, else `""`."""
-    if loop.kind is not ForKind.THREAD_BINDING or loop.thread_binding is None:
-        return ""
-    return loop.thread_binding.thread_tag
 
 
 def copies_asynchronously(target: Target) -> bool:
@@ -34,7 +27,7 @@ def copies_asynchronously(target: Target) -> bool:
 def is_below(block: StmtSRef, axis: str) -> bool:
     """Return True if a loop around a block is bound to an axis `"blockIdx"` or `"threadIdx"`."""
     return any(
-        not outer.is_block and thread_axis(outer.loop).startswith(axis) for outer in path_up(block)
+        not outer.is_block and outer.loop.thread_tag.startswith(axis) for outer in path_up(block)
     )
 
 

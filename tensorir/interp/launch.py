@@ -62,9 +62,7 @@ def _is_thread(axis: str) -> bool:
 
 
 def _axis(node: s.Stmt) -> str:
-    if not isinstance(node, s.For) or node.kind is not s.ForKind.THREAD_BINDING:
-        return ""
-    return "" if node.thread_binding is None else node.thread_binding.thread_tag
+    return node.thread_tag if isinstance(node, s.For) else ""
 
 
 # --------------------------------------------------------------------------------------- the ledger

@@ -168,6 +168,13 @@ class For(Stmt):
 
     with_body = _with_body(fields)
 
+    @property
+    def thread_tag(self) -> str:
+        """The thread axis that the loop is bound to, such as `threadIdx.x`; "" for no axis."""
+        if self.kind is not ForKind.THREAD_BINDING or self.thread_binding is None:
+            return ""
+        return self.thread_binding.thread_tag
+
 
 def _widen(bound: PrimExpr, loop_var: Var) -> PrimExpr:
     if isinstance(bound, IntImm) and loop_var.dtype.is_integral and loop_var.dtype.lanes == 1:

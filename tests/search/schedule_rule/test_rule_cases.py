@@ -24,7 +24,6 @@ from codegen import Target
 from schedule import Schedule
 from search.schedule_rule import AutoInline, MultiLevelTiling, ReuseType, ScheduleRule
 from search.schedule_rule.axis_splits import SkipNeutralTerms
-from search.space_generator.thread_binding import thread_axis
 from tensorir import assert_structural_equal, structural_equal
 from tensorir.function import PrimFunc
 from tensorir.nodes.stmt import BufferStore, ForKind
@@ -113,8 +112,8 @@ def outline(sch: Schedule) -> Iterator[str]:
         handle = sch.get_block(node.name_hint, "main")
         loops = [sch.get(loop) for loop in sch.get_loops(handle)]
         words = [
-            f"{x.loop_var.name}:{x.extent}{MARKS.get(x.kind, '')}{thread_axis(x) and '@'}"
-            f"{thread_axis(x)}"
+            f"{x.loop_var.name}:{x.extent}{MARKS.get(x.kind, '')}{x.thread_tag and '@'}"
+            f"{x.thread_tag}"
             for x in loops
         ]
         found = dict(node.annotations)
