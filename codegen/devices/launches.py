@@ -153,7 +153,7 @@ class _Splitter:
         own = [n.buffer_var if isinstance(n, Allocate) else n.loop_var for n in inner]
         self._names = unique_names([*func.params, *symbolic_vars(func), *own])
         self._host: dict[Var, int | str] = {v: self._names[v] for v in symbolic_vars(func)}
-        """The variables that the host knows where the walk is, as arguments of a launch."""
+        """The variables in scope on the host, with the arguments of a launch that hold them."""
         for number, param in enumerate(func.params):
             buffer = func.buffer_map.get(param)
             self._host[param if buffer is None else buffer.data] = number

@@ -191,7 +191,7 @@ class DeviceProcess:
 
 
 def _environment(kind: str, vendors: Path) -> dict[str, str]:
-    """Return the environment of the process; `vendors` is an empty folder of its own."""
+    """Return the environment of the process; `vendors` is an empty folder for drivers."""
     path = os.pathsep.join(filter(None, sys.path))
     found = {**os.environ, "PYTHONPATH": path, "PYOPENCL_NO_CACHE": "1"}
     library = _intel_library() if kind == "opencl" else None

@@ -27,9 +27,9 @@ class Resources:
     """The registers of a thread."""
     shared_bytes: int
     stack_bytes: int
-    """The memory of a thread for what is indexed by values that only running tells."""
+    """The memory of a thread for arrays whose indices are known only at run time."""
     spill_bytes: int
-    """What is stored to memory and loaded again for lack of registers."""
+    """The bytes that a thread stores to memory and loads again because registers are too few."""
 
 
 def ptxas_path() -> str | None:

@@ -278,7 +278,7 @@ def _single_addresses(f: FunctionEmitter, buffer: Buffer, index: PrimExpr) -> li
 
 
 def _load_singly(f: FunctionEmitter, node: BufferLoad, index: PrimExpr, mask: str) -> str:
-    """Load lane after lane those that a mask selects; the others are 0."""
+    """Load the lanes that a mask selects one after another; the other lanes are 0."""
     dtype, element = node.dtype, register_type(node.dtype.element)
     value = "zeroinitializer"
     for k, address in enumerate(_single_addresses(f, node.buffer, index)):

@@ -15,7 +15,7 @@ from codegen.explanation.explain import Explanation, Tabulated
 from codegen.lower import lower
 from codegen.lower.thread_axes import axis_of, memory_of
 from codegen.target import Target
-from codegen.target.gpu import Multiprocessor
+from codegen.target.gpu import BANKS, SECTOR, WARP, Multiprocessor
 from tensorir.arith.analyzer import Analyzer
 from tensorir.function import PrimFunc
 from tensorir.indices.accesses import loads_in, placed_statements
@@ -25,10 +25,6 @@ from tensorir.nodes.ops import const, is_const_int
 from tensorir.nodes.stmt import BufferStore, For, ForKind
 from tensorir.rewriting.visit import substitute
 
-_WARP: Final = 32
-_SECTOR: Final = 32
-"""The bytes that memory gives at a time."""
-_BANKS: Final = 32
 _BANK_BYTES: Final = 4
 
 
@@ -179,14 +175,14 @@ class _WarpPlaces:
     def __init__(self, kernel: Kernel, loops: Iterable[For]) -> None:
         x, y, _ = kernel.block
         bound = {axis_of(loop): loop.loop_var for loop in loops}
-        steps = {"threadIdx.x": (1, x), "threadIdx.y": (x, y), "threadIdx.z": (x * y, _WARP)}
+        steps = {"threadIdx.x": (1, x), "threadIdx.y": (x, y), "threadIdx.z": (x * y, WARP)}
         self._threads: list[dict[Var, PrimExpr]] = [
             {
                 var: const(number // steps[tag][0] % steps[tag][1], var.dtype)
                 for tag, var in bound.items()
                 if tag in steps
             }
-            for number in range(min(_WARP, math.prod(kernel.block)))
+            for number in range(min(WARP, math.prod(kernel.block)))
         ]
         self._analyzer = Analyzer()
 
@@ -208,20 +204,20 @@ class _WarpPlaces:
 def _efficiency(starts: list[int], nbytes: int) -> float:
     low = min(starts)
     ends = [(start - low, start - low + nbytes - 1) for start in starts]
-    sectors = {k for first, last in ends for k in range(first // _SECTOR, last // _SECTOR + 1)}
-    return min(1.0, len(starts) * nbytes / (len(sectors) * _SECTOR))
+    sectors = {k for first, last in ends for k in range(first // SECTOR, last // SECTOR + 1)}
+    return min(1.0, len(starts) * nbytes / (len(sectors) * SECTOR))
 
 
 def _conflicts(starts: list[int], nbytes: int) -> int:
     """Return how many turns the banks take; wide accesses go in parts of 128 bytes."""
     words = max(1, nbytes // _BANK_BYTES)
-    part = max(1, _WARP // words)
+    part = max(1, WARP // words)
     turns = 0
     for k in range(0, len(starts), part):
         touched = {
             start // _BANK_BYTES + word for start in starts[k : k + part] for word in range(words)
         }
-        turns = max(turns, *Counter(word % _BANKS for word in touched).values())
+        turns = max(turns, *Counter(word % BANKS for word in touched).values())
     return turns
 
 

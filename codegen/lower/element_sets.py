@@ -27,7 +27,7 @@ MOST_POINTS: Final = 1 << 20
 
 Ints = NDArray[np.int64]
 Grid = dict[Var, Ints]
-"""The values of each variable, along a dimension of its own."""
+"""The values of each variable; each variable has another dimension of the arrays."""
 
 
 class Unknown(Exception):  # noqa: N818 - the caller assumes the worst

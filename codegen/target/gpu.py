@@ -8,6 +8,13 @@ from typing import Any, Final
 
 from codegen.errors import TargetError
 
+WARP: Final = 32
+"""The threads whose accesses are made together; also where a program may not rely on it."""
+SECTOR: Final = 32
+"""The bytes of the unit of transfer of global memory."""
+BANKS: Final = 32
+"""The banks of shared memory, each of which gives 4 bytes in a cycle."""
+
 
 @dataclass(frozen=True, slots=True)
 class GpuLimits:

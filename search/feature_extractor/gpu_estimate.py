@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from codegen.target.gpu import GpuLimits
+from codegen.target.gpu import BANKS, SECTOR, WARP, GpuLimits
 from search.feature_extractor.gpu_kernels import (
     SHARED,
     Access,
@@ -32,8 +32,6 @@ MULTIPROCESSORS: Final = 108
 """The multiprocessors of a large GPU; a target's description does not have the number."""
 _LANES: Final = 128
 """The multiply-adds that a multiprocessor starts in a cycle."""
-WARP: Final = 32
-"""The threads whose accesses are made together; also where a program may not rely on it."""
 _MOST_THREADS: Final = 2048
 _MOST_BLOCKS: Final = 32
 """The resident threads and thread blocks of a multiprocessor."""
@@ -45,12 +43,9 @@ OWN_REGISTERS: Final = 24
 MOST_REGISTERS: Final = 255
 _HELD: Final = 64
 """The registers in which a thread keeps loaded operands for later iterations."""
-SECTOR: Final = 32
-"""The bytes of the unit of transfer of global memory."""
 _L2_BYTES: Final = 32.0
 _DRAM_BYTES: Final = 10.0
 """The bytes that a multiprocessor gets in a cycle from the second cache and from memory."""
-_BANKS: Final = 32
 _WARPS_NEEDED: Final = 16.0
 """The resident warps, times their independent operations, that hide latencies."""
 _FUNCTION: Final = 8.0
@@ -223,9 +218,9 @@ def _add(kernel: Kernel, store: ThreadStore, threads: int, work: Work) -> None:
         starts = position * size
         if access.scope in SHARED:
             words = np.unique((starts[:, None] + 4 * np.arange(max(1, vector * size // 4))) // 4)
-            degree = np.bincount(words % _BANKS).max()
+            degree = np.bincount(words % BANKS).max()
             work.shared += loads * warps * float(degree)
-            work.shared_accesses += loads * warps * max(1.0, len(words) / _BANKS)
+            work.shared_accesses += loads * warps * max(1.0, len(words) / BANKS)
         else:
             ends = starts + vector * size - 1
             sectors = np.unique(np.concatenate([starts // SECTOR, ends // SECTOR]))

@@ -148,7 +148,7 @@ class _OverOpenSizes(AdaptedReplay):
             self._sch.reorder(loop, *loops[place - around : place])
 
     def _keep_sums(self, block: BlockRV, loop: LoopRV) -> None:
-        """Give a tile of sums memory of its own if its rows are at symbolic distances.
+        """Copy a tile of sums to a separate buffer if the distance of its rows is symbolic.
 
         Lowering keeps sums in registers only if it can prove that they do not overlap.
         """

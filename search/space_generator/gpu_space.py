@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from codegen.target.gpu import GpuLimits
+from codegen.target.gpu import SECTOR, WARP, GpuLimits
 from schedule.random_state import RandomState
 from search.feature_extractor.gpu_estimate import (
     MOST_REGISTERS,
     OWN_REGISTERS,
-    SECTOR,
-    WARP,
     Work,
     cycles_of,
     resident_blocks,

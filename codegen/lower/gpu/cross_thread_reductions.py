@@ -340,7 +340,7 @@ def _under(conditions: Sequence[PrimExpr], node: s.Stmt) -> s.Stmt:
 
 
 _Places = dict[Var, PrimExpr]
-"""The variables that stand for those of the loops."""
+"""The expressions that replace the variables of loops."""
 
 
 class _Steps(StatementRewriter):

@@ -51,8 +51,8 @@ _QUERIES: Final = 64
 _SYMBOLIC_QUERIES: Final = 32
 _KEYS: Final = 128
 """The most rows of a tile, measured on processors with 32 KiB in the first cache: fewer queries
-read the keys more often, and more keys leave the second cache. An unknown number of queries may be
-one, for which the others of its tile are computed in vain."""
+read the keys more often, and more keys leave the second cache. If the number of queries is unknown,
+it may be one, and the other rows of its tile are wasted."""
 _LANES: Final = 16
 """Partial maxima and sums of a row, and the sides of a square that is transposed in registers."""
 _FEW_ROWS: Final = 4
