@@ -72,7 +72,8 @@ def check_copied(loop: StmtSRef) -> None:
 def check_fused(state: ScheduleState, chain: Sequence[StmtSRef]) -> None:
     """Raise if fusing loops would mix a loop of a reduction with other loops.
 
-    The fused loop is then not a loop of the reduction. Loops of extent 1 are ignored.
+    The fused loop is then not a loop of the reduction. A loop of extent 1 matters only for the
+    predicate.
     """
     fused = [sref.loop for sref in chain if not is_const_int(sref.loop.extent, 1)]
     moved = {sref.loop.loop_var for sref in chain}
@@ -82,8 +83,7 @@ def check_fused(state: ScheduleState, chain: Sequence[StmtSRef]) -> None:
         loops = [*loops_around(chain[0]), *(sref.loop for sref in chain), *inside]
         own = own_loops(instances, loops)
         kept = [lp for lp in fused if lp in own]
-        ends = any(sref.loop in own and sref.loop not in fused for sref in chain)
-        if ends or (kept and len(kept) < len(fused)):
+        if _guards_init(instances.predicate, chain, own) or (kept and len(kept) < len(fused)):
             reason = lacks_steps(instances, loops)
             check(reason is None, EMPTY, chain[0], reason=reason, lost="not run")
             # Each iteration of the fused loop is an instance; the other loops run its steps.
@@ -99,6 +99,20 @@ def check_fused(state: ScheduleState, chain: Sequence[StmtSRef]) -> None:
                 check(
                     reason is None, EMPTY, chain[0], reason=reason, lost="run without an instance"
                 )
+
+
+def _guards_init(predicate: PrimExpr, chain: Sequence[StmtSRef], own: Sequence[For]) -> bool:
+    """Return True if a predicate would guard the init without some loops of extent 1 of `chain`.
+
+    A condition on a loop of the reduction, which `own` are, does not guard the init.
+    """
+    units = {sref.loop.loop_var for sref in chain if is_const_int(sref.loop.extent, 1)}
+    ended = {lp.loop_var for lp in own} & units
+    left = {lp.loop_var for lp in own} - units
+    return any(
+        uses_var(conjunct, ended.__contains__) and not uses_var(conjunct, left.__contains__)
+        for conjunct in conjuncts(predicate)
+    )
 
 
 def _may_move_reduction(block: StmtSRef, moved: Collection[Var]) -> bool:

@@ -205,7 +205,9 @@ def _possibly_read(
     realize = consumer.block_realize
     domain = path_domain(consumer, meeting, region.buffer.scope())
     bound = bound_region(region, realize)
-    box = relax(bound, domain, realize.predicate, analyzer, upper=True)
+    # Split and fuse leave terms such as `k % 8` in predicates where `k` is below 8.
+    predicate = analyzer_with_ranges(domain).simplify(realize.predicate)
+    box = relax(bound, domain, predicate, analyzer, upper=True)
     return None if box is None else clip(box, region.buffer, analyzer)
 
 
