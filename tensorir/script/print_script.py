@@ -44,8 +44,8 @@ def print_script(
     """Return a program, statement, expression, buffer or type as script text.
 
     - `name`: the name of the module's class, or of a single function.
-    - `dialect`: `"tensorir"` begins programs with the imports of this project;
-      `"tvm"` prints the form of TVM, `"tvm-0.10"` that of TVM before release 0.11.
+    - `dialect`: `"tensorir"` begins programs with the imports of this project, `"tvm"` prints the
+      form of TVM.
     - `ir_prefix`, `tir_prefix`, `relax_prefix`: the names of `I`, `T` and `R`.
     - `buffer_dtype`, `int_dtype`, `float_dtype`: the default dtypes, which are not printed.
     - `syntax_sugar`: True prints loop nests, axes and root blocks in their short forms.
