@@ -6,11 +6,10 @@ from typing import Final, Literal, get_args
 
 from tensorir.errors import IRValueError
 
-Dialect = Literal["tensorir", "tvm", "tvm-0.10"]
-"""The spelling of a printed text: of this project, of TVM, or of TVM before release 0.11.
+Dialect = Literal["tensorir", "tvm"]
+"""The spelling of a printed text: of this project, or of TVM.
 
-The spellings differ in their import lines; the oldest one also differs in buffers, loops and the
-module. The parser accepts all of them.
+The spellings differ in their import lines; the parser accepts both, and older spellings of TVM.
 """
 
 _DIALECTS: Final = get_args(Dialect)

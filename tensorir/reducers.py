@@ -47,8 +47,8 @@ from tensorir.nodes.ops import (
 )
 from tensorir.nodes.stmt import Block, BufferStore, LetStmt, SeqStmt, Stmt
 from tensorir.rewriting.visit import substitute
-from tensorir.te.extrema import largest, place_of_best, smallest
 from tensorir.te.reduction import Reducer as TeReducer
+from tensorir.te.reduction import largest, place_of_best, smallest
 
 Combine = Callable[[Sequence[PrimExpr], Sequence[PrimExpr]], Sequence[PrimExpr]]
 Identity = Callable[[Sequence[DataType]], Sequence[PrimExpr]]

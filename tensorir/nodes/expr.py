@@ -15,9 +15,13 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import BOOL, HANDLE, INT32, DataType
 from tensorir.nodes.leaves import FloatImm as FloatImm
 from tensorir.nodes.leaves import IntImm as IntImm
+from tensorir.nodes.leaves import PointerType as PointerType
 from tensorir.nodes.leaves import PrimExpr as PrimExpr
+from tensorir.nodes.leaves import PrimType as PrimType
 from tensorir.nodes.leaves import SizeVar as SizeVar
 from tensorir.nodes.leaves import StringImm as StringImm
+from tensorir.nodes.leaves import TupleType as TupleType
+from tensorir.nodes.leaves import Type as Type
 from tensorir.nodes.leaves import Var as Var
 from tensorir.nodes.leaves import integer_limits as integer_limits
 from tensorir.nodes.node import Node, body, buffer, definition, definitions, part, parts
@@ -25,10 +29,6 @@ from tensorir.nodes.operators import EqualOp as EqualOp
 from tensorir.nodes.operators import ExprLike as ExprLike
 from tensorir.nodes.operators import Operators
 from tensorir.nodes.operators import smart as smart
-from tensorir.nodes.types import PointerType as PointerType
-from tensorir.nodes.types import PrimType as PrimType
-from tensorir.nodes.types import TupleType as TupleType
-from tensorir.nodes.types import Type as Type
 
 if TYPE_CHECKING:
     from tensorir.nodes.buffer import Buffer, Range

@@ -123,12 +123,9 @@ def _load(p: Printer, node: e.BufferLoad) -> Text:
 
 def _global_var(p: Printer, node: e.GlobalVar) -> Text:
     """Return the name of a function in the form of graph functions, `cls.f`."""
-    options = p.options
-    if options.is_oldest:
-        return p.symbol(node.name), ATOM
     if p.module_name:
         return f"cls.{p.symbol(node.name)}", ATOM
-    return f"{options.ir_prefix}.GlobalVar({quote(node.name)})", ATOM
+    return f"{p.options.ir_prefix}.GlobalVar({quote(node.name)})", ATOM
 
 
 def _call(p: Printer, node: e.Call) -> Text:

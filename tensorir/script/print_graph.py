@@ -47,7 +47,7 @@ def function(p: Printer, func: Function, name: str) -> None:
     attrs = {k: v for k, v in func.attrs.items() if (k, v) != ("global_symbol", name)}
     if attrs:
         p.line(f"{p.r}.func_attr({p.mapping(attrs)})")
-    if p.module_name and not p.options.is_oldest and calls_by_name(func):
+    if p.module_name and calls_by_name(func):
         p.line(f"cls = {p.module_name}")
     Bindings(p, _used_variables(func.body)).sequence(func.body)
     p.line(f"return {p.inside(func.body, p, func.body.body)}")
@@ -221,15 +221,10 @@ def _sizes(p: Printer, values: Sequence[PrimExpr]) -> str:
 
 def _form(p: Printer, name: str, args: Sequence[str]) -> Text:
     """Return an annotation, without parentheses if it has no arguments."""
-    text = name if p.options.is_oldest else f"{p.r}.{name}"
-    return (f"{text}({', '.join(args)})" if args else text), ATOM
+    return _value(p, name, *args) if args else (f"{p.r}.{name}", ATOM)
 
 
 def _tensor(p: Printer, n: si.TensorStructInfo) -> Text:
-    if p.options.is_oldest:
-        known = "None" if n.shape is None else _shape(p, n.shape)
-        ranks = [f"ndim = {n.ndim}"] * (n.shape is None and n.ndim != si.UNKNOWN_NDIM)
-        return _form(p, "Tensor", [known, quote(n.dtype) if n.dtype else "None", *ranks])
     args = [] if n.shape is None else [_shape(p, n.shape)]
     if n.dtype is not None:
         args.append(f"dtype={quote(n.dtype)}")
@@ -274,11 +269,6 @@ def _call(p: Printer, n: g.GraphCall) -> Text:
 
 
 def _operator_call(p: Printer, n: g.GraphCall, op: Operator) -> Text:
-    if op in (calls.CALL_TIR, calls.CALL_DPS_PACKED) and p.options.is_oldest:
-        (output,) = n.sinfo_args
-        args = [_callee(p, n.args[0]), p(n.args[1]), *_old_outputs(p, output)]
-        args += [f"tir_vars={p(extra)}" for extra in n.args[2:]]
-        return _value(p, "call_tir", *args)
     if op in _STATES_RESULT:
         args = [_callee(p, n.args[0]), p(n.args[1]), *_attributes(p, n)]
         (output,) = n.sinfo_args
@@ -298,22 +288,6 @@ def _outputs(p: Printer, output: si.StructInfo) -> str:
     if isinstance(output, si.TupleStructInfo) and len(output) > 1:
         return f"[{p.items(output.elements)}]"
     return p(output)
-
-
-def _old_outputs(p: Printer, output: si.StructInfo) -> tuple[str, str]:
-    """Return outputs as shapes and dtypes."""
-    several = isinstance(output, si.TupleStructInfo)
-    infos = output.elements if isinstance(output, si.TupleStructInfo) else (output,)
-    shapes, dtypes = [], []
-    for info in infos:
-        assert isinstance(info, si.TensorStructInfo)
-        assert info.shape is not None
-        assert info.dtype is not None
-        shapes.append(_shape(p, info.shape))
-        dtypes.append(quote(info.dtype))
-    if several:
-        return f"[{', '.join(shapes)}]", f"dtype=[{', '.join(dtypes)}]"
-    return shapes[0], f"dtype={dtypes[0]}"
 
 
 def _attributes(p: Printer, n: g.GraphCall) -> list[str]:
@@ -347,9 +321,7 @@ def _constant(p: Printer, n: g.Constant) -> Text:
     index = next((k for k, known in enumerate(p.constants) if known is n), len(p.constants))
     if index == len(p.constants):
         p.constants.append(n)
-    return (
-        f"meta[relay.Constant][{index}]" if p.options.is_oldest else f'metadata["{KEY}"][{index}]'
-    ), ATOM
+    return f'metadata["{KEY}"][{index}]', ATOM
 
 
 def _graph_var(p: Printer, var: g.GraphVar) -> Text:

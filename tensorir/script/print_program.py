@@ -89,20 +89,13 @@ def _module(p: Printer, mod: IRModule) -> None:
     p.module_name = options.name or "Module"
     p.name_functions(mod.functions)
     p.names.reserve(p.module_name)
-    if options.is_oldest:
-        # In that dialect, calls use the plain names of functions, without `cls.`.
-        for name in mod.functions:
-            p.names.reserve(p.symbol(name))
-    p.line("@tvm.script.ir_module" if options.is_oldest else f"@{options.ir_prefix}.ir_module")
+    p.line(f"@{options.ir_prefix}.ir_module")
     p.line(f"class {p.module_name}:")
     p.depth += 1
     if mod.attrs:
         p.line(f"{options.ir_prefix}.module_attrs({p.mapping(mod.attrs)})")
     graphs = mod.graph_funcs()
-    # The oldest dialect prints graph functions first.
-    names = sorted(
-        mod.functions, key=lambda n: ((n in graphs) != options.is_oldest, n == "main", n)
-    )
+    names = sorted(mod.functions, key=lambda n: (n in graphs, n == "main", n))
     for k, name in enumerate(names):
         if k:
             p.lines.append("")
@@ -121,7 +114,9 @@ def _tensor_function(p: Printer, func: PrimFunc, name: str) -> None:
     params = [_parameter(p, func, v, v in inline) for v in func.params]
     p.line(f"def {p.symbol(name)}({', '.join(params)}){_result(p, func)}:", func)
     p.depth += 1
-    _func_attrs(p, func, name)
+    attrs = {k: v for k, v in func.attrs.items() if (k, v) != ("global_symbol", name)}
+    if attrs:
+        p.line(f"{p.t}.func_attr({p.mapping(attrs)})")
     for param in func.params:
         buffer = func.buffer_map.get(param)
         if buffer is not None and param not in inline:
@@ -131,22 +126,9 @@ def _tensor_function(p: Printer, func: PrimFunc, name: str) -> None:
     p.names.end_function()
 
 
-def _func_attrs(p: Printer, func: PrimFunc, name: str) -> None:
-    oldest = p.options.is_oldest
-    attrs = dict(func.attrs)
-    if not oldest and attrs.get("global_symbol") == name:
-        del attrs["global_symbol"]
-    if oldest:
-        p.line("# function attr dict")
-    if attrs:
-        p.line(f"{p.t}.func_attr({p.mapping(attrs)})")
-    if oldest:
-        p.line("# body")
-
-
 def _result(p: Printer, func: PrimFunc) -> str:
     if isinstance(func.ret_type, TupleType) and not func.ret_type.elements:
-        return " -> None" if p.options.is_oldest else ""
+        return ""
     return f" -> {p.type(func.ret_type)}"
 
 
@@ -161,11 +143,7 @@ def _parameter(p: Printer, func: PrimFunc, param: Var, inline: bool) -> str:
 
 def _buffer_type(p: Printer, buffer: Buffer) -> str:
     """Return the annotation of a parameter that is a buffer."""
-    dims, dtype = p.tuple_of(buffer.shape), quote(buffer.dtype)
-    if not p.options.is_oldest:
-        return f"{p.t}.Buffer({dims}, {dtype})"
-    dims = p(buffer.shape[0]) if len(buffer.shape) == 1 else dims
-    return f"{p.t}.Buffer[{dims}, {dtype}]"
+    return f"{p.t}.Buffer({p.tuple_of(buffer.shape)}, {quote(buffer.dtype)})"
 
 
 def _body(p: Printer, body: s.Stmt) -> None:

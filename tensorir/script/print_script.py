@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
-from tensorir.comparison.access_path import nodes_along
 from tensorir.dialect import Dialect
+from tensorir.errors import IRValueError
+from tensorir.function import PrimFunc
 from tensorir.nodes.node import Node
 from tensorir.nodes.stmt import Stmt
 from tensorir.recursion import any_depth
@@ -44,8 +47,8 @@ def print_script(
     """Return a program, statement, expression, buffer or type as script text.
 
     - `name`: the name of the module's class, or of a single function.
-    - `dialect`: `"tensorir"` begins programs with the imports of this project;
-      `"tvm"` prints the form of TVM, `"tvm-0.10"` that of TVM before release 0.11.
+    - `dialect`: `"tensorir"` begins programs with the imports of this project, `"tvm"` prints the
+      form of TVM.
     - `ir_prefix`, `tir_prefix`, `relax_prefix`: the names of `I`, `T` and `R`.
     - `buffer_dtype`, `int_dtype`, `float_dtype`: the default dtypes, which are not printed.
     - `syntax_sugar`: True prints loop nests, axes and root blocks in their short forms.
@@ -137,3 +140,46 @@ def _with_path(node: Node, options: PrintOptions, marks: Marks, path: str) -> Ma
         if _print(node, options, marked) != plain:
             return marked
     return marks.with_place(node, nodes[0])
+
+
+_ROOT: Final = "<root>"
+_STEP: Final = re.compile(
+    r"""\.(?P<field>\w+) | \[(?P<index>\d+)\] | \[(?P<key>'.*?'|".*?")\] | \[<missing[^]]*>\]$""",
+    re.VERBOSE,
+)
+
+
+def nodes_along(root: Node, path: str) -> list[Node]:
+    """Return the nodes on a path, from `root` to the innermost node.
+
+    Raises IRValueError if the text is not a path, or if a step does not exist.
+    """
+    if not path.startswith(_ROOT):
+        raise IRValueError(f"an access path must begin with {_ROOT}, got {path!r}")
+    nodes, current, position = [root], root, len(_ROOT)
+    while position < len(path):
+        step = _STEP.match(path, position)
+        if step is None:
+            raise IRValueError(
+                f"{path!r} is not a path: {path[position:]!r} must be `.field`, `[0]` or `['key']`"
+            )
+        position = step.end()
+        if step.lastgroup is None:
+            break
+        try:
+            current = _follow(current, step)
+        except (AttributeError, LookupError, TypeError) as error:
+            raise IRValueError(
+                f"the path {path} does not exist: {path[: step.start()]} has no {step[0]}"
+            ) from error
+        if isinstance(current, Node):
+            nodes.append(current)
+    return nodes
+
+
+def _follow(value: Any, step: re.Match[str]) -> Any:
+    if step["field"] == "buffer_map" and isinstance(value, PrimFunc):
+        return [value.buffer_map.get(param) for param in value.params]
+    if step["field"]:
+        return getattr(value, step["field"])
+    return value[int(step["index"]) if step["index"] else ast.literal_eval(step["key"])]

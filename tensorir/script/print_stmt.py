@@ -155,8 +155,7 @@ def _loop_call(p: Printer, node: s.For) -> str:
     if not is_const_int(node.min, 0):
         args = [p(node.min), p(add(node.min, node.extent))]
     if node.kind is ForKind.SERIAL and not node.annotations:
-        plain = not p.options.is_oldest
-        return f"{'range' if plain else f'{p.t}.serial'}({', '.join(args)})"
+        return f"range({', '.join(args)})"
     if node.thread_binding is not None:
         args.append(f"thread={quote(node.thread_binding.thread_tag)}")
     if node.annotations:

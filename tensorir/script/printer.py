@@ -61,11 +61,6 @@ class PrintOptions:
             if named and value is not None and not is_name(value):
                 raise IRValueError(f"script: {field.name} must be an identifier, got {value!r}")
 
-    @property
-    def is_oldest(self) -> bool:
-        """True if buffers, loops and the module are spelled as before release 0.11."""
-        return self.dialect == "tvm-0.10"
-
 
 class Printer:
     """One printing of one program; called with an expression, it returns its text."""
@@ -234,11 +229,8 @@ class Printer:
         self._define_before(fresh)
         name = names.define(buffer)
         args = [source] if source else []
-        oldest = self.options.is_oldest and constructor == "alloc_buffer"
-        args.append(f"[{self.items(buffer.shape)}]" if oldest else self.tuple_of(buffer.shape))
-        if oldest:
-            args.append(f"dtype={quote(buffer.dtype)}")
-        elif buffer.dtype != self.options.buffer_dtype:
+        args.append(self.tuple_of(buffer.shape))
+        if buffer.dtype != self.options.buffer_dtype:
             args.append(quote(buffer.dtype))
         shares = buffer.data in names.texts
         if shares:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from functools import cache
+from typing import Any, Final, overload
 
 import numpy as np
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes import ops
 from tensorir.nodes.buffer import Range
-from tensorir.nodes.expr import CommReducer, ExprLike, IterVar, PrimExpr, Reduce, Var
+from tensorir.nodes.constants import infinity
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import EQ, NE, CommReducer, ExprLike, IterVar, PrimExpr, Reduce, Var
 from tensorir.nodes.ops import (
     FALSE,
     TRUE,
     add,
     as_expr,
+    compare,
     const,
     logical_and,
     logical_or,
@@ -24,6 +28,7 @@ from tensorir.nodes.ops import (
     max_value,
     min_value,
     mul,
+    select,
     sub,
 )
 
@@ -197,3 +202,72 @@ min_ = Reducer(ops.min_, max_value, "min")
 max_ = Reducer(ops.max_, min_value, "max")
 all_ = Reducer(logical_and, lambda _: TRUE, "all")
 any_ = Reducer(logical_or, lambda _: FALSE, "any")
+
+
+def lowest(dtype: str) -> PrimExpr:
+    """Return the minimum of a dtype: minus infinity, or the smallest integer."""
+    return -infinity(dtype) if DataType(dtype).is_floating else min_value(dtype)
+
+
+def highest(dtype: str) -> PrimExpr:
+    """Return the maximum of a dtype: infinity, or the largest integer."""
+    return infinity(dtype) if DataType(dtype).is_floating else max_value(dtype)
+
+
+def _is_nan(value: PrimExpr) -> PrimExpr:
+    return compare(NE, value, value)
+
+
+def _greater(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    return a > b
+
+
+def _less(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    return a < b
+
+
+def _or_nan(better: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> Callable[..., PrimExpr]:
+    """Return the combiner that keeps the value preferred by `better`, or NaN if either value is
+    NaN.
+    """
+
+    def combine(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+        if not x.dtype.is_floating:
+            return ops.max_(x, y) if better is _greater else ops.min_(x, y)
+        return select(logical_or(better(x, y), _is_nan(x)), x, y)
+
+    return combine
+
+
+largest: Final = comm_reducer(_or_nan(_greater), lowest, "max")
+"""The maximum, NaN if any value is NaN."""
+
+smallest: Final = comm_reducer(_or_nan(_less), highest, "min")
+"""The minimum, NaN if any value is NaN."""
+
+
+@cache
+def place_of_best(of_largest: bool, last: bool) -> Reducer:
+    """Return the reducer of (index, value) pairs that keeps the largest or the smallest value.
+
+    NaN is preferred to any number. Among equal values the first is kept, or the last with `last`.
+    """
+    better = _greater if of_largest else _less
+
+    def combine(x: Sequence[PrimExpr], y: Sequence[PrimExpr]) -> tuple[PrimExpr, PrimExpr]:
+        (index, value), (other_index, other) = x, y
+        nearer = index > other_index if last else index < other_index
+        equal = compare(EQ, value, other)
+        taken = logical_or(better(value, other), logical_and(equal, nearer))
+        if value.dtype.is_floating:
+            is_number = compare(EQ, other, other)
+            among_nans = logical_and(_is_nan(value), logical_or(is_number, nearer))
+            taken = logical_or(taken, among_nans)
+        return select(taken, index, other_index), select(taken, value, other)
+
+    def identity(index: str, value: str) -> tuple[PrimExpr, PrimExpr]:
+        # The index is the maximum, so every other pair is preferred.
+        farthest = const(-1, index) if last else max_value(index)
+        return farthest, (lowest if of_largest else highest)(value)
+
+    return comm_reducer(combine, identity, "argmax" if of_largest else "argmin")

@@ -1,4 +1,4 @@
-"""Reductions along axes: sums, extrema, statistics."""
+"""Reductions along axes: sums, extrema, statistics, cumulative sums and products."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from typing import TypeAlias
 
 from tensorir import te
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import INT64, DataType
-from tensorir.nodes.expr import IterVar, PrimExpr
-from tensorir.nodes.ops import cast, const
+from tensorir.nodes.expr import EQ, BufferLoad, IterVar, PrimExpr
+from tensorir.nodes.ops import cast, compare, const, if_then_else
+from tensorir.nodes.stmt import BufferStore, Stmt
 from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import axes as order_of
-from tensorir.te.extrema import largest, place_of_best, smallest
-from tensorir.te.reduction import Reducer
+from tensorir.relax.signature import DTypeName
+from tensorir.te.reduction import Reducer, largest, place_of_best, smallest
 from tensorir.te.tensor import Tensor
+from tensorir.topi.block_nests import block_nest
 from tensorir.topi.broadcast import convert_dtype, map_elements, sum_dtype
-from tensorir.topi.extents import axes_of, in_order, is_number, product
+from tensorir.topi.extents import axes_of, axis_of, in_order, is_number, product
+from tensorir.topi.reshaping import flatten
 
 Axes: TypeAlias = int | Sequence[int] | None
 """The axes of a reduction: one axis, several axes, or None for all axes."""
@@ -204,3 +208,76 @@ def _place(of_largest: bool, x: Tensor, axis: int | None, keepdims: bool, last: 
         return reducer((place, x[tuple(indices)]), axis=over)
 
     return along.reduced(f"{x.name}_red_temp", element)[0]
+
+
+@operator("cumsum", dimension_order=order_of("axis"))
+def cumsum(
+    data: Tensor,
+    axis: int | None = None,
+    dtype: DTypeName | None = None,
+    exclusive: bool = False,
+    reverse: bool = False,
+) -> Tensor:
+    """Return the cumulative sums along an axis; for None, of all elements in row-major order.
+
+    Exclusive sums omit the element itself; with `reverse` they start at the end.
+    """
+    return _scan("T_cumsum", te.add, 0, data, axis, dtype, exclusive, reverse)
+
+
+@operator("cumprod", dimension_order=order_of("axis"))
+def cumprod(
+    data: Tensor,
+    axis: int | None = None,
+    dtype: DTypeName | None = None,
+    exclusive: bool = False,
+    reverse: bool = False,
+) -> Tensor:
+    """Return the cumulative products along an axis; otherwise like `cumsum`."""
+    return _scan("T_cumprod", te.multiply, 1, data, axis, dtype, exclusive, reverse)
+
+
+def _scan(
+    name: str,
+    combine: Callable[[PrimExpr, PrimExpr], PrimExpr],
+    first: int,
+    data: Tensor,
+    axis: int | None,
+    dtype: str | None,
+    exclusive: bool,
+    reverse: bool,
+) -> Tensor:
+    if axis is None:
+        data, axis = flatten(data), 0
+    along = axis_of(axis, data.ndim)
+    kind = data.dtype if dtype is None else DataType(dtype)
+    if kind.is_bool:
+        raise IRTypeError("a cumulative sum needs numbers, got bool; convert by dtype")
+    wide = sum_dtype(kind)
+    extent = data.shape[along]
+    start = const(first, wide)
+
+    def at(axes: Sequence[PrimExpr], position: PrimExpr) -> list[PrimExpr]:
+        own = extent - 1 - position if reverse else position
+        return [*axes[:along], own, *axes[along + 1 :]]
+
+    def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        source, result = ins[0], outs[0]
+
+        def step(axes: Sequence[PrimExpr]) -> Stmt:
+            position = axes[along]
+            before = BufferLoad(result, at(axes, position - 1))
+            place = at(axes, position - 1 if exclusive else position)
+            taken = cast(wide, BufferLoad(source, place))
+            begin = start if exclusive else combine(start, taken)
+            is_first = compare(EQ, position, const(0, INT64))
+            value = if_then_else(is_first, begin, combine(before, taken))
+            return BufferStore(result, value, at(axes, position))
+
+        kinds = [*[IterVar.DATA_PAR] * along, IterVar.OPAQUE]
+        visible = {source.data: source, result.data: result}
+        return block_nest(f"{name}_step", data.shape, step, visible, kinds=kinds)
+
+    result = te.extern(data.shape, [data], body, name=name, dtype=wide)
+    assert isinstance(result, Tensor)
+    return convert_dtype(result, kind)

@@ -18,7 +18,7 @@ from tensorir.nodes.stmt import (
     Stmt,
 )
 from tensorir.relax.declaration import operator
-from tensorir.te.extrema import largest, smallest
+from tensorir.te.reduction import largest, smallest
 from tensorir.te.tensor import Tensor
 from tensorir.topi.block_nests import block_nest
 from tensorir.topi.broadcast import broadcast_indices, same_dtype, shape_text

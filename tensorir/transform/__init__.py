@@ -43,9 +43,8 @@ from tensorir.transform.pass_context import (
     prim_func_pass,
 )
 from tensorir.transform.pipelines import default_pipeline, lower_graph, place_memory, simplify_graph
-from tensorir.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
+from tensorir.transform.rewrite_dataflow_reshape import RewriteDataflowReshape, SinkViews
 from tensorir.transform.separate_outputs import SeparateOutputs
-from tensorir.transform.sink_views import SinkViews
 from tensorir.transform.static_plan_block_memory import StaticPlanBlockMemory
 
 __all__ = [

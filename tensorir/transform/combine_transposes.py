@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 from tensorir import te
 from tensorir.function import IRModule, PrimFunc
-from tensorir.memory.element_shape import for_order, has_shape
+from tensorir.memory.element_shape import for_order, has_shape, with_parameters_in_order
 from tensorir.memory.op_pattern import OpPattern, op_pattern
-from tensorir.memory.parameter_order import with_parameters_in_order
 from tensorir.memory.reshaping import permutation
 from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g

@@ -19,9 +19,8 @@ from tensorir.transform.fuse_ops import FuseOps
 from tensorir.transform.fuse_tir import FuseTIR
 from tensorir.transform.legalize_ops import DecomposeOps, LegalizeOps
 from tensorir.transform.pass_context import Pass, Sequential
-from tensorir.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
+from tensorir.transform.rewrite_dataflow_reshape import RewriteDataflowReshape, SinkViews
 from tensorir.transform.separate_outputs import SeparateOutputs
-from tensorir.transform.sink_views import SinkViews
 from tensorir.transform.static_plan_block_memory import StaticPlanBlockMemory
 
 

@@ -30,7 +30,7 @@ from tensorir import te
 from tensorir.errors import IRValueError
 from tensorir.function import PrimFunc
 from tensorir.te import Tensor
-from tensorir.workloads import convolution, matmul, normalization, reference
+from tensorir.workloads import convolution, matmul, reference
 
 
 @dataclass(frozen=True)
@@ -133,13 +133,13 @@ _ALL = (
         (1, 16, 16, 8, 16, 3, 2, 1),
         (1, 8, 8, 16, 16, 3, 1, 1),
     )),
-    Workload("NRM", normalization.norm_bmn, reference.norm, (
+    Workload("NRM", matmul.norm_bmn, reference.norm, (
         (1, 256, 256),
         (1, 512, 512),
         (1, 1024, 1024),
         (1, 4096, 1024),
     )),
-    Workload("SFM", normalization.softmax_mn, reference.softmax, (
+    Workload("SFM", matmul.softmax_mn, reference.softmax, (
         (256, 256),
         (512, 512),
         (1024, 1024),

@@ -19,9 +19,9 @@ from tensorir import (
     parse,
 )
 from tensorir.function import VOID_TYPE
+from tensorir.nodes.leaves import PrimType
 from tensorir.nodes.ops import const, intrinsic
 from tensorir.nodes.stmt import Block, Evaluate, For, SeqStmt
-from tensorir.nodes.types import PrimType
 from tensorir.rewriting.visit import walk
 from tensorir.syntax_trees import syntax_tree
 

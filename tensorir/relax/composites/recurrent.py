@@ -9,8 +9,9 @@ states.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, Literal, TypeAlias
 
 from tensorir.errors import IRTypeError, IRValueError
@@ -18,7 +19,7 @@ from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.relax import op
 from tensorir.relax.declaration import composite, dtype_of, rank_of, shape_of
 from tensorir.relax.expr import GraphExpr
-from tensorir.topi.nn.recurrent import CONSTANTS
+from tensorir.topi.nn.recurrent import CELLS, CONSTANTS
 
 Direction: TypeAlias = Literal["forward", "reverse", "bidirectional"]
 
@@ -47,31 +48,15 @@ def lstm(
 
     `p` are peepholes, `[directions, 3 * units]` in the order `i o f`.
     """
-    layer = _Layer.of(x, w, r, b, 4, direction)
-    gates = _Activations(
-        layer.directions,
-        ("Sigmoid", "Tanh", "Tanh"),
-        activations,
-        activation_alpha,
-        activation_beta,
+    layer = _Layer.of("lstm", x, w, r, b, direction)
+    return layer.run(
+        [initial_h, initial_c],
+        lambda d: (layer.bias(d), None if p is None else layer.part(p, d)),
+        _activations(layer, activations, activation_alpha, activation_beta),
+        sequence_lens=sequence_lens,
+        clip=clip,
+        variant=input_forget,
     )
-
-    def run(d: int) -> GraphExpr:
-        call: GraphExpr = op.nn.lstm_steps(
-            layer.projected(d, layer.bias(d)),
-            layer.recurrence(d),
-            layer.state(initial_h, d),
-            layer.state(initial_c, d),
-            sequence_lens,
-            None if p is None else layer.part(p, d),
-            reverse=layer.is_reverse(d),
-            clip=clip,
-            input_forget=input_forget,
-            **gates.of(d),
-        )
-        return call
-
-    return layer.joined(run, 2)
 
 
 @composite("nn.gru")
@@ -94,31 +79,24 @@ def gru(
 
     The reset gate scales the state's product if `linear_before_reset`, otherwise the state itself.
     """
-    layer = _Layer.of(x, w, r, b, 3, direction)
-    gates = _Activations(
-        layer.directions, ("Sigmoid", "Tanh"), activations, activation_alpha, activation_beta
+    layer = _Layer.of("gru", x, w, r, b, direction)
+
+    def biases(d: int) -> tuple[GraphExpr | None, GraphExpr | None]:
+        bias = layer.bias(d)
+        if b is None or not linear_before_reset:
+            return bias, None
+        own, of_state = layer.halves(d)
+        inner = op.split(of_state, 3)[2]
+        return op.concat([*(op.split(bias, 3)[k] for k in range(2)), op.split(own, 3)[2]]), inner
+
+    return layer.run(
+        [initial_h],
+        biases,
+        _activations(layer, activations, activation_alpha, activation_beta),
+        sequence_lens=sequence_lens,
+        clip=clip,
+        variant=linear_before_reset,
     )
-
-    def run(d: int) -> GraphExpr:
-        bias, inner = layer.bias(d), None
-        if b is not None and linear_before_reset:
-            own, of_state = layer.halves(d)
-            inner = op.split(of_state, 3)[2]
-            bias = op.concat([*(op.split(bias, 3)[k] for k in range(2)), op.split(own, 3)[2]])
-        call: GraphExpr = op.nn.gru_steps(
-            layer.projected(d, bias),
-            layer.recurrence(d),
-            layer.state(initial_h, d),
-            inner,
-            sequence_lens,
-            reverse=layer.is_reverse(d),
-            clip=clip,
-            linear_before_reset=linear_before_reset,
-            **gates.of(d),
-        )
-        return call
-
-    return layer.joined(run, 1)
 
 
 @composite("nn.rnn")
@@ -137,30 +115,21 @@ def rnn(
     clip: float | None = None,
 ) -> list[GraphExpr]:
     """Return all outputs and the last one of a recurrent layer of one gate."""
-    layer = _Layer.of(x, w, r, b, 1, direction)
-    gates = _Activations(
-        layer.directions, ("Tanh",), activations, activation_alpha, activation_beta
+    layer = _Layer.of("rnn", x, w, r, b, direction)
+    return layer.run(
+        [initial_h],
+        lambda d: (layer.bias(d), None),
+        _activations(layer, activations, activation_alpha, activation_beta),
+        sequence_lens=sequence_lens,
+        clip=clip,
     )
-
-    def run(d: int) -> GraphExpr:
-        call: GraphExpr = op.nn.rnn_steps(
-            layer.projected(d, layer.bias(d)),
-            layer.recurrence(d),
-            layer.state(initial_h, d),
-            sequence_lens,
-            reverse=layer.is_reverse(d),
-            clip=clip,
-            **gates.of(d),
-        )
-        return call
-
-    return layer.joined(run, 1)
 
 
 @dataclass(frozen=True)
 class _Layer:
     """The operands of a layer, direction by direction."""
 
+    cell: str
     x: GraphExpr
     w: GraphExpr
     r: GraphExpr
@@ -173,15 +142,16 @@ class _Layer:
 
     @staticmethod
     def of(
+        cell: str,
         x: GraphExpr,
         w: GraphExpr,
         r: GraphExpr,
         b: GraphExpr | None,
-        gates: int,
         direction: Direction,
     ) -> _Layer:
         """Return a layer; IRTypeError or IRValueError for operands of wrong ranks and sizes."""
         batch, units = _extents(x, "x")[1], _extents(r, "r")[2]
+        gates = CELLS[cell].gates
         directions = _TWO if direction == "bidirectional" else 1
         for value, name in ((w, "w"), (r, "r")):
             first, rows, _ = _extents(value, name)
@@ -193,17 +163,13 @@ class _Layer:
                 raise IRValueError(
                     f"{name} has {rows.value} rows, expected a multiple of {gates} (the gates)"
                 )
-        return _Layer(x, w, r, b, direction, directions, batch, units, str(dtype_of(x)))
+        return _Layer(cell, x, w, r, b, direction, directions, batch, units, str(dtype_of(x)))
 
     def part(self, value: GraphExpr, d: int) -> GraphExpr:
         """Return the part of an operand for a direction, without the direction's dimension."""
         if self.directions == 1:
             return op.squeeze(value, axis=[0])
         return op.squeeze(op.split(value, self.directions, axis=0)[d], axis=[0])
-
-    def is_reverse(self, d: int) -> bool:
-        """Return True if a direction runs backwards in time."""
-        return self.direction == "reverse" or d == 1
 
     def halves(self, d: int) -> tuple[GraphExpr, GraphExpr]:
         """Return the biases of the input and of the state."""
@@ -233,10 +199,35 @@ class _Layer:
             return op.zeros((self.batch, self.units), self.dtype)
         return self.part(initial, d)
 
-    def joined(self, run: Callable[[int], GraphExpr], states: int) -> list[GraphExpr]:
-        """Return the results of all directions."""
-        runs = [run(d) for d in range(self.directions)]
-        last = [op.stack([done[1 + k] for done in runs], axis=0) for k in range(states)]
+    def run(
+        self,
+        initial: Sequence[GraphExpr | None],
+        weights: Callable[[int], tuple[GraphExpr | None, GraphExpr | None]],
+        activations: Sequence[Mapping[str, Any]],
+        sequence_lens: GraphExpr | None,
+        **options: Any,
+    ) -> list[GraphExpr]:
+        """Return the results of all directions.
+
+        `weights` returns the bias of the inputs of a direction, and the `extra` operand of
+        `nn.recurrent_steps`.
+        """
+        runs = []
+        for d in range(self.directions):
+            bias, extra = weights(d)
+            done: GraphExpr = op.nn.recurrent_steps(
+                self.projected(d, bias),
+                self.recurrence(d),
+                [self.state(value, d) for value in initial],
+                extra,
+                sequence_lens,
+                cell=self.cell,
+                reverse=self.direction == "reverse" or d == 1,
+                **activations[d],
+                **options,
+            )
+            runs.append(done)
+        last = [op.stack([done[1 + k] for done in runs], axis=0) for k in range(len(initial))]
         return [op.stack([done[0] for done in runs], axis=1), *last]
 
 
@@ -246,37 +237,24 @@ def _extents(value: GraphExpr, name: str) -> tuple[PrimExpr, ...]:
     return shape_of(value)
 
 
-class _Activations:
-    """The activations of a layer and their constants, by direction."""
-
-    def __init__(
-        self,
-        directions: int,
-        defaults: Sequence[str],
-        names: Sequence[str] | None,
-        alpha: Sequence[float],
-        beta: Sequence[float],
-    ) -> None:
-        self._names = list(names or [*defaults] * directions)
-        self._count = len(defaults)
-        if len(self._names) != self._count * directions:
-            raise IRValueError(
-                f"expected {self._count} activations for each direction, got {len(self._names)}"
-            )
-        self._alpha, self._beta = tuple(alpha), tuple(beta)
-
-    def of(self, d: int) -> dict[str, Any]:
-        """Return the attributes of a direction."""
-        here = slice(d * self._count, (d + 1) * self._count)
-        counts = [CONSTANTS.get(name.lower(), 0) for name in self._names]
-        first_alpha, more_alpha = (
-            sum(n > 0 for n in c) for c in (counts[: here.start], counts[here])
+def _activations(
+    layer: _Layer, names: Sequence[str] | None, alpha: Sequence[float], beta: Sequence[float]
+) -> list[dict[str, Any]]:
+    """Return the activations of each direction, with the constants of those that have some."""
+    defaults = CELLS[layer.cell].activations
+    count, every = len(defaults), list(names or [*defaults] * layer.directions)
+    if len(every) != count * layer.directions:
+        raise IRValueError(f"expected {count} activations for each direction, got {len(every)}")
+    alphas, betas = iter(alpha), iter(beta)
+    found = []
+    for d in range(layer.directions):
+        own = every[d * count : (d + 1) * count]
+        constants = [CONSTANTS.get(name.lower(), 0) for name in own]
+        found.append(
+            {
+                "activations": own,
+                "activation_alpha": [*islice(alphas, sum(n > 0 for n in constants))],
+                "activation_beta": [*islice(betas, sum(n > 1 for n in constants))],
+            }
         )
-        first_beta, more_beta = (
-            sum(n > 1 for n in c) for c in (counts[: here.start], counts[here])
-        )
-        return {
-            "activations": tuple(self._names[here]),
-            "activation_alpha": self._alpha[first_alpha : first_alpha + more_alpha],
-            "activation_beta": self._beta[first_beta : first_beta + more_beta],
-        }
+    return found

@@ -11,7 +11,7 @@ from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import NE, IntImm, IterVar, PrimExpr
 from tensorir.nodes.ops import as_expr, cast, ceildiv, compare, const, div, floordiv, select
 from tensorir.relax.expr import GraphCall
-from tensorir.te.extrema import largest, lowest, place_of_best
+from tensorir.te.reduction import largest, lowest, place_of_best
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import convert_dtype, sum_dtype
 from tensorir.topi.extents import check_floats, product, simplified

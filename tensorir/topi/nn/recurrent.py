@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from tensorir import te
 from tensorir.errors import IRTypeError, IRValueError
@@ -238,153 +238,126 @@ def _check(projected: Tensor, recurrence: Tensor, gates: int, lengths: Tensor | 
         raise IRTypeError(f"sequence_lens must be integers, got {lengths.dtype}")
 
 
-# ------------------------------------------------------------------------------------------ layers
+# ------------------------------------------------------------------------------------------- cells
 
 
-@operator("nn.lstm_steps")
-def lstm_steps(
-    projected: Tensor,
-    recurrence: Tensor,
-    initial_h: Tensor,
-    initial_c: Tensor,
-    sequence_lens: Tensor | None = None,
-    peepholes: Tensor | None = None,
-    *,
-    reverse: bool = False,
-    activations: Sequence[str] = ("Sigmoid", "Tanh", "Tanh"),
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    clip: float | None = None,
-    input_forget: bool = False,
-) -> list[Tensor]:
-    """Return all outputs, the last output and the last cell of an LSTM with projected inputs."""
-    _check(projected, recurrence, 4, sequence_lens)
-    dtype = projected.dtype
-    gates_of_layer = _Gates.of(activations, 3, activation_alpha, activation_beta, clip, dtype)
+def _lstm(now: _Time, gates: _Gates, coupled: bool) -> list[Stmt]:
+    """Return a step of an LSTM; `coupled` gates forget what the input gate does not pass."""
+    h, c = now.states
+    (sums,) = now.scratch
+    b = now.b
+    peephole = now.extra[0] if now.extra else None
 
-    def step(now: _Time) -> list[Stmt]:
-        h, c = now.states
-        (sums,) = now.scratch
-        b = now.b
-        peephole = now.extra[0] if now.extra else None
+    def update(j: Var) -> Stmt:
+        i, o, f, g = (_at(sums, b, now.gate(which, j)) for which in range(4))
+        old = _at(c, b, j)
+        if peephole is not None:
+            i = i + _at(peephole, j) * old
+            f = f + _at(peephole, now.gate(2, j)) * old
+        passed = gates(0, i)
+        kept = const(1.0, gates.dtype) - passed if coupled else gates(0, f)
+        store = _store(c, [b, j], kept * old + passed * gates(1, g))
+        if peephole is not None:
+            o = o + _at(peephole, now.gate(1, j)) * _at(c, b, j)
+        return sequence([store, _store(h, [b, j], gates(0, o) * gates(2, _at(c, b, j)))])
 
-        def update(j: Var) -> Stmt:
-            i, o, f, g = (_at(sums, b, now.gate(which, j)) for which in range(4))
-            old = _at(c, b, j)
-            if peephole is not None:
-                i = i + _at(peephole, j) * old
-                f = f + _at(peephole, now.gate(2, j)) * old
-            passed = gates_of_layer(0, i)
-            kept = const(1.0, dtype) - passed if input_forget else gates_of_layer(0, f)
-            store = _store(c, [b, j], kept * old + passed * gates_of_layer(1, g))
-            if peephole is not None:
-                o = o + _at(peephole, now.gate(1, j)) * _at(c, b, j)
-            return sequence(
-                [store, _store(h, [b, j], gates_of_layer(0, o) * gates_of_layer(2, _at(c, b, j)))]
-            )
-
-        return [
-            now.fill(sums, 4 * now.size, lambda j: _at(now.x, now.t, b, j)),
-            now.product(sums, h, 0, 4),
-            _loop("j", now.size, update),
-        ]
-
-    states = [initial_h, initial_c]
-    return _recurrence(
-        "lstm", projected, recurrence, states, sequence_lens, [peepholes], reverse, [4], step
-    )
+    return [
+        now.fill(sums, 4 * now.size, lambda j: _at(now.x, now.t, b, j)),
+        now.product(sums, h, 0, 4),
+        _loop("j", now.size, update),
+    ]
 
 
-@operator("nn.gru_steps")
-def gru_steps(
-    projected: Tensor,
-    recurrence: Tensor,
-    initial_h: Tensor,
-    recurrent_bias: Tensor | None = None,
-    sequence_lens: Tensor | None = None,
-    *,
-    reverse: bool = False,
-    activations: Sequence[str] = ("Sigmoid", "Tanh"),
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    clip: float | None = None,
-    linear_before_reset: bool = False,
-) -> list[Tensor]:
-    """Return all outputs and the last output of a GRU with projected inputs.
+def _gru(now: _Time, gates: _Gates, linear_before_reset: bool) -> list[Stmt]:
+    """Return a step of a GRU; its reset gate scales the state, or the product with the state."""
+    (h,) = now.states
+    sums, reset = now.scratch
+    b, size, zero = now.b, now.size, const(0.0, gates.dtype)
+    bias = now.extra[0] if now.extra else None
 
-    `recurrent_bias` is the bias of the last gate; the reset gate scales it if
-    `linear_before_reset`.
-    """
-    _check(projected, recurrence, 3, sequence_lens)
-    dtype = projected.dtype
-    gates_of_layer = _Gates.of(activations, 2, activation_alpha, activation_beta, clip, dtype)
+    def gate(which: int, j: PrimExpr) -> PrimExpr:
+        at = now.gate(which, j)
+        return _at(now.x, now.t, b, at) + _at(sums, b, at)
 
-    def step(now: _Time) -> list[Stmt]:
-        (h,) = now.states
-        sums, reset = now.scratch
-        b, size, zero = now.b, now.size, const(0.0, dtype)
-        bias = now.extra[0] if now.extra else None
-
-        def gate(which: int, j: PrimExpr) -> PrimExpr:
-            at = now.gate(which, j)
-            return _at(now.x, now.t, b, at) + _at(sums, b, at)
-
-        def update(j: Var) -> Stmt:
-            inner = _at(sums, b, now.gate(2, j))
-            if bias is not None:
-                inner = inner + _at(bias, j)
-            if linear_before_reset:
-                inner = gates_of_layer(0, gate(1, j)) * inner
-            new = gates_of_layer(1, _at(now.x, now.t, b, now.gate(2, j)) + inner)
-            z = gates_of_layer(0, gate(0, j))
-            return _store(h, [b, j], (const(1.0, dtype) - z) * new + z * _at(h, b, j))
-
-        begin = now.fill(sums, 3 * size, lambda j: zero)
+    def update(j: Var) -> Stmt:
+        inner = _at(sums, b, now.gate(2, j))
+        if bias is not None:
+            inner = inner + _at(bias, j)
         if linear_before_reset:
-            return [begin, now.product(sums, h, 0, 3), _loop("j", size, update)]
-        return [
-            begin,
-            now.product(sums, h, 0, 2),
-            now.fill(reset, size, lambda j: gates_of_layer(0, gate(1, j)) * _at(h, b, j)),
-            now.product(sums, reset, 2, 1),
-            _loop("j", size, update),
-        ]
+            inner = gates(0, gate(1, j)) * inner
+        new = gates(1, _at(now.x, now.t, b, now.gate(2, j)) + inner)
+        z = gates(0, gate(0, j))
+        return _store(h, [b, j], (const(1.0, gates.dtype) - z) * new + z * _at(h, b, j))
 
-    extra = [recurrent_bias]
-    return _recurrence(
-        "gru", projected, recurrence, [initial_h], sequence_lens, extra, reverse, [3, 1], step
-    )
+    begin = now.fill(sums, 3 * size, lambda j: zero)
+    if linear_before_reset:
+        return [begin, now.product(sums, h, 0, 3), _loop("j", size, update)]
+    return [
+        begin,
+        now.product(sums, h, 0, 2),
+        now.fill(reset, size, lambda j: gates(0, gate(1, j)) * _at(h, b, j)),
+        now.product(sums, reset, 2, 1),
+        _loop("j", size, update),
+    ]
 
 
-@operator("nn.rnn_steps")
-def rnn_steps(
+def _rnn(now: _Time, gates: _Gates, _: bool) -> list[Stmt]:
+    """Return a step of a layer with one gate."""
+    (h,) = now.states
+    (sums,) = now.scratch
+    b, size = now.b, now.size
+    return [
+        now.fill(sums, size, lambda j: _at(now.x, now.t, b, j)),
+        now.product(sums, h, 0, 1),
+        _loop("j", size, lambda j: _store(h, [b, j], gates(0, _at(sums, b, j)))),
+    ]
+
+
+class Cell(NamedTuple):
+    """A kind of recurrent layer."""
+
+    gates: int
+    activations: tuple[str, ...]
+    """The default activations."""
+    scratch: tuple[int, ...]
+    """The number of gates of each scratch row."""
+    step: Callable[[_Time, _Gates, bool], list[Stmt]]
+
+
+CELLS: Final = {
+    "lstm": Cell(4, ("Sigmoid", "Tanh", "Tanh"), (4,), _lstm),
+    "gru": Cell(3, ("Sigmoid", "Tanh"), (3, 1), _gru),
+    "rnn": Cell(1, ("Tanh",), (1,), _rnn),
+}
+
+
+@operator("nn.recurrent_steps")
+def recurrent_steps(
     projected: Tensor,
     recurrence: Tensor,
-    initial_h: Tensor,
+    states: Sequence[Tensor],
+    extra: Tensor | None = None,
     sequence_lens: Tensor | None = None,
     *,
-    reverse: bool = False,
-    activations: Sequence[str] = ("Tanh",),
+    cell: Literal["lstm", "gru", "rnn"],
+    activations: Sequence[str],
     activation_alpha: Sequence[float] = (),
     activation_beta: Sequence[float] = (),
     clip: float | None = None,
+    reverse: bool = False,
+    variant: bool = False,
 ) -> list[Tensor]:
-    """Return all outputs and the last output of a layer with one gate and projected inputs."""
-    _check(projected, recurrence, 1, sequence_lens)
-    gates_of_layer = _Gates.of(
-        activations, 1, activation_alpha, activation_beta, clip, projected.dtype
-    )
+    """Return all outputs and the last states of a recurrent layer with projected inputs.
 
-    def step(now: _Time) -> list[Stmt]:
-        (h,) = now.states
-        (sums,) = now.scratch
-        b, size = now.b, now.size
-        return [
-            now.fill(sums, size, lambda j: _at(now.x, now.t, b, j)),
-            now.product(sums, h, 0, 1),
-            _loop("j", size, lambda j: _store(h, [b, j], gates_of_layer(0, _at(sums, b, j)))),
-        ]
-
+    The states are the output and, for an LSTM, the cell. `extra` has the peepholes of an LSTM, or a
+    bias of the last gate of a GRU, which the reset gate scales in the `variant`. The variant of an
+    LSTM has `input_forget`, that of a GRU `linear_before_reset`, as ONNX calls them.
+    """
+    kind, dtype = CELLS[cell], projected.dtype
+    _check(projected, recurrence, kind.gates, sequence_lens)
+    count = len(kind.activations)
+    gates = _Gates.of(activations, count, activation_alpha, activation_beta, clip, dtype)
     return _recurrence(
-        "rnn", projected, recurrence, [initial_h], sequence_lens, [], reverse, [1], step
-    )
+        cell, projected, recurrence, states, sequence_lens, [extra], reverse, kind.scratch,
+        lambda now: kind.step(now, gates, variant),
+    )  # fmt: skip

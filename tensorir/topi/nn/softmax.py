@@ -11,7 +11,7 @@ from tensorir.nodes.expr import EQ, NE, IterVar, PrimExpr
 from tensorir.nodes.ops import as_expr, cast, compare, const, div
 from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import axes as order_of
-from tensorir.te.extrema import place_of_best
+from tensorir.te.reduction import place_of_best
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import convert_dtype, sum_dtype
 from tensorir.topi.extents import axis_of, check_equal, check_floats, check_rank

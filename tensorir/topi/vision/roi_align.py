@@ -10,7 +10,7 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.ops import as_expr, cast, const, div, floordiv
 from tensorir.relax.declaration import operator
-from tensorir.te.extrema import largest
+from tensorir.te.reduction import largest
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import convert_dtype, sum_dtype
 from tensorir.topi.extents import check_equal, check_floats, check_rank

@@ -38,7 +38,7 @@ def function(body, *buffers, attrs=None, params=()):
 NOTHING = function(s.Evaluate(const(0)), attrs={})
 
 
-def assert_reads_back(program, dialects=("tensorir", "tvm", "tvm-0.10")):
+def assert_reads_back(program, dialects=("tensorir", "tvm")):
     for dialect in dialects:
         for sugar in (True, False):
             text = program.script(dialect=dialect, syntax_sugar=sugar, show_meta=True)

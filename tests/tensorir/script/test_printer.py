@@ -118,22 +118,16 @@ def test_prefixes_are_imported_under_their_names():
     assert header == "from tensorir import I as ir, T as tir"
 
 
-@pytest.mark.parametrize("dialect", ["tensorir", "tvm", "tvm-0.10"])
+@pytest.mark.parametrize("dialect", ["tensorir", "tvm"])
 def test_every_dialect_is_read(dialect):
     module = parse(SUM)
     assert_structural_equal(parse(module.script(dialect=dialect)), module)
 
 
-def test_the_oldest_dialect():
-    text = parse(SUM)["main"].script(dialect="tvm-0.10")
-    assert 'B: T.Buffer[8, "float32"]) -> None:' in text
-    assert '# function attr dict\n    T.func_attr({"global_symbol": "main"})\n    # body' in text
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"dialect": "relay"}, "dialect must be one of tensorir, tvm, tvm-0.10, got 'relay'"),
+        ({"dialect": "relay"}, "dialect must be one of tensorir, tvm, got 'relay'"),
         ({"tir_prefix": "T-1"}, "tir_prefix must be an identifier, got 'T-1'"),
         ({"tir_prefix": "for"}, "tir_prefix must be an identifier, got 'for'"),
         ({"name": "class"}, "name must be an identifier, got 'class'"),

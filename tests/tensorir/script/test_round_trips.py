@@ -266,18 +266,10 @@ def test_a_module_is_printed_as_it_is_read() -> None:
     assert parse(PRINTED).script() == PRINTED
 
 
-@pytest.mark.parametrize("dialect", ["tensorir", "tvm", "tvm-0.10"])
+@pytest.mark.parametrize("dialect", ["tensorir", "tvm"])
 def test_every_dialect_reads_back(dialect: Dialect) -> None:
     mod = parse(PRINTED.replace("R.const([1.5, 0.1], ", "R.const(1.5, "))
     assert_structural_equal(parse(mod.script(dialect=dialect)), mod)
-
-
-def test_the_oldest_form() -> None:
-    old = parse(PRINTED).script(dialect="tvm-0.10")
-    assert "@tvm.script.ir_module" in old
-    assert 'a = R.call_tir(relu, (x,), (1, 4), dtype="float32")' in old
-    assert '-> Tuple(Tensor((1, 4), "float32"), Tensor(None, "float32", ndim = 2))' in old
-    assert old.index("def main") < old.index("def relu")
 
 
 def test_newer_forms_name_where_the_namespaces_come_from() -> None:
