@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from schedule.sref import StmtSRef, loops_above, path_up
+from schedule.sref import StmtSRef, lone_loops, loops_above, path_up
 from tensorir.nodes.ops import const
 from tensorir.nodes.stmt import (
     Allocate,
@@ -227,12 +227,8 @@ def lone_nest(block: StmtSRef, scope: StmtSRef) -> StmtCursor | None:
 
     None if the loops contain other blocks.
     """
-    inner: Stmt = block.block_realize
-    for loop in reversed(loops_above(block)):
-        if loop.loop.body is not inner:
-            return None
-        inner = loop.loop
-    return StmtCursor.below(scope).around(block)
+    is_alone = len(lone_loops(block)) == len(loops_above(block))
+    return StmtCursor.below(scope).around(block) if is_alone else None
 
 
 def _path(sref: StmtSRef) -> set[Stmt]:

@@ -64,6 +64,14 @@ def analyzer_with_ranges(domain: Mapping[Var, Range]) -> Analyzer:
     return analyzer
 
 
+def analyzer_keeping_units(axes: Sequence[IterVar]) -> Analyzer:
+    """Return an analyzer with the ranges of axes bound, except axes of one value, which keep their
+    names.
+    """
+    domain = axis_domain(axes).items()
+    return analyzer_with_ranges({a: run for a, run in domain if not is_const_int(run.extent, 1)})
+
+
 def axis_values(realize: BlockRealize) -> dict[Var, PrimExpr]:
     """Return the values that the axes of a block are bound to, each in the type of its axis."""
     bound = zip(realize.block.iter_vars, realize.iter_values, strict=True)

@@ -53,6 +53,11 @@ NOT_COMPLETE_OR_REDUCTION = Problem(
     "decompose_reduction separates an init; a buffer with several writers, or a buffer that the "
     "block also reads, needs a copy, which cache_write or cache_inplace makes",
 )
+ONLY_LEAF = Problem(
+    "OnlyLeafError",
+    "cannot remove {0}, because it is the only leaf of {1}, which would be empty",
+    "name another block; the scope would be empty without this block",
+)
 NOT_COMPACT = Problem(
     "NotCompactDataFlowError",
     "the subtree below {0} has no compact dataflow, because {1} is neither a local complete block "
@@ -237,6 +242,11 @@ def check_not_output(state: ScheduleState, block: StmtSRef) -> None:
     buffer = output_buffer(state, block)
     if buffer is not None:
         fail(OUTPUT_BLOCK, block, buffer=buffer.name)
+
+
+def check_not_only_leaf(graph: BlockScope, block: StmtSRef, scope: StmtSRef) -> None:
+    """Raise if the block is the only one of its scope, which cannot do without it."""
+    check(len(graph.children) > 1, ONLY_LEAF, block, scope)
 
 
 def output_buffer(state: ScheduleState, block: StmtSRef) -> Buffer | None:

@@ -9,6 +9,7 @@ from schedule.analysis.axis_independence import check_any_order, dependent_axes
 from schedule.analysis.bindings import axis_domain, axis_values
 from schedule.analysis.block_kind import (
     check_complete,
+    check_not_only_leaf,
     check_not_output,
     check_uses_no_loop,
     complete_violation,
@@ -24,7 +25,6 @@ from schedule.primitives.inline import (
     BODY,
     HAS_INIT,
     NOT_ONE_BUFFER,
-    ONLY_LEAF,
     Inliner,
     without_buffer,
 )
@@ -95,7 +95,7 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
     for other in graph.buffer_readers[buffer]:
         check(other is block, SEVERAL_CONSUMERS, block, other, buffer=buffer.name)
     plan = _ReversePlan(state, block, producer, buffer)
-    check(len(graph.children) > 1, ONLY_LEAF, block, scope)
+    check_not_only_leaf(graph, block, scope)
     check_no_opaque(scope, buffer)
     if state.enable_check:
         check_no_effect(block)
