@@ -115,7 +115,7 @@ class StmtCursor:
                 return self.parts.index(stmt)
         path = _path(sref)
         for k, part in enumerate(self.parts):
-            if any(stmt in path for stmt in _top_nests(part)):
+            if any(stmt in path for stmt in top_nests(part)):
                 return k
         raise IndexError(f"{sref!r} is not below this place")
 
@@ -137,7 +137,7 @@ class StmtCursor:
 
     def _holds(self, sref: StmtSRef) -> bool:
         path = _path(sref)
-        return any(stmt in path for part in self.parts for stmt in _top_nests(part))
+        return any(stmt in path for part in self.parts for stmt in top_nests(part))
 
     # ------------------------------------------------------------------------------------- moving
 
@@ -237,7 +237,7 @@ def _path(sref: StmtSRef) -> set[Stmt]:
     return {stmt for stmt in stmts if stmt is not None}
 
 
-def _top_nests(stmt: Stmt) -> Iterator[Stmt]:
+def top_nests(stmt: Stmt) -> Iterator[For | BlockRealize]:
     """Yield the loops and realizes in a statement that are not below another loop or realize."""
     pending: list[Stmt] = [stmt]
     while pending:

@@ -16,7 +16,7 @@ from tensorir.arith import (
 )
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import BufferLoad, Call, Cast, IntImm, IterVar, PrimExpr, Var
-from tensorir.nodes.ops import TRUE, conjuncts, is_const_int, logical_and
+from tensorir.nodes.ops import TRUE, all_of, conjuncts, is_const_int, logical_and
 from tensorir.nodes.stmt import (
     Allocate,
     AllocateConst,
@@ -298,6 +298,11 @@ def substitute_loops(
 # --------------------------------------------------------------------------------------- conditions
 
 
+def without_known(predicate: PrimExpr, analyzer: Analyzer) -> PrimExpr:
+    """Return the conjuncts of a predicate that an analyzer does not prove."""
+    return all_of([part for part in conjuncts(predicate) if not analyzer.can_prove(part)])
+
+
 def without_variables(predicate: PrimExpr, variables: Collection[Var]) -> PrimExpr:
     """Return the conjuncts of a predicate that use none of the given variables."""
     return divided_by_use(predicate, variables)[0]
@@ -331,10 +336,5 @@ def at_first_step(predicate: PrimExpr, reduction_loops: Sequence[For]) -> PrimEx
     """
     first = {lp.loop_var: lp.min for lp in reduction_loops}
     analyzer = Analyzer()
-    result: PrimExpr = TRUE
-    for conjunct in reversed(conjuncts(predicate)):
-        at_first = substitute(conjunct, first)
-        if at_first is not conjunct:
-            at_first = analyzer.simplify(at_first)
-        result = logical_and(result, at_first)
-    return result
+    parts = [(conjunct, substitute(conjunct, first)) for conjunct in reversed(conjuncts(predicate))]
+    return all_of(moved if moved is part else analyzer.simplify(moved) for part, moved in parts)

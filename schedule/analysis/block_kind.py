@@ -20,10 +20,11 @@ from schedule.analysis.surroundings import (
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import top_nests
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import IterVar, Var
-from tensorir.nodes.stmt import BlockRealize, BufferStore, For, Stmt
-from tensorir.rewriting.visit import children, uses_var, walk
+from tensorir.nodes.stmt import BlockRealize, BufferStore, Stmt
+from tensorir.rewriting.visit import uses_var, walk
 
 COMPLETE_CONDITIONS = (
     "A complete block has (1) data-parallel axes only, (2) is dominant: the only writer of what it "
@@ -325,14 +326,9 @@ def is_spatial(block: StmtSRef) -> bool:
 def blocks_in(stmt: Stmt) -> list[BlockRealize]:
     """Return the blocks in a statement, including nested blocks, except blocks in an init."""
     found: list[BlockRealize] = []
-    pending: list[Stmt] = [stmt]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, BlockRealize):
-            found.append(node)
-            pending.append(node.block.body)
-        elif isinstance(node, For):
-            pending.append(node.body)
+    for nest in top_nests(stmt):
+        if isinstance(nest, BlockRealize):
+            found += [nest, *blocks_in(nest.block.body)]
         else:
-            pending.extend(p for p in reversed(children(node)) if isinstance(p, Stmt))
+            found += blocks_in(nest.body)
     return found
