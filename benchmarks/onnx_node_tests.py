@@ -15,7 +15,8 @@ import argparse
 import re
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,11 +24,22 @@ import numpy as np
 
 from benchmarks.forked_runs import Report, run_all
 from codegen.history import default_schedules
+from codegen.runtime.array_view import NAMES_OF_ML_DTYPES
+from codegen.runtime.ndarray import cpu
+from codegen.vm.build import vm_build
+from codegen.vm.machine import VirtualMachine
+from tensorir import frontend
+from tensorir.nodes.dtype import DataType
+from tensorir.relax.function import Function
 from tensorir.relax.operator import Operator
+from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from tensorir.transform import LegalizeOps
 
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "tests" / "tensorir" / "frontend" / "onnx_node_tests.txt"
 PAGE = ROOT / "docs" / "onnx.md"
+TARGET = "llvm -opt-level=1"
+"""The target of models: fast compilation, since each runs a few times only."""
 
 
 class Case(NamedTuple):
@@ -83,17 +95,68 @@ def run_case(case: Any) -> None:
     """Run a test; raises what goes wrong, AssertionError for other outputs."""
     from onnx.backend.test.runner import Runner  # noqa: PLC0415
 
-    from codegen import onnx_backend  # noqa: PLC0415
-
-    prepared = onnx_backend.prepare(case.model)
+    run = _compiled(case.model)
     for inputs, expected in case.data_sets:
         with np.errstate(all="ignore"):
-            outputs = prepared.run([_array(value) for value in inputs])
-        expected = [_array(value) for value in expected]
+            outputs = run([_value(value) for value in inputs])
+        expected = [_value(value) for value in expected]
         Runner.assert_similar_outputs(expected, outputs, case.rtol, case.atol)
 
 
-def _array(value: Any) -> Any:
+def _compiled(model: Any) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """Return a model as a function from inputs to outputs, both NumPy arrays."""
+    from tensorir.frontend.onnx.dtypes import narrow_integer  # noqa: PLC0415
+
+    mod = LegalizeOps()(frontend.from_onnx(model))
+    main = mod["main"]
+    assert isinstance(main, Function)
+    info = main.ret_struct_info
+    several = len(model.graph.output) > 1 and isinstance(info, TupleStructInfo)
+    infos = info.elements if several and isinstance(info, TupleStructInfo) else (info,)
+    narrow = [narrow_integer(out.type.tensor_type.elem_type) for out in model.graph.output]
+    compiled = VirtualMachine(vm_build(mod, TARGET), cpu())["main"]
+
+    def run(inputs: Sequence[Any]) -> tuple[Any, ...]:
+        result = compiled(*map(_argument, inputs))
+        outputs = map(_output, result if several else (result,), infos)
+        return tuple(
+            output
+            if dtype is None
+            else output.astype(getattr(import_module("ml_dtypes"), dtype.name))
+            for output, dtype in zip(outputs, narrow, strict=True)
+        )
+
+    return run
+
+
+def _argument(value: Any) -> Any:
+    """Return an input as a model accepts it: numbers of dtypes that NumPy lacks as their bits."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_argument, value))
+    if value is None:
+        return None
+    array = np.ascontiguousarray(value).reshape(np.shape(value))
+    if array.dtype.name in ("int4", "int2", "uint4", "uint2"):
+        return array.astype(array.dtype.name[:-1] + "8")
+    if array.dtype.kind in "biuf" and array.dtype.isbuiltin == 1:
+        return array
+    return array.view(
+        DataType(NAMES_OF_ML_DTYPES.get(array.dtype.name, array.dtype.name)).to_numpy()
+    )
+
+
+def _output(value: Any, info: StructInfo) -> Any:
+    """Return an output in the form that ONNX's tools compare."""
+    if isinstance(value, (list, tuple)):
+        infos = info.elements if isinstance(info, TupleStructInfo) else [info] * len(value)
+        return [_output(v, i) for v, i in zip(value, infos, strict=True)]
+    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    dtype = info.dtype if isinstance(info, TensorStructInfo) else None
+    name = next((n for n, known in NAMES_OF_ML_DTYPES.items() if known == dtype), None)
+    return array if name is None else array.view(getattr(import_module("ml_dtypes"), name))
+
+
+def _value(value: Any) -> Any:
     """Return a value of a test, which may be a message."""
     from onnx import TensorProto, numpy_helper  # noqa: PLC0415
 
@@ -115,9 +178,7 @@ def _task(case: Case) -> Any:
 
 def run_cases(cases: Sequence[Case], processes: int = 2, time_limit: float = 60.0) -> list[Result]:
     """Run tests in processes; the results are in the order of the tests."""
-    import codegen.onnx_backend  # noqa: F401, PLC0415 - once, before processes are forked
-
-    default_schedules()
+    default_schedules()  # once, before processes are forked
     Operator.names()
     results: dict[str, Result] = {}
     for run in run_all([(case, _task(case)) for case in cases], processes, time_limit):

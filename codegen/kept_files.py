@@ -19,6 +19,7 @@ import logging
 import mmap
 import os
 import secrets
+import stat
 import sys
 from collections.abc import Iterable
 from functools import cache
@@ -27,7 +28,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from codegen.cache_folder import cache_folder, check_private, private_folder
 from codegen.errors import CodegenError
 
 logger = logging.getLogger("tensorir.codegen")
@@ -45,6 +45,42 @@ _START: Final = 64
 """The bytes of the digest, so that the content starts at a multiple of 64."""
 
 Part: TypeAlias = bytes | memoryview
+
+
+def cache_folder() -> Path | None:
+    """Return `tensorir` in the user's cache directory (`$XDG_CACHE_HOME`, `~/.cache`), if any."""
+    configured = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        folder = Path(configured) if os.path.isabs(configured) else Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    return folder / "tensorir"
+
+
+def private_folder(path: Path) -> Path:
+    """Return a folder that only this user may write to; it is made if it does not exist.
+
+    Raises OSError if it cannot be made, and as `check_private` does.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_private(path)
+    return path
+
+
+def check_private(path: Path) -> None:
+    """Raise PermissionError if another user may write to a folder, OSError if it does not exist.
+
+    A symbolic link is rejected, because its target may change.
+    """
+    if not hasattr(os, "geteuid"):
+        raise PermissionError("this system does not report the owner of a folder")
+    found = path.lstat()
+    if (
+        not stat.S_ISDIR(found.st_mode)
+        or found.st_uid != os.geteuid()
+        or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    ):
+        raise PermissionError(f"{path} is not a folder that only this user may write to")
 
 
 class KeptFiles:
@@ -104,8 +140,8 @@ class KeptFiles:
         """Remove the least recently read files, until the rest is well below the limit."""
         found = []
         for path in self._folder.iterdir():
-            stat = path.stat()
-            found.append((stat.st_mtime, stat.st_size, path))
+            file = path.stat()
+            found.append((file.st_mtime, file.st_size, path))
         total = sum(size for _, size, _ in found)
         for _, size, path in sorted(found):
             if total <= self._limit * 3 // 4:

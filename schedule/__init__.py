@@ -15,10 +15,18 @@ through these subpackages; docs/schedule-state.md explains the program under tra
 from schedule import primitives
 from schedule.composites import composite
 from schedule.decisions.domain import ChoiceDomain, Decision, DecisionDomain
-from schedule.errors import Problem, ScheduleError, TraceError, check, fail
+from schedule.errors import (
+    ExpiredHandleError,
+    Problem,
+    ScheduleError,
+    TraceError,
+    UnknownHandleError,
+    check,
+    fail,
+)
 from schedule.handles import BlockRV, ExprRV, LoopRV
 from schedule.instruction import Instruction, InstructionKind, Sampled, primitive
-from schedule.schedule import ExpiredHandleError, Schedule, UnknownHandleError
+from schedule.schedule import Schedule
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from schedule.trace import Trace

@@ -29,6 +29,7 @@ from schedule.errors import Problem, fail
 from schedule.handles import BlockRV, LoopRV
 from schedule.schedule import Schedule
 from schedule.sref import StmtSRef, loops_above
+from schedule.stmt_cursor import top_nests
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.errors import IRValueError
 from tensorir.nodes import expr as e
@@ -100,7 +101,9 @@ class Cursor:
     def children(self) -> list[Cursor]:
         """The loops and blocks right below, in program order."""
         state = self.sch.state
-        return [Cursor(self.sch, state.get_sref(stmt)) for stmt in _right_below(self.stmt.body)]
+        nests = top_nests(self.stmt.body)
+        stmts = [nest.block if isinstance(nest, BlockRealize) else nest for nest in nests]
+        return [Cursor(self.sch, state.get_sref(stmt)) for stmt in stmts]
 
     @property
     def next(self) -> Cursor | None:
@@ -164,19 +167,6 @@ def find(sch: Schedule, pattern: str) -> Cursor:
 def find_all(sch: Schedule, pattern: str) -> list[Cursor]:
     """Return all places that match a pattern; see `Cursor.find_all`."""
     return cursor(sch).find_all(pattern)
-
-
-def _right_below(body: Stmt) -> Iterator[For | Block]:
-    """Yield the loops and blocks in a statement that are not below another one."""
-    pending = [body]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, For):
-            yield node
-        elif isinstance(node, BlockRealize):
-            yield node.block
-        else:
-            pending.extend(child for child in reversed(children(node)) if isinstance(child, Stmt))
 
 
 # ----------------------------------------------------------------------------------- patterns

@@ -175,3 +175,40 @@ class TraceTypeError(TraceError, TypeError):
 
 class TraceIndexError(TraceError, IndexError):
     """A trace uses a handle or a number that no earlier instruction produced."""
+
+
+# ---------------------------------------------------------------------- handles and programs
+
+
+class ExpiredHandleError(ScheduleError, ValueError):
+    """A handle points to a loop or block that a primitive has replaced."""
+
+
+class UnknownHandleError(ScheduleError, IndexError):
+    """A handle was not made by this schedule, or was removed from it."""
+
+
+class ImpossibleError(ScheduleError, ValueError):
+    """The arguments would produce an invalid program."""
+
+
+EXPIRED = Problem(
+    "ExpiredHandleError",
+    "the {what} that the handle pointed to no longer exists{by}",
+    "use the handles that the primitive returned, or query them again with get_loops",
+)
+UNKNOWN = Problem(
+    "UnknownHandleError",
+    "the {what} does not belong to this schedule",
+    "handles are valid in the schedule that made them and in its copies",
+)
+IMPOSSIBLE = Problem(
+    "ImpossibleError",
+    "the resulting program cannot exist: {reason}",
+    "undo an earlier primitive, or use values that the types in the program can represent",
+)
+OUT_OF_SCOPE = Problem(
+    "OutOfScopeError",
+    "the primitive would move a use of a name out of its definition: {reason}",
+    "stay inside of the let, allocation or buffer declaration that defines it",
+)

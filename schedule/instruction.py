@@ -89,7 +89,6 @@ ChosenWords: TypeAlias = Annotated[DecisionDomain, "exprs", Sequence[str] | None
 """The results of sampling primitives that return their alternatives: outputs and decision."""
 
 Number: TypeAlias = Annotated[Sampled[int], "expr"]
-Numbers: TypeAlias = Annotated[Sampled[Sequence[int | None]], "exprs"]
 SampledLoop: TypeAlias = Annotated[Sampled[StmtSRef], "loop"]
 
 

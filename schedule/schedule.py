@@ -10,11 +10,17 @@ from weakref import ReferenceType, WeakSet, ref
 
 from schedule.decisions.domain import DecisionDomain, NoDecision
 from schedule.errors import (
+    EXPIRED,
+    IMPOSSIBLE,
+    OUT_OF_SCOPE,
+    UNKNOWN,
     ArgumentError,
     ArgumentTypeError,
-    Problem,
+    ExpiredHandleError,
+    ImpossibleError,
     RenderLevel,
     ScheduleError,
+    UnknownHandleError,
     fail,
 )
 from schedule.handles import BlockRV, Handle, HandleTable, LoopRV
@@ -48,42 +54,6 @@ _MARKS: Final[dict[LoopRV, StmtSRef]] = {
 
 # A search makes thousands of schedules of one program, which is checked only once.
 _WELL_FORMED: Final[WeakSet[PrimFunc]] = WeakSet()
-
-
-class ExpiredHandleError(ScheduleError, ValueError):
-    """A handle points to a loop or block that a primitive has replaced."""
-
-
-class UnknownHandleError(ScheduleError, IndexError):
-    """A handle was not made by this schedule, or was removed from it."""
-
-
-class ImpossibleError(ScheduleError, ValueError):
-    """The arguments would produce an invalid program."""
-
-
-_EXPIRED = Problem(
-    "ExpiredHandleError",
-    "the {what} that the handle pointed to no longer exists{by}",
-    "use the handles that the primitive returned, or query them again with get_loops",
-)
-_UNKNOWN = Problem(
-    "UnknownHandleError",
-    "the {what} does not belong to this schedule",
-    "handles are valid in the schedule that made them and in its copies",
-)
-
-
-_IMPOSSIBLE = Problem(
-    "ImpossibleError",
-    "the resulting program cannot exist: {reason}",
-    "undo an earlier primitive, or use values that the types in the program can represent",
-)
-_OUT_OF_SCOPE = Problem(
-    "OutOfScopeError",
-    "the primitive would move a use of a name out of its definition: {reason}",
-    "stay inside of the let, allocation or buffer declaration that defines it",
-)
 
 
 class Schedule(PrimitiveMethods):
@@ -248,10 +218,10 @@ class Schedule(PrimitiveMethods):
         sref = self._table.get(rv_or_stmt)
         what = "block" if isinstance(rv_or_stmt, BlockRV) else "loop"
         if not isinstance(sref, StmtSRef):
-            raise UnknownHandleError(_UNKNOWN, values={"what": what + " handle"})
+            raise UnknownHandleError(UNKNOWN, values={"what": what + " handle"})
         if sref.stmt is None and sref is not INLINE_MARK and sref is not ROOT_MARK:
             by = f": {sref.consumed_by.replace('_', '-')} replaced it" if sref.consumed_by else ""
-            raise ExpiredHandleError(_EXPIRED, values={"what": what, "by": by})
+            raise ExpiredHandleError(EXPIRED, values={"what": what, "by": by})
         return sref
 
     def meaning_of(self, rv: Handle) -> str:
@@ -281,7 +251,7 @@ class Schedule(PrimitiveMethods):
         if not isinstance(rv, (BlockRV, LoopRV, Var)):
             _refuse("remove_rv", "rv", "a BlockRV, LoopRV or ExprRV", rv)
         if rv not in self._table:
-            raise UnknownHandleError(_UNKNOWN, values={"what": "handle"})
+            raise UnknownHandleError(UNKNOWN, values={"what": "handle"})
         del self._table[rv]
 
     def bind_index_map(self, index_map: IndexMap) -> IndexMap:
@@ -294,7 +264,7 @@ class Schedule(PrimitiveMethods):
     def _evaluate(self, expr: PrimExpr) -> int | None:
         if type(expr) is Var:
             if expr not in self._table:
-                raise UnknownHandleError(_UNKNOWN, values={"what": f"number `{expr.name}`"})
+                raise UnknownHandleError(UNKNOWN, values={"what": f"number `{expr.name}`"})
             value = self._table[expr]
             assert value is None or isinstance(value, int)
             return value
@@ -462,7 +432,7 @@ class Schedule(PrimitiveMethods):
         """Raise an error of a primitive that concerns the program or the arguments, located."""
         if isinstance(error, (IRValueError, IRTypeError)):
             # The program would be invalid, for example by a number beyond the type of a loop.
-            raised: ScheduleError = ImpossibleError(_IMPOSSIBLE, values={"reason": error})
+            raised: ScheduleError = ImpossibleError(IMPOSSIBLE, values={"reason": error})
             self._locate(raised, kind)
             raise raised from error
         if isinstance(error, NoDecision):
@@ -484,7 +454,7 @@ def _check_names_defined(mod: IRModule) -> None:
     try:
         verify_well_formed(IRModule(mod.prim_funcs()))
     except WellFormedError as error:
-        fail(_OUT_OF_SCOPE, reason=error)
+        fail(OUT_OF_SCOPE, reason=error)
 
 
 def _refuse(method: str, name: str, expected: str, value: object) -> NoReturn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tensorir.nodes.stmt import Block, BlockRealize, For
+from tensorir.nodes.stmt import Block, BlockRealize, For, Stmt
 
 
 class StmtSRef:
@@ -89,6 +89,18 @@ def loops_above(sref: StmtSRef) -> list[StmtSRef]:
         parent = parent.parent
     loops.reverse()
     return loops
+
+
+def lone_loops(block: StmtSRef) -> list[StmtSRef]:
+    """Return the loops in the scope that contain only a block, innermost first."""
+    found: list[StmtSRef] = []
+    inner: Stmt = block.block_realize
+    for loop in reversed(loops_above(block)):
+        if loop.loop.body is not inner:
+            break
+        found.append(loop)
+        inner = loop.loop
+    return found
 
 
 def loops_seen_through(scope: StmtSRef) -> list[StmtSRef]:

@@ -249,33 +249,22 @@ class ScheduleState:
         pending: list[tuple[Stmt, StmtSRef | None]] = [(stmt, parent)]
         while pending:
             node, above = pending.pop()
-            if type(node) is For:
-                sref = self.stmt2ref.get(node)
+            if type(node) is For or type(node) is BlockRealize:
+                realize = node if type(node) is BlockRealize else None
+                new: For | Block = node if realize is None else realize.block  # type: ignore[assignment]
+                sref = self.stmt2ref.get(new)
                 if sref is not None:
-                    kept.add(node)
-                    alive.add(sref)
-                    placed.append((sref, node, above, None))
-                    continue
-                sref = self._defining.get(node.loop_var) or StmtSRef(None, None)
+                    kept.add(new)
+                else:
+                    sref = renamed.get(new) if type(new) is Block else None
+                    var = _first_variable(new)
+                    if sref is None and var is not None:
+                        sref = self._defining.get(var)
+                    if sref is None:
+                        sref = StmtSRef(None, None)
+                    pending.append((new.body, sref))
                 alive.add(sref)
-                placed.append((sref, node, above, None))
-                pending.append((node.body, sref))
-            elif type(node) is BlockRealize:
-                block = node.block
-                sref = self.stmt2ref.get(block)
-                if sref is not None:
-                    kept.add(block)
-                    alive.add(sref)
-                    placed.append((sref, block, above, node))
-                    continue
-                sref = renamed.get(block)
-                if sref is None and block.iter_vars:
-                    sref = self._defining.get(block.iter_vars[0].var)
-                if sref is None:
-                    sref = StmtSRef(None, None)
-                alive.add(sref)
-                placed.append((sref, block, above, node))
-                pending.append((block.body, sref))
+                placed.append((sref, new, above, realize))
             elif type(node) is SeqStmt:
                 pending.extend([(child, above) for child in node.seq])
             elif type(node) is not BufferStore:
@@ -326,7 +315,7 @@ class ScheduleState:
             return
         if self.stmt2ref.get(stmt) is sref:
             del self.stmt2ref[stmt]
-        var = stmt.loop_var if type(stmt) is For else _first_axis(stmt)
+        var = _first_variable(stmt)
         if var is not None and self._defining.get(var) is sref:
             del self._defining[var]
 
@@ -334,7 +323,7 @@ class ScheduleState:
         if stmt is None:
             return
         self.stmt2ref[stmt] = sref
-        var = stmt.loop_var if type(stmt) is For else _first_axis(stmt)
+        var = _first_variable(stmt)
         if var is not None:
             self._defining[var] = sref
 
@@ -504,9 +493,12 @@ class ScheduleState:
             assert sref.realize is other.realize, "a reference has a stale realize"
 
 
-def _first_axis(block: Any) -> Var | None:
-    """Return the variable that identifies a block, None for a block without axes."""
-    return block.iter_vars[0].var if block.iter_vars else None
+def _first_variable(stmt: For | Block) -> Var | None:
+    """Return the variable that identifies a loop or block, None for a block without axes."""
+    if type(stmt) is For:
+        return stmt.loop_var
+    axes = stmt.iter_vars  # type: ignore[union-attr]
+    return axes[0].var if axes else None
 
 
 def memoize_on_state(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from schedule.sref import StmtSRef, loops_above, path_up
+from schedule.sref import StmtSRef, lone_loops, loops_above, path_up
 from tensorir.nodes.ops import const
 from tensorir.nodes.stmt import (
     Allocate,
@@ -115,7 +115,7 @@ class StmtCursor:
                 return self.parts.index(stmt)
         path = _path(sref)
         for k, part in enumerate(self.parts):
-            if any(stmt in path for stmt in _top_nests(part)):
+            if any(stmt in path for stmt in top_nests(part)):
                 return k
         raise IndexError(f"{sref!r} is not below this place")
 
@@ -137,7 +137,7 @@ class StmtCursor:
 
     def _holds(self, sref: StmtSRef) -> bool:
         path = _path(sref)
-        return any(stmt in path for part in self.parts for stmt in _top_nests(part))
+        return any(stmt in path for part in self.parts for stmt in top_nests(part))
 
     # ------------------------------------------------------------------------------------- moving
 
@@ -227,12 +227,8 @@ def lone_nest(block: StmtSRef, scope: StmtSRef) -> StmtCursor | None:
 
     None if the loops contain other blocks.
     """
-    inner: Stmt = block.block_realize
-    for loop in reversed(loops_above(block)):
-        if loop.loop.body is not inner:
-            return None
-        inner = loop.loop
-    return StmtCursor.below(scope).around(block)
+    is_alone = len(lone_loops(block)) == len(loops_above(block))
+    return StmtCursor.below(scope).around(block) if is_alone else None
 
 
 def _path(sref: StmtSRef) -> set[Stmt]:
@@ -241,7 +237,7 @@ def _path(sref: StmtSRef) -> set[Stmt]:
     return {stmt for stmt in stmts if stmt is not None}
 
 
-def _top_nests(stmt: Stmt) -> Iterator[Stmt]:
+def top_nests(stmt: Stmt) -> Iterator[For | BlockRealize]:
     """Yield the loops and realizes in a statement that are not below another loop or realize."""
     pending: list[Stmt] = [stmt]
     while pending:

@@ -42,7 +42,7 @@ for package in ("tensorir", "schedule", "codegen", "search"):
         if not module.name.endswith("__main__") and not any(o in module.name for o in {optional}):
             importlib.import_module(module.name)
 """
-OPTIONAL = ("onnx_backend", "torch_backend", "frontend.torch", "frontend.onnx")
+OPTIONAL = ("torch_backend", "frontend.torch", "frontend.onnx")
 """Modules that need packages which not everyone has."""
 PURE = """
 import codegen, search

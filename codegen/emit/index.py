@@ -153,17 +153,16 @@ def linear_lanes(f: FunctionEmitter, node: PrimExpr) -> tuple[PrimExpr, int] | N
     wraps_out_of_bounds = node.dtype.is_int and node.dtype.bits >= 32
     if not wraps_out_of_bounds and exact_interval(node, f.ranges) is None:
         return None
-    stride = _lane_distance(f, node)
-    return None if stride is None else (_first_lane(node), stride)
+    return _spaced(f, node)
 
 
-def _lane_distance(f: FunctionEmitter, node: PrimExpr) -> int | None:
+def _spaced(f: FunctionEmitter, node: PrimExpr) -> tuple[PrimExpr, int] | None:
     kind = type(node)
     if kind is e.Ramp:
         stride = node.stride  # type: ignore[attr-defined]
-        return int(stride) if type(stride) is IntImm else None
+        return (node.base, int(stride)) if type(stride) is IntImm else None  # type: ignore[attr-defined]
     if kind is e.Broadcast:
-        return 0
+        return node.value, 0  # type: ignore[attr-defined]
     if kind is e.Cast:
         inner: PrimExpr = node.value  # type: ignore[attr-defined]
         if not inner.dtype.is_int or not _widens(node.dtype, inner):
@@ -172,38 +171,19 @@ def _lane_distance(f: FunctionEmitter, node: PrimExpr) -> int | None:
             exact_interval(inner, f.ranges) is None
         ):
             return None
-        return _lane_distance(f, inner)
-    if kind in _LINEAR:
-        a, b = _lane_distance(f, node.a), _lane_distance(f, node.b)  # type: ignore[attr-defined]
-        if a is None or b is None:
-            return None
-        if kind is e.Add:
-            return a + b
-        if kind is e.Sub:
-            return a - b
-        left, right = _broadcast_constant(node.a), _broadcast_constant(node.b)  # type: ignore[attr-defined]
-        if a == 0 and b == 0:
-            return 0
-        if right is not None:
-            return a * right
-        return None if left is None else b * left
-    return None
-
-
-def _broadcast_constant(node: PrimExpr) -> int | None:
-    if type(node) is not e.Broadcast or type(node.value) is not IntImm:
+        found = _spaced(f, inner)
+        return None if found is None else (e.Cast(node.dtype.element, found[0]), found[1])
+    if kind not in _LINEAR:
         return None
-    return int(node.value)
-
-
-def _first_lane(node: PrimExpr) -> PrimExpr:
-    """Return the first lane of an evenly spaced index as a scalar."""
-    kind = type(node)
-    if kind is e.Ramp:
-        return node.base  # type: ignore[attr-defined, no-any-return]
-    if kind is e.Broadcast:
-        return node.value  # type: ignore[attr-defined, no-any-return]
-    if kind is e.Cast:
-        return e.Cast(node.dtype.element, _first_lane(node.value))  # type: ignore[attr-defined]
-    assert isinstance(node, e.BinaryOp)
-    return type(node)(_first_lane(node.a), _first_lane(node.b))
+    a, b = _spaced(f, node.a), _spaced(f, node.b)  # type: ignore[attr-defined]
+    if a is None or b is None:
+        return None
+    first = kind(a[0], b[0])  # type: ignore[call-arg]
+    if kind is e.Add:
+        return first, a[1] + b[1]
+    if kind is e.Sub:
+        return first, a[1] - b[1]
+    for (_, step), (factor, distance) in ((a, b), (b, a)):
+        if distance == 0 and (step == 0 or type(factor) is IntImm):
+            return first, step * int(factor) if step else 0  # type: ignore[call-overload]
+    return None

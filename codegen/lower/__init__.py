@@ -16,23 +16,20 @@ from importlib import import_module
 from typing import Any, Final
 
 from codegen.errors import LoweringError
+from codegen.lower.blocks import drop_partial_strides, lower_init, open_blocks, remove_blocks
 from codegen.lower.check_overflow import check_overflow
 from codegen.lower.check_supported import check_supported
 from codegen.lower.compact_buffers import compact_buffers
 from codegen.lower.contiguous_accesses import contiguous_accesses
 from codegen.lower.divide_at_choices import divide_at_choices
-from codegen.lower.drop_partial_strides import drop_partial_strides
 from codegen.lower.flatten_buffers import flatten_buffers
 from codegen.lower.forms import verify_form
 from codegen.lower.hoist_allocations import hoist_allocations
 from codegen.lower.hoist_conditions import hoist_conditions
-from codegen.lower.lower_init import lower_init
 from codegen.lower.lower_match_buffers import lower_match_buffers
 from codegen.lower.mark_unrolled import mark_unrolled
-from codegen.lower.open_blocks import open_blocks
 from codegen.lower.place_allocations import place_allocations
 from codegen.lower.promote_accumulators import promote_accumulators
-from codegen.lower.remove_blocks import remove_blocks
 from codegen.lower.repeat_loads import repeat_loads
 from codegen.lower.simplify_control import simplify_control
 from codegen.lower.split_tails import split_tails

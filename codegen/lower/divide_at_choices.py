@@ -12,12 +12,13 @@ from typing import Final
 
 from codegen.lower.integer_conditions import ComparisonDecider, Reader
 from codegen.lower.remarks import RemarkedCopy, done
-from codegen.lower.rewriters import IF_THEN_ELSE, StatementRewriter
+from codegen.lower.rewriters import StatementRewriter
 from codegen.lower.unroll import statement_count
+from tensorir.arith.terms import choice_of
 from tensorir.function import PrimFunc
 from tensorir.memory.value_variables import value_variables
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import BufferLoad, Call, CmpOp, IntImm, PrimExpr, Select, Var
+from tensorir.nodes.expr import BufferLoad, CmpOp, IntImm, PrimExpr, Var
 from tensorir.nodes.ops import const
 from tensorir.rewriting.visit import walk
 
@@ -71,8 +72,9 @@ class _Divider(StatementRewriter):
             return set()
         borders = set()
         for part in walk(loop.body):
-            if isinstance(part, (Call, Select)) and (condition := _condition(part)) is not None:
-                borders |= {b for b in self._changes(condition, loop.loop_var) if first < b < end}
+            choice = choice_of(part) if isinstance(part, PrimExpr) else None
+            if choice is not None:
+                borders |= {b for b in self._changes(choice[0], loop.loop_var) if first < b < end}
         stores = (len(borders) + 1) * statement_count(loop.body, lambda _: False)
         return borders if stores <= MOST else set()
 
@@ -84,12 +86,6 @@ class _Divider(StatementRewriter):
         factor = read.terms[var]
         # factor * var + constant >= 0
         yield -(read.constant // factor) if factor > 0 else read.constant // -factor + 1
-
-
-def _condition(part: Call | Select) -> PrimExpr | None:
-    if isinstance(part, Select):
-        return part.condition
-    return part.args[0] if part.op is IF_THEN_ELSE else None
 
 
 def _only_copies(body: s.Stmt) -> bool:

@@ -7,7 +7,7 @@ up the indices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from tensorir.arith.linear import Linear, Terms
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.terms import reads_memory, variables_of
-from tensorir.nodes import expr as e
+from tensorir.errors import IRTypeError
+from tensorir.indices.index_values import index_values
 from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.nodes.stmt import For
@@ -34,43 +35,13 @@ class Unknown(Exception):  # noqa: N818 - the caller assumes the worst
     """The values of an expression cannot be written out."""
 
 
-_BINARY: Final[dict[type, Callable[[Any, Any], Any]]] = {
-    e.Add: np.add, e.Sub: np.subtract, e.Mul: np.multiply, e.Min: np.minimum, e.Max: np.maximum,
-    e.LT: np.less, e.LE: np.less_equal, e.GT: np.greater, e.GE: np.greater_equal,
-    e.EQ: np.equal, e.NE: np.not_equal, e.And: np.logical_and, e.Or: np.logical_or,
-}  # fmt: skip
-_DIVISIONS: Final[dict[type, Callable[[Any, Any], Any]]] = {
-    e.FloorDiv: np.floor_divide,
-    e.FloorMod: np.mod,
-    e.Div: lambda a, b: np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)),
-    e.Mod: np.fmod,
-}
-
-
 def values(node: PrimExpr, grid: Mapping[Var, Ints]) -> Any:
     """Return the values of an integer expression or condition; Unknown for other expressions."""
-    if isinstance(node, IntImm):
-        return node.value
-    if isinstance(node, Var):
-        if node not in grid:
-            raise Unknown
-        return grid[node]
-    kind = type(node)
-    if kind in _BINARY or kind in _DIVISIONS:
-        a, b = (values(part, grid) for part in (node.a, node.b))  # type: ignore[attr-defined]
-        if kind in _BINARY:
-            return _BINARY[kind](a, b)
-        if np.any(np.asarray(b) == 0):
-            raise Unknown
-        return _DIVISIONS[kind](a, b)
-    if isinstance(node, e.Not):
-        return np.logical_not(values(node.a, grid))
-    if isinstance(node, e.Select):
-        parts = (node.condition, node.true_value, node.false_value)
-        return np.where(*(values(part, grid) for part in parts))
-    if isinstance(node, e.Cast) and node.dtype.is_int and node.value.dtype.is_integral:
-        return values(node.value, grid)
-    raise Unknown
+    try:
+        with np.errstate(divide="raise"):
+            return index_values(node, grid)
+    except (IRTypeError, FloatingPointError):
+        raise Unknown from None
 
 
 def constant_ranges(loops: Iterable[For]) -> dict[Var, range]:

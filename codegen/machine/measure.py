@@ -21,9 +21,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from codegen.cache_folder import cache_folder
 from codegen.emit.optimize import object_code
 from codegen.errors import CodegenError
+from codegen.kept_files import cache_folder
 from codegen.machine.kernels import (
     CHAIN,
     NAMES,

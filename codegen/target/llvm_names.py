@@ -35,14 +35,12 @@ try:
     target = llvm.Target.from_triple(triple)
 except RuntimeError:
     sys.exit(3)
-if cpu == "help":
-    target.create_target_machine(features="+help")
-else:
-    machine = target.create_target_machine(cpu=cpu, features=features)
-    module = llvm.parse_assembly(
-        "define double @f(double %x) { %y = fadd double %x, %x  ret double %y }"
-    )
-    machine.emit_object(module)
+target.create_target_machine(features="+help")
+machine = target.create_target_machine(cpu=cpu, features=features)
+module = llvm.parse_assembly(
+    "define double @f(double %x) { %y = fadd double %x, %x  ret double %y }"
+)
+machine.emit_object(module)
 """
 _ERROR: Final = re.compile(r"^(?:LLVM ERROR: |error: (?:<unknown>:0:0: )?)(.+)$", re.MULTILINE)
 _LINE: Final = re.compile(r"^  (\S+) +- ", re.MULTILINE)
@@ -82,7 +80,7 @@ def check_names(
 def _check_with_llvm(
     triple: str, architecture: str, cpu: str | None, changes: tuple[str, ...]
 ) -> None:
-    names = names_of(triple)
+    names, problem = _run(triple, cpu or "", ",".join(changes))
     if cpu is not None and cpu not in names.cpus:
         native = "; -mcpu=native is the CPU of this machine" * (architecture == host.machine())
         raise TargetError(
@@ -94,7 +92,6 @@ def _check_with_llvm(
                 f"LLVM has no feature {change[1:]!r} for {architecture}"
                 f"{_similar_names(change[1:], names.features)}"
             )
-    problem = _llvm_error_in_child(triple, cpu or "", ",".join(changes))
     if problem is not None:
         described = " ".join([*([cpu] if cpu else []), *changes])
         raise TargetError(f"LLVM cannot compile for {described} on {architecture}: {problem}")
@@ -106,21 +103,11 @@ def names_of(triple: str) -> Names:
 
     Raises TargetError for a triple without a code generator in LLVM.
     """
-    text = _run(triple, "help", "").stderr
-    cpus, _, features = text.partition("Available features")
-    return Names(frozenset(_LINE.findall(cpus)), frozenset(_LINE.findall(features)))
+    return _run(triple, "", "")[0]
 
 
-def _llvm_error_in_child(triple: str, cpu: str, features: str) -> str | None:
-    """Return LLVM's error for a CPU with features, None if LLVM can compile for it."""
-    finished = _run(triple, cpu, features)
-    if finished.returncode == 0:
-        return None
-    said = _ERROR.search(finished.stderr)
-    return said[1] if said else f"it ended with status {finished.returncode}"
-
-
-def _run(triple: str, cpu: str, features: str) -> subprocess.CompletedProcess[str]:
+def _run(triple: str, cpu: str, features: str) -> tuple[Names, str | None]:
+    """Return LLVM's names, and its error for a CPU with features, None if it can compile for it."""
     spec = importlib.util.find_spec("llvmlite")
     assert spec is not None
     assert spec.origin is not None
@@ -136,7 +123,12 @@ def _run(triple: str, cpu: str, features: str) -> subprocess.CompletedProcess[st
             f"LLVM here has no code generator for the triple {triple!r}; examples of triples are "
             "x86_64-linux-gnu and aarch64-linux-gnu"
         )
-    return finished
+    names, _, others = finished.stderr.partition("Available features")
+    found = Names(frozenset(_LINE.findall(names)), frozenset(_LINE.findall(others)))
+    if finished.returncode == 0:
+        return found, None
+    said = _ERROR.search(finished.stderr)
+    return found, said[1] if said else f"it ended with status {finished.returncode}"
 
 
 def _similar_names(name: str, names: Iterable[str]) -> str:

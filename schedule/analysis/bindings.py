@@ -16,7 +16,7 @@ from tensorir.arith import (
 )
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import BufferLoad, Call, Cast, IntImm, IterVar, PrimExpr, Var
-from tensorir.nodes.ops import TRUE, conjuncts, is_const_int, logical_and
+from tensorir.nodes.ops import TRUE, all_of, conjuncts, is_const_int, logical_and
 from tensorir.nodes.stmt import (
     Allocate,
     AllocateConst,
@@ -62,6 +62,14 @@ def analyzer_with_ranges(domain: Mapping[Var, Range]) -> Analyzer:
     for var, values in domain.items():
         analyzer.bind(var, values)
     return analyzer
+
+
+def analyzer_keeping_units(axes: Sequence[IterVar]) -> Analyzer:
+    """Return an analyzer with the ranges of axes bound, except axes of one value, which keep their
+    names.
+    """
+    domain = axis_domain(axes).items()
+    return analyzer_with_ranges({a: run for a, run in domain if not is_const_int(run.extent, 1)})
 
 
 def axis_values(realize: BlockRealize) -> dict[Var, PrimExpr]:
@@ -290,6 +298,11 @@ def substitute_loops(
 # --------------------------------------------------------------------------------------- conditions
 
 
+def without_known(predicate: PrimExpr, analyzer: Analyzer) -> PrimExpr:
+    """Return the conjuncts of a predicate that an analyzer does not prove."""
+    return all_of([part for part in conjuncts(predicate) if not analyzer.can_prove(part)])
+
+
 def without_variables(predicate: PrimExpr, variables: Collection[Var]) -> PrimExpr:
     """Return the conjuncts of a predicate that use none of the given variables."""
     return divided_by_use(predicate, variables)[0]
@@ -323,10 +336,5 @@ def at_first_step(predicate: PrimExpr, reduction_loops: Sequence[For]) -> PrimEx
     """
     first = {lp.loop_var: lp.min for lp in reduction_loops}
     analyzer = Analyzer()
-    result: PrimExpr = TRUE
-    for conjunct in reversed(conjuncts(predicate)):
-        at_first = substitute(conjunct, first)
-        if at_first is not conjunct:
-            at_first = analyzer.simplify(at_first)
-        result = logical_and(result, at_first)
-    return result
+    parts = [(conjunct, substitute(conjunct, first)) for conjunct in reversed(conjuncts(predicate))]
+    return all_of(moved if moved is part else analyzer.simplify(moved) for part, moved in parts)

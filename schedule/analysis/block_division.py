@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import NoReturn
 
 from schedule.analysis.bindings import (
+    analyzer_keeping_units,
     analyzer_with_ranges,
     axis_domain,
     loop_domain,
@@ -26,7 +27,7 @@ from schedule.analysis.reduction_steps import (
 )
 from schedule.analysis.regions import init_reads, relax_by_intervals, repeated_init
 from schedule.errors import Problem, check, fail
-from schedule.sref import StmtSRef, loops_seen_through, scope_root
+from schedule.sref import StmtSRef, lone_loops, loops_seen_through, scope_root
 from tensorir.arith import Analyzer, IterMapLevel, normalize_iter_map_to_expr, subspace_divide
 from tensorir.arith.size import Size, size_expr
 from tensorir.arith.subspace import divide_predicate
@@ -80,13 +81,10 @@ class BlockDivision:
         return block, rewriter.reuse
 
     def _analyzer(self, axes: Sequence[IterVar]) -> Analyzer:
-        """Return an analyzer with the axes bound, except axes of extent 1, which stay visible."""
-        analyzer = Analyzer()
-        for axis in axes:
-            assert axis.dom is not None
-            if not self.preserve_unit or not is_const_int(axis.dom.extent, 1):
-                analyzer.bind(axis.var, axis.dom)
-        return analyzer
+        """Return an analyzer with the axes bound, except axes that stay visible."""
+        if self.preserve_unit:
+            return analyzer_keeping_units(axes)
+        return analyzer_with_ranges(axis_domain(axes))
 
     def nest(self, inner: Block) -> Stmt:
         """Return the loops around the inner block."""
@@ -125,7 +123,9 @@ def divide_block(
     extent + inner`.
     """
     realize = block.block_realize
-    _check_chain(block, inner)
+    alone = lone_loops(block)
+    for sref in reversed(inner):
+        check(sref in alone, NO_CHAIN, block, sref)
     scope = scope_root(block)
     assert scope is not None
     outer = [*loops_seen_through(scope), *outer]
@@ -167,15 +167,6 @@ def divide_block(
     division.outer_predicate = found.outer_predicate
     division.inner_predicate = found.inner_predicate
     return division
-
-
-def _check_chain(block: StmtSRef, inner: Sequence[StmtSRef]) -> None:
-    """Raise unless each of the loops contains the next and nothing else."""
-    bodies: list[Stmt] = [sref.loop for sref in inner[1:]]
-    if inner:
-        bodies.append(block.block_realize)
-    for sref, body in zip(inner, bodies, strict=True):
-        check(sref.loop.body is body, NO_CHAIN, block, sref)
 
 
 def _add_parts(

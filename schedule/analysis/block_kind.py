@@ -20,10 +20,11 @@ from schedule.analysis.surroundings import (
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import top_nests
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import IterVar, Var
-from tensorir.nodes.stmt import BlockRealize, BufferStore, For, Stmt
-from tensorir.rewriting.visit import children, uses_var, walk
+from tensorir.nodes.stmt import BlockRealize, BufferStore, Stmt
+from tensorir.rewriting.visit import uses_var, walk
 
 COMPLETE_CONDITIONS = (
     "A complete block has (1) data-parallel axes only, (2) is dominant: the only writer of what it "
@@ -52,6 +53,11 @@ NOT_COMPLETE_OR_REDUCTION = Problem(
     "(it violates condition #{reduction}). " + COMPLETE_CONDITIONS + ". " + REDUCTION_CONDITIONS,
     "decompose_reduction separates an init; a buffer with several writers, or a buffer that the "
     "block also reads, needs a copy, which cache_write or cache_inplace makes",
+)
+ONLY_LEAF = Problem(
+    "OnlyLeafError",
+    "cannot remove {0}, because it is the only leaf of {1}, which would be empty",
+    "name another block; the scope would be empty without this block",
 )
 NOT_COMPACT = Problem(
     "NotCompactDataFlowError",
@@ -239,6 +245,11 @@ def check_not_output(state: ScheduleState, block: StmtSRef) -> None:
         fail(OUTPUT_BLOCK, block, buffer=buffer.name)
 
 
+def check_not_only_leaf(graph: BlockScope, block: StmtSRef, scope: StmtSRef) -> None:
+    """Raise if the block is the only one of its scope, which cannot do without it."""
+    check(len(graph.children) > 1, ONLY_LEAF, block, scope)
+
+
 def output_buffer(state: ScheduleState, block: StmtSRef) -> Buffer | None:
     """Return a buffer that makes the block an output block, None if it is not one."""
     allocated = set(state.scope_root(block).block.alloc_buffers)
@@ -315,14 +326,9 @@ def is_spatial(block: StmtSRef) -> bool:
 def blocks_in(stmt: Stmt) -> list[BlockRealize]:
     """Return the blocks in a statement, including nested blocks, except blocks in an init."""
     found: list[BlockRealize] = []
-    pending: list[Stmt] = [stmt]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, BlockRealize):
-            found.append(node)
-            pending.append(node.block.body)
-        elif isinstance(node, For):
-            pending.append(node.body)
+    for nest in top_nests(stmt):
+        if isinstance(nest, BlockRealize):
+            found += [nest, *blocks_in(nest.block.body)]
         else:
-            pending.extend(p for p in reversed(children(node)) if isinstance(p, Stmt))
+            found += blocks_in(nest.body)
     return found

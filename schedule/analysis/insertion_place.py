@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schedule.analysis.block_kind import check_not_output
+from schedule.analysis.block_kind import check_not_only_leaf, check_not_output
 from schedule.analysis.dependency import BlockScope
 from schedule.analysis.iteration_cover import stays_within
 from schedule.analysis.surroundings import guard_text, guards
@@ -20,11 +20,6 @@ LOOP_ABOVE = Problem(
     "NotInSameScopeError",
     "{0} is already below {1}",
     "give a loop around another block",
-)
-ONLY_LEAF = Problem(
-    "OnlyLeafError",
-    "cannot remove {0}, because it is the only leaf of {1}, which would become empty",
-    "name another block; the scope would be empty without this block",
 )
 NOT_VISITED = Problem(
     "NotAllRequiredBlocksAreVisitedError",
@@ -81,7 +76,7 @@ def check_place(
     check(not is_ancestor(loop, block), LOOP_ABOVE, block, loop)
     if to_consumers:
         check_not_output(state, block)
-    check(len(graph.children) > 1, ONLY_LEAF, block, scope)
+    check_not_only_leaf(graph, block, scope)
     producers = graph.producers_of(block)
     consumers = graph.consumers_of(block)
     position = _position(block, loop, producers, consumers, index)

@@ -19,7 +19,7 @@ from tensorir.arith.size import Size, plus_size
 from tensorir.errors import IRValueError
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import EQ, BufferLoad, IntImm, IterVar, PrimExpr
-from tensorir.nodes.ops import TRUE, compare, conjuncts, is_const_int, logical_and
+from tensorir.nodes.ops import TRUE, all_of, compare, conjuncts, is_const_int
 from tensorir.rewriting.visit import substitute, uses_var, walk
 
 
@@ -93,10 +93,8 @@ def runs_where(block: StmtSRef) -> PrimExpr | None:
     memory = any(isinstance(node, BufferLoad) for node in walk(predicate))
     if memory or len(pieces) != len(values):
         return None
-    analyzer = Analyzer()
+    analyzer = analyzer_with_ranges(axis_domain(realize.block.iter_vars))
     axes = [axis.var for axis in realize.block.iter_vars]
-    for var, limits in axis_domain(realize.block.iter_vars).items():
-        analyzer.bind(var, limits)
     try:
         found = inverse_affine_iter_map(pieces, axes, analyzer.linearizer)
     except IRValueError:
@@ -107,10 +105,8 @@ def runs_where(block: StmtSRef) -> PrimExpr | None:
     conditions = [compare(EQ, axis, value) for axis, value in zip(axes, values, strict=True)]
     for var, limits in domain.items():
         conditions += [var >= limits.min, var < limits.min + limits.extent]
-    result: PrimExpr = TRUE
-    for condition in (*conditions, *conjuncts(predicate)):
-        result = logical_and(result, analyzer.simplify(substitute(condition, loops)))
-    return result
+    conditions += conjuncts(predicate)
+    return all_of(analyzer.simplify(substitute(condition, loops)) for condition in conditions)
 
 
 def stays_within(

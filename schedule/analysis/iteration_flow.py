@@ -59,9 +59,7 @@ def check_no_flow(state: ScheduleState, loop: StmtSRef) -> None:
         graph = dependencies(state, scope)
         for use in found:
             if use.writes:
-                is_safe = len(writers) == 1 or _is_private(
-                    use.region.buffer, children, graph, scope
-                )
+                is_safe = len(writers) == 1 or is_private(use.region.buffer, children, graph, scope)
             else:
                 is_safe = writers == {use.block} or covers_reads(
                     state, use.block, graph, [use.region.buffer], children
@@ -70,7 +68,7 @@ def check_no_flow(state: ScheduleState, loop: StmtSRef) -> None:
                 fail(DEPENDENT, loop, use.block, buffer=use.region.buffer.name)
 
 
-def _is_private(
+def is_private(
     buffer: Buffer, children: Sequence[StmtSRef], graph: BlockScope, scope: StmtSRef
 ) -> bool:
     """Return True if a scope allocates a buffer that only some of its blocks use."""

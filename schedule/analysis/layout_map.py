@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 
 from schedule.analysis.bindings import analyzer_with_ranges
+from schedule.errors import Problem, check
+from schedule.sref import StmtSRef
 from tensorir.arith import Analyzer
 from tensorir.errors import IRValueError
 from tensorir.indices.index_map import IndexMap
@@ -24,6 +26,20 @@ from tensorir.nodes.ops import (
     mul,
 )
 from tensorir.rewriting.visit import substitute
+
+WRONG_ARITY = Problem(
+    "IndexMapNotApplicableToBlockIterError",
+    "the index map takes {given} indices, but {0} has {count} axes",
+    "take one parameter for each axis of the block",
+)
+
+
+def map_of_axes(index_map: IndexMap, block: StmtSRef) -> IndexMap:
+    """Return an index map in the types of a block's axes; raise unless it takes all of them."""
+    axes = block.block.iter_vars
+    given, count = len(index_map.initial_indices), len(axes)
+    check(given == count, WRONG_ARITY, block, given=given, count=count)
+    return index_map.retyped([axis.var.dtype for axis in axes])
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from schedule.analysis.bindings import (
     divided_by_use,
     loop_domain,
     reduction_loops,
+    without_known,
     without_variables,
 )
 from schedule.analysis.dependency import BlockScope, Dependency, DepKind
@@ -23,7 +24,7 @@ from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IntervalSet
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
-from tensorir.nodes.ops import TRUE, conjuncts, const, is_const_int, logical_and, max_, min_
+from tensorir.nodes.ops import TRUE, const, is_const_int, logical_and, max_, min_
 from tensorir.nodes.stmt import Block, BufferStore
 
 
@@ -76,10 +77,8 @@ def covers_reads(
         meeting = lowest_common_ancestor([edge.src, consumer])
         groups[meeting].setdefault(edge.buffer, []).append(edge.src)
     for meeting, by_buffer in groups.items():
-        analyzer = Analyzer()
         outer = loops_above(meeting) if meeting.is_block else [*loops_above(meeting), meeting]
-        for var, values in loop_domain(outer).items():
-            analyzer.bind(var, values)
+        analyzer = analyzer_with_ranges(loop_domain(outer))
         # Nothing has to be written where the consumer does not run.
         inner = path_domain(consumer, meeting)
         with analyzer.constraint_scope(without_variables(consumer.block_realize.predicate, inner)):
@@ -190,12 +189,8 @@ def _conjuncts_beyond_bounds(
     inside: PrimExpr = TRUE
     for dim, extent in zip(region, buffer.shape, strict=True):
         inside = logical_and(inside, logical_and(dim.min >= 0, dim.min < extent))
-    kept: PrimExpr = TRUE
     with analyzer.constraint_scope(inside):
-        for conjunct in conjuncts(predicate):
-            if not analyzer.can_prove(conjunct):
-                kept = logical_and(kept, conjunct)
-    return kept
+        return without_known(predicate, analyzer)
 
 
 def _possibly_read(

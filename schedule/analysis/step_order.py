@@ -13,6 +13,7 @@ from functools import lru_cache
 from schedule.analysis.axis_independence import PROMISE
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
+from tensorir.arith.terms import choice_of
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.indices.accesses import loads_in, only_stores
 from tensorir.nodes.expr import (
@@ -139,14 +140,15 @@ def _combines(value: PrimExpr, store: BufferStore, families: set[str]) -> bool:
         )
     if isinstance(value, Cast):
         return _combines(value.value, store, families)
-    if isinstance(value, Select):
-        parts: tuple[PrimExpr, ...] = (value.condition, value.true_value, value.false_value)
-        return _chooses(parts, store, families)
+    choice = choice_of(value)
+    if choice is not None:
+        condition, *branches = choice
+        return not _loads(condition, {store.buffer.data}) and all(
+            _combines(branch, store, families) for branch in branches
+        )
     operands: tuple[PrimExpr, ...]
     if isinstance(value, Call):
         name = getattr(value.op, "short_name", "")
-        if name == "if_then_else":
-            return _chooses(tuple(value.args), store, families)
         family = _CALLS.get(name)
         operands = tuple(value.args)
         if name == "fma":
@@ -162,13 +164,6 @@ def _combines(value: PrimExpr, store: BufferStore, families: set[str]) -> bool:
     if len(using) != 1 or (first_only and using != [0]):
         return False
     return _combines(operands[using[0]], store, families)
-
-
-def _chooses(parts: tuple[PrimExpr, ...], store: BufferStore, families: set[str]) -> bool:
-    condition, *branches = parts
-    return not _loads(condition, {store.buffer.data}) and all(
-        _combines(b, store, families) for b in branches
-    )
 
 
 def _loads(expr: PrimExpr, buffers: set[Var]) -> bool:

@@ -82,7 +82,7 @@ class DecisionDomain(ABC):
             raise NoDecision("candidates", "leave nothing to choose")
         return self.at(rng.uniform_int(0, self.size))
 
-    def neighbours(self, decision: Decision) -> Sequence[Decision]:
+    def neighbours(self, decision: Any) -> Sequence[Decision]:
         """Return the other alternatives that are one step away, each once.
 
         By default these are all other alternatives.
@@ -90,7 +90,7 @@ class DecisionDomain(ABC):
         present, listed = self.index_of(decision), self.alternatives
         return listed if present is None else listed[:present] + listed[present + 1 :]
 
-    def step(self, decision: Decision, rng: RandomState) -> Decision | None:
+    def step(self, decision: Any, rng: RandomState) -> Decision | None:
         """Draw one of the neighbours, None if there is none. All are equally likely."""
         others = self.neighbours(decision)
         return others[rng.uniform_int(0, len(others))] if others else None
@@ -106,15 +106,15 @@ class DecisionDomain(ABC):
             raise ValueError(f"the decision {decision!r} is not among {self}")
         return fitting
 
-    def label(self, decision: Decision) -> str:
+    def label(self, decision: Any) -> str:
         """Return the meaning of a decision that is a code for something else, such as an index."""
         return str(decision)
 
-    def outputs(self, decision: Decision) -> Any:
+    def outputs(self, decision: Any) -> Any:
         """Return the number, or list of numbers, that the instruction outputs for a decision."""
         return list(decision) if isinstance(decision, tuple) else decision
 
-    def numbers(self, decision: Decision) -> tuple[float, ...] | None:
+    def numbers(self, decision: Any) -> tuple[float, ...] | None:
         """Return the numbers that a decision gives the program, the same count for each decision.
 
         None if decisions may change the structure of the program.
@@ -162,23 +162,20 @@ class OptionDomain(DecisionDomain):
         values = self._values
         return bool(values) and all(type(v) is int and -(1 << 31) <= v < 1 << 31 for v in values)
 
-    def outputs(self, decision: Decision) -> Any:
+    def outputs(self, decision: int) -> Any:
         """Return the candidate where all are whole numbers of int32, else its index."""
-        assert isinstance(decision, int)
         return self._values[decision] if self.are_numbers else decision
 
     def __iter__(self) -> Iterator[Decision]:
         return iter(range(len(self.labels)))
 
-    def label(self, decision: Decision) -> str:
+    def label(self, decision: int) -> str:
         """Return the candidate."""
-        assert isinstance(decision, int)
         return self.labels[decision]
 
-    def numbers(self, decision: Decision) -> tuple[float, ...] | None:
+    def numbers(self, decision: int) -> tuple[float, ...] | None:
         """Return the candidate if all candidates are numbers, else None."""
         values = self._values
-        assert isinstance(decision, int)
         return (values[decision],) if values else None
 
     @cached_property

@@ -98,9 +98,8 @@ class SplitDomain(DecisionDomain):
         options = self.policy, self.max_factor, self.no_tail
         return iter(split_sizes(self.extent, self.parts, *options))
 
-    def neighbours(self, decision: Decision) -> Sequence[Decision]:
+    def neighbours(self, decision: tuple[int, ...]) -> Sequence[Decision]:
         """Return the splits in which one part differs, or a factor moved between two inner ones."""
-        assert isinstance(decision, tuple)
         sizes = split_factors(self.extent, self.policy)
         near: dict[Decision, None] = {}
         for k in range(1, len(decision)):
@@ -114,14 +113,12 @@ class SplitDomain(DecisionDomain):
                     near[tuple(moved)] = None
         return [other for other in near if other != decision and other in self]
 
-    def outputs(self, decision: Decision) -> Any:
+    def outputs(self, decision: tuple[int, ...]) -> Any:
         """Return the sizes, None for the first, which `split` infers."""
-        assert isinstance(decision, tuple)
         return [None, *decision[1:]]
 
-    def numbers(self, decision: Decision) -> tuple[float, ...]:
+    def numbers(self, decision: tuple[int, ...]) -> tuple[float, ...]:
         """Return the sizes, with the first one inferred."""
-        assert isinstance(decision, tuple)
         inner = prod(decision[1:])
         return (-(-self.extent // inner), *decision[1:])
 
@@ -212,9 +209,8 @@ class PermutationDomain(DecisionDomain):
             [left.pop(rng.uniform_int(0, len(left))) for _ in range(len(left))]
         )
 
-    def neighbours(self, decision: Decision) -> Sequence[Decision]:
+    def neighbours(self, decision: tuple[int, ...]) -> Sequence[Decision]:
         """Return the orders with two adjacent loops swapped."""
-        assert isinstance(decision, tuple)
         return [
             (*decision[:k], decision[k + 1], decision[k], *decision[k + 2 :])
             for k in range(self.begin, self.end - 1)
@@ -265,14 +261,12 @@ class LoopMarkDomain(DecisionDomain):
     def __iter__(self) -> Iterator[Decision]:
         return iter(loop_marks(self.count, self.policy))  # type: ignore[arg-type]
 
-    def outputs(self, decision: Decision) -> Any:
+    def outputs(self, decision: tuple[int, ...]) -> Any:
         """Return 0, 1 or 2 for each mark."""
-        assert isinstance(decision, tuple)
         return [MARKS.index(mark) for mark in decision]
 
-    def neighbours(self, decision: Decision) -> Sequence[Decision]:
+    def neighbours(self, decision: tuple[int, ...]) -> Sequence[Decision]:
         """Return the choices that mark one loop differently, else all other choices."""
-        assert isinstance(decision, tuple)
         others = super().neighbours(decision)
         near = [
             other

@@ -41,9 +41,8 @@ class TileDomain(DecisionDomain):
     def __iter__(self) -> Iterator[Decision]:
         return (tile for tile in factorizations(self.extent, self.n) if self.allows(tile))
 
-    def numbers(self, decision: Decision) -> tuple[float, ...]:
+    def numbers(self, decision: tuple[int, ...]) -> tuple[float, ...]:
         """Return the factors."""
-        assert isinstance(decision, tuple)
         return decision
 
     def is_disjoint(self, other: DecisionDomain) -> bool:
@@ -52,19 +51,17 @@ class TileDomain(DecisionDomain):
             return False
         return (self.extent, self.n) != (other.extent, other.n)
 
-    def neighbours(self, decision: Decision) -> Sequence[Decision]:
+    def neighbours(self, decision: tuple[int, ...]) -> Sequence[Decision]:
         """Return the tiles with one factor moved from one part to another."""
-        assert isinstance(decision, tuple)
         moves = self._moves(decision)
         ends = (_move_factor(decision, *pair, factor) for pair, row in moves for factor in row)
         return list(dict.fromkeys(ends))
 
-    def step(self, decision: Decision, rng: RandomState) -> Decision | None:
+    def step(self, decision: tuple[int, ...], rng: RandomState) -> Decision | None:
         """Draw a move: first the two parts, then the factor.
 
         So parts with many divisors and parts with few are equally likely sources.
         """
-        assert isinstance(decision, tuple)
         moves = self._moves(decision)
         if not moves:
             return None
@@ -235,14 +232,12 @@ class InferredTileDomain(DecisionDomain):
     def __iter__(self) -> Iterator[Decision]:
         return iter((self._tile(self.n),))
 
-    def numbers(self, decision: Decision) -> tuple[float, ...]:
+    def numbers(self, decision: tuple[int, ...]) -> tuple[float, ...]:
         """Return the factors; the first is a placeholder, since it is unknown."""
-        assert isinstance(decision, tuple)
         return decision
 
-    def outputs(self, decision: Decision) -> Any:
+    def outputs(self, decision: tuple[int, ...]) -> Any:
         """Return the factors, with the symbolic extent of the first."""
-        assert isinstance(decision, tuple)
         return [self.first, *decision[1:]]
 
     def decide(self, rng: RandomState, decision: Any) -> Decision:

@@ -1,14 +1,17 @@
-"""Hints on loops and blocks."""
+"""Hints on loops and blocks, and marks in a trace."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from schedule.errors import Problem, check
 from schedule.instruction import AnnotationArg, BlockOrLoopArg, primitive
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.nodes.stmt import normalize_annotation
+
+ENTER_COMPOSITE: Final = "EnterComposite"
+EXIT_COMPOSITE: Final = "ExitComposite"
 
 NO_SUCH_KEY = Problem(
     "AnnotationKeyError",
@@ -47,3 +50,29 @@ def set_annotation(state: ScheduleState, sref: StmtSRef, key: str, value: Any) -
     stmt: Any = sref.stmt
     annotations = stmt.annotations.with_item(key, normalize_annotation(value))
     state.replace(sref, stmt.with_(annotations=annotations))
+
+
+# ----------------------------------------------------------------------------- marks in a trace
+
+
+@primitive("EnterPostproc")
+def enter_postproc(state: ScheduleState) -> None:
+    """Mark that postprocessing follows, which mutation drops and repeats.
+
+    The program at the first mark is stored as `state.before_postproc`.
+    """
+    if state.before_postproc is None:
+        state.before_postproc = state.mod
+
+
+@primitive(ENTER_COMPOSITE)
+def enter_composite(state: ScheduleState, name: str, arguments: str = "") -> None:
+    """Mark that the instructions of a composite follow; see `Schedule.composite`.
+
+    `name` is that of the composite, `arguments` the text of its arguments.
+    """
+
+
+@primitive(EXIT_COMPOSITE)
+def exit_composite(state: ScheduleState) -> None:
+    """Mark that the instructions of the composite that was entered last end here."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from schedule.analysis.accesses import check_no_effect
@@ -45,6 +45,7 @@ from schedule.sref import (
     INLINE_MARK,
     ROOT_MARK,
     StmtSRef,
+    lone_loops,
     loops_above,
 )
 from schedule.staging.old_values import reads_old_values
@@ -195,20 +196,10 @@ def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
             starts = not reads_old_values(block.block, region.buffer)
             check(starts, CONTINUED, block, buffer=region.buffer.name)
     check_uses_no_loop(block)
-    for sref in _loops_left(block):
+    for sref in lone_loops(block):  # new loops will replace them
         is_plain = sref.loop.kind is ForKind.SERIAL and not sref.loop.annotations
         check(is_plain, MARKED, block, sref)
     return graph
-
-
-def _loops_left(block: StmtSRef) -> Iterator[StmtSRef]:
-    """Yield the loops that contain only the block, which new loops will replace."""
-    inner: Stmt = block.block_realize
-    for sref in reversed(loops_above(block)):
-        if sref.loop.body is not inner:
-            return
-        yield sref
-        inner = sref.loop
 
 
 @memoize_on_state

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from schedule.analysis.axis_independence import check_any_order
-from schedule.analysis.bindings import analyzer_with_ranges, axis_domain, loop_domain
+from schedule.analysis.bindings import analyzer_keeping_units, analyzer_with_ranges, loop_domain
 from schedule.analysis.block_kind import check_complete, require_scope
 from schedule.analysis.dependency import BlockScope
 from schedule.analysis.rebuild import ReplaceAxes
@@ -14,7 +14,7 @@ from schedule.analysis.surroundings import check_dependencies_show, guards
 from schedule.errors import Problem, check, describe, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.primitives.decompose_reduction import NOT_AN_ANCESTOR
-from schedule.sref import StmtSRef, is_ancestor, loops_above
+from schedule.sref import StmtSRef, is_ancestor, lone_loops, loops_above
 from schedule.staging.nests import Staged, Sweep
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
@@ -23,7 +23,7 @@ from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import BufferLoad, Call, FloatImm, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.intrin import Effect, Op
 from tensorir.nodes.ops import conjuncts, const, is_const_int, logical_and
-from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, Stmt, sequence
+from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, Stmt, sequence
 from tensorir.rewriting.visit import substitute, walk
 
 PATTERN = Problem(
@@ -122,11 +122,8 @@ def _inner_nest(
     axes start at 0.
     """
     realize, old = block.block_realize, block.block
-    place, alone = block, list[For]()
-    for sref in reversed(below):
-        if sref.loop.body is not (alone[-1] if alone else realize):
-            break
-        place, alone = sref, [*alone, sref.loop]
+    longest = lone_loops(block)[: len(below)]
+    alone = [sref.loop for sref in longest]
     driven: dict[Var, Var] = {}
     for axis, bound in zip(old.iter_vars, realize.iter_values, strict=True):
         if isinstance(bound, Var):
@@ -156,17 +153,12 @@ def _inner_nest(
         axes.append(IterVar(Range(const(high - low, axis.var.dtype)), axis.var, axis.iter_type))
         if low:
             shifted[axis.var] = axis.var + low
-    # An axis of one value keeps its name.
-    domains = axis_domain(axes).items()
-    known = analyzer_with_ranges(
-        {var: run for var, run in domains if not is_const_int(run.extent, 1)}
-    )
-    new = ReplaceAxes(shifted, known)(old.with_(iter_vars=axes, body=store))
+    new = ReplaceAxes(shifted, analyzer_keeping_units(axes))(old.with_(iter_vars=axes, body=store))
     nest: Stmt = BlockRealize(bindings, analyzer.simplify(predicate), new)
     for lp in alone:
         extent = shorter.get(lp.loop_var, substitute(lp.extent, moved))
         nest = lp.with_(min=substitute(lp.min, moved), extent=extent, body=nest)
-    return nest, new, place
+    return nest, new, longest[-1] if longest else block
 
 
 def _match_body(block: StmtSRef) -> tuple[BufferStore, Call, PrimExpr]:

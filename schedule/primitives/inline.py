@@ -9,6 +9,7 @@ from schedule.analysis.accesses import check_no_effect, check_no_opaque
 from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import (
     check_complete,
+    check_not_only_leaf,
     check_not_output,
     check_uses_no_loop,
     require_pipeline,
@@ -50,11 +51,6 @@ BODY = Problem(
     "the body of {0} cannot be inlined: {reason}",
     "the body must be one store, possibly under lets, and its indices must be an invertible map "
     "of the axes",
-)
-ONLY_LEAF = Problem(
-    "OnlyLeafError",
-    "cannot remove {0}, because it is the only leaf of {1}, which would be empty",
-    "name another block; the scope would be empty without this block",
 )
 
 
@@ -106,7 +102,7 @@ def check_compute_inline(
     if not isinstance(store, BufferStore):
         fail(BODY, block, reason="it is not a single store")
     places, inverse = _inverse_of_store(block, store)
-    check(len(graph.children) > 1, ONLY_LEAF, block, scope)
+    check_not_only_leaf(graph, block, scope)
     check_no_opaque(scope, buffer)
     if state.enable_check:
         check_no_effect(block)

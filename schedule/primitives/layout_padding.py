@@ -8,7 +8,7 @@ from schedule.analysis.bindings import loop_range
 from schedule.analysis.layout_map import LayoutMap
 from schedule.analysis.loops import is_plain
 from schedule.analysis.rebuild import RedirectToPoint
-from schedule.sref import StmtSRef, loops_above
+from schedule.sref import StmtSRef, lone_loops, loops_above
 from schedule.staging.nests import Sweep
 from schedule.staging.old_values import loads, loads_only
 from schedule.state import ScheduleState
@@ -181,10 +181,10 @@ class LayoutPadding:
         )
         loops = [loop.loop for loop in loops_above(sref)]
         outer, inner = loops[:ndim], loops[ndim:]
+        top: Stmt = loops[0] if loops else realize
         spatial, reducing = block.iter_vars[:ndim], block.iter_vars[ndim:]
-        bodies: list[Stmt] = [*loops, realize]
         moving = [*realize.iter_values[ndim:], *(loop.extent for loop in inner)]
-        if not (len(outer) == len(store.indices) == ndim) or bodies[0] not in parts:
+        if not (len(outer) == len(store.indices) == ndim) or top not in parts:
             return None
         if block.iter_vars:
             counted = [axis.var for axis in spatial]
@@ -202,11 +202,7 @@ class LayoutPadding:
             value is lp.loop_var and index is var and self._analyzer.can_prove_equal(lp.extent, n)
             for lp, value, var, index, n in dims
         ) and all(
-            lp.body is body
-            and lp.kind is ForKind.SERIAL
-            and is_plain(lp)
-            and is_const_int(lp.min, 0)
-            for lp, body in zip(loops, bodies[1:], strict=True)
+            lp.kind is ForKind.SERIAL and is_plain(lp) and is_const_int(lp.min, 0) for lp in loops
         )
         reduces = (
             all(axis.iter_type == IterVar.COMM_REDUCE for axis in reducing)
@@ -225,4 +221,5 @@ class LayoutPadding:
         simple = is_const_int(realize.predicate, 1) and not any(
             loads(final, old) for final in self._value.final_indices
         )
-        return sref if in_order and reduces and starts and simple else None
+        is_alone = len(lone_loops(sref)) == len(loops)
+        return sref if is_alone and in_order and reduces and starts and simple else None

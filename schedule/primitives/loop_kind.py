@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from schedule.analysis.axis_independence import check_any_order
 from schedule.analysis.block_kind import blocks_in, check_compact_dataflow
 from schedule.analysis.dependency import dependencies
-from schedule.analysis.iteration_flow import check_no_flow
+from schedule.analysis.iteration_flow import check_no_flow, is_private
 from schedule.analysis.step_order import ORDERED, steps_commute
 from schedule.analysis.surroundings import check_order_is_free, check_told_apart
 from schedule.decisions.knobs import MARKS
@@ -184,10 +184,7 @@ def _check_not_repeated(state: ScheduleState, loop: StmtSRef, kind: str) -> None
         for buffer in (region.buffer for region in block.writes):
             if block.init is None and buffer not in read:
                 continue
-            graph = dependencies(state, scope)
-            tables = graph.buffer_readers, graph.buffer_writers
-            users = [user for table in tables for user in table.get(buffer, ())]
-            is_own = buffer in scope.block.alloc_buffers and all(user in below for user in users)
+            is_own = is_private(buffer, below, dependencies(state, scope), scope)
             check(is_own, REPEATED_UPDATE, loop, child, kind=kind, buffer=buffer.name)
 
 

@@ -11,12 +11,12 @@ from schedule.analysis.reducer import find_reduction
 from schedule.sref import StmtSRef
 from schedule.staging.old_values import init_runs_first
 from tensorir.arith import Analyzer
+from tensorir.arith.terms import choice_of
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import (
     Add,
     BufferLoad,
-    Call,
     Cast,
     FloatImm,
     IntImm,
@@ -24,7 +24,6 @@ from tensorir.nodes.expr import (
     Min,
     Mul,
     PrimExpr,
-    Select,
     Sub,
     Var,
 )
@@ -169,10 +168,9 @@ class _Outside:
         if isinstance(expr, Cast):
             inner = self.value(expr.value)
             return None if inner is None else cast(expr.dtype, inner)
-        if isinstance(expr, Select):
-            return self._choose(expr.condition, expr.true_value, expr.false_value)
-        if isinstance(expr, Call) and getattr(expr.op, "short_name", "") == "if_then_else":
-            return self._choose(*expr.args)
+        choice = choice_of(expr)
+        if choice is not None:
+            return self._choose(*choice)
         if isinstance(expr, (Add, Sub)):
             a, b = self.value(expr.a), self.value(expr.b)
             return a if _is_zero(a) and _is_zero(b) else None

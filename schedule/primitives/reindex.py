@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from schedule.analysis.accesses import check_no_opaque, is_opaque
 from schedule.analysis.bindings import (
+    analyzer_keeping_units,
     analyzer_with_ranges,
     axis_domain,
     axis_values,
@@ -19,7 +20,7 @@ from schedule.analysis.buffer_definition import (
     stage_buffer,
 )
 from schedule.analysis.empty_reductions import own_loops
-from schedule.analysis.layout_map import check_injective
+from schedule.analysis.layout_map import check_injective, map_of_axes
 from schedule.analysis.loops import check_starts_at_zero
 from schedule.analysis.rebuild import RedirectToPoint
 from schedule.analysis.reduction_steps import instances_of, loops_around
@@ -40,7 +41,6 @@ from schedule.staging.places import place_to_read, place_to_write
 from schedule.staging.plan import UNSAFE, StagingPlan
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import lone_nest
-from tensorir.arith import Analyzer
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.errors import IRValueError
 from tensorir.indices.index_map import IndexMap
@@ -70,11 +70,6 @@ NOT_A_POINT = Problem(
     "NotSinglePointAccess",
     "{0} touches the region {region} of {buffer}, which is not a single point",
     "the primitive needs a block each instance of which touches one element",
-)
-WRONG_ARITY = Problem(
-    "IndexMapNotApplicableToBlockIterError",
-    "the index map takes {given} indices, but {0} has {count} axes",
-    "take one parameter for each axis of the block",
 )
 OTHER_AXES = Problem(
     "ReindexCacheReadWriteNotMatchError",
@@ -118,7 +113,7 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     if nest is None:
         fail(NOT_A_CHAIN, block, scope)
     plan = StagingPlan(state, scope, scope, nest, block, old, [block])
-    known = _axis_ranges_without_units(block)
+    known = analyzer_keeping_units(block.block.iter_vars)
     original = [known.simplify(index) for index in touched]
     axes = _axes_in(block, original)
     check_fixed_domains(block, {axis.var for axis in axes})
@@ -294,12 +289,6 @@ def _axes_in(block: StmtSRef, indices: Sequence[PrimExpr]) -> list[IterVar]:
     return [axis for axis in block.block.iter_vars if axis.var in used]
 
 
-def _axis_ranges_without_units(block: StmtSRef) -> Analyzer:
-    """Return the ranges of a block's axes, except axes of one value, which keep their names."""
-    domains = axis_domain(block.block.iter_vars)
-    return analyzer_with_ranges({a: r for a, r in domains.items() if not is_const_int(r.extent, 1)})
-
-
 def _check_apart(
     plan: StagingPlan, indices: Sequence[PrimExpr], domains: Mapping[Var, Range]
 ) -> None:
@@ -344,9 +333,7 @@ def _map_loops(
     check(point, NOT_A_POINT, block, region=region, buffer=buffer.name)
     check_no_opaque(block, buffer)
     plan.check_fixed(region.region)
-    given, count = len(index_map.initial_indices), len(axes)
-    check(given == count, WRONG_ARITY, block, given=given, count=count)
-    index_map = index_map.retyped([axis.var.dtype for axis in axes])
+    index_map = map_of_axes(index_map, block)
     names = dict(zip(index_map.initial_indices, (a.var for a in axes), strict=True))
     original = [dim.min for dim in region.region]
     mapped = [substitute(index, names) for index in index_map.final_indices]
@@ -359,7 +346,7 @@ def _map_loops(
         values = {"axis": var.name, "where": where, "missing": missing, "buffer": buffer.name}
         check((var in here) == (var in there), OTHER_AXES, block, **values)
     check_fixed_domains(block, here)
-    known, domains = _axis_ranges_without_units(block), axis_domain(axes)
+    known, domains = analyzer_keeping_units(axes), axis_domain(axes)
     used = {var: run for var, run in domains.items() if var in here}
     dense = IndexMap(list(used), mapped).bijective_ranges(list(used.values()))
     ranges = index_map.map_ranges(list(domains.values())) if dense is None else dense

@@ -1,4 +1,4 @@
-"""Changing the order of nested loops."""
+"""Changing the order of nested loops, and of the axes of a block."""
 
 from __future__ import annotations
 
@@ -11,13 +11,21 @@ from schedule.analysis.step_order import check_steps_commute, steps_commute
 from schedule.analysis.surroundings import check_order_is_free
 from schedule.decisions.knobs import checked_order
 from schedule.errors import ArgumentError, Problem, check, fail
-from schedule.instruction import FactorsArg, LoopArg, LoopsArg, NewLoops, primitive
+from schedule.instruction import (
+    BlockArg,
+    FactorsArg,
+    IntsInput,
+    LoopArg,
+    LoopsArg,
+    NewLoops,
+    primitive,
+)
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import IterMapLevel, detect_iter_map
 from tensorir.nodes.expr import IntImm, IterVar, Var
 from tensorir.nodes.ops import is_const_int
-from tensorir.nodes.stmt import For, Stmt
+from tensorir.nodes.stmt import BlockRealize, For, Stmt
 from tensorir.rewriting.visit import collect_vars, uses_var
 
 REPEATED = Problem(
@@ -55,6 +63,11 @@ DISORDER = Problem(
     "{order}, the steps of a reduction below {0} do not each run once with the initialising step "
     "first, because {reason}",
     "keep the order of the loops of the reduction, or decompose it first",
+)
+NOT_A_PERMUTATION = Problem(
+    "InvalidReorderIndex",
+    "{order} is not a valid permutation of the {count} axes of {0}",
+    "name each position from 0 to the number of axes less 1 once",
 )
 
 
@@ -197,3 +210,19 @@ def _check_block(state: ScheduleState, block: StmtSRef, top: StmtSRef) -> None:
     below = loop_domain(loops[loops.index(top) :])
     result = detect_iter_map(realize.iter_values, below, realize.predicate, IterMapLevel.SURJECTIVE)
     check(bool(result.indices), NOT_AFFINE, block, var=top.loop.loop_var.name)
+
+
+@primitive("ReorderBlockIterVar")
+def reorder_block_iter_var(state: ScheduleState, block: BlockArg, new_order: IntsInput) -> None:
+    """Permute the axes of a block together with their bindings; loops stay as they are.
+
+    Raises ScheduleError (InvalidReorderIndex) unless `new_order` is a permutation.
+    """
+    node, realize = block.block, block.block_realize
+    count = len(node.iter_vars)
+    valid = sorted(new_order) == list(range(count))
+    check(valid, NOT_A_PERMUTATION, block, order=list(new_order), count=count)
+    axes = [node.iter_vars[k] for k in new_order]
+    values = [realize.iter_values[k] for k in new_order]
+    new = node.with_(iter_vars=axes)
+    state.replace(block, BlockRealize(values, realize.predicate, new), {node: new})

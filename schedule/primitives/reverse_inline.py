@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from schedule.analysis.accesses import check_no_effect, check_no_opaque
 from schedule.analysis.axis_independence import check_any_order, dependent_axes
 from schedule.analysis.bindings import axis_domain, axis_values
 from schedule.analysis.block_kind import (
     check_complete,
+    check_not_only_leaf,
     check_not_output,
     check_uses_no_loop,
     complete_violation,
@@ -24,7 +23,6 @@ from schedule.primitives.inline import (
     BODY,
     HAS_INIT,
     NOT_ONE_BUFFER,
-    ONLY_LEAF,
     Inliner,
     without_buffer,
 )
@@ -36,10 +34,11 @@ from tensorir.arith import (
     detect_iter_map,
     inverse_affine_iter_map,
 )
+from tensorir.arith.terms import choice_of
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.indices.accesses import loads_in
 from tensorir.nodes.buffer import Buffer, Range
-from tensorir.nodes.expr import EQ, And, Call, Or, PrimExpr, Select, Var
+from tensorir.nodes.expr import EQ, And, Or, PrimExpr, Var
 from tensorir.nodes.ops import TRUE, compare, conjuncts, is_const_int, logical_and
 from tensorir.nodes.stmt import BlockRealize, BufferStore, IfThenElse, Stmt
 from tensorir.reducers import bound_values, written_out
@@ -95,7 +94,7 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
     for other in graph.buffer_readers[buffer]:
         check(other is block, SEVERAL_CONSUMERS, block, other, buffer=buffer.name)
     plan = _ReversePlan(state, block, producer, buffer)
-    check(len(graph.children) > 1, ONLY_LEAF, block, scope)
+    check_not_only_leaf(graph, block, scope)
     check_no_opaque(scope, buffer)
     if state.enable_check:
         check_no_effect(block)
@@ -252,14 +251,8 @@ class _ReversePlan:
 def _loads_in_a_branch(body: Stmt, buffer: Buffer) -> bool:
     """Return True if a load of `buffer` is conditional."""
     for node in walk(body):
-        branches: Sequence[PrimExpr] = ()
-        if isinstance(node, Call) and getattr(node.op, "short_name", "") == "if_then_else":
-            branches = node.args[1:]
-        elif isinstance(node, Select):
-            branches = (node.true_value, node.false_value)
-        elif isinstance(node, (And, Or)):
-            branches = (node.b,)
-        for branch in branches:
-            if any(load.buffer is buffer for load in loads_in(branch)):
-                return True
+        choice = choice_of(node) if isinstance(node, PrimExpr) else None
+        branches = (node.b,) if isinstance(node, (And, Or)) else choice[1:] if choice else ()
+        if any(load.buffer is buffer for branch in branches for load in loads_in(branch)):
+            return True
     return False

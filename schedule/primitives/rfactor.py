@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schedule.analysis.bindings import analyzer_with_ranges, at_first_step, loop_domain
+from schedule.analysis.bindings import (
+    analyzer_with_ranges,
+    at_first_step,
+    loop_domain,
+    without_known,
+)
 from schedule.analysis.block_kind import check_reduction, require_pipeline
 from schedule.analysis.buffer_definition import stage_buffer
 from schedule.analysis.loops import copied_nest
@@ -23,7 +28,7 @@ from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, Var
-from tensorir.nodes.ops import TRUE, conjuncts, is_const_int, logical_and
+from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, sequence
 from tensorir.reducers import Reduction
 from tensorir.rewriting.visit import collect_vars, rewrite, substitute
@@ -170,11 +175,7 @@ def _final_predicate(
     first = at_first_step(predicate, nodes)
     # The partial results are reduced outside of the other loops, which may be empty.
     analyzer = analyzer_with_ranges(loop_domain([sref for sref in loops if sref not in others]))
-    kept: PrimExpr = TRUE
-    for conjunct in conjuncts(first):
-        if not analyzer.can_prove(conjunct):
-            kept = logical_and(kept, conjunct)
-    return kept
+    return without_known(first, analyzer)
 
 
 def _partial_buffer(buffer: Buffer, axis: int, extent: PrimExpr) -> Buffer:

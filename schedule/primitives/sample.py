@@ -53,23 +53,20 @@ class CategoricalDomain(DecisionDomain):
             )
         return index
 
-    def outputs(self, decision: Decision) -> Any:
+    def outputs(self, decision: int) -> Any:
         """Return the candidate."""
-        assert isinstance(decision, int)
         return self.candidates[decision]
 
-    def numbers(self, decision: Decision) -> tuple[float, ...]:
+    def numbers(self, decision: int) -> tuple[float, ...]:
         """Return the candidate."""
-        assert isinstance(decision, int)
         return (float(self.candidates[decision]),)
 
-    def label(self, decision: Decision) -> str:
+    def label(self, decision: int) -> str:
         """Return the candidate."""
-        assert isinstance(decision, int)
         return str(self.candidates[decision])
 
     def __str__(self) -> str:
-        return ", ".join(map(self.label, self))
+        return ", ".join(self.label(index) for index, p in enumerate(self.probs) if p > 0)
 
 
 @primitive("SampleCategorical", pure=True)

@@ -54,9 +54,8 @@ class LocationDomain(ChoiceDomain):
             return LocationDomain(tuple(sorted({*self.values, *other.values})))
         return super().joined(other)
 
-    def label(self, decision: Decision) -> str:
+    def label(self, decision: int) -> str:
         """Return "inline", "root" or the loop."""
-        assert isinstance(decision, int)
         return _MARKS.get(decision, f"loop {decision}")
 
     def __str__(self) -> str:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from schedule.analysis.axis_independence import check_any_order
 from schedule.analysis.bindings import analyzer_with_ranges, is_trivial_binding
-from schedule.analysis.layout_map import analyze_layout
+from schedule.analysis.layout_map import analyze_layout, map_of_axes
 from schedule.analysis.loops import check_starts_at_zero, nest_of_loops
 from schedule.analysis.rebuild import ReplaceAxes
 from schedule.analysis.step_order import check_steps_commute
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, IndexMapAttr, primitive
-from schedule.sref import StmtSRef, loops_above
+from schedule.sref import StmtSRef, lone_loops, loops_above
 from schedule.state import ScheduleState
 from tensorir.errors import IRValueError
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import IterVar, PrimExpr, Var
 from tensorir.nodes.ops import is_const_int
-from tensorir.nodes.stmt import BlockRealize, Stmt
+from tensorir.nodes.stmt import BlockRealize
 from tensorir.rewriting.visit import collect_vars, substitute
 
 NOT_TRIVIAL = Problem(
@@ -29,11 +29,6 @@ NOT_ALONE = Problem(
     "NotSingleChildBlockError",
     "{1} is not the only block below its outermost loop {0}",
     "move the other blocks out first",
-)
-WRONG_ARITY = Problem(
-    "IndexMapNotApplicableToBlockIterError",
-    "the index map takes {given} indices, but {0} has {count} axes",
-    "take one parameter for each axis of the block",
 )
 DEPENDENT = Problem(
     "DependentLoopError",
@@ -75,13 +70,11 @@ def transform_block_layout(state: ScheduleState, block: BlockArg, index_map: Ind
         check_starts_at_zero(loop)
     check(bool(loops) and is_trivial_binding(block), NOT_TRIVIAL, block)
     check(state.child_blocks(loops[0]) == [block], NOT_ALONE, loops[0], block)
-    _check_perfect(loops, realize)
+    check(len(lone_loops(block)) == len(loops), NOT_ALONE, loops[0], old)
     around = {loop.loop.loop_var for loop in loops}
     for loop in loops:
         check(around.isdisjoint(collect_vars(loop.loop.extent)), DEPENDENT, loop)
-    given, count = len(index_map.initial_indices), len(old.iter_vars)
-    check(given == count, WRONG_ARITY, block, given=given, count=count)
-    index_map = index_map.retyped([axis.var.dtype for axis in old.iter_vars])
+    index_map = map_of_axes(index_map, block)
     kinds = [_kind(block, index, index_map) for index in index_map.final_indices]
     try:
         ranges = [Range(loop.loop.extent) for loop in loops]
@@ -118,13 +111,6 @@ def transform_block_layout(state: ScheduleState, block: BlockArg, index_map: Ind
     inside = BlockRealize(loop_vars, predicate, new)
     nest = nest_of_loops(list(zip(loop_vars, map(Range, shape), strict=True)), inside)
     state.replace(loops[0], nest, {**rewriter.reuse, old: new})
-
-
-def _check_perfect(loops: list[StmtSRef], realize: BlockRealize) -> None:
-    inner: Stmt = realize
-    for loop in reversed(loops):
-        check(loop.loop.body is inner, NOT_ALONE, loops[0], realize.block)
-        inner = loop.loop
 
 
 def _kind(block: StmtSRef, index: PrimExpr, index_map: IndexMap) -> int:

@@ -18,7 +18,7 @@ from schedule.handles import LoopRV
 from schedule.instruction import Instruction, InstructionKind
 from schedule.operands.handles import shown_value
 from schedule.operands.operand import Parameter, python_number
-from schedule.primitives.marker import EXIT_COMPOSITE
+from schedule.primitives.annotate import EXIT_COMPOSITE
 from schedule.trace.json_form import define_output
 from tensorir.errors import DiagnosticError, TensorIRError
 from tensorir.nodes.expr import FloatImm, IntImm

@@ -9,7 +9,7 @@ from typing import Any
 from schedule.handles import BlockRV, Handle, LoopRV
 from schedule.instruction import Instruction
 from schedule.operands.operand import Parameter, python_number, substituted, variables_of
-from schedule.primitives.marker import ENTER_COMPOSITE, EXIT_COMPOSITE
+from schedule.primitives.annotate import ENTER_COMPOSITE, EXIT_COMPOSITE
 from schedule.sref import INLINE_MARK, ROOT_MARK, StmtSRef
 from tensorir.dialect import Dialect, checked_dialect
 from tensorir.indices.index_map import IndexMap

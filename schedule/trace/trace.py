@@ -12,7 +12,7 @@ from schedule.errors import TraceError, TraceIndexError
 from schedule.handles import BlockRV, LoopRV
 from schedule.instruction import Instruction
 from schedule.operands.operand import mapped, substituted, variables_of
-from schedule.primitives.marker import ENTER_COMPOSITE, EXIT_COMPOSITE
+from schedule.primitives.annotate import ENTER_COMPOSITE, EXIT_COMPOSITE
 from schedule.trace.json_form import from_json, to_json
 from schedule.trace.python_reader import from_python
 from schedule.trace.python_text import python_function, python_lines

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import codegen
 from codegen import Target
-from codegen.cache_folder import check_private
+from codegen.kept_files import check_private
 from codegen.signature import read_object_code
 from codegen.target import host
 from search.builder.core_split import CoreSplit, core_split

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from codegen import Target
-from codegen.cache_folder import private_folder
+from codegen.kept_files import private_folder
 from codegen.target import host
 from search.lines import take_lock
 

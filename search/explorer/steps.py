@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from schedule import Instruction, Schedule, Trace
 from schedule.decisions.tiles import TileDomain
-from schedule.primitives.marker import ENTER_COMPOSITE, EXIT_COMPOSITE
+from schedule.primitives.annotate import ENTER_COMPOSITE, EXIT_COMPOSITE
 from schedule.trace.python_text import python_lines
 from search.explorer.program_view import Data
 from tensorir.function import IRModule

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from codegen.lower.blocks import drop_partial_strides, lower_init, open_blocks, remove_blocks
 from codegen.lower.check_overflow import check_overflow
-from codegen.lower.drop_partial_strides import drop_partial_strides
 from codegen.lower.flatten_buffers import flatten_buffers
 from codegen.lower.gpu.check_bound import check_bound
 from codegen.lower.gpu.compact_thread_buffers import (
@@ -27,12 +27,9 @@ from codegen.lower.gpu.place_barriers import place_barriers
 from codegen.lower.gpu.unroll_local import unroll_local
 from codegen.lower.gpu.verify_gpu import verify_gpu
 from codegen.lower.hoist_conditions import hoist_conditions
-from codegen.lower.lower_init import lower_init
 from codegen.lower.lower_match_buffers import lower_match_buffers
 from codegen.lower.mark_unrolled import mark_unrolled
-from codegen.lower.open_blocks import open_blocks
 from codegen.lower.place_allocations import place_allocations
-from codegen.lower.remove_blocks import remove_blocks
 from codegen.lower.simplify_control import simplify_control
 from codegen.lower.unroll import unroll
 from codegen.lower.vectorize import vectorize

@@ -37,7 +37,7 @@ from typing import Any, Final
 
 from codegen import Target
 from schedule import Instruction, LoopRV, Schedule, ScheduleError
-from schedule.schedule import ExpiredHandleError
+from schedule.errors import ExpiredHandleError
 from search.context import design_spaces
 from search.space_generator.annotations import (
     PARALLEL,

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from codegen.cache_folder import cache_folder, private_folder
+from codegen.kept_files import cache_folder, private_folder
 from search.errors import TuningError
 
 VARIABLE: Final = "TENSORIR_CREDENTIALS"
