@@ -15,6 +15,7 @@ import numpy as np
 from tensorir.extensions import KERNEL_RUNNER, extension
 from tensorir.function import IRModule
 from tensorir.interp import InterpreterError, interpret
+from tensorir.memory.element_copies import ElementCopies
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import Call, IntImm
 from tensorir.nodes.node import Node
@@ -46,10 +47,13 @@ _OUTSIDE: Final = frozenset(
 def runnable_kernel(mod: IRModule, name: str) -> Run | None:
     """Return the runner of a tensor function of a module; None if it cannot be run.
 
-    Functions that call library functions are not run. Inputs need no alignment, so they may be
-    weights in a memory-mapped file.
+    NumPy runs functions that only copy elements. Functions that call library functions are not run.
+    Inputs need no alignment, so they may be weights in a memory-mapped file.
     """
     functions = mod.prim_funcs()
+    copies = ElementCopies.of(functions[name])
+    if copies is not None:
+        return copies.run
     kernels = IRModule({n: functions[n] for n in all_callees(functions, [name]) if n in functions})
     for func in kernels.prim_funcs().values():
         for node in walk(func.body):
