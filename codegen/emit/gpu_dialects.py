@@ -13,7 +13,7 @@ from codegen.emit.index import extend_index
 from codegen.emit.llvm_text import memory_type
 from codegen.lower.thread_axes import memory_of
 from tensorir.arith.analyzer import Analyzer
-from tensorir.nodes.dtype import FLOAT32, INT32, DataType
+from tensorir.nodes.dtype import FLOAT32, INT32, INT64, DataType
 from tensorir.nodes.expr import Call, IntImm, PrimExpr, Var
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.stmt import Allocate
@@ -94,7 +94,7 @@ class _Gpu(Dialect):
         f.fail(f"T.{name} has no compiled form for {self.kind}; compute it from T.exp and T.log")
 
     def call_id(self, f: FunctionEmitter, name: str) -> str:
-        """Call a function without operands that returns an index of 32 bits, extended to 64."""
+        """Call a function without operands that returns an index of 32 bits."""
         return extend_index(f, f.call_intrinsic(name, "i32", []), DataType("uint32"))
 
 
@@ -120,7 +120,7 @@ class _Spirv(_Gpu):
         f.module.text.declare(
             name, f"declare spir_func i64 @{name}(i32) nounwind willreturn memory(none)"
         )
-        return f.op(f"call spir_func i64 @{name}(i32 {_AXES.index(axis)})")
+        return extend_index(f, f.op(f"call spir_func i64 @{name}(i32 {_AXES.index(axis)})"), INT64)
 
     def barrier(self, f: FunctionEmitter, scope: str) -> None:
         f.module.text.declare("barrier", "declare spir_func void @_Z7barrierj(i32) #1")
