@@ -19,8 +19,8 @@ from codegen.signature import LibraryCall, Signature
 from codegen.target import Target
 from tensorir.arith.const_interval import Interval
 from tensorir.function import PrimFunc
-from tensorir.nodes.dtype import DataType
-from tensorir.nodes.expr import Call, PrimExpr, Var
+from tensorir.nodes.dtype import INT64, DataType
+from tensorir.nodes.expr import Call, PrimExpr, Var, integer_limits
 from tensorir.nodes.stmt import Stmt
 
 if TYPE_CHECKING:
@@ -88,8 +88,10 @@ class FunctionEmitter(FunctionText):
         """The name of the function, for errors and for derived names."""
         self.values: dict[Var, str] = {}
         """Variables as operands of their declared type."""
+        self.index_dtype = INT64
+        """The type of index arithmetic."""
         self.wide: dict[Var, str] = {}
-        """Integer variables as 64-bit operands, for index arithmetic."""
+        """Integer variables in the index type, for index arithmetic."""
         self.ranges: dict[Var, Interval] = {}
         self.cleanups: list[str] = []
         """Heap memory to free before returning."""
@@ -110,11 +112,11 @@ class FunctionEmitter(FunctionText):
         self.value_variables: set[Var] = set()
         """Variables on which arithmetic wraps: scalar parameters and variables bound to values."""
         self.index_values: dict[PrimExpr, str] = {}
-        """64-bit values of the index arithmetic nodes that the current block has computed."""
+        """Values of the index arithmetic nodes that the current block has computed."""
         self.numbered: dict[str, str] = {}
         """Values of the pure instructions of the current block, by their text (value numbering)."""
         self.inside: dict[str, bool] = {}
-        """True for the 64-bit parts of addresses that are proved not negative, by their text."""
+        """True for the indices in addresses that are proved not negative, by their text."""
         self.loaded: dict[str, tuple[str, Var]] = {}
         """Values of the loads of the current block whose memory was not stored to since, by their
         text, with their data pointers.
@@ -213,8 +215,18 @@ class FunctionEmitter(FunctionText):
                 self.lines[k] += f", !dbg {location}"
 
     def index(self, node: PrimExpr) -> str:
-        """Write the evaluation of an index; return it as a 64-bit value."""
+        """Write the evaluation of an index; return it in the index type."""
         return INDEX[0](self, node)
+
+    @property
+    def index_type(self) -> str:
+        """The index type in LLVM."""
+        return register_type(self.index_dtype)
+
+    def fits_index(self, interval: Interval | None) -> bool:
+        """Return True if the index type holds all integers of an interval; False for None."""
+        low, high = integer_limits(self.index_dtype)
+        return interval is not None and low <= interval[0] and interval[1] <= high
 
     def splat(self, value: str, element_type: str, lanes: int) -> str:
         """Return `value` in each of `lanes` lanes; constants stay constants."""

@@ -24,7 +24,7 @@ class _Cpu(Dialect):
     def allocate(self, f: FunctionEmitter, node: Allocate) -> None:
         allocate_for_cpu(f, node)
 
-    def thread_index(self, f: FunctionEmitter, tag: str) -> NoReturn:
+    def thread_index(self, f: FunctionEmitter, tag: str, count: int) -> NoReturn:
         f.fail(f"a loop that is bound to {tag} should have been lowered")
 
     def barrier(self, f: FunctionEmitter, scope: str) -> NoReturn:

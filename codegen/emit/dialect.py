@@ -40,8 +40,11 @@ class Dialect(ABC):
         return nbytes
 
     @abstractmethod
-    def thread_index(self, f: FunctionEmitter, tag: str) -> str:
-        """Write the read of a thread's index on an axis, such as `threadIdx.x`, in 64 bits."""
+    def thread_index(self, f: FunctionEmitter, tag: str, count: int) -> str:
+        """Write the read of a thread's index, below `count`, on an axis such as `threadIdx.x`.
+
+        Its result has the index type.
+        """
 
     @abstractmethod
     def barrier(self, f: FunctionEmitter, scope: str) -> None:

@@ -13,14 +13,14 @@ from typing import Final
 
 from codegen.emit.context import FunctionEmitter, emits
 from codegen.emit.convert import float32_to_half, half_to_float32, half_to_float32_lanes
-from codegen.emit.index import linear_lanes, ramp
+from codegen.emit.index import linear_lanes, ramp, resize
 from codegen.emit.integer import divide
 from codegen.emit.lanes import Formula
 from codegen.emit.llvm_text import float_text, integer_text, is_half, register_type
 from codegen.emit.parallel import define_counter
 from tensorir.arith.const_interval import exact_interval
 from tensorir.nodes import expr as e
-from tensorir.nodes.dtype import FLOAT32, INT64, DataType
+from tensorir.nodes.dtype import FLOAT32, INT32, DataType
 from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.intrin import Op
@@ -73,8 +73,7 @@ def _arithmetic(f: FunctionEmitter, node: e.BinaryOp) -> str:
         return f.op(f"{name} {register_type(dtype)} {left}, {f.expr(node.b)}")
     if dtype.bits == 32 and _may_need_more_bits(f, node):
         # Operands may need more bits for some buffer sizes; the result is truncated for its use.
-        wide = register_type(INT64.with_lanes(dtype.lanes))
-        return f.op(f"trunc {wide} {f.index(node)} to {register_type(dtype)}")
+        return resize(f, f.index(node), f.index_dtype.with_lanes(dtype.lanes), dtype)
     left, right = f.expr(node.a), f.expr(node.b)
     if kind is e.Min or kind is e.Max:
         sign = "s" if dtype.is_int else "u"
@@ -144,7 +143,8 @@ def _compare_integers(f: FunctionEmitter, node: e.CmpOp, dtype: DataType) -> str
         is_wide = True
     if is_wide:
         left, right = f.index(node.a), f.index(node.b)
-        return f.op(f"icmp {test} {register_type(INT64.with_lanes(dtype.lanes))} {left}, {right}")
+        kind = register_type(f.index_dtype.with_lanes(dtype.lanes))
+        return f.op(f"icmp {test} {kind} {left}, {right}")
     if dtype.is_uint:
         test = _unsigned_predicate(test)
     left = f.expr(node.a)
@@ -154,7 +154,7 @@ def _compare_integers(f: FunctionEmitter, node: e.CmpOp, dtype: DataType) -> str
 def _compare_spaced(f: FunctionEmitter, node: e.CmpOp, test: str) -> str | None:
     """Compare evenly spaced lanes: `a + k * s < b + k * t` if `k * (s - t) < b - a`.
 
-    One 64-bit difference, clamped to the range of the lanes, is compared with all of them. None if
+    One difference, clamped to the range of the lanes, is compared with all of them. None if
     the lanes are not evenly spaced.
     """
     left, right = linear_lanes(f, node.a), linear_lanes(f, node.b)
@@ -165,10 +165,10 @@ def _compare_spaced(f: FunctionEmitter, node: e.CmpOp, test: str) -> str | None:
     if abs(reach) >= 1 << 30:
         return None
     first = f.index(left[0])
-    space = f.op(f"sub nsw i64 {f.index(right[0])}, {first}")
-    space = f.math_intrinsic("smax", INT64, space, str(min(0, reach) - 1))
-    space = f.math_intrinsic("smin", INT64, space, str(max(0, reach) + 1))
-    limit = f.splat(f.op(f"trunc i64 {space} to i32"), "i32", lanes)
+    space = f.op(f"sub nsw {f.index_type} {f.index(right[0])}, {first}")
+    space = f.math_intrinsic("smax", f.index_dtype, space, str(min(0, reach) - 1))
+    space = f.math_intrinsic("smin", f.index_dtype, space, str(max(0, reach) + 1))
+    limit = f.splat(resize(f, space, f.index_dtype, INT32), "i32", lanes)
     steps = ", ".join(f"i32 {k * step}" for k in range(lanes))
     return f.op(f"icmp {test} <{lanes} x i32> <{steps}>, {limit}")
 
@@ -176,7 +176,7 @@ def _compare_spaced(f: FunctionEmitter, node: e.CmpOp, test: str) -> str | None:
 def _may_need_more_bits(f: FunctionEmitter, node: e.BinaryOp) -> bool:
     """Return True if the operands are indices that may exceed 32 bits for some buffer sizes.
 
-    Scalars return False: they are computed in 64 bits anyway.
+    Scalars return False: they are computed in the index type anyway.
     """
     return is_index_arithmetic(node, f.value_variables) and (
         node.a.dtype.lanes == 1
@@ -260,7 +260,7 @@ def bind(f: FunctionEmitter, var: e.Var, value: PrimExpr) -> None:
         is_index = is_index_arithmetic(value, f.value_variables)
         if not is_index:
             f.value_variables.add(var)
-        fits = is_index if interval is None else interval[1] < 1 << 63
+        fits = is_index if interval is None else f.fits_index(interval)
         if fits and dtype.bits >= 32:
             define_counter(f, var, f.index(value), interval)
             return

@@ -13,7 +13,7 @@ from codegen.emit.index import extend_index
 from codegen.emit.llvm_text import memory_type
 from codegen.lower.thread_axes import memory_of
 from tensorir.arith.analyzer import Analyzer
-from tensorir.nodes.dtype import FLOAT32, INT32, DataType
+from tensorir.nodes.dtype import FLOAT32, INT32, INT64
 from tensorir.nodes.expr import Call, IntImm, PrimExpr, Var
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.stmt import Allocate
@@ -93,9 +93,10 @@ class _Gpu(Dialect):
     ) -> str:
         f.fail(f"T.{name} has no compiled form for {self.kind}; compute it from T.exp and T.log")
 
-    def call_id(self, f: FunctionEmitter, name: str) -> str:
-        """Call a function without operands that returns an index of 32 bits, extended to 64."""
-        return extend_index(f, f.call_intrinsic(name, "i32", []), DataType("uint32"))
+    def call_id(self, f: FunctionEmitter, name: str, count: int) -> str:
+        """Call a function without operands that returns an index of 32 bits, below `count`."""
+        f.module.text.declare(name, f"declare i32 @{name}()")
+        return extend_index(f, f.op(f"call range(i32 0, {count}) i32 @{name}()"), INT32)
 
 
 def _plain(name: str) -> str:
@@ -114,13 +115,14 @@ class _Spirv(_Gpu):
         head = f"define spir_kernel void @{name}({parameters}) #0 !reqd_work_group_size !9000"
         return head, f"attributes #1 = {{ convergent nounwind }}\n!9000 = !{{{sizes}}}\n"
 
-    def thread_index(self, f: FunctionEmitter, tag: str) -> str:
+    def thread_index(self, f: FunctionEmitter, tag: str, count: int) -> str:
         kind, axis = tag.split(".")
         name = "_Z12get_group_idj" if kind == "blockIdx" else "_Z12get_local_idj"
         f.module.text.declare(
             name, f"declare spir_func i64 @{name}(i32) nounwind willreturn memory(none)"
         )
-        return f.op(f"call spir_func i64 @{name}(i32 {_AXES.index(axis)})")
+        call = f"call spir_func range(i64 0, {count}) i64 @{name}(i32 {_AXES.index(axis)})"
+        return extend_index(f, f.op(call), INT64)
 
     def barrier(self, f: FunctionEmitter, scope: str) -> None:
         f.module.text.declare("barrier", "declare spir_func void @_Z7barrierj(i32) #1")
@@ -161,10 +163,10 @@ class _Nvptx(_Gpu):
         head = f'define ptx_kernel void @{name}({parameters}) #0 "nvvm.reqntid"="{sizes}"'
         return head, ""
 
-    def thread_index(self, f: FunctionEmitter, tag: str) -> str:
+    def thread_index(self, f: FunctionEmitter, tag: str, count: int) -> str:
         kind, axis = tag.split(".")
         register = "ctaid" if kind == "blockIdx" else "tid"
-        return self.call_id(f, f"llvm.nvvm.read.ptx.sreg.{register}.{axis}")
+        return self.call_id(f, f"llvm.nvvm.read.ptx.sreg.{register}.{axis}", count)
 
     def barrier(self, f: FunctionEmitter, scope: str) -> None:
         if scope == "warp":
@@ -210,10 +212,10 @@ class _Amdgpu(_Gpu):
         head = f"define amdgpu_kernel void @{name}({parameters}) #0"
         return f'{head} "amdgpu-flat-work-group-size"="{threads},{threads}"', ""
 
-    def thread_index(self, f: FunctionEmitter, tag: str) -> str:
+    def thread_index(self, f: FunctionEmitter, tag: str, count: int) -> str:
         kind, axis = tag.split(".")
         register = "workgroup" if kind == "blockIdx" else "workitem"
-        return self.call_id(f, f"llvm.amdgcn.{register}.id.{axis}")
+        return self.call_id(f, f"llvm.amdgcn.{register}.id.{axis}", count)
 
     def barrier(self, f: FunctionEmitter, scope: str) -> None:
         f.do('fence syncscope("workgroup") release')

@@ -2,7 +2,7 @@
 
 A kernel is a nest of thread-bound loops, as `codegen.devices.launches` takes them out of a lowered
 program. Its data pointers point into global memory and are aligned as widely as a thread accesses
-memory: a device allocates whole arrays. Extents and indices are 64 bits wide, as on a CPU.
+memory: a device allocates whole arrays.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from codegen.emit import (  # noqa: F401 - entering their handlers is what these
 from codegen.emit.context import FunctionEmitter, ModuleEmitter
 from codegen.emit.gpu_dialects import ALIGNMENT, GPU_DIALECTS
 from codegen.emit.index import extend_index
+from codegen.emit.index_width import fits_32_bits
 from codegen.emit.llvm_text import register_type
 from codegen.errors import CodegenError
 from codegen.kernel import Unit
 from codegen.target import Target
 from tensorir.function import PrimFunc
 from tensorir.memory.written_parameters import written_pointers
-from tensorir.nodes.dtype import DataType
+from tensorir.nodes.dtype import INT32, DataType
 from tensorir.nodes.expr import Call, PrimExpr, Var
 from tensorir.nodes.intrin import Op
 from tensorir.rewriting.visit import walk_once
@@ -61,6 +62,9 @@ def emit_gpu_kernel(
     module = ModuleEmitter(name, target, dialect, {}, {})
     f = FunctionEmitter(module, name)
     f.stack_space = dialect.stack_space
+    f.ranges |= {v: (0, (1 << (v.dtype.bits - 1)) - 1) for v in extents}
+    if fits_32_bits(func, f.ranges):
+        f.index_dtype = INT32
     if shared_bytes > dialect.static_shared_bytes:
         f.shared_bytes = 0
     noalias = " noalias" if func.attrs.get("tir.noalias", False) else ""
@@ -81,7 +85,6 @@ def emit_gpu_kernel(
             if param.dtype.is_integral:
                 f.wide[param] = extend_index(f, f"%p{k}", param.dtype)
     f.value_variables |= set(values)
-    f.ranges |= {v: (0, (1 << (v.dtype.bits - 1)) - 1) for v in extents}
     f.contracts = not func.attrs.get("tir.no_contraction", False)
     f.stmt(func.body)
     f.return_status("0")

@@ -1,10 +1,11 @@
-"""Indices as 64-bit values, of one lane or several.
+"""Indices as values of one width, of one lane or several.
 
 Index arithmetic (`tensorir.nodes.index_arithmetic`) does not overflow, as lowering has checked. It
-is computed in 64 bits from its leaves, with `nsw`, so that LLVM can analyse the addresses of a
-whole loop nest without widening induction variables itself. Value arithmetic wraps at the width of
-its type: it is computed in 64 bits only if bounds prove that it does not wrap, else in its own type
-and then extended.
+is computed from its leaves in the index type of the function, with `nsw`, so that LLVM can analyse
+the addresses of a whole loop nest without widening induction variables itself. The index type has
+64 bits. A kernel of a GPU, whose registers have 32, uses 32 if all indices fit (`index_width`).
+Value arithmetic wraps at the width of its type: it is computed in the index type only if bounds
+prove that it does not wrap, else in its own type and then converted.
 
 Equal instructions in one block share one value, even if they come from different nodes. Looking up
 a node before writing it again only saves time.
@@ -20,7 +21,7 @@ from codegen.emit.integer import divide
 from codegen.emit.llvm_text import integer_text, register_type
 from tensorir.arith.const_interval import exact_interval
 from tensorir.nodes import expr as e
-from tensorir.nodes.dtype import INT64, DataType
+from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import Call, IntImm, PrimExpr, Var
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.intrin import Op
@@ -32,7 +33,7 @@ _EXTREMA: Final[dict[type, str]] = {e.Min: "smin", e.Max: "smax"}
 
 
 def emit_index(f: FunctionEmitter, node: PrimExpr) -> str:
-    """Write the evaluation of an integer expression; return its value with 64 bits per lane."""
+    """Write the evaluation of an integer expression; return it in the index type, per lane."""
     kind = type(node)
     if kind is IntImm:
         return str(node.value)  # type: ignore[attr-defined]
@@ -44,8 +45,7 @@ def emit_index(f: FunctionEmitter, node: PrimExpr) -> str:
         return known
     if is_index_arithmetic(node, f.value_variables):
         return _index_arithmetic(f, node)
-    interval = exact_interval(node, f.ranges)
-    if interval is not None and interval[1] < 1 << 63:
+    if f.fits_index(exact_interval(node, f.ranges)):
         return _emit_exact(f, node, emit_index)
     return extend_index(f, f.expr(node), node.dtype)
 
@@ -71,8 +71,8 @@ def _index_arithmetic(f: FunctionEmitter, node: PrimExpr) -> str:
 def _emit_exact(
     f: FunctionEmitter, node: PrimExpr, operand: Callable[[FunctionEmitter, PrimExpr], str]
 ) -> str:
-    """Write an expression in which nothing wraps in 64 bits; `operand` writes its operands."""
-    kind, wide = type(node), INT64.with_lanes(node.dtype.lanes)
+    """Write an expression in which nothing wraps in the index type; `operand` writes its parts."""
+    kind, wide = type(node), f.index_dtype.with_lanes(node.dtype.lanes)
     if kind is e.Cast:
         inner: PrimExpr = node.value  # type: ignore[attr-defined]
         if inner.dtype.is_integral and not inner.dtype.is_bool and _widens(node.dtype, inner):
@@ -88,17 +88,18 @@ def _emit_exact(
             return divide(f, kind, wide, left, right, a, b)
         return f.math_intrinsic(_EXTREMA[kind], wide, left, right)
     elif kind is e.Broadcast:
-        return f.splat(operand(f, node.value), "i64", node.lanes)  # type: ignore[attr-defined]
+        return f.splat(operand(f, node.value), f.index_type, node.lanes)  # type: ignore[attr-defined]
     elif kind is e.Ramp:
         base, stride = operand(f, node.base), operand(f, node.stride)  # type: ignore[attr-defined]
-        return ramp(f, INT64, base, stride, wide.lanes)
+        return ramp(f, f.index_dtype, base, stride, wide.lanes)
     return extend_index(f, f.expr(node), node.dtype)
 
 
 def _emit_both_choices(f: FunctionEmitter, node: PrimExpr) -> str:
     """Write both choices, which is safe because they load nothing, and no division traps."""
     condition, yes, no = (part for part in children(node) if isinstance(part, PrimExpr))
-    test, kind = register_type(condition.dtype), register_type(INT64.with_lanes(node.dtype.lanes))
+    test = register_type(condition.dtype)
+    kind = register_type(f.index_dtype.with_lanes(node.dtype.lanes))
     choices = f"{kind} {_index_arithmetic(f, yes)}, {kind} {_index_arithmetic(f, no)}"
     return f.op(f"select {test} {f.expr(condition)}, {choices}")
 
@@ -135,12 +136,17 @@ _EXACT: Final = frozenset({*_LINEAR, *_DIVISIONS, *_EXTREMA})
 
 
 def extend_index(f: FunctionEmitter, value: str, dtype: DataType) -> str:
-    """Return an integer of `dtype` (any number of lanes) extended to 64 bits."""
-    if dtype.bits == 64:
+    """Return an integer of `dtype` (any number of lanes) in the index type."""
+    return resize(f, value, dtype, f.index_dtype)
+
+
+def resize(f: FunctionEmitter, value: str, source: DataType, target: DataType) -> str:
+    """Return an integer of type `source` (any number of lanes) extended or cut to `target`."""
+    if source.bits == target.bits:
         return value
-    extend = "sext" if dtype.is_int else "zext"
-    wide = register_type(INT64.with_lanes(dtype.lanes))
-    return f.pure(f"{extend} {register_type(dtype)} {value} to {wide}")
+    extend = "trunc" if target.bits < source.bits else "sext" if source.is_int else "zext"
+    kind = register_type(target.with_lanes(source.lanes))
+    return f.pure(f"{extend} {register_type(source)} {value} to {kind}")
 
 
 def linear_lanes(f: FunctionEmitter, node: PrimExpr) -> tuple[PrimExpr, int] | None:

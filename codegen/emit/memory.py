@@ -66,7 +66,7 @@ def element_address(
                 is_inside = f.inside[rest] = values is not None and values[0] >= 0
             inbounds = "inbounds " if is_inside else ""
             start = f"getelementptr {inbounds}{memory_type(buffer.dtype)}, {f.pointer(buffer.data)}"
-            common = f.pure(f"{start} {_data(f, buffer)}, i64 {rest}")
+            common = f.pure(f"{start} {_data(f, buffer)}, {f.index_type} {rest}")
             if is_opaque:
                 common = _opaque(f, common)
             return f.pure(f"{start} {common}, i64 {index.b.value}")
@@ -82,15 +82,16 @@ def _opaque(f: FunctionEmitter, pointer: str) -> str:
 
 
 def _address_at(f: FunctionEmitter, buffer: Buffer, index: str) -> str:
-    """Write the address of the element at the 64-bit `index`."""
+    """Write the address of the element at an index of the index type."""
     base, lanes = _data(f, buffer), buffer.dtype.lanes
     if lanes > 1:
         # Vector elements are dense in memory, while LLVM would pad <3 x float>.
-        index = f.pure(f"mul nsw i64 {index}, {lanes}")
+        index = f.pure(f"mul nsw {f.index_type} {index}, {lanes}")
     if index == "0":
         return base
     element = memory_type(buffer.dtype.element)
-    return f.pure(f"getelementptr inbounds {element}, {f.pointer(buffer.data)} {base}, i64 {index}")
+    start = f"getelementptr inbounds {element}, {f.pointer(buffer.data)} {base}"
+    return f.pure(f"{start}, {f.index_type} {index}")
 
 
 def flat_index(f: FunctionEmitter, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
@@ -158,7 +159,7 @@ def _vector_place(
     if distance == 1 or (distance == 0 and is_plain):
         return distance, (f.pointer(buffer.data), element_address(f, buffer, first, is_opaque))
     if distance == -1 and is_plain:
-        start = f.op(f"add nsw i64 {f.index(first)}, {1 - index.dtype.lanes}")
+        start = f.op(f"add nsw {f.index_type} {f.index(first)}, {1 - index.dtype.lanes}")
         return distance, (f.pointer(buffer.data), _address_at(f, buffer, start))
     return None, _lanes(f, buffer, index, linear)
 
@@ -247,13 +248,14 @@ def _lanes(
     lanes = index.dtype.lanes
     if buffer.dtype.lanes > 1:
         f.fail(f"buffer {buffer.name} of {buffer.dtype} supports only contiguous vector indices")
-    wide = f"<{lanes} x i64>"
+    scalar = f.index_type
+    wide = f"<{lanes} x {scalar}>"
     if linear is None:
         offsets = extend_index(f, f.expr(index), index.dtype)
     else:
         first, distance = linear
-        steps = ", ".join(f"i64 {k * distance}" for k in range(lanes))
-        offsets = f.op(f"add nsw {wide} {f.splat(f.index(first), 'i64', lanes)}, <{steps}>")
+        steps = ", ".join(f"{scalar} {k * distance}" for k in range(lanes))
+        offsets = f.op(f"add nsw {wide} {f.splat(f.index(first), scalar, lanes)}, <{steps}>")
     element = memory_type(buffer.dtype)
     pointer = f.pointer(buffer.data)
     addresses = f"getelementptr inbounds {element}, {pointer} {_data(f, buffer)}, {wide} {offsets}"
@@ -270,10 +272,11 @@ def _single_addresses(f: FunctionEmitter, buffer: Buffer, index: PrimExpr) -> li
     linear, lanes = linear_lanes(f, index), index.dtype.lanes
     if linear is not None:
         first, distance = f.index(linear[0]), linear[1]
-        offsets = [f.pure(f"add nsw i64 {first}, {k * distance}") for k in range(lanes)]
+        offsets = [f.pure(f"add nsw {f.index_type} {first}, {k * distance}") for k in range(lanes)]
     else:
         wide = extend_index(f, f.expr(index), index.dtype)
-        offsets = [f.pure(f"extractelement <{lanes} x i64> {wide}, i64 {k}") for k in range(lanes)]
+        vector = f"<{lanes} x {f.index_type}>"
+        offsets = [f.pure(f"extractelement {vector} {wide}, i64 {k}") for k in range(lanes)]
     return [_address_at(f, buffer, offset) for offset in offsets]
 
 

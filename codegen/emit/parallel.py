@@ -13,7 +13,7 @@ from typing import Final
 
 from codegen.abi import OPENMP_SYMBOLS, local_symbol
 from codegen.emit.context import FunctionEmitter
-from codegen.emit.index import extend_index
+from codegen.emit.index import extend_index, resize
 from codegen.emit.llvm_text import global_name, register_type
 from codegen.emit.memory import allocate_on_heap
 from codegen.lower.hoist_allocations import constant_bytes, stack_bytes
@@ -174,26 +174,26 @@ def _write_launch(
 #
 # The form of a counted loop.
 #
-# A loop counts in 64 bits for every dtype of its variable and tests at its end (after a guard if
-# the extent is not constant). This is the form to which LLVM's loop passes would first convert it.
+# A loop counts in the index type for every dtype of its variable and tests at its end (after a
+# guard if the extent is not constant). LLVM's loop passes would first convert it to this form.
 
 
 def loop_bounds(
     f: FunctionEmitter, low: PrimExpr, extent: PrimExpr
 ) -> tuple[str, str, Interval | None]:
-    """Write first value and end of a loop in 64 bits; return them with the variable's interval."""
+    """Write first value and end of a loop; return them with the variable's interval."""
     start, count = f.index(low), f.index(extent)
     if type(low) is IntImm and type(extent) is IntImm:
         end = str(low.value + extent.value)
     elif start == "0":
         end = count
     else:
-        end = f.op(f"add nsw i64 {start}, {count}")
+        end = f.op(f"add nsw {f.index_type} {start}, {count}")
     lows, counts = exact_interval(low, f.ranges), exact_interval(extent, f.ranges)
     interval = None
     if lows is not None and counts is not None:
         interval = (lows[0], max(lows[0], lows[1] + counts[1] - 1))
-        if interval[1] >= 1 << 63:
+        if not f.fits_index(interval):
             interval = None
     return start, end, interval
 
@@ -208,35 +208,33 @@ def counted_loop(
     write_body: Callable[[], None],
     hints: tuple[str, ...] = (),
 ) -> None:
-    """Write `for var in [low, end): body`; the bounds are 64-bit values."""
+    """Write `for var in [low, end): body`; the bounds have the index type."""
     done = f.new_label("done")
     if may_be_empty:
         enter = f.new_label("enter")
-        f.branch_if(f.op(f"icmp slt i64 {low}, {end}"), enter, done)
+        f.branch_if(f.op(f"icmp slt {f.index_type} {low}, {end}"), enter, done)
         f.start(enter)
     body, origin = f.new_label("loop"), f.block
     f.branch(body)
     f.start(body)
-    counter = f.op("phi i64")
+    counter = f.op(f"phi {f.index_type}")
     phi = len(f.lines) - 1
     define_counter(f, var, counter, interval)
     outside, f.in_loop = f.in_loop, True
     f.loops += 1
     write_body()
     f.in_loop = outside
-    following = f.op(f"add nsw i64 {counter}, 1")
+    following = f.op(f"add nsw {f.index_type} {counter}, 1")
     f.lines[phi] += f" [{low}, %{origin}], [{following}, %{f.block}]"
-    again = f.op(f"icmp slt i64 {following}, {end}")
+    again = f.op(f"icmp slt {f.index_type} {following}, {end}")
     metadata = f", !llvm.loop {f.module.text.loop_metadata(*hints)}" if hints else ""
     f.do(f"br i1 {again}, label %{body}, label %{done}{metadata}")
     f.start(done)
 
 
 def define_counter(f: FunctionEmitter, var: Var, counter: str, interval: Interval | None) -> None:
-    """Use the 64-bit `counter` for `var`."""
+    """Use `counter`, of the index type, for `var`."""
     f.wide[var] = counter
     if interval is not None:
         f.ranges[var] = interval
-    dtype = var.dtype
-    narrow = counter if dtype.bits == 64 else f.op(f"trunc i64 {counter} to {register_type(dtype)}")
-    f.values[var] = narrow
+    f.values[var] = resize(f, counter, f.index_dtype, var.dtype)

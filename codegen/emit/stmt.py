@@ -27,6 +27,8 @@ MIN_VECTOR_TRIP: Final = 8
 """The minimum number of iterations for which LLVM's vectoriser pays off on a scalar loop."""
 LEFT_TO_LLVM: Final = "left to LLVM"
 """The remark on a loop over scalars that is left to LLVM's vectoriser."""
+_MOST_THREADS: Final = (1 << 31) - 1
+"""The maximum extent of a thread axis of any GPU."""
 _LONG_BODY: Final = 32
 """A loop with more statements was unrolled, so LLVM's vectoriser gains nothing."""
 
@@ -124,8 +126,9 @@ def _is_long(body: s.Stmt) -> bool:
 
 def _bind_thread(f: FunctionEmitter, node: s.For) -> None:
     counts = exact_interval(node.extent, f.ranges)
-    interval = None if counts is None else (0, max(0, counts[1] - 1))
-    define_counter(f, node.loop_var, f.module.dialect.thread_index(f, axis_of(node)), interval)
+    most = _MOST_THREADS if counts is None else max(1, counts[1])
+    index = f.module.dialect.thread_index(f, axis_of(node), min(most, _MOST_THREADS))
+    define_counter(f, node.loop_var, index, (0, most - 1))
     f.stmt(node.body)
 
 

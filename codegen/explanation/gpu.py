@@ -15,7 +15,7 @@ from codegen.explanation.explain import Explanation, Tabulated
 from codegen.lower import lower
 from codegen.lower.thread_axes import axis_of, memory_of
 from codegen.target import Target
-from codegen.target.gpu import BANKS, SECTOR, WARP, Multiprocessor
+from codegen.target.gpu import BANKS, SECTOR, WARP
 from tensorir.arith.analyzer import Analyzer
 from tensorir.function import PrimFunc
 from tensorir.indices.accesses import loads_in, placed_statements
@@ -100,13 +100,15 @@ def explain_lowered(functions: Mapping[str, PrimFunc], target: Target) -> GpuExp
 
 
 def _kernel_facts(function: str, kernel: Kernel, code: bytes, target: Target) -> KernelFacts:
-    is_nvidia = target.kind == "cuda"
+    is_nvidia, limits = target.kind == "cuda", target.gpu
     resources = assemble(code, target.arch) if is_nvidia and ptxas_path() else None
     occupancy, limit = None, ""
-    if is_nvidia:
+    if is_nvidia and limits is not None:
         threads, shared = math.prod(kernel.block), kernel.shared_bytes
         registers = 0 if resources is None else resources.registers
-        occupancy, limit = Multiprocessor.of(target.arch).occupancy(threads, registers, shared)
+        unit = limits.multiprocessor
+        blocks, limit = unit.resident_blocks(threads, registers, shared)
+        occupancy = unit.occupancy(threads, blocks)
     return KernelFacts(
         function, kernel.name, kernel.block, kernel.shared_bytes, resources, occupancy, limit
     )

@@ -17,23 +17,6 @@ BANKS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class GpuLimits:
-    """The resources of a GPU that a kernel may use. Sizes are in bytes."""
-
-    max_threads_per_block: int
-    max_shared_memory_per_block: int
-    thread_warp_size: int
-    """The number of threads that run in lock step; 1 where a program may not rely on any."""
-    registers_per_block: int
-    """The number of 32-bit registers that the threads of a block share; 0 if unknown."""
-    l2_cache_size_bytes: int
-    """0 if unknown."""
-    max_vthreads: int = 8
-    max_vector_bytes: int = 16
-    """The widest load or store of a thread."""
-
-
-@dataclass(frozen=True, slots=True)
 class Multiprocessor:
     """A part of an NVIDIA GPU that runs blocks, by the tables of the CUDA programming guide."""
 
@@ -41,31 +24,51 @@ class Multiprocessor:
     """The most threads of all blocks that it holds at once; so `blocks`."""
     blocks: int
     shared_bytes: int
-    registers: int = 65536
+    registers: int
+    """The number of its 32-bit registers."""
 
     @staticmethod
-    def of(arch: str) -> Multiprocessor:
-        """Return the multiprocessor of an architecture such as `sm_80`."""
+    def of(arch: str, registers: int = 65536) -> Multiprocessor:
+        """Return the multiprocessor of an architecture such as `sm_80`; a large one if unknown."""
         threads, blocks, kib = _MULTIPROCESSORS.get(arch.rstrip("a"), (2048, 32, 228))
-        return Multiprocessor(threads, blocks, kib << 10)
+        return Multiprocessor(threads, blocks, kib << 10, registers)
 
-    def occupancy(self, threads: int, registers: int, shared_bytes: int) -> tuple[float, str]:
-        """Return the fraction of its threads that blocks of a kernel occupy, and what limits it.
+    def resident_blocks(self, threads: int, registers: int, shared_bytes: int) -> tuple[int, str]:
+        """Return the number of blocks of a kernel for which there is room, and what limits it.
 
         A block has so many threads, of so many registers each (0 if unknown), and bytes.
         """
-        warps = -(-threads // 32)
+        warps = -(-threads // WARP)
         # Registers are given to warps in units of 256, shared memory to blocks in units of 1024.
-        of_a_warp = -(-registers * 32 // 256) * 256
+        of_a_warp = -(-registers * WARP // 256) * 256
         of_a_block = -(-shared_bytes // 1024) * 1024 + 1024
         limits = {
-            "threads": self.threads // (warps * 32),
+            "threads": self.threads // (warps * WARP),
             "blocks": self.blocks,
             "registers": self.registers // max(1, of_a_warp * warps),
             "shared memory": self.shared_bytes // of_a_block,
         }
         limit = min(limits, key=lambda name: limits[name])
-        return limits[limit] * warps * 32 / self.threads, limit
+        return limits[limit], limit
+
+    def occupancy(self, threads: int, blocks: int) -> float:
+        """Return the fraction of its threads that so many blocks occupy."""
+        return blocks * -(-threads // WARP) * WARP / self.threads
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLimits:
+    """The resources of a GPU that a kernel may use. Sizes are in bytes."""
+
+    max_threads_per_block: int
+    max_shared_memory_per_block: int
+    thread_warp_size: int
+    """The number of threads that run in lock step; 1 where a program may not rely on any."""
+    l2_cache_size_bytes: int
+    """0 if unknown."""
+    multiprocessor: Multiprocessor
+    max_vector_bytes: int = 16
+    """The widest load or store of a thread."""
 
 
 _MULTIPROCESSORS: Final = {
@@ -161,8 +164,8 @@ def limits_of(kind: str, options: Mapping[str, Any]) -> GpuLimits | None:
         known["max_threads_per_block"],
         known["max_shared_memory_per_block"],
         known["thread_warp_size"],
-        known.get("registers_per_block", 0),
         known.get("l2_cache_size_bytes", 0),
+        Multiprocessor.of(known.get("arch", ""), known.get("registers_per_block", 65536)),
     )
 
 

@@ -111,5 +111,27 @@ class FeatureExtractor(Named, ABC):
         return np.zeros(packed.count)
 
 
+class EstimatingExtractor(FeatureExtractor):
+    """An extractor whose columns include an estimate of the time, the log2 of it in `time`.
+
+    Its rows are equal before and after postprocessing.
+    """
+
+    names: ClassVar[tuple[str, ...]]
+    """The columns."""
+
+    reads_drafts = True
+    estimates = True
+
+    @property
+    def feature_vector_length(self) -> int:
+        """The number of columns."""
+        return len(self.names)
+
+    def estimate(self, packed: PackedFeatures) -> NDArray[np.float64]:
+        """Return the log of the estimated speed."""
+        return packed.summed(-np.log(2) * packed.rows[:, self.names.index("time")])
+
+
 PyFeatureExtractor = FeatureExtractor
 """TVM's name of the base class of user-defined extractors."""

@@ -32,12 +32,6 @@ MULTIPROCESSORS: Final = 108
 """The multiprocessors of a large GPU; a target's description does not have the number."""
 _LANES: Final = 128
 """The multiply-adds that a multiprocessor starts in a cycle."""
-_MOST_THREADS: Final = 2048
-_MOST_BLOCKS: Final = 32
-"""The resident threads and thread blocks of a multiprocessor."""
-_SHARED_SHARE: Final = 3
-"""The shared memory of a multiprocessor, in those of a thread block."""
-_REGISTERS: Final = 65536
 OWN_REGISTERS: Final = 24
 """The registers of a thread for addresses, loop counters and operands."""
 MOST_REGISTERS: Final = 255
@@ -112,23 +106,6 @@ def roofs(work: Work) -> tuple[float, float, float]:
     return work.operations / _LANES, work.shared, work.sectors / _L2_BYTES
 
 
-def resident_blocks(threads: int, registers: int, shared: int, gpu: GpuLimits) -> int:
-    """Return the number of thread blocks for which a multiprocessor has room.
-
-    `registers` are those of a thread, `shared` the bytes of a block.
-    """
-    slots = -(-threads // WARP) * WARP
-    return max(
-        1,
-        min(
-            _MOST_BLOCKS,
-            _MOST_THREADS // slots,
-            (gpu.registers_per_block or _REGISTERS) // (registers * slots),
-            _SHARED_SHARE * gpu.max_shared_memory_per_block // max(1, shared),
-        ),
-    )
-
-
 def cycles_of(
     work: Work, blocks: int, threads: int, resident: int, local: int, touched: float
 ) -> float:
@@ -161,7 +138,8 @@ def estimate(kernel: Kernel, gpu: GpuLimits) -> KernelEstimate:
                 seen.add(access.buffer)
                 box = math.prod(kernel.spans(store, access, ()))
                 touched += box * access.buffer.dtype.nbytes
-    resident = resident_blocks(threads, min(local + OWN_REGISTERS, MOST_REGISTERS), shared, gpu)
+    registers = min(local + OWN_REGISTERS, MOST_REGISTERS)
+    resident, _ = gpu.multiprocessor.resident_blocks(threads, registers, shared)
     cycles = cycles_of(work, blocks, threads, resident, local, touched)
     denied = sum(
         max(0.0, used / most - 1)
@@ -179,7 +157,7 @@ def estimate(kernel: Kernel, gpu: GpuLimits) -> KernelEstimate:
         on_chip * waves,
         fetched * waves,
         touched / _DRAM_BYTES / MULTIPROCESSORS,
-        min(resident, math.ceil(waves)) * -(-threads // WARP) * WARP / _MOST_THREADS,
+        gpu.multiprocessor.occupancy(threads, min(max(1, resident), math.ceil(waves))),
         waves,
         threads,
         blocks,

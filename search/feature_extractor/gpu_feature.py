@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from codegen.target import as_target
 from search.errors import TuningError
-from search.feature_extractor.feature_extractor import FeatureExtractor, PackedFeatures
+from search.feature_extractor.feature_extractor import EstimatingExtractor, FeatureExtractor
 from search.feature_extractor.gpu_estimate import KernelEstimate, estimate
 from search.feature_extractor.gpu_kernels import kernels_of
 from search.space_generator.annotations import (
@@ -46,7 +46,7 @@ _COLUMNS: Final = (
 
 
 @FeatureExtractor.kinds.register("gpu-feature")
-class GpuFeature(FeatureExtractor):
+class GpuFeature(EstimatingExtractor):
     """Features of the speed of the kernels of a program on a GPU.
 
     A candidate has one row. It consists of the base-2 logarithms of the quantities of
@@ -56,14 +56,6 @@ class GpuFeature(FeatureExtractor):
 
     names: Final = (*_COLUMNS, "longest", "kernels", "unroll", "stages", "time")
     """The columns; `time` is that of all kernels."""
-
-    reads_drafts = True
-    estimates = True
-
-    @property
-    def feature_vector_length(self) -> int:
-        """The number of columns."""
-        return len(self.names)
 
     def extract_from(
         self, context: Task, candidates: Sequence[MeasureCandidate]
@@ -81,10 +73,6 @@ class GpuFeature(FeatureExtractor):
             kernels = [k for func in mod.prim_funcs().values() for k in kernels_of(func)]
             found.append(_row([estimate(kernel, gpu) for kernel in kernels], mod))
         return found
-
-    def estimate(self, packed: PackedFeatures) -> NDArray[np.float64]:
-        """Return the log of the estimated speed."""
-        return packed.summed(-np.log(2) * packed.rows[:, self.names.index("time")])
 
 
 def _row(kernels: Sequence[KernelEstimate], mod: IRModule) -> NDArray[np.float64]:

@@ -11,7 +11,11 @@ from numpy.typing import NDArray
 
 from codegen.target import as_target
 from search.feature_extractor.compiled_space import CompiledSpace
-from search.feature_extractor.feature_extractor import FeatureExtractor, PackedFeatures
+from search.feature_extractor.feature_extractor import (
+    EstimatingExtractor,
+    FeatureExtractor,
+    PackedFeatures,
+)
 from search.feature_extractor.machine import Machine
 from search.feature_extractor.nest_columns import COLUMNS, StoreColumns, columns_of
 from search.feature_extractor.nests import REGISTERS, Nest, Numbers, ProgramShape, Work, nests
@@ -36,7 +40,7 @@ _OF_PROGRAM: Final = (
 
 
 @FeatureExtractor.kinds.register("nest-feature")
-class NestFeature(FeatureExtractor):
+class NestFeature(EstimatingExtractor):
     """Features of the speed of the loop nests of a program on the target.
 
     A candidate has one row: the columns of `nest_columns.COLUMNS` for the store with the longest
@@ -59,11 +63,6 @@ class NestFeature(FeatureExtractor):
     def __init__(self) -> None:
         self._spaces: WeakKeyDictionary[DesignSpace, CompiledSpace] = WeakKeyDictionary()
         self._least_of: tuple[IRModule | None, float] = (None, 1.0)
-
-    @property
-    def feature_vector_length(self) -> int:
-        """The number of columns."""
-        return len(self.names)
 
     def extract_from(
         self, context: Task, candidates: Sequence[MeasureCandidate]
@@ -131,13 +130,6 @@ class NestFeature(FeatureExtractor):
         if not same:
             compiled.withdraw(decisions)
         return same
-
-    reads_drafts = True
-    estimates = True
-
-    def estimate(self, packed: PackedFeatures) -> NDArray[np.float64]:
-        """Return the log of the estimated speed."""
-        return packed.summed(-np.log(2) * packed.rows[:, self.names.index("time")])
 
     def _least(self, context: Task) -> float:
         if self._least_of[0] is not context.mod:

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import StmtSRef
@@ -70,6 +70,7 @@ class ReuseType:
 
 
 NO_REUSE = ReuseType("no", (), "")
+_TRIES: Final = 8
 
 
 @dataclass(eq=False)
@@ -155,7 +156,17 @@ class MultiLevelTiling(ScheduleRule):
         return chosen or needs_multi_level_tiling(block)
 
     def designs(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Return the designs that the steps make of a block; `sch` itself may be one of them."""
+        """Return the designs that the steps make of a block; `sch` itself may be one of them.
+
+        If a step refuses the sampled tiles, others are sampled, up to 8 times.
+        """
+        for _ in range(_TRIES - 1):
+            with contextlib.suppress(ScheduleError), sch.transaction():
+                return self._designs(sch, block)
+            sch.fork_seed()
+        return self._designs(sch, block)
+
+    def _designs(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         sch.annotate(block, TILING_STRUCTURE, self.structure)
         states = [TilingState(sch, block, [])]
         for step in self.steps():

@@ -15,7 +15,6 @@ from search.feature_extractor.gpu_estimate import (
     OWN_REGISTERS,
     Work,
     cycles_of,
-    resident_blocks,
 )
 from search.space_generator.annotations import (
     THREAD_EXTENT_HIGH,
@@ -117,7 +116,8 @@ class _TiledBlock:
             parallel=float(min(8, results)),
             steps=float(steps),
         )
-        resident = resident_blocks(threads, results + OWN_REGISTERS, sum(sizes), gpu)
+        registers = results + OWN_REGISTERS
+        resident, _ = gpu.multiprocessor.resident_blocks(threads, registers, sum(sizes))
         return cycles_of(work, counts["blockIdx"], threads, resident, results, 0.0)
 
 

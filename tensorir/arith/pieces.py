@@ -1,7 +1,7 @@
 """Recovering remainders in a linear combination.
 
-`x - 6 * (x // 6)` is `x % 6`, `x // 2 - 3 * (x // 6)` is `x % 6 // 2`, and `(x + 1) // 2 - x // 2`
-is `x % 2`. A sum with such groups is shorter to print, and its bounds are tight. Divisors that are
+`x - 6 * (x // 6)` is `x % 6`, `x // 2 - 3 * (x // 6)` is `x % 6 // 2`, `(x + 1) // 2 - x // 2` is
+`x % 2`, and `(x + 1) // 2 + x // 2` is `x`. A sum with such groups is shorter to print, and its bounds are tight. Divisors that are
 not constant work the same: `x - x // m * m` is `x % m`.
 """
 
@@ -73,12 +73,15 @@ def pieces(linear: Linear, absorb: bool = False) -> Pieces:
     for extremum in extrema:
         if extremum in left:
             linear.rest -= _extract_extremum(extremum, left, linear.rest, order, found)
+    halves = [q for q in quotients if q.divisor == 2 and q.index.const == 1]
+    for above in halves:
+        _join_halves(above, left, order)
     rounded: list[Quotient | TruncatedQuotient] = [*quotients, *truncated]
     for quotient in sorted(rounded, key=lambda q: -_constant(q)):
         if quotient in left:
             linear.rest -= _extract_group(_constant_remainders(quotient, left), left, order, found)
-    for above in quotients:
-        if above.divisor == 2 and above in left:
+    for above in halves:
+        if above in left:
             _extract_group(_half_remainders(above, left), left, order, found)
     if products:
         divided = {f: None for t in products for f in t.factors if isinstance(f, SymbolicDivision)}
@@ -137,14 +140,33 @@ def _constant_remainders(quotient: Quotient | TruncatedQuotient, left: Terms) ->
         yield make(index, modulus, 1), whole, index.terms, index.const
 
 
+def _other_half(above: Quotient, left: Terms) -> Quotient | None:
+    """Return the term `x // 2` for `(x + 1) // 2`."""
+    key = above.index.plus_const(-1).key
+    for below in left:
+        if type(below) is Quotient and below.divisor == 2 and below.index.key == key:
+            return below
+    return None
+
+
+def _join_halves(above: Quotient, left: Terms, order: dict[Term, int]) -> None:
+    """Replace `(x + 1) // 2 + x // 2` by `x`."""
+    below = _other_half(above, left)
+    if below is None or (left[above] > 0) is not (left[below] > 0):
+        return
+    common = min(left[above], left[below], key=abs)
+    add_terms(left, {above: -1, below: -1, **below.index.terms}, common)
+    for term in (above, below, *below.index.terms):
+        order.setdefault(term, order[above])
+        if not left[term]:
+            del left[term]
+
+
 def _half_remainders(above: Quotient, left: Terms) -> Iterator[Group]:
     """Yield the remainder for `(x + 1) // 2 - x // 2`."""
-    if above.index.const == 1:
-        index = above.index.plus_const(-1)
-        for below in left:
-            if type(below) is Quotient and below.divisor == 2 and below.index.key == index.key:
-                yield Remainder(index, 2, 1), {above: 1, below: -1}, (above, below), 0
-                return
+    below = _other_half(above, left)
+    if below is not None:
+        yield Remainder(below.index, 2, 1), {above: 1, below: -1}, (above, below), 0
 
 
 def _extract_extremum(

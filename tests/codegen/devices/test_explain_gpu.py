@@ -62,4 +62,6 @@ def test_the_resources_of_a_kernel():
     ],
 )
 def test_the_occupancy_of_an_a100(block, found):
-    assert Multiprocessor.of("sm_80").occupancy(*block) == found
+    unit = Multiprocessor.of("sm_80")
+    blocks, limit = unit.resident_blocks(*block)
+    assert (unit.occupancy(block[0], blocks), limit) == found

@@ -22,10 +22,10 @@ from search.schedule_rule import (
     StreamRows,
     register_custom_rule,
 )
-from tensorir import assert_structural_equal
+from tensorir import assert_structural_equal, workloads
 from tensorir.rewriting.visit import walk
 from tests.search.schedule_rule.programs import program
-from tests.search.schedule_rule.test_rule_cases import inlining, tiling
+from tests.search.schedule_rule.test_rule_cases import gpu_tiling, inlining, tiling
 
 
 def designs(
@@ -94,6 +94,22 @@ def test_threads_need_a_gpu() -> None:
     rule = MultiLevelTiling("SR", tile_binds=["blockIdx.x"])
     with pytest.raises(TuningError, match="bind loops to GPU threads; leave them out on a CPU"):
         designs(rule, "matmul", "C")
+
+
+@pytest.mark.parametrize(("stride", "seed"), [(2, 1), (2, 12), (3, 14)])
+def test_copies_whose_extents_depend_on_a_loop(stride: int, seed: int) -> None:
+    """A tile of a transposed convolution reads a number of rows that depends on the step.
+
+    For stride 2 the copy is proved to hold them. For stride 3 it is not, and the rule samples other
+    tiles.
+    """
+    func = workloads.create("T2D", ci=32, co=32, kernel=stride + 2, stride=stride, padding=1)
+    rule = gpu_tiling()
+    rule._initialize_with_tune_context(ms.TuneContext(func, target="cuda", rand_state=1))
+    sch = Schedule(func, seed=seed)
+    design = rule.apply(sch, sch.get_block("conv2d_transpose_nhwc"))[0]
+    names = [block.block.name_hint for block in design.state.blocks("main")]
+    assert {"PadInput_shared", "weight_shared"} <= set(names)
 
 
 def test_a_chain_of_blocks_that_read_the_one_before_twice_stays_short() -> None:

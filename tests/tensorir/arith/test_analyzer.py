@@ -102,6 +102,7 @@ i, j, k, f, n = Var("i"), Var("j"), Var("k"), Var("f"), Var("n")
         (e.GE(i, const(3)), "3 <= i"),
         (e.GT(f, n), "n < f"),
         ((n + 1) // 2 - n // 2 + 2, "n % 2 + 2"),
+        ((n + 1) // 2 * 3 + n // 2 + i, "(n + 1) // 2 * 2 + n + i"),
     ],
 )
 def test_canonical_forms(expr, expected):
