@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schedule import Schedule, ScheduleError, Trace
@@ -25,11 +25,6 @@ NUMBERS = st.one_of(
 )
 KNOB_VALUES = st.recursive(
     st.one_of(st.none(), NUMBERS, TEXTS),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)),
-    max_leaves=5,
-)
-ANNOTATIONS = st.recursive(
-    st.one_of(NUMBERS, st.just(float("inf")), TEXTS),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)),
     max_leaves=5,
 )
@@ -63,14 +58,6 @@ def assert_survives(sch: Schedule) -> None:
     names["apply_trace"](replayed)
     assert_structural_equal(replayed.mod, sch.mod)
     assert stored(replayed.trace) == stored(trace)
-
-
-@given(TEXTS, ANNOTATIONS)
-@settings(max_examples=25)
-def test_annotations(key, value):
-    sch = Schedule(row)
-    sch.annotate(sch.get_block("B"), key, value)
-    assert_survives(sch)
 
 
 @given(TEXTS, st.lists(KNOB_VALUES, min_size=1, max_size=3))
@@ -145,14 +132,3 @@ def test_indices_whose_names_text_cannot_have(names, text):
     own = [Var(name) for name in names]
     index_map = IndexMap(own, [v + 1 for v in own])
     assert str(index_map) == text
-
-
-def test_an_index_that_is_called_like_a_sampled_number():
-    sch = Schedule(row)
-    block = sch.get_block("B")
-    width = sch.sample_categorical([2, 4], [0.5, 0.5])
-    assert sch.trace.as_python()[-1].startswith("v1 = ")
-    index = Var("v1")
-    sch.transform_block_layout(block, IndexMap([index], [index // width, index % width]))
-    assert "lambda v1_1: (v1_1 // v1, v1_1 % v1,)" in str(sch.trace)
-    assert_survives(sch)

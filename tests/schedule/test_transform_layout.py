@@ -84,42 +84,6 @@ def test_intermediate_buffer(buffer):
     )
 
 
-def test_buffer_object_and_index_map_object():
-    func = parse(STAGES)
-    sch = Schedule(func)
-    block = sch.get_block("C")
-    index_map = IndexMap.from_func(lambda i, j: (i // 4, j, i % 4), index_dtype="int32")
-    sch.transform_layout(block, sch.get(block).reads[0].buffer, index_map)
-    assert_structural_equal(sch.mod["main"], parse(TILED))
-
-
-def test_handles_survive():
-    sch = Schedule(parse(STAGES))
-    block = sch.get_block("B")
-    loops = sch.get_loops(block)
-    sch.transform_layout(block, ("write", 0), lambda i, j: (j, i))
-    assert sch.get(block).name_hint == "B"
-    sch.split(loops[0], [4, 4])
-
-
-def test_indices_are_simplified_in_their_loops():
-    before = """\
-@T.prim_func
-def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
-    B = T.alloc_buffer((16,))
-    for i, j in T.grid(4, 4):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi * 4 + vj] = A[vi * 4 + vj]
-    for i in range(16):
-        with T.block("C"):
-            vi = T.axis.spatial(16, i)
-            C[vi] = B[vi]
-"""
-    sch = apply(before, transform("B", "B", tile))
-    assert "B[vi, vj] = A[vi * 4 + vj]" in sch.mod.script()
-
-
 def test_parameter_changes_its_shape():
     after = """\
 @T.prim_func
@@ -155,39 +119,6 @@ def main(a: T.handle, B: T.Buffer((8,), "int8")):
     sch.transform_layout("B", ("read", 0), lambda i: (i // 4, i % 4))
     after = before.format("(2, 4)", "(4, 1)", "vi // 4, vi % 4")
     assert_structural_equal(sch.mod["main"], parse(after))
-
-
-def test_symbolic_shapes_can_be_permuted():
-    before = """\
-@T.prim_func
-def main(a: T.handle, c: T.handle, n: T.int32):
-    A = T.match_buffer(a, (n, 4))
-    C = T.match_buffer(c, (n, 4))
-    B = T.alloc_buffer((n, 4))
-    for i, j in T.grid(n, 4):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj]
-    for i, j in T.grid(n, 4):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = B[vi, vj]
-"""
-    sch = scheduled(before, transform("B", "B", lambda i, j: (j, i)))
-    assert "T.alloc_buffer((4, n))" in sch.mod.script()
-
-
-def test_64_bit_shapes():
-    before = STAGES.replace("T.Buffer((16, 6))", "T.Buffer((T.int64(16), T.int64(6)))")
-    before = before.replace("T.alloc_buffer((16, 6))", "T.alloc_buffer((T.int64(16), T.int64(6)))")
-    before = before.replace("T.grid(16, 6)", "T.grid(T.int64(16), T.int64(6))")
-    apply(before, transform("B", "B", lambda i, j: (i // 4, j, i % 4)))
-
-
-def test_padding_of_64_bit_shapes():
-    before = COPY.replace("14", "T.int64(14)")
-    for value in (7, lambda i, j: 5):
-        apply(before, transform("B", "B", tile, pad_value=value))
 
 
 @pytest.mark.parametrize(
@@ -242,13 +173,6 @@ def main(A: T.Buffer((14,), "int32"), C: T.Buffer((14,), "int32")):
             C[vi] = B[vi // 4, vi % 4] + 1
 """
     apply(COPY, transform("B", "B", tile, pad_value=7), after)
-
-
-def test_block_handle_survives_the_new_loops():
-    sch = Schedule(parse(COPY))
-    block = sch.get_block("B")
-    sch.transform_layout(block, "B", tile, pad_value=7)
-    assert len(sch.get(block).iter_vars) == 2
 
 
 def test_padding_that_nothing_writes_is_assumed():

@@ -15,27 +15,6 @@ for i_0 in range(4):
                 vi_i = T.axis.spatial(8, i_1)
                 C[vi_o * 8 + vi_i] = B[vi_o * 8 + vi_i] + A[vi_o * 8 + vi_i + 1]
 
-# ---- some of the blocks of a function
-A = placeholder((8, 4))
-B = compute((8, 4), lambda i, j: A[i, j] + 1)
-C = compute((8, 4), lambda i, j: A[i, j] + 2)
-D = compute((8, 4), lambda i, j: A[i, j] + 3)
-# apply
-blockize([C, D])
-# becomes
-...
-with T.block("outer_C_D_"):
-    vi_o = T.axis.spatial(1, 0)
-    vj_o = T.axis.spatial(1, 0)
-    for i, j in T.grid(8, 4):
-        with T.block("C"):
-            vi_i, vj_i = T.axis.remap("SS", [i, j])
-            C[vi_i, vj_i] = A[vi_i, vj_i] + T.float32(2.0)
-    for i, j in T.grid(8, 4):
-        with T.block("D"):
-            vi_i, vj_i = T.axis.remap("SS", [i, j])
-            D[vi_i, vj_i] = A[vi_i, vj_i] + T.float32(3.0)
-
 # ---- a list of one block | TILES
 blockize([B])
 # becomes
@@ -44,43 +23,6 @@ for i_0, i_1 in T.grid(4, 8):
         vi_o = T.axis.spatial(32, i_0 * 8 + i_1)
         with T.block("B"):
             B[vi_o] = A[vi_o] * T.float32(2.0)
-
-# ---- unit axes of several blocks become zero on demand
-@T.prim_func
-def main(A: T.Buffer((1, 8)), B: T.Buffer((1, 8)), C: T.Buffer((1, 8))):
-    for i in range(1):
-        for j in range(8):
-            with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] + T.float32(1)
-        for j in range(8):
-            with T.block("C"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = B[vi, vj] + T.float32(1)
-# apply
-blockize([B, C], preserve_unit_iters=False)
-# blocks
-i 1: outer_B_C_(0, 0)
-    j 8: B(j)
-    j 8: C(j)
-
-# ---- handles of several blocks | TILED_STAGES
-B = get_block("B")
-C = get_block("C")
-i_0, i_1 = get_loops(B)
-i_0_2, i_1_2 = get_loops(C)
-outer_B_C_ = blockize([B, C])
-B_2, C_2 = get_child_blocks(outer_B_C_)
-# handles
-B: block "B"
-C: block "C"
-i_0: for i_0 in range(4)
-i_1: for i_1 in range(8)
-i_0_2: for i_0 in range(4)
-i_1_2: for i_1 in range(8)
-outer_B_C_: block "outer_B_C_"
-B_2: block "B"
-C_2: block "C"
 
 # ---- trace | TILED_STAGES
 blockize([B, C], preserve_unit_iters=False)

@@ -23,20 +23,6 @@ i 7, j 4: A(i, j)
 i 7, j 4, ax0 1, ax1 1: A_local(i + ax0, j + ax1)
 i 7, j 4: C(i, j)
 
-# ---- named buffer and surviving handles | UPDATE
-A = get_block("A")
-i, j = get_loops(A)
-A_global, A_global_2 = cache_inplace(A, 0, "global")
-j_0, j_1 = split(j, [2, 2])
-# handles
-A: block "A"
-i: for i in range(7)
-j: gone, split replaced it
-A_global: block "A_global"
-A_global_2: block "A_global"
-j_0: for j_0 in range(2)
-j_1: for j_1 in range(2)
-
 # ---- WHOLE
 @T.prim_func
 def main(A: T.Buffer((8,), "int32")):

@@ -36,18 +36,6 @@ for x in range(8):
             vx, vy = T.axis.remap("SS", [x, y])
             C[vx, vy] = B[vx, vy] + T.float32(1.0)
 
-# ---- below the innermost loop elements are computed repeatedly | SHIFTED
-compute_at("B", y)
-# becomes
-B = T.alloc_buffer((8, 9))
-for x, y in T.grid(8, 8):
-    for ax0 in range(2):
-        with T.block("B"):
-            vi = T.axis.spatial(8, x)
-            vj = T.axis.spatial(9, y + ax0)
-            B[vi, vj] = A[vi, vj] * T.float32(2.0)
-    ...
-
 # ---- loops of extent 1 are kept if asked for | SHIFTED
 compute_at("B", x, preserve_unit_loops=True)
 # blocks
@@ -96,25 +84,6 @@ compute_at("B", x)
 alloc B(16)
 x 16: B(15 - x)
 x 16: C(x)
-
-# ---- a producer that stores in another layout
-@T.prim_func
-def main(A: T.Buffer((16,)), C: T.Buffer((4, 4))):
-    B = T.alloc_buffer((4, 4))
-    for i in range(16):
-        with T.block("B"):
-            vi = T.axis.spatial(16, i)
-            B[vi // 4, vi % 4] = A[vi]
-    for x, y in T.grid(4, 4):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [x, y])
-            C[vi, vj] = B[vi, vj] + T.float32(1)
-# apply
-compute_at("B", x)
-# blocks
-alloc B(4, 4)
-x 4, ax0 4: B(x * 4 + ax0)
-x 4, y 4: C(x, y)
 
 # ---- a producer of two elements an instance
 @T.prim_func
@@ -196,52 +165,6 @@ compute_at("B", x_0)
 alloc B(T.int64(16))
 x_0 T.int64(4), ax0 T.int64(4): B(x_0 * T.int64(4) + ax0)
 x_0 T.int64(4), x_1 T.int64(4): C(x_0 * T.int64(4) + x_1)
-
-# ---- the block keeps its annotations and loses its predicate
-@T.prim_func
-def main(A: T.Buffer((7,)), C: T.Buffer((7,))):
-    B = T.alloc_buffer((7,))
-    for i_0, i_1 in T.grid(2, 4):
-        with T.block("B"):
-            vi = T.axis.spatial(7, i_0 * 4 + i_1)
-            T.where(i_0 * 4 + i_1 < 7)
-            T.block_attr({"tag": 1})
-            B[vi] = A[vi] + T.float32(1)
-    for x in range(7):
-        with T.block("C"):
-            vi = T.axis.spatial(7, x)
-            C[vi] = B[vi]
-# apply
-compute_at("B", x)
-# blocks
-alloc B(7)
-x 7: B(x)
-x 7: C(x)
-
-# ---- loops that hold another block stay
-@T.prim_func
-def main(A: T.Buffer((4, 4)), D: T.Buffer((4, 4)), C: T.Buffer((4, 4))):
-    B = T.alloc_buffer((4, 4))
-    for i in range(4):
-        for j in range(4):
-            with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj]
-        for j in range(4):
-            with T.block("D"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                D[vi, vj] = A[vi, vj]
-    for x, y in T.grid(4, 4):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [x, y])
-            C[vi, vj] = B[vi, vj]
-# apply
-compute_at("B", y)
-# blocks
-alloc B(4, 4)
-i 4, j 4: D(i, j)
-x 4, y 4: B(x, y)
-x 4, y 4: C(x, y)
 
 # ==== place in the loop
 
@@ -340,21 +263,6 @@ compute_at("B", x)
 @T.prim_func
 def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
     B = T.alloc_buffer((16,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(16, i)
-            B[vi] = A[vi] + T.float32(1)
-    for x in range(16):
-        with T.block("C"):
-            vi = T.axis.spatial(16, x)
-            C[vi] = B[vi] * T.float32(2)
-# apply
-compute_at("B", x)
-# refused NotStagePipelineError at block root, block C: block "C" reads more than its producers write
-
-@T.prim_func
-def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
-    B = T.alloc_buffer((16,))
     for i in range(16):
         with T.block("B"):
             vi = T.axis.spatial(16, i)
@@ -424,15 +332,6 @@ compute_at("B", x, index=-3)
 # refused InvalidInsertionIndexError at block B, loop x: -3 is not in the valid range [0, 2]
 
 # ---- refused: not all required blocks are visited, dependency order, domain not solvable
-A = placeholder((8,))
-B = compute((8,), lambda i: A[i])
-C = compute((8,), lambda x: B[x])
-D = compute((8,), lambda y: B[y])
-E = compute((8,), lambda z: B[z])
-# apply
-compute_at("B", x)
-# refused NotAllRequiredBlocksAreVisitedError at block B, loop x: requires all the consumer(s) of block "B" to be under loop `x`, but these are not: D, E
-
 @T.prim_func
 def main(A: T.Buffer((8,)), X: T.Buffer((8,))):
     P = T.alloc_buffer((8,))
@@ -655,34 +554,6 @@ i, _ = get_loops("B")
 reverse_compute_at("C", i)
 # refused LoopKindLostError at block C, loop j: is not a plain serial loop
 
-# with 4 => 8
-_, j = get_loops("B")
-unroll(j)
-i, _ = get_loops("C")
-compute_at("B", i)
-# refused LoopKindLostError at block B, loop j: is not a plain serial loop
-
-# with 4 => 8
-_, j = get_loops("C")
-unroll(j)
-i, _ = get_loops("B")
-reverse_compute_at("C", i)
-# refused LoopKindLostError at block C, loop j: is not a plain serial loop
-
-# with 4 => 8
-_, j = get_loops("B")
-parallel(j)
-i, _ = get_loops("C")
-compute_at("B", i)
-# refused LoopKindLostError at block B, loop j: is not a plain serial loop
-
-# with 4 => 8
-_, j = get_loops("C")
-parallel(j)
-i, _ = get_loops("B")
-reverse_compute_at("C", i)
-# refused LoopKindLostError at block C, loop j: is not a plain serial loop
-
 # ---- the root mark leaves the program as it is | COPY
 place = sample_compute_location("B", decision=-1)
 compute_at("B", place)
@@ -690,14 +561,6 @@ compute_at("B", place)
 ...
 
 # ---- the inline mark inlines | COPY
-place = sample_compute_location("B", decision=-2)
-compute_at("B", place)
-# becomes
-for x in range(16):
-    with T.block("C"):
-        vx = T.axis.spatial(16, x)
-        C[vx] = (A[vx] + T.float32(1.0)) * T.float32(2.0)
-
 compute_at("B", inline)
 # becomes
 for x in range(16):

@@ -12,16 +12,6 @@ for i_j_k_fused in range(192):
         vk = T.axis.spatial(8, i_j_k_fused % 8)
         B[vi, vj, vk] = A[vi, vj, vk] * T.float32(2.0)
 
-# ---- the inner two of three loops | CUBE
-fuse(j, k)
-# becomes
-for i, j_k_fused in T.grid(4, 48):
-    with T.block("B"):
-        vi = T.axis.spatial(4, i)
-        vj = T.axis.spatial(6, j_k_fused // 8)
-        vk = T.axis.spatial(8, j_k_fused % 8)
-        B[vi, vj, vk] = A[vi, vj, vk] * T.float32(2.0)
-
 # ---- one loop is only renamed | CUBE
 fuse(j)
 # becomes

@@ -24,16 +24,6 @@ for i, j in T.grid(8, 6):
         vi, vj = T.axis.remap("SS", [i, j])
         C[vi, vj] = T.max(A[vi, vj] * T.float32(2.0) + D[vj], A[vi, vj] * T.float32(2.0))
 
-# ---- a transposed read | STAGES_2
-# with 8, 6))) => 6, 8))) ; y in T.grid(8, 6 => y in T.grid(6, 8
-# with vx, vy] + T.float32(1) => vy, vx]
-reverse_compute_inline("C")
-# becomes
-for i, j in T.grid(8, 6):
-    with T.block("B"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        C[vj, vi] = A[vi, vj] * T.float32(2.0)
-
 # ---- CONSUMER_FLATTENS
 A = placeholder((8, 6))
 B = compute((8, 6), lambda i, j: A[i, j] * 2)
@@ -85,15 +75,6 @@ C = compute((16,), lambda x: B[x] * 2)
 reverse_compute_inline("C")
 # lines
 T.where(i < 10)
-C[vi] = (A[vi] + T.float32(1.0)) * T.float32(2.0)
-
-# with 16,))): => 10,))): ; x in range(16 => x in range(10 ; 16, x => 10, x
-split(i, [4, 5])
-reverse_compute_inline("C")
-# lines
-for i_0, i_1 in T.grid(4, 5):
-vi = T.axis.spatial(16, i_0 * 5 + i_1)
-T.where(i_0 * 5 + i_1 < 10)
 C[vi] = (A[vi] + T.float32(1.0)) * T.float32(2.0)
 
 # ---- a consumer that flattens padded tiles | CONSUMER_FLATTENS
@@ -313,13 +294,6 @@ C = compute((10,), lambda x: T.if_then_else(x < 8, B[x], 0))
 reverse_compute_inline("C")
 # refused BodyAnalysisError at block C: runs for elements that 'B' does not store
 
-A = placeholder((8,))
-B = compute((8,), lambda i: A[i])
-C = compute((8, 6), lambda x, y: B[x])
-# apply
-reverse_compute_inline("C")
-# refused BodyAnalysisError at block C: iterator vy is not used
-
 # ---- refused: body analysis (3) | DIAGONAL
 reverse_compute_inline("C")
 # refused BodyAnalysisError at block C: read the same element
@@ -346,25 +320,6 @@ reverse_compute_inline("C")
 # ---- an argument of another type | COPY_2
 reverse_compute_inline(None)
 # refused ArgumentError: `block` takes a BlockRV or the name of a block, got NoneType: None
-
-# ---- a consumer that stores where its producer says
-@T.prim_func
-def main(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
-    B = T.alloc_buffer((8,), "int32")
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = 7 - vi
-    for x in range(8):
-        with T.block("C"):
-            vx = T.axis.spatial(8, x)
-            T.reads(B[vx], A[vx])
-            T.writes(C[0:8])
-            C[B[vx]] = A[vx]
-# apply
-reverse_compute_inline("C")
-# lines
-C[7 - vi] = A[vi]
 
 # ==== instances that do not all run
 
@@ -413,27 +368,6 @@ T.where(i < 16 or i % 8 < 5)
 C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
 
 # ---- places that the loops of the consumer do not reach keep their values | PREDICATES
-# with x, y in T.grid(4, 8 => x in range(12
-# with vx = T.axis.spatial(30, x * 8 + y)\nT.where({}) => vx = T.axis.spatial(30, x)
-reverse_compute_inline("C")
-# lines
-T.where(i < 12)
-C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
-
-# with x, y in T.grid(4, 8 => x in range(12
-# with vx = T.axis.spatial(30, x * 8 + y)\nT.where({}) => vx = T.axis.spatial(30, x + 3)
-reverse_compute_inline("C")
-# lines
-T.where(3 <= i and i < 15)
-C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
-
-# with x, y in T.grid(4, 8 => x in range(12
-# with vx = T.axis.spatial(30, x * 8 + y)\nT.where({}) => vx = T.axis.spatial(30, 29 - x)
-reverse_compute_inline("C")
-# lines
-T.where(18 <= i)
-C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
-
 # with x, y in T.grid(4, 8 => x in range(30
 # with vx = T.axis.spatial(30, x * 8 + y)\nT.where({}) => vx = T.axis.spatial(30, x // 2)
 reverse_compute_inline("C")
