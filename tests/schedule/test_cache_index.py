@@ -20,30 +20,6 @@ def main(A: T.Buffer((40,)), C: T.Buffer((7, 5))):
             C[vi, vk] = A[vi * 5 + vk] * A[vi * 5 + vk] + A[vk + 1]
 """
 
-TABLES = """\
-@T.prim_func
-def main(A: T.Buffer((40,)), C: T.Buffer((7, 5))):
-    index_var_0 = T.alloc_buffer((7, 5), "int32", strides=(1,))
-    index_var_1 = T.alloc_buffer((5,), "int32", strides=(1,))
-    for ax0, ax1 in T.grid(7, 5):
-        with T.block("index_0"):
-            v0, v1 = T.axis.remap("SS", [ax0, ax1])
-            T.reads()
-            T.writes(index_var_0[v0, v1])
-            index_var_0[v0, v1] = v0 * 5 + v1
-    for ax0 in range(5):
-        with T.block("index_1"):
-            v0 = T.axis.spatial(5, ax0)
-            T.reads()
-            T.writes(index_var_1[v0])
-            index_var_1[v0] = v0 + 1
-    for i, k in T.grid(7, 5):
-        with T.block("C"):
-            vi, vk = T.axis.remap("SS", [i, k])
-            T.reads(A[T.min(vi * 5 + vk, vk + 1):T.max(vi * 5 + vk, vk + 1) + 1])
-            T.writes(C[vi, vk])
-            C[vi, vk] = A[index_var_0[vi, vk]] * A[index_var_0[vi, vk]] + A[index_var_1[vk]]
-"""
 
 SHARED = """\
 @T.prim_func
@@ -66,19 +42,6 @@ def tables(sch):
         for block in sch.get_child_blocks(sch.get_block("root"))
         if sch.get(block).name_hint.startswith("index_")
     ]
-
-
-def test_tables_stand_before_the_loops():
-    sch = Schedule(parse(GATHER))
-    before = sch.get(sch.get_block("C")).reads
-    sch = apply(GATHER, cache("C"))
-    assert sch.trace.as_python()[-1] == (
-        'b1, b2 = sch.cache_index(block=b0, storage_scope="global", cse_thresh=0)'
-    )
-    text = sch.mod.script()
-    body = TABLES.split("\n    for ", 1)[1].split("            T.reads(A")[0]
-    assert "for " + body.strip() in "\n".join(line[4:] for line in text.splitlines())
-    assert len(sch.get(sch.get_block("C")).reads) == len(before)
 
 
 def test_threshold_counts_occurrences():

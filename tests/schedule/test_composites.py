@@ -117,16 +117,6 @@ def test_tvm_has_no_composites() -> None:
     assert len(with_marks.without_composites().insts) == len(with_marks.insts) - 6
 
 
-def test_a_decision_in_a_composite_can_be_changed() -> None:
-    trace = tiled().trace
-    (sampling,) = trace.decisions
-    sch = Schedule(MATMUL)
-    trace.with_decision(sampling, [4, 16], remove_postproc=False).apply_to_schedule(sch, False)
-    assert [loop.loop_var.name for loop in map(sch.get, sch.get_loops("C"))][1] == "j_0"
-    assert sch.get(sch.get_loops("C")[1]).extent.value == 4
-    assert 'name="tile"' in sch.trace.script()
-
-
 def test_a_transaction_in_a_transaction() -> None:
     sch = Schedule(MATMUL, debug_mask="all")
     block = sch.get_block("C")

@@ -45,24 +45,6 @@ def test_a_replay_from_json():
         assert_structural_equal(sch.mod["main"], parse(after))
 
 
-def test_simplification_keeps_the_mark_and_drops_what_only_postprocessing_used():
-    def call(sch):
-        block = sch.get_block("B")
-        (loop,) = sch.get_loops(block)
-        sch.unroll(loop)
-        (late,) = sch.get_loops(block)
-        sch.enter_postproc()
-        sch.annotate(late, "pragma", 1)
-
-    trace = apply(VECTOR, call).trace
-    assert trace.simplified(remove_postproc=False).as_python() == trace.as_python()
-    assert trace.simplified(remove_postproc=True).as_python() == [
-        'b0 = sch.get_block(name="B", func_name="main")',
-        "l1, = sch.get_loops(block=b0)",
-        "sch.unroll(loop=l1)",
-    ]
-
-
 def test_a_changed_decision_redoes_the_sampling_only():
     trace = apply(VECTOR, tiled).trace
     changed = trace.with_decision(trace.insts[2], [4, 32], remove_postproc=True)

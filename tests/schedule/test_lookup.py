@@ -119,17 +119,6 @@ def test_no_function_to_look_in():
     assert sch.trace.insts == []
 
 
-def test_a_name_that_no_block_has():
-    error = refused(
-        STAGES,
-        lambda sch: sch.get_block("F"),
-        "NotSingleResult",
-        'Cannot find a block with the name: F in function "main"',
-        marked=[],
-    )
-    assert error.hint == "the function has the blocks root, B, C, D, E"
-
-
 def test_a_name_that_several_blocks_have():
     error = refused(
         STAGES.replace('block("E")', 'block("B")'),

@@ -128,19 +128,6 @@ def test_several_blocks_below(method, args, loop):
 
 
 @pytest.mark.parametrize(("method", "args", "loop"), KINDS)
-def test_the_last_kind_wins(method, args, loop):
-    after = MATMUL.replace("i in range(3)", f"i in {loop.format(3)}")
-
-    def call(sch):
-        outer = sch.get_loops(sch.get_block("C"))[0]
-        for other, arguments, _ in KINDS:
-            getattr(sch, other)(outer, *arguments)
-        getattr(sch, method)(outer, *args)
-
-    apply(MATMUL, call, after)
-
-
-@pytest.mark.parametrize(("method", "args", "loop"), KINDS)
 def test_a_complete_block_needs_no_affine_binding(method, args, loop):
     before = """\
 @T.prim_func
@@ -166,20 +153,6 @@ def test_any_loop_can_be_unrolled():
 def test_threads_of_a_block_may_share_a_reduction():
     after = MATMUL.replace("k in range(5)", f"k in {threads('threadIdx.y').format(5)}")
     apply(MATMUL, turned("bind", "C", 2, "threadIdx.y"), after)
-
-
-@pytest.mark.parametrize(
-    "axis",
-    [f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"]
-    + ["vthread"],
-)
-def test_thread_axes(axis):
-    after = MATMUL.replace("i in range(3)", f"i in {threads(axis).format(3)}")
-    sch = apply(MATMUL, turned("bind", "C", 0, axis), after)
-    binding = sch.get(sch.get_loops(sch.get_block("C"))[0]).thread_binding
-    assert binding.thread_tag == axis
-    assert binding.var.name == axis
-    assert binding.dom is None
 
 
 # ----------------------------------------------------------------------------------------- refused

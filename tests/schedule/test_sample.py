@@ -239,28 +239,6 @@ def test_choices_that_cannot_be(candidates, probs, decision, words):
 # ------------------------------------------------------------------------------------ trace, replay
 
 
-def test_a_replay_on_another_extent_records_the_repaired_decision():
-    sch = vector(128)
-    tile(sch, 2, decision=[8, 16])
-    again = vector(96)
-    Trace.from_json(sch.trace.as_json()).apply_to_schedule(again, remove_postproc=False)
-    assert again.trace.as_json()[1] == [[2, [6, 16]]]
-
-
-def test_a_replay_without_decisions_draws_anew():
-    stored = [
-        [
-            ["GetBlock", [], ["B", "main"], ["b0"]],
-            ["GetLoops", ["b0"], [], ["l1"]],
-            ["SamplePerfectTile", ["l1"], [2, 16], ["v2", "v3"]],
-        ],
-        [],
-    ]
-    sch = vector(128, seed=42)
-    Trace.from_json(stored).apply_to_schedule(sch, remove_postproc=False)
-    assert sch.trace.as_json()[1] == [[2, [16, 8]]]
-
-
 def test_a_seed_gives_the_same_decisions_again():
     first, second = vector(1470, seed=5), vector(1470, seed=5)
     for _ in range(4):

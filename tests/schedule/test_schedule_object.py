@@ -368,18 +368,6 @@ def test_the_random_state_of_a_copy_is_forked(sch):
     assert sch.fork_seed() == advanced.fork_seed()
 
 
-def test_copies_keep_the_settings():
-    sch = Schedule(functions("f", "g"), debug_mask=2, error_render_level="fast", enable_check=False)
-    sch.work_on("g")
-    twin = sch.copy()
-    assert twin.func_working_on.name_hint == "g"
-    assert twin.error_render_level == "fast"
-    assert twin.state.debug_mask == 2
-    assert twin.state.enable_check is False
-    twin.work_on("f")
-    assert sch.func_working_on.name_hint == "g"
-
-
 # ------------------------------------------------------------------------------------------- errors
 
 
@@ -422,18 +410,6 @@ class Module:
 Hint: give a loop around another block
 The schedule is unchanged."""
     )
-
-
-def test_errors_in_short():
-    error = failure("fast")
-    assert str(error) == (
-        'compute-at: block "B" is already below loop `i` '
-        "[NotInSameScopeError]\n"
-        "Hint: give a loop around another block"
-    )
-    assert error.code == "NotInSameScopeError"
-    assert error.primitive == "compute-at"
-    assert [type(node) for node in error.locations] == [Block, For]
 
 
 def test_errors_that_nobody_reads():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import codegen
-from tensorir import parse, verify_well_formed
+from tensorir import parse
 from tensorir.interp import interpret, random_arguments
 from tensorir.tensor_intrin import TensorIntrin
 from tests.schedule.transformation import apply, scheduled
@@ -166,25 +166,6 @@ def test_matrix_tiles(before, name, depth, product):
 
 
 # ------------------------------------------------------------------------------------- loop or block
-
-
-def test_two_blocks_get_views_of_their_own():
-    both = BYTES.replace(
-        'C: T.Buffer((3, 32), "int32")',
-        'C: T.Buffer((3, 32), "int32"), D: T.Buffer((3, 32), "int32")',
-    )
-    loop = BYTES[BYTES.index("    for") :]
-    both += loop.replace('"C"', '"D"').replace("C[", "D[")
-
-    def call(sch):
-        tensorize("dot_16x4_portable")(sch)
-        tensorize("dot_16x4_portable", block="D")(sch)
-
-    sch = apply(both, call)
-    assert verify_well_formed(sch.mod)
-    first, second = (sch.get(sch.get_block(name)) for name in ("C_o", "D_o"))
-    pairs = zip(first.match_buffers, second.match_buffers, strict=True)
-    assert all(a.buffer is not b.buffer for a, b in pairs)
 
 
 def test_tensorized_loops_can_be_scheduled_further():

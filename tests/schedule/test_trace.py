@@ -152,17 +152,6 @@ def test_values_in_python_and_json(value, text, stored):
     assert again.trace.as_json() == sch.trace.as_json()
 
 
-def test_index_maps_with_sampled_numbers():
-    sch = Schedule(parse(ROW.format(96)))
-    block = sch.get_block("C")
-    v = sch.sample_categorical([2, 4], [0.5, 0.5], decision=1)
-    sch.transform_layout(block, ("write", 0), lambda i: (i // v, i % v))
-    assert "index_map=lambda i: (i // v1, i % v1,)" in sch.trace.as_python()[-1]
-    again = replay(*sch.trace.as_json(), ROW.format(96))
-    assert_structural_equal(again.mod, sch.mod)
-    assert [n.value for n in again.get(again.get_block("C")).writes[0].buffer.shape] == [24, 4]
-
-
 def test_instructions_as_text():
     insts = worked_example().trace.insts
     assert [str(inst) for inst in insts[:5]] == [
@@ -313,17 +302,6 @@ def test_simplified_and_postprocessing():
 # ------------------------------------------------------------------------------------------- replay
 
 
-def test_replay_records_what_it_does():
-    sch = tiled()
-    again = Schedule(parse(ROW.format(96)))
-    sch.trace.apply_to_schedule(again, remove_postproc=False)
-    assert again.trace.as_json() == sch.trace.as_json()
-    assert not {*again.trace.insts} & {*sch.trace.insts}
-    assert not {rv for i in again.trace.insts for rv in i.outputs} & {
-        rv for i in sch.trace.insts for rv in i.outputs
-    }
-
-
 @pytest.mark.parametrize(
     ("extent", "decision", "repaired"),
     [(96, [4, 5, 8], [1, 12, 8]), (96, [4, 3, 8], [4, 3, 8]), (40, [4, 3, 8], [1, 5, 8])],
@@ -333,27 +311,6 @@ def test_decisions_that_do_not_fit_are_repaired(extent, decision, repaired):
     sch = replay(rows, [[2, decision]], ROW.format(extent))
     assert extents(sch) == repaired
     assert sch.trace.as_json()[1] == [[2, repaired]]
-
-
-def test_a_decision_provider_sees_every_instruction():
-    source = tiled()
-    seen = []
-
-    def provide(inst, inputs, attrs, decision):
-        seen.append((inst.kind.name, len(inputs), [*attrs], decision and [*decision]))
-        return [2, 6, 8] if inst.kind.name == "SamplePerfectTile" else decision
-
-    sch = Schedule(parse(ROW.format(96)))
-    source.trace.apply_to_schedule(sch, remove_postproc=False, decision_provider=provide)
-    assert seen == [
-        ("GetBlock", 0, ["C", "main"], None),
-        ("GetLoops", 1, [], None),
-        ("SamplePerfectTile", 1, [3, 16], [4, 3, 8]),
-        ("Split", 4, [True, False], None),
-    ]
-    assert extents(sch) == [2, 6, 8]
-    assert sch.trace.as_json()[1] == [[2, [2, 6, 8]]]
-    assert source.trace.as_json()[1] == [[2, [4, 3, 8]]]
 
 
 def test_a_decision_provider_may_ask_for_new_samples():
@@ -373,19 +330,6 @@ def test_a_decision_where_there_is_none_to_make():
         tiled().trace.apply_to_schedule(
             sch, remove_postproc=False, decision_provider=lambda *_: [1]
         )
-
-
-def test_an_error_leaves_the_steps_before_it():
-    source = Schedule(parse(ROW.format(96)))
-    (loop,) = source.get_loops("C")
-    outer, _ = source.split(loop, [None, 8])
-    source.parallel(outer)
-    sch = Schedule(parse(ROW.format(96).replace("C[vi] = A[vi]", "C[vi] = C[95 - vi] + A[vi]")))
-    with pytest.raises(ScheduleError) as caught:
-        source.trace.apply_to_schedule(sch, remove_postproc=False)
-    assert caught.value.primitive == "parallel"
-    assert kinds(sch.trace) == ["GetBlock", "GetLoops", "Split"]
-    assert extents(sch) == [12, 8]
 
 
 def test_a_handle_that_nothing_before_produced():

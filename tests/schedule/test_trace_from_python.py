@@ -80,19 +80,6 @@ def test_every_reference_trace_reads_back(name):
             assert Trace.from_python(entry["trace_py"]).as_json() == trace.as_json()
 
 
-def test_names_of_newer_releases():
-    text = """\
-# from tvm import s_tir
-def apply_trace(s: s_tir.Schedule) -> None:
-    b0 = s.get_sblock(name="B", func_name="main")
-    l1, l2 = s.get_loops(block=b0)
-"""
-    assert Trace.from_python(text).as_python() == [
-        'b0 = sch.get_block(name="B", func_name="main")',
-        "l1, l2 = sch.get_loops(block=b0)",
-    ]
-
-
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 1e30, -0.0])
 def test_numbers_that_have_no_digits(value):
     sch = Schedule(parse(PROGRAM))

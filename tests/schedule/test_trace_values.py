@@ -68,23 +68,6 @@ def test_options_of_a_knob(knob, candidates):
     assert_survives(sch)
 
 
-def test_truth_values_stay_what_they_are():
-    sch = Schedule(row)
-    flags = sch.sample_knob_option("flags", [True, False], decision=0)
-    block = sch.get_block("B")
-    (loop,) = sch.get_loops(block)
-    sch.annotate(block, "note", {"flag": True, "one": 1, "whole": 1.0})
-    sch.annotate(block, "first", flags)
-    sch.split(loop, [2, None])
-    rows, _ = json.loads(json.dumps(sch.trace.as_json()))
-    given = {kind: str((*inputs[1:], *attrs)) for kind, inputs, attrs, _ in reversed(rows)}
-    assert given["SampleKnobOption"] == "('flags', [True, False])"
-    assert given["Annotate"] == "({'flag': True, 'one': 1, 'whole': 1.0}, 'note')"
-    # Flags of a primitive are numbers, as in the traces of TVM.
-    assert given["Split"] == "(2, 'None', 1, 0)"
-    assert_survives(sch)
-
-
 @pytest.mark.parametrize(
     ("given", "kept"),
     [(IntImm("bool", 1), True), (IntImm("int64", 5), 5), (FloatImm("float64", 0.1), 0.1)],

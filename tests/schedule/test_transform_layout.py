@@ -156,25 +156,6 @@ def test_axis_separators_make_a_second_instruction():
 # ------------------------------------------------------------------------------------------ padding
 
 
-def test_writer_in_order_goes_over_the_padding_too():
-    after = """\
-@T.prim_func
-def main(A: T.Buffer((14,), "int32"), C: T.Buffer((14,), "int32")):
-    B = T.alloc_buffer((4, 4), "int32")
-    for axis0, axis1 in T.grid(4, 4):
-        with T.block("B"):
-            v_axis0, v_axis1 = T.axis.remap("SS", [axis0, axis1])
-            T.reads(A[v_axis0 * 4 + v_axis1])
-            T.writes(B[v_axis0, v_axis1])
-            B[v_axis0, v_axis1] = T.if_then_else(14 <= v_axis0 * 4 + v_axis1, 7, A[v_axis0 * 4 + v_axis1])
-    for i in range(14):
-        with T.block("C"):
-            vi = T.axis.spatial(14, i)
-            C[vi] = B[vi // 4, vi % 4] + 1
-"""
-    apply(COPY, transform("B", "B", tile, pad_value=7), after)
-
-
 def test_padding_that_nothing_writes_is_assumed():
     sch = scheduled(COPY, transform("B", "A", tile, pad_value=lambda i, j: i + j))
     text = sch.mod.script()
@@ -368,33 +349,6 @@ def test_views_themselves_and_their_memory_are_refused():
         declared, f"{declared}{indent}T.reads(V[0:8]){indent}T.writes(B[vi, vj])"
     )
     refused(before, transform("outer", "A", lambda i, j: (j, i)), "OpaqueAccessError")
-
-
-def test_quotients_by_a_parameter():
-    before = """\
-@T.prim_func
-def main(a: T.handle, c: T.handle, n: T.int32):
-    A = T.match_buffer(a, (n * 8,))
-    C = T.match_buffer(c, (n * 8,))
-    for i in range(n * 8):
-        with T.block("C"):
-            vi = T.axis.spatial(n * 8, i)
-            C[vi] = A[vi]
-"""
-    after = """\
-@T.prim_func
-def main(a: T.handle, c: T.handle, n: T.int32):
-    A = T.match_buffer(a, (n * 8,))
-    C = T.match_buffer(c, (8, n))
-    for i in range(n * 8):
-        with T.block("C"):
-            vi = T.axis.spatial(n * 8, i)
-            C[vi // n, vi % n] = A[vi]
-"""
-    sch = Schedule(parse(before))
-    n = sch.mod["main"].params[2]
-    sch.transform_layout("C", "C", lambda i: (i // n, i % n))
-    assert_structural_equal(sch.mod["main"], parse(after))
 
 
 def test_padding_to_multiples_of_a_parameter():

@@ -60,15 +60,6 @@ blockize(j)
 i 4: B_o(0, i)
     j 8: B(j)
 
-# ---- an axis of a fused loop is taken apart | MATRIX
-# with i, j in T.grid(8, 12 => f, j_1 in T.grid(16, 2
-# with 8, 12)), B: T.Buffer((8, 12 => 4, 8)), B: T.Buffer((4, 8
-# with vi, vj = T.axis.remap("SS", [i, j]) => vi = T.axis.spatial(4, f // 4)\nvj = T.axis.spatial(8, f % 4 * 2 + j_1)
-blockize(j_1)
-# blocks
-f 16: B_o(f // 4, f % 4)
-    j_1 2: B(j_1)
-
 # ---- CUT
 @T.prim_func
 def main(A: T.Buffer((30,)), B: T.Buffer((30,))):
@@ -174,24 +165,6 @@ blockize(k)
 i 6: B_o(i, +0)
     B_init()
     k 5: B(+k)
-
-# ---- the init is under the predicate of spatial loops
-@T.prim_func
-def main(A: T.Buffer((6, 7)), B: T.Buffer((7,))):
-    for k, j_0, j_1 in T.grid(6, 2, 4):
-        with T.block("B"):
-            vj = T.axis.spatial(7, j_0 * 4 + j_1)
-            vk = T.axis.reduce(6, k)
-            T.where(j_0 * 4 + j_1 < 7)
-            with T.init():
-                B[vj] = T.float32(0)
-            B[vj] = B[vj] + A[vk, vj]
-# apply
-blockize(j_0)
-# blocks
-k 6: B_o(0, +k)
-    j_0 2, j_1 4: B_init(j_0 * 4 + j_1) where j_0 * 4 + j_1 < 7
-    j_0 2, j_1 4: B(j_0 * 4 + j_1) where j_0 * 4 + j_1 < 7
 
 # ==== unit extents
 
@@ -317,19 +290,6 @@ blockize(r)
 # refused SubspaceNotDivisibleError at block B: loop `r` runs the same steps several times
 
 # ---- refused: subspace not divisible (5)
-@T.prim_func
-def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
-    for i, k in T.grid(6, 5):
-        with T.block("B"):
-            vi = T.axis.spatial(6, i)
-            vk = T.axis.reduce(9, k + 4)
-            with T.init():
-                B[vi] = T.float32(0)
-            B[vi] = B[vi] + A[vi, vk]
-# apply
-blockize(k)
-# refused SubspaceNotDivisibleError at block B: reduction axis vk may not start at 0
-
 @T.prim_func
 def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
     for i, k in T.grid(6, 5):

@@ -15,15 +15,6 @@ for i_0 in range(4):
                 vi_i = T.axis.spatial(8, i_1)
                 C[vi_o * 8 + vi_i] = B[vi_o * 8 + vi_i] + A[vi_o * 8 + vi_i + 1]
 
-# ---- a list of one block | TILES
-blockize([B])
-# becomes
-for i_0, i_1 in T.grid(4, 8):
-    with T.block("outer_B_"):
-        vi_o = T.axis.spatial(32, i_0 * 8 + i_1)
-        with T.block("B"):
-            B[vi_o] = A[vi_o] * T.float32(2.0)
-
 # ---- trace | TILED_STAGES
 blockize([B, C], preserve_unit_iters=False)
 # recorded

@@ -37,22 +37,6 @@ def main(A: T.Buffer((8,), "int32")):
 # ---- what the block leaves alone comes back | WHOLE
 cache_inplace("A", 0, "local")
 
-# ---- pointers go to the copy
-@T.prim_func
-def main(A: T.Buffer((64,), "int32")):
-    for i in range(1):
-        with T.block("A"):
-            T.reads(A[0:64])
-            T.writes(A[0:64])
-            T.evaluate(T.call_extern("int32", "f", A.data))
-# apply
-cache_inplace("A", 0, "local")
-# blocks, not interpreted
-alloc A_local(64) int32 local
-i 1, ax0 64: A_local(ax0)
-i 1: A()
-i 1, ax0 64: A_local(ax0)
-
 # ---- refused: not read write, invalid storage scope, buffer index out of range | UPDATE
 cache_inplace("C", 0, "local")
 # refused NotReadWriteError at block C: block "C" does not both read and write A

@@ -100,29 +100,6 @@ i_0 4, i_1 4: B(i_0 * 4 + i_1) where i_0 * 4 + i_1 < 14
 ax0 14: B_local(ax0)
 i 14: C(i)
 
-# ---- non dividing tiles under a loop are copied inside the buffer
-@T.prim_func
-def main(A: T.Buffer((14,)), C: T.Buffer((14,))):
-    B = T.alloc_buffer((14,))
-    for i_0 in range(4):
-        for i_1 in range(4):
-            with T.block("B"):
-                vi = T.axis.spatial(14, i_0 * 4 + i_1)
-                T.where(i_0 * 4 + i_1 < 14)
-                B[vi] = A[vi] + T.float32(1)
-        for i_1 in range(4):
-            with T.block("C"):
-                vi = T.axis.spatial(14, i_0 * 4 + i_1)
-                T.where(i_0 * 4 + i_1 < 14)
-                C[vi] = B[vi]
-# apply
-cache_read("C", 0, "local")
-# blocks
-alloc B(14), B_local(14) local
-i_0 4, i_1 4: B(i_0 * 4 + i_1) where i_0 * 4 + i_1 < 14
-i_0 4, ax0 T.min(14 - i_0 * 4, 4): B_local(i_0 * 4 + ax0)
-i_0 4, i_1 4: C(i_0 * 4 + i_1) where i_0 * 4 + i_1 < 14
-
 # ---- OVERWRITTEN
 @T.prim_func
 def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer((8,)), D: T.Buffer((8,))):
@@ -226,42 +203,6 @@ cache_read("C", 0, "local")
 cache_read("D", 0, "local", consumer_blocks=["D"])
 # refused InsertionPointNotFoundError at block B, block D: they are in different cases of one condition
 
-# ---- views follow the copy
-@T.prim_func
-def main(A: T.Buffer((8, 4)), C: T.Buffer((8, 4))):
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            T.reads(A[vi, 0:4])
-            T.writes(C[vi, 0:4])
-            V = T.match_buffer(A[vi, 0:4], (4,), offset_factor=1)
-            for j in range(4):
-                C[vi, j] = V[j]
-# apply
-cache_read("C", 0, "global")
-# blocks
-alloc A_global(8, 4)
-ax0 8, ax1 4: A_global(ax0, ax1)
-i 8: C(i)
-
-# ---- raw pointers follow the copy | VECTOR
-# with 128 => 8
-# with B[vi] = A[vi] * T.float32(2) => T.reads(A[0:8])\nT.writes(B[vi])\nB[vi] = T.call_extern("float32", "f", A.data, vi)
-cache_read("B", 0, "local")
-# blocks, not interpreted
-alloc A_local(8) local
-ax0 8: A_local(ax0)
-i 8: B(i)
-
-# ---- the copy can be copied | ADD
-cache_read("B", 0, "shared")
-cache_read("B", 0, "local")
-# blocks
-alloc A_shared(8, 6) shared, A_shared_local(8, 6) local
-ax0 8, ax1 6: A_shared(ax0, ax1)
-ax0 8, ax1 6: A_shared_local(ax0, ax1)
-i 8, j 6: B(i, j)
-
 # ==== handles
 
 # ---- handles | ADD
@@ -324,26 +265,6 @@ cache_read("C", "A", "local")
 # ---- refused: not consumer | TWO_READERS
 cache_read("C", "B", "local", consumer_blocks=["B"])
 # refused NotConsumerError at block C: none of the consumer_blocks reads B
-
-# ---- refused: not single write block
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi]
-    for i in range(8):
-        with T.block("B_again"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi] * T.float32(2)
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = B[vi]
-# apply
-cache_read("C", 0, "local")
-# refused NotSingleWriteBlock at block root: 2 write
 
 # ---- a buffer that the block does not read | ADD
 # becomes

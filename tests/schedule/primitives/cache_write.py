@@ -69,15 +69,6 @@ alloc B_local(4) local
     j 4: inner(j)
     ax0 4: B_local(ax0)
 
-# ---- non dividing tiles | VECTOR
-# with 128 => 14 ; * T.float32(2 => + T.float32(1
-split(i, [None, 4])
-cache_write("B", 0, "global")
-# blocks
-alloc B_global(14)
-i_0 4, i_1 4: B(i_0 * 4 + i_1) where i_0 * 4 + i_1 < 14
-ax0 14: B_global(ax0)
-
 # ---- TWO_OUTPUTS
 @T.prim_func
 def main(A: T.Buffer((8,)), M: T.Buffer((8,)), N: T.Buffer((8,))):
@@ -126,6 +117,27 @@ alloc C_global(8, 4)
 i 8: C(i)
 ax0 8, ax1 4: C_global(ax0, ax1)
 
+# ---- a writer with blocks inside moves to the cache as a whole
+@T.prim_func
+def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
+    for i in range(2):
+        with T.block("outer"):
+            vi = T.axis.spatial(2, i)
+            T.reads(A[vi * 4:vi * 4 + 4])
+            T.writes(B[vi * 4:vi * 4 + 4])
+            for j in range(4):
+                with T.block("inner"):
+                    vj = T.axis.spatial(4, j)
+                    T.reads(A[vi * 4 + vj])
+                    T.writes(B[vi * 4 + vj])
+                    B[vi * 4 + vj] = A[vi * 4 + vj]
+# apply
+cache_write("outer", 0, "global")
+# blocks
+alloc B_global(8)
+...
+ax0 8: B_global(ax0)
+
 # ==== old values
 
 # ---- UPDATE
@@ -172,24 +184,7 @@ def main(A: T.Buffer((5, 4)), C: T.Buffer((5,))):
                 C[vi] = T.float32(0)
             C[vi] = C[vi] + {read}
 
-# ---- an init that may not run | INIT
-# with {where} => i <= k ; {read} => A[vi, vk]
-cache_write("C", 0, "local")
-# blocks
-alloc C_local(5) local
-ax0 5: C_local(ax0)
-i 5, k 4: C(i, +k) where i <= k
-ax0 5: C_local(ax0)
-
 # ---- an init that stores less than is read | INIT
-# with {where} => True ; {read} => C[vk]
-cache_write("C", 0, "local")
-# blocks
-alloc C_local(8) local
-ax0 8: C_local(ax0) where ax0 < 5
-i 5, k 4: C(i, +k)
-ax0 5: C_local(ax0)
-
 # with T.where({where}) => T.where(True)\nT.reads() ; {read} => C[vk]
 cache_write("C", 0, "local")
 # refused UnsafeStageError at block C: it reads the earlier contents of the buffer without declaring that
@@ -379,16 +374,6 @@ i 8: C(i)
 # ---- what a block reads before it stores is filled first | WRITES_THEN_READS
 # with def main(B: T.Buffer((8,)), C: T.Buffer((8,))):\nA = T.alloc_buffer((8,)) => def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer((8,))):
 # with vi] + => 7 - vi] +
-cache_write("both", 0, "local")
-# blocks
-alloc A_local(8) local
-ax0 8: A_local(ax0)
-...
-ax0 8: A_local(ax0)
-i 8: C(i)
-
-# with def main(B: T.Buffer((8,)), C: T.Buffer((8,))):\nA = T.alloc_buffer((8,)) => def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer((8,))):
-# with = T.float32(1) => = T.float32(1) + A[vi]
 cache_write("both", 0, "local")
 # blocks
 alloc A_local(8) local

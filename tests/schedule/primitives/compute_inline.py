@@ -24,34 +24,14 @@ def main(C: T.Buffer((8, 6), "int32")):
             C[vx, vy] = B[7 - vx, vy]
 # apply
 compute_inline("B")
-# becomes
-for x, y in T.grid(8, 6):
-    with T.block("C"):
-        vx, vy = T.axis.remap("SS", [x, y])
-        C[vx, vy] = (7 - vx) * 10 + vy
+# blocks
+x 8, y 6: C(x, y)
 
 # ---- indices in another order | STAGES
 # with alloc_buffer((8, 6 => alloc_buffer((6, 8 ; B[vi, vj => B[vj, vi ; B[vx, vy => B[vy, vx
 compute_inline("B")
 # lines
 C[vx, vy] = A[vx, vy] * T.float32(2.0) + T.float32(1.0)
-
-# ---- dimensions of extent 1
-@T.prim_func
-def main(A: T.Buffer((1, 8)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((1, 8, 1))
-    for u, i in T.grid(1, 8):
-        with T.block("B"):
-            vu, vi = T.axis.remap("SS", [u, i])
-            B[0, vi, 0] = A[vu, vi] + T.float32(1)
-    for x in range(8):
-        with T.block("C"):
-            vx = T.axis.spatial(8, x)
-            C[vx] = B[0, vx, 0]
-# apply
-compute_inline("B")
-# lines
-C[vx] = A[0, vx] + T.float32(1.0)
 
 # ---- a buffer that is split into tiles
 @T.prim_func
@@ -86,23 +66,6 @@ def main(A: T.Buffer((4, 6)), C: T.Buffer((24,))):
 compute_inline("B")
 # lines
 C[vx] = A[vx // 6, vx % 6]
-
-# ---- a store with an offset
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((11,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi + 3] = A[vi]
-    for x in range(8):
-        with T.block("C"):
-            vx = T.axis.spatial(8, x)
-            C[vx] = B[vx + 3]
-# apply
-compute_inline("B")
-# lines
-C[vx] = A[vx + 3 - 3]
 
 # ---- into a reduction
 A = placeholder((8, 5))
@@ -226,26 +189,6 @@ compute_inline("B")
 # with C[vx, vy] = B[vx, vy] + T.float32(1) => V = T.match_buffer(B[vx, 0:6], (6,), offset_factor=1)\nfor y in range(6):\n    C[vx, y] = V[y]
 compute_inline("B")
 # refused OpaqueAccessError at block root: match_buffer
-
-# ---- refused: two buffers
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    D = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("both"):
-            vi = T.axis.spatial(8, i)
-            T.reads(A[vi])
-            T.writes(B[vi], D[vi])
-            B[vi] = A[vi]
-            D[vi] = A[vi]
-    for x in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, x)
-            C[vi] = B[vi] + D[vi]
-# apply
-compute_inline("both")
-# refused NotSingleReadWriteBuffer at block both: a single buffer region that it writes, but it has 2
 
 # ---- refused: the root block | DECLARING_ROOT
 compute_inline("root")

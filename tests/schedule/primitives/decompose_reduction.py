@@ -169,19 +169,6 @@ def main(A: T.Buffer((8, 5)), C: T.Buffer((8,))):
     for i, k in T.grid(8, 5):
         with T.block("C"):
             vi = T.axis.spatial(8, i)
-            vk = T.axis.reduce(5, i * k % 5)
-            with T.init():
-                C[vi] = T.float32(0)
-            C[vi] = C[vi] + A[vi, vk]
-# apply
-decompose_reduction("C", k)
-# refused NotReductionBlockError at block C: condition #2
-
-@T.prim_func
-def main(A: T.Buffer((8, 5)), C: T.Buffer((8,))):
-    for i, k in T.grid(8, 5):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
             vk = T.axis.opaque(5, k)
             with T.init():
                 C[vi] = T.float32(0)
@@ -285,27 +272,6 @@ decompose_reduction("C", i)
 # blocks
 i_init 8, j_init 6: C_init(i_init, j_init)
 i 8, j 6, k 5: C_update(i, j, +k)
-
-# ---- without checks only a loop around and an init are needed
-@T.prim_func
-def main(A: T.Buffer((8, 5)), C: T.Buffer((8,))):
-    for i, k in T.grid(8, 5):
-        with T.block("C"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                C[vi] = T.float32(0)
-            C[vi] = C[vi] + A[vi, vk]
-    for x in range(8):
-        with T.block("again"):
-            vx = T.axis.spatial(8, x)
-            C[vx] = T.float32(0)
-# apply
-# enable_check=False
-decompose_reduction("C", k)
-# blocks
-i 8: C_init(i)
-i 8, k 5: C_update(i, +k)
-x 8: again(x)
 
 # ---- without checks an init is needed | COPY_2
 # enable_check=False

@@ -14,11 +14,8 @@ for i_j_k_fused in range(192):
 
 # ---- one loop is only renamed | CUBE
 fuse(j)
-# becomes
-for i, j_fused, k in T.grid(4, 6, 8):
-    with T.block("B"):
-        vi, vj, vk = T.axis.remap("SSS", [i, j_fused, k])
-        B[vi, vj, vk] = A[vi, vj, vk] * T.float32(2.0)
+# blocks
+i 4, j_fused 6, k 8: B(i, j_fused, k)
 
 # ---- an axis of a unit loop becomes zero | CUBE
 # with 6 => 1

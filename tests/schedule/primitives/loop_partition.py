@@ -69,15 +69,6 @@ loop_partition(i, [None, None])
 loop_partition(i, [3, 0])
 # refused NonPositiveFactorError at loop i: factor 1 is 0
 
-# ---- only the piece with the first step of a reduction initialises | REDUCTION
-loop_partition(k, [5])
-# blocks
-i 7: B_k_common()
-    B_k0_partition()
-        k0 5: B_k0(i, +k0)
-    B_k1_partition()
-        k1 6 from 5: B_k1(i, +k1)
-
 # ---- pieces of a reduction below and above its results | REDUCTION
 reorder(i, k)
 loop_partition(k, [1])

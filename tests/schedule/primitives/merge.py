@@ -63,15 +63,6 @@ def main(A: T.Buffer((5,)), B: T.Buffer((5,)), C: T.Buffer((5,)), n: T.int32):
 merge(i, x)
 # refused LoopsNotSiblingsError at loop i, loop i: loop `i` and loop `i` are not in separate statements directly below their common ancestor
 
-# ---- reading what an earlier iteration made | TWO_NESTS
-# with vx, vy = T.axis.remap("SS", [x, y]) => vx, vy = T.axis.remap("SS", [x, y])\nT.where(0 < x)
-# with B[vx, vy] + => B[vx - 1, vy] +
-merge(i, x)
-# blocks
-alloc B(7, 4)
-i_m 7, j 4: B(i_m, j)
-i_m 7, y 4: C(i_m, y) where 0 < i_m
-
 # ---- reading what a later iteration makes | TWO_NESTS
 # with B[vx, vy] + => B[6 - vx, vy] +
 merge(i, x)

@@ -53,21 +53,11 @@ def main(A: T.Buffer((6, 9)), C: T.Buffer((6,))):
 # with ), C: T.Buffer((6,) => , "uint8"), B: T.Buffer((6,), "int8"), C: T.Buffer((3,), "int32"
 # with C[vi] = C[vi] + A[vi, vk] => with T.init():\n    C[vi] = 0\nC[vi] = C[vi] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", B[vk])
 pad_einsum("C", [1, 4])
-# becomes
-A_pad = T.alloc_buffer((3, 8), "uint8")
-B_pad = T.alloc_buffer((8,), "int8")
-for i0, i1 in T.grid(3, 8):
-    with T.block("A_pad"):
-        v0, v1 = T.axis.remap("SS", [i0, i1])
-        A_pad[v0, v1] = T.if_then_else(v1 < 6, A[v0, v1], T.uint8(0))
-for i0 in range(8):
-    with T.block("B_pad"):
-        v0 = T.axis.spatial(8, i0)
-        B_pad[v0] = T.if_then_else(v0 < 6, B[v0], T.int8(0))
-for i, k in T.grid(3, 8):
-    with T.block("C"):
-        ...
-        C[vi] = C[vi] + T.Cast("int32", A_pad[vi, vk]) * T.Cast("int32", B_pad[vk])
+# blocks
+alloc A_pad(3, 8) uint8, B_pad(8) int8
+i0 3, i1 8: A_pad(i0, i1)
+i0 8: B_pad(i0)
+i 3, k 8: C(i, +k)
 
 # ---- INDICES_CONSTANT_AND_PARTS
 @T.prim_func
@@ -84,15 +74,6 @@ alloc A_pad(4, 8), C_pad(8, 2)
 i0 4, i1 8: A_pad(i0, i1)
 i 8: C(i)
 i0 6, i1 1: C_pad(i0, i1 + 1)
-
-# ---- the scope of memory is kept | MATMUL_2
-# with 7)) => 7), scope="shared")
-pad_einsum("C", [4, 1, 1])
-# blocks
-alloc A_pad(8, 7) shared, C_pad(8, 5)
-i0 8, i1 7: A_pad(i0, i1)
-i 8, j 5, k 7: C(i, j, +k)
-i0 6, i1 5: C_pad(i0, i1)
 
 # ---- in a block the buffers belong to it
 @T.prim_func
@@ -127,18 +108,6 @@ i0 8, i1 12: A_pad(i0, i1)
 i0 8: C_pad(i0)
 i 8, k 12: C(i, +k)
 i0 6: C_pad(i0)
-
-# ---- a condition in the nest is refused
-@T.prim_func
-def main(A: T.Buffer((6,)), C: T.Buffer((6,))):
-    for i in range(6):
-        if i % 2 == 1:
-            with T.block("C"):
-                vi = T.axis.spatial(6, i)
-                C[vi] = A[vi]
-# apply
-pad_einsum("C", [4])
-# refused NonEinsumError at block C: there is a condition or a binding
 
 # ---- a predicate that would read beyond a buffer is refused | INDICES_CONSTANT_AND_PARTS
 # with 4, 9)), C: T.Buffer((9, 2 => 6,)), C: T.Buffer((6,

@@ -131,21 +131,10 @@ def main(A: T.Buffer((6, 5)), C: T.Buffer((6,))):
                 C[vi] = C[vi] + A[vi, vk]
 # apply
 write_at(i, "C", 0, "local")
-# becomes
-C_local = T.alloc_buffer((6,), scope="local")
-for i in range(6):
-    with T.block("zero"):
-        vi = T.axis.spatial(6, i)
-        C_local[vi] = T.float32(0.0)
-    for k in range(5):
-        with T.block("C"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            C_local[vi] = C_local[vi] + A[vi, vk]
-    with T.block("C_local"):
-        v0 = T.axis.spatial(6, i)
-        T.block_attr({"auto_copy": True})
-        for ax0 in range(1):
-            C[v0 + ax0] = C_local[v0 + ax0]
+# blocks
+alloc C_local(6) local
+...
+i 6: C_local(i)
 
 # ---- refused: buffer index out of range, invalid storage scope | MATMUL_2
 read_at(i, "C", 5, "local")

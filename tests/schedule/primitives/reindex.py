@@ -92,12 +92,3 @@ reindex("C", ("write", 0))
 alloc C_reindex(8)
 i 8: C(i) where i < 5
 ax0 8: C_reindex(ax0)
-
-# ---- 64 bit shapes | CONV
-# with 7, 3 => T.int64(7), T.int64(3)
-# with 9,)), W: T.Buffer((3,)), C: T.Buffer((7 => T.int64(9),)), W: T.Buffer((T.int64(3),)), C: T.Buffer((T.int64(7)
-reindex("C", ("write", 0))
-# blocks
-alloc C_reindex(T.int64(7))
-i T.int64(7), k T.int64(3): C(i, +k)
-ax0 T.int64(7): C_reindex(ax0)

@@ -66,15 +66,6 @@ split(i, [None, 3])
 reindex_cache_read("B", 0, "global", lambda i, j: (j, i))
 reindex_cache_write("B", 0, "global", lambda i, j: (j, i))
 
-# ---- what may keep what it held is filled first | MATRIX
-# with 8, 12 => 7, 4 ; A[vi, vj] * T.float32(2) => B[vi, vj] + A[vi, vj]
-reindex_cache_write("B", 0, "global", lambda i, j: (j, i))
-# blocks
-alloc B_global(4, 7)
-i 7, j 4: B_global(i, j)
-i 7, j 4: B(i, j)
-i 7, j 4: B_global(i, j)
-
 # ---- a block that it reads elements that differ from those than it writes | BEFORE
 # with A[ => B[vi, vj] * B[0, 0] + A[
 reindex_cache_write("B", 0, "global", lambda i, j: (j, i))

@@ -18,18 +18,9 @@ for i in range(8):
 
 # ---- a consumer of a reduction follows its last step | MATMUL_RELU
 reverse_compute_at("R", j)
-# becomes
-M = T.alloc_buffer((8, 6))
-for i, j in T.grid(8, 6):
-    for k in range(5):
-        with T.block("M"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                M[vi, vj] = T.float32(0.0)
-            M[vi, vj] = M[vi, vj] + A[vi, vk] * W[vk, vj]
-    with T.block("R"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        R_1[vi, vj] = T.max(M[vi, vj], T.float32(0.0))
+# blocks
+...
+i 8, j 6: R(i, j)
 
 # ---- a transposed read | STAGES
 # with 8, 6))) => 6, 8))) ; y in T.grid(8, 6 => y in T.grid(6, 8
@@ -233,15 +224,6 @@ reverse_compute_at("C", i, index=0)
 reverse_compute_at("C", i, index=4)
 # refused InvalidInsertionIndexError at block C, loop i: 4 is not in the valid range [1, 3]
 
-# ---- refused: not all required blocks are visited, dependency order
-A = placeholder((8,))
-C = compute((8,), lambda c: A[c])
-D = compute((8,), lambda d: C[d])
-X = compute((8,), lambda x: A[x])
-# apply
-reverse_compute_at("C", x)
-# refused DependencyOrderError at block C, loop x, block D: wrong side
-
 # ---- NEXT_ELEMENT
 A = placeholder((9,))
 B = compute((9,), lambda i: A[i])
@@ -306,18 +288,6 @@ reverse_compute_at("C", k)
 
 _, j, _ = get_loops("P")
 reverse_compute_at("C", j)
-
-# ---- a block without axes that uses a loop stays
-A = placeholder((4, 3, 5))
-k = reduce_axis((0, 5))
-P = compute((4, 3), lambda i, j: sum(A[i, j, k], k))
-C = compute((4, 3), lambda i, j: P[i, j])
-# apply
-_, j = get_loops("C")
-loop_partition(j, [1, None])
-i, _, _ = get_loops("P")
-reverse_compute_at("C_j_common", i)
-# refused OpaqueBlockError at block C_j_common, loop i: uses the variable of loop `i`
 
 # ---- the step that initialises stays the first
 @T.prim_func
@@ -493,25 +463,6 @@ alloc B(16, 16)
 i_0 4, i_1 4, j_0 4, j_1 4: B(i_0 * 4 + i_1, j_0 * 4 + j_1)
 i_0 4, i_1 4, j_0 4, ax0 1, ax1 4: C(i_0 + ax0, j_0 * 4 + i_1 * 16 + ax1)
 
-# ---- a producer that fills a part of a row by its quotient and remainder
-@T.prim_func
-def main(A: T.Buffer((256,)), C: T.Buffer((256,))):
-    B = T.alloc_buffer((16, 16))
-    for f_0, f_1, f_2 in T.grid(4, 8, 8):
-        with T.block("B"):
-            vi = T.axis.spatial(16, (f_0 * 64 + f_1 * 8 + f_2) // 16)
-            vj = T.axis.spatial(16, (f_0 * 64 + f_1 * 8 + f_2) % 16)
-            B[vi, vj] = A[vj * 16 + vi] * T.float32(2)
-    for x in range(256):
-        with T.block("C"):
-            vx = T.axis.spatial(256, x)
-            C[vx] = B[vx // 16, vx % 16]
-# apply
-reverse_compute_at("C", f_1)
-# blocks
-...
-f_0 4, f_1 8, ax0 8: C(f_0 * 64 + f_1 * 8 + ax0)
-
 # ---- PACKED
 A = placeholder((32, 8))
 B = compute((8, 2, 4, 4), lambda i, j, k, l: A[i * 4 + k, j * 4 + l] * 2)
@@ -523,13 +474,6 @@ reverse_compute_at("C", i)
 # blocks
 ...
 i 8, ax0 4, ax1 8: C(i * 4 + ax0, ax1)
-
-reorder(l, k, j, i)
-reverse_compute_at("C", k)
-# blocks
-alloc B(8, 2, 4, 4)
-l 4, k 4, j 2, i 8: B(i, j, k, l)
-l 4, k 4, ax0 8, ax1 2: C(ax0 * 4 + k, ax1 * 4 + l)
 
 reorder(k, i, l, j)
 reverse_compute_at("C", l)

@@ -29,34 +29,6 @@ for i in range(16):
         vi = T.axis.opaque(16, i)
         C[vi] = B[vi % 3] + B[(vi + 1) % 3] + B[(vi + 2) % 3]
 
-# ---- a window that does not move by the same each time
-@T.prim_func
-def main(A: T.Buffer((6,)), C: T.Buffer((9,))):
-    B = T.alloc_buffer((6,))
-    for i in range(9):
-        for k in range(2):
-            with T.block("B"):
-                vb = T.axis.spatial(6, i // 2 + k)
-                B[vb] = A[vb] * T.float32(2)
-        with T.block("C"):
-            vi = T.axis.spatial(9, i)
-            T.reads(B[vi // 2:vi // 2 + 2])
-            T.writes(C[vi])
-            C[vi] = B[vi // 2] + B[vi // 2 + 1]
-# apply
-rolling_buffer("B", 0)
-# becomes
-B = T.alloc_buffer((2,))
-for i in range(9):
-    for k in range(2):
-        with T.block("B"):
-            vb = T.axis.opaque(6, i // 2 + k)
-            T.where(i < 1 or 1 <= k)
-            B[vb % 2] = A[vb] * T.float32(2.0)
-    with T.block("C"):
-        vi = T.axis.opaque(9, i)
-        C[vi] = B[vi // 2 % 2] + B[(vi // 2 + 1) % 2]
-
 # ---- WINDOW_DOES_NOT_MOVE
 @T.prim_func
 def main(A: T.Buffer((16,)), C: T.Buffer((9,))):
@@ -74,17 +46,10 @@ def main(A: T.Buffer((16,)), C: T.Buffer((9,))):
 
 # ---- a window that does not move by the same each time (2) | WINDOW_DOES_NOT_MOVE
 rolling_buffer("B", 0)
-# becomes
-B = T.alloc_buffer((3,))
-for i in range(9):
-    for k in range(3):
-        with T.block("B"):
-            vb = T.axis.opaque(16, i * 3 // 2 + k)
-            T.where(i < 1 or 1 <= k)
-            B[vb % 3] = A[vb] * T.float32(2.0)
-    with T.block("C"):
-        vi = T.axis.opaque(9, i)
-        C[vi] = B[vi * 3 // 2 % 3] + B[(vi * 3 // 2 + 1) % 3] + B[(vi * 3 // 2 + 2) % 3]
+# blocks
+alloc B(3)
+i 9, k 3: B(?i * 3 // 2 + k) where i < 1 or 1 <= k
+i 9: C(?i)
 
 # with 16 => 8 ; 3 // 2 => 2 // 3
 rolling_buffer("B", 0)
@@ -108,15 +73,6 @@ rolling_buffer("B", 0)
 alloc B(3, 8)
 i 6, ax0 3, ax1 8: B(?i + ax0, ax1) where i < 1 or 2 <= ax0
 i 6, j 6, r 3, s 3: C(?i, j, +r, +s)
-
-# ---- of two dimensions that slide the outermost rolls | IMAGE
-_, j, *_ = get_loops("C")
-compute_at("B", j)
-rolling_buffer("B", 0)
-# blocks
-alloc B(3, 8)
-i 6, j 6, ax0 3, ax1 3: B(?i + ax0, ?j + ax1) where (i < 1 or 2 <= ax0) and (j < 1 or 2 <= ax1)
-i 6, j 6, r 3, s 3: C(?i, ?j, +r, +s)
 
 # ---- a dimension that slides in an outer loop is computed again | IMAGE
 # Where the rows have rolled through in between, the columns of before are gone.
@@ -206,6 +162,29 @@ rolling_buffer("B", 0)
 alloc B(3)
 i 16, k 3, r 5: B(?i + k, +r) where i < 1 or 2 <= k
 i 16: C(?i)
+
+# ---- one of two buffers
+@T.prim_func
+def main(A: T.Buffer((10,)), C: T.Buffer((8,))):
+    M = T.alloc_buffer((10,))
+    N = T.alloc_buffer((10,))
+    for i in range(8):
+        for k in range(3):
+            with T.block("both"):
+                vb = T.axis.spatial(10, i + k)
+                T.reads(A[vb])
+                T.writes(M[vb], N[vb])
+                M[vb] = A[vb] * T.float32(2)
+                N[vb] = A[vb] * T.float32(3)
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = M[vi] + N[vi + 2]
+# apply
+rolling_buffer("both", 1)
+# blocks
+alloc M(10), N(3)
+i 8, k 3: both(?i + k) where i < 1 or 2 <= k
+i 8: C(?i)
 
 # ---- CHAIN_WINDOWS
 A = placeholder((12,))
@@ -344,22 +323,6 @@ def main(A: T.Buffer((18,)), C: T.Buffer((16,))):
 # apply
 rolling_buffer("B", 0)
 # refused OpaqueAccessError at block root: B has an opaque access in block "root"
-
-@T.prim_func
-def main(A: T.Buffer((18,)), C: T.Buffer((16,))):
-    B = T.alloc_buffer((18,))
-    for i in range(16):
-        for k in range(3):
-            with T.block("B"):
-                vb = T.axis.spatial(18, i + k)
-                vx = T.axis.spatial(16, i)
-                B[vb] = A[vb] * T.Cast("float32", vx)
-        with T.block("C"):
-            vi = T.axis.spatial(16, i)
-            C[vi] = B[vi] + B[vi + 1] + B[vi + 2]
-# apply
-rolling_buffer("B", 0)
-# refused StaleValueError at block B, block B: in block "B", axis vx = `i` decides what is stored in B, but not where
 
 @T.prim_func
 def main(A: T.Buffer((18, 4)), C: T.Buffer((16, 4))):

@@ -37,6 +37,30 @@ B_local[vi] = T.float32(0.0)
 B_local[vi] = B_local[vi] + A[vi, vk]
 C[vx] = B_local[vx]
 
+# ---- a buffer of an inner block
+@T.prim_func
+def main(A: T.Buffer((8, 4)), C: T.Buffer((8, 4))):
+    for i in range(8):
+        with T.block("row"):
+            vi = T.axis.spatial(8, i)
+            T.reads(A[vi, 0:4])
+            T.writes(C[vi, 0:4])
+            B = T.alloc_buffer((4,))
+            for j in range(4):
+                with T.block("B"):
+                    vj = T.axis.spatial(4, j)
+                    B[vj] = A[vi, vj] * T.float32(2)
+            for j in range(4):
+                with T.block("C"):
+                    vj = T.axis.spatial(4, j)
+                    C[vi, vj] = B[vj]
+# apply
+set_scope("B", 0, "local")
+# blocks
+i 8: row(i)
+alloc B_local(4) local
+...
+
 # ---- trace | NARROW_STAGES
 set_scope("B", "B", "shared")
 # recorded

@@ -14,24 +14,6 @@ for h, r in T.grid(16, 2):
         ...
         C[vh] = C[vh] + A[vh + vr - vh // 2] * W[3 - vr * 2 - vh % 2]
 
-# ---- the handle of the loop stays | TRANSPOSED
-C = get_block("C")
-h, r = get_loops(C)
-skip_neutral_terms(r)
-# handles
-C: block "C"
-h: for h in range(16)
-r: for r in range(2)
-
-# ---- an extent that the period does not divide leaves a condition | TRANSPOSED
-# with 4 => 3 ; [3 => [2
-skip_neutral_terms(r)
-# becomes
-for h, r in T.grid(16, 2):
-    with T.block("C"):
-        ...
-        C[vh] = C[vh] + T.if_then_else(vr * 2 + vh % 2 < 3, A[vh + vr - vh // 2] * W[2 - vr * 2 - vh % 2], T.float32(0.0))
-
 # ---- a period longer than the loop leaves one step | TRANSPOSED
 # with 2 == 0, A[(vh + vr) // 2 => 5 == 0, A[(vh + vr) // 5
 skip_neutral_terms(r)

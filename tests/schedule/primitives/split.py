@@ -12,11 +12,8 @@ for i_0, i_1, i_2 in T.grid(2, 16, 4):
 
 # ---- one factor may be inferred | VECTOR
 split(i, [None, 16, 4])
-# becomes
-for i_0, i_1, i_2 in T.grid(2, 16, 4):
-    with T.block("B"):
-        vi = T.axis.spatial(128, i_0 * 64 + i_1 * 4 + i_2)
-        B[vi] = A[vi] * T.float32(2.0)
+# blocks
+i_0 2, i_1 16, i_2 4: B(i_0 * 64 + i_1 * 4 + i_2)
 
 split(i, [2, 16, None])
 # blocks

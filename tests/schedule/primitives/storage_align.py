@@ -16,15 +16,6 @@ storage_align("B", 0, -1, 4, 1)
 # lines
 T.block_attr({"buffer_dim_align": [[0, 1, 4, 1], [0, 0, 16, 3]]})
 
-# ---- handles | NARROW_STAGES
-B = get_block("B")
-i, j = get_loops(B)
-storage_align(B, 0, 0, 16, 3)
-# handles
-B: block "B"
-i: for i in range(8)
-j: for j in range(4)
-
 # ---- trace | NARROW_STAGES
 storage_align("B", 0, -2, 16, 3)
 # recorded

@@ -15,16 +15,9 @@ for i, j in T.grid(8, 4):
 
 # ---- a wider type computes the same | NARROW_STAGES
 unsafe_set_dtype("B", 0, "float64")
-# becomes
-B = T.alloc_buffer((8, 4), "float64")
-for i, j in T.grid(8, 4):
-    with T.block("B"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        B[vi, vj] = T.Cast("float64", A[vi, vj] * T.float32(2.0))
-for i, j in T.grid(8, 4):
-    with T.block("C"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        C[vi, vj] = T.Cast("float32", B[vi, vj]) + T.float32(1.0)
+# blocks
+alloc B(8, 4) float64
+...
 
 # ---- the type that it has changes nothing | NARROW_STAGES
 unsafe_set_dtype("B", 0, "float32")
