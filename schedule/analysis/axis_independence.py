@@ -31,7 +31,7 @@ from tensorir.arith.coefficients import coefficients
 from tensorir.arith.const_interval import Interval, exact_interval
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.errors import IRTypeError
-from tensorir.indices.index_map import index_values
+from tensorir.indices.index_values import index_values
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import (
     And,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from search.explorer.program_view import Data, Parts
 from tensorir.errors import IRTypeError
 from tensorir.function import PrimFunc
-from tensorir.indices.index_map import index_values
+from tensorir.indices.index_values import index_values
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.stmt import BlockRealize, BufferStore, For, Stmt

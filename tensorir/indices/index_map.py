@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -22,8 +21,8 @@ from tensorir.arith import (
 from tensorir.arith.iter_inverse import inverse_with_padding
 from tensorir.arith.size import Size, is_positive, size_expr
 from tensorir.dialect import Dialect
-from tensorir.errors import IRTypeError, IRValueError
-from tensorir.nodes import expr as e
+from tensorir.errors import IRValueError
+from tensorir.indices.index_values import index_values
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.dtype import INT32, DataType
 from tensorir.nodes.expr import BinaryOp, Call, Cast, ExprLike, IntImm, PrimExpr, Select, Var
@@ -31,7 +30,6 @@ from tensorir.nodes.intrin import Op
 from tensorir.nodes.ops import TRUE, as_expr, cast, const, if_then_else, match_types
 from tensorir.quoting import RESERVED, identifier, is_name
 from tensorir.rewriting.visit import Rewriter, collect_vars, ruled, substitute
-from tensorir.semantics import COMPARISONS
 
 _IF_THEN_ELSE: Final = Op.get("if_then_else")
 
@@ -395,45 +393,3 @@ def _typed_range(var: Var, values: Range) -> Range:
 
 def _typed_expr(value: ExprLike, dtype: str) -> PrimExpr:
     return const(value, DataType(dtype)) if isinstance(value, int) else as_expr(value)
-
-
-def _truncated_quotient(a: Any, b: Any) -> Any:
-    return np.sign(a) * np.sign(b) * (abs(a) // abs(b))
-
-
-_BINARY: Final[dict[type | str, Callable[[Any, Any], Any]]] = {
-    e.Add: operator.add,
-    e.Sub: operator.sub,
-    e.Mul: operator.mul,
-    e.FloorDiv: operator.floordiv,
-    e.FloorMod: operator.mod,
-    e.Div: _truncated_quotient,
-    e.Mod: lambda a, b: a - _truncated_quotient(a, b) * b,
-    e.Min: np.minimum,
-    e.Max: np.maximum,
-    **COMPARISONS,
-    e.And: np.logical_and,
-    e.Or: np.logical_or,
-}
-
-
-def index_values(expr: PrimExpr, values: Mapping[Var, NDArray[np.int64]]) -> Any:
-    """Return the values of an index expression, as int64, given the values of its variables.
-
-    The arrays of the variables must broadcast to one shape. Raises IRTypeError for an expression
-    that is not index arithmetic, and for a variable without values.
-    """
-    if isinstance(expr, Var) and expr in values:
-        return values[expr]
-    if isinstance(expr, e.IntImm):
-        return np.int64(expr.value)
-    if isinstance(expr, e.BinaryOp):
-        return _BINARY[type(expr)](index_values(expr.a, values), index_values(expr.b, values))
-    if isinstance(expr, e.Cast) and expr.dtype.is_int:
-        return index_values(expr.value, values)
-    if isinstance(expr, e.Not):
-        return np.logical_not(index_values(expr.a, values))
-    if isinstance(expr, e.Select):
-        parts = (expr.condition, expr.true_value, expr.false_value)
-        return np.where(*(index_values(part, values) for part in parts))
-    raise IRTypeError(f"{expr} is not arithmetic on the indices {[v.name for v in values]}")

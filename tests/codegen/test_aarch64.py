@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,34 +24,6 @@ pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 
 ARM = "llvm -mtriple=aarch64-linux-gnu"
 SERVER = f"{ARM} -mcpu=neoverse-n1"
-MATMUL = """\
-@T.prim_func
-def main(A: T.Buffer((12, 24)), B: T.Buffer((24, 32)), C: T.Buffer((12, 32))):
-    T.func_attr({"tir.noalias": True})
-    for i, j, k in T.grid(12, 32, 24):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = 0.0
-            C[vi, vj] += A[vi, vk] * B[vk, vj]
-"""
-MEANS = """\
-@T.prim_func
-def main(a: T.handle, b: T.handle):
-    n = T.int32()
-    A = T.match_buffer(a, (n, 20), "float32")
-    B = T.match_buffer(b, (n,), "float32")
-    for i, k in T.grid(n, 20):
-        with T.block("sum"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                B[vi] = T.float32(0)
-            B[vi] = B[vi] + A[vi, vk]
-    for i in range(n):
-        with T.block("mean"):
-            vi = T.axis.spatial(n, i)
-            B[vi] = B[vi] / T.float32(20)
-"""
 BYTES = """\
 @T.prim_func
 def main(A: T.Buffer((4, 8), "int8"), B: T.Buffer((4, 2, 4, 4), "int8"), C: T.Buffer((4, 16), "int32")):
@@ -95,45 +66,6 @@ def apply(func: Any, target: str, folder: Path, *arrays: Array) -> list[Array]:
     outputs = outputs_of(func, arrays)
     build(func, target, folder)["f"](*arrays, *outputs)
     return outputs
-
-
-def as_written(sch: Schedule) -> None:
-    del sch
-
-
-def tiled(sch: Schedule) -> None:
-    block = sch.get_block("C")
-    i, j, k = sch.get_loops(block)
-    i0, i1 = sch.split(i, [None, 4])
-    j0, j1 = sch.split(j, [None, 8])
-    sch.reorder(i0, j0, k, i1, j1)
-    copy = sch.cache_write(block, 0, "global")
-    sch.reverse_compute_at(copy, j0)
-    sch.vectorize(sch.get_loops(copy)[-1])
-    sch.vectorize(j1)
-    sch.unroll(i1)
-    sch.decompose_reduction(block, k)
-
-
-@pytest.mark.parametrize("target", [ARM, SERVER])
-@pytest.mark.parametrize("transform", [as_written, tiled])
-def test_matmul(transform: Callable[[Schedule], None], target: str, tmp_path: Path) -> None:
-    sch = Schedule(parse(MATMUL))
-    transform(sch)
-    rng = np.random.default_rng(0)
-    a, b = rng.random((12, 24), "float32"), rng.random((24, 32), "float32")
-    c = np.zeros((12, 32), "float32")
-    build(sch.mod, target, tmp_path)["main"](a, b, c)
-    np.testing.assert_allclose(c, a @ b, rtol=1e-5)
-
-
-def test_a_reduction_of_symbolic_length(tmp_path: Path) -> None:
-    main = build(parse(MEANS), ARM, tmp_path)["main"]
-    for n in (1, 7):
-        a = np.random.default_rng(n).random((n, 20), "float32")
-        b = np.zeros(n, "float32")
-        main(a, b)
-        np.testing.assert_allclose(b, a.mean(axis=1), rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

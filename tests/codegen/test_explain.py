@@ -221,29 +221,6 @@ def main(A: T.Buffer((8, 100)), B: T.Buffer((8, 100))):
     assert (outer.becomes, outer.note) == ("serial", "the target has one core")
 
 
-def test_functions_of_a_module_are_explained_one_by_one():
-    module = parse("""\
-@I.ir_module
-class Module:
-    @T.prim_func
-    def double(A: T.Buffer((64,)), B: T.Buffer((64,))):
-        T.func_attr({"global_symbol": "double"})
-        for i in T.vectorized(64):
-            B[i] = A[i] * 2.0
-
-    @T.prim_func
-    def reverse(A: T.Buffer((64,)), B: T.Buffer((64,))):
-        T.func_attr({"global_symbol": "reverse"})
-        for i in T.vectorized(64):
-            B[i] = A[63 - i]
-""")
-    explanation = codegen.explain(module, AVX512)
-    patterns = [(a.function, a.pattern) for a in explanation.accesses if a.kind == "load"]
-    assert patterns == [("double", "contiguous"), ("reverse", "reversed")]
-    assert str(explanation).count("becomes") == 2
-    assert "double: 32 vector registers" in str(explanation)
-
-
 def test_what_cannot_be_compiled_cannot_be_explained():
     func = parse("""\
 @T.prim_func

@@ -147,28 +147,6 @@ def test_assertions_of_several_functions_are_told_apart() -> None:
             main(np.array([value], "int32"))
 
 
-def test_each_function_calls_its_own_library_functions() -> None:
-    calls = []
-    for name in ("kernel_test.a", "kernel_test.b"):
-        codegen.register_func(name, lambda x, name=name: calls.append(name), override=True)
-    codegen.build(
-        module(
-            """
-    @T.prim_func
-    def inner(A: T.Buffer((1,), "int32")):
-        T.evaluate(T.call_packed("kernel_test.a", A))
-
-    @T.prim_func
-    def main(A: T.Buffer((1,), "int32")):
-        T.func_attr({"global_symbol": "main"})
-        T.evaluate(T.call_packed("kernel_test.b", A))
-        T.evaluate(Module.inner(A.data))
-"""
-        )
-    )["main"](np.zeros(1, "int32"))
-    assert calls == ["kernel_test.b", "kernel_test.a"]
-
-
 # ----------------- A function of a program may have any name: it is not the C function of that name
 
 NAMES = ["memcpy", "memset", "floor", "trunc", "fmod", "fmodf", "free", "aligned_alloc", "malloc",
@@ -263,24 +241,6 @@ def test_functions_of_one_name_for_c_cannot_be_in_a_library(tmp_path: Path) -> N
         match=r"'one' and 'two' have the same global_symbol, copy, but names must be unique",
     ):
         module.export_library(tmp_path / "lib.so")
-
-
-def test_an_extern_is_the_c_function_beside_a_kernel_of_its_name() -> None:
-    mod = parse("""
-@I.ir_module
-class Module:
-    @T.prim_func
-    def abs(A: T.Buffer((1,), "int32")):
-        A[0] = 77
-
-    @T.prim_func
-    def main(A: T.Buffer((1,), "int32"), B: T.Buffer((1,), "int32")):
-        T.func_attr({"global_symbol": "main"})
-        B[0] = T.call_extern("int32", "abs", A[0])
-""")
-    a, b = np.array([-5], "int32"), np.zeros(1, "int32")
-    codegen.build(mod)["main"](a, b)
-    assert (a.tolist(), b.tolist()) == ([-5], [5])
 
 
 @pytest.mark.parametrize("name", ["tensorir.kernel.f", "a b", ""])

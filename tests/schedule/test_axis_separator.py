@@ -100,13 +100,6 @@ def test_views_are_divided_where_the_buffer_is(separators, view, element):
     apply(VIEWS, lambda s: s.set_axis_separator("C", "B", separators), after)
 
 
-def test_what_a_padded_buffer_stands_for_is_divided_as_before():
-    before = BEFORE.replace("A: T.Buffer((4, 3))", "A: T.Buffer((4, 3), axis_separators=[1])")
-    sch = apply(before, lambda s: s.pad_einsum("B", [1, 4]))
-    buffers = {b.name: b.axis_separators for b in sch.get(sch.get_block("root")).alloc_buffers}
-    assert buffers == {"B": (), "A_pad": (1,), "B_pad": ()}
-
-
 def test_a_layout_that_only_divides_the_buffer_keeps_its_views():
     def call(sch):
         sch.transform_layout("C", "B", lambda i, j, k: (i, IndexMap.AXIS_SEPARATOR, j, k))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import codegen
-from schedule import Schedule, ScheduleError
+from schedule import Schedule
 from tensorir import parse
 from tensorir.interp import interpret, random_arguments
 from tests.schedule.transformation import apply, refused
@@ -20,30 +20,6 @@ def main(A: T.Buffer((40,)), C: T.Buffer((7, 5))):
             C[vi, vk] = A[vi * 5 + vk] * A[vi * 5 + vk] + A[vk + 1]
 """
 
-TABLES = """\
-@T.prim_func
-def main(A: T.Buffer((40,)), C: T.Buffer((7, 5))):
-    index_var_0 = T.alloc_buffer((7, 5), "int32", strides=(1,))
-    index_var_1 = T.alloc_buffer((5,), "int32", strides=(1,))
-    for ax0, ax1 in T.grid(7, 5):
-        with T.block("index_0"):
-            v0, v1 = T.axis.remap("SS", [ax0, ax1])
-            T.reads()
-            T.writes(index_var_0[v0, v1])
-            index_var_0[v0, v1] = v0 * 5 + v1
-    for ax0 in range(5):
-        with T.block("index_1"):
-            v0 = T.axis.spatial(5, ax0)
-            T.reads()
-            T.writes(index_var_1[v0])
-            index_var_1[v0] = v0 + 1
-    for i, k in T.grid(7, 5):
-        with T.block("C"):
-            vi, vk = T.axis.remap("SS", [i, k])
-            T.reads(A[T.min(vi * 5 + vk, vk + 1):T.max(vi * 5 + vk, vk + 1) + 1])
-            T.writes(C[vi, vk])
-            C[vi, vk] = A[index_var_0[vi, vk]] * A[index_var_0[vi, vk]] + A[index_var_1[vk]]
-"""
 
 SHARED = """\
 @T.prim_func
@@ -66,19 +42,6 @@ def tables(sch):
         for block in sch.get_child_blocks(sch.get_block("root"))
         if sch.get(block).name_hint.startswith("index_")
     ]
-
-
-def test_tables_stand_before_the_loops():
-    sch = Schedule(parse(GATHER))
-    before = sch.get(sch.get_block("C")).reads
-    sch = apply(GATHER, cache("C"))
-    assert sch.trace.as_python()[-1] == (
-        'b1, b2 = sch.cache_index(block=b0, storage_scope="global", cse_thresh=0)'
-    )
-    text = sch.mod.script()
-    body = TABLES.split("\n    for ", 1)[1].split("            T.reads(A")[0]
-    assert "for " + body.strip() in "\n".join(line[4:] for line in text.splitlines())
-    assert len(sch.get(sch.get_block("C")).reads) == len(before)
 
 
 def test_threshold_counts_occurrences():
@@ -173,42 +136,12 @@ def test_converting_an_axis_is_worth_no_table():
     assert tables(apply(before, cache("C"))) == ["v0 * 5 + v1"]
 
 
-def test_equal_expressions_in_several_forms_share_a_table():
-    before = GATHER.replace(
-        "A[vi * 5 + vk] * A[vi * 5 + vk] + A[vk + 1]",
-        "A[vi * 5 + vk] * A[vk + vi * 5] + A[vi + vk + vi * 4] + A[vk * 2 // 2]",
-    )
-    sch = apply(before, cache("C"))
-    assert tables(sch) == ["v0 * 5 + v1", "v0 * 2 // 2"]
-    assert str(sch.get(sch.get_block("C")).body.value) == (
-        "A[index_var_0[vi, vk]] * A[index_var_0[vi, vk]] + A[index_var_0[vi, vk]]"
-        " + A[index_var_1[vk]]"
-    )
-    assert tables(apply(before, cache("C", 3))) == ["v0 * 5 + v1"]
-
-
 def test_nothing_to_compute_changes_nothing():
     sch = Schedule(parse(GATHER))
     before = sch.mod["main"]
     assert sch.cache_index("C", "global", 9) == []
     assert sch.mod["main"] is before
     assert sch.trace.as_python()[-1].startswith("sch.cache_index(")
-
-
-def test_conditions_and_several_axes_kinds():
-    before = """\
-@T.prim_func
-def main(A: T.Buffer((11,)), C: T.Buffer((7,))):
-    for i, k in T.grid(7, 5):
-        with T.block("C"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                C[vi] = T.float32(0)
-            C[vi] = C[vi] + T.if_then_else(2 <= vi + vk and vi + vk < 9, A[vi + vk - 2], T.float32(0))
-"""
-    sch = apply(before, cache("C", scope="local"))
-    assert len(tables(sch)) == 2
-    assert 'scope="local"' in sch.mod.script()
 
 
 def test_stored_place_is_looked_up_too():
@@ -265,47 +198,3 @@ def test_tables_compile():
 )
 def test_refused_calls(call, code):
     refused(GATHER, call, code)
-
-
-def test_below_a_condition_the_tables_are_filled_there():
-    before = """\
-@T.prim_func
-def main(A: T.Buffer((40,)), C: T.Buffer((8,))):
-    with T.block("root"):
-        if A[0] > T.float32(0):
-            for i in range(8):
-                with T.block("C"):
-                    vi = T.axis.spatial(8, i)
-                    C[vi] = A[vi * 4 + 2]
-"""
-    after = """\
-@T.prim_func
-def main(A: T.Buffer((40,)), C: T.Buffer((8,))):
-    with T.block("root"):
-        index_var_0 = T.alloc_buffer((8,), "int32", strides=(1,))
-        if A[0] > T.float32(0):
-            for ax0 in range(8):
-                with T.block("index_0"):
-                    v0 = T.axis.spatial(8, ax0)
-                    index_var_0[v0] = v0 * 4 + 2
-            for i in range(8):
-                with T.block("C"):
-                    vi = T.axis.spatial(8, i)
-                    T.reads(A[vi * 4 + 2])
-                    T.writes(C[vi])
-                    C[vi] = A[index_var_0[vi]]
-"""
-    apply(before, cache("C"), after)
-
-
-def test_tables_are_known_to_be_read():
-    def call(sch):
-        first, _ = sch.cache_index("C", "global")
-        sch.cache_write(first, 0, "global")
-        with pytest.raises(ScheduleError):
-            sch.reverse_compute_at(first, sch.get_loops(sch.get_block("C"))[1])
-
-    sch = apply(GATHER, call)
-    names = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_block("root"))]
-    assert names.index("index_var_0_global") < names.index("C")
-    assert sch.get_producers(sch.get_block("C")) == []

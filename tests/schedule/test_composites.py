@@ -109,48 +109,12 @@ def test_a_trace_with_composites_replays_where_they_are_unknown() -> None:
     assert "composite" not in str(forms[3])
 
 
-def test_the_script_of_a_trace_with_composites_runs() -> None:
-    names: dict[str, object] = {}
-    exec(SCRIPT, names)  # the text that the toolkit printed, as a user would paste it
-    sch = Schedule(MATMUL)
-    names["apply_trace"](sch)  # type: ignore[operator]
-    assert sch.trace.script() == SCRIPT
-
-
 def test_tvm_has_no_composites() -> None:
     lines = tiled().trace.script(dialect="tvm").splitlines()
     assert lines[3] == "  # tile(block=block C, rows=2)"
     assert all(line.startswith("  ") and line[2] != " " for line in lines[2:])
     with_marks = tiled().trace
     assert len(with_marks.without_composites().insts) == len(with_marks.insts) - 6
-
-
-def test_a_decision_in_a_composite_can_be_changed() -> None:
-    trace = tiled().trace
-    (sampling,) = trace.decisions
-    sch = Schedule(MATMUL)
-    trace.with_decision(sampling, [4, 16], remove_postproc=False).apply_to_schedule(sch, False)
-    assert [loop.loop_var.name for loop in map(sch.get, sch.get_loops("C"))][1] == "j_0"
-    assert sch.get(sch.get_loops("C")[1]).extent.value == 4
-    assert 'name="tile"' in sch.trace.script()
-
-
-def test_a_composite_that_fails_changes_nothing() -> None:
-    sch = Schedule(MATMUL, seed=7, debug_mask="all")
-    block = sch.get_block("C")
-    i = sch.get_loops(block)[0]
-    before = sch.mod, str(sch.trace)
-    with pytest.raises(ScheduleError, match="compute-inline"):
-        impossible(sch, block)
-    assert sch.mod is before[0]
-    assert str(sch.trace) == before[1]
-    sch.state.verify()
-    sch.unroll(i)
-    other = Schedule(MATMUL, seed=7)
-    sampled = [
-        s.get(v) for s in (sch, other) for v in s.sample_perfect_tile(s.get_loops("C")[1], 3)
-    ]
-    assert sampled[:3] == sampled[3:]
 
 
 def test_a_transaction_in_a_transaction() -> None:

@@ -26,16 +26,6 @@ def main(A: T.Buffer((128,)), B: T.Buffer((128,))):
                 B[vi] = A[vi] * T.float32(2)
 """
 
-SAMPLING = [
-    'b0 = sch.get_block(name="B", func_name="main")',
-    "l1, = sch.get_loops(block=b0)",
-    "v2, v3 = sch.sample_perfect_tile(loop=l1, n=2, max_innermost_factor=16, decision=[8, 16])",
-    "l4, l5 = sch.split(loop=l1, factors=[v2, v3], preserve_unit_iters=True, "
-    "disable_predication=False)",
-]
-
-POSTPROC = ["sch.enter_postproc()", "sch.parallel(loop=l4)", "sch.vectorize(loop=l5)"]
-
 
 def tiled(sch):
     (loop,) = sch.get_loops(sch.get_block("B"))
@@ -43,41 +33,6 @@ def tiled(sch):
     sch.enter_postproc()
     sch.parallel(outer)
     sch.vectorize(inner)
-
-
-def test_the_program_stays():
-    sch = Schedule(parse(VECTOR), debug_mask="all")
-    program = sch.mod["main"]
-    assert sch.enter_postproc() is None
-    assert sch.mod["main"] is program
-
-
-def test_trace():
-    sch = apply(VECTOR, tiled, POSTPROCESSED)
-    assert sch.trace.as_python() == SAMPLING + POSTPROC
-    assert sch.trace.as_json()[0][4] == ["EnterPostproc", [], [], []]
-    assert sch.trace.as_json()[1] == [[2, [8, 16]]]
-
-
-def test_the_trace_without_postprocessing():
-    sch = apply(VECTOR, tiled)
-    assert sch.trace.as_python(remove_postproc=True) == SAMPLING
-    instructions, decisions = sch.trace.as_json(remove_postproc=True)
-    assert [row[0] for row in instructions] == [
-        "GetBlock",
-        "GetLoops",
-        "SamplePerfectTile",
-        "Split",
-    ]
-    assert decisions == [[2, [8, 16]]]
-
-
-def test_a_replay_without_postprocessing():
-    trace = apply(VECTOR, tiled).trace
-    sch = Schedule(parse(VECTOR))
-    trace.apply_to_schedule(sch, remove_postproc=True)
-    assert_structural_equal(sch.mod["main"], parse(SPLIT))
-    assert sch.trace.as_python() == SAMPLING
 
 
 def test_a_replay_from_json():
@@ -88,24 +43,6 @@ def test_a_replay_from_json():
             sch, remove_postproc=False
         )
         assert_structural_equal(sch.mod["main"], parse(after))
-
-
-def test_simplification_keeps_the_mark_and_drops_what_only_postprocessing_used():
-    def call(sch):
-        block = sch.get_block("B")
-        (loop,) = sch.get_loops(block)
-        sch.unroll(loop)
-        (late,) = sch.get_loops(block)
-        sch.enter_postproc()
-        sch.annotate(late, "pragma", 1)
-
-    trace = apply(VECTOR, call).trace
-    assert trace.simplified(remove_postproc=False).as_python() == trace.as_python()
-    assert trace.simplified(remove_postproc=True).as_python() == [
-        'b0 = sch.get_block(name="B", func_name="main")',
-        "l1, = sch.get_loops(block=b0)",
-        "sch.unroll(loop=l1)",
-    ]
 
 
 def test_a_changed_decision_redoes_the_sampling_only():

@@ -26,14 +26,6 @@ def sch() -> Schedule:
     return Schedule(parse(PROGRAM), seed=1)
 
 
-def test_blocks_and_loops(sch):
-    block = sch.get_block("B")
-    assert repr(block) == 'BlockRV(b0: block "B")'
-    assert str(sch.get_loops(block)) == (
-        "[LoopRV(l1: for i in range(8)), LoopRV(l2: for j in range(16))]"
-    )
-
-
 def test_handles_follow_the_program(sch):
     i, j = sch.get_loops("B")
     sch.vectorize(j)
@@ -74,14 +66,6 @@ def test_a_handle_does_not_keep_its_schedule_alive(sch):
     del schedule
     gc.collect()
     assert repr(block) == "BlockRV(its schedule is gone)"
-
-
-def test_a_handle_prints_what_its_own_schedule_says(sch):
-    i, _ = sch.get_loops("B")
-    twin = sch.copy()
-    twin.unroll(i)
-    assert repr(i) == "LoopRV(l1: for i in range(8))"
-    assert "T.unroll(8)" in twin.mod.script()
 
 
 def test_copies_and_pickles_leave_the_schedule_out(sch):

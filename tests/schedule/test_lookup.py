@@ -6,7 +6,7 @@ import pytest
 
 from schedule import Schedule
 from tensorir import IRModule, parse
-from tests.schedule.transformation import apply, refused
+from tests.schedule.transformation import refused
 
 STAGES = """\
 @T.prim_func
@@ -110,27 +110,6 @@ def test_a_block_at_any_depth(name):
     assert sch.get(sch.get_block(name)).name_hint == name
 
 
-def test_each_call_gives_a_new_handle():
-    sch = program(NESTED)
-    first, second = sch.get_block("X"), sch.get_block("X")
-    assert first is not second
-    assert sch.get(first) is sch.get(second)
-
-
-def test_a_function_by_name():
-    mod = IRModule({"main": parse(STAGES), "other": parse(NESTED)})
-    sch = Schedule(mod)
-    assert sch.get(sch.get_block("B")).name_hint == "B"
-    sch.get_block("outer", func_name="other")
-    sch.work_on("other")
-    sch.get_block("outer")
-    assert sch.trace.as_json()[0] == [
-        ["GetBlock", [], ["B", "main"], ["b0"]],
-        ["GetBlock", [], ["outer", "other"], ["b1"]],
-        ["GetBlock", [], ["outer", "other"], ["b2"]],
-    ]
-
-
 def test_no_function_to_look_in():
     sch = Schedule(IRModule({"one": parse(STAGES), "other": parse(NESTED)}))
     with pytest.raises(ValueError, match="get_block needs func_name"):
@@ -138,17 +117,6 @@ def test_no_function_to_look_in():
     with pytest.raises(ValueError, match="third"):
         sch.get_block("B", "third")
     assert sch.trace.insts == []
-
-
-def test_a_name_that_no_block_has():
-    error = refused(
-        STAGES,
-        lambda sch: sch.get_block("F"),
-        "NotSingleResult",
-        'Cannot find a block with the name: F in function "main"',
-        marked=[],
-    )
-    assert error.hint == "the function has the blocks root, B, C, D, E"
 
 
 def test_a_name_that_several_blocks_have():
@@ -268,65 +236,3 @@ def test_the_root_block_has_no_scope(method):
 def test_output_blocks(text, scope, found):
     sch = program(text)
     assert names(sch, sch.get_output_blocks(sch.get_block(scope))) == found
-
-
-# ------------------------------------------------------------------------------------------- trace
-
-
-def test_trace():
-    def call(sch):
-        root = sch.get_block("root")
-        outer, _ = sch.get_loops("B")
-        sch.get_child_blocks(root)
-        sch.get_child_blocks(outer)
-        sch.get_producers("D")
-        sch.get_consumers("C")
-        sch.get_producers("B")
-        sch.get_output_blocks(root)
-
-    sch = apply(STAGES, call, STAGES)
-    assert sch.trace.as_python() == [
-        'b0 = sch.get_block(name="root", func_name="main")',
-        'b1 = sch.get_block(name="B", func_name="main")',
-        "l2, l3 = sch.get_loops(block=b1)",
-        "b4, b5, b6, b7 = sch.get_child_blocks(b0)",
-        "b8, b9 = sch.get_child_blocks(l2)",
-        'b10 = sch.get_block(name="D", func_name="main")',
-        "b11, b12 = sch.get_producers(block=b10)",
-        'b13 = sch.get_block(name="C", func_name="main")',
-        "b14, = sch.get_consumers(block=b13)",
-        'b15 = sch.get_block(name="B", func_name="main")',
-        "sch.get_producers(block=b15)",
-        "b16, b17 = sch.get_output_blocks(scope_block=b0)",
-    ]
-    assert sch.trace.as_json() == [
-        [
-            ["GetBlock", [], ["root", "main"], ["b0"]],
-            ["GetBlock", [], ["B", "main"], ["b1"]],
-            ["GetLoops", ["b1"], [], ["l2", "l3"]],
-            ["GetChildBlocks", ["b0"], [], ["b4", "b5", "b6", "b7"]],
-            ["GetChildBlocks", ["l2"], [], ["b8", "b9"]],
-            ["GetBlock", [], ["D", "main"], ["b10"]],
-            ["GetProducers", ["b10"], [], ["b11", "b12"]],
-            ["GetBlock", [], ["C", "main"], ["b13"]],
-            ["GetConsumers", ["b13"], [], ["b14"]],
-            ["GetBlock", [], ["B", "main"], ["b15"]],
-            ["GetProducers", ["b15"], [], []],
-            ["GetOutputBlocks", ["b0"], [], ["b16", "b17"]],
-        ],
-        [],
-    ]
-
-
-def test_look_ups_that_nothing_uses_are_left_out_of_the_simplified_trace():
-    sch = program(STAGES)
-    _, inner = sch.get_loops("B")
-    sch.get_child_blocks(sch.get_block("root"))
-    sch.get_consumers("B")
-    sch.unroll(inner)
-    sch.get_output_blocks("root")
-    assert sch.trace.simplified(remove_postproc=False).as_python() == [
-        'b0 = sch.get_block(name="B", func_name="main")',
-        "l1, l2 = sch.get_loops(block=b0)",
-        "sch.unroll(loop=l2)",
-    ]

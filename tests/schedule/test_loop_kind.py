@@ -128,47 +128,6 @@ def test_several_blocks_below(method, args, loop):
 
 
 @pytest.mark.parametrize(("method", "args", "loop"), KINDS)
-def test_annotations_stay(method, args, loop):
-    def call(sch):
-        (outer, _) = sch.get_loops(sch.get_block("C"))
-        sch.annotate(outer, "pragma", 1)
-        getattr(sch, method)(outer, *args)
-
-    sch = apply(STAGES, call)
-    (outer, _) = sch.get_loops(sch.get_block("C"))
-    assert sch.get(outer).annotations == {"pragma": 1}
-
-
-@pytest.mark.parametrize(("method", "args", "loop"), KINDS)
-def test_the_last_kind_wins(method, args, loop):
-    after = MATMUL.replace("i in range(3)", f"i in {loop.format(3)}")
-
-    def call(sch):
-        outer = sch.get_loops(sch.get_block("C"))[0]
-        for other, arguments, _ in KINDS:
-            getattr(sch, other)(outer, *arguments)
-        getattr(sch, method)(outer, *args)
-
-    apply(MATMUL, call, after)
-
-
-@pytest.mark.parametrize(("method", "args", "loop"), KINDS)
-def test_a_symbolic_extent(method, args, loop):
-    before = """\
-@T.prim_func
-def main(a: T.handle, b: T.handle, n: T.int32):
-    A = T.match_buffer(a, (n,))
-    B = T.match_buffer(b, (n,))
-    for i in range(n):
-        with T.block("B"):
-            vi = T.axis.spatial(n, i)
-            B[vi] = A[vi] + T.float32(1)
-"""
-    after = before.replace("range(n)", loop.format("n"))
-    scheduled(before, turned(method, "B", 0, *args), after)
-
-
-@pytest.mark.parametrize(("method", "args", "loop"), KINDS)
 def test_a_complete_block_needs_no_affine_binding(method, args, loop):
     before = """\
 @T.prim_func
@@ -194,78 +153,6 @@ def test_any_loop_can_be_unrolled():
 def test_threads_of_a_block_may_share_a_reduction():
     after = MATMUL.replace("k in range(5)", f"k in {threads('threadIdx.y').format(5)}")
     apply(MATMUL, turned("bind", "C", 2, "threadIdx.y"), after)
-
-
-def test_a_decomposed_reduction_is_vectorized_outside_of_its_sum():
-    def call(sch):
-        block = sch.get_block("C")
-        i, j, k = sch.get_loops(block)
-        sch.reorder(i, k, j)
-        sch.decompose_reduction(block, k)
-        sch.vectorize(sch.get_loops(sch.get_block("C_init"))[1])
-        sch.unroll(k)
-
-    sch = apply(MATMUL, call)
-    loops = sch.get_loops(sch.get_block("C_init")) + sch.get_loops(sch.get_block("C_update"))
-    kinds = [sch.get(loop).kind.name for loop in loops]
-    assert kinds == ["SERIAL", "VECTORIZED", "SERIAL", "UNROLLED", "SERIAL"]
-
-
-@pytest.mark.parametrize(
-    "axis",
-    [f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"]
-    + ["vthread"],
-)
-def test_thread_axes(axis):
-    after = MATMUL.replace("i in range(3)", f"i in {threads(axis).format(3)}")
-    sch = apply(MATMUL, turned("bind", "C", 0, axis), after)
-    binding = sch.get(sch.get_loops(sch.get_block("C"))[0]).thread_binding
-    assert binding.thread_tag == axis
-    assert binding.var.name == axis
-    assert binding.dom is None
-
-
-# ------------------------------------------------------------------------------- handles and trace
-
-
-@pytest.mark.parametrize(("method", "args", "loop"), KINDS)
-def test_handles_stay(method, args, loop):
-    sch = Schedule(parse(MATMUL), debug_mask="all")
-    block = sch.get_block("C")
-    i, j, k = sch.get_loops(block)
-    assert getattr(sch, method)(j, *args) is None
-    assert [sch.get(handle).loop_var.name for handle in (i, j, k)] == ["i", "j", "k"]
-    assert sch.get(block).name_hint == "C"
-
-
-def test_trace():
-    def call(sch):
-        i, j, k = sch.get_loops(sch.get_block("C"))
-        sch.bind(i, "blockIdx.x")
-        sch.parallel(i)
-        sch.vectorize(j)
-        sch.unroll(k)
-
-    sch = apply(MATMUL, call)
-    assert sch.trace.as_python() == [
-        'b0 = sch.get_block(name="C", func_name="main")',
-        "l1, l2, l3 = sch.get_loops(block=b0)",
-        'sch.bind(loop=l1, thread_axis="blockIdx.x")',
-        "sch.parallel(loop=l1)",
-        "sch.vectorize(loop=l2)",
-        "sch.unroll(loop=l3)",
-    ]
-    assert sch.trace.as_json() == [
-        [
-            ["GetBlock", [], ["C", "main"], ["b0"]],
-            ["GetLoops", ["b0"], [], ["l1", "l2", "l3"]],
-            ["Bind", ["l1"], ["blockIdx.x"], []],
-            ["Parallel", ["l1"], [], []],
-            ["Vectorize", ["l2"], [], []],
-            ["Unroll", ["l3"], [], []],
-        ],
-        [],
-    ]
 
 
 # ----------------------------------------------------------------------------------------- refused

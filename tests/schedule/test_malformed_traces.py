@@ -74,13 +74,6 @@ def test_text_that_is_no_trace(text, tmp_path):
         Trace.load(path)
 
 
-def test_a_list_is_no_index_of_a_buffer():
-    get_block = ["GetBlock", [], ["C", "main"], ["b0"]]
-    cache_write = ["CacheWrite", ["b0", []], [[], "global"], ["b1"]]
-    with pytest.raises(TraceError, match=r"`write_buffer_index`: \(\) is not a whole number"):
-        Trace.from_json([[get_block, cache_write], []])
-
-
 PAD, CONV = "PadInput", "conv2d_nhwc"
 ONCE_FAILED = {
     "a split by something else than a whole number": (

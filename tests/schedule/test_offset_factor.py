@@ -99,14 +99,6 @@ def test_sums_that_wrap_wrap_alike():
     np.testing.assert_array_equal(c, exact.astype("int32"))
 
 
-def test_the_init_runs_with_what_is_taken_off_once_it_is_decomposed():
-    def decomposed(sch):
-        sch.offset_factor("C", 0, "uint8")
-        sch.decompose_reduction("C", sch.get_loops("C")[2])
-
-    assert_right(apply(PRODUCT, decomposed))
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [

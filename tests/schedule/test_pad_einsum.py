@@ -11,7 +11,7 @@ from schedule import Schedule
 from tensorir import parse
 from tensorir.interp import interpret
 from tests.schedule.cases import program
-from tests.schedule.transformation import apply, scheduled
+from tests.schedule.transformation import apply
 
 MATMUL = program("MATMUL_2", "pad_einsum")
 
@@ -67,22 +67,6 @@ def test_all_paddings_compute_the_same(extents, padding):
     assert [int(sch.get(loop).extent) for loop in loops] == [
         -(-extent // unit) * unit for extent, unit in zip(extents, padding, strict=True)
     ]
-
-
-# ---------------------------------------------------------------------------------- unknown extents
-
-SYMBOLIC_MATMUL = program("SYMBOLIC_MATMUL", "pad_einsum")
-
-
-@pytest.mark.parametrize("padding", [(8, 1, 1), (1, 4, 4), (4, 3, 8)])
-@pytest.mark.parametrize(("n", "d"), [(1, 1), (5, 7), (8, 4)])
-def test_symbolic_extents_compute_the_same(padding, n, d):
-    sch = scheduled(SYMBOLIC_MATMUL, pad(*padding))
-    rng = np.random.default_rng(0)
-    a, b = rng.random((n, d), "float32"), rng.random((d, 5), "float32")
-    c = np.zeros((n, 5), "float32")
-    interpret(sch.mod, a, b, c, n, d)
-    np.testing.assert_allclose(c, a @ b, rtol=1e-5)
 
 
 # ------------------------------------------------------------------- padding that adds nothing anyway

@@ -16,52 +16,6 @@ def roll(block="B", index=0):
     return lambda sch: sch.rolling_buffer(block, index)
 
 
-# ----------------------------------------------------------------------------------------- the window
-
-
-@pytest.mark.parametrize(
-    ("step", "width", "overlap"), [(1, 2, 1), (2, 3, 1), (2, 5, 3), (3, 4, 1), (4, 7, 3)]
-)
-def test_a_window_that_slides_by_a_stride(step, width, overlap):
-    length = (6 - 1) * step + width
-    stride = f" * {step}" if step > 1 else ""
-    before = f"""\
-@T.prim_func
-def main(A: T.Buffer(({length},)), C: T.Buffer((6,))):
-    B = T.alloc_buffer(({length},))
-    for i in range(6):
-        for k in range({width}):
-            with T.block("B"):
-                vb = T.axis.spatial({length}, i{stride} + k)
-                B[vb] = A[vb] * T.float32(2)
-        for k in range({width}):
-            with T.block("C"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    C[vi] = T.float32(0)
-                C[vi] = C[vi] + B[vi{stride} + vk]
-"""
-    after = f"""\
-@T.prim_func
-def main(A: T.Buffer(({length},)), C: T.Buffer((6,))):
-    B = T.alloc_buffer(({width},))
-    for i in range(6):
-        for k in range({width}):
-            with T.block("B"):
-                vb = T.axis.opaque({length}, i{stride} + k)
-                T.where(i < 1 or {overlap} <= k)
-                B[vb % {width}] = A[vb] * T.float32(2)
-        for k in range({width}):
-            with T.block("C"):
-                vi = T.axis.opaque(6, i)
-                vk = T.axis.reduce({width}, k)
-                with T.init():
-                    C[vi] = T.float32(0)
-                C[vi] = C[vi] + B[(vi{stride} + vk) % {width}]
-"""
-    apply(before, roll(), after)
-
-
 # ----------------------------------------------------------------------------------- the blocks around
 
 

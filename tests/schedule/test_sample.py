@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import itertools
-import json
 import math
 
 import numpy as np
@@ -17,7 +16,6 @@ from schedule.decisions.tiles import PerfectTileDomain
 from schedule.random_state import RandomState
 from tensorir import parse
 from tests.schedule.programs import SYMBOLIC, VECTOR
-from tests.schedule.transformation import apply, scheduled
 
 
 def vector(extent, seed=None):
@@ -160,38 +158,6 @@ def test_a_large_prime_goes_to_one_side():
     assert drawn == {(65537, 1), (1, 65537)}
 
 
-def test_factors_of_an_unknown_extent_are_inferred():
-    after = """\
-@T.prim_func
-def main(a: T.handle, b: T.handle, n: T.int32):
-    A = T.match_buffer(a, (n,))
-    B = T.match_buffer(b, (n,))
-    for i_0, i_1, i_2 in T.grid(n, 1, 1):
-        with T.block("B"):
-            vi = T.axis.spatial(n, i_0 + i_1 + i_2)
-            B[vi] = A[vi] * T.float32(2)
-"""
-
-    def call(sch):
-        (loop,) = sch.get_loops(sch.get_block("B"))
-        factors = sch.sample_perfect_tile(loop, 3)
-        assert factors[0] is None
-        assert [sch.get(factor) for factor in factors[1:]] == [1, 1]
-        sch.split(loop, factors)
-
-    sch = scheduled(SYMBOLIC, call, after)
-    assert sch.trace.as_python()[2:] == [
-        "_, v3, v4 = sch.sample_perfect_tile(loop=l1, n=3, max_innermost_factor=16, "
-        "decision=[-1, 1, 1])",
-        "l5, l6, l7 = sch.split(loop=l1, factors=[None, v3, v4], preserve_unit_iters=True, "
-        "disable_predication=False)",
-    ]
-    assert sch.trace.as_json()[0][2:] == [
-        ["SamplePerfectTile", ["l1"], [3, 16], ["_", "v3", "v4"]],
-        ["Split", ["l1", "None", "v3", "v4"], [1, 0], ["l5", "l6", "l7"]],
-    ]
-
-
 @pytest.mark.parametrize(
     ("extent", "n", "limit", "decision", "words"),
     [
@@ -218,20 +184,6 @@ def test_an_unknown_extent_needs_a_part_too(n, decision):
 
 
 # ------------------------------------------------------------------------------- sample_categorical
-
-
-def test_a_decision_is_the_index_of_a_candidate():
-    sch = vector(8)
-    chosen = [category(sch, [30, 50, 70], [0.5, 0.25, 0.25], decision=k) for k in range(3)]
-    assert chosen == [30, 50, 70]
-    assert sch.trace.as_json()[1] == [[0, 0], [1, 1], [2, 2]]
-
-
-def test_the_recorded_decision_is_the_index_drawn():
-    sch = vector(8, seed=42)
-    drawn = [category(sch, [10, 11, 12, 13], [0.25] * 4) for _ in range(3)]
-    assert drawn == [12, 11, 13]
-    assert sch.trace.as_json()[1] == [[0, 2], [1, 1], [2, 3]]
 
 
 def test_candidates_come_up_in_proportion_to_their_weights():
@@ -268,15 +220,6 @@ def test_one_candidate_is_not_drawn():
     assert sch.fork_seed() == 431226885
 
 
-def test_a_sampled_number_is_an_int32_variable():
-    sch = vector(8)
-    number = sch.sample_categorical([5, 6], [0.5, 0.5], decision=1)
-    assert number.name.startswith("v")
-    assert number.dtype == "int32"
-    assert sch.get(number) == 6
-    assert sch.get(number * 3 - 1) == 17
-
-
 @pytest.mark.parametrize(
     ("candidates", "probs", "decision", "words"),
     [
@@ -294,65 +237,6 @@ def test_choices_that_cannot_be(candidates, probs, decision, words):
 
 
 # ------------------------------------------------------------------------------------ trace, replay
-
-
-def test_trace():
-    def call(sch):
-        (loop,) = sch.get_loops(sch.get_block("B"))
-        unroll = sch.sample_categorical([0, 16], [0.1, 0.9], decision=1)
-        sch.annotate(loop, "pragma", unroll)
-        sch.sample_perfect_tile(loop, n=2, max_innermost_factor=-1, decision=[4, 32])
-
-    sch = apply(VECTOR, call)
-    assert sch.trace.as_python()[2:] == [
-        "v2 = sch.sample_categorical(candidates=[0, 16], probs=[0.10000000000000001, "
-        "0.90000000000000002], decision=1)",
-        'sch.annotate(block_or_loop=l1, ann_key="pragma", ann_val=v2)',
-        "v3, v4 = sch.sample_perfect_tile(loop=l1, n=2, max_innermost_factor=-1, decision=[4, 32])",
-    ]
-    assert sch.trace.as_json() == [
-        [
-            ["GetBlock", [], ["B", "main"], ["b0"]],
-            ["GetLoops", ["b0"], [], ["l1"]],
-            ["SampleCategorical", [], [[0, 16], [0.1, 0.9]], ["v2"]],
-            ["Annotate", ["l1", "v2"], ["pragma"], []],
-            ["SamplePerfectTile", ["l1"], [2, -1], ["v3", "v4"]],
-        ],
-        [[2, 1], [4, [4, 32]]],
-    ]
-
-
-def test_a_replay_keeps_decisions():
-    sch = vector(128, seed=42)
-    drawn = [tile(sch, 2), tile(sch, 3)]
-    stored = json.dumps(sch.trace.as_json())
-    for seed in (1, 42):
-        again = vector(128, seed=seed)
-        Trace.from_json(json.loads(stored)).apply_to_schedule(again, remove_postproc=False)
-        assert json.dumps(again.trace.as_json()) == stored
-    assert [d for _, d in sch.trace.as_json()[1]] == drawn
-
-
-def test_a_replay_on_another_extent_records_the_repaired_decision():
-    sch = vector(128)
-    tile(sch, 2, decision=[8, 16])
-    again = vector(96)
-    Trace.from_json(sch.trace.as_json()).apply_to_schedule(again, remove_postproc=False)
-    assert again.trace.as_json()[1] == [[2, [6, 16]]]
-
-
-def test_a_replay_without_decisions_draws_anew():
-    stored = [
-        [
-            ["GetBlock", [], ["B", "main"], ["b0"]],
-            ["GetLoops", ["b0"], [], ["l1"]],
-            ["SamplePerfectTile", ["l1"], [2, 16], ["v2", "v3"]],
-        ],
-        [],
-    ]
-    sch = vector(128, seed=42)
-    Trace.from_json(stored).apply_to_schedule(sch, remove_postproc=False)
-    assert sch.trace.as_json()[1] == [[2, [16, 8]]]
 
 
 def test_a_seed_gives_the_same_decisions_again():

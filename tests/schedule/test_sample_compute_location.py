@@ -8,7 +8,6 @@ import json
 import pytest
 
 from schedule import LoopRV, Schedule, Trace
-from schedule.primitives.sample_compute_location import location_domain
 from tensorir import parse
 from tests.schedule.programs import NARROW_STAGES as STAGES
 from tests.schedule.transformation import apply, refused
@@ -219,33 +218,7 @@ def test_one_candidate_is_not_drawn():
     assert sch.fork_seed() == 431226885
 
 
-def test_the_program_stays():
-    sch = Schedule(parse(STAGES))
-    program = sch.mod["main"]
-    sch.sample_compute_location("B")
-    assert sch.mod["main"] is program
-
-
 # ------------------------------------------------------------------------------------ trace, replay
-
-
-def test_trace():
-    sch = apply(STAGES, locate("B", 9))
-    assert sch.trace.as_python() == [
-        'b0 = sch.get_block(name="B", func_name="main")',
-        "l1 = sch.sample_compute_location(block=b0, decision=1)",
-        'b2 = sch.get_block(name="B", func_name="main")',
-        "sch.compute_at(block=b2, loop=l1, preserve_unit_loops=False, index=-1)",
-    ]
-    assert sch.trace.as_json() == [
-        [
-            ["GetBlock", [], ["B", "main"], ["b0"]],
-            ["SampleComputeLocation", ["b0"], [], ["l1"]],
-            ["GetBlock", [], ["B", "main"], ["b2"]],
-            ["ComputeAt", ["b2", "l1"], [0, -1], []],
-        ],
-        [[1, 1]],
-    ]
 
 
 def test_a_replay_on_another_program_records_the_location_that_is_possible():
@@ -282,16 +255,6 @@ def test_a_place_that_is_asked_for_is_that_of_the_domain(program):
             if keeps:
                 places.append(sampling.domain.repair(decision))
         assert len(set(places)) == 1
-
-
-def test_places_follow_the_program_as_it_is():
-    sch = Schedule(parse(STAGES))
-    block = sch.get_block("B")
-    before = location_domain(sch.state, sch.get_sref(block)).values
-    assert location_domain(sch.state, sch.get_sref(block)).values == before
-    sch.split(sch.get_loops(sch.get_block("C"))[0], [2, None])
-    after = location_domain(sch.state, sch.get_sref(block)).values
-    assert len(after) == len(before) + 1
 
 
 def test_the_root_block_has_no_location():

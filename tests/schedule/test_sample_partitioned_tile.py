@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from schedule import Schedule
 from schedule.decisions.tiles import PartitionedTileDomain
 from tensorir import parse
-from tests.schedule.transformation import apply
 
 TEXT = """\
 @T.prim_func
@@ -73,25 +72,6 @@ def test_extents_that_cannot_be_tiled():
         "    for", "    A = T.match_buffer(a, (n,))\n    B = T.match_buffer(b, (n,))\n    for"
     )
     assert sample(Schedule(parse(symbolic.replace("96", "n"))), 2, 1, 4) == [-1, 1]
-
-
-def test_trace():
-    def call(sch):
-        (loop,) = sch.get_loops(sch.get_block("B"))
-        tile = sch.sample_partitioned_tile(loop, 3, 1, 8, decision=[12, 2, 4])
-        sch.split(loop, tile)
-
-    sch = apply(TEXT, call)
-    assert sch.trace.as_python()[2] == (
-        "v2, v3, v4 = sch.sample_partitioned_tile(loop=l1, n=3, partition_pos=1, "
-        "innerpart_factor=8, decision=[12, 2, 4])"
-    )
-    assert sch.trace.as_json()[0][2] == [
-        "SamplePartitionedTile",
-        ["l1"],
-        [3, 1, 8],
-        ["v2", "v3", "v4"],
-    ]
 
 
 @pytest.mark.parametrize(

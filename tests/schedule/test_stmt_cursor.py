@@ -4,9 +4,9 @@ import pytest
 
 from schedule import Schedule
 from schedule.stmt_cursor import StmtCursor
-from tensorir import assert_structural_equal, parse
+from tensorir import parse
 from tensorir.nodes.expr import IntImm
-from tensorir.nodes.stmt import Evaluate, For, IfThenElse, LetStmt, SeqStmt
+from tensorir.nodes.stmt import Evaluate, IfThenElse, LetStmt
 
 PROGRAM = """\
 @T.prim_func
@@ -43,14 +43,6 @@ def loop(state):
     return sref(state, "first").parent
 
 
-def marked(state, cursor):
-    """Return the program with a mark inserted at a place in the body of its root block."""
-    root = state.root("main")
-    body = cursor.replace(Evaluate(state.func("main").params[1]))
-    state.replace(root, root.block.with_(body=body))
-    return state.mod["main"].script()
-
-
 def names(stmts):
     return [type(stmt).__name__ for stmt in stmts]
 
@@ -72,15 +64,6 @@ def test_the_gaps_around_a_statement(state):
     before, after = here.before.replace(mark), here.after.replace(mark)
     assert before.seq == (root.block.body.seq[0], mark, root.block.body.seq[1])
     assert after.seq == (*root.block.body.seq, mark)
-
-
-def test_replacing_a_range_keeps_the_statements_beside_it(state):
-    body = state.root("main").block.body
-    whole = StmtCursor.of(body)
-    (loop_stmt, last) = whole.parts
-    assert whole.replace(loop_stmt) is loop_stmt
-    assert whole.around(sref(state, "last")).replace(loop_stmt).seq == (loop_stmt, loop_stmt)
-    assert whole.around(sref(state, "first")).replace() is last
 
 
 def test_conditions_and_bindings_are_seen_through(state):
@@ -110,29 +93,6 @@ def test_the_order_of_blocks(state):
     assert places == [0, 1, 1, 1]
     with pytest.raises(IndexError, match="last"):
         below.position(sref(state, "last"))
-
-
-def test_a_place_below_a_loop_and_a_condition_in_the_body_of_the_block_around(state):
-    root = state.root("main")
-    inside = StmtCursor.below(loop(state), root)
-    assert [type(w) for w, _ in inside.wrappers()] == [For]
-    gap = inside.around(sref(state, "third")).before
-    assert [type(w) for w, _ in gap.wrappers()] == [IfThenElse, LetStmt, For]
-    expected = PROGRAM.replace(
-        "                for j", "                T.evaluate(n)\n                for j"
-    )
-    assert_structural_equal(parse(marked(state, gap)), parse(expected))
-
-
-def test_what_did_not_change_is_shared(state):
-    root = state.root("main")
-    body = root.block.body
-    inside = StmtCursor.below(loop(state), root)
-    new = inside.before.replace(Evaluate(state.func("main").params[1]))
-    assert type(new) is SeqStmt
-    assert new.seq[1] is body.seq[1]
-    assert new.seq[0].body.seq[1:] == body.seq[0].body.seq
-    assert new.seq[0].loop_var is body.seq[0].loop_var
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import codegen
-from schedule import Schedule
-from tensorir import parse, verify_well_formed
+from tensorir import parse
 from tensorir.interp import interpret, random_arguments
 from tensorir.tensor_intrin import TensorIntrin
 from tests.schedule.transformation import apply, scheduled
@@ -169,80 +168,6 @@ def test_matrix_tiles(before, name, depth, product):
 # ------------------------------------------------------------------------------------- loop or block
 
 
-def test_a_block_that_was_blockized_before():
-    def call(sch):
-        outer = sch.blockize(sch.get_loops(sch.get_block("C"))[3])
-        sch.tensorize(outer, "dot_16x4_portable")
-
-    apply(BYTES, call, BYTES_AFTER)
-
-
-def test_after_the_init_is_decomposed_the_update_is_tensorized():
-    after = """\
-@T.prim_func
-def main(
-    A: T.Buffer((3, 8), "uint8"), B: T.Buffer((2, 2, 16, 4), "int8"), C: T.Buffer((3, 32), "int32")
-):
-    for i, j_0 in T.grid(3, 2):
-        for j_1_init in range(16):
-            with T.block("C_init"):
-                vi = T.axis.spatial(3, i)
-                vj = T.axis.spatial(32, j_0 * 16 + j_1_init)
-                T.reads()
-                T.writes(C[vi, vj])
-                C[vi, vj] = 0
-        for k_0 in range(2):
-            with T.block("C_update_o"):
-                row = T.int32()
-                column = T.int32()
-                vi_o, vj_o, vk_o = T.axis.remap("SSR", [i, j_0, k_0])
-                T.reads(
-                    C[vi_o, vj_o * 16:vj_o * 16 + 16],
-                    A[vi_o, vk_o * 4:vk_o * 4 + 4],
-                    B[vj_o, vk_o, 0:16, 0:4],
-                )
-                T.writes(C[vi_o, vj_o * 16:vj_o * 16 + 16])
-                a = T.match_buffer(A[vi_o, vk_o * 4:vk_o * 4 + 4], (4,), "uint8", offset_factor=1)
-                b = T.match_buffer(
-                    B[vj_o, vk_o, 0:16, 0:4], (16, 4), "int8", offset_factor=1, strides=[row, column]
-                )
-                c = T.match_buffer(
-                    C[vi_o, vj_o * 16:vj_o * 16 + 16], (16,), "int32", offset_factor=1
-                )
-                for k in range(4):
-                    for j in T.vectorized(16):
-                        c[j] = c[j] + T.Cast("int32", a[k]) * T.Cast("int32", b[j, k])
-"""
-
-    def call(sch):
-        block = sch.get_block("C")
-        loops = sch.get_loops(block)
-        sch.decompose_reduction(block, loops[2])
-        sch.tensorize(loops[3], "dot_16x4_portable")
-
-    sch = apply(BYTES, call, after)
-    assert_machine_code_computes(sch, BYTES)
-
-
-def test_two_blocks_get_views_of_their_own():
-    both = BYTES.replace(
-        'C: T.Buffer((3, 32), "int32")',
-        'C: T.Buffer((3, 32), "int32"), D: T.Buffer((3, 32), "int32")',
-    )
-    loop = BYTES[BYTES.index("    for") :]
-    both += loop.replace('"C"', '"D"').replace("C[", "D[")
-
-    def call(sch):
-        tensorize("dot_16x4_portable")(sch)
-        tensorize("dot_16x4_portable", block="D")(sch)
-
-    sch = apply(both, call)
-    assert verify_well_formed(sch.mod)
-    first, second = (sch.get(sch.get_block(name)) for name in ("C_o", "D_o"))
-    pairs = zip(first.match_buffers, second.match_buffers, strict=True)
-    assert all(a.buffer is not b.buffer for a, b in pairs)
-
-
 def test_tensorized_loops_can_be_scheduled_further():
     def call(sch):
         tensorize("dot_16x4_portable")(sch)
@@ -327,44 +252,6 @@ def test_arithmetic_is_compared_under_the_ranges_of_the_axes(register):
     apply(before, tensorize("product_4", 2, "Z"))
 
 
-def test_a_block_without_a_block_inside(register):
-    loop = """\
-        for i in range(4):
-            C[i] = A[i] * B[i]
-"""
-    register("product_4", PRODUCT + loop, PRODUCT + PRODUCT_VECTOR)
-    before = """\
-@T.prim_func
-def main(X: T.Buffer((3, 8)), Y: T.Buffer((8,)), Z: T.Buffer((3, 8))):
-    for i, j in T.grid(3, 2):
-        with T.block("Z"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            T.reads(X[vi, vj * 4:vj * 4 + 4], Y[vj * 4:vj * 4 + 4])
-            T.writes(Z[vi, vj * 4:vj * 4 + 4])
-            for l in range(4):
-                Z[vi, vj * 4 + l] = X[vi, vj * 4 + l] * Y[vj * 4 + l]
-"""
-    after = """\
-@T.prim_func
-def main(X: T.Buffer((3, 8)), Y: T.Buffer((8,)), Z: T.Buffer((3, 8))):
-    for i, j in T.grid(3, 2):
-        with T.block("Z"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            T.reads(X[vi, vj * 4:vj * 4 + 4], Y[vj * 4:vj * 4 + 4])
-            T.writes(Z[vi, vj * 4:vj * 4 + 4])
-            A = T.match_buffer(X[vi, vj * 4:vj * 4 + 4], (4,), offset_factor=1)
-            B = T.match_buffer(Y[vj * 4:vj * 4 + 4], (4,), offset_factor=1)
-            C = T.match_buffer(Z[vi, vj * 4:vj * 4 + 4], (4,), offset_factor=1)
-            C[0:4] = A[0:4] * B[0:4]
-"""
-
-    def call(sch):
-        sch.tensorize(sch.get_block("Z"), "product_4")
-
-    sch = apply(before, call, after)
-    assert_machine_code_computes(sch, before)
-
-
 def test_annotations_and_buffers_of_the_implementation_are_added(register):
     header = PRODUCT + '        T.block_attr({"kind": "intrinsic", "width": 4})\n'
     through_memory = """\
@@ -389,39 +276,3 @@ def test_annotations_and_buffers_of_the_implementation_are_added(register):
     }
     assert [(b.name, b.scope()) for b in block.alloc_buffers] == [("t", "local")]
     assert_machine_code_computes(sch, ROWS)
-
-
-# ---------------------------------------------------------------------------------- handles and trace
-
-
-def test_handles():
-    sch = Schedule(parse(BYTES), debug_mask="all")
-    block = sch.get_block("C")
-    loops = sch.get_loops(block)
-    outer = sch.blockize(loops[3])
-    sch.tensorize(outer, "dot_16x4_portable")
-    assert sch.get(outer).name_hint == "C_o"
-    assert [sch.get(loop).loop_var.name for loop in loops[:3]] == ["i", "j_0", "k_0"]
-    for gone in (block, *loops[3:]):
-        with pytest.raises(ValueError, match="tensorize replaced it"):
-            sch.get(gone)
-
-
-def test_trace():
-    sch = apply(BYTES, tensorize("dot_16x4_portable"))
-    assert sch.trace.as_python() == [
-        'b0 = sch.get_block(name="C", func_name="main")',
-        "l1, l2, l3, l4, l5 = sch.get_loops(block=b0)",
-        'sch.tensorize(block_or_loop=l4, tensor_intrin="dot_16x4_portable", '
-        "preserve_unit_iters=True)",
-    ]
-    assert sch.trace.as_json() == [
-        [
-            ["GetBlock", [], ["C", "main"], ["b0"]],
-            ["GetLoops", ["b0"], [], ["l1", "l2", "l3", "l4", "l5"]],
-            ["Tensorize", ["l4"], ["dot_16x4_portable", 1], []],
-        ],
-        [],
-    ]
-    sch = apply(BYTES, tensorize("dot_16x4_portable", preserve_unit_iters=False))
-    assert sch.trace.as_json()[0][2][2] == ["dot_16x4_portable", 0]

@@ -378,16 +378,6 @@ def test_the_layout_is_transformed_first():
     apply(TRANSPOSED, call)
 
 
-def test_buffers_with_strides():
-    before = NESTED.replace("X: T.Buffer((3, 9))", "X: T.Buffer((3, 9), strides=[18, 2])")
-    words = "the implementation needs X in another layout, with stride 1 and not 2"
-
-    def call(sch):
-        sch.tensorize(sch.get_block("Z_o"), "product_4")
-
-    refused(before, call, "TensorIntrinMismatchError", words, ["block Z_o"])
-
-
 # --------------------------------------------------------------------------------- before any matching
 
 
@@ -417,11 +407,3 @@ def main(X: T.Buffer((4, 4)), Z: T.Buffer((4, 4))):
 
     words = "the range of j depends on an outer loop"
     refused(triangle, call, "SubspaceNotDivisibleError", words, ["block Z"])
-
-
-def test_what_is_no_block_and_no_loop():
-    sch = Schedule(parse(NESTED))
-    with pytest.raises(TypeError, match="`block_or_loop` takes a BlockRV or LoopRV"):
-        sch.tensorize("Z_o", "product_4")
-    with pytest.raises(TypeError, match="`tensor_intrin` takes str"):
-        sch.tensorize(sch.get_block("Z_o"), 4)

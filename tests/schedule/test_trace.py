@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from schedule import BlockRV, InstructionKind, LoopRV, Schedule, ScheduleError, Trace, TraceError
+from schedule import BlockRV, InstructionKind, Schedule, ScheduleError, Trace, TraceError
 from tensorir import assert_structural_equal, parse
 from tests.schedule.programs import STAGES
 
@@ -124,76 +124,7 @@ def test_worked_example_as_json():
     assert decisions == MM_JSON[1]
 
 
-def test_worked_example_gives_this_program():
-    after = """\
-@T.prim_func
-def main(X: T.Buffer((128, 32)), W: T.Buffer((32, 64)), Y: T.Buffer((128, 64))):
-    Y_global = T.alloc_buffer((128, 64))
-    for i_0 in range(8):
-        for j_init, i_1_init in T.grid(64, 16):
-            with T.block("mm_init"):
-                vi = T.axis.spatial(128, i_0 * 16 + i_1_init)
-                vj = T.axis.spatial(64, j_init)
-                T.block_attr({"my.tag": "S"})
-                Y_global[vi, vj] = T.float32(0)
-        for j, k, i_1 in T.grid(64, 32, 16):
-            with T.block("mm_update"):
-                vi = T.axis.spatial(128, i_0 * 16 + i_1)
-                vj, vk = T.axis.remap("SR", [j, k])
-                T.reads(Y_global[vi, vj], X[vi, vk], W[vk, vj])
-                T.writes(Y_global[vi, vj])
-                T.block_attr({"my.tag": "S"})
-                Y_global[vi, vj] = Y_global[vi, vj] + X[vi, vk] * W[vk, vj]
-        for ax0, ax1 in T.grid(16, 64):
-            with T.block("Y_global"):
-                v0 = T.axis.spatial(128, i_0 * 16 + ax0)
-                v1 = T.axis.spatial(64, ax1)
-                Y[v0, v1] = Y_global[v0, v1]
-"""
-    sch = worked_example()
-    assert_structural_equal(sch.mod["main"], parse(after))
-    again = Schedule(parse(MM))
-    sch.trace.apply_to_schedule(again, remove_postproc=False)
-    assert_structural_equal(again.mod, sch.mod)
-    again = Schedule(parse(MM))
-    Trace.apply_json_to_schedule(sch.trace.as_json(), again)
-    assert_structural_equal(again.mod, sch.mod)
-    before_postproc = Schedule(parse(MM))
-    sch.trace.apply_to_schedule(before_postproc, remove_postproc=True)
-    assert before_postproc.trace.as_json() == MM_JSON
-    assert before_postproc.get(before_postproc.get_block("mm")).init is not None
-
-
 # ------------------------------------------------------------------------------------------- text
-
-
-def test_an_empty_trace():
-    trace = Trace()
-    assert str(trace).endswith("\ndef apply_trace(sch: Schedule) -> None:\n  pass")
-    assert Trace.from_python(str(trace)).as_json() == [[], []]
-    assert trace.as_python() == []
-    assert trace.as_json() == [[], []]
-    sch = Schedule(parse(STAGES))
-    program = sch.mod["main"]
-    trace.apply_to_schedule(sch, remove_postproc=False)
-    assert sch.mod["main"] is program
-
-
-def test_outputs_in_python():
-    sch = Schedule(parse(ROW.format(8)))
-    block = sch.get_block("C")
-    (loop,) = sch.get_loops(block)
-    sch.get_producers(block)
-    sch.get_loops("root")
-    sch.fuse(loop)
-    assert sch.trace.as_python() == [
-        'b0 = sch.get_block(name="C", func_name="main")',
-        "l1, = sch.get_loops(block=b0)",
-        "sch.get_producers(block=b0)",
-        'b2 = sch.get_block(name="root", func_name="main")',
-        "sch.get_loops(block=b2)",
-        "l3 = sch.fuse(l1, preserve_unit_iters=True)",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -219,74 +150,6 @@ def test_values_in_python_and_json(value, text, stored):
     again = replay(rows, program=ROW.format(8))
     assert_structural_equal(again.mod, sch.mod)
     assert again.trace.as_json() == sch.trace.as_json()
-
-
-def test_numbers_that_are_left_to_infer():
-    sch = Schedule(parse(ROW.format(8)))
-    sch.split(sch.get_loops("C")[0], [None, 4])
-    assert "factors=[None, 4]" in sch.trace.as_python()[-1]
-    assert sch.trace.as_json()[0][-1] == ["Split", ["l1", "None", 4], [1, 0], ["l2", "l3"]]
-
-
-def test_tiles_of_a_loop_of_unknown_extent():
-    before = """\
-@T.prim_func
-def main(a: T.handle, c: T.handle, n: T.int32):
-    A = T.match_buffer(a, (n,))
-    C = T.match_buffer(c, (n,))
-    for i in range(n):
-        with T.block("C"):
-            vi = T.axis.spatial(n, i)
-            C[vi] = A[vi]
-"""
-    sch = Schedule(parse(before))
-    (loop,) = sch.get_loops("C")
-    factors = sch.sample_perfect_tile(loop, n=2)
-    assert factors[0] is None
-    sch.split(loop, factors)
-    assert sch.trace.as_python()[2:] == [
-        "_, v3 = sch.sample_perfect_tile(loop=l1, n=2, max_innermost_factor=16, decision=[-1, 1])",
-        "l4, l5 = sch.split(loop=l1, factors=[None, v3], preserve_unit_iters=True, "
-        "disable_predication=False)",
-    ]
-    rows, decisions = sch.trace.as_json()
-    assert rows[2] == ["SamplePerfectTile", ["l1"], [2, 16], ["_", "v3"]]
-    assert rows[3] == ["Split", ["l1", "None", "v3"], [1, 0], ["l4", "l5"]]
-    assert decisions == [[2, [-1, 1]]]
-    assert_structural_equal(replay(rows, decisions, before).mod, sch.mod)
-
-
-def test_arithmetic_on_sampled_numbers():
-    sch = Schedule(parse(ROW.format(96)))
-    (loop,) = sch.get_loops("C")
-    v = sch.sample_categorical([2, 4], [0.5, 0.5], decision=1)
-    sch.split(loop, [None, v * 2])
-    assert "factors=[None, v2 * 2]" in sch.trace.as_python()[-1]
-    rows, decisions = sch.trace.as_json()
-    assert rows[-1][1] == ["l1", "None", "v2 * 2"]
-    assert extents(replay(rows, decisions, ROW.format(96))) == [12, 8]
-    assert extents(replay(rows, [[2, 0]], ROW.format(96))) == [24, 4]
-
-
-def test_index_maps():
-    sch = Schedule(parse(STAGES))
-    sch.transform_layout("B", "B", lambda i, j: (i, j // 3, j % 3))
-    text = "lambda i, j: (i, j // 3, j % 3,)"
-    assert f"index_map={text}, pad_value=None" in sch.trace.as_python()[-1]
-    rows = sch.trace.as_json()[0]
-    assert rows[-1] == ["TransformLayout", ["b0", text], [0, 1, None, 0], []]
-    assert_structural_equal(replay(rows).mod, sch.mod)
-
-
-def test_index_maps_with_sampled_numbers():
-    sch = Schedule(parse(ROW.format(96)))
-    block = sch.get_block("C")
-    v = sch.sample_categorical([2, 4], [0.5, 0.5], decision=1)
-    sch.transform_layout(block, ("write", 0), lambda i: (i // v, i % v))
-    assert "index_map=lambda i: (i // v1, i % v1,)" in sch.trace.as_python()[-1]
-    again = replay(*sch.trace.as_json(), ROW.format(96))
-    assert_structural_equal(again.mod, sch.mod)
-    assert [n.value for n in again.get(again.get_block("C")).writes[0].buffer.shape] == [24, 4]
 
 
 def test_instructions_as_text():
@@ -384,15 +247,6 @@ def test_with_decision():
     assert extents(again) == [2, 48, 1]
 
 
-def test_with_decision_without_postprocessing():
-    sch = worked_example()
-    inst = sch.trace.insts[2]
-    assert kinds(sch.trace.with_decision(inst, [4, 32], remove_postproc=True)) == [
-        row[0] for row in MM_JSON[0]
-    ]
-    assert len(sch.trace.with_decision(inst, [4, 32], remove_postproc=False).insts) == 10
-
-
 # --------------------------------------------------------------------------------------- simplified
 
 
@@ -448,25 +302,6 @@ def test_simplified_and_postprocessing():
 # ------------------------------------------------------------------------------------------- replay
 
 
-def test_replay_records_what_it_does():
-    sch = tiled()
-    again = Schedule(parse(ROW.format(96)))
-    sch.trace.apply_to_schedule(again, remove_postproc=False)
-    assert again.trace.as_json() == sch.trace.as_json()
-    assert not {*again.trace.insts} & {*sch.trace.insts}
-    assert not {rv for i in again.trace.insts for rv in i.outputs} & {
-        rv for i in sch.trace.insts for rv in i.outputs
-    }
-
-
-def test_replay_on_top_of_other_steps():
-    sch = Schedule(parse(ROW.format(96)))
-    sch.annotate(sch.get_block("C"), "first", 1)
-    tiled().trace.apply_to_schedule(sch, remove_postproc=False)
-    assert kinds(sch.trace)[:2] == ["GetBlock", "Annotate"]
-    assert extents(sch) == [4, 3, 8]
-
-
 @pytest.mark.parametrize(
     ("extent", "decision", "repaired"),
     [(96, [4, 5, 8], [1, 12, 8]), (96, [4, 3, 8], [4, 3, 8]), (40, [4, 3, 8], [1, 5, 8])],
@@ -476,47 +311,6 @@ def test_decisions_that_do_not_fit_are_repaired(extent, decision, repaired):
     sch = replay(rows, [[2, decision]], ROW.format(extent))
     assert extents(sch) == repaired
     assert sch.trace.as_json()[1] == [[2, repaired]]
-
-
-def test_an_instruction_without_decision_samples_anew():
-    rows = tiled().trace.as_json()[0]
-    sch = Schedule(parse(ROW.format(96)), seed=7)
-    Trace.apply_json_to_schedule([rows, []], sch)
-    ((_, factors),) = sch.trace.as_json()[1]
-    assert extents(sch) == factors
-
-
-def test_a_decision_provider_sees_every_instruction():
-    source = tiled()
-    seen = []
-
-    def provide(inst, inputs, attrs, decision):
-        seen.append((inst.kind.name, len(inputs), [*attrs], decision and [*decision]))
-        return [2, 6, 8] if inst.kind.name == "SamplePerfectTile" else decision
-
-    sch = Schedule(parse(ROW.format(96)))
-    source.trace.apply_to_schedule(sch, remove_postproc=False, decision_provider=provide)
-    assert seen == [
-        ("GetBlock", 0, ["C", "main"], None),
-        ("GetLoops", 1, [], None),
-        ("SamplePerfectTile", 1, [3, 16], [4, 3, 8]),
-        ("Split", 4, [True, False], None),
-    ]
-    assert extents(sch) == [2, 6, 8]
-    assert sch.trace.as_json()[1] == [[2, [2, 6, 8]]]
-    assert source.trace.as_json()[1] == [[2, [4, 3, 8]]]
-
-
-def test_a_decision_provider_gets_handles_of_the_new_schedule():
-    sch = Schedule(parse(ROW.format(96)))
-    names = []
-
-    def provide(inst, inputs, attrs, decision):
-        names.extend(sch.get(rv).loop_var.name for rv in inputs if isinstance(rv, LoopRV))
-        return decision
-
-    tiled().trace.apply_to_schedule(sch, remove_postproc=False, decision_provider=provide)
-    assert names == ["i", "i"]
 
 
 def test_a_decision_provider_may_ask_for_new_samples():
@@ -538,40 +332,11 @@ def test_a_decision_where_there_is_none_to_make():
         )
 
 
-def test_an_error_leaves_the_steps_before_it():
-    source = Schedule(parse(ROW.format(96)))
-    (loop,) = source.get_loops("C")
-    outer, _ = source.split(loop, [None, 8])
-    source.parallel(outer)
-    sch = Schedule(parse(ROW.format(96).replace("C[vi] = A[vi]", "C[vi] = C[95 - vi] + A[vi]")))
-    with pytest.raises(ScheduleError) as caught:
-        source.trace.apply_to_schedule(sch, remove_postproc=False)
-    assert caught.value.primitive == "parallel"
-    assert kinds(sch.trace) == ["GetBlock", "GetLoops", "Split"]
-    assert extents(sch) == [12, 8]
-
-
 def test_a_handle_that_nothing_before_produced():
     insts = tiled().trace.insts
     sch = Schedule(parse(ROW.format(96)))
     with pytest.raises(IndexError, match="IndexError: the trace uses a random variable before"):
         Trace(insts[1:]).apply_to_schedule(sch, remove_postproc=False)
-
-
-def test_another_number_of_outputs():
-    source = Schedule(parse(STAGES))
-    source.get_loops("C")
-    sch = Schedule(parse(ROW.format(8)))
-    with pytest.raises(ValueError, match="GetLoops returned 1 outputs, the trace expects 2"):
-        source.trace.apply_to_schedule(sch, remove_postproc=False)
-
-
-def test_marks_of_compute_locations_are_stored():
-    sch = Schedule(parse(STAGES))
-    sch.compute_at("B", LoopRV.inline_rv())
-    rows = sch.trace.as_json()[0]
-    assert rows[-1] == ["ComputeAt", ["b0", "inline"], [0, -1], []]
-    assert_structural_equal(replay(rows).mod, sch.mod)
 
 
 # ---------------------------------------------------------------------------------------- from JSON
@@ -675,18 +440,6 @@ def test_what_fails_says_which_instruction_it_was():
 def test_text_that_is_no_json():
     with pytest.raises(ValueError, match="Expecting"):
         Trace.from_json("[[")
-
-
-def test_text_and_object_are_the_same():
-    stored = worked_example().trace.as_json()
-    for form in (stored, json.dumps(stored), (tuple(stored[0]), tuple(stored[1]))):
-        assert Trace.from_json(form).as_json() == stored
-
-
-def test_strings_lose_one_pair_of_quotes():
-    for text in ("", "b0", '"quoted"', "None", "lambda i: i"):
-        sch = replay([GET, ["Annotate", ["b0", f'"{text}"'], ["key"], []]])
-        assert sch.get(sch.get_block("C")).annotations["key"] == text
 
 
 def test_every_output_has_a_name_of_its_own():

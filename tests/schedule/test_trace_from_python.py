@@ -55,13 +55,6 @@ def test_what_is_printed_reads_back(dialect):
     assert Trace.from_python(lines).as_json() == trace.as_json()
 
 
-def test_what_is_read_replays():
-    sch = everything()
-    again = Schedule(parse(PROGRAM))
-    Trace.from_python(str(sch.trace)).apply_to_schedule(again, remove_postproc=False)
-    assert_structural_equal(again.mod, sch.mod)
-
-
 def test_what_is_printed_runs_where_it_is_pasted():
     sch = everything()
     text = str(sch.trace)
@@ -85,19 +78,6 @@ def test_every_reference_trace_reads_back(name):
         assert Trace.from_python(str(trace)).as_json() == trace.as_json()
         if entry.get("trace_py"):
             assert Trace.from_python(entry["trace_py"]).as_json() == trace.as_json()
-
-
-def test_names_of_newer_releases():
-    text = """\
-# from tvm import s_tir
-def apply_trace(s: s_tir.Schedule) -> None:
-    b0 = s.get_sblock(name="B", func_name="main")
-    l1, l2 = s.get_loops(block=b0)
-"""
-    assert Trace.from_python(text).as_python() == [
-        'b0 = sch.get_block(name="B", func_name="main")',
-        "l1, l2 = sch.get_loops(block=b0)",
-    ]
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 1e30, -0.0])
@@ -164,12 +144,6 @@ def test_text_that_is_no_trace(text, marked, words):
     assert words in error.message
     assert text.split("\n")[error.line - 1][error.column - 1 :].startswith(marked)
     assert "<trace>" in str(error)
-
-
-def test_columns_count_characters():
-    with pytest.raises(DiagnosticError) as caught:
-        Trace.from_python('b0 = sch.get_block("é", nothing)')
-    assert (caught.value.line, caught.value.column) == (1, 25)
 
 
 PIECES = ("l1", "b0", "(", ")", "[", ",", "=", "'x'", "-1", "None", "lambda i: i", "*", "sch", "{",

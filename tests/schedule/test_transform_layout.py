@@ -84,42 +84,6 @@ def test_intermediate_buffer(buffer):
     )
 
 
-def test_buffer_object_and_index_map_object():
-    func = parse(STAGES)
-    sch = Schedule(func)
-    block = sch.get_block("C")
-    index_map = IndexMap.from_func(lambda i, j: (i // 4, j, i % 4), index_dtype="int32")
-    sch.transform_layout(block, sch.get(block).reads[0].buffer, index_map)
-    assert_structural_equal(sch.mod["main"], parse(TILED))
-
-
-def test_handles_survive():
-    sch = Schedule(parse(STAGES))
-    block = sch.get_block("B")
-    loops = sch.get_loops(block)
-    sch.transform_layout(block, ("write", 0), lambda i, j: (j, i))
-    assert sch.get(block).name_hint == "B"
-    sch.split(loops[0], [4, 4])
-
-
-def test_indices_are_simplified_in_their_loops():
-    before = """\
-@T.prim_func
-def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
-    B = T.alloc_buffer((16,))
-    for i, j in T.grid(4, 4):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi * 4 + vj] = A[vi * 4 + vj]
-    for i in range(16):
-        with T.block("C"):
-            vi = T.axis.spatial(16, i)
-            C[vi] = B[vi]
-"""
-    sch = apply(before, transform("B", "B", tile))
-    assert "B[vi, vj] = A[vi * 4 + vj]" in sch.mod.script()
-
-
 def test_parameter_changes_its_shape():
     after = """\
 @T.prim_func
@@ -157,39 +121,6 @@ def main(a: T.handle, B: T.Buffer((8,), "int8")):
     assert_structural_equal(sch.mod["main"], parse(after))
 
 
-def test_symbolic_shapes_can_be_permuted():
-    before = """\
-@T.prim_func
-def main(a: T.handle, c: T.handle, n: T.int32):
-    A = T.match_buffer(a, (n, 4))
-    C = T.match_buffer(c, (n, 4))
-    B = T.alloc_buffer((n, 4))
-    for i, j in T.grid(n, 4):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj]
-    for i, j in T.grid(n, 4):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = B[vi, vj]
-"""
-    sch = scheduled(before, transform("B", "B", lambda i, j: (j, i)))
-    assert "T.alloc_buffer((4, n))" in sch.mod.script()
-
-
-def test_64_bit_shapes():
-    before = STAGES.replace("T.Buffer((16, 6))", "T.Buffer((T.int64(16), T.int64(6)))")
-    before = before.replace("T.alloc_buffer((16, 6))", "T.alloc_buffer((T.int64(16), T.int64(6)))")
-    before = before.replace("T.grid(16, 6)", "T.grid(T.int64(16), T.int64(6))")
-    apply(before, transform("B", "B", lambda i, j: (i // 4, j, i % 4)))
-
-
-def test_padding_of_64_bit_shapes():
-    before = COPY.replace("14", "T.int64(14)")
-    for value in (7, lambda i, j: 5):
-        apply(before, transform("B", "B", tile, pad_value=value))
-
-
 @pytest.mark.parametrize(
     "index_map",
     [
@@ -223,32 +154,6 @@ def test_axis_separators_make_a_second_instruction():
 
 
 # ------------------------------------------------------------------------------------------ padding
-
-
-def test_writer_in_order_goes_over_the_padding_too():
-    after = """\
-@T.prim_func
-def main(A: T.Buffer((14,), "int32"), C: T.Buffer((14,), "int32")):
-    B = T.alloc_buffer((4, 4), "int32")
-    for axis0, axis1 in T.grid(4, 4):
-        with T.block("B"):
-            v_axis0, v_axis1 = T.axis.remap("SS", [axis0, axis1])
-            T.reads(A[v_axis0 * 4 + v_axis1])
-            T.writes(B[v_axis0, v_axis1])
-            B[v_axis0, v_axis1] = T.if_then_else(14 <= v_axis0 * 4 + v_axis1, 7, A[v_axis0 * 4 + v_axis1])
-    for i in range(14):
-        with T.block("C"):
-            vi = T.axis.spatial(14, i)
-            C[vi] = B[vi // 4, vi % 4] + 1
-"""
-    apply(COPY, transform("B", "B", tile, pad_value=7), after)
-
-
-def test_block_handle_survives_the_new_loops():
-    sch = Schedule(parse(COPY))
-    block = sch.get_block("B")
-    sch.transform_layout(block, "B", tile, pad_value=7)
-    assert len(sch.get(block).iter_vars) == 2
 
 
 def test_padding_that_nothing_writes_is_assumed():
@@ -444,33 +349,6 @@ def test_views_themselves_and_their_memory_are_refused():
         declared, f"{declared}{indent}T.reads(V[0:8]){indent}T.writes(B[vi, vj])"
     )
     refused(before, transform("outer", "A", lambda i, j: (j, i)), "OpaqueAccessError")
-
-
-def test_quotients_by_a_parameter():
-    before = """\
-@T.prim_func
-def main(a: T.handle, c: T.handle, n: T.int32):
-    A = T.match_buffer(a, (n * 8,))
-    C = T.match_buffer(c, (n * 8,))
-    for i in range(n * 8):
-        with T.block("C"):
-            vi = T.axis.spatial(n * 8, i)
-            C[vi] = A[vi]
-"""
-    after = """\
-@T.prim_func
-def main(a: T.handle, c: T.handle, n: T.int32):
-    A = T.match_buffer(a, (n * 8,))
-    C = T.match_buffer(c, (8, n))
-    for i in range(n * 8):
-        with T.block("C"):
-            vi = T.axis.spatial(n * 8, i)
-            C[vi // n, vi % n] = A[vi]
-"""
-    sch = Schedule(parse(before))
-    n = sch.mod["main"].params[2]
-    sch.transform_layout("C", "C", lambda i: (i // n, i % n))
-    assert_structural_equal(sch.mod["main"], parse(after))
 
 
 def test_padding_to_multiples_of_a_parameter():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tensorir import IndexMap, IRTypeError, IRValueError, T, Var
-from tensorir.indices.index_map import index_values
+from tensorir.indices.index_values import index_values
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.dtype import INT32, INT64
 from tensorir.nodes.expr import Call

@@ -94,15 +94,6 @@ def test_a_vector_becomes_a_scalar():
     assert made.tolist() == [1 + 2 * 256 + 3 * 65536 - 16777216]
 
 
-def test_lanes_of_what_was_reinterpreted_are_used_in_other_expressions():
-    body = (
-        '    B[0:4] = T.reinterpret("int32x4", A[0:4]) + T.ramp(1, 1, 4)\n'
-        '    B[4:8] = T.broadcast(T.reinterpret("int32", A[0]), 4)'
-    )
-    made = copied("float32", "int32", body, 4, 8, [0.0, 0.0, 0.0, 0.0])
-    assert made.tolist() == [1, 2, 3, 4, 0, 0, 0, 0]
-
-
 @given(st.lists(st.integers(0, 255), min_size=16, max_size=16))
 @settings(max_examples=20)
 def test_there_and_back(values):
@@ -320,25 +311,6 @@ def test_bfloat16_is_rounded_to_even() -> None:
 # ---------------------------------------------------- What graph functions mean, by the interpreter
 
 X = np.arange(4, dtype="float32")
-
-
-def test_calls_give_values_and_leave_arguments_alone():
-    mod = module_of("""
-        @R.function
-        def main(x: F4):
-            cls = Module
-            a = R.call_tir_inplace(cls.increment, (x,), inplace_indices=[0], out_sinfo=F4)
-            pair = R.call_tir(cls.both, (a,), out_sinfo=[F4, F4])
-            high = pair[0]
-            y = R.call_tir(cls.add, (x, high), out_sinfo=F4)
-            return (y, pair)
-    """)
-    kept = X.copy()
-    y, (high, low) = interpret_graph(mod, "main", X)
-    assert y.tolist() == [2.0, 4.0, 6.0, 8.0]
-    assert high.tolist() == [2.0, 3.0, 4.0, 5.0]
-    assert low.tolist() == [0.0, 1.0, 2.0, 3.0]
-    assert X.tolist() == kept.tolist()
 
 
 def test_library_functions_are_given():

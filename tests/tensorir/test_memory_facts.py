@@ -12,7 +12,7 @@ from tensorir.errors import DiagnosticError
 from tensorir.function import IRModule
 from tensorir.memory.access import get_block_read_write_region
 from tensorir.memory.op_pattern import OpPattern, op_pattern
-from tensorir.memory.reshaping import is_reshape, permutation
+from tensorir.memory.reshaping import is_reshape
 from tensorir.memory.written_parameters import written_parameters
 from tensorir.nodes.buffer import decl_buffer
 from tensorir.nodes.ops import const
@@ -223,17 +223,6 @@ def test_reshapes_are_proved_by_their_indices():
     assert not is_reshape(moved((4, 4), (2, 4), lambda i, j: (i, j)))
     assert not is_reshape(moved((8,), (8,), lambda i: (7 - i,)))
     assert not is_reshape(kernel(X, topi.exp(X)))
-
-
-def test_transposes_are_known_by_the_order_of_their_dimensions():
-    cube = te.placeholder((2, 3, N), name="A")
-    made = kernel(cube, te.compute((N, 2, 3), lambda i, j, k: cube[j, k, i]))
-    assert permutation(made) == (2, 0, 1)
-    assert permutation(moved((4, 4), (4, 4), lambda i, j: (i, j))) == (0, 1)
-    assert permutation(moved((4, 4), (4, 4), lambda i, j: (i, i))) is None
-    assert permutation(moved((4, 4), (2, 4), lambda i, j: (i, j))) is None
-    assert permutation(moved((6, 4), (2, 3, 4), lambda i, j, k: (i * 3 + j, k))) is None
-    assert permutation(kernel(X, topi.exp(X))) is None
 
 
 # --------------------------------- Which of its parameters a function writes, and who may pass what

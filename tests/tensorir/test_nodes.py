@@ -134,21 +134,6 @@ def main(a: T.handle):
         buffer.access_ptr("x")
 
 
-def test_a_quotient_and_its_remainder_are_one_index_of_the_offset():
-    x, y, n, s = (Var(name, "int32") for name in "xyns")
-    matrix, image = decl_buffer((4, 8)), decl_buffer((1, 14, 14, 1024))
-    assert str(matrix.offset_of((x // 8, x % 8))) == "[x]"
-    assert str(matrix.offset_of((x // 8 + y, x % 8))) == "[y * 8 + x]"
-    assert str(matrix.offset_of((x // 4, x % 8))) == "[x // 4 * 8 + x % 8]"
-    place = x * 50176 + y * 28672 + n
-    pixel = place // 1024
-    split = (pixel // 14 // 14, pixel // 14 % 14, pixel % 14, place % 1024)
-    assert str(image.offset_of(split)) == "[y * 28672 + x * 50176 + n]"
-    assert str(decl_buffer((s, n)).offset_of((x // n, x % n))) == "[x]"
-    strided = decl_buffer((8, 8), strides=(s, 1))
-    assert str(strided.offset_of((x % y // s, x % y % s + x // y * y))) == "[x]"
-
-
 def test_offsets_and_pointers_are_in_their_simplest_form():
     n, x = Var("n", "int32"), Var("x", "int32")
     square = decl_buffer((n, n), "float32", "A", strides=(n, 1), elem_offset=x * 2)

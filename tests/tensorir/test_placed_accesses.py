@@ -6,8 +6,8 @@ import pytest
 
 from tensorir import parse
 from tensorir.function import PrimFunc
-from tensorir.indices.accesses import Bindings, loads_in, only_stores, placed_statements, strides
-from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from tensorir.indices.accesses import Bindings, loads_in, placed_statements, strides
+from tensorir.nodes.stmt import BlockRealize, BufferStore, Stmt
 
 NESTED = """
 @T.prim_func
@@ -39,21 +39,6 @@ def body(text: str) -> Stmt:
     func = parse(text)
     assert isinstance(func, PrimFunc)
     return func.body
-
-
-def names(nodes: tuple[Stmt, ...]) -> list[str]:
-    loops = (node.loop_var.name if isinstance(node, For) else None for node in nodes)
-    blocks = (node.name_hint if isinstance(node, Block) else None for node in nodes)
-    return [loop or block for loop, block in zip(loops, blocks, strict=True) if loop or block]
-
-
-def test_a_statement_comes_with_those_around_it():
-    placed = list(placed_statements(body(NESTED)))
-    (store, around), *others = [p for p in placed if isinstance(p[0], BufferStore)]
-    assert not others
-    assert names(around) == ["root", "i", "outer", "j", "k", "inner"]
-    assert names(tuple(node for node, _ in placed)) == names(around)
-    assert [load.buffer.name for load in loads_in(store)] == ["A", "A"]
 
 
 def test_an_init_comes_before_the_body():
@@ -91,13 +76,3 @@ def test_strides_along_the_loops_of_a_block(text, expected):
         for load in loads_in(realize.block.body)
     ]
     assert found == expected
-
-
-def test_only_bodies_of_nothing_but_stores_have_only_stores():
-    nodes = [node for node, _ in placed_statements(body(NESTED))]
-    assert [len(only_stores(node)) for node in nodes if isinstance(node, (BufferStore, For))] == [
-        0,
-        0,
-        0,
-        1,
-    ]

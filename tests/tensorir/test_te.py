@@ -91,15 +91,6 @@ def test_elements():
     assert scalar[()].indices == scalar().indices == ()
 
 
-def test_arithmetic_on_elements_is_that_of_expressions():
-    whole = te.placeholder((4,), "int8", name="N")
-    i = te.var("i")
-    assert (A[i, 0] * 2 + whole[i]).dtype == "float32"
-    assert (whole[i] + 1).dtype == "int32"
-    assert (A[i, 0] > 0).dtype == "bool"
-    assert whole[i].astype("float16").dtype == "float16"
-
-
 @pytest.mark.parametrize(
     ("read", "message"),
     [
@@ -208,15 +199,6 @@ def test_reductions_of_truth(reducer, numpy):
     np.testing.assert_array_equal(elements(out, (data, values)), numpy(values > 0, axis=1))
 
 
-def test_without_an_axis_reducers_combine_values():
-    i, j = te.var("i"), te.var("j")
-    assert str(te.max(i, j, 0)) == "T.max(T.max(i, j), 0)"
-    assert str(te.sum(i, j)) == "i + j"
-    assert str(te.all(i > 0, j > 0)) == "i > 0 and j > 0"
-    assert str(te.any(i > 0, (j == 0))) == "i > 0 or j == 0"
-    assert te.min(i) is i
-
-
 def test_several_axes_and_a_domain_that_starts_elsewhere():
     i, j = te.reduce_axis((1, 4), "i"), te.reduce_axis((2, 7), "j")
     out = te.compute((), lambda: te.sum(A[i, j], axis=[i, j]))
@@ -245,17 +227,6 @@ def argmax():
         lambda index, value: (te.const(-1, index), te.min_value(value)),
         name="argmax",
     )
-
-
-def test_reduction_of_pairs():
-    k = te.reduce_axis((0, 8), "k")
-    index, value = te.compute((4,), lambda i: argmax()((k, A[i, k]), axis=k), name="best")
-    func = te.create_prim_func([A, index, value])
-    values = np.random.default_rng(0).random((4, 8), "float32")
-    where, most = np.zeros(4, "int32"), np.zeros(4, "float32")
-    interpret(func, values, where, most)
-    np.testing.assert_array_equal(where, values.argmax(1))
-    np.testing.assert_array_equal(most, values.max(1))
 
 
 def test_reducer_of_ones_own():

@@ -133,18 +133,6 @@ def test_one_tensor_alone():
     np.testing.assert_array_equal(out, 1)
 
 
-def test_stages_between_are_allocated_unless_they_are_parameters():
-    a, d = chain()
-    c = d.op.inputs[0]
-    func = checked(a, c, d)
-    assert [b.name for b in func.body.block.alloc_buffers] == ["B"]
-    data, between = np.ones((30, 21), "float32"), np.zeros((30, 21), "float32")
-    last = np.zeros((21, 30), "float32")
-    interpret(func, data, between, last)
-    np.testing.assert_array_equal(between, 3)
-    np.testing.assert_array_equal(last, 2)
-
-
 def test_one_graph_gives_independent_functions():
     tensors = matmul(8, 16, 32)
     first, second = te.create_prim_func(tensors), te.create_prim_func(tensors)
@@ -168,27 +156,6 @@ def test_rank_zero():
     assert found == 6
 
 
-def test_outputs_of_one_operation_share_loops():
-    a = te.placeholder((4,), name="A")
-    both = te.compute((4,), lambda i: (a[i] + 1.0, a[i] * 2.0), name="two")
-    assert (
-        body(checked(a, *both))
-        == """\
-    # with T.block("root"):
-    for i in range(4):
-        with T.block("two_v0"):
-            v_i = T.axis.spatial(4, i)
-            T.reads(A[v_i])
-            T.writes(two_v0[v_i])
-            two_v0[v_i] = A[v_i] + T.float32(1.0)
-        with T.block("two_v1"):
-            v_i = T.axis.spatial(4, i)
-            T.reads(A[v_i])
-            T.writes(two_v1[v_i])
-            two_v1[v_i] = A[v_i] * T.float32(2.0)"""
-    )
-
-
 def argmax_of(rows, columns):
     index = te.placeholder((rows, columns), "int32", name="index")
     value = te.placeholder((rows, columns), name="value")
@@ -201,26 +168,6 @@ def argmax_of(rows, columns):
     return index, value, *best
 
 
-def test_components_of_a_reduction_are_stored_together():
-    assert (
-        body(checked(*argmax_of(4, 8)))
-        == """\
-    # with T.block("root"):
-    for i, k in T.grid(4, 8):
-        with T.block("argmax"):
-            v_i, v_k = T.axis.remap("SR", [i, k])
-            T.reads(value[v_i, v_k], index[v_i, v_k])
-            T.writes(argmax_v0[v_i], argmax_v1[v_i])
-            with T.init():
-                argmax_v0[v_i] = -1
-                argmax_v1[v_i] = T.float32(-3.4028234663852886e+38)
-            v_argmax_v0: T.int32 = T.Select(argmax_v1[v_i] >= value[v_i, v_k], argmax_v0[v_i], index[v_i, v_k])
-            v_argmax_v1: T.float32 = T.max(argmax_v1[v_i], value[v_i, v_k])
-            argmax_v0[v_i] = v_argmax_v0
-            argmax_v1[v_i] = v_argmax_v1"""
-    )
-
-
 def test_components_of_a_reduction_compiled():
     func = te.create_prim_func(argmax_of(4, 8))
     values = np.random.default_rng(0).random((4, 8), "float32")
@@ -229,17 +176,6 @@ def test_components_of_a_reduction_compiled():
     codegen.build(func, target="llvm -num-cores=1")["main"](index, values, where, most)
     np.testing.assert_array_equal(where, values.argmax(1))
     np.testing.assert_array_equal(most, values.max(1))
-
-
-def test_values_that_are_used_as_indices():
-    table = te.placeholder((10, 4), name="table")
-    rows = te.placeholder((3,), "int32", name="rows")
-    taken = te.compute((3, 4), lambda i, j: table[rows[i], j], name="taken")
-    func = checked(table, rows, taken)
-    data = np.arange(40, dtype="float32").reshape(10, 4)
-    wanted, out = np.array([7, 0, 7], "int32"), np.zeros((3, 4), "float32")
-    interpret(func, data, wanted, out)
-    np.testing.assert_array_equal(out, data[wanted])
 
 
 # ------------------------------------------------------------------------- domains that depend on axes
@@ -295,34 +231,6 @@ def test_reduction_axes_that_depend_on_each_other_start_once():
 
 
 # --------------------------------------------------------------------------- symbols and index dtype
-
-
-def test_symbolic_shapes_are_variables_of_the_function():
-    n, m = te.size_var("n"), te.var("m")
-    a = te.placeholder((n, m), name="A")
-    func = checked(a, te.compute((m, n), lambda i, j: a[j, i], name="B"))
-    assert (
-        func.script()
-        == """\
-from tensorir import T
-
-@T.prim_func
-def main(var_A: T.handle, var_B: T.handle):
-    T.func_attr({"tir.noalias": True})
-    n, m = T.int32(is_size_var=True), T.int32()
-    A = T.match_buffer(var_A, (n, m))
-    B = T.match_buffer(var_B, (m, n))
-    # with T.block("root"):
-    for i, j in T.grid(m, n):
-        with T.block("B"):
-            v_i, v_j = T.axis.remap("SS", [i, j])
-            T.reads(A[v_j, v_i])
-            T.writes(B[v_i, v_j])
-            B[v_i, v_j] = A[v_j, v_i]"""
-    )
-    data, out = np.random.default_rng(0).random((3, 5), "float32"), np.zeros((5, 3), "float32")
-    codegen.build(func, target="llvm -num-cores=1")["main"](data, out)
-    np.testing.assert_array_equal(out, data.T)
 
 
 def test_scalars_are_parameters():
@@ -418,21 +326,6 @@ def double(X: T.Buffer((4, 4), "float32"), Y: T.Buffer((4, 4), "float32")):
             Y[vi, vj] = half[vi, vj] * T.float32(4)
 
 
-def test_extern_primfunc():
-    a = te.placeholder((4, 4), name="A")
-    once = te.extern_primfunc([a], double)
-    twice = te.extern_primfunc([once], double)
-    plus = te.compute((4, 4), lambda i, j: twice[i, j] + a[i, j], name="plus")
-    func = checked(a, plus)
-    verify_well_formed(IRModule({"main": func, "double": double}))
-    data, out = np.random.default_rng(0).random((4, 4), "float32"), np.zeros((4, 4), "float32")
-    codegen.build(func, target="llvm -num-cores=1")["main"](data, out)
-    np.testing.assert_allclose(out, data * 5, rtol=1e-6)
-    block = func.body.block.body.seq[0].block
-    assert block.name_hint == "extern"
-    assert [str(r) for r in (*block.reads, *block.writes)] == ["A[0:4, 0:4]", "extern[0:4, 0:4]"]
-
-
 def test_extern_primfunc_that_does_not_fit():
     with pytest.raises(IRValueError, match=r"shapes \(4, 5\) and \(4, 4\) differ"):
         te.extern_primfunc([te.placeholder((4, 5), name="A")], double)
@@ -469,18 +362,6 @@ def copy_of(ins, outs):
     return For(i, te.const(0), te.const(8), ForKind.SERIAL, body)
 
 
-def test_extern_of_a_statement():
-    a = te.placeholder((8,), name="A")
-    once = te.extern((8,), [a], copy_of, name="once")
-    func = checked(a, te.extern(8, [once], copy_of, name="twice"))
-    regions = {name: (block.reads, block.writes) for name, block in blocks(func).items()}
-    assert [str(r) for part in regions["once"] for r in part] == ["A[0:8]", "once[0:8]"]
-    assert [str(r) for part in regions["twice"] for r in part] == ["once[0:8]", "twice[0:8]"]
-    data, out = np.arange(8, dtype="float32"), np.zeros(8, "float32")
-    interpret(func, data, out)
-    np.testing.assert_array_equal(out, data)
-
-
 def test_extern_of_a_call():
     a = te.placeholder((8,), name="A")
     sums, count = te.extern(
@@ -499,25 +380,6 @@ def test_extern_of_a_call():
     reads, writes = ([str(r) for r in regions] for regions in (block.reads, block.writes))
     assert reads == ["A[0:8]"]
     assert writes == ["calls_v0[0:2, 0:4]", "calls_v1[0]"]
-
-
-def test_extern_with_buffers_of_ones_own():
-    n = te.size_var("n")
-    a = te.placeholder((n, 8), name="A")
-    given = decl_buffer((n, 8), name="given", strides=[te.var("s"), 1], offset_factor=1)
-    seen = []
-
-    def compute(ins, outs):
-        seen.extend((ins, outs))
-        value = BufferLoad(ins[0], [te.const(0), te.const(0)])
-        return BufferStore(outs[0], value + given.strides[0] + given.elem_offset, [te.const(0)])
-
-    out = te.extern((1,), [a], compute, name="out", in_buffers=given)
-    assert seen[0] == [given]
-    func = checked(a, out)
-    result = np.zeros(1, "float32")
-    interpret(func, np.ones((3, 8), "float32"), result)
-    assert result[0] == 1 + 8
 
 
 @pytest.mark.parametrize("layout", [{"strides": [16, 1]}, {"elem_offset": 4}])

@@ -68,16 +68,6 @@ def relu(x: np.ndarray, out: np.ndarray) -> np.ndarray:  # type: ignore[type-arg
     return np.maximum(np.from_dlpack(x), 0, out=np.from_dlpack(out))
 
 
-def test_arrays_are_views_of_the_programs_memory(register: Register) -> None:
-    seen = []
-    register("test.relu", lambda x, out: (seen.append((type(x), x.ctypes.data)), relu(x, out)))
-    a, b = np.array([[-1, 2, -3], [4, -5, 6]], np.float32), np.empty((2, 3), np.float32)
-    build(RELU)["relu"](a, b)
-    assert b.tolist() == [[0, 2, 0], [4, 0, 6]]
-    assert seen == [(codegen.NDArray, a.ctypes.data)]
-    run_both(RELU, a, b)
-
-
 def test_numbers_and_strings_are_pythons(register: Register) -> None:
     seen: list[Any] = []
     register("test.see", lambda *args: seen.append(args))
@@ -441,24 +431,6 @@ def test_interrupts_reach_the_caller_as_they_are(register: Register, error: Base
     assert caught.value is error
 
 
-def test_functions_may_call_the_module_that_calls_them(register: Register) -> None:
-    def countdown(n: int) -> int:
-        if n == 0:
-            raise ValueError("zero")
-        inner = np.zeros(1, np.int32)
-        try:
-            module(inner, n - 1)
-        except LibraryFunctionError:
-            return 100 * n
-        return int(inner[0])
-
-    register("test.result", countdown)
-    module = build(RESULT)
-    a = np.zeros(1, np.int32)
-    module(a, 3)
-    assert a[0] == 103
-
-
 # ------------------------------------------------------------------------------------------ names
 
 
@@ -543,25 +515,6 @@ def f(A: T.Buffer((4,), "float32")):
     with pytest.raises(CodegenError, match=r"library function 'test\.f' in a parallel loop, where"):
         build(text, "llvm --num-cores=2")
     build(text, "llvm --num-cores=1")(np.zeros(4, np.float32))  # the loop is serial there
-
-
-def test_parallel_loops_before_and_after_a_call(register: Register) -> None:
-    register("test.double", lambda x: np.multiply(x, 2, out=x))
-    f = build(
-        """
-@T.prim_func
-def f(A: T.Buffer((64,), "float32")):
-    for i in T.parallel(64):
-        A[i] = A[i] + 1.0
-    T.evaluate(T.call_packed("test.double", A))
-    for i in T.parallel(64):
-        A[i] = A[i] + 3.0
-""",
-        "llvm --num-cores=2",
-    )
-    a = np.zeros(64, np.float32)
-    f(a)
-    assert (a == 5).all()
 
 
 def test_parallel_loops_are_refused_where_a_function_between_makes_the_call() -> None:

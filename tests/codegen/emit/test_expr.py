@@ -13,7 +13,7 @@ import tensorir
 from codegen.errors import CodegenError
 from tensorir.nodes import ops
 from tensorir.nodes.dtype import DataType
-from tensorir.nodes.expr import Let, Shuffle, Var
+from tensorir.nodes.expr import Let, Var
 
 
 def test_multiply_and_add_may_fuse_but_nothing_is_reassociated() -> None:
@@ -32,15 +32,6 @@ def test_let_is_evaluated_once_and_scoped() -> None:
         np.array([1, 2, 3], np.float32)
     )
     assert got.tolist() == [4.0, 16.0, 36.0]
-
-
-def test_shuffle_picks_lanes() -> None:
-    def make(x: tensorir.PrimExpr, y: tensorir.PrimExpr) -> tensorir.PrimExpr:
-        return Shuffle([x, y], [ops.as_expr(k) for k in (3, 2, 1, 0, 4, 0, 7, 7)][:4])
-
-    a, b = np.arange(4, dtype=np.float32), np.arange(10, 14, dtype=np.float32)
-    (got,) = elementwise(make, ["float32", "float32"], 4)(a, b)
-    assert got.tolist() == [3.0, 2.0, 1.0, 0.0]
 
 
 def test_eight_bit_floats_are_refused() -> None:

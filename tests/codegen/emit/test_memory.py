@@ -63,21 +63,6 @@ def test_index_vectors_that_are_linear_are_recognised() -> None:
     assert "scatter" not in module.inspect_llvm()
 
 
-def test_index_by_loaded_values_gathers() -> None:
-    f = tensorir.parse(
-        """
-@T.prim_func
-def f(A: T.Buffer((16,), "float32"), I: T.Buffer((16,), "int32"), B: T.Buffer((16,), "float32")):
-    B[T.Ramp(0, 1, 16)] = A[I[T.Ramp(0, 1, 16)]]
-"""
-    )
-    a = np.arange(16, dtype=np.float32) * 2
-    index = np.random.default_rng(0).permutation(16).astype(np.int32)
-    b = np.zeros(16, np.float32)
-    codegen.build(f)["f"](a, index, b)
-    assert np.array_equal(b, a[index])
-
-
 def test_masked_choice_does_not_touch_lanes_that_are_off() -> None:
     # Lanes beyond 63 would be out of bounds; the guard pages of `run` would stop the process.
     _, b = run(

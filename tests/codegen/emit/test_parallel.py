@@ -67,23 +67,6 @@ def f(A: T.Buffer((64,), "int32")):
         assert set(a.tolist()) == {cores}
 
 
-def test_a_parallel_loop_inside_another_is_serial() -> None:
-    f = tensorir.parse(
-        """
-@T.prim_func
-def f(A: T.Buffer((6, 7), "int32"), n: T.int32):
-    for i in T.parallel(6):
-        for j in T.parallel(7):
-            A[i, j] = i * 10 + j + n
-"""
-    )
-    a = np.zeros((6, 7), np.int32)
-    module = codegen.build(f, "llvm -num-cores=2")
-    module["f"](a, 5)
-    assert np.array_equal(a, np.arange(6)[:, None] * 10 + np.arange(7) + 5)
-    assert module.inspect_llvm(optimized_form=False).count("call void @GOMP_parallel") == 1
-
-
 def test_values_of_every_kind_reach_the_threads() -> None:
     f = tensorir.parse(
         """

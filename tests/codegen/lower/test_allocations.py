@@ -8,25 +8,6 @@ import pytest
 import codegen
 from tensorir import parse
 
-# ----------------------------------------------- Scratch memory is allocated once a call and thread
-
-
-def test_a_thread_allocates_before_its_first_iteration() -> None:
-    func = parse("""
-@T.prim_func
-def main(C: T.Buffer((8,), "float32"), n: T.int32):
-    for i in T.parallel(8):
-        B = T.allocate([9000], "float32", "global")
-        B_1 = T.Buffer((9000,), data=B)
-        B_1[i] = T.float32(1)
-        C[i] = B_1[n]
-""")
-    text = codegen.build(func, "llvm -num-cores=2").inspect_llvm()
-    allocated = text.index("@aligned_alloc(i64 64")
-    assert text.rindex("define ", 0, allocated) == text.rindex("define ", 0, text.index("phi i64"))
-    assert allocated < text.index("phi i64") < text.index("call void @free(")
-
-
 # -------------------------- Temporaries of symbolic sizes take what they hold, not what bounds them
 
 

@@ -161,23 +161,6 @@ def test_without_the_promise_memory_may_be_shared() -> None:
     assert np.array_equal(a, expected)
 
 
-def test_inputs_may_share_memory_even_so() -> None:
-    f = codegen.build(
-        tensorir.parse(
-            """
-@T.prim_func
-def add(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
-    T.func_attr({"tir.noalias": True})
-    for i in range(4):
-        C[i] = A[i] + B[i]
-"""
-        )
-    )["add"]
-    a, c = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
-    f(a, a, c)
-    assert c.tolist() == [0, 2, 4, 6]
-
-
 SYMBOLIC = """
 @T.prim_func
 def f(a: T.handle, b: T.handle, c: T.handle):
@@ -381,17 +364,6 @@ def test_what_is_no_program(program: Any) -> None:
         codegen.build(program)
     with pytest.raises(codegen.CodegenError, match="a program is a module, a function, or functi"):
         codegen.explain(program)
-
-
-def test_array_interface(scale: codegen.Function) -> None:
-    class Wrapper:
-        def __init__(self, array: np.ndarray) -> None:  # type: ignore[type-arg]
-            self.array = array
-            self.__array_interface__ = array.__array_interface__
-
-    a, b = arrays()
-    scale(Wrapper(a), Wrapper(b), 2.0)
-    assert np.array_equal(b, a * 2)
 
 
 def test_bfloat16_is_passed_as_its_bits() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import ctypes
 import gc
 import pickle
 import sys
@@ -28,22 +27,6 @@ def is_aligned(array: np.ndarray) -> bool:  # type: ignore[type-arg]
 
 
 # ------------------------------------------------------------------------------------------ made
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool", "float16", "uint64"])
-@pytest.mark.parametrize("shape", [(), (3,), (4, 5), (2, 0, 3)])
-def test_arrays_are_aligned(shape: tuple[int, ...], dtype: str) -> None:
-    made = codegen.empty(shape, dtype)
-    assert type(made) is NDArray
-    assert (made.shape, made.dtype) == (shape, dtype)
-    assert is_aligned(made)
-    values = np.ones(shape, dtype)
-    copied = codegen.array(values)
-    assert type(copied) is NDArray
-    assert copied.dtype == dtype
-    assert is_aligned(copied)
-    assert np.array_equal(copied, values)
-    assert not np.shares_memory(copied, values)
 
 
 def test_bfloat16_is_held_as_bits() -> None:
@@ -129,18 +112,6 @@ def test_pickled_arrays_come_back_aligned(protocol: int) -> None:
 
 
 # ------------------------------------------------------------------------------- memory of others
-
-
-def test_memory_at_an_address_is_borrowed() -> None:
-    memory = (ctypes.c_int32 * 6)(*range(6))
-    address = ctypes.addressof(memory)
-    x = NDArray.at(address, (2, 3), "int32", memory)
-    assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert x.ctypes.data == address
-    x[1, 2] = 50
-    assert memory[5] == 50
-    columns = NDArray.at(address, (3, 2), np.dtype("int32"), memory, strides=(4, 12))
-    assert columns.tolist() == [[0, 3], [1, 4], [2, 50]]
 
 
 class Owner:

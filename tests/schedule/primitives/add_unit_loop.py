@@ -17,40 +17,6 @@ add_unit_loop(j)
 for i, u, j in T.grid(8, 1, 12):
     ...
 
-# ---- around one of several blocks
-@T.prim_func
-def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer((8,))):
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi] + T.float32(1)
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = B[vi] + T.float32(1)
-# apply
-add_unit_loop(C)
-# becomes
-for i in range(8):
-    ...
-    for u in range(1):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = B[vi] + T.float32(1.0)
-
-# ---- around a block without loops
-@T.prim_func
-def main(A: T.Buffer((), "int32"), B: T.Buffer((), "int32")):
-    with T.block("B"):
-        vi = T.axis.spatial(1, 0)
-        B[()] = A[()] + vi
-# apply
-add_unit_loop(B)
-# becomes
-for u in range(1):
-    with T.block("B"):
-        vi = T.axis.spatial(1, 0)
-        B[()] = A[()] + vi
-
 # ---- predicate and bindings stay | MATRIX
 # with vi, vj = T.axis.remap("SS", [i, j]) => vi, vj = T.axis.remap("SS", [i, j])\nT.where(i < 5)
 add_unit_loop(B)
@@ -64,23 +30,6 @@ add_unit_loop(B)
 # becomes
 for i, j, u in T.grid(T.int64(8), T.int64(12), 1):
     ...
-
-# ---- handles | MATRIX
-B = get_block("B")
-i, j = get_loops(B)
-u = add_unit_loop(B)
-u_2 = add_unit_loop(i)
-u_3, i_2, j_2, u_4 = get_loops(B)
-# handles
-B: block "B"
-i: for i in range(8)
-j: for j in range(12)
-u: for u in range(1)
-u_2: for u in range(1)
-u_3: for u in range(1)
-i_2: for i in range(8)
-j_2: for j in range(12)
-u_4: for u in range(1)
 
 # ---- trace | MATRIX
 add_unit_loop(B)

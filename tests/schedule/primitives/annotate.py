@@ -11,27 +11,6 @@ annotate(B, "hint", [1, 0.5])
 # lines
 T.block_attr({"hint": [1, T.float32(0.5)]})
 
-# ---- a loop and a block | PROGRAM
-annotate(B, "hint", "fast")
-annotate(i, "pragma", 3)
-# becomes
-for i in T.serial(8, annotations={"pragma": 3}):
-    with T.block("B"):
-        vi = T.axis.spatial(8, i)
-        T.block_attr({"hint": "fast"})
-        B[vi] = A[vi] + T.float32(1.0)
-
-# ---- the root block | PROGRAM
-x_root = get_block("root")
-annotate(x_root, "level", 2)
-# becomes
-with T.block("root"):
-    T.block_attr({"level": 2})
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi] + T.float32(1.0)
-
 # ---- sampled numbers are stored as constants | PROGRAM
 v = sample_categorical([16, 64], [0.5, 0.5], decision=1)
 annotate(B, "hint", v)
@@ -60,17 +39,6 @@ annotate(B, "hint", "slow")
 annotate(B, "more", 1)
 # lines
 T.block_attr({"hint": "fast", "more": 1})
-
-# ---- handles stay | PROGRAM
-B = get_block("B")
-(i,) = get_loops(B)
-annotate(i, "pragma", 3)
-annotate(B, "hint", "fast")
-unannotate(i, "pragma")
-unannotate(B, "hint")
-# handles
-B: block "B"
-i: for i in range(8)
 
 # ==== unannotate
 

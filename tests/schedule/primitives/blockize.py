@@ -23,14 +23,6 @@ def main(A: T.Buffer((4, 8)), C: T.Buffer((4, 8))):
             C[i, j] = A[i, j] * T.float32(2)
 
 # ---- regions of a block without axes cover what its loops touch | NO_AXES
-blockize(j)
-# becomes
-for i in range(4):
-    with T.block("C_o"):
-        for j in range(8):
-            with T.block("C"):
-                C[i, j] = A[i, j] * T.float32(2.0)
-
 blockize(i)
 # blocks
 C_o()
@@ -51,16 +43,6 @@ blockize(i)
 C_o()
     i 4, j i: C()
 
-# ---- all loops leave an outer block that runs once | TILES
-blockize(i_0)
-# becomes
-with T.block("B_o"):
-    vi_o = T.axis.spatial(1, 0)
-    for i_0, i_1 in T.grid(4, 8):
-        with T.block("B"):
-            vi_i = T.axis.spatial(32, i_0 * 8 + i_1)
-            B[vi_i] = A[vi_i] * T.float32(2.0)
-
 # ---- CUT_BUT_SEPARATE
 @T.prim_func
 def main(A: T.Buffer((4, 8)), B: T.Buffer((4, 8))):
@@ -77,15 +59,6 @@ blockize(j)
 # blocks
 i 4: B_o(0, i)
     j 8: B(j)
-
-# ---- an axis of a fused loop is taken apart | MATRIX
-# with i, j in T.grid(8, 12 => f, j_1 in T.grid(16, 2
-# with 8, 12)), B: T.Buffer((8, 12 => 4, 8)), B: T.Buffer((4, 8
-# with vi, vj = T.axis.remap("SS", [i, j]) => vi = T.axis.spatial(4, f // 4)\nvj = T.axis.spatial(8, f % 4 * 2 + j_1)
-blockize(j_1)
-# blocks
-f 16: B_o(f // 4, f % 4)
-    j_1 2: B(j_1)
 
 # ---- CUT
 @T.prim_func
@@ -127,20 +100,6 @@ blockize(j_1)
 # blocks
 i n, j_0 4: B_o(i, j_0)
     j_1 4: B(j_1)
-
-# ---- indices of 64 bits
-@T.prim_func
-def main(A: T.Buffer((T.int64(32),)), B: T.Buffer((T.int64(32),))):
-    for i_0 in range(T.int64(4)):
-        for i_1 in range(T.int64(8)):
-            with T.block("B"):
-                vi = T.axis.spatial(T.int64(32), i_0 * T.int64(8) + i_1)
-                B[vi] = A[vi] * T.float32(2)
-# apply
-blockize(i_1)
-# blocks
-i_0 T.int64(4): B_o(i_0)
-    i_1 T.int64(8): B(i_1)
 
 # ==== predicates
 
@@ -207,24 +166,6 @@ i 6: B_o(i, +0)
     B_init()
     k 5: B(+k)
 
-# ---- the init is under the predicate of spatial loops
-@T.prim_func
-def main(A: T.Buffer((6, 7)), B: T.Buffer((7,))):
-    for k, j_0, j_1 in T.grid(6, 2, 4):
-        with T.block("B"):
-            vj = T.axis.spatial(7, j_0 * 4 + j_1)
-            vk = T.axis.reduce(6, k)
-            T.where(j_0 * 4 + j_1 < 7)
-            with T.init():
-                B[vj] = T.float32(0)
-            B[vj] = B[vj] + A[vk, vj]
-# apply
-blockize(j_0)
-# blocks
-k 6: B_o(0, +k)
-    j_0 2, j_1 4: B_init(j_0 * 4 + j_1) where j_0 * 4 + j_1 < 7
-    j_0 2, j_1 4: B(j_0 * 4 + j_1) where j_0 * 4 + j_1 < 7
-
 # ==== unit extents
 
 # ---- UNITS
@@ -265,30 +206,6 @@ blockize(i_1)
 # blocks
 i_0 4: B_o(i_0)
     i_1 8: B(i_1)
-
-# ---- handles | MATMUL_2
-C = get_block("C")
-i_0, j_0, k_0, i_1, j_1, k_1 = get_loops(C)
-C_o = blockize(i_1)
-i_0_2, j_0_2, k_0_2 = get_loops(C_o)
-i_1_2, j_1_2, k_1_2 = get_loops(C)
-(C_2,) = get_child_blocks(C_o)
-# handles
-C: block "C"
-i_0: for i_0 in range(2)
-j_0: for j_0 in range(2)
-k_0: for k_0 in range(3)
-i_1: for i_1 in range(4)
-j_1: for j_1 in range(3)
-k_1: for k_1 in range(4)
-C_o: block "C_o"
-i_0_2: for i_0 in range(2)
-j_0_2: for j_0 in range(2)
-k_0_2: for k_0 in range(3)
-i_1_2: for i_1 in range(4)
-j_1_2: for j_1 in range(3)
-k_1_2: for k_1 in range(4)
-C_2: block "C"
 
 # ---- the outer block is scheduled like any other | MATMUL_2
 blockize(i_1)
@@ -373,19 +290,6 @@ blockize(r)
 # refused SubspaceNotDivisibleError at block B: loop `r` runs the same steps several times
 
 # ---- refused: subspace not divisible (5)
-@T.prim_func
-def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
-    for i, k in T.grid(6, 5):
-        with T.block("B"):
-            vi = T.axis.spatial(6, i)
-            vk = T.axis.reduce(9, k + 4)
-            with T.init():
-                B[vi] = T.float32(0)
-            B[vi] = B[vi] + A[vi, vk]
-# apply
-blockize(k)
-# refused SubspaceNotDivisibleError at block B: reduction axis vk may not start at 0
-
 @T.prim_func
 def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
     for i, k in T.grid(6, 5):

@@ -113,9 +113,5 @@ for i, k in T.grid(5, 6):
 
 # ---- a consumer that is inlined keeps its values | ONE_STORE
 reverse_compute_inline("D")
-# becomes
-for i, k in T.grid(5, 6):
-    with T.block("P"):
-        vi, vk = T.axis.remap("SS", [i, k])
-        q: T.float32 = A[vi, vk] * T.float32(2.0) + T.float32(1.0)
-        D[vi, 5 - vk] = q * q
+# blocks
+i 5, k 6: P(i, k)

@@ -23,20 +23,6 @@ i 7, j 4: A(i, j)
 i 7, j 4, ax0 1, ax1 1: A_local(i + ax0, j + ax1)
 i 7, j 4: C(i, j)
 
-# ---- named buffer and surviving handles | UPDATE
-A = get_block("A")
-i, j = get_loops(A)
-A_global, A_global_2 = cache_inplace(A, 0, "global")
-j_0, j_1 = split(j, [2, 2])
-# handles
-A: block "A"
-i: for i in range(7)
-j: gone, split replaced it
-A_global: block "A_global"
-A_global_2: block "A_global"
-j_0: for j_0 in range(2)
-j_1: for j_1 in range(2)
-
 # ---- WHOLE
 @T.prim_func
 def main(A: T.Buffer((8,), "int32")):
@@ -50,22 +36,6 @@ def main(A: T.Buffer((8,), "int32")):
 
 # ---- what the block leaves alone comes back | WHOLE
 cache_inplace("A", 0, "local")
-
-# ---- pointers go to the copy
-@T.prim_func
-def main(A: T.Buffer((64,), "int32")):
-    for i in range(1):
-        with T.block("A"):
-            T.reads(A[0:64])
-            T.writes(A[0:64])
-            T.evaluate(T.call_extern("int32", "f", A.data))
-# apply
-cache_inplace("A", 0, "local")
-# blocks, not interpreted
-alloc A_local(64) int32 local
-i 1, ax0 64: A_local(ax0)
-i 1: A()
-i 1, ax0 64: A_local(ax0)
 
 # ---- refused: not read write, invalid storage scope, buffer index out of range | UPDATE
 cache_inplace("C", 0, "local")

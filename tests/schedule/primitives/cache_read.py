@@ -19,30 +19,6 @@ for i, j in T.grid(8, 6):
         vi, vj = T.axis.remap("SS", [i, j])
         B[vi, vj] = A_local[vi, vj] + T.float32(1.0)
 
-cache_read("B", 0, "shared.dyn")
-# becomes
-A_shared_dyn = T.alloc_buffer((8, 6), scope="shared.dyn")
-for ax0, ax1 in T.grid(8, 6):
-    with T.block("A_shared.dyn"):
-        v0, v1 = T.axis.remap("SS", [ax0, ax1])
-        A_shared_dyn[v0, v1] = A[v0, v1]
-for i, j in T.grid(8, 6):
-    with T.block("B"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        B[vi, vj] = A_shared_dyn[vi, vj] + T.float32(1.0)
-
-cache_read("B", 0, "global")
-# becomes
-A_global = T.alloc_buffer((8, 6))
-for ax0, ax1 in T.grid(8, 6):
-    with T.block("A_global"):
-        v0, v1 = T.axis.remap("SS", [ax0, ax1])
-        A_global[v0, v1] = A[v0, v1]
-for i, j in T.grid(8, 6):
-    with T.block("B"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        B[vi, vj] = A_global[vi, vj] + T.float32(1.0)
-
 # ---- buffers by index by name and as objects | ADD
 cache_read("B", 0, "local")
 # blocks
@@ -123,49 +99,6 @@ alloc B(14), B_local(14) local
 i_0 4, i_1 4: B(i_0 * 4 + i_1) where i_0 * 4 + i_1 < 14
 ax0 14: B_local(ax0)
 i 14: C(i)
-
-# ---- a part that does not begin at zero
-@T.prim_func
-def main(A: T.Buffer((6,)), C: T.Buffer((6,))):
-    B = T.alloc_buffer((10,))
-    for i in range(6):
-        with T.block("B"):
-            vi = T.axis.spatial(6, i)
-            B[vi + 3] = A[vi]
-    for i in range(6):
-        with T.block("C"):
-            vi = T.axis.spatial(6, i)
-            C[vi] = B[vi + 3] * T.float32(2)
-# apply
-cache_read("C", 0, "local")
-# blocks
-alloc B(10), B_local(6) local
-i 6: B(i)
-ax0 6: B_local(ax0)
-i 6: C(i)
-
-# ---- non dividing tiles under a loop are copied inside the buffer
-@T.prim_func
-def main(A: T.Buffer((14,)), C: T.Buffer((14,))):
-    B = T.alloc_buffer((14,))
-    for i_0 in range(4):
-        for i_1 in range(4):
-            with T.block("B"):
-                vi = T.axis.spatial(14, i_0 * 4 + i_1)
-                T.where(i_0 * 4 + i_1 < 14)
-                B[vi] = A[vi] + T.float32(1)
-        for i_1 in range(4):
-            with T.block("C"):
-                vi = T.axis.spatial(14, i_0 * 4 + i_1)
-                T.where(i_0 * 4 + i_1 < 14)
-                C[vi] = B[vi]
-# apply
-cache_read("C", 0, "local")
-# blocks
-alloc B(14), B_local(14) local
-i_0 4, i_1 4: B(i_0 * 4 + i_1) where i_0 * 4 + i_1 < 14
-i_0 4, ax0 T.min(14 - i_0 * 4, 4): B_local(i_0 * 4 + ax0)
-i_0 4, i_1 4: C(i_0 * 4 + i_1) where i_0 * 4 + i_1 < 14
 
 # ---- OVERWRITTEN
 @T.prim_func
@@ -270,72 +203,6 @@ cache_read("C", 0, "local")
 cache_read("D", 0, "local", consumer_blocks=["D"])
 # refused InsertionPointNotFoundError at block B, block D: they are in different cases of one condition
 
-# ---- a copy stands where what it needs is defined
-@T.prim_func
-def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer((8,))):
-    with T.block("root"):
-        for i in range(8):
-            x: T.int32 = 7 - i
-            with T.block("B"):
-                vi = T.axis.spatial(8, x)
-                B[vi] = A[vi]
-            with T.block("C"):
-                vi = T.axis.spatial(8, x)
-                C[vi] = B[vi]
-# apply
-cache_read("C", 0, "local")
-# blocks
-alloc B_local(8) local
-i 8: B(x)
-i 8, ax0 1: B_local(x + ax0) where x + ax0 >= 0 and x + ax0 < 8
-i 8: C(x)
-
-# ---- views follow the copy
-@T.prim_func
-def main(A: T.Buffer((8, 4)), C: T.Buffer((8, 4))):
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            T.reads(A[vi, 0:4])
-            T.writes(C[vi, 0:4])
-            V = T.match_buffer(A[vi, 0:4], (4,), offset_factor=1)
-            for j in range(4):
-                C[vi, j] = V[j]
-# apply
-cache_read("C", 0, "global")
-# blocks
-alloc A_global(8, 4)
-ax0 8, ax1 4: A_global(ax0, ax1)
-i 8: C(i)
-
-# ---- raw pointers follow the copy | VECTOR
-# with 128 => 8
-# with B[vi] = A[vi] * T.float32(2) => T.reads(A[0:8])\nT.writes(B[vi])\nB[vi] = T.call_extern("float32", "f", A.data, vi)
-cache_read("B", 0, "local")
-# blocks, not interpreted
-alloc A_local(8) local
-ax0 8: A_local(ax0)
-i 8: B(i)
-
-# ---- the copy keeps dtype and index type | VECTOR
-# with 128 => T.int64(8)
-# with ), B: T.Buffer((T.int64(8),) => , "int8"), B: T.Buffer((T.int64(8),), "int8"
-# with ] * T.float32(2) => ]
-cache_read("B", 0, "local")
-# blocks
-alloc A_local(T.int64(8)) int8 local
-ax0 T.int64(8): A_local(ax0)
-i T.int64(8): B(i)
-
-# ---- the copy can be copied | ADD
-cache_read("B", 0, "shared")
-cache_read("B", 0, "local")
-# blocks
-alloc A_shared(8, 6) shared, A_shared_local(8, 6) local
-ax0 8, ax1 6: A_shared(ax0, ax1)
-ax0 8, ax1 6: A_shared_local(ax0, ax1)
-i 8, j 6: B(i, j)
-
 # ==== handles
 
 # ---- handles | ADD
@@ -398,26 +265,6 @@ cache_read("C", "A", "local")
 # ---- refused: not consumer | TWO_READERS
 cache_read("C", "B", "local", consumer_blocks=["B"])
 # refused NotConsumerError at block C: none of the consumer_blocks reads B
-
-# ---- refused: not single write block
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi]
-    for i in range(8):
-        with T.block("B_again"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi] * T.float32(2)
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = B[vi]
-# apply
-cache_read("C", 0, "local")
-# refused NotSingleWriteBlock at block root: 2 write
 
 # ---- a buffer that the block does not read | ADD
 # becomes

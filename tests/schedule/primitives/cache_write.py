@@ -23,34 +23,6 @@ for ax0, ax1 in T.grid(8, 6):
         v0, v1 = T.axis.remap("SS", [ax0, ax1])
         C[v0, v1] = C_global[v0, v1]
 
-cache_write("C", 0, "local")
-# becomes
-C_local = T.alloc_buffer((8, 6), scope="local")
-for i, j, k in T.grid(8, 6, 5):
-    with T.block("C"):
-        vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-        with T.init():
-            C_local[vi, vj] = T.float32(0.0)
-        C_local[vi, vj] = C_local[vi, vj] + A[vi, vk] * B[vk, vj]
-for ax0, ax1 in T.grid(8, 6):
-    with T.block("C_local"):
-        v0, v1 = T.axis.remap("SS", [ax0, ax1])
-        C[v0, v1] = C_local[v0, v1]
-
-cache_write("C", 0, "shared")
-# becomes
-C_shared = T.alloc_buffer((8, 6), scope="shared")
-for i, j, k in T.grid(8, 6, 5):
-    with T.block("C"):
-        vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-        with T.init():
-            C_shared[vi, vj] = T.float32(0.0)
-        C_shared[vi, vj] = C_shared[vi, vj] + A[vi, vk] * B[vk, vj]
-for ax0, ax1 in T.grid(8, 6):
-    with T.block("C_shared"):
-        v0, v1 = T.axis.remap("SS", [ax0, ax1])
-        C[v0, v1] = C_shared[v0, v1]
-
 # ---- CHAIN
 A = placeholder((8,))
 B = compute((8,), lambda i: A[i] * 3)
@@ -89,20 +61,6 @@ i 8, j 6: B(i, j)
 i 8, ax0 1, ax1 6: B_local(i + ax0, ax1)
 i 8, j 6: C(i, j)
 
-# ---- a part of the buffer gives a cache of that part
-@T.prim_func
-def main(A: T.Buffer((5, 4)), B: T.Buffer((9, 4))):
-    for i, k in T.grid(5, 4):
-        with T.block("B"):
-            vi, vk = T.axis.remap("SS", [i, k])
-            B[vi + 2, vk] = A[vi, vk]
-# apply
-cache_write("B", 0, "local")
-# blocks
-alloc B_local(5, 4) local
-i 5, k 4: B(i, k)
-ax0 5, ax1 4: B_local(ax0, ax1)
-
 # ---- in a block the cache covers what the block writes there | TILE_IN_A_BLOCK
 cache_write("inner", 0, "local")
 # blocks
@@ -110,15 +68,6 @@ i 4: outer(i)
 alloc B_local(4) local
     j 4: inner(j)
     ax0 4: B_local(ax0)
-
-# ---- non dividing tiles | VECTOR
-# with 128 => 14 ; * T.float32(2 => + T.float32(1
-split(i, [None, 4])
-cache_write("B", 0, "global")
-# blocks
-alloc B_global(14)
-i_0 4, i_1 4: B(i_0 * 4 + i_1) where i_0 * 4 + i_1 < 14
-ax0 14: B_global(ax0)
 
 # ---- TWO_OUTPUTS
 @T.prim_func
@@ -207,16 +156,6 @@ ax0 8: X_local(ax0)
 i 8: X(i)
 ax0 8: X_local(ax0)
 
-# ---- the part that is read may be another than the one that is written | UPDATE
-# with A: T.Buffer((8,)), X: T.Buffer((8 => X: T.Buffer((20 ; spatial => opaque
-# with vi] = X[vi] + A[vi] => vi + 4] = X[vi + 2] + T.float32(1)
-cache_write("X", 0, "local")
-# blocks
-alloc X_local(10) local
-ax0 10: X_local(ax0)
-i 8: X(?i)
-ax0 8: X_local(ax0)
-
 # ---- what a block may leave out is filled first | EVERY_OTHER
 cache_write("B", 0, "local")
 # blocks
@@ -226,14 +165,6 @@ i 8: B(i)
 ax0 15: B_local(ax0)
 
 # ---- stores and blocks under a condition | EVERY_OTHER
-# with B[vi * 2] = A[vi] => if A[vi] > T.float32(0):\n    B[vi] = A[vi]
-cache_write("B", 0, "local")
-# blocks
-alloc B_local(8) local
-ax0 8: B_local(ax0)
-i 8: B(i)
-ax0 8: B_local(ax0)
-
 # with with T.block("B"):\nvi = T.axis.spatial(8, i)\nB[vi * 2] = A[vi] => if i % 2 == 1:\n  with T.block("B"):\n      vi = T.axis.spatial(8, i)\n      B[vi] = A[vi]
 cache_write("B", 0, "local")
 # blocks
@@ -253,32 +184,7 @@ def main(A: T.Buffer((5, 4)), C: T.Buffer((5,))):
                 C[vi] = T.float32(0)
             C[vi] = C[vi] + {read}
 
-# ---- an init that may not run | INIT
-# with {where} => 1 <= k ; {read} => A[vi, vk]
-cache_write("C", 0, "local")
-# blocks
-alloc C_local(5) local
-ax0 5: C_local(ax0)
-i 5, k 4: C(i, +k) where 1 <= k
-ax0 5: C_local(ax0)
-
-# with {where} => i <= k ; {read} => A[vi, vk]
-cache_write("C", 0, "local")
-# blocks
-alloc C_local(5) local
-ax0 5: C_local(ax0)
-i 5, k 4: C(i, +k) where i <= k
-ax0 5: C_local(ax0)
-
 # ---- an init that stores less than is read | INIT
-# with {where} => True ; {read} => C[vk]
-cache_write("C", 0, "local")
-# blocks
-alloc C_local(8) local
-ax0 8: C_local(ax0) where ax0 < 5
-i 5, k 4: C(i, +k)
-ax0 5: C_local(ax0)
-
 # with T.where({where}) => T.where(True)\nT.reads() ; {read} => C[vk]
 cache_write("C", 0, "local")
 # refused UnsafeStageError at block C: it reads the earlier contents of the buffer without declaring that
@@ -356,30 +262,12 @@ cache_write("A", 0, "local")
 # ---- where the block stores depends on memory that it changes | EVERY_OTHER
 # with 8 => 4 ; 16,) => 8,)), N: T.Buffer((1,), "int32"
 # with vi = T.axis.spatial(4, i)\nB[vi * 2] = A[vi] => vi = T.axis.opaque(4, i)\nx: T.int32 = T.max(T.min(N[0], 6), 0)\nN[0] = x + 1\nB[x] = A[vi]
-cache_write("B", 0, "local")
-# blocks
-alloc N_local(1) int32 local
-ax0 1: N_local(ax0)
-i 4: B(?i)
-ax0 1: N_local(ax0)
-
-# with 8 => 4 ; 16,) => 8,)), N: T.Buffer((1,), "int32"
-# with vi = T.axis.spatial(4, i)\nB[vi * 2] = A[vi] => vi = T.axis.opaque(4, i)\nx: T.int32 = T.max(T.min(N[0], 6), 0)\nN[0] = x + 1\nB[x] = A[vi]
 cache_write("B", 1, "local")
 # blocks
 alloc B_local(8) local
 ax0 8: B_local(ax0)
 i 4: B(?i)
 ax0 8: B_local(ax0)
-
-# with 8 => 4 ; 16,) => 8,)), N: T.Buffer((1,), "int32"
-# with vi = T.axis.spatial(4, i)\nB[vi * 2] = A[vi] => vi = T.axis.opaque(4, i)\nN[0] = T.max(T.min(N[0], 6), 0) + 1\nB[N[0]] = A[vi]
-cache_write("B", 0, "local")
-# blocks
-alloc N_local(1) int32 local
-ax0 1: N_local(ax0)
-i 4: B(?i)
-ax0 1: N_local(ax0)
 
 # with 8 => 4 ; 16,) => 8,)), N: T.Buffer((1,), "int32"
 # with vi = T.axis.spatial(4, i)\nB[vi * 2] = A[vi] => vi = T.axis.opaque(4, i)\nN[0] = T.max(T.min(N[0], 6), 0) + 1\nB[N[0]] = A[vi]
@@ -486,16 +374,6 @@ i 8: C(i)
 # ---- what a block reads before it stores is filled first | WRITES_THEN_READS
 # with def main(B: T.Buffer((8,)), C: T.Buffer((8,))):\nA = T.alloc_buffer((8,)) => def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer((8,))):
 # with vi] + => 7 - vi] +
-cache_write("both", 0, "local")
-# blocks
-alloc A_local(8) local
-ax0 8: A_local(ax0)
-...
-ax0 8: A_local(ax0)
-i 8: C(i)
-
-# with def main(B: T.Buffer((8,)), C: T.Buffer((8,))):\nA = T.alloc_buffer((8,)) => def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer((8,))):
-# with = T.float32(1) => = T.float32(1) + A[vi]
 cache_write("both", 0, "local")
 # blocks
 alloc A_local(8) local

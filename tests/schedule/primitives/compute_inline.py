@@ -10,23 +10,6 @@ for x, y in T.grid(8, 6):
         vx, vy = T.axis.remap("SS", [x, y])
         C[vx, vy] = A[vx, vy] * T.float32(2.0) + T.float32(1.0)
 
-# ---- every load of every consumer
-A = placeholder((16,))
-B = compute((16,), lambda i: A[i] + 1)
-C = compute((16,), lambda x: B[x] * B[15 - x])
-D = compute((8,), lambda y: B[y * 2 + 1])
-# apply
-compute_inline("B")
-# becomes
-for x in range(16):
-    with T.block("C"):
-        vx = T.axis.spatial(16, x)
-        C[vx] = (A[vx] + T.float32(1.0)) * (A[15 - vx] + T.float32(1.0))
-for y in range(8):
-    with T.block("D"):
-        vy = T.axis.spatial(8, y)
-        D[vy] = A[vy * 2 + 1] + T.float32(1.0)
-
 # ---- axes in the value
 @T.prim_func
 def main(C: T.Buffer((8, 6), "int32")):
@@ -41,34 +24,14 @@ def main(C: T.Buffer((8, 6), "int32")):
             C[vx, vy] = B[7 - vx, vy]
 # apply
 compute_inline("B")
-# becomes
-for x, y in T.grid(8, 6):
-    with T.block("C"):
-        vx, vy = T.axis.remap("SS", [x, y])
-        C[vx, vy] = (7 - vx) * 10 + vy
+# blocks
+x 8, y 6: C(x, y)
 
 # ---- indices in another order | STAGES
 # with alloc_buffer((8, 6 => alloc_buffer((6, 8 ; B[vi, vj => B[vj, vi ; B[vx, vy => B[vy, vx
 compute_inline("B")
 # lines
 C[vx, vy] = A[vx, vy] * T.float32(2.0) + T.float32(1.0)
-
-# ---- dimensions of extent 1
-@T.prim_func
-def main(A: T.Buffer((1, 8)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((1, 8, 1))
-    for u, i in T.grid(1, 8):
-        with T.block("B"):
-            vu, vi = T.axis.remap("SS", [u, i])
-            B[0, vi, 0] = A[vu, vi] + T.float32(1)
-    for x in range(8):
-        with T.block("C"):
-            vx = T.axis.spatial(8, x)
-            C[vx] = B[0, vx, 0]
-# apply
-compute_inline("B")
-# lines
-C[vx] = A[0, vx] + T.float32(1.0)
 
 # ---- a buffer that is split into tiles
 @T.prim_func
@@ -104,23 +67,6 @@ compute_inline("B")
 # lines
 C[vx] = A[vx // 6, vx % 6]
 
-# ---- a store with an offset
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((11,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi + 3] = A[vi]
-    for x in range(8):
-        with T.block("C"):
-            vx = T.axis.spatial(8, x)
-            C[vx] = B[vx + 3]
-# apply
-compute_inline("B")
-# lines
-C[vx] = A[vx + 3 - 3]
-
 # ---- into a reduction
 A = placeholder((8, 5))
 W = placeholder((5, 6))
@@ -131,49 +77,6 @@ C = compute((8, 6), lambda x, y: sum(B[x, z] * W[z, y], z))
 compute_inline("B")
 # lines
 C[vx, vy] = C[vx, vy] + T.max(A[vx, vz], T.float32(0.0)) * W[vz, vy]
-
-# ---- into nested blocks
-@T.prim_func
-def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
-    B = T.alloc_buffer((16,))
-    for i in range(16):
-        with T.block("B"):
-            vi = T.axis.spatial(16, i)
-            B[vi] = A[vi] + T.float32(1)
-    for x in range(4):
-        with T.block("outer"):
-            vx = T.axis.spatial(4, x)
-            T.reads(B[vx * 4:vx * 4 + 4])
-            T.writes(C[vx * 4:vx * 4 + 4])
-            for y in range(4):
-                with T.block("inner"):
-                    vy = T.axis.spatial(4, y)
-                    T.reads(B[vx * 4 + vy])
-                    T.writes(C[vx * 4 + vy])
-                    C[vx * 4 + vy] = B[vx * 4 + vy]
-# apply
-compute_inline("B")
-# lines
-C[vx * 4 + vy] = A[vx * 4 + vy] + T.float32(1.0)
-
-# ---- a load that is an index
-@T.prim_func
-def main(X: T.Buffer((8,)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((8,), "int32")
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = (vi * 3 + 1) % 8
-    for x in range(8):
-        with T.block("C"):
-            vx = T.axis.spatial(8, x)
-            T.reads(X[0:8], B[vx])
-            T.writes(C[vx])
-            C[vx] = X[B[vx]]
-# apply
-compute_inline("B")
-# lines
-C[vx] = X[(vx * 3 + 1) % 8]
 
 # ---- a predicate that only splits is dropped
 @T.prim_func
@@ -198,27 +101,6 @@ C[vi] = A[vi] + T.float32(1.0)
 compute_inline("B")
 # lines
 C[vx, vy] = A[vx, vy] * T.float32(3.0) + T.float32(1.0)
-
-# ---- only emptied loops vanish
-@T.prim_func
-def main(A: T.Buffer((8,)), D: T.Buffer((8,)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        for j in range(1):
-            with T.block("B"):
-                vi = T.axis.spatial(8, i + j)
-                B[vi] = A[vi]
-        with T.block("D"):
-            vi = T.axis.spatial(8, i)
-            D[vi] = A[vi]
-    for x in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, x)
-            C[vi] = B[vi]
-# apply
-compute_inline("B")
-# lines
-C[vi] = A[vi]
 
 # ---- CHAIN_PRODUCERS
 A = placeholder((8,))
@@ -307,26 +189,6 @@ compute_inline("B")
 # with C[vx, vy] = B[vx, vy] + T.float32(1) => V = T.match_buffer(B[vx, 0:6], (6,), offset_factor=1)\nfor y in range(6):\n    C[vx, y] = V[y]
 compute_inline("B")
 # refused OpaqueAccessError at block root: match_buffer
-
-# ---- refused: two buffers
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    D = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("both"):
-            vi = T.axis.spatial(8, i)
-            T.reads(A[vi])
-            T.writes(B[vi], D[vi])
-            B[vi] = A[vi]
-            D[vi] = A[vi]
-    for x in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, x)
-            C[vi] = B[vi] + D[vi]
-# apply
-compute_inline("both")
-# refused NotSingleReadWriteBuffer at block both: a single buffer region that it writes, but it has 2
 
 # ---- refused: the root block | DECLARING_ROOT
 compute_inline("root")
@@ -496,25 +358,6 @@ compute_inline("B")
 T.where(A[x, y] * T.float32(2.0) < T.float32(1.0))
 C[vi, vj] = A[vi, vj] * T.float32(2.0) + T.float32(1.0)
 
-# ---- a condition around a consumer that reads the buffer
-@T.prim_func
-def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
-    B = T.alloc_buffer((8, 6))
-    for i, j in T.grid(8, 6):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-    for x, y in T.grid(8, 6):
-        if B[x, y] < T.float32(1):
-            with T.block("C"):
-                vi, vj = T.axis.remap("SS", [x, y])
-                C[vi, vj] = B[vi, vj] + T.float32(1)
-# apply
-compute_inline("B")
-# lines
-if A[x, y] * T.float32(2.0) < T.float32(1.0):
-C[vi, vj] = A[vi, vj] * T.float32(2.0) + T.float32(1.0)
-
 # ---- conditions that read what is not complete are refused | PREDICATE
 # with B[vi, vj] = A[vi, vj] * T.float32(2)\nfor x, y in T.grid(8, 6): => B[vi, vj] = A[vi, vj] * T.float32(2)
 # with x, y => i, j
@@ -546,22 +389,3 @@ compute_inline("B")
 
 reverse_compute_inline("C")
 # refused OpaqueBlockError at block C, loop j: has no axes and uses the variable of
-
-# ---- a consumer reads the constant of its producer
-@T.prim_func
-def main(A: T.Buffer((4, 4)), C: T.Buffer((4, 4))):
-    B = T.alloc_buffer((4, 4))
-    data = T.allocate_const([0.0, 1.0, 2.0, 3.0], "float32", [4])
-    K = T.decl_buffer((4,), data=data)
-    for i, j in T.grid(4, 4):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * K[vj]
-    for i, j in T.grid(4, 4):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = B[vj, vi] + T.float32(1)
-# apply
-compute_inline("B")
-# lines
-C[vi, vj] = A[vj, vi] * K[vi] + T.float32(1.0)

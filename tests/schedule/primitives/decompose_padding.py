@@ -18,39 +18,6 @@ for i, j in T.grid(6, 5):
         vi, vj = T.axis.remap("SS", [i, j])
         P[vi + 1, vj + 2] = A[vi, vj]
 
-# ---- further in the loops outside keep their length | IMAGE
-decompose_padding("P", j)
-# becomes
-for i in range(8):
-    for j in range(9):
-        with T.block("P_pad_const"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            P[vi, vj] = T.float32(0.0)
-    for j in range(5):
-        with T.block("P"):
-            vi = T.axis.spatial(6, i - 1)
-            vj = T.axis.spatial(5, j)
-            T.where(1 <= i and i < 7)
-            P[vi + 1, vj + 2] = A[vi, vj]
-
-# ---- axes without padding stay as they are
-A = placeholder((1, 6, 6, 4))
-P = compute((1, 8, 8, 4), lambda n, h, w, c: T.if_then_else(all(1 <= h, h < 7, 1 <= w, w < 7), A[n, h - 1, w - 1, c], 0))
-# apply
-decompose_padding("P", h)
-# becomes
-for n in range(1):
-    for h, w, c in T.grid(8, 8, 4):
-        with T.block("P_pad_const"):
-            vn = T.axis.spatial(1, 0)
-            vh, vw, vc = T.axis.remap("SSS", [h, w, c])
-            P[vn, vh, vw, vc] = T.float32(0.0)
-    for h, w, c in T.grid(6, 6, 4):
-        with T.block("P"):
-            vn = T.axis.spatial(1, 0)
-            vh, vw, vc = T.axis.remap("SSS", [h, w, c])
-            P[vn, vh + 1, vw + 1, vc] = A[vn, vh, vw, vc]
-
 # ---- LINE
 A = placeholder((12,))
 P = compute((16,), lambda i: T.if_then_else(all(3 <= i, i < 15), A[i - 3], 0))
@@ -68,27 +35,6 @@ decompose_padding("P", i_0)
 # blocks
 i_0 4, i_1 5: P_pad_const(i_0 * 5 + i_1) where i_0 * 5 + i_1 < 16
 i_0 4, i_1 5: P(i_0 * 5 + i_1 - 3) where i_0 * 5 + i_1 < 16 and 3 <= i_0 * 5 + i_1 and i_0 < 3
-
-# ---- a padding that is computed where it is used
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
-    P = T.alloc_buffer((10,))
-    for i_0 in range(4):
-        for k in range(4):
-            with T.block("P"):
-                vk = T.axis.spatial(10, i_0 * 2 + k)
-                P[vk] = T.if_then_else(1 <= vk and vk < 9, A[vk - 1], T.float32(0))
-        for i_1 in range(2):
-            with T.block("C"):
-                vi = T.axis.spatial(8, i_0 * 2 + i_1)
-                C[vi] = P[vi] + P[vi + 2]
-# apply
-decompose_padding("P", k)
-# blocks
-alloc P(10)
-i_0 4, k 4: P_pad_const(i_0 * 2 + k)
-i_0 4, k 4: P(i_0 * 2 + k - 1) where 1 <= i_0 * 2 + k and i_0 * 2 + k < 9
-i_0 4, i_1 2: C(i_0 * 2 + i_1)
 
 # ---- other blocks in the loop keep its length
 @T.prim_func
@@ -242,17 +188,6 @@ decompose_padding("P", l)
 decompose_padding("root", i)
 # refused RootBlockError at block root: root block
 
-# ---- refused: incomplete block
-@T.prim_func
-def main(A: T.Buffer((12,)), P: T.Buffer((16,))):
-    for i, k in T.grid(16, 3):
-        with T.block("P"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            P[vi] = T.if_then_else(3 <= vi and vi < 15, A[vi - 3], T.float32(0))
-# apply
-decompose_padding("P", i)
-# refused IncompleteBlockError at block P: violates condition #1
-
 # ---- refused: incomplete block (2) | LINE
 # with vi and vi < 15, A => vi, P
 decompose_padding("P", i)
@@ -291,19 +226,6 @@ decompose_padding("P", i)
 # with 3 <= vi and vi < 15 => A[0] < T.float32(1) and vi < 12
 decompose_padding("P", i)
 # refused PaddingPatternMatchError at block P: block "P" is not a padding that can be decomposed: its condition depends on data
-
-# ---- what is no padding (2)
-@T.prim_func
-def main(a: T.handle, p: T.handle, n: T.int32):
-    A = T.match_buffer(a, (n,))
-    P = T.match_buffer(p, (n,))
-    for i in range(n):
-        with T.block("P"):
-            vi = T.axis.spatial(n, i)
-            P[vi] = T.if_then_else(1 <= vi, A[vi - 1], T.float32(0))
-# apply
-decompose_padding("P", i)
-# refused PaddingPatternMatchError at block P: block "P" is not a padding that can be decomposed: the domain of axis vi is not constant
 
 # ---- what is no padding (3) | LINE
 # with 16) => 13) ; 16, i => (3, 16), i + 3
@@ -362,33 +284,7 @@ def main(A: T.Buffer((8,)), P: T.Buffer((10,)), C: T.Buffer((10,))):
 # ---- a reader after the block in its loop | READER_AFTER_BLOCK_ITS
 decompose_padding("P", i)
 
-# ---- a reader that would find the constant before the value
-@T.prim_func
-def main(A: T.Buffer((8,)), P: T.Buffer((10,)), C: T.Buffer((10,))):
-    for i in range(10):
-        with T.block("C"):
-            vi = T.axis.spatial(10, i)
-            C[vi] = P[vi]
-        with T.block("P"):
-            vi = T.axis.spatial(10, i)
-            P[vi] = T.if_then_else(1 <= vi and vi < 9, A[vi - 1], T.float32(0))
-# apply
-decompose_padding("P", i)
-# refused PaddingReadEarlyError at block C, block P: may read P before
-
 # ---- a reader that would find the constant before the value (2) | READER_AFTER_BLOCK_ITS
 # with = P[vi => = P[9 - vi
 decompose_padding("P", i)
 # refused PaddingReadEarlyError at block C, block P: may read P before
-
-# ---- a condition below the loop
-@T.prim_func
-def main(A: T.Buffer((8,)), P: T.Buffer((10,)), C: T.Buffer((10,))):
-    for i in range(10):
-        if i % 2 == 0:
-            with T.block("P"):
-                vi = T.axis.spatial(10, i)
-                P[vi] = T.if_then_else(1 <= vi and vi < 9, A[vi - 1], T.float32(0))
-# apply
-decompose_padding("P", i)
-# refused PaddingPatternMatchError at block P: a condition below loop `i` may leave it out

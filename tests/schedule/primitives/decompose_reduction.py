@@ -22,45 +22,6 @@ for j in range(6):
             vi, vj, vk = T.axis.remap("SSR", [i, j, k])
             C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
 
-# ---- tiles | MATMUL_2
-split(i, [2, 4])
-split(j, [3, 2])
-reorder(i_0, j_0, k, i_1, j_1)
-decompose_reduction("C", k)
-# becomes
-for i_0, j_0 in T.grid(2, 3):
-    for i_1_init, j_1_init in T.grid(4, 2):
-        with T.block("C_init"):
-            vi = T.axis.spatial(8, i_0 * 4 + i_1_init)
-            vj = T.axis.spatial(6, j_0 * 2 + j_1_init)
-            C[vi, vj] = T.float32(0.0)
-    for k, i_1, j_1 in T.grid(5, 4, 2):
-        with T.block("C_update"):
-            vi = T.axis.spatial(8, i_0 * 4 + i_1)
-            vj = T.axis.spatial(6, j_0 * 2 + j_1)
-            vk = T.axis.reduce(5, k)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-
-# ---- predicates on data parallel axes are kept in reverse | MATMUL_2
-split(i, [None, 3])
-split(j, [None, 4])
-split(k, [None, 2])
-decompose_reduction("C", i_0)
-# becomes
-for i_0_init, i_1_init, j_0_init, j_1_init in T.grid(3, 3, 2, 4):
-    with T.block("C_init"):
-        vi = T.axis.spatial(8, i_0_init * 3 + i_1_init)
-        vj = T.axis.spatial(6, j_0_init * 4 + j_1_init)
-        T.where(j_0_init * 4 + j_1_init < 6 and i_0_init * 3 + i_1_init < 8)
-        C[vi, vj] = T.float32(0.0)
-for i_0, i_1, j_0, j_1, k_0, k_1 in T.grid(3, 3, 2, 4, 3, 2):
-    with T.block("C_update"):
-        vi = T.axis.spatial(8, i_0 * 3 + i_1)
-        vj = T.axis.spatial(6, j_0 * 4 + j_1)
-        vk = T.axis.reduce(5, k_0 * 2 + k_1)
-        T.where(i_0 * 3 + i_1 < 8 and j_0 * 4 + j_1 < 6 and k_0 * 2 + k_1 < 5)
-        C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-
 # ---- SUM
 A = placeholder((8, 5))
 k = reduce_axis((0, 5))
@@ -119,27 +80,6 @@ decompose_reduction("C", i)
 # blocks
 i_init 6 from 2: C_init(i_init)
 i 6 from 2, k 4 from 1: C_update(i, +k)
-
-# ---- a reduction of pairs
-@T.prim_func
-def main(A: T.Buffer((5, 12)), I: T.Buffer((5,), "int32"), V: T.Buffer((5,))):
-    for i, k in T.grid(5, 12):
-        with T.block("argmax"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            T.reads(A[vi, vk])
-            T.writes(I[vi], V[vi])
-            with T.init():
-                I[vi] = -1
-                V[vi] = T.min_value("float32")
-            v_i: T.int32 = T.Select(V[vi] >= A[vi, vk], I[vi], vk)
-            v_v: T.float32 = T.Select(V[vi] >= A[vi, vk], V[vi], A[vi, vk])
-            I[vi] = v_i
-            V[vi] = v_v
-# apply
-decompose_reduction("argmax", k)
-# blocks
-i 5: argmax_init(i)
-i 5, k 12: argmax_update(i, +k)
 
 # ---- COPY_2
 A = placeholder((8,))
@@ -229,19 +169,6 @@ def main(A: T.Buffer((8, 5)), C: T.Buffer((8,))):
     for i, k in T.grid(8, 5):
         with T.block("C"):
             vi = T.axis.spatial(8, i)
-            vk = T.axis.reduce(5, i * k % 5)
-            with T.init():
-                C[vi] = T.float32(0)
-            C[vi] = C[vi] + A[vi, vk]
-# apply
-decompose_reduction("C", k)
-# refused NotReductionBlockError at block C: condition #2
-
-@T.prim_func
-def main(A: T.Buffer((8, 5)), C: T.Buffer((8,))):
-    for i, k in T.grid(8, 5):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
             vk = T.axis.opaque(5, k)
             with T.init():
                 C[vi] = T.float32(0)
@@ -265,18 +192,6 @@ def main(A: T.Buffer((8, 5)), C: T.Buffer((8,))):
 # apply
 decompose_reduction("C", k)
 # refused NotReductionBlockError at block C: condition #4
-
-@T.prim_func
-def main(A: T.Buffer((8, 5)), C: T.Buffer((8, 5))):
-    for i, k in T.grid(8, 5):
-        with T.block("C"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                C[vi, 0] = T.float32(0)
-            C[vi, vk] = C[vi, vk] + A[vi, vk]
-# apply
-decompose_reduction("C", k)
-# refused NotReductionBlockError at block C: condition #5
 
 # ---- refused: loop height | SUM
 reorder(k, i)
@@ -357,27 +272,6 @@ decompose_reduction("C", i)
 # blocks
 i_init 8, j_init 6: C_init(i_init, j_init)
 i 8, j 6, k 5: C_update(i, j, +k)
-
-# ---- without checks only a loop around and an init are needed
-@T.prim_func
-def main(A: T.Buffer((8, 5)), C: T.Buffer((8,))):
-    for i, k in T.grid(8, 5):
-        with T.block("C"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                C[vi] = T.float32(0)
-            C[vi] = C[vi] + A[vi, vk]
-    for x in range(8):
-        with T.block("again"):
-            vx = T.axis.spatial(8, x)
-            C[vx] = T.float32(0)
-# apply
-# enable_check=False
-decompose_reduction("C", k)
-# blocks
-i 8: C_init(i)
-i 8, k 5: C_update(i, +k)
-x 8: again(x)
 
 # ---- without checks an init is needed | COPY_2
 # enable_check=False

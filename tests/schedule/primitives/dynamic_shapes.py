@@ -38,19 +38,6 @@ reorder(k, i)
 for k, i in T.grid(m, n):
     ...
 
-# ---- decompose reduction | ROW_SUM
-decompose_reduction("C", k)
-# becomes
-...
-for i in range(n):
-    with T.block("C_init"):
-        vi = T.axis.spatial(n, i)
-        C[vi] = T.float32(0.0)
-    for k in range(m):
-        with T.block("C_update"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            C[vi] = C[vi] + A[vi, vk]
-
 # ---- tiles with a predicate | ROW_SUM
 split(i, [None, 16])
 reorder(i_0, k, i_1)
@@ -123,32 +110,6 @@ def main(a: T.handle, c: T.handle):
         with T.block("C"):
             vi, vj = T.axis.remap("SS", [i, j])
             C[vi, vj] = B[vi, vj] + T.float32(1)
-
-# ---- a fused loop is split | STAGES_2
-i, j = get_loops("B")
-fuse(i, j)
-split(i_j_fused, [None, 8])
-vectorize(i_j_fused_1)
-parallel(i_j_fused_0)
-# blocks
-alloc B(n, m)
-parallel i_j_fused_0 (n * m + 7) // 8, vectorized i_j_fused_1 8: B((i_j_fused_0 * 8 + i_j_fused_1) // m, (i_j_fused_0 * 8 + i_j_fused_1) % m) where i_j_fused_0 * 8 + i_j_fused_1 < n * m
-i n, j m: C(i, j)
-
-# ---- fusing a large loop keeps the quotient and the remainder whole
-# `T.Cast("int32", f) % 12` would cut the loop variable off before it is divided.
-@T.prim_func
-def main(A: T.Buffer((T.int64(1073741824), 12)), B: T.Buffer((T.int64(1073741824), 12))):
-    for i in range(T.int64(1073741824)):
-        for j in range(12):
-            with T.block("B"):
-                vi = T.axis.spatial(T.int64(1073741824), i)
-                vj = T.axis.spatial(12, j)
-                B[vi, vj] = A[vi, vj]
-# apply
-fuse(i, j)
-# blocks, not interpreted
-i_j_fused T.int64(12884901888): B(i_j_fused // T.int64(12), T.Cast("int32", i_j_fused % T.int64(12)))
 
 # ---- blockize a tile | TILES_2
 split(i, [None, 16])

@@ -12,23 +12,10 @@ for i_j_k_fused in range(192):
         vk = T.axis.spatial(8, i_j_k_fused % 8)
         B[vi, vj, vk] = A[vi, vj, vk] * T.float32(2.0)
 
-# ---- the inner two of three loops | CUBE
-fuse(j, k)
-# becomes
-for i, j_k_fused in T.grid(4, 48):
-    with T.block("B"):
-        vi = T.axis.spatial(4, i)
-        vj = T.axis.spatial(6, j_k_fused // 8)
-        vk = T.axis.spatial(8, j_k_fused % 8)
-        B[vi, vj, vk] = A[vi, vj, vk] * T.float32(2.0)
-
 # ---- one loop is only renamed | CUBE
 fuse(j)
-# becomes
-for i, j_fused, k in T.grid(4, 6, 8):
-    with T.block("B"):
-        vi, vj, vk = T.axis.remap("SSS", [i, j_fused, k])
-        B[vi, vj, vk] = A[vi, vj, vk] * T.float32(2.0)
+# blocks
+i 4, j_fused 6, k 8: B(i, j_fused, k)
 
 # ---- an axis of a unit loop becomes zero | CUBE
 # with 6 => 1

@@ -13,22 +13,6 @@ B_i_common()
     B_i1_partition()
         i1 9 from 4, j 3: B_i1(i1, j)
 
-loop_partition(i, [4, None])
-# blocks
-B_i_common()
-    B_i0_partition()
-        i0 4, j 3: B_i0(i0, j)
-    B_i1_partition()
-        i1 9 from 4, j 3: B_i1(i1, j)
-
-loop_partition(i, [None, 9])
-# blocks
-B_i_common()
-    B_i0_partition()
-        i0 4, j 3: B_i0(i0, j)
-    B_i1_partition()
-        i1 9 from 4, j 3: B_i1(i1, j)
-
 # ---- pieces are ordinary loops | BEFORE
 loop_partition(i, [2, None, 3])
 parallel(i0)
@@ -85,15 +69,6 @@ loop_partition(i, [None, None])
 loop_partition(i, [3, 0])
 # refused NonPositiveFactorError at loop i: factor 1 is 0
 
-# ---- only the piece with the first step of a reduction initialises | REDUCTION
-loop_partition(k, [5])
-# blocks
-i 7: B_k_common()
-    B_k0_partition()
-        k0 5: B_k0(i, +k0)
-    B_k1_partition()
-        k1 6 from 5: B_k1(i, +k1)
-
 # ---- pieces of a reduction below and above its results | REDUCTION
 reorder(i, k)
 loop_partition(k, [1])
@@ -129,17 +104,6 @@ loop_partition(i, [4])
 # with ] * T.float32(2) => ]
 loop_partition(i, [4])
 # refused SymbolicShapeError at loop i: dynamic shape
-
-# ---- old handles name the primitive | BEFORE
-B = get_block("B")
-i, j = get_loops(B)
-i0, i1 = loop_partition(i, [4])
-# handles
-B: gone, loop-partition replaced it
-i: gone, loop-partition replaced it
-j: gone, loop-partition replaced it
-i0: for i0 in range(4)
-i1: for i1 in range(4, 13)
 
 # ---- views of the pieces bind variables of their own
 @T.prim_func
@@ -213,31 +177,6 @@ compute_at("D", i)
 # ---- COPY_2
 A = placeholder((16, 128))
 B = compute((16, 128), lambda i, j: A[i, j] * 2)
-
-# ---- a piece of a piece declares what it touches | COPY_2
-loop_partition(i, [2, None])
-_, j = get_loops("B_i0")
-loop_partition(j, [4, None])
-# blocks
-B_i_common()
-    B_i0_partition()
-        i0 2: B_i0_j_common()
-            B_i0_j0_partition()
-                j0 4: B_i0_j0(i0, j0)
-            B_i0_j1_partition()
-                j1 124 from 4: B_i0_j1(i0, j1)
-    B_i1_partition()
-        i1 14 from 2, j 128: B_i1(i1, j)
-
-# ---- a piece declares less than its block where elements are touched | COPY_2
-# with vi, vj = T.axis.remap("SS", [i, j]) => vi, vj = T.axis.remap("SS", [i, j])\nT.reads(A[0:16, 0:128])\nT.writes(B[vi, vj])
-loop_partition(j, [8])
-# blocks
-i 16: B_j_common()
-    B_j0_partition()
-        j0 8: B_j0(i, j0)
-    B_j1_partition()
-        j1 120 from 8: B_j1(i, j1)
 
 # ---- a block in one without axes declares all of its piece
 @T.prim_func

@@ -25,24 +25,6 @@ alloc B(7, 4)
 i_m 7, j_m 4: B(i_m, j_m)
 i_m 7, j_m 4: C(i_m, j_m)
 
-merge(i, x)
-merge(j, y)
-# blocks
-alloc B(7, 4)
-i_m 7, j_m 4: B(i_m, j_m)
-i_m 7, j_m 4: C(i_m, j_m)
-
-# ---- the result is the innermost loop and inner handles survive | TWO_NESTS
-i, j = get_loops("B")
-x, y = get_loops("C")
-i_m = merge(i, x)
-# handles
-i: gone, merge replaced it
-j: for j in range(4)
-x: gone, merge replaced it
-y: for y in range(4)
-i_m: for i_m in range(7)
-
 # ---- trace | TWO_NESTS
 merge(i, x)
 # recorded
@@ -63,25 +45,6 @@ i_m 5: B(i_m)
 i_m 5: C(i_m)
 i_m 5: D(i_m)
 
-# ---- nests below one condition
-@T.prim_func
-def main(A: T.Buffer((5,)), B: T.Buffer((5,)), C: T.Buffer((5,)), n: T.int32):
-    with T.block("root"):
-        if n > 0:
-            for i in range(5):
-                with T.block("B"):
-                    vi = T.axis.spatial(5, i)
-                    B[vi] = A[vi] + T.float32(1)
-            for x in range(5):
-                with T.block("C"):
-                    vi = T.axis.spatial(5, x)
-                    C[vi] = A[vi] * T.float32(3)
-# apply
-merge(i, x)
-# blocks
-if n > 0, i_m 5: B(i_m)
-if n > 0, i_m 5: C(i_m)
-
 # ---- nests below two conditions
 @T.prim_func
 def main(A: T.Buffer((5,)), B: T.Buffer((5,)), C: T.Buffer((5,)), n: T.int32):
@@ -99,15 +62,6 @@ def main(A: T.Buffer((5,)), B: T.Buffer((5,)), C: T.Buffer((5,)), n: T.int32):
 # apply
 merge(i, x)
 # refused LoopsNotSiblingsError at loop i, loop i: loop `i` and loop `i` are not in separate statements directly below their common ancestor
-
-# ---- reading what an earlier iteration made | TWO_NESTS
-# with vx, vy = T.axis.remap("SS", [x, y]) => vx, vy = T.axis.remap("SS", [x, y])\nT.where(0 < x)
-# with B[vx, vy] + => B[vx - 1, vy] +
-merge(i, x)
-# blocks
-alloc B(7, 4)
-i_m 7, j 4: B(i_m, j)
-i_m 7, y 4: C(i_m, y) where 0 < i_m
 
 # ---- reading what a later iteration makes | TWO_NESTS
 # with B[vx, vy] + => B[6 - vx, vy] +

@@ -23,23 +23,6 @@ for i in range(5):
                 C[vi, vj] = T.float32(0.0)
             C[vi, vj] = C[vi, vj] + A_local[vi, vk] * B[vk, vj]
 
-# ---- write | MATMUL_2
-write_at(i, "C", 0, "local")
-# becomes
-C_local = T.alloc_buffer((5, 7), scope="local")
-for i in range(5):
-    for j, k in T.grid(7, 6):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C_local[vi, vj] = T.float32(0.0)
-            C_local[vi, vj] = C_local[vi, vj] + A[vi, vk] * B[vk, vj]
-    with T.block("C_local"):
-        v0 = T.axis.spatial(5, i)
-        T.block_attr({"auto_copy": True})
-        for ax0, ax1 in T.grid(1, 7):
-            C[v0 + ax0, ax1] = C_local[v0 + ax0, ax1]
-
 # ---- any loop | MATMUL_2
 read_at(i, "C", 0, "local")
 
@@ -92,21 +75,6 @@ C = compute((6, 4), lambda i, j: B[i, 3 - j] + 1)
 i, _ = get_loops("B")
 write_at(i, "B", 0, "global")
 
-# ---- result is the copy and handles survive | MATMUL_2
-C = get_block("C")
-i, j, k = get_loops(C)
-A_local = read_at(i, C, 0, "local")
-j_0, j_1 = split(j, [None, 2])
-unroll(i)
-# handles
-C: block "C"
-i: for i in T.unroll(5)
-j: gone, split replaced it
-k: for k in range(6)
-A_local: block "A_local"
-j_0: for j_0 in range(4)
-j_1: for j_1 in range(2)
-
 # ---- below a condition the copies stand where the blocks do
 @T.prim_func
 def main(A: T.Buffer((6,)), B: T.Buffer((6,)), C: T.Buffer((6,))):
@@ -150,25 +118,6 @@ alloc C_local(5, 7) local
 i 5, j_0 2, j_1 4, k 6: C(i, j_0 * 4 + j_1, +k) where j_0 * 4 + j_1 < 7
 i 5, j_0 2: C_local(i, j_0)
 
-# ---- what may be left out is filled first | MATRIX
-# with B => C ; 8, 12 => 5, 7
-# with C[vi, vj] = A[vi, vj] * T.float32(2) => if vj % 2 == 0:\n    C[vi, vj] = A[vi, vj]
-write_at(i, "C", 0, "local")
-# blocks
-alloc C_local(5, 7) local
-i 5: C_local(i)
-i 5, j 7: C(i, j)
-i 5: C_local(i)
-
-# with B => C ; 8, 12 => 5, 7
-# with C[vi, vj] = A[vi, vj] * T.float32(2) => if A[vi, 0] > T.float32(0):\n    C[vi, vj] = A[vi, vj]
-write_at(i, "C", 0, "local")
-# blocks
-alloc C_local(5, 7) local
-i 5: C_local(i)
-i 5, j 7: C(i, j)
-i 5: C_local(i)
-
 # ---- an update of what was stored in the same iteration needs no filling
 @T.prim_func
 def main(A: T.Buffer((6, 5)), C: T.Buffer((6,))):
@@ -182,21 +131,10 @@ def main(A: T.Buffer((6, 5)), C: T.Buffer((6,))):
                 C[vi] = C[vi] + A[vi, vk]
 # apply
 write_at(i, "C", 0, "local")
-# becomes
-C_local = T.alloc_buffer((6,), scope="local")
-for i in range(6):
-    with T.block("zero"):
-        vi = T.axis.spatial(6, i)
-        C_local[vi] = T.float32(0.0)
-    for k in range(5):
-        with T.block("C"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            C_local[vi] = C_local[vi] + A[vi, vk]
-    with T.block("C_local"):
-        v0 = T.axis.spatial(6, i)
-        T.block_attr({"auto_copy": True})
-        for ax0 in range(1):
-            C[v0 + ax0] = C_local[v0 + ax0]
+# blocks
+alloc C_local(6) local
+...
+i 6: C_local(i)
 
 # ---- refused: buffer index out of range, invalid storage scope | MATMUL_2
 read_at(i, "C", 5, "local")

@@ -19,34 +19,6 @@ for i, k in T.grid(7, 3):
         ...
         C[vi] = C[vi] + A_reindex[vi, vk] * W[vk]
 
-# ---- write | CONV
-reindex("C", ("write", 0))
-# becomes
-C_reindex = T.alloc_buffer((7,))
-for i, k in T.grid(7, 3):
-    with T.block("C"):
-        vi, vk = T.axis.remap("SR", [i, k])
-        with T.init():
-            C_reindex[vi] = T.float32(0.0)
-        C_reindex[vi] = C_reindex[vi] + A[vi + vk] * W[vk]
-for ax0 in range(7):
-    with T.block("C_reindex"):
-        v0 = T.axis.spatial(7, ax0)
-        C[v0] = C_reindex[v0]
-
-# ---- result is the copy and handles survive | CONV
-C = get_block("C")
-i, k = get_loops(C)
-A_reindex_reindex = reindex(C, ("read", 0))
-i_0, i_1 = split(i, [None, 2])
-# handles
-C: block "C"
-i: gone, split replaced it
-k: for k in range(3)
-A_reindex_reindex: block "A_reindex_reindex"
-i_0: for i_0 in range(4)
-i_1: for i_1 in range(2)
-
 # ---- NOT_FULL
 @T.prim_func
 def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
@@ -55,25 +27,6 @@ def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
             vi = T.axis.spatial(8, i)
             T.where(i < 5)
             C[vi] = A[vi]
-
-# ---- axes that cancel out are left out | NOT_FULL
-# with i in range(8 => n, i, j in T.grid(1, 8, 4
-# with 8,)), C: T.Buffer((8, => 4,)), C: T.Buffer((1, 8, 4
-# with vi = T.axis.spatial(8, i)\nT.where(i < 5)\nC[vi] = A[vi] => vn, vi, vj = T.axis.remap("SSS", [n, i, j])\nC[vn, vi, vj] = A[vi // 8 * 4 + vj]
-reindex("C", ("read", 0))
-# blocks
-alloc A_reindex(4)
-ax0 4: A_reindex_reindex(ax0)
-n 1, i 8, j 4: C(n, i, j)
-
-# with i in range(8 => n, i, j in T.grid(1, 8, 4
-# with 8,)), C: T.Buffer((8, => 4,)), C: T.Buffer((1, 8, 4
-# with vi = T.axis.spatial(8, i)\nT.where(i < 5)\nC[vi] = A[vi] => vn, vi, vj = T.axis.remap("SSS", [n, i, j])\nC[vn, vi, vj] = A[vi // 8 * 4 + vj]
-reindex("C", ("write", 0))
-# blocks
-alloc C_reindex(1, 8, 4)
-n 1, i 8, j 4: C(n, i, j)
-ax0 1, ax1 8, ax2 4: C_reindex(ax0, ax1, ax2)
 
 # ---- transposed write of split loops | NOT_FULL
 # with i in range(8 => i, j in T.grid(11, 5 ; 8,)), C: T.Buffer((8, => 11, 5)), C: T.Buffer((5, 11
@@ -85,19 +38,6 @@ reindex("C", ("write", 0))
 # with W[vk => A[vi + vk
 reindex("C", ("read", 0))
 
-# ---- what is written is copied as far as the loops go | NOT_FULL
-reindex("C", ("write", 0))
-# becomes
-C_reindex = T.alloc_buffer((8,))
-for i in range(8):
-    with T.block("C"):
-        ...
-        C_reindex[vi] = A[vi]
-for ax0 in range(5):
-    with T.block("C_reindex"):
-        v0 = T.axis.spatial(8, ax0)
-        C[v0] = C_reindex[v0]
-
 # ---- what may keep what it held is filled first | NOT_FULL
 # with < 5 => % 2 == 0
 reindex("C", ("write", 0))
@@ -106,36 +46,6 @@ alloc C_reindex(8)
 ax0 8: C_reindex_reindex(ax0)
 i 8: C(i) where i % 2 == 0
 ax0 8: C_reindex(ax0)
-
-# with i < 5 => True ; A[ => C[vi] + A[
-reindex("C", ("write", 0))
-# blocks
-alloc C_reindex(8)
-ax0 8: C_reindex_reindex(ax0)
-i 8: C(i)
-ax0 8: C_reindex(ax0)
-
-# with T.where(i < 5)\nC[vi] = A[vi] => T.where(True)\nif A[vi] > T.float32(1.5):\n    C[vi] = A[vi]
-reindex("C", ("write", 0))
-# blocks
-alloc C_reindex(8)
-ax0 8: C_reindex_reindex(ax0)
-i 8: C(i)
-ax0 8: C_reindex(ax0)
-
-# ---- what a piece of a partitioned loop writes | NOT_FULL
-# with i in range(8 => i, j in T.grid(8, 6 ; ,)), C: T.Buffer((8, => , 6)), C: T.Buffer((6, 8
-# with vi = T.axis.spatial(8, i)\nT.where(i < 5)\nC[vi] = A[vi] => vi, vj = T.axis.remap("SS", [i, j])\nC[vj, vi] = A[vi, vj]
-loop_partition(j, [2, None])
-reindex("C_j1", ("write", 0))
-# blocks
-i 8: C_j_common()
-    C_j0_partition()
-        j0 2: C_j0(i, j0)
-    C_j1_partition()
-    alloc C_reindex(8, 6)
-        j1 4 from 2: C_j1(i, j1)
-        ax0 1, ax1 4: C_reindex(i + ax0, 2 + ax1)
 
 # ---- refused: invalid buffer access, unsafe stage | CONV
 # with W[vk => A[vi
@@ -182,20 +92,3 @@ reindex("C", ("write", 0))
 alloc C_reindex(8)
 i 8: C(i) where i < 5
 ax0 8: C_reindex(ax0)
-
-# ---- 64 bit shapes | CONV
-# with 7, 3 => T.int64(7), T.int64(3)
-# with 9,)), W: T.Buffer((3,)), C: T.Buffer((7 => T.int64(9),)), W: T.Buffer((T.int64(3),)), C: T.Buffer((T.int64(7)
-reindex("C", ("read", 0))
-# blocks
-alloc A_reindex(T.int64(7), T.int64(3))
-ax0 T.int64(7), ax1 T.int64(3): A_reindex_reindex(ax0, ax1)
-i T.int64(7), k T.int64(3): C(i, +k)
-
-# with 7, 3 => T.int64(7), T.int64(3)
-# with 9,)), W: T.Buffer((3,)), C: T.Buffer((7 => T.int64(9),)), W: T.Buffer((T.int64(3),)), C: T.Buffer((T.int64(7)
-reindex("C", ("write", 0))
-# blocks
-alloc C_reindex(T.int64(7))
-i T.int64(7), k T.int64(3): C(i, +k)
-ax0 T.int64(7): C_reindex(ax0)

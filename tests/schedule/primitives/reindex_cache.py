@@ -20,31 +20,6 @@ for i, j in T.grid(7, 4):
         B[vi, vj] = A_local[vj, vi] * T.float32(2.0)
 ...
 
-# ---- write of an intermediate buffer | BEFORE
-reindex_cache_write("B", 0, "global", lambda i, j: (i * 4 + j,))
-# becomes
-B = T.alloc_buffer((7, 4))
-B_global = T.alloc_buffer((28,))
-for i, j in T.grid(7, 4):
-    with T.block("B"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        B_global[vi * 4 + vj] = A[vi, vj] * T.float32(2.0)
-for i, j in T.grid(7, 4):
-    with T.block("B_global"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        B[vi, vj] = B_global[vi * 4 + vj]
-...
-
-# ---- read of an intermediate buffer follows its writer | BEFORE
-i, _ = get_loops("C")
-compute_at("B", i)
-reindex_cache_read("C", 0, "global", lambda i, j: (j, i))
-# blocks
-alloc B(7, 4), B_global(4, 7)
-i 7, ax0 4: B(i, ax0)
-i 7, j 4: B_global(i, j)
-i 7, j 4: C(i, j)
-
 # ---- MATMUL_2
 A = placeholder((4, 6))
 B = placeholder((6, 7))
@@ -90,36 +65,6 @@ i, _ = get_loops("B")
 split(i, [None, 3])
 reindex_cache_read("B", 0, "global", lambda i, j: (j, i))
 reindex_cache_write("B", 0, "global", lambda i, j: (j, i))
-
-# ---- handles survive | MATMUL_2
-C = get_block("C")
-i, j, k = get_loops(C)
-A_global = reindex_cache_read(C, 0, "global", lambda i, j, k: (k, i))
-reorder(k, i)
-# handles
-C: block "C"
-i: for i in range(4)
-j: for j in range(7)
-k: for k in range(6)
-A_global: block "A_global"
-
-# ---- what may keep what it held is filled first | MATRIX
-# with 8, 12 => 7, 4 ; A[vi, vj] * T.float32(2) => B[vi, vj] + A[vi, vj]
-reindex_cache_write("B", 0, "global", lambda i, j: (j, i))
-# blocks
-alloc B_global(4, 7)
-i 7, j 4: B_global(i, j)
-i 7, j 4: B(i, j)
-i 7, j 4: B_global(i, j)
-
-# with 8, 12 => 7, 4
-# with B[vi, vj] = A[vi, vj] * T.float32(2) => if A[vi, vj] > T.float32(1):\n    B[vi, vj] = A[vi, vj]
-reindex_cache_write("B", 0, "global", lambda i, j: (j, i))
-# blocks
-alloc B_global(4, 7)
-i 7, j 4: B_global(i, j)
-i 7, j 4: B(i, j)
-i 7, j 4: B_global(i, j)
 
 # ---- a block that it reads elements that differ from those than it writes | BEFORE
 # with A[ => B[vi, vj] * B[0, 0] + A[

@@ -29,40 +29,6 @@ reorder(j)
 # becomes
 ...
 
-# ---- bindings and predicates stay | MATMUL
-split(k, [None, 2])
-reorder(k_1, i, k_0, j)
-# becomes
-for k_1, i, k_0, j in T.grid(2, 3, 3, 4):
-    with T.block("C"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        vk = T.axis.reduce(5, k_0 * 2 + k_1)
-        T.where(k_0 * 2 + k_1 < 5)
-        ...
-
-# ---- kind and annotations move with a loop | CUBE
-parallel(i)
-annotate(j, "pragma", 3)
-unroll(k)
-reorder(k, j, i)
-# becomes
-for k in T.unroll(8):
-    for j in T.serial(6, annotations={"pragma": 3}):
-        for i in T.parallel(4):
-            with T.block("B"):
-                vi, vj, vk = T.axis.remap("SSS", [i, j, k])
-                B[vi, vj, vk] = A[vi, vj, vk] * T.float32(2.0)
-
-# ---- a thread binding moves with a loop | CUBE
-bind(i, "threadIdx.x")
-reorder(k, j, i)
-# becomes
-for k, j in T.grid(8, 6):
-    for i in T.thread_binding(4, thread="threadIdx.x"):
-        with T.block("B"):
-            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
-            B[vi, vj, vk] = A[vi, vj, vk] * T.float32(2.0)
-
 # ---- SEVERAL_BLOCKS_BELOW_INNERMOST
 @T.prim_func
 def main(A: T.Buffer((5, 4)), B: T.Buffer((5, 4)), C: T.Buffer((5, 4))):
@@ -79,20 +45,6 @@ reorder(j, i)
 # becomes
 for j, i in T.grid(4, 5):
     ...
-
-# ---- below a loop of symbolic extent
-@T.prim_func
-def main(a: T.handle, b: T.handle, n: T.int32):
-    A = T.match_buffer(a, (n, 5, 3))
-    B = T.match_buffer(b, (n, 5, 3))
-    for o, i, j in T.grid(n, 5, 3):
-        with T.block("B"):
-            vo, vi, vj = T.axis.remap("SSS", [o, i, j])
-            B[vo, vi, vj] = A[vo, vi, vj] * T.float32(2)
-# apply
-reorder(j, i)
-# blocks
-o n, j 3, i 5: B(o, i, j)
 
 # ---- a block without axes needs no affine binding | MATRIX
 # with 12 => 8

@@ -38,44 +38,6 @@ reorder_block_iter_var("C", [0, 1, 2])
 # becomes
 ...
 
-# ---- a block without axes
-@T.prim_func
-def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
-    for i in range(8):
-        with T.block("B"):
-            T.reads(A[i])
-            T.writes(B[i])
-            B[i] = A[i]
-# apply
-reorder_block_iter_var("B", [])
-# becomes
-...
-
-# ---- predicate and annotations stay | MATRIX
-# with 8, 12 => 5, 4
-# with B[vi, vj] = A[vi, vj] * T.float32(2) => T.where(i < 3)\nT.block_attr({"pragma": 1})\nB[vi, vj] = A[vi, vj] + T.float32(1)
-reorder_block_iter_var("B", [1, 0])
-# becomes
-for i, j in T.grid(5, 4):
-    with T.block("B"):
-        vj, vi = T.axis.remap("SS", [j, i])
-        ...
-
-# ---- handles stay | MATMUL
-C = get_block("C")
-i, j, k = get_loops(C)
-reorder_block_iter_var(C, [1, 0, 2])
-i_2, j_2, k_2 = get_loops(C)
-reorder_block_iter_var(C, [1, 0, 2])
-# handles
-C: block "C"
-i: for i in range(3)
-j: for j in range(4)
-k: for k in range(5)
-i_2: for i in range(3)
-j_2: for j in range(4)
-k_2: for k in range(5)
-
 # ---- trace | MATMUL
 reorder_block_iter_var("C", [2, 0, 1])
 # recorded

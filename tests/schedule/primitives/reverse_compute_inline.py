@@ -18,21 +18,8 @@ for i, j in T.grid(8, 6):
 # ---- other inputs of the consumer | STAGES_2
 # with A: => D: T.Buffer((6,)), A: ; B[vx, vy] + T.float32(1 => T.max(B[vx, vy] + D[vy], B[vx, vy]
 reverse_compute_inline("C")
-# becomes
-for i, j in T.grid(8, 6):
-    with T.block("B"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        C[vi, vj] = T.max(A[vi, vj] * T.float32(2.0) + D[vj], A[vi, vj] * T.float32(2.0))
-
-# ---- a transposed read | STAGES_2
-# with 8, 6))) => 6, 8))) ; y in T.grid(8, 6 => y in T.grid(6, 8
-# with vx, vy] + T.float32(1) => vy, vx]
-reverse_compute_inline("C")
-# becomes
-for i, j in T.grid(8, 6):
-    with T.block("B"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        C[vj, vi] = A[vi, vj] * T.float32(2.0)
+# blocks
+i 8, j 6: B(i, j)
 
 # ---- CONSUMER_FLATTENS
 A = placeholder((8, 6))
@@ -43,24 +30,6 @@ C = compute((48,), lambda x: B[x // 6, x % 6])
 reverse_compute_inline("C")
 # lines
 C[vi * 6 + vj] = A[vi, vj] * T.float32(2.0)
-
-# ---- a consumer that tiles
-A = placeholder((16,))
-B = compute((16,), lambda i: A[i] + 1)
-C = compute((4, 4), lambda x, y: B[x * 4 + y])
-# apply
-reverse_compute_inline("C")
-# lines
-C[vi // 4, vi % 4] = A[vi] + T.float32(1.0)
-
-# ---- axes of extent 1 become their minimum
-A = placeholder((16,))
-B = compute((16,), lambda i: A[i] + 1)
-C = compute((1, 16), lambda u, x: B[x])
-# apply
-reverse_compute_inline("C")
-# lines
-C[0, vi] = A[vi] + T.float32(1.0)
 
 # ---- DIAGONAL
 A = placeholder((4, 4))
@@ -87,30 +56,12 @@ reverse_compute_inline("C")
 T.where(i < 10)
 C[vi] = (A[vi] + T.float32(1.0)) * T.float32(2.0)
 
-# with 16,))): => 10,))): ; x in range(16 => x in range(10 ; 16, x => 10, x
-split(i, [4, 5])
-reverse_compute_inline("C")
-# lines
-for i_0, i_1 in T.grid(4, 5):
-vi = T.axis.spatial(16, i_0 * 5 + i_1)
-T.where(i_0 * 5 + i_1 < 10)
-C[vi] = (A[vi] + T.float32(1.0)) * T.float32(2.0)
-
 # ---- a consumer that flattens padded tiles | CONSUMER_FLATTENS
 # with 8, 6 => 4, 4 ; 48 => 14 ; 6, vx % 6 => 4, vx % 4
 reverse_compute_inline("C")
 # lines
 T.where(i * 4 + j < 14)
 C[vi * 4 + vj] = A[vi, vj] * T.float32(2.0)
-
-# ---- a predicate of the producer stays | COPY_2
-split(i, [4, 5])
-reverse_compute_inline("C")
-# lines
-for i_0, i_1 in T.grid(4, 5):
-vi = T.axis.spatial(16, i_0 * 5 + i_1)
-T.where(i_0 * 5 + i_1 < 16)
-C[vi] = (A[vi] + T.float32(1.0)) * T.float32(2.0)
 
 # ==== chains, loops, names
 
@@ -177,15 +128,6 @@ reverse_compute_inline("C")
 # ---- refused: root block | COPY_2
 reverse_compute_inline("root")
 # refused RootBlockError at block root: root block
-
-# ---- refused: not single read write buffer
-A = placeholder((8,))
-B = compute((8,), lambda i: A[i])
-D = compute((8,), lambda j: A[j])
-C = compute((8,), lambda x: B[x] + D[x])
-# apply
-reverse_compute_inline("C")
-# refused NotSingleReadWriteBuffer at block C: a single buffer region that it reads, but it has 2
 
 # ---- refused: not single read write buffer (2) | COPY_2
 reverse_compute_inline("B")
@@ -313,13 +255,6 @@ C = compute((10,), lambda x: T.if_then_else(x < 8, B[x], 0))
 reverse_compute_inline("C")
 # refused BodyAnalysisError at block C: runs for elements that 'B' does not store
 
-A = placeholder((8,))
-B = compute((8,), lambda i: A[i])
-C = compute((8, 6), lambda x, y: B[x])
-# apply
-reverse_compute_inline("C")
-# refused BodyAnalysisError at block C: iterator vy is not used
-
 # ---- refused: body analysis (3) | DIAGONAL
 reverse_compute_inline("C")
 # refused BodyAnalysisError at block C: read the same element
@@ -346,25 +281,6 @@ reverse_compute_inline("C")
 # ---- an argument of another type | COPY_2
 reverse_compute_inline(None)
 # refused ArgumentError: `block` takes a BlockRV or the name of a block, got NoneType: None
-
-# ---- a consumer that stores where its producer says
-@T.prim_func
-def main(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
-    B = T.alloc_buffer((8,), "int32")
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = 7 - vi
-    for x in range(8):
-        with T.block("C"):
-            vx = T.axis.spatial(8, x)
-            T.reads(B[vx], A[vx])
-            T.writes(C[0:8])
-            C[B[vx]] = A[vx]
-# apply
-reverse_compute_inline("C")
-# lines
-C[7 - vi] = A[vi]
 
 # ==== instances that do not all run
 
@@ -413,27 +329,6 @@ T.where(i < 16 or i % 8 < 5)
 C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
 
 # ---- places that the loops of the consumer do not reach keep their values | PREDICATES
-# with x, y in T.grid(4, 8 => x in range(12
-# with vx = T.axis.spatial(30, x * 8 + y)\nT.where({}) => vx = T.axis.spatial(30, x)
-reverse_compute_inline("C")
-# lines
-T.where(i < 12)
-C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
-
-# with x, y in T.grid(4, 8 => x in range(12
-# with vx = T.axis.spatial(30, x * 8 + y)\nT.where({}) => vx = T.axis.spatial(30, x + 3)
-reverse_compute_inline("C")
-# lines
-T.where(3 <= i and i < 15)
-C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
-
-# with x, y in T.grid(4, 8 => x in range(12
-# with vx = T.axis.spatial(30, x * 8 + y)\nT.where({}) => vx = T.axis.spatial(30, 29 - x)
-reverse_compute_inline("C")
-# lines
-T.where(18 <= i)
-C[vi] = A[vi] * T.float32(2.0) + T.float32(1.0)
-
 # with x, y in T.grid(4, 8 => x in range(30
 # with vx = T.axis.spatial(30, x * 8 + y)\nT.where({}) => vx = T.axis.spatial(30, x // 2)
 reverse_compute_inline("C")
@@ -466,12 +361,8 @@ def main(A: T.Buffer((16,)), C: T.Buffer((10,))):
 # enable_check=False
 # with 10 => 16 ; vi < 16 => A[vi] > T.float32(0)
 reverse_compute_inline("C")
-# becomes, not interpreted
-for i in range(16):
-    with T.block("B"):
-        vi = T.axis.spatial(16, i)
-        if A[vi] > T.float32(0.0):
-            C[vi] = A[vi] + T.float32(1.0)
+# blocks, not interpreted
+i 16: B(i)
 
 # enable_check=False
 reverse_compute_inline("C")

@@ -37,23 +37,6 @@ B_local[vi] = T.float32(0.0)
 B_local[vi] = B_local[vi] + A[vi, vk]
 C[vx] = B_local[vx]
 
-# ---- views follow | VIEW
-set_scope("row", 0, "shared")
-# becomes
-B_shared = T.alloc_buffer((8, 4), scope="shared")
-for i in range(8):
-    with T.block("row"):
-        vi = T.axis.spatial(8, i)
-        row_shared = T.match_buffer(B_shared[vi, 0:4], (4,), scope="shared", offset_factor=1)
-        for j in range(4):
-            with T.block("inner"):
-                vj = T.axis.spatial(4, j)
-                row_shared[vj] = A[vi, vj] * T.float32(2.0)
-for i, j in T.grid(8, 4):
-    with T.block("C"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        C[vi, vj] = B_shared[vi, vj] + T.float32(1.0)
-
 # ---- a buffer of an inner block
 @T.prim_func
 def main(A: T.Buffer((8, 4)), C: T.Buffer((8, 4))):
@@ -77,20 +60,6 @@ set_scope("B", 0, "local")
 i 8: row(i)
 alloc B_local(4) local
 ...
-
-# ---- handles | NARROW_STAGES
-B = get_block("B")
-C = get_block("C")
-i, j = get_loops(B)
-x, y = get_loops(C)
-set_scope(B, 0, "shared")
-# handles
-B: block "B"
-C: block "C"
-i: for i in range(8)
-j: for j in range(4)
-x: for i in range(8)
-y: for j in range(4)
 
 # ---- trace | NARROW_STAGES
 set_scope("B", "B", "shared")

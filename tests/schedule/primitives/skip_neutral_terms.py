@@ -14,35 +14,6 @@ for h, r in T.grid(16, 2):
         ...
         C[vh] = C[vh] + A[vh + vr - vh // 2] * W[3 - vr * 2 - vh % 2]
 
-# ---- indices are sums of axes once the output is split by the period | TRANSPOSED
-skip_neutral_terms(r)
-transform_block_layout("C", lambda h, r: (h // 2, h % 2, r))
-# becomes
-for ax0, ax1, ax2 in T.grid(8, 2, 2):
-    with T.block("C"):
-        v0, v1, v2 = T.axis.remap("SSR", [ax0, ax1, ax2])
-        with T.init():
-            C[v0 * 2 + v1] = T.float32(0.0)
-        C[v0 * 2 + v1] = C[v0 * 2 + v1] + A[v0 + v1 + v2] * W[3 - v2 * 2 - v1]
-
-# ---- the handle of the loop stays | TRANSPOSED
-C = get_block("C")
-h, r = get_loops(C)
-skip_neutral_terms(r)
-# handles
-C: block "C"
-h: for h in range(16)
-r: for r in range(2)
-
-# ---- an extent that the period does not divide leaves a condition | TRANSPOSED
-# with 4 => 3 ; [3 => [2
-skip_neutral_terms(r)
-# becomes
-for h, r in T.grid(16, 2):
-    with T.block("C"):
-        ...
-        C[vh] = C[vh] + T.if_then_else(vr * 2 + vh % 2 < 3, A[vh + vr - vh // 2] * W[2 - vr * 2 - vh % 2], T.float32(0.0))
-
 # ---- a period longer than the loop leaves one step | TRANSPOSED
 # with 2 == 0, A[(vh + vr) // 2 => 5 == 0, A[(vh + vr) // 5
 skip_neutral_terms(r)
@@ -111,17 +82,6 @@ skip_neutral_terms(s)
 # lines
 for h, w, r, s in T.grid(8, 8, 2, 2):
 C[vh, vw] = C[vh, vw] + T.if_then_else(vs * 3 + (vh + vr - vh // 2) % 3 < 4, T.Cast("float32", W[vr * 2 + vh % 2, vs * 3 + (vh + vr - vh // 2) % 3]) * A[vh + vr - vh // 2, vs + (vw + vs + vh + vr + (vh + vr - vh // 2) // 3 - vh // 2) // 2 - (vh + vr - vh // 2) // 3 * 2], T.float32(0.0))
-
-# ---- a maximum skips what is lowest
-A = placeholder((10,))
-W = placeholder((4,))
-r = reduce_axis((0, 4))
-C = compute((16,), lambda h: max(T.if_then_else((h + r) % 2 == 0, A[(h + r) // 2], T.float32(-3.4028234663852886e+38)), r))
-# apply
-skip_neutral_terms(r)
-# lines
-for h, r in T.grid(16, 2):
-C[vh] = T.max(C[vh], A[vh + vr - vh // 2])
 
 # ---- zeros are skipped whatever they are multiplied with | TRANSPOSED
 skip_neutral_terms(r)

@@ -12,18 +12,8 @@ for i_0, i_1, i_2 in T.grid(2, 16, 4):
 
 # ---- one factor may be inferred | VECTOR
 split(i, [None, 16, 4])
-# becomes
-for i_0, i_1, i_2 in T.grid(2, 16, 4):
-    with T.block("B"):
-        vi = T.axis.spatial(128, i_0 * 64 + i_1 * 4 + i_2)
-        B[vi] = A[vi] * T.float32(2.0)
-
-split(i, [2, None, 4])
-# becomes
-for i_0, i_1, i_2 in T.grid(2, 16, 4):
-    with T.block("B"):
-        vi = T.axis.spatial(128, i_0 * 64 + i_1 * 4 + i_2)
-        B[vi] = A[vi] * T.float32(2.0)
+# blocks
+i_0 2, i_1 16, i_2 4: B(i_0 * 64 + i_1 * 4 + i_2)
 
 split(i, [2, 16, None])
 # blocks
@@ -294,21 +284,3 @@ split(i, [None, 0])
 
 split(i, [2, 2])
 # refused WrongFactorError at loop i: the product of factors, 4, is smaller than the extent 124 of loop `i`
-
-# ---- buffers whose layout has the loop follow
-@T.prim_func
-def main(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
-    for i in range(8):
-        with T.block("outer"):
-            T.reads(A[i, 0:8])
-            T.writes(C[i, 0:8])
-            B = T.alloc_buffer((i + 8,))
-            for j in range(8):
-                B[j] = A[i, j]
-            for j in range(8):
-                C[i, j] = B[j]
-# apply
-split(i, [2, 4])
-# blocks
-i_0 2, i_1 4: outer()
-alloc B(i_0 * 4 + i_1 + 8)

@@ -16,34 +16,6 @@ storage_align("B", 0, -1, 4, 1)
 # lines
 T.block_attr({"buffer_dim_align": [[0, 1, 4, 1], [0, 0, 16, 3]]})
 
-# ---- buffers are counted by write region
-@T.prim_func
-def main(A: T.Buffer((8,)), D: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    C = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("BC"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi] + T.float32(1)
-            C[vi] = A[vi] + T.float32(2)
-    for i in range(8):
-        with T.block("D"):
-            vi = T.axis.spatial(8, i)
-            D[vi] = B[vi] * C[vi]
-# apply
-storage_align("BC", 1, 0, 32, 0)
-# lines
-T.block_attr({"buffer_dim_align": [[1, 0, 32, 0]]})
-
-# ---- handles | NARROW_STAGES
-B = get_block("B")
-i, j = get_loops(B)
-storage_align(B, 0, 0, 16, 3)
-# handles
-B: block "B"
-i: for i in range(8)
-j: for j in range(4)
-
 # ---- trace | NARROW_STAGES
 storage_align("B", 0, -2, 16, 3)
 # recorded

@@ -18,16 +18,6 @@ B = placeholder((6, 7))
 k = reduce_axis((0, 6))
 C = compute((4, 7), lambda i, j: sum(A[i, k] * B[k, j], k))
 
-# ---- fuses axes of one kind | MATMUL_2
-transform_block_layout("C", lambda i, j, k: (i * 7 + j, k))
-# becomes
-for ax0, ax1 in T.grid(28, 6):
-    with T.block("C"):
-        v0, v1 = T.axis.remap("SR", [ax0, ax1])
-        with T.init():
-            C[v0 // 7, v0 % 7] = T.float32(0.0)
-        C[v0 // 7, v0 % 7] = C[v0 // 7, v0 % 7] + A[v0 // 7, v1] * B[v1, v0 % 7]
-
 # ---- bijective maps keep the result | MATMUL_2
 transform_block_layout("C", lambda i, j, k: (k, j, i))
 
@@ -42,16 +32,6 @@ transform_block_layout("C", lambda i, j, k: (i, 0, j, k))
 # ---- axes of one value mix with any | COPY_2
 # with 12 => 1 ; SS => RS
 transform_block_layout("B", lambda i, j: (i * 5 + j,))
-
-# ---- block survives and loops expire | COPY_2
-get_loops("B")
-transform_block_layout("B", lambda i, j: (j, i))
-get_loops("B")
-# becomes
-for ax0, ax1 in T.grid(5, 12):
-    with T.block("B"):
-        v0, v1 = T.axis.remap("SS", [ax0, ax1])
-        B[v1, v0] = A[v1, v0] * T.float32(2.0)
 
 # ---- refused: opaque new iter type, index map not applicable to block iter, not bijective affine index map | MATMUL_2
 transform_block_layout("C", lambda i, j, k: (i, j + k))

@@ -15,29 +15,9 @@ for i, j in T.grid(8, 4):
 
 # ---- a wider type computes the same | NARROW_STAGES
 unsafe_set_dtype("B", 0, "float64")
-# becomes
-B = T.alloc_buffer((8, 4), "float64")
-for i, j in T.grid(8, 4):
-    with T.block("B"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        B[vi, vj] = T.Cast("float64", A[vi, vj] * T.float32(2.0))
-for i, j in T.grid(8, 4):
-    with T.block("C"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        C[vi, vj] = T.Cast("float32", B[vi, vj]) + T.float32(1.0)
-
-# ---- an integer type | NARROW_STAGES
-unsafe_set_dtype("B", 0, "int8")
-# becomes, not interpreted
-B = T.alloc_buffer((8, 4), "int8")
-for i, j in T.grid(8, 4):
-    with T.block("B"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        B[vi, vj] = T.Cast("int8", A[vi, vj] * T.float32(2.0))
-for i, j in T.grid(8, 4):
-    with T.block("C"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        C[vi, vj] = T.Cast("float32", B[vi, vj]) + T.float32(1.0)
+# blocks
+alloc B(8, 4) float64
+...
 
 # ---- the type that it has changes nothing | NARROW_STAGES
 unsafe_set_dtype("B", 0, "float32")
@@ -51,28 +31,6 @@ B = T.alloc_buffer((8, 4), "float16", scope="local")
 B[vi, vj] = T.Cast("float16", A[vi, vj] * T.float32(2.0))
 C[vi, vj] = T.Cast("float32", B[vi, vj]) + T.float32(1.0)
 
-# ---- a reduction with init
-@T.prim_func
-def main(A: T.Buffer((8, 4)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    for i, k in T.grid(8, 4):
-        with T.block("B"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                B[vi] = A[vi, 0] - A[vi, 0]
-            B[vi] = B[vi] + A[vi, vk]
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = B[vi] * B[vi]
-# apply
-unsafe_set_dtype("B", 0, "float64")
-# lines
-B = T.alloc_buffer((8,), "float64")
-B[vi] = T.Cast("float64", A[vi, 0] - A[vi, 0])
-B[vi] = T.Cast("float64", T.Cast("float32", B[vi]) + A[vi, vk])
-C[vi] = T.Cast("float32", B[vi]) * T.Cast("float32", B[vi])
-
 # ---- views follow | VIEW
 unsafe_set_dtype("row", 0, "float64")
 # lines
@@ -80,20 +38,6 @@ B = T.alloc_buffer((8, 4), "float64")
 row = T.match_buffer(B[vi, 0:4], (4,), "float64", offset_factor=1)
 row[vj] = T.Cast("float64", A[vi, vj] * T.float32(2.0))
 C[vi, vj] = T.Cast("float32", B[vi, vj]) + T.float32(1.0)
-
-# ---- handles stay | NARROW_STAGES
-B = get_block("B")
-C = get_block("C")
-i, j = get_loops(B)
-i_2, j_2 = get_loops(C)
-unsafe_set_dtype(B, 0, "float16")
-# handles, not interpreted
-B: block "B"
-C: block "C"
-i: for i in range(8)
-j: for j in range(4)
-i_2: for i in range(8)
-j_2: for j in range(4)
 
 # ---- trace | NARROW_STAGES
 unsafe_set_dtype("B", 0, "float64")

@@ -56,15 +56,6 @@ def test_a_build_that_takes_far_longer_than_others_is_given_up(
     assert builder._limit() == 0.25, "the limit of the user holds, however long builds take"
 
 
-def test_builds_go_on_while_nobody_waits(builder: LocalBuilder) -> None:
-    inputs = [BuilderInput(IRModule({"main": f}), TARGET) for f in (programs.adds_one,) * 3]
-    futures = builder.start(inputs)
-    last = futures[-1].result()
-    assert all(future.done() for future in futures), "one worker builds in order"
-    assert last.artifact_path is not None
-    assert last.seconds > 0
-
-
 def test_what_cannot_be_compiled_is_an_error(builder: LocalBuilder) -> None:
     gpu = parse(
         """

@@ -141,14 +141,6 @@ def test_what_cannot_be_sent_back_is_an_error_of_the_job(pool: WorkerPool) -> No
     assert good.value == 9
 
 
-def test_jobs_are_done_while_nobody_waits(pool: WorkerPool) -> None:
-    futures = [pool.submit((square, (k,)), timeout_sec=30) for k in range(5)]
-    assert futures[-1].result().value == 16
-    while not all(future.done() for future in futures):
-        time.sleep(0.01)
-    assert [future.result().value for future in futures] == [0, 1, 4, 9, 16]
-
-
 def test_given_up_jobs_end_and_the_next_are_done(pool: WorkerPool) -> None:
     futures = [pool.submit((sleep_for, (60.0,)), timeout_sec=90) for _ in range(3)]
     pool.cancel()

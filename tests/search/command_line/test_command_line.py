@@ -144,14 +144,6 @@ def test_the_functions_of_a_script_are_tuned_together_into_a_file_of_records(
     assert "the module has no entry function, only ['exp', 'tanh']" in capsys.readouterr().err
 
 
-def test_the_help_has_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    said = capsys.readouterr().out
-    assert "\n      tensorir tune model.onnx --seconds 600 --work-dir tuned\n" in said
-    assert "130 after Ctrl-C" in said
-    assert "Search for the schedules that make a program or a model fast." in said
-
-
 def test_without_arguments_it_shows_its_help_and_ends_with_2(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -55,15 +55,6 @@ def test_what_is_shown_of_a_program_can_be_read_again(folder: Path, said: Said, 
     assert said("show", "matmul.py", "--dialect", "tvm").startswith("# from tvm.script import")
 
 
-def test_a_trace_is_shown_as_python_and_explained(folder: Path, said: Said, told: Told) -> None:
-    trace = Trace.load(folder / "trace.json")
-    assert said("show", "trace.json") == f"{trace.script()}\n"
-    rows = told("explain", "trace.json")["instructions"]
-    assert [row["instruction"] for row in rows] == [inst.kind.name for inst in trace.insts]
-    assert rows[0]["does"] == "Find a block by its name."
-    assert 'get_block(name="C"' in said("explain", "trace.json")
-
-
 def test_the_best_of_a_search_is_shown(folder: Path, said: Said) -> None:
     sch = Schedule(read_script_file(folder / "matmul.py"))  # type: ignore[arg-type]
     Trace.load(folder / "trace.json").apply_to_schedule(sch, remove_postproc=False)
@@ -143,18 +134,6 @@ def test_a_search_is_explained(told: Told) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- db
-
-
-def test_the_records_of_a_search_are_listed(told: Told, said: Said) -> None:
-    report = told("db", "list", "tuned")
-    (program,) = report["programs"]
-    assert program["program"] == f"main({', '.join(['float32[16, 16]'] * 3)})"
-    assert (program["records"], program["valid"]) == (4, 4)
-    assert 0 < program["seconds"] < 2e-3
-    heading, _, titles, row = said("db", "list", "tuned").splitlines()
-    assert heading.endswith("database_tuning_record.json: 4 records of 1 program")
-    assert titles.split()[0] == "Number"
-    assert row.split()[-1] == f"{program['seconds'] * 1e6:.4g}"
 
 
 def test_the_best_is_saved_and_replays(folder: Path, said: Said, told: Told) -> None:

@@ -17,7 +17,6 @@ from search import DatabaseError
 from search.database import (
     Claimed,
     Database,
-    JSONDatabase,
     MemoryDatabase,
     SQLDatabase,
     TuningRecord,
@@ -184,23 +183,6 @@ def test_a_claim_is_for_one_program_and_target(place: str) -> None:
     yours.close()
 
 
-def test_what_another_left_is_taken_up(place: str) -> None:
-    mine, yours = (Leases(opened(place)) for _ in range(2))
-    a, b, *_ = candidates()
-    task_of_mine = task()
-    yours.acquire(task(), [a, b])
-    assert mine.acquire(task_of_mine, [a, b]) == []
-    assert mine.expired(task_of_mine, 9) == []
-    assert not any(mine.expired(task_of_mine, 9) for _ in range(9))
-    assert not mine.is_exhausted(task_of_mine), "asking for what others have is no new try"
-    commit(opened(place), DECISIONS[1], 1e-6)
-    lease_ends(place)
-    assert mine.expired(task_of_mine, 9) == [a]
-    assert mine.expired(task_of_mine, 9) == []
-    mine.close()
-    yours.close()
-
-
 class Vanishing(MemoryDatabase):
     """Answers once that another one has everything, and then no more."""
 
@@ -320,11 +302,3 @@ def test_a_tuner_learns_what_others_measure_meanwhile(place: str, tmp_path: Path
     done = run(tmp_path, tuned, database=place, runner=TimesOfScripts(result))
     assert [record.mean_seconds for record in strategy.records] == [0.5e-6], "and not its own"
     assert len(done.database) == 9
-
-
-def test_databases_without_claims_grant_everything(tmp_path: Path) -> None:
-    for database in (MemoryDatabase(), JSONDatabase(work_dir=tmp_path)):
-        claims = Leases(database)
-        a, *_ = candidates()
-        assert claims.acquire(task(), [a, a]) == [a, a]
-        claims.close()

@@ -197,32 +197,7 @@ def test_targets_are_the_same_if_the_same_code_is_made(a: str, b: str, same: boo
     assert (target_key(Target(a)) == target_key(Target(b))) is same
 
 
-def test_the_mean_of_its_times_ranks_a_record(database: KeyedDatabase) -> None:
-    workload = database.commit_workload(Matmul)
-    for decision, run_secs in (((8, 4), [1e-6, 9e-6]), ((4, 8), [3e-6, 3e-6])):
-        database.commit_tuning_record(
-            TuningRecord(scheduled(decision).trace, workload, run_secs, TARGET)
-        )
-    assert times(database.get_top_k(workload, 2)) == [3e-6, 5e-6]
-
-
 # -------------------------------------------------------------------------------------- same traces
-
-
-def test_the_last_record_of_a_trace_counts(database: KeyedDatabase) -> None:
-    commit(database, (8, 4), 1e-6)
-    commit(database, (4, 8), 2e-6)
-    (record, _) = database.get_all_tuning_records()
-    database.commit_tuning_record(replace(record, run_secs=[4e-6]))
-    read_and_replayed = TuningRecord(
-        record.schedule().trace, record.workload, [3e-6], record.target
-    )
-    database.commit_tuning_record(read_and_replayed)
-    workload = database.commit_workload(Matmul)
-    assert times(database.get_top_k(workload, 9)) == [2e-6, 3e-6], "1e-6 was luck"
-    commit(database, (4, 8), 1e10)
-    assert times(database.get_top_k(workload, 9)) == [3e-6], "it fails now"
-    assert len(database) == 5
 
 
 def test_the_trace_that_was_remeasured_last_comes_before_lucky_ones(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from search import DatabaseError, load_run
+from search import DatabaseError
 from search.database import (
     RECORDS,
     WORKLOADS,
@@ -28,11 +28,9 @@ from search.database import (
 from search.database.keyed_database import SQL_FILE
 from search.database.line_store import LineStore
 from search.lines import Line, append, append_lines, locked, replace_lines
-from search.reports.run_directory import TRIALS
 from tensorir import assert_structural_equal
-from tests.search.database.made_records import OTHER, TARGET, commit, scheduled, seconds
+from tests.search.database.made_records import TARGET, commit, scheduled, seconds
 from tests.search.programs import Matmul
-from tests.search.reports.test_trials import FIRST
 
 Files = Callable[..., KeyedDatabase]
 FILES = [JSONDatabase, SQLDatabase]
@@ -180,19 +178,6 @@ def test_a_last_line_that_lacks_its_end_is_kept(
     assert not caplog.text
 
 
-def test_trials_behind_a_line_that_was_cut_short_are_read(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    LineStore(tmp_path).add(TRIALS, FIRST)
-    path = tmp_path / TRIALS.file
-    with path.open("a") as file:
-        file.write('{"task": "ma')
-    assert load_run(tmp_path).trials == [FIRST]
-    LineStore(tmp_path).add(TRIALS, FIRST)
-    assert load_run(tmp_path).trials == [FIRST, FIRST]
-    assert caplog.messages[-1].startswith(f"{path}: left out 1 line(s): line 2: not a line of JSON")
-
-
 def test_a_file_of_another_kind_is_neither_read_nor_written(tmp_path: Path) -> None:
     for file in (WORKLOADS.file, RECORDS.file):
         folder = tmp_path / file
@@ -204,22 +189,6 @@ def test_a_file_of_another_kind_is_neither_read_nor_written(tmp_path: Path) -> N
 
 
 # ----------------------------------------------------------------------------------- several writers
-
-
-def test_two_writers_attach_records_to_the_programs_they_are_of(tmp_path: Path) -> None:
-    first, second = JSONDatabase(work_dir=tmp_path), JSONDatabase(work_dir=tmp_path)
-    first.commit_workload(OTHER)
-    commit(second, (8, 4), 2e-6)
-    commit(first, (4, 8), 1e-6)
-    assert len(second) == 1, "it has not written since"
-    commit(second, (2, 16), 3e-6)
-    for database in (first, second, JSONDatabase(work_dir=tmp_path)):
-        best = database.query_tuning_record(Matmul, TARGET)
-        assert best is not None
-        assert best.run_secs in ([1e-6], (1e-6,))
-        assert database.query_tuning_record(OTHER, TARGET) is None
-    assert len(second) == 3
-    assert len((tmp_path / "database_workload.json").read_text().splitlines()) == 2
 
 
 def test_who_has_a_pruned_file_open_is_told(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.stmt import ForKind
 from tests.search.programs import MATMUL_TEXT as MATMUL
 
-POINTS = 8
+POINTS = 4
 
 GROUPED = """
 @T.prim_func

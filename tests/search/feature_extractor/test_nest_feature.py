@@ -57,14 +57,6 @@ def features(*schedules: Schedule, target: str = AVX2) -> list[dict[str, float]]
     return [dict(zip(NestFeature.names, rows[0], strict=True)) for rows in extracted]
 
 
-def test_one_row_of_finite_numbers():
-    (row,) = FeatureExtractor.create("nest-feature").extract_from(
-        TuneContext(module(MATMUL), target=AVX2), [MeasureCandidate(tiled("ijk"), [])]
-    )
-    assert row.shape == (1, len(NestFeature.names))
-    assert np.isfinite(row).all()
-
-
 @pytest.mark.filterwarnings("error")
 def test_loops_without_iterations_have_finite_features():
     program = """\
@@ -79,23 +71,6 @@ def main(A: T.Buffer((2, 0, 5), "float32"), B: T.Buffer((2, 5, 4), "float32")):
 """
     (row,) = features(Schedule(module(program)))
     assert np.isfinite(list(row.values())).all()
-
-
-def test_programs_are_described_together_as_they_are_alone():
-    schedules = [tiled(order) for order in ("ijk", "jik", "ikj", "kij", "jki")]
-    together = features(*schedules)
-    for sch, row in zip(schedules, together, strict=True):
-        (alone,) = features(sch)
-        np.testing.assert_allclose(list(row.values()), list(alone.values()), rtol=1e-12)
-
-
-def test_a_program_without_stores_has_no_rows():
-    sch = Schedule(
-        module('@T.prim_func\ndef main(A: T.Buffer((4,), "float32")):\n    T.evaluate(0)')
-    )
-    context = TuneContext(sch.mod, target=AVX2)
-    (rows,) = NestFeature().extract_from(context, [MeasureCandidate(sch, [])])
-    assert rows.shape == (0, len(NestFeature.names))
 
 
 def test_the_tile_is_what_the_postprocessors_make():
@@ -127,33 +102,6 @@ def test_without_postprocessing_the_innermost_reduction_keeps_its_sum():
     assert 2 ** inside["main.accumulators"] == 1
     assert inside["main.tile_traffic"] == 2 / 64, "the sum is loaded and stored for 64 updates"
     assert outside["main.tile_traffic"] == 2, "each update loads and stores its element"
-
-
-def test_a_space_whose_postprocessors_make_tiles_has_them_before():
-    plain = tiled("ijk", completed=False)
-    context = TuneContext(plain.mod, target=AVX2, space_generator="post-order-apply")
-    (rows,) = NestFeature().extract_from(context, [MeasureCandidate(plain, [])])
-    tile = rows[0, NestFeature.names.index("main.accumulators")]
-    assert 2**tile == 12, "the postprocessors of this space will make a tile"
-
-
-def test_parallel_iterations_keep_cores_busy():
-    few, many = features(tiled("ijk", parallel=1), tiled("ijk", parallel=64))
-    assert 2 ** few["main.parallel"] == 64
-    assert 2 ** many["main.parallel"] == 4096
-    assert few["main.balance"] == many["main.balance"] == 1
-    (one,) = features(tiled("kij", parallel=1))
-    assert one["main.balance"] == 0.25
-
-
-def test_the_target_counts():
-    avx2, avx512 = (
-        features(tiled("ijk"), target=f"llvm -mcpu={cpu} -num-cores=1")[0]
-        for cpu in ("haswell", "skylake-avx512")
-    )
-    assert 2 ** avx2["main.vector"] == 8
-    assert 2 ** avx512["main.vector"] == 16
-    assert avx2["all_cycles"] > avx512["all_cycles"]
 
 
 def test_what_was_done_after_the_mark_does_not_count():

@@ -50,16 +50,6 @@ def nest_of(sch: Schedule, block: str) -> list[str]:
 # ------------------------------------------------------------------------------ tails that are not known
 
 
-def test_a_tail_is_inlined_into_the_copy_of_the_results() -> None:
-    """The anchor block has another name here, and another block of the program has its name."""
-    sch = applied(tiled(cached=True).trace, dense)
-    text = sch.mod.script()
-    assert "out[v0, v1] = T.max(y_global[v0, v1] + b[v1], T.float32(0.0))" in text
-    assert nest_of(sch, "y_update")[:2] == nest_of(sch, "y_global")[:2] == ["i_0", "j_0"]
-    assert 'T.block("relu")' not in text
-    assert 'T.block("bias")' not in text
-
-
 def test_without_a_copy_a_tail_is_computed_where_a_tile_is_complete() -> None:
     sch = applied(tiled(cached=False).trace, dense)
     assert nest_of(sch, "relu")[:2] == nest_of(sch, "y_update")[:2] == ["i_0", "j_0"]

@@ -46,23 +46,6 @@ def of_matmul(kind: type[Database] = MemoryDatabase, *args: Path) -> Database:
 # ------------------------------------------------------------------------------- what is replaced
 
 
-def test_a_function_gets_the_schedule_of_the_same_program_by_another_name() -> None:
-    """`product` is `matmul` with other names of the function, its buffers and its block."""
-    applied = ms.apply_database(MODEL, of_matmul(), TARGET)
-    linear = applied.prim_funcs()["linear0"]
-    script = IRModule({"linear0": linear}).script()
-    assert linear.params == product.params
-    assert linear.buffer_map == product.buffer_map
-    assert dict(linear.attrs) == {
-        **product.attrs,
-        "tir.is_scheduled": linear.attrs["tir.is_scheduled"],
-    }
-    assert bool(linear.attrs["tir.is_scheduled"]) is True
-    assert "T.vectorized(8)" in script
-    assert "C_global[vi, vj] + x[vi, vk] * w[vk, vj]" in script
-    assert_same_results(IRModule({"f": linear}), IRModule({"f": product}))
-
-
 @pytest.mark.parametrize("equality", ["structural", "anchor-block"])
 def test_traces_call_the_function_that_they_were_recorded_on(equality: str) -> None:
     database = MemoryDatabase(equality)
@@ -87,15 +70,6 @@ def test_all_else_stays_as_it_is() -> None:
     assert all(MODEL[name] is before[name] for name in before)
     again = ms.apply_database(applied, of_matmul(), TARGET)
     assert again["linear0"] is applied["linear0"], "its schedule is final"
-
-
-def test_functions_with_the_same_program_share_records() -> None:
-    mod = IRModule({"linear0": product, "linear1": product, "linear2": matmul})
-    applied = ms.apply_database(mod, of_matmul(), TARGET)
-    assert all(func.attrs.get("tir.is_scheduled") for func in applied.functions.values())
-    assert "global_symbol" not in applied["linear1"].attrs
-    assert applied["linear2"].attrs["global_symbol"] == matmul.attrs["global_symbol"]
-    assert_same_results(applied, mod)
 
 
 @pytest.mark.parametrize("kind", [JSONDatabase, SQLDatabase, MemoryDatabase])

@@ -10,7 +10,7 @@ import pytest
 
 import codegen
 import search as ms
-from codegen.history import KnownSchedules, with_history, without_history
+from codegen.history import KnownSchedules, with_history
 from schedule import Schedule
 from search.builder import Builder, BuilderInput, BuilderResult
 from search.database import MemoryDatabase, TuningRecord
@@ -105,14 +105,6 @@ def test_functions_that_are_scheduled_or_have_no_blocks_are_not_looked_up(databa
             assert (
                 codegen.build(func, TARGET).get_source() == codegen.build(func, TARGET).get_source()
             )
-    assert database.count_asked == 0
-
-
-def test_who_compiles_gets_the_program_as_it_is(database: Asked) -> None:
-    with database:
-        codegen.compile_object(matmul, TARGET)
-        with without_history():
-            codegen.build(matmul, TARGET)
     assert database.count_asked == 0
 
 

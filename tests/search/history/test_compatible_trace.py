@@ -229,16 +229,6 @@ def test_records_for_another_target_do_not_count() -> None:
     assert ms.find_schedule(database, LARGE, other, include_compatible=True) is None
 
 
-def test_records_with_fewer_free_layouts_count() -> None:
-    """The record of a program whose weights have their layout is one of any layout, too."""
-    database = MemoryDatabase()
-    commit(database, SMALL, tiled_product(SMALL))
-    free = LARGE.prim_funcs()["main"].with_attr({"layout_free_buffers": [1]})
-    found = ms.find_schedule(database, free, TARGET, include_compatible=True)
-    assert found is not None
-    assert found.how == "compatible"
-
-
 def test_a_record_that_does_not_fit_gives_way_to_the_next(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -14,7 +14,7 @@ from search.search_strategy import EvolutionarySearch
 from search.space_generator import PostOrderApply
 from tensorir import IRModule, assert_structural_equal, te, topi
 from tensorir.function import PrimFunc
-from tests.search.anchored_programs import TARGET, assert_same_results
+from tests.search.anchored_programs import TARGET
 from tests.search.compatible_programs import product
 
 MOD = product(32, 32, 32)
@@ -42,23 +42,6 @@ class Refuses(Postproc):
 def refusing(first: int) -> tuple[Refuses, PostOrderApply]:
     postproc = Refuses(first)
     return postproc, PostOrderApply(postprocs=[postproc])
-
-
-def test_a_product_gets_tiles_vectors_and_the_same_results() -> None:
-    sch = default()
-    assert_same_results(sch.mod, MOD)
-    assert "T.vectorized" in sch.mod.script()
-    sampled = [inst for inst in sch.trace.insts if inst.kind.has_decision]
-    assert len(sampled) >= 3
-    again = Schedule(MOD)
-    sch.trace.apply_to_schedule(again, remove_postproc=False)
-    assert_structural_equal(again.mod, sch.mod)
-
-
-def test_the_same_program_gets_the_same_schedule_whatever_was_drawn_before() -> None:
-    first = default()
-    ms.default_schedule(product(16, 16, 16), TARGET)
-    assert str(ms.default_schedule(MOD["main"], TARGET).trace) == str(first.trace)
 
 
 def test_where_a_postprocessor_rejects_the_best_the_next_best_is_taken() -> None:

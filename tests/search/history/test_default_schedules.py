@@ -15,7 +15,6 @@ import search as ms
 from codegen.history import Schedules, default_schedules
 from codegen.kept_files import kept_files
 from schedule import Schedule
-from search.database import MemoryDatabase
 from search.history import default_schedules as module_here
 from search.history.default_designs import Choice, choose
 from search.history.default_schedules import DefaultSchedules
@@ -137,23 +136,6 @@ def test_the_package_says_where_its_schedules_are() -> None:
     make = metadata.EntryPoint("search", value, SCHEDULES).load()
     assert isinstance(make(), Schedules)
     assert type(default_schedules()) is make, "as it is installed"
-
-
-def test_a_database_answers_builds_of_models_with_records_of_shorter_programs() -> None:
-    database = MemoryDatabase()
-    assert isinstance(database, Schedules)
-    short = product(16, 16, 16)
-    workload = database.commit_workload(short)
-    sch = ms.default_schedule(short, TARGET)
-    database.commit_tuning_record(
-        ms.database.TuningRecord(
-            sch.trace, workload, [1e-6], ms.TuneContext(short, target=TARGET).target
-        )
-    )
-    found = database.schedules_of({"long": product(32, 16, 16)["main"], **kernels(16)}, HERE)
-    assert sorted(found) == ["long", "product_16"]
-    with ms.History(database) as history:
-        assert list(history.schedules_of({"long": product(32, 16, 16)["main"]}, HERE)) == []
 
 
 def test_results_are_those_of_the_program() -> None:

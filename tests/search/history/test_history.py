@@ -3,7 +3,6 @@
 import logging
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import codegen
@@ -45,17 +44,6 @@ def database() -> MemoryDatabase:
 # ------------------------------------------------------------------------------------ what is current
 
 
-def test_a_database_is_a_history_without_options(database: MemoryDatabase) -> None:
-    assert ms.History.current() is None
-    with database:
-        history = ms.History.current()
-        assert history is not None
-        assert history.database is database
-        assert history.find(SMALL, TARGET) is not None
-        assert history.find(LARGE, TARGET) is None
-    assert ms.History.current() is None
-
-
 def test_the_innermost_is_current(database: MemoryDatabase) -> None:
     history = ms.History(database, include_compatible=True)
     with history:
@@ -68,20 +56,6 @@ def test_the_innermost_is_current(database: MemoryDatabase) -> None:
         MemoryDatabase().__enter__()
     Database.current().__exit__()  # type: ignore[union-attr]
     history.__exit__()
-
-
-def test_builds_take_schedules_of_shorter_programs(database: MemoryDatabase) -> None:
-    plain = codegen.build(LARGE, TARGET)
-    with database:
-        assert codegen.build(LARGE, TARGET).get_source() == plain.get_source()
-    with ms.History(database, include_compatible=True):
-        best = codegen.build(LARGE, TARGET)
-    assert best.get_source() != plain.get_source()
-    rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((32, 16), "float32"), rng.standard_normal((16, 64), "float32")
-    c = np.zeros((32, 64), "float32")
-    best["main"](a, b, c)
-    np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-5)
 
 
 def test_a_pass_takes_the_options_of_the_history(database: MemoryDatabase) -> None:
@@ -132,21 +106,6 @@ def test_that_nothing_came_of_sampling_is_remembered_too(database: MemoryDatabas
     assert history.find(LARGE, TARGET) is None
     assert history.find(LARGE, TARGET) is None
     assert len(rows.asked) == 1
-
-
-def test_records_come_before_what_was_sampled(database: MemoryDatabase) -> None:
-    history = ms.History(database, sample_on_miss=Rows(), include_compatible=True)
-
-    def how(mod: IRModule) -> str:
-        found = history.find(mod, TARGET)
-        assert found is not None
-        return found.how
-
-    assert how(LARGE) == "compatible"
-    assert how(product(24, 24, 24)) == "sampled"
-    middle = product(24, 24, 24)
-    commit(database, middle, tiled_product(middle))
-    assert how(middle) == "exact", "which was committed after it was sampled"
 
 
 # ----------------------------------------------------------------------- records that do not replay

@@ -67,48 +67,6 @@ def test_a_record_for_another_number_of_cores_answers_and_that_is_said(
     assert_same_results(found.schedule.mod, SMALL)
 
 
-def test_records_for_the_target_come_first_then_the_nearest_number(database: KeyedDatabase) -> None:
-    def asked(target: str) -> Target | None:
-        record = database.query_tuning_record(SMALL, target)
-        return None if record is None else record.target
-
-    for cores, seconds in ((1, 1e-6), (4, 2e-6), (8, 3e-6)):
-        commit(database, SMALL, Target(f"llvm -num-cores={cores}"), seconds)
-    commit(database, SMALL, AVX512, 1e-9)
-    assert asked("llvm -num-cores=8") == Target("llvm -num-cores=8"), "not the fastest"
-    assert asked("llvm -num-cores=2") == Target("llvm -num-cores=4")
-    assert asked("llvm -num-cores=64") == Target("llvm -num-cores=8")
-    assert asked("llvm") == Target("llvm -num-cores=8")
-    assert asked("llvm -mcpu=skylake-avx512 -num-cores=3") == AVX512
-    assert asked("llvm -mcpu=haswell -num-cores=1") is None
-    assert asked("llvm -vector-width=256 -num-cores=1") is None
-    assert asked("llvm -opt-level=3 -num-cores=1") is None
-    workload = database.commit_workload(SMALL)
-    assert database.top_records(workload, 9, TWO) == [], "a search starts from its own"
-    assert database.count(workload, TWO) == 0
-
-
-def test_the_target_comes_before_a_faster_record_with_more_free_layouts(
-    database: KeyedDatabase,
-) -> None:
-    free = SMALL.prim_func("main").with_attr({"layout_free_buffers": [1]})
-    commit(database, IRModule({"main": free}), TWO, 1e-6)
-    commit(database, SMALL, ONE, 2e-6)
-    found = ms.find_schedule(database, free, ONE)
-    assert found is not None
-    assert not found.is_for_other_cores
-    assert found.expected_seconds == 2e-6
-
-
-def test_shorter_programs_for_other_cores_answer_too(database: KeyedDatabase) -> None:
-    commit(database, SMALL, ONE)
-    found = ms.find_schedule(database, LARGE, TWO, include_compatible=True)
-    assert found is not None
-    assert found.how == "compatible"
-    assert found.is_for_other_cores
-    assert_same_results(found.schedule.mod, LARGE)
-
-
 def test_a_union_prefers_the_member_that_has_the_target() -> None:
     one, two = MemoryDatabase(), MemoryDatabase()
     commit(one, SMALL, ONE, 1e-9)
@@ -201,22 +159,3 @@ def test_kernels_that_lack_the_same_are_said_in_one_line(
         f'4 functions ("dense0", "dense1", "dense2", ...), each: no schedule for {ONE}: '
         f"{database.place} has 1 record(s), all of other programs; tune it"
     ]
-
-
-def test_a_function_in_place_of_a_database_has_nothing_to_say(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with ms.Database.create(lambda _: False):
-        codegen.build(SMALL, ONE)
-    assert not caplog.messages
-
-
-def test_who_samples_on_a_miss_is_told_what_was_sampled(caplog: pytest.LogCaptureFixture) -> None:
-    class Untouched(ms.Sampler):
-        def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord:
-            sch = tiled_product(mod)
-            return TuningRecord(sch.trace, MemoryDatabase().commit_workload(mod), None, target)
-
-    with ms.History(MemoryDatabase(), sample_on_miss=Untouched()):
-        codegen.build(SMALL, ONE)
-    assert not caplog.messages

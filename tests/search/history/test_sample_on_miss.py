@@ -61,12 +61,6 @@ class Backwards(XGBModel):
         return None if found is None else Scores(-found.mean, found.std)
 
 
-def test_the_default_schedule_is_taken_and_nothing_is_built() -> None:
-    found = found_with(ms.SampleOnMiss(builder=BuildsHere(refused=1000)))
-    assert found.record.run_secs is None
-    assert_structural_equal(found.schedule.mod, ms.default_schedule(MOD, TARGET).mod)
-
-
 def test_a_model_orders_the_sample(tmp_path: Path) -> None:
     """A file of a model that has seen nothing says what a new model says."""
     path = tmp_path / "model.xgb"

@@ -24,7 +24,7 @@ from search.history.symbolic_sizes import (
 )
 from search.task import normalize_mod
 from tensorir import assert_structural_equal, parse
-from tensorir.function import IRModule, PrimFunc
+from tensorir.function import PrimFunc
 from tensorir.interp import interpret
 from tensorir.memory.layout_rewrite import layout_rewrites
 from tests.search.anchored_programs import TARGET
@@ -65,14 +65,6 @@ def test_any_number_of_rows_is_computed(rows: int) -> None:
     c = np.zeros((rows, 64), np.float32)
     codegen.build(sch.mod, TARGET)["main"](a, b, c)
     np.testing.assert_allclose(c, np.maximum(a @ b, 0), rtol=1e-4, atol=1e-5)
-
-
-def test_columns_are_vectors_and_the_trace_says_all() -> None:
-    sch = scheduled()
-    assert "T.vectorized" in sch.mod.script()
-    again = Schedule(IRModule({"main": PRODUCT}))
-    sch.trace.apply_to_schedule(again, remove_postproc=False)
-    assert_structural_equal(again.mod["main"].body, sch.mod["main"].body)
 
 
 def test_what_cannot_be_done_for_any_number_leaves_the_program(
@@ -163,25 +155,6 @@ def unrolled(number: int) -> Schedule:
     sch.reorder(j, i)
     sch.unroll(i)
     return sch
-
-
-def test_a_tile_keeps_its_inner_part_and_covers_all_rows() -> None:
-    sch = schedule_for_any_size(normalize_mod(SCALE), tiled(16), {})
-    expected = """
-@T.prim_func
-def main(a: T.handle, b: T.handle):
-    T.func_attr({"global_symbol": "main", "tir.noalias": True})
-    n = T.int64()
-    A = T.match_buffer(a, (n, 32))
-    B = T.match_buffer(b, (n, 32))
-    for i_0, j, i_1 in T.grid((n + T.int64(3)) // T.int64(4), 32, T.int64(4)):
-        with T.block("B"):
-            vi = T.axis.spatial(n, i_0 * T.int64(4) + i_1)
-            vj = T.axis.spatial(32, j)
-            T.where(i_0 * T.int64(4) + i_1 < n)
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-"""
-    assert_structural_equal(sch.mod["main"], parse(expected))
 
 
 def test_what_is_unrolled_is_a_tile_inside_of_a_loop_around_the_nest() -> None:

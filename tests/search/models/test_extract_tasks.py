@@ -104,15 +104,6 @@ def test_tasks_are_those_of_a_module() -> None:
         ms.extract_tasks("model.onnx", TARGET)  # type: ignore[arg-type]
 
 
-def test_symbolic_sizes_are_tasks_with_numbers() -> None:
-    tasks = ms.extract_tasks(symbolic_model(), TARGET)
-    assert weights(tasks) == {"dense_n_1": 1, "dense_n_128": 1, "relu_n_1": 1}
-    assert tasks[1].names == ["dense"]
-    func = tasks[1].mod["main"]
-    shapes = [list(map(int, func.buffer_map[param].shape)) for param in func.params]
-    assert shapes == [[128, 16], [16, 16], [128, 16]]
-
-
 def test_sizes_may_be_given() -> None:
     tasks = ms.extract_tasks(symbolic_model(), TARGET, sizes={"n": [16, 64]})
     assert list(weights(tasks)) == ["dense_n_16", "dense_n_64", "relu_n_16", "relu_n_64"]

@@ -243,15 +243,6 @@ def test_an_inner_loop_over_the_same_variable_hides_the_outer_one():
         assert analyzer.can_prove(context_i < context_n)
 
 
-def test_bounds_are_those_of_the_analyzer_that_is_asked():
-    narrow, wide = Analyzer(), Analyzer()
-    narrow.bind(context_i, Range(4))
-    wide.bind(context_i, Range(100))
-    shared = Linear({context_i: 2}, 1)
-    assert narrow.linearizer.bound(shared) == (1, 7)
-    assert wide.linearizer.bound(shared) == (1, 199)
-
-
 def test_what_a_condition_says_of_memory_does_not_last():
     counter = decl_buffer((1,), "int32", "counter")
     analyzer = Analyzer()

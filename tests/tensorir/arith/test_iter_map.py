@@ -447,18 +447,6 @@ def test_padding_on_both_sides():
     assert str(padding) == "11 <= axis0 * 8 + axis1 or axis0 * 8 + axis1 < 3"
 
 
-def test_each_padded_iterator_has_a_condition_of_its_own():
-    mapping = IndexMap([X, Y], [X // 4, (Y + 5) // 8, X % 4, (Y + 5) % 8])
-    inverse, padding = mapping.non_surjective_inverse([14, 31])
-    assert [str(part) for part in inverse.final_indices] == [
-        "axis0 * 4 + axis2",
-        "axis1 * 8 + axis3 - 5",
-    ]
-    assert str(padding) == (
-        "36 <= axis1 * 8 + axis3 or axis1 * 8 + axis3 < 5 or 14 <= axis0 * 4 + axis2"
-    )
-
-
 def test_a_map_that_joins_points_has_no_inverse():
     with pytest.raises(IRValueError, match="may map two points to one place"):
         IndexMap([Z], [Z % 4]).non_surjective_inverse([Range(16)])

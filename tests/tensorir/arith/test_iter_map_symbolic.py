@@ -20,9 +20,8 @@ from tensorir.arith import (
     inverse_affine_iter_map,
     iter_map_simplify,
     normalize_iter_map_to_expr,
-    subspace_divide,
 )
-from tensorir.arith.polynomial import exact_quotient, least_values
+from tensorir.arith.polynomial import least_values
 from tensorir.arith.size import Size, at_most, size_expr
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import INT32
@@ -92,15 +91,6 @@ def test_parts_may_be_unused_below_the_bijective_level():
     assert found([F % M], {"f": N * M}) == [("f % m", "m")]
     assert found([F // M], {"f": N * M}) == [("f // m", "n")]
     assert found([F // 16], {"f": N}) == [("f // 16", "(n + 15) // 16")]
-
-
-def test_a_predicate_cuts_tiles_down_to_the_extent():
-    index = X * 16 + Y
-    domain = {"x": TILES, "y": 16}
-    assert found([index], domain, index < N) == [("x * 16 + y", "n")]
-    assert found([index], domain, e.GT(N, index)) == [("x * 16 + y", "n")]
-    assert found([index], domain, index <= N - 1) == [("x * 16 + y", "n")]
-    assert found([index], domain) == [("x * 16 + y", "(n + 15) // 16 * 16")]
 
 
 def test_a_predicate_cuts_one_loop():
@@ -186,17 +176,6 @@ def test_inverse():
     result = detect_iter_map([X * M + Y], ranges(x=N, y=M), TRUE, BIJECTIVE)
     solved = inverse_affine_iter_map(result.indices, [F], Analyzer().linearizer)
     assert {v.name: str(value) for v, value in solved.items()} == {"x": "f // m", "y": "f % m"}
-
-
-def test_division_between_loops():
-    division = subspace_divide([X * 16 + Y, Z], ranges(x=N, y=16, z=M), [Y, Z])
-    assert division is not None
-    first, second = division.parts
-    assert (shown(first.outer_extent), shown(first.inner_extent)) == ("n", "16")
-    assert (shown(second.outer_extent), shown(second.inner_extent)) == ("1", "m")
-    division = subspace_divide([X * M + Y], ranges(x=N, y=M), [Y])
-    assert division is not None
-    assert shown(division.parts[0].inner_extent) == "m"
 
 
 @pytest.mark.parametrize(
@@ -285,20 +264,6 @@ def test_proofs_about_a_fused_loop(condition, surely):
 )
 def test_remainders_of_symbols(index, simple):
     assert str(Analyzer().simplify(index)) == simple
-
-
-def test_division_of_polynomials():
-    reader = Analyzer().linearizer
-
-    def quotient(a, b):
-        result = exact_quotient(reader(as_expr(a)), reader(as_expr(b)), reader.product)
-        return None if result is None else str(reader.write(result, INT32))
-
-    assert quotient(N * M + M * 2, M) == "n + 2"
-    assert quotient((N + 1) * (M + 3), N + 1) == "m + 3"
-    assert quotient(N * N - 1, N + 1) == "n - 1"
-    assert quotient(N * M + 1, M) is None
-    assert quotient(N * 3, 2) is None
 
 
 def test_what_a_positive_extent_says_of_its_symbols():

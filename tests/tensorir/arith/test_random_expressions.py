@@ -16,7 +16,7 @@ from tensorir.interp.memory import InterpreterError
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
-from tensorir.nodes.ops import bitwise_and, const, if_then_else, shift_left, shift_right, truncmod
+from tensorir.nodes.ops import bitwise_and, const, if_then_else, shift_left, shift_right
 from tensorir.rewriting.visit import walk
 
 # -------- Simplification keeps the value of whatever is built at random, and has nothing left to do
@@ -283,12 +283,3 @@ def test_sets_hold_every_value(expr):
     for env, (value,) in computed(expr):
         assert low is None or low(dict(env)) <= value, f"{expr} at {env}: {found}"
         assert high is None or value <= high(dict(env)), f"{expr} at {env}: {found}"
-
-
-def test_a_remainder_is_at_most_the_dividend_whatever_divides_it():
-    x, y = Var("x"), Var("y")
-    known = Analyzer()
-    with known.constraint_scope(e.And(x >= 0, x < 7)):
-        assert known.const_int_bound(x % y).max_value == 6
-        assert known.const_int_bound(truncmod(x, y)).min_value == 0
-        assert known.const_int_bound(if_then_else(y > 0, x % y, 0)).min_value == 0

@@ -8,13 +8,12 @@ import pytest
 from test_random_expressions import points
 from text_cases import each_row
 
-from tensorir import Range, T, Var, parse, simplify
-from tensorir.arith import Analyzer, ModularSet
+from tensorir import Range, T, Var, parse
+from tensorir.arith import Analyzer
 from tensorir.interp.expressions import ExpressionCompiler
 from tensorir.interp.memory import InterpreterError
 from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import decl_buffer
-from tensorir.nodes.expr import Let
 
 HERE = Path(__file__).parent
 
@@ -147,15 +146,6 @@ def test_values_are_not_squared_without_wrapping():
     assert (bound.min_value, bound.max_value) == (-(1 << 31), (1 << 31) - 1)
 
 
-def test_names_for_indices():
-    x, v = Var("x"), Var("v")
-    analyzer = Analyzer()
-    assert str(analyzer.simplify(Let(v, x * 2, v + 1 - x))) == "x + 1"
-    assert analyzer.modular_set(Let(v, x * 4, v + 2)) == ModularSet(4, 2)
-    loaded = Let(v, T.call_extern("int32", "f", x), v * v)
-    assert "where" in str(analyzer.simplify(loaded)), "it is called once"
-
-
 # ----------- Simplified programs are the same in every process: names order terms, addresses do not
 
 
@@ -172,13 +162,3 @@ def test_zeros_of_both_signs_are_no_equal_values():
     p = Var("p", "bool")
     choice = e.Select(p, e.FloatImm("float32", 0.0), e.FloatImm("float32", -0.0))
     assert Analyzer().simplify(choice) is choice
-
-
-def test_a_fact_about_a_term_that_its_operands_ask_for_ends():
-    program = parse("""
-@T.prim_func
-def main(A: T.Buffer((8,), "int32"), m: T.int32):
-    for i, j in T.grid(8, 8):
-        A[i] = T.if_then_else(i + j + 1 < T.bitwise_or(T.if_then_else(m < j, m, j), 4), T.if_then_else(m < i, j, i) % 3, 0)
-""")
-    assert "T.if_then_else(m < i, j, i) % 3" in simplify(program).script()

@@ -114,18 +114,6 @@ def test_not_divided(indices, domain, inner):
     assert divided(indices, domain, inner) is None
 
 
-# ------------------------------------------------------------------------------------ unit extents
-
-
-def test_loops_that_run_once_stay_if_wanted():
-    domain = {"x": 1, "y": 1}
-    keep = {"simplify_trivial_iterators": False}
-    assert divided([X + Y], domain, "y", **keep) == [("x", "1", "y", "1", "0")]
-    assert divided([X + Y], domain, "y") == [("0", "1", "0", "1", "0")]
-    assert divided([X * 4 + Y], {"x": 1, "y": 4}, "y", **keep) == [("x", "1", "y", "4", "0")]
-    assert divided([X * 4 + Y], {"x": 1, "y": 4}, "y") == [("0", "1", "y", "4", "0")]
-
-
 # --------------------------------------------------------------------------------------- predicates
 
 

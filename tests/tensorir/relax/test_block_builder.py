@@ -9,17 +9,15 @@ from tensorir import (
     IRModule,
     IRTypeError,
     IRValueError,
-    parse,
     relax,
     renew_defs,
-    structural_equal,
     te,
     verify_well_formed,
 )
 from tensorir.interp import interpret
-from tensorir.nodes.expr import GlobalVar, IntImm, Var
-from tensorir.relax.expr import BindingBlock, DataflowBlock, GraphCall, If, SeqExpr
-from tests.mixed_module import TENSOR, kernels, scaled_and_shifted
+from tensorir.nodes.expr import GlobalVar, Var
+from tensorir.relax.expr import BindingBlock, GraphCall, If, SeqExpr
+from tests.mixed_module import TENSOR, kernels
 
 SCALE, SHIFT = GlobalVar("scale"), GlobalVar("shift")
 
@@ -49,48 +47,6 @@ def matmul(A, B):
 # ------------------------------------------------------------------------------------- A-normal form
 
 
-def test_a_function_with_a_dataflow_block():
-    bb = relax.BlockBuilder(kernels())
-    x = x_of(8, 4)
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            lv = bb.emit(call(SCALE, x))
-            gv = bb.emit_output(call(SHIFT, lv))
-        bb.emit_func_output(gv)
-    main = bb.get()["main"]
-    assert structural_equal(main, scaled_and_shifted())
-    assert names(main) == ["lv", "gv"]
-    assert (type(lv), type(gv)) == (relax.DataflowVar, relax.Var)
-
-
-def test_nested_expressions_become_bindings_each_once():
-    bb = relax.BlockBuilder(kernels())
-    x = x_of(8, 4)
-    with bb.function("main", [x]):
-        shared = call(SCALE, x)
-        pair = bb.emit(relax.Tuple([call(SHIFT, shared), shared]), "pair")
-        bb.emit_func_output(pair)
-    main = bb.get()["main"]
-    assert names(main) == ["gv", "gv1", "pair"]
-    first, second, last = main.body.bindings
-    assert first.value is shared
-    assert list(second.value.args[1].elements) == [first.var]
-    assert list(last.value.elements) == [second.var, first.var]
-
-
-def test_what_was_emitted_inside_of_a_dataflow_block_is_not_taken_up_outside():
-    bb = relax.BlockBuilder(kernels())
-    x, shared = x_of(8, 4), None
-    with bb.function("main", [x]):
-        shared = call(SCALE, x)
-        with bb.dataflow():
-            bb.emit_output(call(SHIFT, shared))
-        bb.emit_func_output(call(SHIFT, shared))
-    main = bb.get()["main"]
-    assert [type(block) for block in main.body.blocks] == [DataflowBlock, BindingBlock]
-    assert names(main) == ["lv", "gv", "gv1", "gv2"]
-
-
 def test_fields_of_tuples_that_are_written_out_are_the_values_themselves():
     bb = relax.BlockBuilder()
     x, y = x_of(4), x_of(4, name="y")
@@ -114,20 +70,6 @@ def test_fields_that_only_a_block_sees_are_read_from_the_tuple():
     last = bb.get()["main"].body.bindings[-1]
     assert isinstance(last.value, relax.TupleGetItem)
     assert last.value.tuple_value is pair
-
-
-def test_neighbouring_blocks_of_one_kind_are_one_block():
-    bb = relax.BlockBuilder(kernels())
-    x = x_of(8, 4)
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            a = bb.emit_output(call(SCALE, x))
-        with bb.dataflow():
-            pass
-        with bb.dataflow():
-            b = bb.emit_output(call(SHIFT, a))
-        bb.emit_func_output(b)
-    assert len(bb.get()["main"].body.blocks) == 1
 
 
 def test_branches():
@@ -218,27 +160,6 @@ def test_a_call_of_a_value_gives_its_result_in_the_sizes_of_the_caller():
 # ------------------------------------------------------------------------------- functions of formulas
 
 
-KERNEL = parse("""
-@T.prim_func(private=True)
-def double(x: T.Buffer((T.int64(8), T.int64(4)), "float32"),
-           double: T.Buffer((T.int64(8), T.int64(4)), "float32")):
-    T.func_attr({"tir.noalias": True, "op_pattern": 0})
-    for i0, i1 in T.grid(T.int64(8), T.int64(4)):
-        with T.block("double"):
-            v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
-            double[v_i0, v_i1] = x[v_i0, v_i1] * T.float32(2)
-""")
-
-
-def test_the_function_of_a_formula_has_64_bit_indices_and_no_symbol():
-    bb = relax.BlockBuilder()
-    x = x_of(8, 4)
-    made = bb.call_te(double, x, primfunc_name_hint="twice", primfunc_attrs={"op_pattern": 0})
-    assert made.args[0].name == "twice"
-    assert list(made.args[1].elements) == [x]
-    assert structural_equal(bb.get()["twice"], KERNEL)
-
-
 def test_equal_formulas_are_one_function_others_get_a_number():
     bb = relax.BlockBuilder()
     x = x_of(8, 4)
@@ -262,19 +183,6 @@ def test_arguments_in_the_order_met():
     out = np.zeros(4, np.float32)
     interpret(bb.get(), *arrays, out, func_name="total")
     np.testing.assert_array_equal(out, arrays[0] + arrays[1] * arrays[2])
-
-
-def test_several_outputs():
-    bb = relax.BlockBuilder()
-    x = x_of(4)
-
-    def both(A):
-        return [te.compute((4,), lambda i: A[i] + 1.0), te.compute((4,), lambda i: A[i] * 2.0)]
-
-    with bb.function("main", [x]):
-        pair = bb.emit_te(both, x)
-        bb.emit_func_output(pair)
-    assert [info.static_shape for info in pair.struct_info.elements] == [(4,), (4,)]
 
 
 def test_sizes_come_from_shapes_and_what_they_do_not_say_is_passed():
@@ -354,18 +262,6 @@ def test_the_module_that_was_given_and_those_that_were_handed_out_do_not_change(
     assert "main" not in mod
     assert "main" not in before
     assert isinstance(bb.get()["main"].body.body.struct_info, relax.TensorStructInfo)
-
-
-def test_unique_names():
-    bb = relax.BlockBuilder(kernels())
-    assert [bb.get_unique_name("scale") for _ in range(2)] == ["scale1", "scale2"]
-    with bb.function("main", [x_of(4, name="lv")]):
-        assert [bb.get_unique_name(p) for p in ("lv", "nn.relu", "nn.relu")] == [
-            "lv1",
-            "nn_relu",
-            "nn_relu1",
-        ]
-        bb.emit_func_output(relax.const(1))
 
 
 # --------------------------------------------------------------------------------- steps out of order
@@ -525,14 +421,3 @@ def test_parameters_may_come_last():
         y = bb.emit(call(SCALE, x), "y")
         bb.emit_func_output(y, x)
     assert bb.get()["main"].params == (x,)
-
-
-def test_a_formula_over_a_formula():
-    bb = relax.BlockBuilder()
-    x = x_of(4)
-    with bb.function("main", [x]):
-        bb.emit_func_output(bb.emit_te(double, bb.call_te(double, x)))
-    main = bb.get()["main"]
-    assert names(main) == ["gv", "gv1"]
-    assert main.ret_struct_info.static_shape == (4,)
-    assert isinstance(main.ret_struct_info.shape[0], IntImm)

@@ -113,16 +113,6 @@ def test_a_size_is_one_size():
     assert same(identity(n + 1, n), identity(m + 1, m))
 
 
-def test_which_variable_is_used_counts():
-    def first_or_second(k):
-        info = relax.TensorStructInfo((4,), "float32")
-        params = [relax.Var("a", info), relax.Var("a", info)]
-        return relax.Function(params, SeqExpr([], params[k]))
-
-    assert same(first_or_second(0), first_or_second(0))
-    assert not same(first_or_second(0), first_or_second(1))
-
-
 def test_free_variables_are_equal_only_if_they_are_the_same():
     x, y = relax.Var("x"), relax.Var("x")
     assert structural_equal(relax.Tuple([x]), relax.Tuple([x]))

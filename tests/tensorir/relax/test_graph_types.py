@@ -133,17 +133,6 @@ def value(extent, n, m):
     return Analyzer().simplify(substitute(extent, numbers)).value
 
 
-def test_equal_sizes_are_recognized():
-    assert is_base_of(TensorStructInfo((N + M,)), TensorStructInfo((M + N,)))
-    assert is_base_of(TensorStructInfo((N * 2,)), TensorStructInfo((N + N,)))
-    assert fits(TensorStructInfo((N,)), TensorStructInfo((N + 1,))) is Fits.NO
-    assert fits(TensorStructInfo((N,)), TensorStructInfo((M,))) is Fits.UNKNOWN
-    same = common_base(TensorStructInfo((N + M, 4)), TensorStructInfo((M + N, 4)))
-    assert same.shape is not None
-    other = common_base(TensorStructInfo((N, 4)), TensorStructInfo((M, 4)))
-    assert (other.shape, other.ndim) == (None, 2)
-
-
 # ----------------------------------------------------------------------------------------- functions
 
 
@@ -170,19 +159,6 @@ def test_what_functions_have_in_common():
     assert is_base_of(base, f)
     assert is_base_of(base, g)
     assert base.ret.dtype == "float32"
-
-
-# ------------------------------------------------------------------------------------- construction
-
-
-def test_what_a_tensor_says():
-    info = TensorStructInfo((2, N), "float16")
-    assert (info.ndim, info.static_shape, info.dtype) == (2, None, "float16")
-    assert all(extent.dtype == "int64" for extent in info.shape)
-    assert TensorStructInfo((2, 3)).static_shape == (2, 3)
-    assert TensorStructInfo(()).static_shape == ()
-    assert TensorStructInfo(ndim=0).static_shape == ()
-    assert TensorStructInfo(None, "void").dtype is None
 
 
 # ------------------------------------------------- What a call means for the function that it names

@@ -3,10 +3,8 @@
 import pytest
 
 from tensorir import (
-    DiagnosticError,
     IRModule,
     WellFormedError,
-    parse,
     relax,
     renew_defs,
     verify_well_formed,
@@ -23,7 +21,7 @@ from tensorir.relax.expr import (
     VarBinding,
 )
 from tensorir.relax.struct_info import VOID
-from tests.mixed_module import KERNELS, TENSOR, kernels, scaled_and_shifted, with_main
+from tests.mixed_module import TENSOR, kernels, scaled_and_shifted, with_main
 
 SCALE = GlobalVar("scale")
 
@@ -267,17 +265,6 @@ def test_calls_of_graph_functions_give_what_those_say():
     assert 'R.Tensor((8, 5), dtype="float32") is stated, but the call gives' in message
 
 
-def test_kernels_with_explicit_outputs_are_well_formed():
-    """The form behind lowering to explicit memory."""
-    x, y = x_of(8, 4), x_of(8, 4, name="y")
-    bindings = [
-        VarBinding(y, relax.calls.alloc_tensor((8, 4), "float32")),
-        VarBinding(relax.Var("_", VOID), GraphCall(SCALE, [x, y], struct_info=VOID)),
-        VarBinding(relax.Var("_", VOID), relax.calls.copy_into(y, x)),
-    ]
-    assert verify_well_formed(IRModule({**kernels().functions, "main": function([x], bindings, y)}))
-
-
 @pytest.mark.parametrize(
     ("count", "gives"), [(3, VOID), (0, VOID), ("x", VOID), (1, x_of(8, 4).struct_info)]
 )
@@ -286,17 +273,3 @@ def test_a_call_that_writes_outputs_has_as_many_and_gives_nothing(count, gives):
     call = GraphCall(ExternFunc("f"), [x, x], {"num_outputs": count}, [gives])
     message = refusal(function([x], [VarBinding(relax.Var("y", gives), call)], x))
     assert f"it is {count} for a call with 2 argument(s)" in message
-
-
-def test_the_place_in_a_script_is_pointed_out():
-    text = (
-        KERNELS
-        + """
-    @R.function
-    def main(x: R.Tensor((8, 5), "float32")) -> R.Tensor((8, 4), "float32"):
-        y = R.call_tir(Module.scale, (x,), out_sinfo=R.Tensor((8, 4), "float32"))
-        return y
-"""
-    )
-    with pytest.raises(DiagnosticError, match='parameter A of "scale" is'):
-        parse(text)

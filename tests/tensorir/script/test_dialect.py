@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from tensorir import DiagnosticError, I, T, assert_structural_equal, parse
-from tensorir.function import IRModule, PrimFunc
-from tensorir.script import ir_module, prim_func
+from tensorir.function import PrimFunc
 from tests.text_cases import TextCase, each_case
 
 # ------------- Every form of the dialect parses, and prints to text that parses to the same program
@@ -44,35 +43,6 @@ def fill(buffer, value):
 @T.macro(hygienic=False)
 def fill_row(value):
     A[row, 0] = value  # noqa: F821
-
-
-def test_a_macro_is_read_in_place() -> None:
-    @T.prim_func
-    def main(A: T.Buffer((8, 16), "float32")):
-        fill(A, T.float32(3))
-        fill(buffer=A, value=T.float32(4))
-
-    expected = parse(
-        """
-@T.prim_func
-def main(A: T.Buffer((8, 16), "float32")):
-    for i in range(4):
-        A[0, i] = T.float32(3)
-    for i in range(4):
-        A[0, i] = T.float32(4)
-"""
-    )
-    assert_structural_equal(main, expected)
-
-
-def test_an_unhygienic_macro_sees_the_names_of_its_caller() -> None:
-    @T.prim_func
-    def main(A: T.Buffer((8, 16), "float32")):
-        for row in range(8):  # noqa: B007
-            fill_row(T.float32(1))
-
-    assert isinstance(main, PrimFunc)
-    assert "A[row, 0] = T.float32(1.0)" in main.script()
 
 
 def test_a_hygienic_macro_does_not() -> None:
@@ -181,36 +151,6 @@ def main(A: T.Buffer((8, 16), "float32")):
 
 
 # ---------- Functions, modules and macros that are Python: what they see of the program around them
-
-
-def test_a_module_inside_a_function_whose_functions_call_each_other() -> None:
-    @I.ir_module
-    class Module:
-        @T.prim_func(private=True)
-        def next(n: T.int32) -> T.int32:
-            return n + 1
-
-        @T.prim_func
-        def main(A: T.Buffer((4,), "int32")):
-            A[0] = Module.next(A[1])
-
-    assert isinstance(Module, IRModule)
-    assert "A[0] = Module.next(A[1])" in Module.script()
-
-
-def test_decorators_without_their_namespace() -> None:
-    @prim_func
-    def main(A: T.Buffer((4,), "float32")):
-        A[0] = 1.0
-
-    @ir_module
-    class Module:
-        @prim_func
-        def main(A: T.Buffer((4,), "float32")):
-            A[0] = 1.0
-
-    assert isinstance(main, PrimFunc)
-    assert_structural_equal(Module["main"], main)
 
 
 def test_helpers_return_several_values() -> None:

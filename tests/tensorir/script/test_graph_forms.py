@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 import tensorir
@@ -12,7 +11,6 @@ from tensorir import (
     DiagnosticError,
     I,
     IRModule,
-    PrimFunc,
     R,
     T,
     assert_structural_equal,
@@ -20,7 +18,7 @@ from tensorir import (
     relax,
     te,
 )
-from tensorir.relax import Constant, DataflowBlock, DataflowVar, Function, If, MatchCast
+from tensorir.relax import Function, If, MatchCast
 
 # ------------ The forms in which a graph function may be written; each pair of texts means the same
 
@@ -91,21 +89,6 @@ return out
     assert_structural_equal(old, new)
 
 
-def test_bindings_of_a_dataflow_block_are_its_own_apart_from_the_outputs() -> None:
-    mod = module(f"""
-with R.dataflow():
-    a = R.call_tir(cls.relu, (x,), out_sinfo={ROW})
-    a = R.call_tir(cls.relu, (a,), out_sinfo={ROW})
-    R.output(a)
-return a
-""")
-    func = main_of(mod)
-    (block,) = func.body.blocks
-    assert isinstance(block, DataflowBlock)
-    assert [type(b.var) is DataflowVar for b in block.bindings] == [True, False]
-    assert func.body.body is block.bindings[1].var
-
-
 def test_sizes_in_quotes_are_variables_of_the_function() -> None:
     func = function("""
 @R.function
@@ -173,21 +156,6 @@ class Module:
     assert_structural_equal(mod, older)
 
 
-def test_a_call_of_a_graph_function_gives_what_its_arguments_make_of_its_result() -> None:
-    mod = module(
-        'y = cls.double(x)\nz = cls.double(y)\nreturn z',
-        more="""
-    @R.function
-    def double(x: R.Tensor(("n", "m"), "float32")) -> R.Tensor(("n", "m * 2"), "float32"):
-        n = T.int64()
-        m = T.int64()
-        y = R.call_dps_packed("double", (x,), out_sinfo=R.Tensor((n, m * 2), "float32"))
-        return y
-""",
-    )  # fmt: skip
-    assert str(main_of(mod).ret_struct_info) == 'R.Tensor((1, 16), dtype="float32")'
-
-
 def test_functions_may_call_each_other_and_themselves() -> None:
     mod = parse("""
 @I.ir_module
@@ -251,59 +219,7 @@ return b
         assert str(binding.var.struct_info) == "R.Tuple"
 
 
-def test_options_and_attributes() -> None:
-    func = function("""
-@R.function(private=True, pure=False)
-def main(x: R.Tensor):
-    R.func_attr({"num_input": 1})
-    return x
-""")
-    assert not func.is_pure
-    assert dict(func.attrs) == {"num_input": 1}
-    assert function("@R.function\ndef f(x: R.Object):\n    return x").attrs["global_symbol"] == "f"
-
-
 # ------------------------------------------------------------------------------- decorated functions
-
-WEIGHT = np.arange(4, dtype="float32").reshape(1, 4)
-
-
-def test_a_class_in_python() -> None:
-    size = 4
-
-    @I.ir_module
-    class Net:
-        @T.prim_func
-        def relu(X: T.Buffer((1, 4), "float32"), Y: T.Buffer((1, 4), "float32")):
-            for i, j in T.grid(1, size):
-                with T.block("Y"):
-                    vi, vj = T.axis.remap("SS", [i, j])
-                    Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
-
-        @R.function
-        def main(x: R.Tensor((1, size), "float32")) -> R.Tensor((1, 4), "float32"):
-            cls = Net
-            with R.dataflow():
-                w = R.const(WEIGHT)
-                y = R.call_tir(cls.relu, (w,), out_sinfo=R.Tensor((1, size), "float32"))
-                z = R.call_dps_packed("add", (x, y), out_sinfo=R.Tensor((1, 4), "float32"))
-                R.output(z)
-            return z
-
-    constant = main_of(Net).body.bindings[0].value
-    assert isinstance(constant, Constant)
-    np.testing.assert_array_equal(constant.data, WEIGHT)
-    assert isinstance(Net["relu"], PrimFunc)
-    assert_structural_equal(parse(Net.script()), Net)
-
-
-def test_a_function_in_python_whose_sizes_are_in_quotes() -> None:
-    @R.function
-    def twice(x: R.Tensor(("n", "n * 2"), "float32")) -> R.Tensor(("n", "n * 2"), "float32"):
-        return x
-
-    assert isinstance(twice, Function)
-    assert_structural_equal(parse(twice.script()), twice)
 
 
 def test_a_function_of_another_place_is_put_in_the_class() -> None:
@@ -416,43 +332,6 @@ def test_a_macro_is_read_in_place_and_gives_a_value() -> None:
             return y
 
     assert_structural_equal(Module, parse(EXPANDED))
-
-
-def test_a_macro_in_text() -> None:
-    text = (
-        HEAD
-        + """
-    @R.macro
-    def twice(f, x, out):
-        a = R.call_tir(f, (x,), out_sinfo=out)
-        return R.call_tir(f, (a,), out_sinfo=out)
-
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        cls = Module
-        with R.dataflow():
-            y = twice(cls.double, x, out=R.Tensor((4,), "float32"))
-            R.output(y)
-        return y
-"""
-    )
-    assert_structural_equal(parse(text), parse(EXPANDED))
-
-
-def test_a_macro_may_be_returned_and_may_return_several_values() -> None:
-    func = parse("""
-@R.macro
-def pair(x):
-    return (x, x)
-
-@R.function
-def main(x: R.Tensor((4,), "float32")):
-    a, b = pair(x)
-    return pair(b)
-""")
-    assert str(func).endswith(
-        '    a: R.Tensor((4,), dtype="float32") = x\n    b: R.Tensor((4,), dtype="float32") = x\n    return (b, b)'
-    )
 
 
 def test_an_unhygienic_macro_sees_the_names_of_its_caller() -> None:

@@ -22,7 +22,7 @@ from tensorir import (
 )
 from tensorir.function import PrimFunc
 from tensorir.nodes.expr import IntImm, PointerType, PrimType, StringImm, TupleType
-from tensorir.nodes.stmt import BufferStore, Evaluate, For, ForKind, SeqStmt
+from tensorir.nodes.stmt import BufferStore, Evaluate
 from tensorir.rewriting.visit import walk
 from tensorir.script.display import to_html
 from tests.recorded import recorded
@@ -100,19 +100,6 @@ def test_types_of_results(result):
     assert_structural_equal(parse(func.script()), func)
 
 
-def test_dialects_differ_in_their_headers():
-    module = parse(SUM)
-    assert module.script() == SUM
-    theirs = module.script(dialect="tvm")
-    assert theirs.splitlines()[:2] == [
-        "# from tvm.script import ir as I",
-        "# from tvm.script import tir as T",
-    ]
-    assert theirs.splitlines()[2:] == SUM.splitlines()[1:]
-    assert module["main"].script().startswith("from tensorir import T\n\n@T.prim_func\n")
-    assert module["main"].script(dialect="tvm").startswith("# from tvm.script import tir as T\n")
-
-
 def test_prefixes_are_imported_under_their_names():
     header = parse(SUM).script(ir_prefix="ir", tir_prefix="tir").splitlines()[0]
     assert header == "from tensorir import I as ir, T as tir"
@@ -174,60 +161,6 @@ def main(d: T.handle("float32", "global")):
     for i in range(16):
         for j in T.vectorized(4):
             A[i] =""" in reads_back(func)
-
-
-def test_a_buffer_of_one_loop_is_declared_in_it():
-    func = parse("""\
-@T.prim_func
-def main(d: T.handle("float32", "global")):
-    A = T.Buffer((16,), data=d)
-    T.evaluate(T.call_extern("int32", "f"))
-    for i in range(16):
-        A[i] = 2.0
-""")
-    assert "    for i in range(16):\n        A = T.Buffer((16,), data=d)\n" in reads_back(func)
-
-
-def test_a_view_of_memory_is_declared_where_the_memory_is_known():
-    func = parse("""\
-@T.prim_func
-def main(A: T.Buffer((16,))):
-    T.evaluate(T.call_extern("int32", "f"))
-    p = T.allocate([16], "float32", "global")
-    V = T.Buffer((4, 4), data=p)
-    for i in range(4):
-        V[i, 0] = A[i]
-    for i in range(4):
-        A[i] = V[i, 0]
-""")
-    text = reads_back(func)
-    assert text.index("p = T.allocate") < text.index("V = T.Buffer((4, 4), data=p)")
-    assert text.count("V = T.Buffer") == 1
-
-
-def test_what_shared_definitions_need_is_defined_before():
-    n, i, j = Var("n", "int32"), Var("i", "int32"), Var("j", "int32")
-    buffer = decl_buffer((n,), name="A")
-    one, two = (
-        For(
-            v,
-            int_imm(0),
-            int_imm(4),
-            ForKind.SERIAL,
-            BufferStore(buffer, v.astype("float32"), [v + n]),
-        )
-        for v in (i, j)
-    )
-    assert (
-        SeqStmt([one, two]).script()
-        == """\
-n = T.int32()
-A = T.Buffer((n,))
-for i in range(4):
-    A[i + n] = T.Cast("float32", i)
-for j in range(4):
-    A[j + n] = T.Cast("float32", j)"""
-    )
 
 
 def test_free_variables_of_two_functions_are_defined_in_both():
@@ -305,43 +238,12 @@ def test_a_loop_of_a_nest_is_underlined_by_its_variable():
     ]
 
 
-def test_variables_are_underlined_wherever_they_occur():
-    module = parse(SUM)
-    axes = module["main"].body.block.body.body.body.block.iter_vars
-    expected = [
-        ('vi, vk = T.axis.remap("SR", [i, k])', "vk"),
-        ("T.reads(A[vi, vk])", "vk"),
-        ("B[vi] = B[vi] + A[vi, vk]", "vk"),
-    ]
-    assert marked(module, axes[1].var) == expected
-    assert marked(module, axes[1]) == expected[:1]
-
-
-def test_buffers_and_expressions_are_underlined():
-    func = parse(SUM)["main"]
-    buffer = func.buffer_map[func.params[1]]
-    assert [shown for _, shown in marked(func, buffer)] == ["B", "B", "B", "B B"]
-    store = [n for n in walk(func.body) if isinstance(n, BufferStore)][-1]
-    line = "B[vi] = B[vi] + A[vi, vk]"
-    assert marked(func, store.value) == [(line, "B[vi] + A[vi, vk]")]
-    assert marked(func, store.value.b) == [(line, "A[vi, vk]")]
-
-
 def test_comments_stand_above_blocks_and_beside_stores():
     func = parse(SUM)["main"]
     nest = func.body.block.body
     store = [n for n in walk(func.body) if isinstance(n, BufferStore)][-1]
     text = func.script(obj_to_annotate={nest: "the nest", store: "the update"})
     assert "    # the nest\n    for i, k in T.grid(8, 4):\n" in text
-    assert text.endswith("B[vi] = B[vi] + A[vi, vk]  # the update")
-
-
-def test_comments_of_several_lines_stay_comments():
-    func = parse(SUM)["main"]
-    nest = func.body.block.body
-    store = [n for n in walk(func.body) if isinstance(n, BufferStore)][-1]
-    text = func.script(obj_to_annotate={nest: "the\nnest", store: "the\nupdate"})
-    assert "    # the\n    # nest\n    for i, k in T.grid(8, 4):\n" in text
     assert text.endswith("B[vi] = B[vi] + A[vi, vk]  # the update")
 
 

@@ -20,7 +20,6 @@ from tensorir import (
     I,
     IRModule,
     IRValueError,
-    PrimFunc,
     T,
     assert_structural_equal,
     parse,
@@ -71,16 +70,6 @@ def test_printing_gives_back_the_text():
     assert parse(SAMPLE).script() == SAMPLE
 
 
-def test_both_buffer_forms_are_one():
-    modern = SAMPLE
-    older = SAMPLE.replace('T.Buffer((64, 32), "float32")', 'T.Buffer[(64, 32), "float32"]')
-    newest = SAMPLE.replace("T.block(", "T.sblock(").replace("T.block_attr", "T.sblock_attr")
-    newest = newest.replace("T.alloc_buffer", "T.sblock_alloc_buffer")
-    newest = newest.replace("@T.prim_func", "@T.prim_func(s_tir=True)")
-    assert_structural_equal(parse(older), parse(modern))
-    assert_structural_equal(parse(newest), parse(modern))
-
-
 @I.ir_module
 class Decorated:
     @T.prim_func
@@ -98,20 +87,6 @@ def test_decorated_module_is_completed():
     assert "T.reads(A[vi, vk])" in text
     assert "T.writes(S[vi])" in text
     assert_structural_equal(parse(text), Decorated)
-
-
-def test_decorated_function_captures_outer_names():
-    size, dtype = 16, "float32"
-
-    @T.prim_func
-    def scale(A: T.Buffer((size,), dtype), B: T.Buffer((size,), dtype)):
-        for i in range(size):
-            with T.block("B"):
-                vi = T.axis.spatial(size, i)
-                B[vi] = A[vi] * T.float32(size)
-
-    assert 'A: T.Buffer((16,), "float32")' in scale.script()
-    assert "A[vi] * T.float32(16.0)" in scale.script()
 
 
 def test_names_do_not_count_for_equality_and_hash():
@@ -134,23 +109,6 @@ def test_every_reference_program_round_trips(name):
                 program = parse(entry[field])
                 assert program.script(dialect="tvm").strip() == entry[field].strip()
                 assert_structural_equal(parse(program.script()), program)
-
-
-def test_parameters_on_lines_of_their_own() -> None:
-    func = parse(
-        """
-@T.prim_func
-def main(
-    A: T.Buffer((4,), "float32"),
-    B: T.Buffer((4,), "float32"),  # a closing bracket at the start of a line follows
-):
-    T.evaluate(
-        0
-    )
-"""
-    )
-    assert isinstance(func, PrimFunc)
-    assert [func.buffer_map[p].name for p in func.params] == ["A", "B"]
 
 
 # ---------------- Programs that Apache TVM 0.27.0 printed are read, and read back from our own text
@@ -177,25 +135,6 @@ def test_operators_read_back(family: str) -> None:
         except (ValueError, TypeError, RuntimeError) as error:
             failed[name] = str(error)
     assert failed == {}
-
-
-def test_a_product_of_dynamic_sizes_is_the_one_written_here() -> None:
-    written = parse("""
-@T.prim_func(private=True)
-def main(x: T.handle, y: T.handle, z: T.handle):
-    T.func_attr({"tir.noalias": True})
-    n, m = T.int64(), T.int64()
-    X = T.match_buffer(x, (n, m), "float32")
-    Y = T.match_buffer(y, (m, T.int64(16)), "float32")
-    Z = T.match_buffer(z, (n, T.int64(16)), "float32")
-    for i, j, k in T.grid(n, T.int64(16), m):
-        with T.block("matmul"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                Z[vi, vj] = T.float32(0)
-            Z[vi, vj] = Z[vi, vj] + X[vi, vk] * Y[vk, vj]
-""")
-    assert_structural_equal(parse(programs("operators")["relax.matmul.dyn"]), written)
 
 
 @pytest.mark.parametrize("name", programs("graphs"))
@@ -270,37 +209,6 @@ def test_a_module_is_printed_as_it_is_read() -> None:
 def test_every_dialect_reads_back(dialect: Dialect) -> None:
     mod = parse(PRINTED.replace("R.const([1.5, 0.1], ", "R.const(1.5, "))
     assert_structural_equal(parse(mod.script(dialect=dialect)), mod)
-
-
-def test_newer_forms_name_where_the_namespaces_come_from() -> None:
-    assert (
-        parse(PRINTED)
-        .script(dialect="tvm")
-        .startswith(
-            "# from tvm.script import ir as I\n"
-            "# from tvm.script import relax as R\n"
-            "# from tvm.script import tir as T\n\n"
-            "@I.ir_module\n"
-        )
-    )
-
-
-def test_an_if_that_ends_in_an_if_has_one_name() -> None:
-    text = """from tensorir import R, T
-
-@R.function
-def main(c: R.Tensor((), dtype="bool"), x: R.Tensor((4,))) -> R.Tensor((4,)):
-    if c:
-        if c:
-            y: R.Tensor((4,)) = R.call_pure_packed("f", x, sinfo_args=(R.Tensor((4,)),))
-        else:
-            y = x
-    else:
-        y = x
-    return y"""
-    func = parse(text)
-    assert func.script() == text
-    assert_structural_equal(parse(func.script()), func)
 
 
 def test_a_number_that_is_known_of_a_scalar_is_an_int64() -> None:
@@ -412,16 +320,6 @@ def test_the_dialects_of_tvm_do_not_write_arrays() -> None:
         func.script(dialect="tvm", show_meta=True)
 
 
-def test_a_text_with_arrays_is_a_program_of_python() -> None:
-    func = with_constant(np.arange(100, dtype="int32"))
-    text = func.script(show_meta=True)
-    names: dict[str, object] = {}
-    exec(text.partition("@R.function")[0], names)
-    metadata = names["metadata"]
-    assert isinstance(metadata, dict)
-    assert_structural_equal(metadata["relax.expr.Constant"][0], func.body.body)
-
-
 # --------------------------------------------------------------------------------- parts and marks
 
 
@@ -460,19 +358,6 @@ def lines_with_carets(node: Node, **marks: object) -> list[tuple[str, str]]:
             at = carets.index("^")
             found.append((line.strip(), line[at : len(carets)]))
     return found
-
-
-def test_bindings_and_variables_are_underlined() -> None:
-    mod = parse(PRINTED)
-    assert isinstance(mod, IRModule)
-    main = mod["main"]
-    assert isinstance(main, Function)
-    bindings = main.body.bindings
-    ((line, marked),) = lines_with_carets(mod, obj_to_underline=[bindings[0]])
-    assert line == marked
-    assert line.startswith("a = R.call_tir(")
-    found = lines_with_carets(mod, obj_to_underline=[main.params[2]])
-    assert [marked for _, marked in found] == ["o", "o"]
 
 
 PATHS = {

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tensorir import Buffer, PrimFunc, T, Var, assert_structural_equal, parse
+from tensorir import PrimFunc, T, Var, assert_structural_equal, parse
 from tensorir.errors import DiagnosticError, IRValueError
 from tensorir.nodes.expr import FloatImm, IntImm, PointerType
 from tensorir.nodes.ops import const
-from tensorir.nodes.stmt import BufferStore
 from tests.tensorir.script.test_graph_forms import module as graph_module
 from tests.text_cases import TextCase, each_case
 
@@ -161,35 +160,6 @@ def test_sizes_as_type_variables(head: str) -> None:
     assert_structural_equal(func, parse(SIZES))
 
 
-def test_sizes_in_quotes_are_defined_where_they_are_named_first() -> None:
-    func = parse(
-        '@T.prim_func\ndef main(A: T.Buffer(("n",), "float32"), B: T.Buffer((2, "n + 1"), "float32")):\n'
-        "    for i in range(n):\n        B[1, i] = A[i]\n"
-    )
-    text = func.script()
-    assert "n = T.int32()" in text
-    assert "(2, n + 1)" in text
-
-
-def test_each_function_of_a_module_has_sizes_of_its_own() -> None:
-    module = parse("""\
-n = TypeVar("n")
-
-@I.ir_module
-class Module:
-    @T.prim_func
-    def f(A: T.Buffer((n,), "float32")):
-        for i in range(n):
-            A[i] = 1.0
-
-    @T.prim_func
-    def g(A: T.Buffer((n,), "float32")):
-        for i in range(n):
-            A[i] = 2.0
-""")
-    assert_structural_equal(parse(module.script()), module)
-
-
 # ------------------------------------------------------------------------------------- results
 
 
@@ -215,74 +185,7 @@ class Module:
     assert_structural_equal(parse(module.script()), module)
 
 
-# ------------------------------------------------------------- parts that a script may leave out
-
-
-def test_blocks_without_axes_beside_others_are_no_root():
-    func = parse("""\
-@T.prim_func
-def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer(())):
-    with T.block("A"):
-        A[0] = B[1]
-    with T.block("C"):
-        C[()] = B[3]
-""")
-    written_out = parse("""\
-@T.prim_func
-def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer(())):
-    with T.block("root"):
-        T.reads()
-        T.writes()
-        with T.block("A"):
-            T.reads(B[1])
-            T.writes(A[0])
-            A[0] = B[1]
-        with T.block("C"):
-            T.reads(B[3])
-            T.writes(C[()])
-            C[()] = B[3]
-""")
-    assert_structural_equal(func, written_out)
-
-
-def test_the_only_block_is_the_root_and_stays_empty():
-    func = parse("""\
-@T.prim_func
-def main(A: T.Buffer((8,))):
-    with T.block("everything"):
-        T.writes(A[0:8])
-        for i in range(8):
-            A[i] = A[i] + T.float32(1)
-""")
-    block = func.body.block
-    assert block.name_hint == "everything"
-    assert block.reads == ()
-    assert [r.buffer.name for r in block.writes] == ["A"]
-
-
-def test_allocations_of_the_function_make_another_root():
-    func = parse("""\
-@T.prim_func
-def main(A: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    with T.block("one"):
-        B[0] = A[0]
-""")
-    (inner,) = [func.body.block.body.block]
-    assert inner.name_hint == "one"
-    assert [r.buffer.name for r in (*inner.reads, *inner.writes)] == ["A", "B"]
-
-
 # ------------------------------------- The functions of `T` in a Python program, outside of scripts
-
-
-def test_a_buffer_is_an_object_to_build_programs_of():
-    A, B = T.Buffer((128,), "float32"), T.Buffer((4, 8), "int8", scope="shared", strides=(16, 1))
-    assert isinstance(A, Buffer)
-    assert (A.dtype, [int(n) for n in A.shape]) == ("float32", [128])
-    assert (B.scope(), [int(n) for n in B.strides]) == ("shared", [16, 1])
-    func = PrimFunc([A], BufferStore(A, A[3] + 1.0, [const(3)]))
-    assert "buffer[3] = buffer[3] + T.float32(1.0)" in func.script()
 
 
 def test_variables_and_pointers_are_variables():
@@ -303,16 +206,6 @@ SIZE = T.int32()
 def twice(A: ROW, B: ROW, n: SIZE):
     for i in range(8):
         B[i] = A[i] * n
-
-
-def test_a_buffer_of_python_annotates_parameters_each_with_a_buffer_of_its_own():
-    first, second = (twice.buffer_map[param] for param in twice.params[:2])
-    assert first is not second
-    assert (first.name, second.name) == ("A", "B")
-    assert first.data is not second.data
-    assert 'def twice(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32"), n: T.int32):' in (
-        twice.script()
-    )
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ MODES = [
 def test_resizing(mode: str) -> None:
     """Longer and shorter axes, by sizes and by scales that the sizes are rounded from."""
     cases = []
-    for n, m, scale in [(4, 3, None), (6, 9, None), (4, 9, 2.3), (6, 4, 0.7)]:
+    for n, m, scale in [(4, 3, None), (4, 9, 2.3), (6, 4, 0.7)]:
         kinds: list[tuple[str, dict[str, Any]]] = [
             ("linear", {}),
             ("cubic", {"exclude": True}),

@@ -92,17 +92,6 @@ def test_what_does_not_go_together(
         op.matmul(a, b)
 
 
-def test_the_kernel_of_a_product_has_one_block() -> None:
-    """Its name and form are what schedules are written for."""
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x := tensor(8, 4), y := tensor(4, 6)]):
-        builder.emit_func_output(builder.emit(builder.call_te(op.matmul.function, x, y)))
-    lines = [line.strip() for line in builder.get().script().splitlines()]
-    assert 'with T.block("matmul"):' in lines
-    assert 'v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])' in lines
-    assert sum("T.block(" in line and "root" not in line for line in lines) == 1
-
-
 # -------------------------- Sums of products by equations, and other arithmetic of several operands
 
 

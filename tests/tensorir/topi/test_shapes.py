@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import codegen
-from tensorir import IRModule, parse, relax
+from tensorir import IRModule, relax
 from tensorir.nodes.expr import Var
 from tensorir.relax import op
 from tensorir.transform import ConvertLayout, DecomposeOps, FoldConstant, LegalizeOps
@@ -51,15 +51,6 @@ def test_a_shape_keeps_what_its_minus_one_was() -> None:
     assert str(op.reshape(x, (0, -1))) == "R.reshape(x, R.shape([n, 768]))"
     assert str(op.reshape(op.reshape(x, (-1, 768)), (-1, 12, 64)).struct_info) == str(x.struct_info)
     assert str(op.reshape(x, (-1, 32)).struct_info) == 'R.Tensor((n * 24, 32), dtype="float32")'
-
-
-def test_reshape_in_scripts() -> None:
-    func = parse("""
-@R.function
-def main(x: R.Tensor(("n", 12), "float32")):
-    return R.reshape(x, (-1, 3, 4))
-""")
-    assert "R.reshape(x, R.shape([n, 3, 4]))" in func.script()
 
 
 def test_order() -> None:
@@ -308,11 +299,6 @@ FOLLOW: dict[str, Callable[[Any], Any]] = {
     "maximum": lambda y: op.maximum(op.clip(y, 0, 1), y),
     "where": lambda y: op.where(y > 0.0, y, op.square(y)),
 }
-END: dict[str, Callable[[Any], Any]] = {
-    "mean of an image": lambda y: op.mean(y, [2, -1]),
-    "sum of channels": lambda y: op.sum(y, 1),
-    "argmax of channels": lambda y: op.argmax(y, 1),
-}
 STOP: dict[str, Callable[[Any], Any]] = {
     "sum of rows": lambda y: op.sum(y, 3),
     "take of one": lambda y: op.take(y, np.int64(0), 3),
@@ -351,16 +337,6 @@ def test_operators_follow_the_order_of_their_operands() -> None:
     assert not more, "one in front of the convolution, one behind the operator"
     pairs = zip(results(mod, len(FOLLOW)), results(after, len(FOLLOW)), FOLLOW, strict=True)
     for before, now, name in pairs:
-        np.testing.assert_allclose(now, before, rtol=1e-5, atol=1e-6, err_msg=name)
-
-
-def test_what_has_other_dimensions_left_in_their_order_ends_it_without_a_transposition() -> None:
-    mod = module(END)
-    after = ConvertLayout()(mod)
-    assert [permutes(after, k) for k in range(len(END))] == [1] * len(END), "of the image"
-    for before, now, name in zip(
-        results(mod, len(END)), results(after, len(END)), END, strict=True
-    ):
         np.testing.assert_allclose(now, before, rtol=1e-5, atol=1e-6, err_msg=name)
 
 

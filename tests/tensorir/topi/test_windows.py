@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorir import relax
 from tensorir.relax import op
 from tests.operator_cases import Case, check
 from tests.window_references import convolved, pooled, shared_out, spread
@@ -23,10 +22,6 @@ SIZES = {1: (9,), 2: (7, 6), 3: (4, 3, 5)}
 
 def floats(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype("float32")
-
-
-def tensor(*shape: Any, dtype: str = "float32") -> relax.Var:
-    return relax.Var("x", relax.TensorStructInfo(shape, dtype))
 
 
 @pytest.mark.parametrize("rank", [2, 1, 3])
@@ -267,21 +262,3 @@ def test_layouts_and_dtypes_of_convolutions() -> None:
                  rtol=2e-3, atol=2e-3),
         ]
     )  # fmt: skip
-
-
-def blocks(call: Callable[..., Any], *args: relax.Var) -> list[str]:
-    builder = relax.BlockBuilder()
-    with builder.function("main", list(args)):
-        builder.emit_func_output(builder.emit(builder.call_te(call, *args)))
-    lines = builder.get().script().splitlines()
-    return [line.split('"')[1] for line in lines if 'with T.block("' in line and "root" not in line]
-
-
-def test_the_kernel_of_a_convolution() -> None:
-    """Nothing is copied where nothing is padded; a depthwise one reduces over taps only."""
-    conv = op.nn.conv2d.function
-    x, w = tensor(1, 4, 8, 8), tensor(8, 4, 3, 3)
-    assert blocks(conv, x, w) == ["conv2d_nchw"]
-    assert blocks(lambda x, w: conv(x, w, padding=1), x, w) == ["pad_temp", "conv2d_nchw"]
-    depthwise = blocks(lambda x, w: conv(x, w, groups=4), x, tensor(4, 1, 3, 3))
-    assert depthwise == ["depthwise_conv2d_nchw"]

@@ -132,19 +132,6 @@ def test_the_loops_of_a_group_stand_one_behind_the_other():
     tensorir.assert_structural_equal(mod["fused_matmul_add"], expected)
 
 
-def test_equal_groups_are_one_function():
-    layer = "m{k} = R.matmul({x}, w{k})\na{k} = R.nn.relu(m{k})"
-    body = "\n".join(layer.format(k=k, x="x" if k == 0 else f"a{k - 1}") for k in range(3))
-    params = 'x: R.Tensor((4, 4), "float32")' + "".join(
-        f', w{k}: R.Tensor((4, 4), "float32")' for k in range(3)
-    )
-    mod = legal(body + "\ny = R.exp(a2)", params=params)
-    after = FUSE(mod)
-    assert kernels(after) == ["fused_matmul_relu"] * 2 + ["fused_matmul_relu_exp"]
-    assert sorted(after) == ["fused_matmul_relu", "fused_matmul_relu_exp", "main"]
-    same_results(mod, after, *[(4, 4)] * 4)
-
-
 def reshape(x, *shape):
     extents = [te.const(n, "int64") for n in shape]
     return te.compute(

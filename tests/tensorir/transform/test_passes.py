@@ -68,26 +68,6 @@ class CopyAdd:
         return IRModule({**mod.functions, self.copy: renew_defs(mod["add"])})
 
 
-def test_functions_and_classes_become_passes():
-    assert drop_both.name == "DropBoth"
-    assert "both" not in drop_both(MOD)
-    assert CopyAdd("plus").name == "CopyAdd"
-    assert "plus" in CopyAdd("plus")(MOD)
-    with PassContext(config={"mark": 2}):
-        assert mark(MOD)["main"].attrs["marked"] == 2
-    assert "marked" not in MOD["main"].attrs
-
-
-def test_a_pass_gives_a_module_of_its_own_even_if_nothing_changes():
-    @module_pass
-    def nothing(mod, ctx):
-        return mod
-
-    after = nothing(MOD)
-    assert after is not MOD
-    assert is_same(after, MOD)
-
-
 def test_a_sequence_skips_what_the_context_does_not_want():
     steps = Sequential([drop_both, CopyAdd("plus")])
 
@@ -316,18 +296,6 @@ def test_what_is_converted_stays() -> None:
     assert_structural_equal(ConvertToDataflow()(after), after)
 
 
-def test_blocks_of_one_binding_may_be_made() -> None:
-    mod = parse("""
-@R.function
-def main(x: R.Tensor(("n",), "float32")):
-    y = R.nn.relu(x)
-    return y
-""")
-    wrapped = IRModule({"main": mod})
-    assert "dataflow" not in ConvertToDataflow()(wrapped).script()
-    assert "dataflow" in ConvertToDataflow(min_size=1)(wrapped).script()
-
-
 # ------------------------------------------------------------------------------------ ConvertLayout
 
 CONVERT_BEFORE = """
@@ -447,18 +415,6 @@ class Module:
 def test_a_layout_of_other_dimensions() -> None:
     with pytest.raises(IRValueError, match="layout NCHW cannot become NWC"):
         ConvertLayout({"relax.nn.conv2d": ["NWC", "WIO"]})(module(CONVERT_BEFORE))
-
-
-def test_a_module_without_convolutions_is_the_same() -> None:
-    mod = module("""
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((1, 3), "float32")):
-        y = R.nn.relu(x)
-        return y
-""")
-    assert ConvertLayout()(mod)["main"] is mod["main"]
 
 
 def test_decompose_ops_keeps_what_it_is_told_to() -> None:

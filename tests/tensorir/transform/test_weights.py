@@ -67,16 +67,6 @@ def constants(func: Function) -> list[Constant]:
     return [node for node in walk(func) if isinstance(node, Constant)]
 
 
-def test_arrays_take_the_place_of_parameters_without_a_copy():
-    kept = MODEL.clone()
-    bound = BindParams("main", {"w": W, "b": W})(MODEL)
-    assert is_same(MODEL, kept)
-    assert [p.name for p in bound["main"].params] == ["x"]
-    assert all(np.shares_memory(c.data, W) for c in constants(bound["main"]))
-    assert interpret_graph(bound, "main", X).tolist() == [1.0, 3.0, 5.0, 7.0]
-    assert '(x, R.const([0.0, 1.0, 2.0, 3.0], "float32"))' in bound["main"].script()
-
-
 def test_parameters_are_named_by_variables_too():
     _, w, b = MODEL["main"].params
     by_name = BindParams("main", {"w": W, "b": W})(MODEL)

@@ -146,14 +146,6 @@ def test_a_record_that_does_not_apply_gives_way_to_the_next(log, task, caplog):
     assert "no_such_block" in caplog.text
 
 
-def test_the_program_as_it_is_may_be_the_best(log, task):
-    as_it_is = MeasureInput(task, None, "[]")
-    write(log, (as_it_is, MeasureResult((1e-9,), 0, "", 0.5, 1)))
-    sch, _ = task.apply_best(log)
-    assert "T.parallel" not in sch.mod.script()
-    product(codegen.build(sch.mod, CPU))
-
-
 def test_a_task_without_a_record(log, tmp_path, task):
     failed = write(tmp_path / "failed.json", measured(task, "C", 4, 1.0, error=2))
     for other, path in ((task_of("demo_mm", 48, 32, 96), log), (task, failed)):

@@ -45,19 +45,6 @@ def test_a_line_of_ansor_is_read_and_written_as_it_was():
     assert dump_record_to_string(inp, result) == LINE
 
 
-def test_a_schedule_is_written_as_one_step():
-    task = task_of("demo_mm", 8, 8, 8)
-    sch = tiled(task, "C", 4)
-    result = MeasureResult([0.5, 0.25], 0, "", 1.5, 7.9)
-    line = dump_record_to_string(MeasureInput(task, sch), result)
-    assert json.loads(line)["i"][1] == [[], [["TR", sch.trace.as_json()]]]
-    assert json.loads(line)["r"] == [[0.5, 0.25], 0, 1.5, 7]
-    inp, again = load_record_from_string(line)
-    assert dump_record_to_string(inp, again) == line
-    assert inp.schedule().mod.script() == sch.mod.script()
-    assert line == dump_record_to_string(MeasureInput(task, sch.trace), result)
-
-
 def test_failures_are_written_with_their_number_and_bound_but_without_text():
     task = task_of("demo_mm", 8, 8, 8)
     inp = MeasureInput(task, tiled(task, "C", 4))
@@ -238,18 +225,6 @@ def test_the_best_of_compatible_records_is_that_of_the_least_time_expected(log):
     assert best_cost(log, key, include_compatible=True) == (64, 0.004)
     assert best_cost(log, '["demo_mm", 128, 64, 64]', include_compatible=True) == (64, 0.004)
     assert best_cost(log, '["demo_mm", 96, 64, 64]', include_compatible=True) is None
-
-
-def test_a_winner_that_was_measured_again_stands(tmp_path):
-    """The last measurements are those of the few best, repeated; luck once does not count."""
-    task = task_of("demo_mm", 64, 64, 64)
-    log = write(
-        tmp_path / "log.json",
-        measured(task, "C", 4, 0.0101),
-        measured(task, "C", 8, 0.0100),
-        measured(task, "C", 4, 0.0104),
-    )
-    assert best_cost(log, task.workload_key) == (64, 0.0104)
 
 
 def test_a_log_is_distilled(log, tmp_path, capsys):

@@ -25,21 +25,6 @@ def log(tmp_path):
     return path
 
 
-def test_a_log_is_a_table(log):
-    table = explain_log(log).table()
-    assert table.tasks == ["demo_mm(64, 32, 96)"]
-    assert table.errors() == {"NO_ERROR": 4, "RUN_TIMEOUT": 1}
-    best = table.best()
-    assert best["cost"] == 0.00012
-    assert best["gflops"] == pytest.approx(2 * 64 * 32 * 96 / 0.00012 / 1e9)
-    assert (best["parallel_extent"], best["vector_lanes"]) == (4, 8)
-    assert [best[f"SP 2.0[{k}]"] for k in (1, 2, 3)] == [4, 1, 8]
-    assert (best["PR 2.0"], best["AN 2.8"], best["FU 2"]) == (64, 2, "[0, 1]")
-    assert table.group_by("SP 2.0[1]").values == (2, 4)
-    assert table[0]["parallel_extent"] == 16
-    assert table[2]["cost"] is None
-
-
 def test_the_best_line_is_taken_apart(log):
     text = str(explain_log(log))
     assert "5 measurements of 1 task" in text

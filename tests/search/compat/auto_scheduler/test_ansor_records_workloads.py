@@ -13,7 +13,6 @@ from search.compat.auto_scheduler import (
     workloads,
 )
 from tensorir import te
-from tensorir.comparison.equal import structural_equal
 from tests.search.compat.auto_scheduler.workloads import demo_add, demo_mm
 
 CPU = Target("llvm -num-cores=4")
@@ -33,17 +32,6 @@ def test_a_key_is_the_name_and_the_arguments():
     assert key == '["demo_mm", 64, 32, 96]'
     shapes = [t.shape for t in auto_scheduler.workload_of(key)]
     assert str(shapes) == "[(64, 96), (96, 32), (64, 32)]"
-
-
-def test_tensors_among_the_arguments_become_placeholders():
-    @auto_scheduler.register_workload("relu_of")
-    def relu_of(A):
-        return [A, te.compute(A.shape, lambda i, j: te.max(A[i, j], 0.0), name="B")]
-
-    A = te.placeholder((2, 3), "float32")
-    key = auto_scheduler.make_workload_key("relu_of", [A])
-    assert key == '["relu_of", ["TENSOR", [2, 3], "float32"]]'
-    assert str(auto_scheduler.workload_of(key)[0].dtype) == "float32"
 
 
 def test_a_name_is_taken_once():
@@ -113,14 +101,6 @@ def test_invalid_numbers_of_cores_are_refused():
 
 
 # ------------------------------------------------------------------------------------------- tasks
-
-
-def test_a_task_of_a_function_and_one_of_its_key_are_the_same():
-    a = SearchTask(demo_mm, (8, 16, 32), target=CPU)
-    b = SearchTask(workload_key='["demo_mm", 8, 16, 32]', target=CPU)
-    assert a.workload_key == b.workload_key
-    assert structural_equal(a.mod, b.mod)
-    assert str(a) == "demo_mm(8, 16, 32)"
 
 
 def test_candidates_are_measured_on_the_inputs_of_the_task():

@@ -98,16 +98,6 @@ def test_what_is_attached_follows_its_loop() -> None:
     assert nest.index('"C_update"') > nest.index("i_0_i_1_fused"), "C is computed below it"
 
 
-def test_lengths_are_those_of_the_steps_that_are_followed() -> None:
-    split = ["SP", 2, 0, 64, [2, 4, 8], 1]
-    program = matmul_relu(64, 48, 16)
-    sch = program.check(
-        [split, ["SP", 2, 4, 48, [3, 2, 4], 1], ["FSP", 3, 0, 0, 2], ["FSP", 3, 3, 1, 1]]
-    )
-    loops = sch.get_loops(sch.get_block("D"))
-    assert [sch.get(loop).extent.value for loop in loops] == [1, 2, 32, 2, 24]
-
-
 # ------------------------------------------------------------------------------------------- errors
 
 SPLIT: list[Any] = ["SP", 2, 0, 64, [4], 1]

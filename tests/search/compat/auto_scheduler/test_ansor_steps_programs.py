@@ -29,38 +29,11 @@ from tests.search.compat.auto_scheduler.ansor_programs import (
     two_matmuls,
 )
 
-LOG_LINE_STEPS: list[list[Any]] = [
-    ["SP", 2, 0, 64, [4, 1, 8], 1],
-    ["SP", 2, 4, 32, [1, 2, 8], 1],
-    ["SP", 2, 8, 96, [4], 1],
-    ["RE", 2, [0, 4, 1, 5, 8, 2, 6, 9, 3, 7]],
-    ["FU", 2, [0, 1]],
-    ["AN", 2, 0, 3],
-    ["PR", 2, 0, "auto_unroll_max_step$64"],
-    ["AN", 2, 8, 2],
-]
-
 
 def nest_of(mod: IRModule) -> str:
     """Return the lines of loops and blocks of a program, without what blocks are made of."""
     lines = mod["main"].script().splitlines()
     return "\n".join(line for line in lines if line.lstrip().startswith(("for ", "with T.block(")))
-
-
-def test_a_tiled_matmul_has_the_loops_and_the_marks_of_its_steps() -> None:
-    program = matmul(64, 32, 96)
-    sch = program.check(LOG_LINE_STEPS)
-    unroll = '{"pragma_auto_unroll_max_step": 64, "pragma_unroll_explicit": 1}'
-    expected = f"""
-    for i_0_j_0_fused in T.parallel(4, annotations={unroll}):
-        for i_1, j_1 in T.grid(4, 1):
-            for i_2_init, j_2_init, i_3_init in T.grid(1, 2, 8):
-                for j_3_init in T.vectorized(8):
-                    with T.block("C_init"):
-            for k_0, i_2, j_2, k_1, i_3 in T.grid(24, 1, 2, 4, 8):
-                for j_3 in T.vectorized(8):
-                    with T.block("C_update"):"""
-    assert nest_of(sch.mod) == expected[1:]
 
 
 FUSED_AT = {
@@ -78,16 +51,6 @@ def test_a_cache_is_computed_in_the_tile_of_its_copy(level: int) -> None:
 
 
 # ------------------------------------------------------------------------------ factored reductions
-
-
-@pytest.mark.parametrize("part", [2, 3])
-@pytest.mark.parametrize("position", [0, 2, -1])
-def test_either_part_of_a_reduction_is_factored(part: int, position: int) -> None:
-    steps = [["FU", 2, [2]], ["SP", 2, 2, 512, [16], 1], ["RF", 2, part, position]]
-    script = matmul(8, 8, 512).check(steps).mod.script()
-    shape = [8, 8]
-    shape.insert(position if position >= 0 else 2, 32 if part == 2 else 16)
-    assert f"C_rf = T.alloc_buffer(({', '.join(map(str, shape))}))" in script
 
 
 def test_a_factored_reduction_that_is_vectorized_and_computed_at_a_loop() -> None:

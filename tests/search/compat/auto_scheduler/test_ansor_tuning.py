@@ -136,20 +136,6 @@ def test_each_measurement_is_a_line(tmp_path):
     assert [line.get("slower_than") for line in lines[:6]] == [None] * 4 + [1.0, None]
 
 
-def test_the_best_measured_again_is_in_the_log(tmp_path):
-    log = tmp_path / "matmul.json"
-    runner = Milliseconds(1.0, 1.1, 1.5)
-    sch = matmul().tune(made_up(tmp_path, 2, RecordToFile(log), runner=runner), RANDOM)
-    first, second, *again = load_records(log)
-    plain = [r for r in again if not r.input.schedule().trace.insts]
-    assert len(plain) == 1, "the unscheduled program takes as long as they do"
-    assert {r.trace_key for r in again if r not in plain} == {first.trace_key, second.trace_key}
-    assert all(record.mean_seconds == pytest.approx(1.5e-3) for record in again)
-    best, _ = load_best_record(log)
-    assert best.rows == again[-1].input.rows, "the winner comes last"
-    assert best.schedule().mod.script() == sch.mod.script()
-
-
 def test_any_search_writes_a_log(tmp_path):
     """Its workload is the program, under its hash."""
     log = tmp_path / "log.json"

@@ -59,16 +59,6 @@ def test_limits_and_filters_of_one_split():
     assert splits(1024, 2, "candidate", candidate=listed) == listed
 
 
-def test_first_knob_varies_fastest():
-    space = two_tiles()
-    assert (space.dims, space.range_length, len(space)) == ([8, 8], 64, 64)
-    assert space.point2knob(12) == [4, 1]
-    assert space.knob2point([4, 1]) == 12
-    config = space.get(12)
-    assert (config["x"].size, config["y"].size) == ([-1, 16], [-1, 2])
-    assert space.index_of(config.entity_map) == 12
-
-
 def test_filter_over_two_knobs():
     space = two_tiles()
     space.multi_filter(lambda values: 32 <= tile_product(values) < 1024)
@@ -189,14 +179,6 @@ def test_indices_and_knobs_stay_within_the_space():
     assert type(config.index) is int
 
 
-def test_a_knob_that_is_declared_again_takes_the_place_of_the_first():
-    space = two_tiles()
-    space.define_split("x", 64, num_outputs=2)
-    assert list(space.space_map) == ["x", "y"]
-    assert space.dims == [7, 8]
-    assert space["x"].size == [-1, 1]
-
-
 def test_of_equal_candidates_the_first_has_the_index():
     space = ConfigSpace()
     space.define_knob("x", [1, 1, True, None])
@@ -250,27 +232,3 @@ def test_splits_are_those_of_the_plain_loops(length, parts, policy):
         return product <= length and (length % product == 0 or policy != "factors")
 
     assert splits(length, parts, policy) == [size for size in wanted if fits(size)]
-
-
-@given(st.data())
-def test_each_index_is_that_of_its_configuration(data):
-    space = ConfigSpace()
-    for k in range(data.draw(st.integers(1, 4))):
-        kind = data.draw(st.sampled_from(["split", "order", "marks", "option"]))
-        count = data.draw(st.integers(1, 4))
-        axes = list(range(count))
-        if kind == "split":
-            space.define_split(str(k), data.draw(st.integers(1, 60)), num_outputs=count)
-        elif kind == "order":
-            space.define_reorder(str(k), axes, "all")
-        elif kind == "marks":
-            space.define_annotate(str(k), axes, "try_vec_unroll")
-        else:
-            space.define_knob(str(k), [None, True, 1, "a", [1, 2]][: count + 1])
-    index = data.draw(st.integers(0, space.range_length - 1))
-    config = space.get(index)
-    assert space.index_of(config.entity_map) == index
-    assert space.knob2point(space.point2knob(index)) == index
-    again = autotvm.ConfigEntity.from_json_dict(config.to_json_dict())
-    assert space.index_of(again.entity_map) == index
-    assert str(again) == str(config)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import search as ms
-from schedule import Schedule
 from search import autotvm
 from search.compat.autotvm import (
     MeasureErrorNo,
@@ -50,37 +49,6 @@ def made_up_log(path, target="llvm", factor=1.0):
 
 
 # -------------------------------------------------------------------------------------- resources
-
-
-def test_what_the_template_of_the_tutorial_takes():
-    task = autotvm.task.create(TUTORIAL, (512, 512, 512, "float32"), "llvm")
-    program = task.instantiate(task.config_space.get(55)).mod
-    # y and x are split by 32: for each 32x32 tile of C, 32 rows of A and 32 columns of B.
-    tile = 4 * (32 * 32 + 32 * 512 + 512 * 32)
-    inner = 4 * (32 * 32 + 32 + 32)
-    assert resources_of(program) == Resources(1, 1, 1, tile, inner)
-
-
-def test_loops_that_are_marked():
-    sch = Schedule(Matmul, seed=1)
-    i, j, k = sch.get_loops(sch.get_block("C"))
-    rows = int(sch.get(i).extent)
-    sch.parallel(i)
-    _, vector = sch.split(j, [None, 8])
-    _, copies = sch.split(k, [None, 4])
-    sch.reorder(copies, vector)
-    sch.vectorize(vector)
-    sch.unroll(copies)
-    found = resources_of(sch.mod)
-    assert (found.parallel_extent, found.vector_lanes, found.unrolled_extent) == (rows, 8, 4)
-
-
-def test_an_unroll_limit_counts_the_inner_loops_that_it_allows():
-    sch = Schedule(Matmul, seed=1)
-    i, _, k = sch.get_loops(sch.get_block("C"))
-    sch.split(k, [None, 4])
-    sch.annotate(i, "pragma_auto_unroll_max_step", 16)
-    assert resources_of(sch.mod).unrolled_extent == 4
 
 
 def test_a_box_does_not_exceed_its_buffer():
@@ -146,17 +114,6 @@ def test_a_row_for_each_line(tmp_path):
         table.column("tile_z")
 
 
-def test_each_kind_of_knob_has_its_columns(tmp_path):
-    path = tmp_path / "demo.log"
-    path.write_text(LINE)
-    (row,) = autotvm.records_to_table(path)
-    knobs = ("order", "ann[0]", "ann[1]", "ann[2]", "unroll_k")
-    assert [row[f"tile_y[{k}]"] for k in (0, 1)] == [8, 32]
-    assert [row[name] for name in knobs] == ["[0, 2, 1]", "none", "unroll", "vec", 8]
-    assert (row["vector_lanes"], row["unrolled_extent"]) == (16, 384)
-    assert round(row["gflops"], 1) == 61.0
-
-
 def test_a_template_that_is_not_here_leaves_gaps(tmp_path):
     path = tmp_path / "elsewhere.log"
     path.write_text(LINE.replace("28193", "28194"))
@@ -215,38 +172,7 @@ def test_costs_of_different_tasks_are_not_mixed(tmp_path):
         table.of_task(2)
 
 
-def test_tasks_of_several_targets_are_told_apart(tmp_path):
-    path = tmp_path / "two.log"
-    append_to_file(path, [record(0, 1e-6), record(0, 2e-6, target="llvm -mcpu=core-avx2")])
-    table = autotvm.records_to_table(path)
-    assert [label.partition(" on ")[2] for label in table.tasks] == [
-        row["target"] for row in table.rows
-    ]
-    assert table.of_task(table.tasks[1]).best()["cost"] == 2e-6
-
-
 # ------------------------------------------------------------------------------------ explanations
-
-
-def test_every_field_of_a_line_is_explained_with_its_value(tmp_path):
-    path = tmp_path / "demo.log"
-    path.write_text(LINE)
-    fields = {name: (value, text) for name, value, text in autotvm.explain_log(path).fields}
-    assert fields["input[1]"] == (DEMO, "the name of the template")
-    assert fields["config.index"] == (
-        "28193",
-        "its number among 34560: 5 + 4*9 + 1*72 + 5*432 + 3*8640, a digit for each knob",
-    )
-    assert fields["config.entity[0]"][0] == '["tile_y", "sp", [-1, 32]]'
-    assert "61.0 GFLOPS" in fields["result[0]"][1]
-    assert fields["result[1]"] == ("0", "NO_ERROR: it was built and measured")
-    assert fields["result[3]"][1] == "when it ended: 2024-04-05 19:34:38 UTC"
-    assert fields["tvm_version"][0] == "0.19.0"
-    # Nothing that the line has is left out.
-    line = json.loads(LINE)
-    named = {name.partition("[")[0].partition(".")[0] for name in fields}
-    assert named == set(line)
-    assert sum(name.startswith("config.") for name in fields) == 2 + len(line["config"]["entity"])
 
 
 def test_a_line_of_one_that_was_ended_early_says_so(tmp_path):

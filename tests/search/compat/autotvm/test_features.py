@@ -7,9 +7,7 @@ import numpy as np
 from search import autotvm
 from search.arg_info import ArgInfo
 from search.compat.autotvm.feature import ConfigFeatures
-from search.compat.autotvm.spaces import TemplateSpace
 from search.context import TuneContext
-from search.cost_model import XGBModel
 from search.feature_extractor import NestFeature
 from search.runner.measure_candidate import MeasureCandidate
 from search.space_generator.design_space import DesignSpace
@@ -54,14 +52,3 @@ def test_a_program_of_another_template_has_no_knobs():
     (row,) = ConfigFeatures(task).extract_from(context, [candidate_of(other, 0)])
     assert np.isnan(row[0, -4:]).all()
     assert np.isfinite(row[0, :-4]).all()
-
-
-def test_what_is_estimated_of_a_template_ranks_its_programs():
-    task = autotvm.task.create(TUTORIAL, (256, 256, 256, "float32"), "llvm -num-cores=1")
-    context = TuneContext(task.mod, target=task.target, space_generator=TemplateSpace(task))
-    model = XGBModel(extractor=ConfigFeatures(task))
-    tiles = {"1 x 1": 0, "16 x 1": 4, "1 x 64": 9 * 6, "16 x 64": 4 + 9 * 6}
-    scores = model.predict(context, [candidate_of(task, index) for index in tiles.values()])
-    score = dict(zip(tiles, scores, strict=True))
-    # Along the columns lie the vectors.
-    assert min(score["1 x 64"], score["16 x 64"]) > max(score["1 x 1"], score["16 x 1"])

@@ -157,21 +157,6 @@ def test_orders_are_applied_to_the_loops_there_are():
     assert extents(sch) == [48, 64, 32]
 
 
-def test_marks_and_their_limits():
-    sch, (y, x, k) = nest()
-    cfg = ConfigSpace()
-    cfg.define_annotate("ann", [y, x], "try_unroll_vec")
-    cfg["ann"] = autotvm.AnnotateEntity(["unroll", "vec"])
-    cfg["ann"].apply(sch, [y, x], max_unroll=32, vec_size=[64])
-    assert cfg.valid()
-    assert [str(sch.get(loop).kind.name) for loop in (y, x, k)] == [
-        "UNROLLED",
-        "VECTORIZED",
-        "SERIAL",
-    ]
-    assert "max_unroll=32, vec_sizes=[64]" in calls(sch)[-1]
-
-
 def test_a_limit_makes_the_configuration_invalid():
     sch, (y, x, _k) = nest()
     cfg = ConfigSpace()

@@ -45,24 +45,6 @@ def accepted(task, count):
     return found
 
 
-def test_a_trace_of_a_template():
-    task = task_of(TUTORIAL)
-    sch = task.instantiate(task.config_space.get(13))
-    assert sch.trace.as_python() == [
-        'b0 = sch.get_block(name="C", func_name="main")',
-        "l1, l2, l3 = sch.get_loops(block=b0)",
-        '_, v5 = sch.sample_knob_split(knob="tile_y", extent=16, parts=2, policy="factors", '
-        "max_factor=2147483648, no_tail=True, candidates=None, decision=[-1, 8])",
-        "l6, l7 = sch.split(loop=l1, factors=[None, v5], preserve_unit_iters=True, "
-        "disable_predication=False)",
-        '_, v9 = sch.sample_knob_split(knob="tile_x", extent=32, parts=2, policy="factors", '
-        "max_factor=2147483648, no_tail=True, candidates=None, decision=[-1, 4])",
-        "l10, l11 = sch.split(loop=l2, factors=[None, v9], preserve_unit_iters=True, "
-        "disable_predication=False)",
-        "sch.reorder(l6, l10, l3, l7, l11)",
-    ]
-
-
 def test_traces_replay_and_tell_their_configuration():
     task = task_of()
     for config, sch in accepted(task, 12):
@@ -141,34 +123,6 @@ def structural():
 def design_spaces(task, space):
     context = TuneContext(task.mod, target=TARGET, space_generator=space, rand_state=1)
     return context, [DesignSpace.of(sch) for sch in context.generate_design_space()]
-
-
-def test_what_python_reads_gives_design_spaces_of_their_own():
-    task = structural()
-    assert task.config_space.reads == {"parallel"}
-    _context, spaces = design_spaces(task, TemplateSpace(task))
-    assert [space.num_points for space in spaces] == [25, 25]
-    assert ["parallel" in str(space.trace) for space in spaces] == [True, True]
-    assert ["sch.parallel" in str(space.trace) for space in spaces] == [False, True]
-    found = [task.config_of(space.trace)["parallel"].val for space in spaces]
-    assert found == [0, 1]
-
-
-def test_what_a_filter_leaves_out_is_rejected():
-    task = structural()
-    context, (space, _) = design_spaces(task, TemplateSpace(task))
-    (within,) = context.space_generator.postprocs
-    rng = RandomState(5)
-    verdicts = set()
-    for _ in range(30):
-        sch = Schedule(task.mod)
-        space.trace_of(space.sample(rng)).apply_to_schedule(sch, remove_postproc=False)
-        config = task.config_of(sch)
-        valid = task.config_space.is_index_valid(config.index)
-        assert within.apply(sch) == valid
-        assert valid or str(config) in within.reason(sch)
-        verdicts.add(valid)
-    assert verdicts == {True, False}
 
 
 def tuned(task, work_dir, **options):
@@ -338,17 +292,6 @@ def test_a_schedule_function_is_a_space_for_tuners():
         rows = [config[name].val for name in task.config_space.space_map]
         sizes = [int(sch.get(loop).extent.value) for loop in sch.get_loops(sch.get_block("Z"))]
         assert sizes == [1, rows[0][0], rows[1][0], 16, rows[0][1], rows[1][1]]
-
-
-def test_its_records_are_lines_of_a_log():
-    task = autotvm.task_of_space(gmm(), TARGET, stochastic, task_name="gmm")
-    config = task.config_space.get(17)
-    line = autotvm.record.encode(
-        autotvm.MeasureInput(task.target, task, config), autotvm.MeasureResult((1.0,), 0, 1.0, 0.0)
-    )
-    inp, _ = autotvm.record.decode(line)
-    assert inp.task == task
-    assert structural_equal(task.instantiate(inp.config).mod, task.instantiate(config).mod)
 
 
 def test_a_space_with_postprocessors_is_completed_by_them():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from search.compat.autotvm import (
 )
 from search.compat.autotvm.arguments import as_tuples, deserialize_args, serialize_args
 from search.compat.autotvm.task import compute_flop
-from tensorir import structural_equal, te, workloads
+from tensorir import structural_equal, te
 from tests.search.compat.autotvm.templates import DEMO, TUTORIAL, matmul, product
 
 ARGS = (16, 24, 32, "float32")
@@ -74,18 +73,6 @@ def test_a_call_gets_the_configuration_of_the_context():
     assert structural_equal(sch.mod, task.instantiate(config).mod)
     with pytest.raises(TemplateError, match=r"got dtype by name; its arguments are positional"):
         matmul(16, 24, 32, dtype="float32")
-
-
-def test_a_template_may_return_its_buffers_too(table):
-    @autotvm.template("test/pair")
-    def pair():
-        return matmul.__wrapped__(*ARGS), ["A", "B", "C"]
-
-    with autotvm.ApplyConfig(task_of().config_space.get(0)):
-        sch, buffers = pair()
-    assert isinstance(task_of("test/pair", ()).instantiate(autotvm.ConfigSpace()), Schedule)
-    assert isinstance(sch, Schedule)
-    assert buffers == ["A", "B", "C"]
 
 
 def test_a_template_that_returns_no_schedule(table):
@@ -177,21 +164,6 @@ def test_a_template_that_fails_is_named_with_its_arguments():
 # ---------------------------------------------------------------------------------- operations
 
 
-def flop(name, **shape):
-    return compute_flop(Schedule(workloads.create(name, **shape)).mod)
-
-
-def test_operations_are_those_of_the_unscheduled_program(table):
-    @autotvm.template("test/tails")
-    def tails():
-        sch = product(30, 20, 10, "float32")
-        sch.split(sch.get_loops(sch.get_block("C"))[0], [None, 7])
-        return sch
-
-    assert task_of("test/tails", ()).flop == 2 * 30 * 20 * 10
-    assert flop("GMM", n=8, m=4, k=2) == 2 * 8 * 4 * 2
-
-
 def test_comparisons_count_and_indices_do_not():
     a = te.placeholder((8, 8), name="A")
     half = te.compute((4, 8), lambda i, j: te.max(a[i * 2 + 1, j], 0.0), name="B")
@@ -221,71 +193,6 @@ def test_copies_have_no_operations(table):
 # ------------------------------------------------------------------------------------- refusals
 
 
-def test_a_configuration_that_a_primitive_refuses():
-    task = task_of(DEMO)
-    entities = dict(task.config_space.get(0).entity_map)
-    entities["ann"] = autotvm.AnnotateEntity(["none", "vec", "none"])
-    config = autotvm.ConfigEntity(-1, None, entities)
-    with pytest.raises(InstantiationError, match=r"mark-loops.*is not data-parallel"):
-        task.instantiate(config)
-    assert not config.valid()
-
-
-def test_a_configuration_that_the_template_refuses(table):
-    @autotvm.template("test/limit")
-    def limit(n):
-        sch = product(n, n, n, "float32")
-        cfg = autotvm.get_config()
-        cfg.define_knob("unroll", [64, 1])
-        if cfg["unroll"].val > 16:
-            cfg.raise_error("too much to unroll")
-        return sch
-
-    task = task_of("test/limit", (4,))
-    assert len(task.mod.prim_funcs()) == 1
-    task.instantiate(task.config_space.get(1))
-    config = task.config_space.get(0)
-    for _ in range(2):
-        with pytest.raises(InstantiationError, match=r"too much to unroll$"):
-            task.instantiate(config)
-    assert config.errors == ["too much to unroll"]
-
-
-def test_a_knob_that_is_declared_for_some_values_of_another(table):
-    @autotvm.template("test/sometimes")
-    def sometimes(n):
-        sch = product(n, n, n, "float32")
-        y, _, _ = sch.get_loops(sch.get_block("C"))
-        cfg = autotvm.get_config()
-        cfg.define_knob("split", [False, True])
-        if cfg["split"].val:
-            cfg.define_split("tile_y", y, num_outputs=2)
-            cfg["tile_y"].apply(sch, y)
-        return sch
-
-    task = task_of("test/sometimes", (4,))
-    with pytest.raises(
-        UnknownKnobError, match=r"some values of other knobs only: declare it for all"
-    ):
-        task.instantiate(task.config_space.get(1))
-
-
-def test_a_tuple_is_a_tuple_also_from_a_log(table):
-    @autotvm.template("test/tuple")
-    def packed(n):
-        sch = product(n, n, n, "float32")
-        cfg = autotvm.get_config()
-        cfg.define_knob("pack", [(1, 2), (2, 1)])
-        assert cfg["pack"].val in {(1, 2), (2, 1)}
-        return sch
-
-    task = task_of("test/tuple", (4,))
-    row = json.loads(json.dumps(task.config_space.get(1).to_json_dict()))
-    config = autotvm.ConfigEntity.from_json_dict(row)
-    task.instantiate(config)
-    assert config["pack"].val == (2, 1)
-
-
 def test_a_knob_that_changed_since_the_configuration_was_logged():
     task = task_of()
     row = task.config_space.get(5).to_json_dict()
@@ -307,25 +214,6 @@ def test_a_knob_that_changed_since_the_configuration_was_logged():
         KnobError, match=r"'tile_x' .* \[-1, 4, 4\]; a split must have 2 integer sizes"
     ):
         instantiate(y, ["tile_x", "sp", [-1, 4, 4]])
-
-
-def test_values_of_a_log_count_whatever_the_space_is_now():
-    """The index means another configuration by now, and 5 does not divide 16."""
-    task = task_of()
-    row = {
-        "index": 3,
-        "code_hash": None,
-        "entity": [["tile_y", "sp", [-1, 5]], ["tile_x", "sp", [-1, 8]]],
-    }
-    sch = task.instantiate(autotvm.ConfigEntity.from_json_dict(row))
-    assert [int(sch.get(loop).extent.value) for loop in sch.get_loops(sch.get_block("C"))] == [
-        4,
-        4,
-        24,
-        5,
-        8,
-    ]
-    assert task.config_of(sch).index == -1
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,11 @@ from search.compat.autotvm import (
     MeasureErrorNo,
     MeasureResult,
     SlowerThan,
-    measured_by,
 )
 from search.compat.autotvm.feature import FEATURES, ConfigFeatures
 from search.compat.autotvm.tuner import (
     DropletTuner,
     EvolutionTuner,
-    GATuner,
     GridSearchTuner,
     XGBTuner,
     is_lower,
@@ -65,14 +63,6 @@ def test_plans_are_small_where_the_space_is(task):
     assert XGBTuner(large, plan_size=16).plan_size == 16
 
 
-def test_generations_have_their_size(task):
-    option = measured_by(bowl)
-    sizes = []
-    tuner = GATuner(task, pop_size=24, seed=1)
-    tuner.tune(48, option, callbacks=[lambda *_: sizes.append(len(option["runner"].batch))])
-    assert sizes == [24] * 48
-
-
 def test_few_programs_are_made_for_each_trial(monkeypatch):
     large = autotvm.task.create("test/four_tiles", (64,), "llvm")
     tuner = XGBTuner(large, plan_size=4, feature_type="per_store", seed=1)
@@ -108,15 +98,6 @@ def test_a_log_of_another_size_helps_from_the_first_trial(task, caplog):
     assert tuner.cost_model.data_size == 49 + 12
     XGBTuner(task).load_history(history, min_seed_records=50)
     assert "49 usable records, fewer than 50" in caplog.text
-
-
-def test_a_droplet_begins_where_it_is_told_to(task):
-    tuner = DropletTuner(task, [4, 5], seed=1)
-    assert tuner.best_knob == [4, 5]
-    indices = tuned(tuner, 12)
-    assert indices[0] == task.space.knob2point([4, 5])
-    assert len(set(indices)) == 12
-    assert task.space.point2knob(tuned(DropletTuner(task, seed=1), 1)[0]) == [0, 0]
 
 
 def test_a_droplet_descends_to_the_lowest_of_its_neighbours(task):

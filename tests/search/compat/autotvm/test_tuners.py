@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 
 import numpy as np
 import pytest
@@ -42,21 +41,6 @@ ALL = [GridSearchTuner, RandomTuner, GATuner, XGBTuner, DropletTuner, EvolutionT
 @pytest.fixture
 def task():
     return tutorial_task()
-
-
-@pytest.mark.parametrize("kind", ALL)
-def test_a_tuner_keeps_the_fastest(task, kind):
-    tuner = kind(task, seed=1)
-    indices = tuned(tuner, 8)
-    assert len(set(indices)) == len(indices) <= 8
-    assert tuned(kind(task, seed=1), 8) == indices, "the same seed gives the same trials"
-    speeds = {k: 1 / bowl(MeasureInput(None, task, task.space.get(k))).mean_cost for k in indices}
-    fastest = max(indices, key=speeds.__getitem__)
-    assert tuner.best_config.index == fastest
-    assert tuner.best_flops == pytest.approx(task.flop * speeds[fastest])
-    assert tuner.best_iter == indices.index(fastest)
-    inp, result = tuner.best_measure_pair
-    assert (inp.config, result) == (tuner.best_config, bowl(inp))
 
 
 @pytest.mark.parametrize("kind", [GridSearchTuner, RandomTuner, GATuner])
@@ -104,16 +88,6 @@ def test_of_a_log_the_values_count(task, kind):
     assert sorted(indices) == [k for k in range(64) if k != 27]
 
 
-def test_early_stopping_counts_from_the_best_trial(task):
-    tuner = GridSearchTuner(task)
-    best = best_index(task)
-    indices = tuned(tuner, 64, early_stopping=5)
-    better = [k for k in indices if k <= tuner.best_iter]
-    assert len(indices) == len(better) + 4 == tuner.best_iter + 5
-    assert tuner.ttl == 0
-    assert indices[-1] < best, "the grid stopped in front of it"
-
-
 def test_ctrl_c_keeps_what_was_measured(task, tmp_path):
     def interrupted(inp):
         assert autotvm.GLOBAL_SCOPE.in_tuning
@@ -132,17 +106,6 @@ def test_ctrl_c_keeps_what_was_measured(task, tmp_path):
     assert not autotvm.GLOBAL_SCOPE.in_tuning
     tuner.tune(64, measured_by(bowl))
     assert seen == list(range(64)), "those that were sent off are measured first"
-
-
-def test_trials_are_told_at_debug_level(task, caplog):
-    caplog.set_level(logging.DEBUG, "autotvm")
-    tuned(GridSearchTuner(task), 2, si_prefix="M")
-    first, second = (record.message for record in caplog.records if "No: " in record.message)
-    speeds = [
-        task.flop / bowl(MeasureInput(None, task, task.space.get(k))).mean_cost for k in (0, 1)
-    ]
-    assert first.startswith(f"No: 1\tMFLOPS: {speeds[0] / 1e6:.2f}/{speeds[0] / 1e6:.2f}\tresult: ")
-    assert second.endswith("\t[('tile_y', [-1, 2]), ('tile_x', [-1, 1])],None,1")
 
 
 @pytest.mark.parametrize("kind", ALL)

@@ -83,17 +83,6 @@ def test_a_block_has_the_channels_of_a_vector(target: str, channels: int) -> Non
     assert data == result == (1, 32 // channels, 4, 4, channels)
 
 
-def test_axes_of_one_place_come_before_the_channels_of_a_block() -> None:
-    """Else the search, which makes vectors of the innermost loops, finds none to make."""
-    script = MODEL.script().replace(", 3, 3)", ", 1, 1)").replace("32, 3, 3]", "32, 1, 1]")
-    script = script.replace("6, 6)", "4, 4)").replace("vy - 1, vx - 1", "vy, vx")
-    mod = parse(script)
-    assert isinstance(mod, IRModule)
-    sch = Schedule(IRModule({"main": blocked_kernels(mod, WIDE)["conv"]}))
-    loops = [sch.get(loop) for loop in sch.get_loops(sch.get_block("Y"))]
-    assert [str(loop.extent) for loop in loops] == ["1", "1", "1", "2", "4", "4", "16", "32"]
-
-
 @pytest.mark.parametrize("channels", [8, 24])
 def test_channels_that_are_no_whole_blocks_stay(channels: int) -> None:
     mod = parse(MODEL.script().replace("32", str(channels)).replace(f"float{channels}", "float32"))
@@ -167,15 +156,6 @@ def test_its_gain_counts_where_rows_are_as_good() -> None:
     assert {row.layouts for row in tuning.kernels} == {"row-major"}
     assert not tuning.transforms
     assert (tuning.before, tuning.after) == pytest.approx((27e-6, 11e-6))
-
-
-def test_without_records_of_blocked_kernels_nothing_changes() -> None:
-    def measure(kernels: Sequence[PrimFunc]) -> list[float]:
-        return [9e-6 - in_blocks(k) * 1e-7 for k in kernels]
-
-    assert_structural_equal(
-        tune_layouts(MODEL, MemoryDatabase(), TARGET, measure=measure).mod, MODEL
-    )
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,9 @@ from search.models.graph_tuner.kernel_graph import (
     with_layouts,
 )
 from search.models.graph_tuner.layout_choice import fastest_of_each
-from tensorir import IRModule, PrimFunc, assert_structural_equal, parse
+from tensorir import IRModule, PrimFunc, parse
 from tensorir.errors import IRValueError
 from tensorir.indices.index_map import IndexMap
-from tensorir.nodes.stmt import For, ForKind
-from tensorir.rewriting.visit import walk
 from tests.search.models.graph_tuner.graphs import KERNELS, TARGET
 
 MOD = parse(f"@I.ir_module\nclass Module:{KERNELS}")
@@ -107,18 +105,6 @@ def conv(X: T.Buffer((32, 10, 10), "float32"), W: T.Buffer((4, 32, 3, 3), "float
     assert describe_layout(wanted_layout(conv, 0)) == "(i0, i1, i2) -> (i0 // 8, i1, i2, i0 % 8)"
 
 
-def test_a_kernel_takes_and_gives_other_layouts() -> None:
-    expected = parse("""
-@T.prim_func(private=True)
-def relu(A: T.Buffer((16, 16), "float32"), B: T.Buffer((2, 2, 8, 8), "float32")):
-    for i, j in T.grid(16, 16):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi // 8, vj // 8, vi % 8, vj % 8] = T.max(A[vi, vj], T.float32(0))
-""")
-    assert_structural_equal(with_layouts(MOD["relu"], {0: None, 1: BLOCKS}), expected)
-
-
 def test_a_kernel_in_its_own_layouts_is_itself() -> None:
     assert with_layouts(MOD["relu"], {0: None, 1: None}) is MOD["relu"]
 
@@ -137,18 +123,6 @@ def test_a_layout_of_another_rank_is_refused() -> None:
 def test_kernels_that_map_elements_are_told_from_sums() -> None:
     assert is_elementwise(MOD["relu"])
     assert not is_elementwise(MOD["dense"])
-
-
-def test_an_elementwise_kernel_follows_the_layout_of_its_result() -> None:
-    following = follow_layout(MOD.prim_func("relu"), {1: BLOCKS}, Target(TARGET))
-    assert following is not None
-    assert following.attrs["tir.is_scheduled"]
-    vectors = [node for node in walk(following.body) if isinstance(node, For)]
-    assert vectors[-1].kind is ForKind.VECTORIZED
-    values = np.random.default_rng(0).standard_normal((16, 16), "float32")
-    result = np.zeros((2, 2, 8, 8), "float32")
-    codegen.build(following.with_attr("global_symbol", "main"), TARGET)(values, result)
-    np.testing.assert_array_equal(result, BLOCKS.map_ndarray(np.maximum(values, 0)))
 
 
 @pytest.mark.parametrize("name", ["dense", "halves"])

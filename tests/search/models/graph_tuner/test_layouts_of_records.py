@@ -13,7 +13,7 @@ from search.database import Database, MemoryDatabase
 from search.models.graph_tuner import tune_layouts
 from search.postproc import RewriteLayout
 from tensorir import IRModule, PrimFunc, assert_structural_equal, parse
-from tensorir.transform import AttachAttrLayoutFreeBuffers, BindParams
+from tensorir.transform import BindParams
 from tests.search.anchored_programs import TARGET, commit
 from tests.search.models.graph_tuner.graphs import form, made_up
 
@@ -92,29 +92,6 @@ def test_weights_are_packed_as_well_when_the_graph_is_built() -> None:
     np.testing.assert_allclose(vm["main"](X), X @ W.T @ W.T, rtol=1e-4)
     names = [row.name for row in vm.profile("main", X).rows]
     assert names == ["layout_transform", "dense_blocked_prepacked", "dense_blocked1_prepacked"]
-
-
-def test_of_several_records_the_one_that_suits_the_graph_is_taken() -> None:
-    """Alone it is the second best."""
-
-    def measure(kernels: Sequence[PrimFunc]) -> list[float]:
-        return [1.0 if "4, 2, 8, 4" in k.script() else 5.0 for k in kernels]
-
-    mod = MODEL.clone()
-    mod["main"] = mod["main"].with_attr({"num_input": 1})
-    records = database(([], 8, 1e-6), ([], 4, 2e-6))
-    tuning = tune_layouts(mod, records, TARGET, measure=measure)
-    layouts = {row.layouts for row in tuning.kernels}
-    assert all("i0 // 4" in text for text in layouts)
-    assert (tuning.before, tuning.after) == (10.0, 2.0)
-
-
-def test_without_other_layouts_the_best_schedules_are_applied() -> None:
-    records = database(([1], 4, 1e-6))
-    tuning = tune_layouts(BOUND, records, TARGET, measure=made_up(X_b_W_Y=9, X_b_W_Y_b=9))
-    assert sorted(tuning.mod.functions) == ["dense", "main"]
-    told = AttachAttrLayoutFreeBuffers(constants_only=True)(BOUND)
-    assert_structural_equal(tuning.mod, ms.apply_database(told, records, TARGET))
 
 
 def test_a_schedule_that_a_kernel_was_given_stays() -> None:
