@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,7 @@ class GpuFeature(EstimatingExtractor):
     kernels, the number of kernels, and the limits of unrolling and pipelining.
     """
 
-    names: Final = (*_COLUMNS, "longest", "kernels", "unroll", "stages", "time")
+    names: ClassVar = (*_COLUMNS, "longest", "kernels", "unroll", "stages", "time")
     """The columns; `time` is that of all kernels."""
 
     def extract_from(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -53,7 +53,7 @@ class NestFeature(EstimatingExtractor):
     and registers are those of the target.
     """
 
-    names: Final = (
+    names: ClassVar = (
         *(f"main.{name}" for name, _ in COLUMNS),
         *(f"mean.{name}" for name, _ in COLUMNS),
         *(name for name, _ in _OF_PROGRAM),

@@ -1,8 +1,8 @@
 """Recovering remainders in a linear combination.
 
 `x - 6 * (x // 6)` is `x % 6`, `x // 2 - 3 * (x // 6)` is `x % 6 // 2`, `(x + 1) // 2 - x // 2` is
-`x % 2`, and `(x + 1) // 2 + x // 2` is `x`. A sum with such groups is shorter to print, and its bounds are tight. Divisors that are
-not constant work the same: `x - x // m * m` is `x % m`.
+`x % 2`, and `(x + 1) // 2 + x // 2` is `x`. A sum with such groups is shorter to print, and its
+bounds are tight. Divisors that are not constant work the same: `x - x // m * m` is `x % m`.
 """
 
 from __future__ import annotations
