@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from search.cost_model import CostModel
     from search.database import Database, compatible_factor
     from search.errors import DatabaseError, TuningError, WorkerError
-    from search.explorer import Explorer
+    from search.explorer import Explorer, RunExplorer, explore
     from search.feature_extractor import FeatureExtractor
     from search.history.adapted_replay import schedule_using_anchor_trace
     from search.history.default_designs import default_schedule
@@ -116,6 +116,7 @@ __all__ = [
     "Postproc",
     "Profiler",
     "Replayed",
+    "RunExplorer",
     "Runner",
     "SampleOnMiss",
     "Sampler",
@@ -144,6 +145,7 @@ __all__ = [
     "derived_object",
     "design_spaces",
     "explain",
+    "explore",
     "extract_tasks",
     "feature_extractor",
     "find_schedule",

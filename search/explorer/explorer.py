@@ -1,18 +1,13 @@
 """`Explorer`: a schedule to look at and to change, in a notebook or as a page.
 
-The state is here, in Python: the trace, the program after each step, the estimate. A script draws
-data (`Explorer.data`), in a notebook (`widget`) and on a page (`save`).
+The state is here, in Python: the trace, the program after each step, the estimate.
 """
 
 from __future__ import annotations
 
-import html
 import json
-import os
 from collections.abc import Mapping
-from importlib.resources import files
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from codegen.target import Target, as_target
 from schedule import Schedule, Trace
@@ -20,6 +15,7 @@ from search.builder import LocalBuilder
 from search.context import TuneContext
 from search.errors import ArgumentError, TuningError
 from search.explorer.accesses import block_accesses
+from search.explorer.component import Component
 from search.explorer.machine_view import machine_view
 from search.explorer.program_view import Data, program_view
 from search.explorer.steps import Replay, steps_of
@@ -28,32 +24,22 @@ from search.runner.measure_candidate import MeasureCandidate
 from search.runs.measuring import built_inputs, runner_input
 from tensorir.errors import TensorIRError
 from tensorir.function import IRModule, PrimFunc
-from tensorir.replaced_file import replaced_file
-
-ASSETS: Final = files("search.explorer") / "assets"
-_PAGE: Final = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>:root {{ color-scheme: light dark; }} body {{ margin: 8px; }}
-{styles}</style></head>
-<body><div id="explorer"></div>
-<script type="application/json" id="data">{data}</script>
-<script type="module">{script}
-show(document.getElementById("explorer"), JSON.parse(document.getElementById("data").textContent));
-</script></body></html>
-"""
 
 
-class Explorer:
+class Explorer(Component):
     """A schedule, step by step, with its costs; its decisions can be changed.
 
     `sch` is not changed: the explorer replays its trace. `target` is the machine for the estimate,
     the assembly and measurements, by default the current target, else this machine with one core.
     `func_name` is the function to show, by default the one that the schedule works on.
 
-    A notebook shows it, as a widget if the extra `notebook` is installed, else as a page without
-    edits. Raises ArgumentError for a schedule without tensor functions or an unknown function.
+    A page has no edits. Raises ArgumentError for a schedule without tensor functions or an unknown
+    function.
     """
+
+    name = "explorer of a schedule"
+    scripts = ("elements.js", "explorer.js")
+    styles = ("theme.css", "explorer.css")
 
     def __init__(
         self,
@@ -71,6 +57,11 @@ class Explorer:
         self.measured: dict[PrimFunc, float] = {}
         """The measured seconds of a call, by program."""
         self._processes: tuple[LocalBuilder, LocalRunner] | None = None
+
+    @property
+    def title(self) -> str:
+        """The name of the function."""
+        return self.func_name
 
     @property
     def trace(self) -> Trace:
@@ -135,21 +126,22 @@ class Explorer:
 
     # --------------------------------------------------------------------------------------- data
 
-    def data(self, *, whole: bool = False) -> Data:
+    def data(self, *, whole: bool = False, brief: bool = False) -> Data:
         """Return what is drawn, as data for JSON.
 
         `steps` are those of `steps_of`, and `shown` has the position in `programs` of the program
         before the first step and after each step. Of `programs` the last one is there, a
         `program_view`, the others are None; with `whole`, all are there, and the last one has its
-        `machine_view` and its `block_accesses`.
+        `machine_view` and its `block_accesses`. With `brief`, the others have no estimates.
         """
         positions: dict[PrimFunc, int] = {}
         programs = [self.program(step) for step in range(len(self) + 1)]
         shown = [positions.setdefault(func, len(positions)) for func in programs]
         last = self.program()
-        views = [self._view(func) if whole or func is last else None for func in positions]
+        views: list[Data | None] = [None] * len(positions)
         if whole:
-            views[-1] = {**self._view(last), **self.details()}
+            views = [program_view(func, None) if brief else self._view(func) for func in positions]
+        views[shown[-1]] = {**self._view(last), **(self.details() if whole else {})}
         return {
             "title": self.func_name,
             "target": str(self.target),
@@ -188,44 +180,26 @@ class Explorer:
             self._details[func] = known
         return known
 
-    # -------------------------------------------------------------------------------------- showing
+    # ------------------------------------------------------------------------------------ answering
 
-    def page(self) -> str:
-        """Return a page that shows the schedule without Python: a slider, but no edits."""
-        data = json.dumps(self.data(whole=True)).replace("</", "<\\/")
-        script = (ASSETS / "explorer.js").read_text(encoding="utf-8")
-        return _PAGE.format(
-            title=self.func_name,
-            styles=(ASSETS / "explorer.css").read_text(encoding="utf-8"),
-            data=data,
-            script=script,
-        )
+    def answer(self, request: Data) -> Data:
+        """Perform a request of the browser.
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the `page` to a file and return its path."""
-        with replaced_file(path) as file:
-            file.write(self.page().encode())
-        return Path(path)
-
-    def widget(self) -> Any:
-        """Return the explorer as a widget; ImportError without anywidget, which names the extra."""
-        from search.explorer.widget import explorer_widget  # noqa: PLC0415 - needs an extra
-
-        return explorer_widget(self)
-
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        try:
-            shown = self.widget()
-        except ImportError:
-            return {"text/html": self._repr_html_(), "text/plain": repr(self)}
-        return shown._repr_mimebundle_(**options)
-
-    def _repr_html_(self) -> str:
-        return (
-            '<iframe sandbox="allow-scripts" title="explorer of a schedule" '
-            f'srcdoc="{html.escape(self.page())}" '
-            'style="width:100%;height:46em;border:1px solid #8888"></iframe>'
-        )
+        Requests are `{"do": "decide", "step": k, "decision": d}`, and `{"do": what, "step": k}`
+        with `view`, `details` or `measure`, for the program after k steps. The answers have `data`,
+        `view`, `details` or `seconds`.
+        """
+        what, step = request.get("do"), int(request["step"])
+        if what == "decide":
+            self.decide(step, request["decision"])
+            return {"data": self.data()}
+        if what == "view":
+            return {"view": self.view(step)}
+        if what == "details":
+            return {"details": self.details(step)}
+        if what == "measure":
+            return {"seconds": self.measure(step)}
+        raise ArgumentError(f"unknown request {what!r}")
 
     def __repr__(self) -> str:
         return f"<Explorer of {self.func_name}: {self.trace.summary()}>"

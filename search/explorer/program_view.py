@@ -76,8 +76,10 @@ class Parts:
         return [self.by_data[one] for one in data if one in self.by_data]
 
 
-def program_view(func: PrimFunc, target: Target) -> Data:
+def program_view(func: PrimFunc, target: Target | None) -> Data:
     """Return the lines, the parts and the estimate of a function for a target, as data for JSON.
+
+    Without a target nothing is estimated, which takes most of the time.
 
     `lines` has `[text, keys]` of each line, the keys of what begins in it first, then those of
     what is around it. `parts` has the facts of each part by its key: `label`, `facts` (a list of
@@ -142,15 +144,17 @@ def _bytes(count: float) -> str:
 class _Costs:
     """The estimated cycles of each store, and the memory that each loop touches."""
 
-    def __init__(self, func: PrimFunc, parts: Parts, target: Target) -> None:
+    def __init__(self, func: PrimFunc, parts: Parts, target: Target | None) -> None:
         self.total: float | None = None
         self._cycles: dict[Node, float] = {}
         self._touched: dict[Node, dict[str, float]] = {}
         self._caches: tuple[int, ...] = ()
+        if target is None or target.gpu is not None:
+            return
         mod = IRModule({"main": func})
         program, numbers = read_nests(mod)
         stores = [stmt for stmt in parts.around if isinstance(stmt, BufferStore)]
-        if target.gpu is not None or len(stores) != len(program.stores) or not stores:
+        if len(stores) != len(program.stores) or not stores:
             return
         rows = numbers[:, None].copy()
         rows[REGISTERS] = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from search.database.best_records import with_schedules, with_traces
 from search.database.keyed_database import database_in
 from search.database.line_store import LineStore
-from search.database.programs import programs_in
+from search.database.programs import ProgramRecords, programs_in
+from search.database.records import FAILED
 from search.database.store import Kind
 from search.errors import DatabaseError, TuningError
 from search.reports.log_format import (
@@ -112,35 +113,59 @@ def known_trials(
     if trials is None:
         trials = load_run(work_dir).trials
     replayed = spread_out(len(trials), resources)
-    records: dict[str, TuningRecord] = {}
-    flops: dict[str, float] = {}
     database = database_in(work_dir)
     programs = [] if database is None else programs_in(database)
+    flops = {program.key: estimate_tir_flops(program.workload.mod) for program in programs}
+    records = records_of_trials(trials, programs)
+    known = []
+    for place, trial in enumerate(named_trials(trials, records)):
+        sch = _schedule_of(records[place]) if place in replayed else None
+        resources_of_it = None if sch is None else resources_of(sch.mod)
+        known.append(replace(trial, flop=flops.get(trial.workload), resources=resources_of_it))
+    return known
+
+
+def records_of_trials(
+    trials: Sequence[Trial], programs: Iterable[ProgramRecords]
+) -> list[TuningRecord | None]:
+    """Return the record of each trial among those of its run, None for a trial without one.
+
+    A record has the times of its trial. Decisions, which take a millisecond to read, are compared
+    only if several records have the same times.
+    """
+    by_times: dict[tuple[str, tuple[float, ...]], list[TuningRecord]] = {}
     for program in programs:
-        flops[program.key] = estimate_tir_flops(program.workload.mod)
-        for record, trace in with_traces(program.records):
-            drawn = trace.simplified(remove_postproc=True)
-            sites = knobs_in(drawn.insts)
-            decisions = [one.decision_in(drawn.decisions, one.inst) for one in sites]
-            records[_key(program.key, decisions, record.run_secs or ())] = record
-    own = [records.get(_key(t.workload, t.decisions, t.run_secs)) for t in trials]
+        for record in program.records:
+            times = tuple(seconds for seconds in record.run_secs or () if seconds != FAILED)
+            by_times.setdefault((program.key, times), []).append(record)
+    return [_own(trial, by_times.get((trial.workload, trial.run_secs), [])) for trial in trials]
+
+
+def _own(trial: Trial, records: Sequence[TuningRecord]) -> TuningRecord | None:
+    """Return the record with the decisions of a trial, the last one of several."""
+    if len(records) == 1:
+        return records[0]
+    found = None
+    for record, trace in with_traces(records):
+        drawn = trace.simplified(remove_postproc=True)
+        decisions = [one.decision_in(drawn.decisions, one.inst) for one in knobs_in(drawn.insts)]
+        if json.dumps(decisions) == json.dumps(trial.decisions):
+            found = record
+    return found
+
+
+def named_trials(
+    trials: Sequence[Trial], records: Sequence[TuningRecord | None]
+) -> Iterator[Trial]:
+    """Yield trials with their decisions by name, given the record of each."""
     spaces: dict[tuple[str, int | None], tuple[Knob, ...]] = {}
-    for trial, found in zip(trials, own, strict=True):
+    for trial, found in zip(trials, records, strict=True):
         space = (trial.workload, trial.space)
         if space not in spaces and (sch := _schedule_of(found)):
             spaces[space] = DesignSpace.of(sch).knobs
-    known = []
-    for place, (trial, found) in enumerate(zip(trials, own, strict=True)):
-        sch = _schedule_of(found) if place in replayed else None
-        known.append(
-            replace(
-                trial,
-                knobs=knobs_of(spaces.get((trial.workload, trial.space), ()), trial),
-                flop=flops.get(trial.workload),
-                resources=None if sch is None else resources_of(sch.mod),
-            )
-        )
-    return known
+    for trial in trials:
+        sites = spaces.get((trial.workload, trial.space), ())
+        yield replace(trial, knobs=knobs_of(sites, trial))
 
 
 def knobs_of(sites: Sequence[Knob], trial: Trial) -> dict[str, Any]:
@@ -153,11 +178,6 @@ def _schedule_of(record: TuningRecord | None) -> Schedule | None:
     """Return the schedule of a record, None if its trace no longer applies."""
     found = with_schedules([] if record is None else [record])
     return next((sch for _, sch in found), None)
-
-
-def _key(workload: str, decisions: Any, run_secs: Sequence[float]) -> str:
-    """Return a text that identifies the trial of a record."""
-    return json.dumps([workload, decisions, list(run_secs)])
 
 
 def fields_of_trial(trial: Trial) -> list[Field]:

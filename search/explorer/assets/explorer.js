@@ -1,17 +1,6 @@
 // The explorer of a schedule: draws the data of `Explorer.data`, and asks Python for changes.
 // On a page without Python there is no channel: all programs are there, and nothing can be edited.
 
-function make(name, attributes = {}, ...content) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (value === true) element.setAttribute(key, "");
-    else if (value !== false && value != null) element.setAttribute(key, value);
-  }
-  element.append(...content);
-  return element;
-}
-
 function divisors(n) {
   const found = [];
   for (let d = 1; d * d <= n; d++) if (n % d === 0) found.push(d, n / d);
@@ -38,12 +27,6 @@ function difference(before, after) {
   return [gone, fresh];
 }
 
-function seconds(value) {
-  for (const [unit, size] of [["s", 1], ["ms", 1e-3], ["us", 1e-6]])
-    if (value >= size) return `${(value / size).toPrecision(3)} ${unit}`;
-  return `${(value / 1e-9).toPrecision(3)} ns`;
-}
-
 function cycles(value) {
   for (const [unit, size] of [["G", 1e9], ["M", 1e6], ["k", 1e3]])
     if (value >= size) return `${(value / size).toPrecision(3)}${unit}`;
@@ -57,7 +40,7 @@ class Explorer {
     this.tab = "facts";
     this.chosen = null;
     this.timer = null;
-    root.classList.add("tx");
+    root.classList.add("tx", "explorer");
     root.replaceChildren();
     this.take(data);
     this.step = data.steps.length;
@@ -70,17 +53,19 @@ class Explorer {
     this.step = Math.min(this.step ?? data.steps.length, data.steps.length);
   }
 
+  stop() { clearInterval(this.timer); }
+
   get program() { return this.data.programs[this.data.shown[this.step]]; }
 
   build() {
-    this.slider = make("input", {
+    this.slider = made("input", {
       type: "range", min: 0, max: this.data.steps.length, "aria-label": "step of the trace",
       oninput: () => this.go(Number(this.slider.value)),
     });
-    this.count = make("span", { class: "note" });
-    this.estimate = make("span", { class: "estimate" });
-    this.message = make("div", { class: "error", role: "alert" });
-    this.spoken = make("div", { "aria-live": "polite", class: "note" });
+    this.count = made("span", { class: "note" });
+    this.estimate = made("span", { class: "estimate" });
+    this.message = made("div", { class: "error", role: "alert" });
+    this.spoken = made("div", { "aria-live": "polite", class: "note" });
     const live = this.channel != null;
     const copied = (text) => (event) => {
       navigator.clipboard?.writeText(text());
@@ -88,32 +73,32 @@ class Explorer {
       setTimeout(() => (event.target.textContent = event.target.dataset.name), 1200);
     };
     const copy = (name, text) =>
-      make("button", { type: "button", "data-name": name, onclick: copied(text) }, name);
-    this.steps = make("div", { class: "rows", tabindex: 0, "aria-label": "steps of the trace" });
-    this.lines = make("div", { class: "rows", "aria-label": "program" });
-    this.side = make("div");
-    this.tabs = make("div", { role: "tablist", "aria-label": "details" });
+      made("button", { type: "button", "data-name": name, onclick: copied(text) }, name);
+    this.steps = made("div", { class: "rows", tabindex: 0, "aria-label": "steps of the trace" });
+    this.lines = made("div", { class: "rows", "aria-label": "program" });
+    this.side = made("div");
+    this.tabs = made("div", { role: "tablist", "aria-label": "details" });
     for (const [name, title] of [["facts", "Facts"], ["asm", "Assembly"], ["accesses", "Accesses"]])
-      this.tabs.append(make("button", {
+      this.tabs.append(made("button", {
         type: "button", role: "tab", "data-tab": name,
         onclick: () => { this.tab = name; this.drawSide(); },
       }, title));
     this.root.append(
-      make("header", {},
-        make("h2", {}, this.data.title), make("span", { class: "target" }, this.data.target),
-        make("button", { type: "button", "aria-label": "previous step", onclick: () => this.go(this.step - 1) }, "\u25c0"),
+      made("header", {},
+        made("h2", {}, this.data.title), made("span", { class: "target" }, this.data.target),
+        made("button", { type: "button", "aria-label": "previous step", onclick: () => this.go(this.step - 1) }, "\u25c0"),
         this.slider,
-        make("button", { type: "button", "aria-label": "next step", onclick: () => this.go(this.step + 1) }, "\u25b6"),
+        made("button", { type: "button", "aria-label": "next step", onclick: () => this.go(this.step + 1) }, "\u25b6"),
         this.count, this.estimate,
         copy("Copy Python", () => this.data.python), copy("Copy JSON", () => this.data.json),
         live
-          ? make("button", { type: "button", class: "measure", onclick: () => this.measure() }, "Measure")
-          : make("span", { class: "note" }, "a saved page: decisions are edited in a notebook")),
+          ? made("button", { type: "button", class: "measure", onclick: () => this.measure() }, "Measure")
+          : made("span", { class: "note" }, "a saved page: decisions are edited in a notebook")),
       this.message,
-      make("div", { class: "views" },
-        make("section", { class: "steps" }, make("h3", {}, "Trace"), this.steps),
-        make("section", { class: "program" }, make("h3", {}, "Program"), this.lines),
-        make("section", { class: "details" }, this.tabs, this.side)),
+      made("div", { class: "views" },
+        made("section", { class: "steps" }, made("h3", {}, "Trace"), this.steps),
+        made("section", { class: "program" }, made("h3", {}, "Program"), this.lines),
+        made("section", { class: "details" }, this.tabs, this.side)),
       this.spoken);
     this.root.addEventListener("pointerover", (event) => this.point(event.target));
     this.root.addEventListener("focusin", (event) => this.point(event.target));
@@ -169,7 +154,7 @@ class Explorer {
     const program = this.program;
     if (program == null) { this.ask({ do: "view", step: this.step }); return; }
     const estimate = program.cycles == null ? "" : `estimated ${cycles(program.cycles)} cycles`;
-    const measured = program.seconds == null ? "" : `, measured ${seconds(program.seconds)}`;
+    const measured = program.seconds == null ? "" : `, measured ${time(1e6 * program.seconds)}`;
     this.estimate.textContent = estimate + measured;
     this.drawProgram();
     this.drawSide();
@@ -179,7 +164,7 @@ class Explorer {
     this.steps.replaceChildren(...this.data.steps.flatMap((step, k) => {
       const state = k + 1 === this.step ? "now" : k >= this.step ? "later" : "";
       if (step.ends) return [];
-      const row = make("div", {
+      const row = made("div", {
         class: `row ${state} ${step.pure ? "pure" : ""}`, tabindex: -1,
         style: `padding-left:${6 + 12 * step.depth}px`,
         "aria-current": k + 1 === this.step ? "step" : null,
@@ -193,7 +178,7 @@ class Explorer {
 
   decision(decision, step) {
     const fixed = this.channel == null;
-    const box = make("div", { class: "decision", role: "group", "aria-label": "decision" });
+    const box = made("div", { class: "decision", role: "group", "aria-label": "decision" });
     if (decision.kind === "tile") {
       const { value, extent, limit } = decision;
       value.forEach((factor, k) => {
@@ -201,9 +186,9 @@ class Explorer {
         const others = value.reduce((product, f, j) => (j > 0 && j !== k ? product * f : product), 1);
         const fits = divisors(extent / others).filter(
           (d) => k < value.length - 1 || limit < 0 || d <= limit);
-        if (k === 0) { box.append(make("span", { title: "the rest of the extent" }, String(factor))); return; }
+        if (k === 0) { box.append(made("span", { title: "the rest of the extent" }, String(factor))); return; }
         const options = [...new Set([...fits, factor])].sort((a, b) => a - b);
-        box.append(make("select", {
+        box.append(made("select", {
           disabled: fixed, "aria-label": `factor ${k + 1} of ${extent}`,
           onchange: (event) => {
             const changed = [...value];
@@ -211,13 +196,13 @@ class Explorer {
             changed[0] = extent / changed.slice(1).reduce((a, b) => a * b, 1);
             this.decide(step, changed);
           },
-        }, ...options.map((d) => make("option", { value: d, selected: d === factor }, String(d)))));
+        }, ...options.map((d) => made("option", { value: d, selected: d === factor }, String(d)))));
       });
       return box;
     }
     if (!decision.options.length) box.append(String(decision.value));
     for (const [value, label] of decision.options)
-      box.append(make("button", {
+      box.append(made("button", {
         type: "button", disabled: fixed,
         "aria-pressed": String(JSON.stringify(value) === JSON.stringify(decision.value)),
         onclick: () => this.decide(step, value),
@@ -231,22 +216,22 @@ class Explorer {
     const changed = before && shown[this.step] !== shown[this.step - 1];
     const [gone, fresh] = changed ? difference(before.lines, this.program.lines) : [new Set(), new Set()];
     const rows = this.program.lines.map(([text, keys], k) => {
-      const row = make("div", {
+      const row = made("div", {
         class: `row ${fresh.has(k) ? "new" : ""}`, tabindex: k === 0 ? 0 : -1,
         "data-keys": keys.join(" "), "data-own": this.own(keys),
       });
       const begins = keys[0] !== this.program.lines[k - 1]?.[1][0];
       const share = begins ? this.share(keys) : null;
       if (share != null && share >= 0.005) {
-        row.append(make("span", { class: "share", "aria-hidden": "true" }, `${Math.round(share * 100)}%`));
-        row.append(make("span", { class: "bar", style: `width:${share * 3}em` }));
+        row.append(made("span", { class: "share", "aria-hidden": "true" }, `${Math.round(share * 100)}%`));
+        row.append(made("span", { class: "bar", style: `width:${share * 3}em` }));
       }
       row.append(text || " ");
       return row;
     });
     if (changed && gone.size) {
       const first = Math.min(...fresh, rows.length);
-      const removed = [...gone].map((k) => make("div", { class: "row gone" }, before.lines[k][0]));
+      const removed = [...gone].map((k) => made("div", { class: "row gone" }, before.lines[k][0]));
       rows.splice(first, 0, ...removed);
     }
     const top = this.lines.scrollTop;
@@ -281,11 +266,11 @@ class Explorer {
   drawSide() {
     for (const tab of this.tabs.children)
       tab.setAttribute("aria-selected", String(tab.dataset.tab === this.tab));
-    clearInterval(this.timer);
+    this.stop();
     const needs = this.tab !== "facts" || this.program.machine == null;
     if (needs && this.program.machine == null && this.channel && this.tab !== "facts") {
       this.ask({ do: "details", step: this.step });
-      this.side.replaceChildren(make("p", { class: "facts note" }, "compiling"));
+      this.side.replaceChildren(made("p", { class: "facts note" }, "compiling"));
       return;
     }
     if (this.tab === "asm") this.drawAssembly();
@@ -295,27 +280,27 @@ class Explorer {
 
   drawFacts() {
     const keys = this.chosen ? this.chosen.split(" ") : [];
-    const box = make("div", { class: "facts", tabindex: 0 });
+    const box = made("div", { class: "facts", tabindex: 0 });
     if (!keys.length)
-      box.append(make("p", { class: "note" }, "Point at a line of the program, or move to it by the arrow keys."));
+      box.append(made("p", { class: "note" }, "Point at a line of the program, or move to it by the arrow keys."));
     for (const key of keys) {
       const part = this.program.parts[key];
       if (!part) continue;
       const facts = [...part.facts, ...(this.program.machine?.facts[key] ?? [])];
       if (part.share != null) facts.unshift(`${(part.share * 100).toFixed(1)} % of the estimated time`);
-      box.append(make("h4", {}, part.label), make("ul", {}, ...facts.map((f) => make("li", {}, f))));
+      box.append(made("h4", {}, part.label), made("ul", {}, ...facts.map((f) => made("li", {}, f))));
     }
     this.side.replaceChildren(box);
   }
 
   drawAssembly() {
     const machine = this.program.machine;
-    const rows = make("div", { class: "rows", tabindex: 0, "aria-label": "assembly" });
-    if (machine == null) rows.append(make("div", { class: "row note" }, "The page has the assembly of the last step."));
-    else if (machine.error) rows.append(make("div", { class: "row" }, machine.error));
+    const rows = made("div", { class: "rows", tabindex: 0, "aria-label": "assembly" });
+    if (machine == null) rows.append(made("div", { class: "row note" }, "The page has the assembly of the last step."));
+    else if (machine.error) rows.append(made("div", { class: "row" }, machine.error));
     for (const [text, keys] of machine?.asm ?? [])
-      rows.append(make("div", { class: "row", "data-keys": keys.join(" "), "data-own": keys[0] ?? "" }, text));
-    if (machine?.omitted) rows.append(make("div", { class: "row note" }, `${machine.omitted} more lines`));
+      rows.append(made("div", { class: "row", "data-keys": keys.join(" "), "data-own": keys[0] ?? "" }, text));
+    if (machine?.omitted) rows.append(made("div", { class: "row note" }, `${machine.omitted} more lines`));
     this.side.replaceChildren(rows);
     this.light(this.chosen, rows);
   }
@@ -323,19 +308,19 @@ class Explorer {
   drawAccesses() {
     const all = this.program.accesses ?? {};
     const blocks = Object.keys(all);
-    const box = make("div", { class: "facts", tabindex: 0 });
+    const box = made("div", { class: "facts", tabindex: 0 });
     if (!blocks.length) {
-      box.append(make("p", { class: "note" }, "The accesses of no block of this program are known here."));
+      box.append(made("p", { class: "note" }, "The accesses of no block of this program are known here."));
       this.side.replaceChildren(box);
       return;
     }
     const chosen = this.chosen?.split(" ").find((key) => all[key]) ?? this.block ?? blocks.at(-1);
     this.block = all[chosen] ? chosen : blocks.at(-1);
-    const picker = make("select", {
+    const picker = made("select", {
       "aria-label": "block", onchange: () => { this.block = picker.value; this.chosen = null; this.drawSide(); },
     }, ...blocks.map((key) =>
-      make("option", { value: key, selected: key === this.block }, this.program.parts[key].label)));
-    const where = make("span", { class: "note" });
+      made("option", { value: key, selected: key === this.block }, this.program.parts[key].label)));
+    const where = made("span", { class: "note" });
     box.append(picker, " ", where);
     const pictures = all[this.block].map((access) => this.picture(access, box));
     const count = all[this.block][0].at.length;
@@ -344,18 +329,18 @@ class Explorer {
       where.textContent = `iteration ${now + 1} of the first ${count}`;
       for (const paint of pictures) paint(now);
     };
-    const play = make("button", { type: "button", "aria-pressed": "false", onclick: () => {
+    const play = made("button", { type: "button", "aria-pressed": "false", onclick: () => {
       const plays = play.getAttribute("aria-pressed") === "false";
       play.setAttribute("aria-pressed", String(plays));
       play.textContent = plays ? "Pause" : "Play";
-      clearInterval(this.timer);
+      this.stop();
       if (plays) this.timer = setInterval(() => {
         now = (now + 1) % count;
         time.value = now;
         draw();
       }, 60);
     } }, "Play");
-    const time = make("input", {
+    const time = made("input", {
       type: "range", min: 0, max: count - 1, value: 0, "aria-label": "iteration",
       oninput: () => { now = Number(time.value); draw(); },
     });
@@ -372,8 +357,8 @@ class Explorer {
     const cell = Math.max(3, Math.min(12, Math.floor(300 / columns)));
     const cut = columns < width || rows < height ? `, its first ${rows} x ${columns} elements` : "";
     const label = `${access.kind} of ${access.buffer}${cut}; lines show cache lines`;
-    const canvas = make("canvas", { width: columns * cell + 1, height: rows * cell + 1, role: "img", "aria-label": label });
-    box.append(make("div", { class: "note" }, label), canvas);
+    const canvas = made("canvas", { width: columns * cell + 1, height: rows * cell + 1, role: "img", "aria-label": label });
+    box.append(made("div", { class: "note" }, label), canvas);
     return (now) => {
       const style = getComputedStyle(this.root);
       const context = canvas.getContext("2d");
@@ -443,17 +428,3 @@ class Explorer {
     event.preventDefault();
   }
 }
-
-export function show(root, data, channel = null) {
-  return new Explorer(root, data, channel);
-}
-
-export default {
-  render({ model, el }) {
-    const root = document.createElement("div");
-    el.append(root);
-    const view = show(root, structuredClone(model.get("data")), { send: (message) => model.send(message) });
-    model.on("msg:custom", (answer) => view.answer(answer));
-    return () => clearInterval(view.timer);
-  },
-};

@@ -16,8 +16,10 @@ from typing import Any, Final
 
 from search.database import Database
 from search.errors import ArgumentError, DatabaseError
+from search.explorer.component import assets, page_in_frame
+from search.explorer.explorer import Explorer
 from search.kinds import suggestion
-from search.reports.page.markup import Content, Markup, details, element, styles
+from search.reports.page.markup import Content, Markup, details, element
 from search.reports.page.sections import Findings
 from search.reports.page.watched_search import WatchedSearch
 from search.reports.run_directory import knobs_of
@@ -30,7 +32,7 @@ _SMALL: Final = 2_000_000
 _STYLES: Final = ("uPlot.min.css", "report.css")
 _SCRIPTS: Final = (
     "uPlot.iife.min.js",
-    "numbers.js",
+    "data.js",
     "chart.js",
     "pictures.js",
     "trial_table.js",
@@ -62,11 +64,7 @@ class Report:
             return link
         if len(text) > _SMALL:
             return f"<p>{link}</p>"
-        # The sandbox lets the page run its own scripts, without access to the notebook around it.
-        return (
-            f'<p>{link}</p><iframe sandbox="allow-scripts" title="report" srcdoc="'
-            f'{html.escape(text)}" style="width:100%;height:40em;border:1px solid #8888"></iframe>'
-        )
+        return f"<p>{link}</p>{page_in_frame(text, 'report', '40em')}"
 
 
 def report(
@@ -81,11 +79,11 @@ def report(
         print(search.report("./tune_tmp"))
 
     The page shows the tasks and their costs, the best time during the search, decisions against
-    time, predictions against measurements, failures, advice, and the winners with their programs,
-    traces and explanations. It is one file, by default `report.html` in `work_dir`, and needs no
-    network. The search may be running or interrupted; its files are only read.
+    time, predictions against measurements, failures, advice, and the winners in the explorer.
+    It is one file, by default `report.html` in `work_dir`, and needs no network. The search may be
+    running or interrupted; its files are only read.
 
-    Programs and traces come from `database`: a database, or a directory, file or URL of one; by
+    Schedules come from `database`: a database, or a directory, file or URL of one; by
     default the database in `work_dir`. They are shown for `tasks`, by default for the most
     expensive tasks.
 
@@ -119,7 +117,8 @@ def _tasks_by_name(search: WatchedSearch, names: Sequence[str]) -> list[TaskTria
 def page(findings: Findings, live: bool = False) -> str:
     """Return the page of a search; a live page asks its server for new versions."""
     search = findings.search
-    scripts = [_asset(_THEME), "\n".join(map(_asset, _SCRIPTS))]
+    explorer = assets(*Explorer.scripts)
+    scripts = [_asset(_THEME), "\n".join([explorer, *map(_asset, _SCRIPTS)])]
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -128,7 +127,7 @@ def page(findings: Findings, live: bool = False) -> str:
         element("meta", name="color-scheme", content="light dark"),
         element("meta", name="referrer", content="no-referrer"),
         element("title", search.title),
-        element("style", Markup("\n".join([*map(_asset, _STYLES), styles()]))),
+        element("style", Markup("\n".join([assets(*Explorer.styles), *map(_asset, _STYLES)]))),
         element("script", Markup(scripts[0])),
     )
     colours = {"": "of the system", "light": "light", "dark": "dark"}
@@ -148,7 +147,7 @@ def page(findings: Findings, live: bool = False) -> str:
         ),
         element("script", Markup(scripts[1])),
     )
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en', class_='tx')}\n"
 
 
 def _main(findings: Findings) -> list[Markup]:
@@ -173,9 +172,12 @@ def _main(findings: Findings) -> list[Markup]:
         _section("predicted", "Predicted against measured", _chart("prediction")),
         _section("failures", "Failures", part("failed")),
         _section("next", "What to try next", part("steps")),
-        _section("schedules", "The winner and the original program", part("winners")),
+        _section("schedules", "The winner, step by step", part("winners")),
         _section("trials", "All trials", trials),
-        element("noscript", element("p", "The charts and the list of trials need JavaScript.")),
+        element(
+            "noscript",
+            element("p", "The charts, the winners and the list of trials need JavaScript."),
+        ),
     ]
 
 
@@ -231,7 +233,8 @@ def chart_data(findings: Findings) -> dict[str, Any]:
     The page offers tasks with a `rank`: the most expensive tasks, and tasks with a winner. Their
     `columns` are the decided numbers in one design space. The rows have the trials by column:
     `stage` is an index of `stages`; `time` is in microseconds per call, a lower bound for a stopped
-    trial; `best` is the minimum of its task so far; `at` is in seconds since the start.
+    trial; `best` is the minimum of its task so far; `at` is in seconds since the start. `winners`
+    has packed data of explorers by task.
     """
     tasks = findings.search.tasks
     known: list[dict[str, Any]] = []
@@ -269,7 +272,8 @@ def chart_data(findings: Findings) -> dict[str, Any]:
         "decisions": [values[id(trial)] for trial in trials],
         "machine": [trial.machine for trial in trials],
     }
-    return {"stages": _STAGES, "tasks": known, "rows": rows}
+    winners = {one.task.number: one.winner.explorer for one in findings.tasks if one.winner}
+    return {"stages": _STAGES, "tasks": known, "rows": rows, "winners": winners}
 
 
 def _worth_drawing(findings: Findings) -> Sequence[int]:

@@ -14,9 +14,7 @@ from search.reports.page.markup import (
     details,
     element,
     markup,
-    program,
     scroll_box,
-    side_by_side,
     table,
 )
 from search.reports.page.watched_search import ShownTask, WatchedSearch, Winner
@@ -126,7 +124,7 @@ def _summary(search: WatchedSearch) -> Markup:
         for name, value in facts
     ]
     notes = [*(() if trials else ("No trial has ended yet.",)), *search.notes]
-    return element("div", element("dl", listed, class_="facts"), map(_note, notes))
+    return element("div", element("dl", listed, class_="summary"), map(_note, notes))
 
 
 def _gain(reports: RunReport) -> list[tuple[str, str]]:
@@ -197,13 +195,13 @@ def _failure(group: Failure, search: WatchedSearch, place: int) -> Markup:
         [element("b", f"{count:,} trial{'s' * (count != 1)}, {group.ending}"), f": {reason}"],
         element("p", f"Numbers of the trials in {listed}{more}"),
         element("p", f"They took {spent:.1f} s. The error of the first:"),
-        scroll_box([error], "error", class_="text"),
+        scroll_box(error, "error"),
         id_=f"failure-{place}",
     )
 
 
 def _winners(search: WatchedSearch, tasks: Sequence[ShownTask]) -> Markup:
-    """Return the program, the trace and the explanation of each winner."""
+    """Return the places in which a script shows the winners in the explorer."""
     labelled = zip(search.tasks.labels, tasks, strict=True)
     parts = [_winner(label, one.task, one.winner) for label, one in labelled if one.winner]
     if not parts:
@@ -216,22 +214,11 @@ def _winners(search: WatchedSearch, tasks: Sequence[ShownTask]) -> Markup:
 
 def _winner(label: str, task: TaskTrials, winner: Winner) -> Markup:
     times = f"the median of {winner.measurements} times" if winner.measurements > 1 else "one time"
-    explained: list[Content] = []
-    for title, tables in winner.explanation:
-        explained.append(element("h4", title))
-        for one in tables:
-            right = [k for k, name in enumerate(one.headings) if name in one.numbers]
-            caption = f"{one.headings[0]}s"
-            explained.append(table(one.headings, one.rows, caption=caption, numbers=right))
-    if winner.why_unexplained:
-        explained.append(_note(f"The program cannot be explained: {winner.why_unexplained}"))
     return element(
         "article",
         element("h3", label),
         element("p", f"{time_text(winner.seconds)} per call, {times}, on {task.known.target}."),
-        side_by_side(winner.original, winner.program, ("the original program", "the winner")),
-        details("Trace: the calls that make the winner", program(winner.trace, "trace")),
-        details("Explanation: the loops, accumulators and accesses after compilation", explained),
+        element("div", class_="winner"),
         data_task=task.number,
     )
 

@@ -10,20 +10,19 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-import codegen
-from codegen.explanation.explain import Table
-from schedule import Schedule
 from search.database import Database, JSONDatabase, TuningRecord, database_at, database_in
-from search.database.best_records import winner_first, with_schedules
+from search.database.best_records import usable, winner_first
 from search.database.line_store import LineStore
 from search.database.programs import programs_in
 from search.errors import DatabaseError, NoDatabaseError
+from search.explorer.component import packed
+from search.explorer.explorer import Explorer
+from search.explorer.run_explorer import explorer_of
 from search.reports.run_directory import REPORTS, TASKS, TRIALS, knobs_of
 from search.reports.tasks import Tasks, TaskTrials
 from search.reports.trial import Trial
 from search.runs.run_journal import RunJournal
 from search.space_generator.design_space import DesignSpace
-from tensorir.errors import TensorIRError
 
 _MOST_WINNERS: Final = 24
 
@@ -137,34 +136,22 @@ class WatchedSearch:
         records = winner_first(self._records.get((task.known.workload, task.known.target), ()))
         first = [(one.trace_key, one.run_secs) for one in records[:1]]
         if task.number not in self._winners or self._winners[task.number][0] != first:
-            found = next((Winner(*one) for one in with_schedules(records)), None)
+            found = next((Winner(*one) for one in usable(records, explorer_of)), None)
             self._winners[task.number] = (first, found)
         return self._winners[task.number][1]
 
 
 class Winner:
-    """The best schedule of a task, as texts and tables."""
+    """The best schedule of a task."""
 
-    def __init__(self, record: TuningRecord, sch: Schedule) -> None:
+    def __init__(self, record: TuningRecord, explorer: Explorer) -> None:
         self.seconds = median(record.run_secs or (0.0,))
         """The median of the last measurement."""
         self.measurements = len(record.run_secs or ())
         """The number of times in that measurement."""
-        self.original = record.workload.script
-        """The program before scheduling."""
-        self.program = sch.mod.script()
-        """The scheduled program."""
-        self.trace = record.trace.simplified(remove_postproc=False).script()
-        """The trace as Python."""
-        self.explanation: list[tuple[str, list[Table]]] = []
-        """The sections of `codegen.explain`."""
-        self.why_unexplained = ""
-        """The error of `codegen.explain`, if there was one."""
-        try:
-            self.explanation += codegen.explain(sch.mod, record.target).sections()
-        except TensorIRError as error:
-            self.why_unexplained = str(error).strip().partition("\n")[0]
-        space = DesignSpace.of(sch)
+        self.explorer = packed(explorer.data(whole=True, brief=True))
+        """The data of the explorer of the schedule, compressed."""
+        space = DesignSpace.of(explorer.sch)
         self.sites = space.knobs
         self.point = [list(one) if isinstance(one, tuple) else one for one in space.decisions]
         """The decisions, in the form of `Trial.decisions`."""

@@ -10,7 +10,6 @@ from schedule import Schedule
 from schedule.library import microkernel
 from search.errors import ArgumentError, TuningError
 from search.explorer import Explorer
-from search.explorer.widget import respond
 from tensorir import assert_structural_equal, parse
 from tensorir.function import IRModule, PrimFunc
 
@@ -152,17 +151,17 @@ def test_a_wrong_request_changes_nothing() -> None:
         {"do": "view"},
         {},
     ):
-        assert respond(explorer, request)["error"], request
+        assert explorer.respond(request)["error"], request
     assert explorer.program() is before
 
 
 def test_answers_to_the_browser() -> None:
     explorer = Explorer(tiled(), TARGET)
-    answer = respond(explorer, {"do": "decide", "step": 2, "decision": [8, 4]})
+    answer = explorer.respond({"do": "decide", "step": 2, "decision": [8, 4]})
     assert answer["data"]["steps"][2]["decision"]["value"] == [8, 4]
     assert [view is None for view in answer["data"]["programs"]] == [True, True, False]
-    assert respond(explorer, {"do": "view", "step": 0})["view"]["lines"]
-    assert respond(explorer, {"do": "details", "step": 0})["details"]["machine"]["asm"]
+    assert explorer.respond({"do": "view", "step": 0})["view"]["lines"]
+    assert explorer.respond({"do": "details", "step": 0})["details"]["machine"]["asm"]
     assert "error" not in json.dumps(answer)
 
 

@@ -1,8 +1,12 @@
 // A chart with its table: drawn by uPlot when it comes into view, read by arrow keys.
 const FONT = "12px system-ui, sans-serif";
 
+// A canvas needs the colours themselves, not their names.
+const sample = document.body.appendChild(made("span", { hidden: true }));
+
 function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  sample.style.color = `var(--${name})`;
+  return getComputedStyle(sample).color;
 }
 
 const inView = new IntersectionObserver((entries) => {
@@ -16,15 +20,6 @@ const inView = new IntersectionObserver((entries) => {
 const resized = new ResizeObserver((entries) => {
   for (const entry of entries) entry.target.chart.resize();
 });
-
-// Numbers between two for a logarithmic axis: 1, 2 and 5 in each decade, or fewer of many.
-function roundNumbers(low, high) {
-  const few = high > low * 1e4 ? [1] : [1, 2, 5], found = [];
-  for (let decade = Math.floor(Math.log10(low)); 10 ** decade <= high; decade++) {
-    found.push(...few.map((one) => one * 10 ** decade).filter((one) => one >= low && one <= high));
-  }
-  return found;
-}
 
 class Chart {
   // `describe()` returns what is drawn, or a sentence that says why nothing is:
@@ -165,7 +160,7 @@ class Chart {
       stroke: line.colour,
       points: {
         show: true, size: hollow ? 7 : 5, width: hollow ? 1.2 : 0, space: 0,
-        stroke: line.colour, fill: hollow ? colour("card") : line.colour + "b0",
+        stroke: line.colour, fill: hollow ? colour("card") : `color-mix(in srgb, ${line.colour} 70%, transparent)`,
       },
     };
   }

@@ -59,19 +59,33 @@
       missing.textContent = id === "winners" ? "The programs of this task are not in the page: tensorir report --task NAME shows them." : "";
       missing.hidden = !own.length || [...own].some((article) => !article.hidden);
     }
+    showWinner();
   }
 
-  let drawn = 0, timer = null;
+  // The explorer of the winner of a task is made when the task is shown.
+  let winner = null;
+  async function showWinner() {
+    const place = document.querySelector(`#winners article[data-task="${task()}"] .winner`);
+    const text = data.winners[task()];
+    if (!place || !text || place.shown === text) return;
+    place.shown = text;
+    const found = await unpacked(text);
+    if (place.shown !== text) return;
+    winner?.stop();
+    winner = new Explorer(place, found);
+  }
+
+  let drawnAt = 0, timer = null;
   function drawAll() {
     timer = null;
-    drawn = Date.now();
+    drawnAt = Date.now();
     for (const chart of Object.values(charts)) chart.invalidate();
     drawDecisions();
     trialTable.show(task());
   }
   // A search that is quick sends many trials a second.
   function drawSoon() {
-    timer ??= setTimeout(drawAll, Math.max(0, drawn + 700 - Date.now()));
+    timer ??= setTimeout(drawAll, Math.max(0, drawnAt + 700 - Date.now()));
   }
 
   choice.addEventListener("change", () => {

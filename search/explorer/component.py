@@ -1,0 +1,120 @@
+"""`Component`: data that Python computes and a script draws, in a notebook and on a page."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import os
+import zlib
+from abc import ABC, abstractmethod
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from search.explorer.program_view import Data
+from tensorir.errors import TensorIRError
+from tensorir.replaced_file import replaced_file
+
+_PAGE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>:root {{ color-scheme: light dark; }} body {{ margin: 8px; }}
+{styles}</style></head>
+<body><div id="view"></div><noscript>This page needs JavaScript.</noscript>
+<script type="text/plain" id="data">{data}</script>
+<script type="module">{script}
+const data = await unpacked(document.getElementById("data").textContent);
+show(document.getElementById("view"), data);
+</script></body></html>
+"""
+
+
+def assets(*names: str) -> str:
+    """Return the concatenated texts of asset files."""
+    folder = files("search.explorer") / "assets"
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
+
+
+def packed(data: Any) -> str:
+    """Return data as compressed JSON in base64; the function `unpacked` of the scripts reads it."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")
+
+
+class Component(ABC):
+    """A view of data: a widget in a notebook, or a page without Python (`save`).
+
+    A notebook shows the widget if the extra `notebook` is installed, otherwise the page.
+    """
+
+    name: ClassVar[str]
+    """The name for screen readers."""
+    scripts: ClassVar[tuple[str, ...]]
+    """The files of the scripts that draw it."""
+    styles: ClassVar[tuple[str, ...]]
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """The title of the page."""
+
+    @abstractmethod
+    def data(self, *, whole: bool = False) -> Data:
+        """Return what is drawn, as data for JSON; with `whole`, for a page without Python."""
+
+    @abstractmethod
+    def answer(self, request: Data) -> Data:
+        """Perform a request of the browser, and return what to add to it as the answer.
+
+        Raises TensorIRError, KeyError, TypeError or ValueError for an invalid request.
+        """
+
+    def respond(self, request: Data) -> Data:
+        """Perform a request of the browser, and return the request with the answer.
+
+        If the request is refused, the answer has `error`, a sentence, and nothing has changed.
+        """
+        try:
+            return {**request, **self.answer(request)}
+        except (TensorIRError, KeyError, TypeError, ValueError) as error:
+            return {"do": request.get("do"), "error": str(error).split("\n", 1)[0]}
+
+    def page(self) -> str:
+        """Return a page that needs neither Python nor a network."""
+        return _PAGE.format(
+            title=html.escape(self.title),
+            styles=assets(*self.styles),
+            data=packed(self.data(whole=True)),
+            script=assets(*self.scripts),
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the `page` to a file and return its path."""
+        with replaced_file(path) as file:
+            file.write(self.page().encode())
+        return Path(path)
+
+    def widget(self) -> Any:
+        """Return a widget; ImportError without anywidget, which names the extra."""
+        from search.explorer.widget import widget_of  # noqa: PLC0415 - needs an extra
+
+        return widget_of(self)
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        try:
+            shown = self.widget()
+        except ImportError:
+            return {"text/html": self._repr_html_(), "text/plain": repr(self)}
+        return shown._repr_mimebundle_(**options)
+
+    def _repr_html_(self) -> str:
+        return page_in_frame(self.page(), self.name, "46em")
+
+
+def page_in_frame(page: str, title: str, height: str) -> str:
+    """Return a page as a frame; its scripts run without access to the page around it."""
+    return (
+        f'<iframe sandbox="allow-scripts" title="{title}" srcdoc="{html.escape(page)}" '
+        f'style="width:100%;height:{height};border:1px solid #8888"></iframe>'
+    )

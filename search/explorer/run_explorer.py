@@ -1,0 +1,198 @@
+"""`explore`: the trials of a run as points of their design spaces, each of which can be opened."""
+
+from __future__ import annotations
+
+import os
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Final
+
+from schedule import Schedule
+from search.arg_info import entry_name
+from search.database import Database, database_at, database_in
+from search.database.programs import programs_in
+from search.database.records import TuningRecord
+from search.errors import ArgumentError
+from search.explorer.component import Component, packed
+from search.explorer.explorer import Explorer
+from search.explorer.points import MOST_POINTS, points_of
+from search.explorer.program_view import Data
+from search.reports.run_directory import load_run, named_trials, records_of_trials
+from search.reports.table import RunTable
+from search.reports.tasks import TaskTrials
+from search.reports.trial import Trial
+from search.runner.time_call import time_text
+
+_MOST_SCHEDULES: Final = 6
+"""The maximum number of schedules in a page."""
+_MOST_TEXT: Final = 500_000
+"""The number of characters of schedules in a page from which on no further one is added."""
+
+
+def explore(
+    work_dir: str | os.PathLike[str], database: str | Database | None = None
+) -> RunExplorer:
+    """Return an explorer of the trials of a run, which a notebook shows.
+
+        ms.explore("tuned").save("x.html")
+
+    Each trial is a line through its time, its predicted score and its decisions. A range of an axis
+    filters the trials, and a click on a trial opens its schedule in an `Explorer`. A page has the
+    schedules of the fastest few. Programs come from `database`: a database, or a directory, file or
+    URL of one; by default the database in `work_dir`. Raises DatabaseError if there are no trials.
+    """
+    return RunExplorer(work_dir, database)
+
+
+def explorer_of(record: TuningRecord) -> Explorer:
+    """Return an explorer of the schedule of a record, with its time.
+
+    Raises TensorIRError if the trace does not apply to the program any more.
+    """
+    sch = Schedule(record.workload.mod)
+    trace = record.trace.simplified(remove_postproc=False)
+    trace.apply_to_schedule(sch, remove_postproc=False)
+    explorer = Explorer(sch, record.target, entry_name(record.workload.mod))
+    if record.median_seconds is not None:
+        explorer.measured[explorer.program()] = record.median_seconds
+    return explorer
+
+
+class RunExplorer(Component):
+    """The trials of a run as points of their design spaces; see `explore`."""
+
+    name = "explorer of a run"
+    scripts = ("elements.js", "explorer.js", "points.js")
+    styles = ("theme.css", "explorer.css", "points.css")
+
+    def __init__(
+        self, work_dir: str | os.PathLike[str], database: str | Database | None = None
+    ) -> None:
+        self.folder = Path(work_dir)
+        run = load_run(work_dir)
+        found = database_at(database) if isinstance(database, str) else database
+        found = database_in(work_dir) if found is None else found
+        records = records_of_trials(run.trials, [] if found is None else programs_in(found))
+        trials = list(named_trials(run.trials, records))
+        self.run = RunTable(trials, run.by_task.known)
+        """The trials, with their decisions by name."""
+        self._records = {id(trial): one for trial, one in zip(trials, records, strict=True) if one}
+        self.opened: Explorer | None = None
+        """The schedule that was opened last."""
+
+    @property
+    def title(self) -> str:
+        """The title of the page."""
+        return f"Trials in {self.folder.resolve().name or self.folder}"
+
+    def record(self, task: str | int, number: int) -> TuningRecord:
+        """Return the record of a trial, given by its task and its number within the task.
+
+        The task is an index in `run.tasks`, a label or a name. Raises TuningError for an unknown
+        task, ArgumentError for a trial without a record.
+        """
+        trials = [trial for trial in self.run.of_task(task).trials if trial.number == number]
+        if not trials:
+            raise ArgumentError(f"task {task!r} has no trial {number}")
+        return self._record(trials[-1])
+
+    def _record(self, trial: Trial) -> TuningRecord:
+        if id(trial) not in self._records:
+            why = f"it failed in {trial.stage}" if trial.failed else "its program is unknown"
+            raise ArgumentError(
+                f"trial {trial.number} of {trial.task} has no record in the database of "
+                f"{self.folder}: {why}; open another trial"
+            )
+        return self._records[id(trial)]
+
+    # ---------------------------------------------------------------------------------------- data
+
+    def data(self, *, whole: bool = False) -> Data:
+        """Return what is drawn, as data for JSON.
+
+        `tasks`, the most expensive first, have a `label`, the `target`, the number of the `winner`
+        if it was measured again, and `spaces`. A space has a `label`, what `points_of` returns, and
+        by trial the `number`, its `place` in the task, and `stage`, an index of `stages`. With
+        `whole`, `schedules` has the packed data of explorers by task and place.
+        """
+        tasks = [task for task in self.run.by_task.largest() if task.trials]
+        stages = ["done", "stopped", "build", "run", "check"]
+        schedules = self._schedules(tasks) if whole else {}
+        return {
+            "title": self.title,
+            "stages": stages,
+            "tasks": [self._task(task, stages) for task in tasks],
+            "schedules": schedules,
+        }
+
+    def _task(self, task: TaskTrials, stages: list[str]) -> Data:
+        spaces: dict[int | None, list[int]] = {}
+        for place in _fastest_first(task):
+            spaces.setdefault(task.trials[place].space, []).append(place)
+        report = task.report
+        return {
+            "number": task.number,
+            "label": self.run.labels[task.number],
+            "target": report.target,
+            "winner": report.winner if report.rounds else None,
+            "spaces": [_space(task, space, places, stages) for space, places in spaces.items()],
+        }
+
+    def _schedules(self, tasks: list[TaskTrials]) -> dict[str, str]:
+        """Return the packed data of the schedules of a page: the fastest of each task in turn."""
+        rankings = [
+            [(f"{task.number}/{place}", one) for place in _fastest_first(task)
+             if (one := self._records.get(id(task.trials[place])))]
+            for task in tasks
+        ]  # fmt: skip
+        ranked = (one for of_rank in zip_longest(*rankings) for one in of_rank if one is not None)
+        schedules: dict[str, str] = {}
+        for key, record in islice(ranked, _MOST_SCHEDULES):
+            data = packed(explorer_of(record).data(whole=True, brief=True))
+            if sum(map(len, schedules.values())) + len(data) <= _MOST_TEXT:
+                schedules[key] = data
+        return schedules
+
+    # ----------------------------------------------------------------------------------- answering
+
+    def answer(self, request: Data) -> Data:
+        """Perform a request of the browser.
+
+        `{"do": "open", "task": k, "place": p}` opens trial number p of task k; the answer has
+        `data` of an `Explorer`. Other requests are those of the opened `Explorer`.
+        """
+        if request.get("do") == "open":
+            trials = self.run.by_task[int(request["task"])].trials
+            self.opened = explorer_of(self._record(trials[int(request["place"])]))
+            return {"data": self.opened.data()}
+        if self.opened is None:
+            raise ArgumentError("no trial is open; open one first")
+        return self.opened.answer(request)
+
+    def __repr__(self) -> str:
+        tasks = len(self.run.tasks)
+        return f"<RunExplorer of {len(self.run)} trials of {tasks} task{'s' * (tasks != 1)}>"
+
+
+def _fastest_first(task: TaskTrials) -> list[int]:
+    """Return the places of the trials of a task, fastest first, failed ones last."""
+    keys = [
+        (trial.seconds is None, trial.seconds or trial.slower_than or 0.0, place)
+        for place, trial in enumerate(task.trials)
+    ]
+    return [place for _, _, place in sorted(keys)]
+
+
+def _space(task: TaskTrials, space: int | None, places: list[int], stages: list[str]) -> Data:
+    trials = [task.trials[place] for place in places[:MOST_POINTS]]
+    best = trials[0].seconds
+    count = f"{len(places):,} trial{'s' * (len(places) != 1)}"
+    drawn = f", the fastest {MOST_POINTS:,} shown" * (len(places) > MOST_POINTS)
+    name = "no design space" if space is None else f"design space {space}"
+    return {
+        "label": f"{name}: {count}{drawn}" + (f", best {time_text(best)}" if best else ""),
+        **points_of(trials),
+        "place": places[:MOST_POINTS],
+        "number": [trial.number for trial in trials],
+        "stage": [stages.index(trial.stage) for trial in trials],
+    }
