@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from search.random_search import random_search
     from search.relax_integration import tune_relax
     from search.reports import plot
+    from search.reports.compare import compare
     from search.reports.explain import explain
     from search.reports.page.page import report
     from search.reports.profiler import Profiler
@@ -136,6 +137,7 @@ __all__ = [
     "auto_scheduler",
     "autotvm",
     "builder",
+    "compare",
     "compatible_factor",
     "compile_tir",
     "cost_model",

@@ -18,8 +18,8 @@ from search.compat.autotvm.record import LOGS, load_from_file
 from search.compat.autotvm.task import Task
 from search.database import RECORDS, WORKLOADS
 from search.database.keyed_database import SQL_FILE
-from search.reports.comparison import LogComparison, compare_tables
 from search.reports.explain import LogExplanation
+from search.reports.log_comparison import LogComparison
 from search.reports.log_format import (
     MOST_PROGRAMS,
     Field,
@@ -100,7 +100,7 @@ def compare(log_a: LogSource, log_b: LogSource) -> LogComparison:
     Rows of the same task with the same values of all knobs are joined, whatever their targets; the
     best of several measurements counts. Configurations without a cost in both logs are skipped.
     """
-    return compare_tables(*(records_to_table(log, resources=False) for log in (log_a, log_b)))
+    return LogComparison(*(records_to_table(log, resources=False) for log in (log_a, log_b)))
 
 
 # ------------------------------------------------------------------------------------- measurements

@@ -272,8 +272,8 @@ def chart_data(findings: Findings) -> dict[str, Any]:
         "decisions": [values[id(trial)] for trial in trials],
         "machine": [trial.machine for trial in trials],
     }
-    winners = {one.task.number: one.winner.explorer for one in findings.tasks if one.winner}
-    return {"stages": _STAGES, "tasks": known, "rows": rows, "winners": winners}
+    explorers = {one.task.number: one.winner.explorer for one in findings.tasks if one.winner}
+    return {"stages": _STAGES, "tasks": known, "rows": rows, "winners": explorers}
 
 
 def _worth_drawing(findings: Findings) -> Sequence[int]:

@@ -13,7 +13,6 @@ from search import autotvm
 from search.database.line_store import LineStore
 from search.errors import DatabaseError, TuningError
 from search.reports import Log, LogFormat, RunTable, Trial
-from search.reports.comparison import compare_tables
 from search.reports.run_directory import TRIALS
 from tests.search.compat.auto_scheduler.workloads import LINE as STEPS_LINE
 from tests.search.compat.autotvm.test_record import LINE as TEMPLATE_LINE
@@ -111,7 +110,7 @@ def test_it_is_drawn(log):
 def test_two_of_them_are_compared(log, tmp_path):
     other = tmp_path / "yesterday.sweep"
     other.write_text(SWEEP.replace("e-6", "e-5"))
-    found = compare_tables(search.explain(log).table(), search.explain(other).table())
+    found = search.compare(log, other)
     assert found.summary()[1][:4] == ("matmul", "5", "1.00", "10.00")
     assert found.rank_correlation("matmul") == pytest.approx(1.0)
 
