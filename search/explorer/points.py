@@ -42,7 +42,11 @@ def points_of(trials: Sequence[Trial]) -> Data:
     return {
         "axes": [
             _times("time (us)", times),
-            *([] if set(scores) == {None} else [_numbers("predicted score", scores)]),
+            *(
+                []
+                if set(scores) == {None}
+                else [_numbers("predicted score", scores, may_be_log=False)]
+            ),
             *(_axis(name, values) for name, values in varied.items()),
         ],
         "same": [[name, str(values[0])] for name, values in columns.items() if name not in varied],
@@ -59,11 +63,14 @@ def _axis(name: str, values: Sequence[Any]) -> Data:
     return {"name": name, "ticks": [str(value) for value in ticks], "at": at}
 
 
-def _numbers(name: str, values: Sequence[float | None], high: float = math.inf) -> Data:
+def _numbers(
+    name: str, values: Sequence[float | None], high: float = math.inf, *, may_be_log: bool = True
+) -> Data:
     """Return a continuous axis, which ends at the greatest value, or at `high` if that is less."""
     known = [value for value in values if value is not None]
     low, high = min(known, default=0.0), min(max(known, default=1.0), high)
-    return {"name": name, "low": low, "high": high, "log": 0 < _SPREAD * low < high, "at": values}
+    is_log = may_be_log and 0 < _SPREAD * low < high
+    return {"name": name, "low": low, "high": high, "log": is_log, "at": values}
 
 
 def _times(name: str, values: Sequence[float | None]) -> Data:

@@ -175,12 +175,13 @@ class RunExplorer(Component):
 
 
 def _fastest_first(task: TaskTrials) -> list[int]:
-    """Return the places of the trials of a task, fastest first, failed ones last."""
-    keys = [
-        (trial.seconds is None, trial.seconds or trial.slower_than or 0.0, place)
-        for place, trial in enumerate(task.trials)
-    ]
-    return [place for _, _, place in sorted(keys)]
+    """Return the places of the trials of a task: measured, stopped and failed ones, by time."""
+
+    def key(place: int) -> tuple[bool, bool, float]:
+        trial = task.trials[place]
+        return (trial.seconds is None, trial.failed, trial.seconds or trial.slower_than or 0.0)
+
+    return sorted(range(len(task.trials)), key=key)
 
 
 def _space(task: TaskTrials, space: int | None, places: list[int], stages: list[str]) -> Data:

@@ -13,7 +13,8 @@ class Axis {
     const [from, to] = [scale(this.low), scale(this.high)];
     this.place = (value) => (to === from ? 0.5 : Math.min(1, (scale(value) - from) / (to - from)));
     this.value = (place) => {
-      const at = from + Math.max(0, Math.min(1, place)) * (to - from);
+      if (place <= 0 || place >= 1) return place <= 0 ? this.low : this.high;
+      const at = from + place * (to - from);
       return this.log ? Math.exp(at) : at;
     };
   }
@@ -195,21 +196,30 @@ class Points {
 
   drawFields() {
     const place = this.fields.lastChild;
-    if (!this.fields.open || place.contains(document.activeElement)) return;
-    place.replaceChildren(...this.axes.map((axis) => {
+    if (!this.fields.open) return;
+    if (place.axes !== this.axes) place.replaceChildren(...this.axes.map((axis) => this.field(axis)));
+    place.axes = this.axes;
+    for (const axis of this.axes) {
       const ends = axis.filter ?? [axis.low, axis.high];
-      const field = (end, text) => {
-        const set = (event) => {
-          const changed = [...(axis.filter ?? [axis.low, axis.high])];
-          changed[end] = Number(event.target.value);
-          this.filter((one) => (one === axis ? changed : one.filter));
-        };
-        const name = { "aria-label": `${axis.name}, ${text}`, onchange: set };
-        if (!axis.ticks) return made("input", { type: "number", step: "any", value: Number(ends[end].toPrecision(6)), ...name });
-        return made("select", name, axis.ticks.map((tick, k) => made("option", { value: k, selected: k === ends[end] }, tick)));
+      axis.fields.forEach((field, end) => { field.value = Number(ends[end].toPrecision(6)); });
+    }
+  }
+
+  // The ends of the filter of an axis.
+  field(axis) {
+    axis.fields = ["from", "to"].map((text, end) => {
+      const set = (event) => {
+        const changed = [...(axis.filter ?? [axis.low, axis.high])], typed = event.target.value;
+        changed[end] = typed === "" ? [axis.low, axis.high][end] : Math.max(axis.low, Math.min(axis.high, Number(typed)));
+        if (changed[0] > changed[1]) changed[1 - end] = changed[end];
+        const whole = changed[0] === axis.low && changed[1] === axis.high;
+        this.filter((one) => (one === axis ? (whole ? null : changed) : one.filter));
       };
-      return made("div", {}, made("span", {}, axis.name), field(0, "from"), " to ", field(1, "to"));
-    }));
+      const attributes = { "aria-label": `${axis.name}, ${text}`, onchange: set };
+      if (!axis.ticks) return made("input", { type: "number", step: "any", ...attributes });
+      return made("select", attributes, axis.ticks.map((tick, k) => made("option", { value: k }, tick)));
+    });
+    return made("div", {}, made("span", {}, axis.name), axis.fields[0], " to ", axis.fields[1]);
   }
 
   // ------------------------------------------------------------------------------------- pointing

@@ -1,4 +1,4 @@
-"""The explorer in JupyterLab in a real browser: shown, a tile edited, measured, exported.
+"""The explorers in JupyterLab in a real browser: shown, a tile edited, measured, exported.
 
 `make notebooks` runs it: starting JupyterLab takes long, and is part of the extra `notebook`.
 """
@@ -31,23 +31,28 @@ from search.explorer import Explorer
 explorer = Explorer(tiled(), "llvm -num-cores=1")
 explorer.save("x.html")
 explorer"""
-NOTEBOOK = {
-    "cells": [
-        {
-            "cell_type": "code", "source": CELL, "id": "one", "metadata": {}, "outputs": [],
-            "execution_count": None,
-        }
-    ],
-    "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}},
-    "nbformat": 4,
-    "nbformat_minor": 5,
-}  # fmt: skip
+RUN_CELL = """\
+from pathlib import Path
+import search as ms
+from tests.search.reports.searches_for_pages import write_search
+ms.explore(write_search(Path("run")))"""
+
+
+def notebook_of(source: str) -> str:
+    """Return a notebook with one cell."""
+    cell = {
+        "cell_type": "code", "source": source, "id": "one", "metadata": {}, "outputs": [],
+        "execution_count": None,
+    }  # fmt: skip
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    return json.dumps({"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5})
 
 
 @pytest.fixture
-def notebook(tmp_path: Path) -> Iterator[str]:
-    """The address of a notebook with the explorer."""
-    (tmp_path / "x.ipynb").write_text(json.dumps(NOTEBOOK))
+def notebooks(tmp_path: Path) -> Iterator[str]:
+    """The address of two notebooks with the explorers of a schedule and of a run."""
+    (tmp_path / "x.ipynb").write_text(notebook_of(CELL))
+    (tmp_path / "run.ipynb").write_text(notebook_of(RUN_CELL))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -77,33 +82,57 @@ def notebook(tmp_path: Path) -> Iterator[str]:
                 break
             except (URLError, TimeoutError):
                 time.sleep(0.2)
-        yield f"{address}/lab/tree/x.ipynb?reset"
+        yield f"{address}/lab/tree"
     finally:
         server.terminate()
         server.wait(20)
 
 
-def test_a_tile_is_edited_and_measured(browser: Browser, notebook: str, tmp_path: Path) -> None:
+def run_cell(browser: Browser, address: str, until: str) -> None:
+    """Open a notebook, run its cell, and wait until an expression of the page is true."""
     from selenium.webdriver import ActionChains, Keys  # noqa: PLC0415 - an extra
 
-    browser.open(notebook, until="document.querySelector('.jp-Notebook .cm-content')")
+    browser.open(f"{address}?reset", until="document.querySelector('.jp-Notebook .cm-content')")
     browser.wait("document.body.textContent.includes('| Idle')", 60)
     run = ActionChains(browser.driver)
     browser.find(".jp-Notebook .cm-content").click()
     run.key_down(Keys.SHIFT).send_keys(Keys.ENTER).key_up(Keys.SHIFT).perform()
-    browser.wait("document.querySelector('.tx .program .row')", 60)
+    browser.wait(until, 60)
+
+
+def edit_a_tile(browser: Browser, factor: str) -> None:
     browser.driver.execute_script(
-        "const factor = document.querySelector('.tx select');"
-        "factor.value = '16'; factor.dispatchEvent(new Event('change'))"
+        "const choice = document.querySelector('.explorer .decision select');"
+        f"choice.value = '{factor}'; choice.dispatchEvent(new Event('change'))"
     )
-    program = "document.querySelector('.tx .program').textContent"
+
+
+def test_a_tile_is_edited_and_measured(browser: Browser, notebooks: str, tmp_path: Path) -> None:
+    run_cell(browser, f"{notebooks}/x.ipynb", "document.querySelector('.explorer .program .row')")
+    edit_a_tile(browser, "16")
+    program = "document.querySelector('.explorer .program').textContent"
     browser.wait(f"{program}.includes('T.grid(2, 64, 16, 128)')")
-    browser.find(".tx [aria-label='previous step']").click()
-    browser.find(".tx [aria-label='previous step']").click()
+    browser.find(".explorer [aria-label='previous step']").click()
+    browser.find(".explorer [aria-label='previous step']").click()
     browser.wait(f"{program}.includes('T.grid(2, 16, 128, 64)')")
-    browser.find(".tx .measure").click()
-    browser.wait("document.querySelector('.tx .estimate').textContent.includes('measured')", 60)
-    browser.find(".tx [data-tab=asm]").click()
-    browser.wait("document.querySelectorAll('.tx .details .row').length > 10", 60)
+    browser.find(".explorer .measure").click()
+    browser.wait(
+        "document.querySelector('.explorer .estimate').textContent.includes('measured')", 60
+    )
+    browser.find(".explorer [data-tab=asm]").click()
+    browser.wait("document.querySelectorAll('.explorer .details .row').length > 10", 60)
     browser.picture("jupyterlab")
     assert (tmp_path / "x.html").exists()
+
+
+def test_a_trial_of_a_run_is_opened_and_edited(browser: Browser, notebooks: str) -> None:
+    run_cell(browser, f"{notebooks}/run.ipynb", "document.querySelector('.points tbody button')")
+    browser.find(".points tbody tr:nth-child(8) button").click()
+    browser.wait("document.querySelector('.explorer .program .row')")
+    measured = "document.querySelector('.explorer .estimate').textContent"
+    assert browser.run(measured).endswith("measured 10 us")
+    edit_a_tile(browser, "1")
+    browser.wait(f"!{measured}.includes('measured')")
+    browser.find(".explorer .measure").click()
+    browser.wait(f"{measured}.includes('measured')", 60)
+    browser.picture("jupyterlab-run")
