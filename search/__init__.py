@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from search.random_search import random_search
     from search.relax_integration import tune_relax
     from search.reports import plot
-    from search.reports.compare import compare
+    from search.reports.comparison import compare
     from search.reports.explain import explain
     from search.reports.page.page import report
     from search.reports.profiler import Profiler

@@ -48,16 +48,10 @@ class Component(ABC):
     A notebook shows the widget if the extra `notebook` is installed, otherwise the page.
     """
 
-    name: ClassVar[str]
-    """The name for screen readers."""
+    title: str
     scripts: ClassVar[tuple[str, ...]]
     """The files of the scripts that draw it."""
     styles: ClassVar[tuple[str, ...]]
-
-    @property
-    @abstractmethod
-    def title(self) -> str:
-        """The title of the page."""
 
     @abstractmethod
     def data(self, *, whole: bool = False) -> Data:
@@ -96,10 +90,27 @@ class Component(ABC):
         return Path(path)
 
     def widget(self) -> Any:
-        """Return a widget; ImportError without anywidget, which names the extra."""
-        from search.explorer.widget import widget_of  # noqa: PLC0415 - needs an extra
+        """Return a widget, which sends requests and gets answers.
 
-        return widget_of(self)
+        Raises ImportError, which names the extra, without anywidget.
+        """
+        try:
+            import anywidget  # noqa: PLC0415 - an extra
+            import traitlets  # noqa: PLC0415 - comes with it
+        except ImportError as error:
+            raise ImportError(
+                "an explorer in a notebook needs anywidget: pip install 'tensorir[notebook]'; "
+                "its method save writes a page without it"
+            ) from error
+
+        class Widget(anywidget.AnyWidget):  # type: ignore[misc]
+            _esm = assets(*self.scripts, "notebook.js")
+            _css = assets(*self.styles)
+            data = traitlets.Dict().tag(sync=True)
+
+        shown = Widget(data=self.data())
+        shown.on_msg(lambda widget, message, _: widget.send(self.respond(message)))
+        return shown
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         try:
@@ -109,12 +120,11 @@ class Component(ABC):
         return shown._repr_mimebundle_(**options)
 
     def _repr_html_(self) -> str:
-        return page_in_frame(self.page(), self.name, "46em")
+        return page_in_frame(self.page(), self.title, "46em")
 
 
 def page_in_frame(page: str, title: str, height: str) -> str:
     """Return a page as a frame; its scripts run without access to the page around it."""
-    return (
-        f'<iframe sandbox="allow-scripts" title="{title}" srcdoc="{html.escape(page)}" '
-        f'style="width:100%;height:{height};border:1px solid #8888"></iframe>'
-    )
+    style = f"width:100%;height:{height};border:1px solid #8888"
+    named = f'title="{html.escape(title)}" srcdoc="{html.escape(page)}"'
+    return f'<iframe sandbox="allow-scripts" {named} style="{style}"></iframe>'

@@ -37,7 +37,6 @@ class Explorer(Component):
     function.
     """
 
-    name = "explorer of a schedule"
     scripts = ("elements.js", "explorer.js")
     styles = ("theme.css", "explorer.css")
 
@@ -50,18 +49,13 @@ class Explorer(Component):
         self.initial: IRModule = sch.initial_mod
         given = Target.current() if target is None else target
         self.target = as_target("llvm -num-cores=1" if given is None else given)
-        self.func_name = _checked_name(sch, func_name)
+        self.title = self.func_name = _checked_name(sch, func_name)
         self._replay = Replay.of(self.initial, sch.trace)
         self._views: dict[PrimFunc, Data] = {}
         self._details: dict[PrimFunc, Data] = {}
         self.measured: dict[PrimFunc, float] = {}
         """The measured seconds of a call, by program."""
         self._processes: tuple[LocalBuilder, LocalRunner] | None = None
-
-    @property
-    def title(self) -> str:
-        """The name of the function."""
-        return self.func_name
 
     @property
     def trace(self) -> Trace:

@@ -19,7 +19,7 @@ MOST_POINTS: Final = 3000
 _MOST_TICKS: Final = 40
 """The maximum number of numbers that have a tick each; more of them are on a continuous axis."""
 _SPREAD: Final = 4
-"""The ratio of the longest time to the shortest from which on an axis is logarithmic."""
+"""The ratio of the greatest number to the least from which on an axis is logarithmic."""
 
 
 def points_of(trials: Sequence[Trial]) -> Data:
@@ -41,12 +41,8 @@ def points_of(trials: Sequence[Trial]) -> Data:
     scores = [_digits(1.0, trial.predicted) for trial in trials]
     return {
         "axes": [
-            _times("time (us)", times),
-            *(
-                []
-                if set(scores) == {None}
-                else [_numbers("predicted score", scores, may_be_log=False)]
-            ),
+            _numbers("time (us)", times, are_times=True),
+            *([] if set(scores) == {None} else [_numbers("predicted score", scores)]),
             *(_axis(name, values) for name, values in varied.items()),
         ],
         "same": [[name, str(values[0])] for name, values in columns.items() if name not in varied],
@@ -63,21 +59,14 @@ def _axis(name: str, values: Sequence[Any]) -> Data:
     return {"name": name, "ticks": [str(value) for value in ticks], "at": at}
 
 
-def _numbers(
-    name: str, values: Sequence[float | None], high: float = math.inf, *, may_be_log: bool = True
-) -> Data:
-    """Return a continuous axis, which ends at the greatest value, or at `high` if that is less."""
-    known = [value for value in values if value is not None]
-    low, high = min(known, default=0.0), min(max(known, default=1.0), high)
-    is_log = may_be_log and 0 < _SPREAD * low < high
-    return {"name": name, "low": low, "high": high, "log": is_log, "at": values}
-
-
-def _times(name: str, values: Sequence[float | None]) -> Data:
-    """Return an axis that a few long times do not stretch."""
-    known = sorted(value for value in values if value is not None)
-    edge = 1.25 * known[int(0.9 * (len(known) - 1))] if known else math.inf
-    return _numbers(name, values, edge if known and known[-1] > 2 * edge else math.inf)
+def _numbers(name: str, values: Sequence[float | None], *, are_times: bool = False) -> Data:
+    """Return a continuous axis; a few long times do not stretch it."""
+    known = sorted(value for value in values if value is not None) or [0.0]
+    low, high = known[0], known[-1]
+    edge = 1.25 * known[int(0.9 * (len(known) - 1))]
+    if are_times and high > 2 * edge:
+        high = edge
+    return {"name": name, "low": low, "high": high, "log": 0 < _SPREAD * low < high, "at": values}
 
 
 def _digits(unit: float, number: float | None) -> float | None:

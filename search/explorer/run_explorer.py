@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -32,15 +32,7 @@ _MOST_TEXT: Final = 500_000
 def explore(
     work_dir: str | os.PathLike[str], database: str | Database | None = None
 ) -> RunExplorer:
-    """Return an explorer of the trials of a run, which a notebook shows.
-
-        ms.explore("tuned").save("x.html")
-
-    Each trial is a line through its time, its predicted score and its decisions. A range of an axis
-    filters the trials, and a click on a trial opens its schedule in an `Explorer`. A page has the
-    schedules of the fastest few. Programs come from `database`: a database, or a directory, file or
-    URL of one; by default the database in `work_dir`. Raises DatabaseError if there are no trials.
-    """
+    """Return an explorer of the trials of a run; see `RunExplorer`."""
     return RunExplorer(work_dir, database)
 
 
@@ -59,9 +51,16 @@ def explorer_of(record: TuningRecord) -> Explorer:
 
 
 class RunExplorer(Component):
-    """The trials of a run as points of their design spaces; see `explore`."""
+    """The trials of a run as points of their design spaces, which a notebook shows.
 
-    name = "explorer of a run"
+        ms.explore("tuned").save("x.html")
+
+    Each trial is a line through its time, its predicted score and its decisions. A range of an axis
+    filters the trials, and a click on a trial opens its schedule in an `Explorer`. A page has the
+    schedules of the fastest few. Programs come from `database`: a database, or a directory, file or
+    URL of one; by default the database in `work_dir`. Raises DatabaseError if there are no trials.
+    """
+
     scripts = ("elements.js", "explorer.js", "points.js")
     styles = ("theme.css", "explorer.css", "points.css")
 
@@ -69,6 +68,7 @@ class RunExplorer(Component):
         self, work_dir: str | os.PathLike[str], database: str | Database | None = None
     ) -> None:
         self.folder = Path(work_dir)
+        self.title = f"Trials in {self.folder.resolve().name or self.folder}"
         run = load_run(work_dir)
         found = database_at(database) if isinstance(database, str) else database
         found = database_in(work_dir) if found is None else found
@@ -79,22 +79,6 @@ class RunExplorer(Component):
         self._records = {id(trial): one for trial, one in zip(trials, records, strict=True) if one}
         self.opened: Explorer | None = None
         """The schedule that was opened last."""
-
-    @property
-    def title(self) -> str:
-        """The title of the page."""
-        return f"Trials in {self.folder.resolve().name or self.folder}"
-
-    def record(self, task: str | int, number: int) -> TuningRecord:
-        """Return the record of a trial, given by its task and its number within the task.
-
-        The task is an index in `run.tasks`, a label or a name. Raises TuningError for an unknown
-        task, ArgumentError for a trial without a record.
-        """
-        trials = [trial for trial in self.run.of_task(task).trials if trial.number == number]
-        if not trials:
-            raise ArgumentError(f"task {task!r} has no trial {number}")
-        return self._record(trials[-1])
 
     def _record(self, trial: Trial) -> TuningRecord:
         if id(trial) not in self._records:
@@ -110,47 +94,37 @@ class RunExplorer(Component):
     def data(self, *, whole: bool = False) -> Data:
         """Return what is drawn, as data for JSON.
 
-        `tasks`, the most expensive first, have a `label`, the `target`, the number of the `winner`
-        if it was measured again, and `spaces`. A space has a `label`, what `points_of` returns, and
-        by trial the `number`, its `place` in the task, and `stage`, an index of `stages`. With
-        `whole`, `schedules` has the packed data of explorers by task and place.
+        `tasks`, the most expensive first, have a `number`, a `label`, the number of the trial that
+        is the `winner` if it was measured again, and `spaces`: a `label`, what `points_of` returns,
+        and by trial the `number`, the `place` in the task, and the `stage`. With `whole`,
+        `schedules` has the packed data of explorers by task and place.
         """
         tasks = [task for task in self.run.by_task.largest() if task.trials]
-        stages = ["done", "stopped", "build", "run", "check"]
-        schedules = self._schedules(tasks) if whole else {}
         return {
             "title": self.title,
-            "stages": stages,
-            "tasks": [self._task(task, stages) for task in tasks],
-            "schedules": schedules,
-        }
-
-    def _task(self, task: TaskTrials, stages: list[str]) -> Data:
-        spaces: dict[int | None, list[int]] = {}
-        for place in _fastest_first(task):
-            spaces.setdefault(task.trials[place].space, []).append(place)
-        report = task.report
-        return {
-            "number": task.number,
-            "label": self.run.labels[task.number],
-            "target": report.target,
-            "winner": report.winner if report.rounds else None,
-            "spaces": [_space(task, space, places, stages) for space, places in spaces.items()],
+            "tasks": [
+                {
+                    "number": task.number,
+                    "label": self.run.labels[task.number],
+                    "winner": task.report.winner if task.report.rounds else None,
+                    "spaces": _spaces(task),
+                }
+                for task in tasks
+            ],
+            "schedules": self._schedules(tasks) if whole else {},
         }
 
     def _schedules(self, tasks: list[TaskTrials]) -> dict[str, str]:
         """Return the packed data of the schedules of a page: the fastest of each task in turn."""
-        rankings = [
-            [(f"{task.number}/{place}", one) for place in _fastest_first(task)
-             if (one := self._records.get(id(task.trials[place])))]
-            for task in tasks
-        ]  # fmt: skip
-        ranked = (one for of_rank in zip_longest(*rankings) for one in of_rank if one is not None)
+        rankings = [[(task, place) for place in _fastest_first(task)] for task in tasks]
+        ranked = [one for of_rank in zip_longest(*rankings) for one in of_rank if one is not None]
+        known = [one for one in ranked if id(one[0].trials[one[1]]) in self._records]
         schedules: dict[str, str] = {}
-        for key, record in islice(ranked, _MOST_SCHEDULES):
-            data = packed(explorer_of(record).data(whole=True, brief=True))
+        for task, place in known[:_MOST_SCHEDULES]:
+            explorer = explorer_of(self._record(task.trials[place]))
+            data = packed(explorer.data(whole=True, brief=True))
             if sum(map(len, schedules.values())) + len(data) <= _MOST_TEXT:
-                schedules[key] = data
+                schedules[f"{task.number}/{place}"] = data
         return schedules
 
     # ----------------------------------------------------------------------------------- answering
@@ -184,7 +158,15 @@ def _fastest_first(task: TaskTrials) -> list[int]:
     return sorted(range(len(task.trials)), key=key)
 
 
-def _space(task: TaskTrials, space: int | None, places: list[int], stages: list[str]) -> Data:
+def _spaces(task: TaskTrials) -> list[Data]:
+    """Return the data of the design spaces of a task, that of the fastest trial first."""
+    spaces: dict[int | None, list[int]] = {}
+    for place in _fastest_first(task):
+        spaces.setdefault(task.trials[place].space, []).append(place)
+    return [_space(task, space, places) for space, places in spaces.items()]
+
+
+def _space(task: TaskTrials, space: int | None, places: list[int]) -> Data:
     trials = [task.trials[place] for place in places[:MOST_POINTS]]
     best = trials[0].seconds
     count = f"{len(places):,} trial{'s' * (len(places) != 1)}"
@@ -195,5 +177,5 @@ def _space(task: TaskTrials, space: int | None, places: list[int], stages: list[
         **points_of(trials),
         "place": places[:MOST_POINTS],
         "number": [trial.number for trial in trials],
-        "stage": [stages.index(trial.stage) for trial in trials],
+        "stage": [trial.stage for trial in trials],
     }

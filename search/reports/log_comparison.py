@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from search.reports.comparison import Comparison
 from search.reports.drawing import colour, finish_axes, log_scale, new_axes, say
 from search.reports.table import Trials
+from tensorir.text_table import aligned, html_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class LogComparison(Comparison):
+class LogComparison:
     """The costs in two logs of the same tasks and configurations; targets may differ.
 
     Rows match if they have the same task and the same values of all knobs, whatever their targets;
@@ -86,9 +85,13 @@ class LogComparison(Comparison):
     def __len__(self) -> int:
         return len(self.costs())
 
-    def tables(self) -> list[tuple[str, Sequence[Sequence[str]]]]:
-        """Return the summary, which needs no title."""
-        return [("", self.summary())]
+    def __str__(self) -> str:
+        return aligned(self.summary())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html_table(self.summary())
 
 
 def _best_costs(table: Trials) -> dict[tuple[str, str], float]:

@@ -172,13 +172,13 @@ class Points {
   }
 
   kind(k) {
-    const stage = this.data.stages[this.space.stage[k]];
+    const stage = this.space.stage[k];
     if (this.task.winner === this.space.number[k]) return "winner";
     return stage === "done" || stage === "stopped" ? (k < Math.max(1, this.lines.length / 10) ? "fast" : stage) : "failed";
   }
 
   describe(k) {
-    const stage = this.data.stages[this.space.stage[k]], [clock] = this.axes;
+    const stage = this.space.stage[k], [clock] = this.axes;
     const took = { done: time(clock.at[k]), stopped: `stopped after ${time(clock.at[k])}` }[stage] ?? `failed in ${stage}`;
     const rest = this.axes.slice(1).map((axis) => `${axis.name} ${axis.text(axis.at[k])}`);
     return [`trial ${this.space.number[k]}: ${took}`, ...rest].join(", ");

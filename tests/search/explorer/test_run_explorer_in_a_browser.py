@@ -78,16 +78,13 @@ def test_filters_are_set_as_numbers(browser: Browser, page: Path) -> None:
 
 def test_a_click_on_a_line_opens_its_schedule(browser: Browser, page: Path) -> None:
     browser.open(page, until=DRAWN)
-    place = "(() => { const [a, b] = [...document.querySelectorAll('.axis line')].map((l) => l.getBoundingClientRect()); return [(a.left + b.left) / 2, a.top]; })()"
-    x, top = browser.run(place)
+    fastest = browser.find(".lines path:last-child").get_attribute("d")
+    (x, y), (right, lower) = (map(float, place.split()) for place in fastest[1:].split("L")[:2])
+    box = browser.find(".axes svg").rect
     click = ActionChains(browser.driver)
-    for down in range(0, 260, 10):
-        click = ActionChains(browser.driver)
-        click.w3c_actions.pointer_action.move_to_location(int(x), int(top) + down)
-        click.perform()
-        if browser.run(READ).startswith("trial 0"):
-            break
-    click.click().perform()
+    place = (int(box["x"] + (x + right) / 2), int(box["y"] + (y + lower) / 2))
+    click.w3c_actions.pointer_action.move_to_location(*place).click()
+    click.perform()
     browser.wait("document.querySelector('.explorer .program .row')")
     assert browser.run("document.querySelector('.opened h3').textContent").startswith("Trial 0")
     browser.no_complaints()

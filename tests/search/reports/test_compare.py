@@ -48,7 +48,7 @@ decision             a        b
 tile of loop 1 of B  (4, 16)  (8, 8)
 
 Traces
- the same
+  the same
 
 Programs
       def main(A: T.Buffer((32, 64), "float32"), B: T.Buffer((32, 64), "float32")):
