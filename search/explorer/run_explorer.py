@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Final
 
 from schedule import Schedule
 from search.arg_info import entry_name
 from search.database import Database, database_at, database_in
+from search.database.best_records import usable
 from search.database.programs import programs_in
 from search.database.records import TuningRecord
 from search.errors import ArgumentError
@@ -117,14 +118,15 @@ class RunExplorer(Component):
     def _schedules(self, tasks: list[TaskTrials]) -> dict[str, str]:
         """Return the packed data of the schedules of a page: the fastest of each task in turn."""
         rankings = [[(task, place) for place in _fastest_first(task)] for task in tasks]
-        ranked = [one for of_rank in zip_longest(*rankings) for one in of_rank if one is not None]
-        known = [one for one in ranked if id(one[0].trials[one[1]]) in self._records]
         schedules: dict[str, str] = {}
-        for task, place in known[:_MOST_SCHEDULES]:
-            explorer = explorer_of(self._record(task.trials[place]))
-            data = packed(explorer.data(whole=True, brief=True))
-            if sum(map(len, schedules.values())) + len(data) <= _MOST_TEXT:
-                schedules[f"{task.number}/{place}"] = data
+        for task, place in filter(None, chain.from_iterable(zip_longest(*rankings))):
+            record = self._records.get(id(task.trials[place]))
+            for _, explorer in usable([record] if record else [], explorer_of):
+                data = packed(explorer.data(whole=True, brief=True))
+                if sum(map(len, schedules.values())) + len(data) <= _MOST_TEXT:
+                    schedules[f"{task.number}/{place}"] = data
+            if len(schedules) == _MOST_SCHEDULES:
+                break
         return schedules
 
     # ----------------------------------------------------------------------------------- answering

@@ -79,10 +79,10 @@ def test_filters_are_set_as_numbers(browser: Browser, page: Path) -> None:
 def test_a_click_on_a_line_opens_its_schedule(browser: Browser, page: Path) -> None:
     browser.open(page, until=DRAWN)
     fastest = browser.find(".lines path:last-child").get_attribute("d")
-    (x, y), (right, lower) = (map(float, place.split()) for place in fastest[1:].split("L")[:2])
+    (x, y), (right, end) = (map(float, place.split()) for place in fastest[1:].split("L")[:2])
     box = browser.find(".axes svg").rect
     click = ActionChains(browser.driver)
-    place = (int(box["x"] + (x + right) / 2), int(box["y"] + (y + lower) / 2))
+    place = (int(box["x"] + 0.9 * x + 0.1 * right), int(box["y"] + 0.9 * y + 0.1 * end))
     click.w3c_actions.pointer_action.move_to_location(*place).click()
     click.perform()
     browser.wait("document.querySelector('.explorer .program .row')")
