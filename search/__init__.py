@@ -18,7 +18,7 @@ which a search uses them:
   machines;
 - the loop: a `task_scheduler` chooses the next task, `runs` has the steps of the loop, a
   `measure_callback` is invoked after each trial, and a `database` stores the records;
-- `reports` show the results as text, pictures, and a page; `explorer` shows one schedule;
+- `reports` show the results as text, pictures, and a page; `explorer` shows schedules and trials;
 - `history` finds schedules for a later build; `models` tunes whole models, `compat` has the names
   and logs of AutoTVM and Ansor, and `command_line` is the command `tensorir`.
 

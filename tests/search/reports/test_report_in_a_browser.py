@@ -76,6 +76,25 @@ def test_the_page_has_the_colours_that_are_chosen(browser: Browser, model: Path)
     browser.no_complaints()
 
 
+def test_the_winner_is_explored(browser: Browser, matmul: Path) -> None:
+    browser.open(matmul, until=DRAWN_FIRST)
+    browser.find("#theme").send_keys("dark")
+    browser.wait("document.querySelector('#winners .program .row')")
+    program = "document.querySelector('#winners .program').textContent"
+    assert "for i_0, j_0, k_0" in browser.run(program)
+    assert "measured 3 us" in browser.find("#winners .estimate").text
+    browser.show("#schedules")
+    browser.picture("winner")
+    colour = "getComputedStyle(document.querySelector('{}')).backgroundColor"
+    own = browser.run(colour.format("#winners .explorer"))
+    assert own == browser.run(colour.format("#schedules")), "both are dark"
+    slider = browser.find("#winners input[type=range]")
+    slider.send_keys(Keys.HOME)
+    browser.wait(f"{program}.includes('for i, j, k in T.grid(32, 32, 32)')")
+    browser.find("#theme").send_keys("of the system")
+    browser.no_complaints()
+
+
 def test_another_task_is_shown_as_text(browser: Browser, model: Path) -> None:
     browser.open(model, until=DRAWN_FIRST)
     before = browser.wait("document.querySelector('#progress .canvas').ariaLabel")
