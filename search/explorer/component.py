@@ -10,24 +10,11 @@ import zlib
 from abc import ABC, abstractmethod
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from search.explorer.program_view import Data
 from tensorir.errors import TensorIRError
 from tensorir.replaced_file import replaced_file
-
-_PAGE: Final = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>:root {{ color-scheme: light dark; }} body {{ margin: 8px; }}
-{styles}</style></head>
-<body><div id="view"></div><noscript>This page needs JavaScript.</noscript>
-<script type="text/plain" id="data">{data}</script>
-<script type="module">{script}
-const data = await unpacked(document.getElementById("data").textContent);
-show(document.getElementById("view"), data);
-</script></body></html>
-"""
 
 
 def assets(*names: str) -> str:
@@ -76,7 +63,7 @@ class Component(ABC):
 
     def page(self) -> str:
         """Return a page that needs neither Python nor a network."""
-        return _PAGE.format(
+        return assets("page.html").format(
             title=html.escape(self.title),
             styles=assets(*self.styles),
             data=packed(self.data(whole=True)),

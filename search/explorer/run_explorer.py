@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Final
@@ -28,13 +29,6 @@ _MOST_SCHEDULES: Final = 6
 """The maximum number of schedules in a page."""
 _MOST_TEXT: Final = 500_000
 """The number of characters of schedules in a page from which on no further one is added."""
-
-
-def explore(
-    work_dir: str | os.PathLike[str], database: str | Database | None = None
-) -> RunExplorer:
-    """Return an explorer of the trials of a run; see `RunExplorer`."""
-    return RunExplorer(work_dir, database)
 
 
 def explorer_of(record: TuningRecord) -> Explorer:
@@ -108,7 +102,7 @@ class RunExplorer(Component):
                     "number": task.number,
                     "label": self.run.labels[task.number],
                     "winner": task.report.winner if task.report.rounds else None,
-                    "spaces": _spaces(task),
+                    "spaces": list(_spaces(task)),
                 }
                 for task in tasks
             ],
@@ -150,34 +144,29 @@ class RunExplorer(Component):
         return f"<RunExplorer of {len(self.run)} trials of {tasks} task{'s' * (tasks != 1)}>"
 
 
+explore = RunExplorer
+"""`ms.explore(work_dir)` explores a run as `sch.explore()` explores a schedule."""
+
+
 def _fastest_first(task: TaskTrials) -> list[int]:
     """Return the places of the trials of a task: measured, stopped and failed ones, by time."""
-
-    def key(place: int) -> tuple[bool, bool, float]:
-        trial = task.trials[place]
-        return (trial.seconds is None, trial.failed, trial.seconds or trial.slower_than or 0.0)
-
-    return sorted(range(len(task.trials)), key=key)
+    keys = [(t.seconds is None, t.failed, t.seconds or t.slower_than or 0.0) for t in task.trials]
+    return sorted(range(len(keys)), key=keys.__getitem__)
 
 
-def _spaces(task: TaskTrials) -> list[Data]:
-    """Return the data of the design spaces of a task, that of the fastest trial first."""
+def _spaces(task: TaskTrials) -> Iterator[Data]:
+    """Yield the data of the design spaces of a task, that of the fastest trial first."""
     spaces: dict[int | None, list[int]] = {}
     for place in _fastest_first(task):
         spaces.setdefault(task.trials[place].space, []).append(place)
-    return [_space(task, space, places) for space, places in spaces.items()]
-
-
-def _space(task: TaskTrials, space: int | None, places: list[int]) -> Data:
-    trials = [task.trials[place] for place in places[:MOST_POINTS]]
-    best = trials[0].seconds
-    count = f"{len(places):,} trial{'s' * (len(places) != 1)}"
-    drawn = f", the fastest {MOST_POINTS:,} shown" * (len(places) > MOST_POINTS)
-    name = "no design space" if space is None else f"design space {space}"
-    return {
-        "label": f"{name}: {count}{drawn}" + (f", best {time_text(best)}" if best else ""),
-        **points_of(trials),
-        "place": places[:MOST_POINTS],
-        "number": [trial.number for trial in trials],
-        "stage": [trial.stage for trial in trials],
-    }
+    for space, places in spaces.items():
+        trials = [task.trials[place] for place in places[:MOST_POINTS]]
+        drawn = f", the fastest {MOST_POINTS:,} shown" * (len(places) > MOST_POINTS)
+        best = f", best {time_text(trials[0].seconds)}" if trials[0].seconds else ""
+        yield {
+            "label": f"design space {space}: {len(places):,} tried{drawn}{best}",
+            **points_of(trials),
+            "place": places[:MOST_POINTS],
+            "number": [trial.number for trial in trials],
+            "stage": [trial.stage for trial in trials],
+        }

@@ -70,7 +70,7 @@ class ScheduleComparison:
         """The conditions of the times."""
 
     def measure(self, target: str | Target | None = None, max_seconds: float = 10.0) -> None:
-        """Measure both, interleaved in one process, and replace the times.
+        """Measure both, interleaved in one process, and replace the recorded times.
 
         `target` is by default that of a record, the current target, or one core of this machine.
         Raises ArgumentError if the schedules are of different programs, TuningError if one cannot
@@ -90,9 +90,9 @@ class ScheduleComparison:
             runner.close()
         ranked = {one.record.trace_key: one for one in found}
         both = [ranked.get(record.trace_key) for record in self._records]
-        for name, one in zip("ab", both, strict=True):
-            if one is None:
-                raise TuningError(f"schedule {name} does not build or run; codegen.build says why")
+        if None in both:
+            name = "ab"[both.index(None)]
+            raise TuningError(f"schedule {name} does not build or run; codegen.build says why")
         self.seconds = [one.median for one in both if one]
         self.certainty = min(found, key=lambda one: one.median).certainty
         self.how = f"measured in {found[0].rounds} interleaved rounds on {chosen}"
@@ -223,7 +223,6 @@ def compare(
     *,
     work_dir: str | os.PathLike[str] | None = None,
     measure: bool = False,
-    target: str | Target | None = None,
 ) -> ScheduleComparison: ...
 @overload
 def compare(a: OneLog, b: OneLog) -> LogComparison: ...
@@ -233,7 +232,6 @@ def compare(
     *,
     work_dir: str | os.PathLike[str] | None = None,
     measure: bool = False,
-    target: str | Target | None = None,
 ) -> ScheduleComparison | LogComparison:
     """Compare two schedules, or two logs of measurements.
 
@@ -242,8 +240,7 @@ def compare(
     A schedule is a `Schedule`, a record of a database, or a trial of the run in `work_dir`. The
     differences of decisions, traces and programs are shown, and the times with the probability
     that the faster schedule is faster. Times are the recorded ones; with `measure`, both schedules
-    are measured here, interleaved, for up to ten seconds on `target`, by default the target of a
-    record, the current target, or one core of this machine.
+    are measured here (see `ScheduleComparison.measure`).
 
     A log is a path that `explain` reads, or a table of trials. Two logs are compared by their costs
     of the configurations that both have.
@@ -252,18 +249,15 @@ def compare(
     of different programs to measure; TuningError for schedules that cannot be measured.
     """
     if isinstance(a, _LOG) and isinstance(b, _LOG):
-        return LogComparison(_table(a), _table(b))
+        tables = (one if isinstance(one, Trials) else explain(one).table() for one in (a, b))
+        return LogComparison(*tables)
     found = ScheduleComparison(_schedule(a, work_dir), _schedule(b, work_dir))
     if measure:
-        found.measure(target)
+        found.measure()
     return found
 
 
 _LOG: Final = (Trials, str, os.PathLike)
-
-
-def _table(log: OneLog) -> Trials:
-    return log if isinstance(log, Trials) else explain(log).table()
 
 
 def _schedule(

@@ -101,17 +101,12 @@ class RunDirectory(LogFormat):
         return Log(trials, fields_of_trial(best), reports=report.tasks)
 
 
-def known_trials(
-    work_dir: Path, resources: bool | int, trials: Sequence[Trial] | None = None
-) -> list[Trial]:
+def known_trials(work_dir: Path, resources: bool | int, trials: Sequence[Trial]) -> list[Trial]:
     """Return the trials of a run with knobs, operations, and the resources of some.
 
     `resources` is the maximum number of programs that are replayed for their resources; True
     replays all. Names and programs come from the database in the directory, if there is one.
-    `trials` are the trials of the directory if they were read before.
     """
-    if trials is None:
-        trials = load_run(work_dir).trials
     replayed = spread_out(len(trials), resources)
     database = database_in(work_dir)
     programs = [] if database is None else programs_in(database)

@@ -31,7 +31,7 @@ from search.reports.log_format import (
     trial_of_result,
 )
 from search.reports.resources import Resources, resources_of
-from search.reports.run_directory import TRIALS, RunDirectory, known_trials
+from search.reports.run_directory import TRIALS, RunDirectory, known_trials, load_run
 from search.reports.table import LogTable
 from search.reports.trial import Trial
 
@@ -89,7 +89,7 @@ def records_to_table(log: LogSource, resources: bool | int = True) -> LogTable:
     """
     if isinstance(log, (str, os.PathLike)):
         if Path(log).is_dir():
-            return LogTable(known_trials(Path(log), resources))
+            return LogTable(known_trials(Path(log), resources, load_run(log).trials))
         log = load_from_file(log)
     return LogTable(list(_trials(list(log), resources)))
 

@@ -82,8 +82,3 @@ def table(
 def details(summary: Content, *content: Content, id_: str | None = None) -> Markup:
     """Return a folded part."""
     return element("details", element("summary", summary), *content, id_=id_)
-
-
-def scroll_box(text: str, label: str) -> Markup:
-    """Return text in an element that scrolls, also by keys."""
-    return element("pre", text, tabindex=0, role="region", aria_label=label)

@@ -8,16 +8,8 @@ from typing import Final
 from search.options import UNLIMITED
 from search.reports.explain import LogExplanation
 from search.reports.log_format import ERROR_MEANINGS, Log, utc
-from search.reports.page.markup import (
-    Content,
-    Markup,
-    details,
-    element,
-    markup,
-    scroll_box,
-    table,
-)
-from search.reports.page.watched_search import ShownTask, WatchedSearch, Winner
+from search.reports.page.markup import Content, Markup, details, element, markup, table
+from search.reports.page.watched_search import ShownTask, WatchedSearch
 from search.reports.report import RunReport, factor_text
 from search.reports.tasks import Failure, TaskTrials, failures_of, program_of
 from search.runner.time_call import time_text
@@ -195,7 +187,7 @@ def _failure(group: Failure, search: WatchedSearch, place: int) -> Markup:
         [element("b", f"{count:,} trial{'s' * (count != 1)}, {group.ending}"), f": {reason}"],
         element("p", f"Numbers of the trials in {listed}{more}"),
         element("p", f"They took {spent:.1f} s. The error of the first:"),
-        scroll_box(error, "error"),
+        element("pre", error, tabindex=0, role="region", aria_label="error"),
         id_=f"failure-{place}",
     )
 
@@ -203,24 +195,22 @@ def _failure(group: Failure, search: WatchedSearch, place: int) -> Markup:
 def _winners(search: WatchedSearch, tasks: Sequence[ShownTask]) -> Markup:
     """Return the places in which a script shows the winners in the explorer."""
     labelled = zip(search.tasks.labels, tasks, strict=True)
-    parts = [_winner(label, one.task, one.winner) for label, one in labelled if one.winner]
+    parts = [
+        element(
+            "article",
+            element("h3", label),
+            element("div", class_="winner"),
+            data_task=one.task.number,
+        )
+        for label, one in labelled
+        if one.winner
+    ]
     if not parts:
         missing = "There is no database with the programs in the directory, or no trial succeeded."
         return _note(missing if search.trials else "Nothing was measured yet.")
     left = sum(task.best is not None for task in search.tasks) - len(parts)
     rest = f"The other {left:,} tasks cost less; tensorir report --task NAME shows them."
     return element("div", parts, _note(rest * (left > 0)))
-
-
-def _winner(label: str, task: TaskTrials, winner: Winner) -> Markup:
-    times = f"the median of {winner.measurements} times" if winner.measurements > 1 else "one time"
-    return element(
-        "article",
-        element("h3", label),
-        element("p", f"{time_text(winner.seconds)} per call, {times}, on {task.known.target}."),
-        element("div", class_="winner"),
-        data_task=task.number,
-    )
 
 
 def _note(text: str) -> Markup:

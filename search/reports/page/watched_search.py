@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any, Final, NamedTuple
 
 from search.database import Database, JSONDatabase, TuningRecord, database_at, database_in
@@ -136,7 +135,7 @@ class WatchedSearch:
         records = winner_first(self._records.get((task.known.workload, task.known.target), ()))
         first = [(one.trace_key, one.run_secs) for one in records[:1]]
         if task.number not in self._winners or self._winners[task.number][0] != first:
-            found = next((Winner(*one) for one in usable(records, explorer_of)), None)
+            found = next((Winner(one) for _, one in usable(records, explorer_of)), None)
             self._winners[task.number] = (first, found)
         return self._winners[task.number][1]
 
@@ -144,11 +143,7 @@ class WatchedSearch:
 class Winner:
     """The best schedule of a task."""
 
-    def __init__(self, record: TuningRecord, explorer: Explorer) -> None:
-        self.seconds = median(record.run_secs or (0.0,))
-        """The median of the last measurement."""
-        self.measurements = len(record.run_secs or ())
-        """The number of times in that measurement."""
+    def __init__(self, explorer: Explorer) -> None:
         self.explorer = packed(explorer.data(whole=True, brief=True))
         """The data of the explorer of the schedule, compressed."""
         space = DesignSpace.of(explorer.sch)

@@ -77,7 +77,7 @@ def test_the_trials_of_a_space_are_ordered_by_time(searched: Path) -> None:
     (task,) = run.data()["tasks"]
     (space,) = task["spaces"]
     assert (task["label"], task["winner"]) == ("matmul", None)
-    assert space["label"] == "design space 0: 20 trials, best 3 us"
+    assert space["label"] == "design space 0: 20 tried, best 3 us"
     names = [axis["name"] for axis in space["axes"]]
     assert names[:2] == ["time (us)", "predicted score"]
     assert all(re.fullmatch(r"tile of loop \d of C\[\d\]", name) for name in names[2:])

@@ -97,7 +97,7 @@ def test_another_task_and_space_are_chosen(browser: Browser, tmp_path: Path) -> 
     browser.find(".points header select").send_keys("<b>")
     browser.wait("document.querySelectorAll('.lines path').length === 10")
     spaces = browser.driver.find_elements("css selector", ".points header select")[1]
-    assert "design space 0: 10 trials" in spaces.text
+    assert "design space 0: 10 tried" in spaces.text
     spaces.send_keys(Keys.ARROW_DOWN)
     assert browser.run("document.querySelector('.points b') === null")
     assert browser.run("document.querySelectorAll('.lines .failed').length") >= 0

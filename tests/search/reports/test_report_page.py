@@ -56,10 +56,10 @@ def test_a_report_says_what_was_found(matmul: Parsed) -> None:
 
 
 def test_the_winner_is_shown_by_the_explorer(matmul: Parsed) -> None:
-    winner = matmul.text("winners")
-    assert "3 us per call, one time, on llvm -keys=cpu -num-cores=1" in winner
+    assert matmul.text("winners") == "matmul"
     text = json.loads(matmul.text("data"))["winners"]["0"]
     shown = json.loads(zlib.decompress(base64.b64decode(text)))
+    assert shown["target"] == TARGET
     assert shown["steps"][0]["text"] == 'b0 = sch.get_block(name="C", func_name="main")'
     programs = [shown["programs"][shown["shown"][step]] for step in (0, -1)]
     lines = [[line.strip() for line, _ in program["lines"]] for program in programs]
@@ -274,7 +274,7 @@ def test_a_directory_without_trials_has_no_report(
 
 def test_tasks_are_chosen_by_name(searched: Path, tmp_path: Path) -> None:
     written = ms.report(searched, tmp_path / "one.html", tasks=["matmul"])
-    assert "3 us per call" in Parsed(written.path.read_text()).text("winners")
+    assert Parsed(written.path.read_text()).text("winners") == "matmul"
     with pytest.raises(TuningError, match=r"unknown task 'matmull' in .*did you mean 'matmul'"):
         ms.report(searched, tmp_path / "two.html", tasks=["matmull"])
 
