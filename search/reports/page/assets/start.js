@@ -67,7 +67,8 @@
   async function showWinner() {
     const place = document.querySelector(`#winners article[data-task="${task()}"] .winner`);
     const text = data.winners[task()];
-    if (!place || !text || place.shown === text) return;
+    // A reader keeps the schedule of a live page until the focus leaves it.
+    if (!place || !text || place.shown === text || place.contains(document.activeElement)) return;
     place.shown = text;
     const found = await unpacked(text);
     if (place.shown !== text) return;
