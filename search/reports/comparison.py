@@ -108,7 +108,7 @@ class ScheduleComparison:
         faster, slower = ("a", "b") if a <= b else ("b", "a")
         text = f"{faster} is {factor_text(max(a, b) / min(a, b))} times as fast as {slower}"
         if self.certainty is None:
-            return f"{text}; too few times to tell chance from a difference (measure=True)"
+            return f"{text}; too few times to judge: measure=True measures both"
         if self.certainty < _CERTAIN:
             return f"no significant difference: {faster} is faster with {self.certainty:.0%}"
         return f"{text}, with a probability of {self.certainty:.0%}"

@@ -85,7 +85,7 @@ def record(tile: list[int], seconds: tuple[float, ...] | None) -> TuningRecord:
 @pytest.mark.parametrize(
     ("a", "b", "verdict"),
     [
-        ((3e-6,), (1e-6,), r"b is 3\.00 times as fast as a; too few times to tell chance .*"),
+        ((3e-6,), (1e-6,), r"b is 3\.00 times as fast as a; too few times to judge: .*"),
         ((1e-6, 1.1e-6, 1e-6), (2e-6, 2e-6, 2.1e-6), "a is 2.00 times .*, with .* 100%"),
         ((1e-6, 2e-6, 3e-6), (1.1e-6, 2.1e-6, 2.9e-6), "no significant difference: a is .*"),
         (None, (1e-6,), "a time is unknown; measure=True measures both"),
