@@ -81,8 +81,9 @@ def program_view(func: PrimFunc, target: Target) -> Data:
 
     `lines` has `[text, keys]` of each line, the keys of what begins in it first, then those of
     what is around it. `parts` has the facts of each part by its key: `label`, `facts` (a list of
-    sentences), and for blocks and loops `share`, the fraction of the estimated time. `cycles` is
-    the estimated time in cycles of a core; None if the program cannot be estimated.
+    sentences), for blocks and loops `share`, the fraction of the estimated time, and for loops
+    `bytes`, the memory that one execution touches. `cycles` is the estimated time in cycles of a
+    core. Estimates are None if the program cannot be estimated.
     """
     parts = Parts(func)
     lines = [[text, _keys_of_line(nodes, parts)] for text, nodes in script_lines(func)]
@@ -105,7 +106,12 @@ def _loop_facts(loop: For, costs: _Costs) -> Data:
     extent = f"{loop.extent} iterations"
     kind = f"bound to {loop.thread_tag}" if loop.thread_tag else _KINDS[loop.kind]
     found = [f"{extent}, {kind}", *costs.memory_of(loop)]
-    return {"label": f"loop {loop.loop_var.name}", "facts": found, "share": costs.share_of(loop)}
+    return {
+        "label": f"loop {loop.loop_var.name}",
+        "facts": found,
+        "share": costs.share_of(loop),
+        "bytes": costs.bytes_of(loop),
+    }
 
 
 def _block_facts(block: Block, costs: _Costs) -> Data:
@@ -184,13 +190,17 @@ class _Costs:
             return None
         return round(self._cycles.get(node, 0.0) / self.total, 4)
 
+    def bytes_of(self, loop: For) -> float | None:
+        """Return the bytes that one execution of a loop touches; None if they are unknown."""
+        touched = self._touched.get(loop)
+        return sum(touched.values()) if touched else None
+
     def memory_of(self, loop: For) -> Iterator[str]:
         """Yield a sentence on what one execution of a loop touches, and the cache that holds it."""
-        touched = self._touched.get(loop)
-        if not touched:
+        whole = self.bytes_of(loop)
+        if whole is None:
             return
-        amounts = sorted(touched.items(), key=lambda item: -item[1])
-        whole = sum(touched.values())
+        amounts = sorted(self._touched[loop].items(), key=lambda item: -item[1])
         fits = [name for name, size in zip(_LEVELS, self._caches, strict=False) if whole <= size]
         level = f"fits {fits[0]}" if fits else "larger than the caches"
         each = ", ".join(f"{name} {_bytes(size)}" for name, size in amounts)

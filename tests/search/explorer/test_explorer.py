@@ -76,6 +76,7 @@ def test_the_parts_of_a_line_and_their_facts() -> None:
         "8 iterations, serial",
         "touches 4.53 KiB (fits L1): C 4 KiB, B 512 bytes, A 32 bytes",
     ]
+    assert view["parts"]["L2"]["bytes"] == 4096 + 512 + 32
     assert view["parts"]["D:B"]["facts"] == ["64 x 128 float32, global memory", "32 KiB"]
     assert view["parts"]["B1"]["share"] == pytest.approx(1.0)
     assert view["cycles"] > 0
@@ -99,6 +100,21 @@ def test_accesses_in_their_order() -> None:
     loads = {a["buffer"]: a["at"] for a in explorer.details()["accesses"]["B1"]}
     assert loads["B"][:130] == [*range(128), 0, 1]
     assert loads["A"][127:129] == [0, 64]
+
+
+def test_iterations_beyond_the_end_access_nothing() -> None:
+    mod = parse("""
+    @T.prim_func
+    def main(A: T.Buffer((10,)), B: T.Buffer((10,))):
+        for i in range(10):
+            with T.block("B"):
+                vi = T.axis.spatial(10, i)
+                B[vi] = A[vi]
+    """)
+    sch = Schedule(mod)
+    sch.split(sch.get_loops("B")[0], [None, 4])
+    (accesses,) = Explorer(sch, TARGET).details()["accesses"].values()
+    assert [access["at"] for access in accesses] == [list(range(10))] * 2
 
 
 def test_accesses_that_depend_on_data_are_left_out() -> None:
