@@ -32,11 +32,16 @@ def execute(path: Path, few_trials: bool) -> nbformat.NotebookNode:
     with tempfile.TemporaryDirectory() as folder:
         resources = {"metadata": {"path": folder}}
         client = NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources)
-        client.execute(env={**os.environ, "PYTHONPATH": str(HERE.parent)})
+        folders = os.pathsep.join([str(HERE.parent), str(HERE)])
+        client.execute(env={**os.environ, "PYTHONPATH": folders})
+    notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
             cell.outputs = _joined(cell.outputs)
+            for output in cell.outputs:
+                # A widget needs its kernel; without it the page that is beside it is shown.
+                output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
     return notebook
 
 
