@@ -27,8 +27,8 @@ def block_accesses(func: PrimFunc, most: int = MOST_ITERATIONS) -> dict[str, lis
 
     An access has `buffer`, `kind` ("load" or "store"), `shape` (of the buffer), `line` (the
     elements of a cache line), and `at`, the position of the element in each iteration that the
-    condition of the block admits, counted in row-major order. Blocks in loops whose extents are not constant are left out, as are indices
-    that are read from memory.
+    condition of the block admits, counted in row-major order. Blocks in loops whose extents are not
+    constant are left out, as are indices that are read from memory.
     """
     parts = Parts(func)
     found: dict[str, list[Data]] = {}

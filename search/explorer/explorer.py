@@ -222,7 +222,7 @@ class Explorer:
 
     def _repr_html_(self) -> str:
         return (
-            '<iframe sandbox="allow-scripts" title="explorer of a schedule" '
+            f'<iframe sandbox="allow-scripts" title="{html.escape(repr(self)[1:-1])}" '
             f'srcdoc="{html.escape(self.page())}" '
             'style="width:100%;height:46em;border:1px solid #8888"></iframe>'
         )

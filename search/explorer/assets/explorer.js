@@ -136,7 +136,11 @@ class Explorer {
     const at = this.data.shown[answer.step];
     if (answer.do === "decide") this.take(answer.data);
     if (answer.do === "view") this.data.programs[at] = answer.view;
-    if (answer.do === "details") Object.assign(this.data.programs[at] ?? {}, answer.details);
+    if (answer.do === "details") {
+      Object.assign(this.data.programs[at] ?? {}, answer.details);
+      if (this.program?.machine) this.drawSide();
+      return;
+    }
     if (answer.do === "measure") this.data.programs[at].seconds = answer.seconds;
     this.draw();
   }
@@ -168,7 +172,8 @@ class Explorer {
     this.drawSteps();
     const program = this.program;
     if (program == null) { this.ask({ do: "view", step: this.step }); return; }
-    const estimate = program.cycles == null ? "" : `estimated ${cycles(program.cycles)} cycles`;
+    const share = program.peak == null ? "" : `, ${(program.peak * 100).toPrecision(2)} % of the peak`;
+    const estimate = program.cycles == null ? "" : `estimated ${cycles(program.cycles)} cycles${share}`;
     const measured = program.seconds == null ? "" : `, measured ${seconds(program.seconds)}`;
     this.estimate.textContent = estimate + measured;
     this.drawProgram();
@@ -282,22 +287,33 @@ class Explorer {
     for (const tab of this.tabs.children)
       tab.setAttribute("aria-selected", String(tab.dataset.tab === this.tab));
     clearInterval(this.timer);
-    const needs = this.tab !== "facts" || this.program.machine == null;
-    if (needs && this.program.machine == null && this.channel && this.tab !== "facts") {
-      this.ask({ do: "details", step: this.step });
-      this.side.replaceChildren(make("p", { class: "facts note" }, "compiling"));
-      return;
+    clearTimeout(this.wish);
+    if (this.program.machine == null && this.channel) {
+      // Facts are shown as far as they are there; compiling waits until stepping has come to rest.
+      const ask = () => this.ask({ do: "details", step: this.step });
+      this.wish = setTimeout(ask, this.tab === "facts" ? 300 : 0);
+      if (this.tab !== "facts") {
+        this.side.replaceChildren(make("p", { class: "facts note" }, "compiling"));
+        return;
+      }
     }
     if (this.tab === "asm") this.drawAssembly();
     else if (this.tab === "accesses") this.drawAccesses();
     else this.drawFacts();
   }
 
+  // The parts of the statement that takes most of the time.
+  hottest() {
+    const rows = this.program.lines.map(([, keys]) => this.own(keys)).filter((own) => own.startsWith("D:"));
+    const share = (own) => this.program.parts[own.split(" ").at(-1)]?.share ?? 0;
+    return rows.reduce((best, own) => (share(own) > share(best) ? own : best), "");
+  }
+
   drawFacts() {
-    const keys = this.chosen ? this.chosen.split(" ") : [];
+    const keys = (this.chosen ?? this.hottest()).split(" ").filter(Boolean);
     const box = make("div", { class: "facts", tabindex: 0 });
-    if (!keys.length)
-      box.append(make("p", { class: "note" }, "Point at a line of the program, or move to it by the arrow keys."));
+    if (!this.chosen)
+      box.append(make("p", { class: "note" }, "Of the most expensive statement; point at another line, or move to it by the arrow keys."));
     for (const key of keys) {
       const part = this.program.parts[key];
       if (!part) continue;

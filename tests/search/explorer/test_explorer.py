@@ -92,7 +92,24 @@ def test_instructions_belong_to_the_blocks_that_they_compute() -> None:
     assert len(updates) >= 8
     assert {labels[keys[0]] for keys in updates} == {"block C_update"}
     assert all("loop k" in [labels[key] for key in keys] for keys in updates)
-    assert machine["facts"]["D:C"][-1] == "8 sums of 8 lanes, in registers"
+    assert machine["facts"]["D:C"][-1] == "sums in registers while k runs, 8 vectors of 8"
+    assert machine["facts"]["D:B"] == [
+        "load for update of C: 2 vectors of 8 (contiguous) in each iteration of k, "
+        "moves by 128 elements"
+    ]
+
+
+def test_why_a_schedule_is_slow() -> None:
+    sch = Schedule(MATMUL)
+    i, j, k = sch.get_loops("C")
+    sch.reorder(j, k, i)
+    explorer = Explorer(sch, TARGET)
+    assert explorer.view(len(explorer))["peak"] < 0.05
+    facts = explorer.details()["machine"]["facts"]
+    assert facts["D:A"] == [
+        "load for update of C: 1 element in each iteration of i, moves by 64 elements"
+    ]
+    assert facts["D:C"][-1].startswith("sums in memory while k runs, 1 element: an access moves")
 
 
 def test_accesses_in_their_order() -> None:
