@@ -79,8 +79,8 @@ def _access_text(access: Access) -> str:
     text = f"{access.kind} for {access.statement}: {_count(access.times, access.lanes)}{pattern}"
     if not access.loop:
         return f"{text} in all"
-    moves = {None: "moves by varying distances", 0: "does not move"}
-    how = moves.get(access.step, f"moves by {access.step} elements")  # type: ignore[arg-type]
+    known = {None: "moves by varying distances", 0: "does not move", 1: "moves by 1 element"}
+    how = known.get(access.step, f"moves by {access.step} elements")  # type: ignore[arg-type]
     return f"{text} in each iteration of {access.loop}, {how}"
 
 

@@ -302,15 +302,20 @@ class Explorer {
     else this.drawFacts();
   }
 
-  // The parts of the statement that takes most of the time.
+  // The parts of the statement that takes most of the time, and what is around it, innermost first.
   hottest() {
-    const rows = this.program.lines.map(([, keys]) => this.own(keys)).filter((own) => own.startsWith("D:"));
-    const share = (own) => this.program.parts[own.split(" ").at(-1)]?.share ?? 0;
-    return rows.reduce((best, own) => (share(own) > share(best) ? own : best), "");
+    const { lines, parts } = this.program;
+    const block = (keys) => keys.filter((key) => key[0] === "B").at(-1);
+    const share = (keys) => parts[block(keys)]?.share ?? 0;
+    const stores = lines.map(([, keys]) => keys).filter((keys) => keys[0]?.[0] === "D");
+    const most = stores.reduce((best, keys) => (share(keys) >= share(best) ? keys : best), []);
+    const loops = most.filter((key) => key[0] === "L").reverse();
+    return [...most.filter((key) => key[0] === "D"), block(most), ...loops].filter(Boolean);
   }
 
   drawFacts() {
-    const keys = (this.chosen ?? this.hottest()).split(" ").filter(Boolean);
+    const keys = this.chosen?.split(" ") ?? this.hottest();
+    if (!this.chosen) this.light(keys.filter((key) => key[0] !== "L").join(" "), this.lines);
     const box = make("div", { class: "facts", tabindex: 0 });
     if (!this.chosen)
       box.append(make("p", { class: "note" }, "Of the most expensive statement; point at another line, or move to it by the arrow keys."));

@@ -92,6 +92,8 @@ def test_a_tile_is_edited_and_measured(browser: Browser, notebook: str, tmp_path
     browser.find(".jp-Notebook .cm-content").click()
     run.key_down(Keys.SHIFT).send_keys(Keys.ENTER).key_up(Keys.SHIFT).perform()
     browser.wait("document.querySelector('.tx .program .row')", 60)
+    facts = "document.querySelector('.tx .facts').textContent"
+    browser.wait(f"{facts}.includes('in each iteration of')", 60)
     browser.driver.execute_script(
         "const factor = document.querySelector('.tx select');"
         "factor.value = '16'; factor.dispatchEvent(new Event('change'))"
