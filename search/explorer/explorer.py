@@ -6,9 +6,11 @@ data (`Explorer.data`), in a notebook (`widget`) and on a page (`save`).
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import os
+import zlib
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -37,9 +39,12 @@ _PAGE: Final = """<!doctype html>
 <style>:root {{ color-scheme: light dark; }} body {{ margin: 8px; }}
 {styles}</style></head>
 <body><div id="explorer"></div>
-<script type="application/json" id="data">{data}</script>
+<script type="text/plain" id="data">{data}</script>
 <script type="module">{script}
-show(document.getElementById("explorer"), JSON.parse(document.getElementById("data").textContent));
+const packed = atob(document.getElementById("data").textContent);
+const bytes = new Blob([Uint8Array.from(packed, (c) => c.charCodeAt(0))]).stream();
+const unpacked = new Response(bytes.pipeThrough(new DecompressionStream("deflate")));
+show(document.getElementById("explorer"), await unpacked.json());
 </script></body></html>
 """
 
@@ -191,13 +196,16 @@ class Explorer:
     # -------------------------------------------------------------------------------------- showing
 
     def page(self) -> str:
-        """Return a page that shows the schedule without Python: a slider, but no edits."""
-        data = json.dumps(self.data(whole=True)).replace("</", "<\\/")
+        """Return a page that shows the schedule without Python: a slider, but no edits.
+
+        Its data are compressed, since the programs of neighbouring steps have most lines in common.
+        """
+        data = base64.b64encode(zlib.compress(json.dumps(self.data(whole=True)).encode(), 9))
         script = (ASSETS / "explorer.js").read_text(encoding="utf-8")
         return _PAGE.format(
             title=self.func_name,
             styles=(ASSETS / "explorer.css").read_text(encoding="utf-8"),
-            data=data,
+            data=data.decode(),
             script=script,
         )
 
