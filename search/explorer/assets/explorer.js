@@ -315,7 +315,7 @@ class Explorer {
 
   drawFacts() {
     const keys = this.chosen?.split(" ") ?? this.hottest();
-    if (!this.chosen) this.light(keys.filter((key) => key[0] !== "L").join(" "), this.lines);
+    if (!this.chosen) this.light(keys.find((key) => key[0] === "B"), this.lines);
     const box = make("div", { class: "facts", tabindex: 0 });
     if (!this.chosen)
       box.append(make("p", { class: "note" }, "Of the most expensive statement; point at another line, or move to it by the arrow keys."));
