@@ -62,9 +62,9 @@ PEERS ?=
 bench-models: $(VENV)/.installed-onnx $(VENV)/.installed-torch  ## tune networks and time them beside other runtimes
 	$(BIN)/python -m benchmarks.models $(addprefix --peer ,$(PEERS))
 
-notebooks: $(TEST_EXTRAS) $(VENV)/.installed-notebook  ## execute the notebooks, with few trials
+notebooks: $(TEST_EXTRAS) $(VENV)/.installed-notebook  ## execute the notebooks, with few trials, and solve the puzzles
 	$(BIN)/python notebooks/execute.py --check
-	TENSORIR_JUPYTERLAB=1 $(BIN)/python -m pytest -q tests/search/explorer/test_in_jupyterlab.py
+	TENSORIR_JUPYTERLAB=1 $(BIN)/python -m pytest -q tests/notebooks tests/search/explorer/test_in_jupyterlab.py
 
 # What draws diagrams in the browser; without npm the pages show how they are written.
 MERMAID := 11.17.2

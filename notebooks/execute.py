@@ -2,7 +2,9 @@
 
 A notebook's cell with the tag `parameters` sets how many trials it makes; `--check` puts a cell
 with small numbers after it. It fails where the stored outputs of a cell have another form than
-those of the run: other kinds of output, or headings of tables that nothing prints any more.
+those of the run: other kinds of output, or headings of tables that nothing prints any more; and
+where a picture has no alternative text. That stands in the metadata of its cell, where MyST-NB
+reads it: `{"mystnb": {"image": {"alt": "..."}}}`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import nbformat
 from nbclient import NotebookClient
 
 HERE = Path(__file__).parent
+_PICTURE = "image/png"
 FEW = "trials = 8\nattempts = 2"
 
 
@@ -32,12 +35,24 @@ def execute(path: Path, few_trials: bool) -> nbformat.NotebookNode:
     with tempfile.TemporaryDirectory() as folder:
         resources = {"metadata": {"path": folder}}
         client = NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources)
-        client.execute(env={**os.environ, "PYTHONPATH": str(HERE.parent)})
+        folders = os.pathsep.join([str(HERE.parent), str(HERE)])
+        client.execute(env={**os.environ, "PYTHONPATH": folders})
+    notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
             cell.outputs = _joined(cell.outputs)
+            for output in cell.outputs:
+                # A widget needs its kernel; without it the page that is beside it is shown.
+                output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
+                if _PICTURE in output.get("data", {}):
+                    output.metadata[_PICTURE] = {"alt": _alternative(cell)}
     return notebook
+
+
+def _alternative(cell: nbformat.NotebookNode) -> str:
+    """Return the alternative text of the pictures of a cell, "" without one."""
+    return str(cell.metadata.get("mystnb", {}).get("image", {}).get("alt", ""))
 
 
 def _joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
@@ -59,6 +74,8 @@ def differences(stored: nbformat.NotebookNode, run: nbformat.NotebookNode) -> li
         if cell.cell_type != "code" or cell.source not in sources:
             continue
         made = sources[cell.source].outputs
+        if any(_PICTURE in one.get("data", {}) for one in made) and not _alternative(cell):
+            found.append(f"cell {number} has a picture without alternative text")
         if _kinds(cell.outputs) != _kinds(made):
             found.append(f"cell {number} has {_kinds(cell.outputs)}, a run gives {_kinds(made)}")
         for heading in _headings(cell.outputs) - _headings(made):

@@ -26,9 +26,9 @@ def block_accesses(func: PrimFunc, most: int = MOST_ITERATIONS) -> dict[str, lis
     """Return by the key of a block what its first iterations access, for blocks that can be shown.
 
     An access has `buffer`, `kind` ("load" or "store"), `shape` (of the buffer), `line` (the
-    elements of a cache line), and `at`, the position of the element in each iteration, counted in
-    row-major order. Blocks in loops whose extents are not constant are left out, as are indices
-    that are read from memory.
+    elements of a cache line), and `at`, the position of the element in each iteration that the
+    condition of the block admits, counted in row-major order. Blocks in loops whose extents are not
+    constant are left out, as are indices that are read from memory.
     """
     parts = Parts(func)
     found: dict[str, list[Data]] = {}
@@ -47,7 +47,10 @@ def block_accesses(func: PrimFunc, most: int = MOST_ITERATIONS) -> dict[str, lis
 
 
 def _iterations(around: tuple[Stmt, ...], most: int) -> dict[Var, NDArray[np.int64]] | None:
-    """Return the values of loop variables and axes in the first iterations, None if unknown."""
+    """Return the values of loop variables and axes in the first iterations, None if unknown.
+
+    Iterations in which the condition of a block is false are left out.
+    """
     loops = [node for node in around if isinstance(node, For)]
     ranges: list[range] = []
     for loop in loops:
@@ -56,11 +59,13 @@ def _iterations(around: tuple[Stmt, ...], most: int) -> dict[Var, NDArray[np.int
         ranges.append(range(loop.min.value, loop.min.value + loop.extent.value))
     points = np.array(list(islice(product(*ranges), most)), np.int64).reshape(-1, len(loops))
     values = {loop.loop_var: points[:, k] for k, loop in enumerate(loops)}
+    runs = np.ones(len(points), bool)
     for node in around:
         if isinstance(node, BlockRealize):
+            runs &= np.asarray(index_values(node.predicate, values), bool)
             for axis, value in zip(node.block.iter_vars, node.iter_values, strict=True):
                 values[axis.var] = np.broadcast_to(index_values(value, values), len(points))
-    return values
+    return {var: numbers[runs] for var, numbers in values.items()}
 
 
 def _accesses(stmt: Stmt) -> list[tuple[Buffer, tuple[PrimExpr, ...], str]]:

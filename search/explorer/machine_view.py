@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from codegen.explanation.explain import explain
+from codegen.explanation.facts import Access, Accumulator
 from codegen.explanation.listing import AssemblyLine, assembly_listing
 from codegen.explanation.loops import vectors_text
 from codegen.target import Target
@@ -67,14 +68,31 @@ def _facts(func: PrimFunc, parts: Parts, target: Target) -> dict[str, list[str]]
             facts[parts.by_variable[loop.loop_var]] = [f"in machine code: {text}{note}"]
     for access in found.accesses:
         if not access.in_register:
-            lanes = f"{access.lanes} lanes ({access.pattern})" if access.lanes > 1 else "1 element"
-            per = f"in each iteration of {access.loop}" if access.loop else "in all"
-            text = f"{access.kind} for {access.statement}: {access.times} x {lanes} {per}"
-            facts.setdefault(f"D:{access.buffer}", []).append(text)
+            facts.setdefault(f"D:{access.buffer}", []).append(_access_text(access))
     for sums in found.accumulators:
-        sentence = f"{sums.count} sums of {sums.lanes} lanes, in {sums.home}"
-        facts.setdefault(f"D:{sums.buffer}", []).append(sentence)
+        facts.setdefault(f"D:{sums.buffer}", []).append(_sums_text(sums))
     return facts
+
+
+def _access_text(access: Access) -> str:
+    pattern = f" ({access.pattern})" if access.lanes > 1 else ""
+    text = f"{access.kind} for {access.statement}: {_count(access.times, access.lanes)}{pattern}"
+    if not access.loop:
+        return f"{text} in all"
+    known = {None: "moves by varying distances", 0: "does not move", 1: "moves by 1 element"}
+    how = known.get(access.step, f"moves by {access.step} elements")  # type: ignore[arg-type]
+    return f"{text} in each iteration of {access.loop}, {how}"
+
+
+def _count(number: int, lanes: int) -> str:
+    several = "s" if number > 1 else ""
+    return f"{number} element{several}" if lanes == 1 else f"{number} vector{several} of {lanes}"
+
+
+def _sums_text(sums: Accumulator) -> str:
+    during = f" while {sums.loop} runs" if sums.loop else ""
+    reason = f": {sums.note}" if sums.note else ""
+    return f"sums in {sums.home}{during}, {_count(sums.count, sums.lanes)}{reason}"
 
 
 _FATES = {

@@ -17,9 +17,12 @@ from search.feature_extractor.machine import Machine
 from search.feature_extractor.nest_columns import columns_of
 from search.feature_extractor.nests import REGISTERS, Nest, nests
 from search.feature_extractor.read_nests import accessed_buffers, read_nests
+from search.reports.roofline import main_dtype
+from search.runner.flops import estimate_tir_flops
 from tensorir.function import IRModule, PrimFunc
 from tensorir.indices.accesses import placed_statements
 from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import BufferLoad, IntImm, Var
 from tensorir.nodes.node import Node
 from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
@@ -83,8 +86,10 @@ def program_view(func: PrimFunc, target: Target | None) -> Data:
 
     `lines` has `[text, keys]` of each line, the keys of what begins in it first, then those of
     what is around it. `parts` has the facts of each part by its key: `label`, `facts` (a list of
-    sentences), and for blocks and loops `share`, the fraction of the estimated time. `cycles` is
-    the estimated time in cycles of a core; None if the program cannot be estimated.
+    sentences), for blocks and loops `share`, the fraction of the estimated time, and for loops
+    `bytes`, the memory that one execution touches. `cycles` is the estimated time in cycles of a
+    core, and `peak` the fraction of the peak of arithmetic that this is. Estimates are None if the
+    program cannot be estimated.
     """
     parts = Parts(func)
     lines = [[text, _keys_of_line(nodes, parts)] for text, nodes in script_lines(func)]
@@ -92,7 +97,7 @@ def program_view(func: PrimFunc, target: Target | None) -> Data:
     facts = {key: _loop_facts(loop, costs) for loop in parts.loops if (key := parts.key(loop))}
     facts |= {key: _block_facts(b, costs) for b in parts.blocks if (key := parts.key(b))}
     facts |= {key: _buffer_facts(parts.buffers[d]) for d, key in parts.by_data.items()}
-    return {"lines": lines, "parts": facts, "cycles": costs.total}
+    return {"lines": lines, "parts": facts, "cycles": costs.total, "peak": costs.peak(func)}
 
 
 def _keys_of_line(nodes: Sequence[Node], parts: Parts) -> list[str]:
@@ -107,7 +112,12 @@ def _loop_facts(loop: For, costs: _Costs) -> Data:
     extent = f"{loop.extent} iterations"
     kind = f"bound to {loop.thread_tag}" if loop.thread_tag else _KINDS[loop.kind]
     found = [f"{extent}, {kind}", *costs.memory_of(loop)]
-    return {"label": f"loop {loop.loop_var.name}", "facts": found, "share": costs.share_of(loop)}
+    return {
+        "label": f"loop {loop.loop_var.name}",
+        "facts": found,
+        "share": costs.share_of(loop),
+        "bytes": costs.bytes_of(loop),
+    }
 
 
 def _block_facts(block: Block, costs: _Costs) -> Data:
@@ -148,7 +158,7 @@ class _Costs:
         self.total: float | None = None
         self._cycles: dict[Node, float] = {}
         self._touched: dict[Node, dict[str, float]] = {}
-        self._caches: tuple[int, ...] = ()
+        self._machine: Machine | None = None
         if target is None or target.gpu is not None:
             return
         mod = IRModule({"main": func})
@@ -159,7 +169,7 @@ class _Costs:
         rows = numbers[:, None].copy()
         rows[REGISTERS] = 0
         machine = Machine.of(target)
-        self._caches = machine.caches
+        self._machine = machine
         found = nests(program, rows)
         (columns,) = columns_of([found], machine)
         names = [buffer.name for buffer in accessed_buffers(mod)]
@@ -188,14 +198,28 @@ class _Costs:
             return None
         return round(self._cycles.get(node, 0.0) / self.total, 4)
 
+    def peak(self, func: PrimFunc) -> float | None:
+        """Return the fraction of the peak of arithmetic; None if there is none of a known type."""
+        dtype, flop = main_dtype(func), estimate_tir_flops(func)
+        if not self.total or self._machine is None or dtype is None or not flop:
+            return None
+        lanes = self._machine.vector_bits / DataType(dtype).bits
+        per_cycle = 2 * lanes * self._machine.fma_units * self._machine.cores
+        return round(flop / per_cycle / self.total, 4)
+
+    def bytes_of(self, loop: For) -> float | None:
+        """Return the bytes that one execution of a loop touches; None if they are unknown."""
+        touched = self._touched.get(loop)
+        return sum(touched.values()) if touched else None
+
     def memory_of(self, loop: For) -> Iterator[str]:
         """Yield a sentence on what one execution of a loop touches, and the cache that holds it."""
-        touched = self._touched.get(loop)
-        if not touched:
+        whole = self.bytes_of(loop)
+        if whole is None:
             return
-        amounts = sorted(touched.items(), key=lambda item: -item[1])
-        whole = sum(touched.values())
-        fits = [name for name, size in zip(_LEVELS, self._caches, strict=False) if whole <= size]
+        amounts = sorted(self._touched[loop].items(), key=lambda item: -item[1])
+        caches = zip(_LEVELS, self._machine.caches, strict=True) if self._machine else ()
+        fits = [name for name, size in caches if whole <= size]
         level = f"fits {fits[0]}" if fits else "larger than the caches"
         each = ", ".join(f"{name} {_bytes(size)}" for name, size in amounts)
         yield f"touches {_bytes(whole)} ({level}): {each}"

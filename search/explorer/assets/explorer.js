@@ -53,7 +53,10 @@ class Explorer {
     this.step = Math.min(this.step ?? data.steps.length, data.steps.length);
   }
 
-  stop() { clearInterval(this.timer); }
+  stop() {
+    clearInterval(this.timer);
+    clearTimeout(this.wish);
+  }
 
   get program() { return this.data.programs[this.data.shown[this.step]]; }
 
@@ -121,7 +124,11 @@ class Explorer {
     const at = this.data.shown[answer.step];
     if (answer.do === "decide") this.take(answer.data);
     if (answer.do === "view") this.data.programs[at] = answer.view;
-    if (answer.do === "details") Object.assign(this.data.programs[at] ?? {}, answer.details);
+    if (answer.do === "details") {
+      Object.assign(this.data.programs[at] ?? {}, answer.details);
+      if (this.program?.machine) this.drawSide();
+      return;
+    }
     if (answer.do === "measure") this.data.programs[at].seconds = answer.seconds;
     this.draw();
   }
@@ -153,7 +160,8 @@ class Explorer {
     this.drawSteps();
     const program = this.program;
     if (program == null) { this.ask({ do: "view", step: this.step }); return; }
-    const estimate = program.cycles == null ? "" : `estimated ${cycles(program.cycles)} cycles`;
+    const share = program.peak == null ? "" : `, ${(program.peak * 100).toPrecision(2)} % of the peak`;
+    const estimate = program.cycles == null ? "" : `estimated ${cycles(program.cycles)} cycles${share}`;
     const measured = program.seconds == null ? "" : `, measured ${time(1e6 * program.seconds)}`;
     this.estimate.textContent = estimate + measured;
     this.drawProgram();
@@ -267,22 +275,38 @@ class Explorer {
     for (const tab of this.tabs.children)
       tab.setAttribute("aria-selected", String(tab.dataset.tab === this.tab));
     this.stop();
-    const needs = this.tab !== "facts" || this.program.machine == null;
-    if (needs && this.program.machine == null && this.channel && this.tab !== "facts") {
-      this.ask({ do: "details", step: this.step });
-      this.side.replaceChildren(made("p", { class: "facts note" }, "compiling"));
-      return;
+    clearTimeout(this.wish);
+    if (this.program.machine == null && this.channel) {
+      // Facts are shown as far as they are there; compiling waits until stepping has come to rest.
+      const ask = () => this.ask({ do: "details", step: this.step });
+      this.wish = setTimeout(ask, this.tab === "facts" ? 300 : 0);
+      if (this.tab !== "facts") {
+        this.side.replaceChildren(made("p", { class: "facts note" }, "compiling"));
+        return;
+      }
     }
     if (this.tab === "asm") this.drawAssembly();
     else if (this.tab === "accesses") this.drawAccesses();
     else this.drawFacts();
   }
 
+  // The parts of the statement that takes most of the time, and what is around it, innermost first.
+  hottest() {
+    const { lines, parts } = this.program;
+    const block = (keys) => keys.filter((key) => key[0] === "B").at(-1);
+    const share = (keys) => parts[block(keys)]?.share ?? 0;
+    const stores = lines.map(([, keys]) => keys).filter((keys) => keys[0]?.[0] === "D");
+    const most = stores.reduce((best, keys) => (share(keys) >= share(best) ? keys : best), []);
+    const loops = most.filter((key) => key[0] === "L").reverse();
+    return [...most.filter((key) => key[0] === "D"), block(most), ...loops].filter(Boolean);
+  }
+
   drawFacts() {
-    const keys = this.chosen ? this.chosen.split(" ") : [];
+    const keys = this.chosen?.split(" ") ?? this.hottest();
+    if (!this.chosen) this.light(keys.find((key) => key[0] === "B"), this.lines);
     const box = made("div", { class: "facts", tabindex: 0 });
-    if (!keys.length)
-      box.append(made("p", { class: "note" }, "Point at a line of the program, or move to it by the arrow keys."));
+    if (!this.chosen)
+      box.append(made("p", { class: "note" }, "Of the most expensive statement; point at another line, or move to it by the arrow keys."));
     for (const key of keys) {
       const part = this.program.parts[key];
       if (!part) continue;

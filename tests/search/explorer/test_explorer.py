@@ -75,6 +75,7 @@ def test_the_parts_of_a_line_and_their_facts() -> None:
         "8 iterations, serial",
         "touches 4.53 KiB (fits L1): C 4 KiB, B 512 bytes, A 32 bytes",
     ]
+    assert view["parts"]["L2"]["bytes"] == 4096 + 512 + 32
     assert view["parts"]["D:B"]["facts"] == ["64 x 128 float32, global memory", "32 KiB"]
     assert view["parts"]["B1"]["share"] == pytest.approx(1.0)
     assert view["cycles"] > 0
@@ -90,7 +91,24 @@ def test_instructions_belong_to_the_blocks_that_they_compute() -> None:
     assert len(updates) >= 8
     assert {labels[keys[0]] for keys in updates} == {"block C_update"}
     assert all("loop k" in [labels[key] for key in keys] for keys in updates)
-    assert machine["facts"]["D:C"][-1] == "8 sums of 8 lanes, in registers"
+    assert machine["facts"]["D:C"][-1] == "sums in registers while k runs, 8 vectors of 8"
+    assert machine["facts"]["D:B"] == [
+        "load for update of C: 2 vectors of 8 (contiguous) in each iteration of k, "
+        "moves by 128 elements"
+    ]
+
+
+def test_why_a_schedule_is_slow() -> None:
+    sch = Schedule(MATMUL)
+    i, j, k = sch.get_loops("C")
+    sch.reorder(j, k, i)
+    explorer = Explorer(sch, TARGET)
+    assert explorer.view(len(explorer))["peak"] < 0.05
+    facts = explorer.details()["machine"]["facts"]
+    assert facts["D:A"] == [
+        "load for update of C: 1 element in each iteration of i, moves by 64 elements"
+    ]
+    assert facts["D:C"][-1].startswith("sums in memory while k runs, 1 element: an access moves")
 
 
 def test_accesses_in_their_order() -> None:
@@ -98,6 +116,21 @@ def test_accesses_in_their_order() -> None:
     loads = {a["buffer"]: a["at"] for a in explorer.details()["accesses"]["B1"]}
     assert loads["B"][:130] == [*range(128), 0, 1]
     assert loads["A"][127:129] == [0, 64]
+
+
+def test_iterations_beyond_the_end_access_nothing() -> None:
+    mod = parse("""
+    @T.prim_func
+    def main(A: T.Buffer((10,)), B: T.Buffer((10,))):
+        for i in range(10):
+            with T.block("B"):
+                vi = T.axis.spatial(10, i)
+                B[vi] = A[vi]
+    """)
+    sch = Schedule(mod)
+    sch.split(sch.get_loops("B")[0], [None, 4])
+    (accesses,) = Explorer(sch, TARGET).details()["accesses"].values()
+    assert [access["at"] for access in accesses] == [list(range(10))] * 2
 
 
 def test_accesses_that_depend_on_data_are_left_out() -> None:

@@ -37,6 +37,21 @@ def test_steps_show_what_changed(browser: Browser, page: Path) -> None:
     browser.no_complaints()
 
 
+def test_facts_begin_with_the_most_expensive_statement(browser: Browser, page: Path) -> None:
+    browser.open(page, until=DRAWN)
+    facts = browser.find(".facts").text
+    assert "of the most expensive statement" in facts.lower()
+    headings = [e.text for e in browser.driver.find_elements("css selector", ".facts h4")]
+    assert headings == [
+        *("buffer C", "buffer A", "buffer B", "block C"),
+        *("loop j", "loop i_1", "loop k", "loop i_0"),
+    ]
+    assert "in each iteration of" in facts
+    assert "touches 56 KiB (fits L2)" in facts
+    assert browser.run("document.querySelectorAll('.program .lit').length") > 0
+    assert "% of the peak" in browser.find(".estimate").text
+
+
 def test_a_line_lights_its_instructions(browser: Browser, page: Path) -> None:
     browser.open(page, until=DRAWN)
     browser.find("[data-tab=asm]").click()

@@ -109,6 +109,8 @@ def edit_a_tile(browser: Browser, factor: str) -> None:
 
 def test_a_tile_is_edited_and_measured(browser: Browser, notebooks: str, tmp_path: Path) -> None:
     run_cell(browser, f"{notebooks}/x.ipynb", "document.querySelector('.explorer .program .row')")
+    facts = "document.querySelector('.explorer .facts').textContent"
+    browser.wait(f"{facts}.includes('in each iteration of')", 60)
     edit_a_tile(browser, "16")
     program = "document.querySelector('.explorer .program').textContent"
     browser.wait(f"{program}.includes('T.grid(2, 64, 16, 128)')")
