@@ -284,11 +284,6 @@ class Analyzer:
             return self._linear.bound(difference) == (0, 0)
         return bool(expr_key(self.simplify(x)) == expr_key(self.simplify(y)))
 
-    def can_prove_less(self, expr: ExprLike, upper_bound: int) -> bool:
-        """Return True if `expr` is provably below a constant."""
-        gap = Linear({}, upper_bound - 1).plus(self._linear(as_expr(expr)), -1)
-        return self._linear.at_least_zero(gap)
-
     def can_prove_greater_equal(self, expr: ExprLike, lower_bound: int) -> bool:
         """Return True if `expr` is provably at least a constant."""
         return self._linear.at_least_zero(self._linear(as_expr(expr)).plus_const(-lower_bound))
