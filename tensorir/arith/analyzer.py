@@ -28,11 +28,10 @@ from tensorir.arith.linear import Linear, Term
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.logic import Connectives, negation
 from tensorir.arith.modular import ModularSet
-from tensorir.arith.opaque import expr_key
 from tensorir.arith.polynomial import at_corners, least_values
 from tensorir.arith.residues import learn_residues, residue_of
 from tensorir.arith.simplifier import simplifier
-from tensorir.arith.terms import choice_of, reads_memory
+from tensorir.arith.terms import choice_of, expr_key, reads_memory
 from tensorir.arith.writing import NotRepresentableError
 from tensorir.errors import IRValueError
 from tensorir.nodes import expr as e
