@@ -12,7 +12,7 @@ from codegen.explanation.facts import Access, Accumulator, InnerLoop, Pattern
 from codegen.lower.remarks import Remarks
 from codegen.target import Target
 from tensorir.arith import Analyzer
-from tensorir.arith.opaque import expr_key
+from tensorir.arith.terms import expr_key
 from tensorir.comparison.equal import structural_equal
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s

@@ -15,7 +15,7 @@ from typing import Any
 from codegen.lower.rewriters import BranchDecider
 from tensorir.arith.coefficients import coefficients
 from tensorir.arith.const_interval import EVERYTHING, Interval, exact_interval
-from tensorir.arith.opaque import expr_key
+from tensorir.arith.terms import expr_key
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import LE, LT, Broadcast, CmpOp, IntImm, PrimExpr, Ramp, Var

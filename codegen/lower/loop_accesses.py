@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from codegen.lower.indices import as_ramp, leading_lanes, run_of, split_constant
-from tensorir.arith.opaque import expr_key
+from tensorir.arith.terms import expr_key
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer

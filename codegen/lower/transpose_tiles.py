@@ -20,7 +20,7 @@ from codegen.lower.rewriters import SharedRewriter, StatementRewriter
 from codegen.lower.transpose import columns_of, interleave, rows_of
 from codegen.lower.widen import may_load
 from codegen.target import Target, as_target
-from tensorir.arith.opaque import expr_key
+from tensorir.arith.terms import expr_key
 from tensorir.function import PrimFunc
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s

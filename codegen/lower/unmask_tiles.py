@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from codegen.lower.loop_accesses import Collector
 from codegen.lower.rewriters import SharedRewriter
-from tensorir.arith.opaque import expr_key
+from tensorir.arith.terms import expr_key
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Shuffle, Var

@@ -23,7 +23,7 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import integer_limits
 from tensorir.semantics import rounding, to_bits
-from tensorir.semantics.storage import stored
+from tensorir.semantics.conversions import stored
 
 NUMBER: Final = (int, float, np.integer, np.floating)
 """The classes that are accepted as a number."""

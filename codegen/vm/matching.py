@@ -29,7 +29,7 @@ from codegen.vm import program as p
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import integer_limits
-from tensorir.semantics.storage import stored
+from tensorir.semantics.conversions import stored
 
 
 @dataclass(slots=True)

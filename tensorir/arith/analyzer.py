@@ -28,11 +28,10 @@ from tensorir.arith.linear import Linear, Term
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.logic import Connectives, negation
 from tensorir.arith.modular import ModularSet
-from tensorir.arith.opaque import expr_key
 from tensorir.arith.polynomial import at_corners, least_values
 from tensorir.arith.residues import learn_residues, residue_of
 from tensorir.arith.simplifier import simplifier
-from tensorir.arith.terms import choice_of, reads_memory
+from tensorir.arith.terms import choice_of, expr_key, reads_memory
 from tensorir.arith.writing import NotRepresentableError
 from tensorir.errors import IRValueError
 from tensorir.nodes import expr as e
@@ -283,11 +282,6 @@ class Analyzer:
             difference = self._linear(x).plus(self._linear(y), -1)
             return self._linear.bound(difference) == (0, 0)
         return bool(expr_key(self.simplify(x)) == expr_key(self.simplify(y)))
-
-    def can_prove_less(self, expr: ExprLike, upper_bound: int) -> bool:
-        """Return True if `expr` is provably below a constant."""
-        gap = Linear({}, upper_bound - 1).plus(self._linear(as_expr(expr)), -1)
-        return self._linear.at_least_zero(gap)
 
     def can_prove_greater_equal(self, expr: ExprLike, lower_bound: int) -> bool:
         """Return True if `expr` is provably at least a constant."""

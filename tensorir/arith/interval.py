@@ -56,16 +56,6 @@ class IntervalSet:
         return IntervalSet(values.min, values.min + (values.extent - 1))
 
     @property
-    def has_lower_bound(self) -> bool:
-        """True if there is a lower limit."""
-        return self.min_value is not None
-
-    @property
-    def has_upper_bound(self) -> bool:
-        """True if there is an upper limit."""
-        return self.max_value is not None
-
-    @property
     def is_nothing(self) -> bool:
         """True if the set is empty."""
         return self.empty

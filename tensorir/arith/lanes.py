@@ -12,7 +12,7 @@ from functools import reduce
 from typing import Final
 
 from tensorir.arith.linear import Key
-from tensorir.arith.opaque import expr_key
+from tensorir.arith.terms import expr_key
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IntImm, PrimExpr, Var

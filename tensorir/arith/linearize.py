@@ -48,11 +48,10 @@ from tensorir.arith.linear import (
     without_zeros,
 )
 from tensorir.arith.linear_readers import READERS
-from tensorir.arith.opaque import expr_key, interval_of
 from tensorir.arith.pieces import pieces
 from tensorir.arith.polynomial import at_corners, common_factors, exact_quotient, factors
 from tensorir.arith.proof import Proof
-from tensorir.arith.terms import parts_of
+from tensorir.arith.terms import expr_key, interval_of, parts_of
 from tensorir.arith.wrapping import agrees, fits, reduce_to_width
 from tensorir.arith.writing import Writer
 from tensorir.nodes import expr as e

@@ -23,7 +23,7 @@ from tensorir.arith.comparing import NEGATION, Comparisons, gap_of
 from tensorir.arith.const_interval import HALF_INFINITE, INFINITE, Interval
 from tensorir.arith.linear import Key, Linear
 from tensorir.arith.linearize import Linearizer
-from tensorir.arith.opaque import expr_key
+from tensorir.arith.terms import expr_key
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IntImm, PrimExpr

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorir.arith.comparing import flip_comparison
 from tensorir.arith.logic import negation, parts_of
-from tensorir.arith.opaque import expr_key
-from tensorir.arith.terms import choice_of, has_loads
+from tensorir.arith.terms import choice_of, expr_key, has_loads
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import BOOL, DataType
 from tensorir.nodes.expr import FloatImm, IntImm, PrimExpr, integer_limits

@@ -20,9 +20,9 @@ from tensorir.arith.linear import (
     Wrapped,
     is_negative,
 )
-from tensorir.arith.opaque import position_of
 from tensorir.arith.pieces import pieces
 from tensorir.arith.polynomial import factors, without
+from tensorir.arith.terms import position_of
 from tensorir.arith.wrapping import Bound, reduce_to_width
 from tensorir.errors import IRValueError
 from tensorir.nodes import expr as e

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tensorir.lazy_names import names_on_use
 
 if TYPE_CHECKING:
-    from tensorir.frontend.onnx.from_onnx import from_onnx as from_onnx
+    from tensorir.frontend.onnx.graph_import import from_onnx as from_onnx
     from tensorir.frontend.onnx.limits import ImportLimitError as ImportLimitError
     from tensorir.frontend.onnx.limits import ImportLimits as ImportLimits
     from tensorir.frontend.torch.exported_program import (

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from tensorir import te
 from tensorir.arith import Analyzer
-from tensorir.arith.opaque import expr_key
+from tensorir.arith.terms import expr_key
 from tensorir.errors import IRTypeError
 from tensorir.function import PrimFunc
 from tensorir.nodes.dtype import INT64

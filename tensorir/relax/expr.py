@@ -35,7 +35,7 @@ from tensorir.relax.struct_info import (
     TupleStructInfo,
     as_shape,
 )
-from tensorir.semantics.storage import stored
+from tensorir.semantics.conversions import stored
 
 
 def _operation(name: str, *operands: Any) -> GraphExpr:
@@ -463,7 +463,7 @@ def const_of(value: ArrayLike, dtype: str | None = None) -> Constant:
 
     Without a dtype, Python ints are int32, floats float32, bools bool, and NumPy's 64-bit defaults
     are narrowed to 32 bits; other arrays keep their dtype. With a dtype, numbers are converted as
-    in `tensorir.semantics.storage.stored`.
+    in `tensorir.semantics.conversions.stored`.
     """
     array = np.asarray(value)
     if array.dtype.kind == "U" and dtype is not None:

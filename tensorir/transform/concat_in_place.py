@@ -29,8 +29,9 @@ from tensorir.relax.calls import (
 )
 from tensorir.relax.struct_info import StructInfo
 from tensorir.relax.visit import GraphRewriter, used_vars
+from tensorir.rewriting.element_rewriter import ElementRewriter
 from tensorir.rewriting.fresh_copy import renew_defs
-from tensorir.rewriting.visit import Rewriter, walk
+from tensorir.rewriting.visit import walk
 from tensorir.script.parts import complete_block
 from tensorir.transform.pass_context import ModulePass, PassContext
 from tensorir.transform.rebuild_graph import rewritten_graphs
@@ -468,7 +469,7 @@ def _copying(value: g.GraphExpr) -> PrimFunc:
     return te.create_prim_func([x, y]).with_attr("tir.noalias", True)
 
 
-class _InSlices(Rewriter):
+class _InSlices(ElementRewriter):
     """Replaces accesses to buffers by accesses to slices of larger buffers."""
 
     def __init__(
@@ -483,19 +484,16 @@ class _InSlices(Rewriter):
         created = node.with_(body=self(node.body), init=self.maybe(node.init))
         return complete_block(created, (True, True), self._visible) if node.iter_vars else created
 
-    def rewrite_BufferLoad(self, node: BufferLoad | s.BufferStore) -> BufferLoad | s.BufferStore:  # noqa: N802
-        """Access the element of the slice."""
-        value = {"value": self(node.value)} if isinstance(node, s.BufferStore) else {}
-        indices = [self(index) for index in node.indices]
-        if node.buffer not in self._slices:
-            return node.with_(indices=indices, **value)
-        root, place = self._slices[node.buffer]
-        own = _indices(indices, _sizes(node.buffer), place.shape)
-        assert own is not None
-        places = [i + n if n else i for i, n in zip(own, place.begins, strict=True)]
-        return node.with_(buffer=root, indices=places, **value)
+    def buffer(self, buffer: Buffer) -> Buffer:
+        """Return the larger buffer."""
+        return self._slices[buffer][0] if buffer in self._slices else buffer
 
-    rewrite_BufferStore = rewrite_BufferLoad  # noqa: N815
+    def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
+        """Return the indices of the element of the slice."""
+        place = self._slices[buffer][1]
+        own = _indices(indices, _sizes(buffer), place.shape)
+        assert own is not None
+        return [i + n if n else i for i, n in zip(own, place.begins, strict=True)]
 
 
 def _indices(indices: Sequence[Any], own: Sequence[int], shape: Sequence[int]) -> list[Any] | None:

@@ -15,11 +15,7 @@ from tensorir.relax.struct_info import UNKNOWN_NDIM, StructInfo, TensorStructInf
 Array = NDArray[Any]
 
 
-def _indices(x: GraphExpr) -> TensorStructInfo:
-    return TensorStructInfo(None, "int64", 2)
-
-
-@library("nonzero", _indices)
+@library("nonzero", lambda x: TensorStructInfo(None, "int64", 2))
 def nonzero(x: Array) -> NDArray[np.int64]:
     """Return the indices of nonzero elements, one column each, in row-major order."""
     if x.ndim == 0:
@@ -87,25 +83,17 @@ def compress(x: Array, condition: Array, axis: int | None = None) -> Array:
     return np.compress(condition, x, axis=axis)
 
 
-def _masked_select_info(x: GraphExpr, mask: GraphExpr) -> StructInfo:
-    return TensorStructInfo(None, tensor_info(x).dtype, 1)
-
-
-@library("masked_select", _masked_select_info)
+@library("masked_select", lambda x, mask: TensorStructInfo(None, tensor_info(x).dtype, 1))
 def masked_select(x: Array, mask: Array) -> Array:
     """Return the elements for which a mask is true, in row-major order; the mask is broadcast."""
     x, mask = np.broadcast_arrays(x, mask)
     return x[mask]
 
 
-def _strided_slice_info(
-    x: GraphExpr, begin: GraphExpr, end: GraphExpr, strides: GraphExpr
-) -> StructInfo:
-    info = tensor_info(x)
-    return TensorStructInfo(None, info.dtype, info.ndim)
-
-
-@library("dynamic_strided_slice", _strided_slice_info)
+@library(
+    "dynamic_strided_slice",
+    lambda x, **_: TensorStructInfo(None, tensor_info(x).dtype, tensor_info(x).ndim),
+)
 def dynamic_strided_slice(x: Array, begin: Array, end: Array, strides: Array) -> Array:
     """Return `x[begin:end:stride]` along its first axes, as Python slices.
 

@@ -24,11 +24,7 @@ def _lengths(shape: Any) -> tuple[int, ...]:
     return tuple(map(int, shape))
 
 
-def _info_of_shape(shape: Sequence[PrimExpr], dtype: str, **_: Any) -> StructInfo:
-    return TensorStructInfo(shape, dtype)
-
-
-@library("random.uniform", _info_of_shape)
+@library("random.uniform", lambda shape, dtype, **_: TensorStructInfo(shape, dtype))
 def uniform(
     shape: Sequence[PrimExpr],
     low: float = 0.0,
@@ -40,7 +36,7 @@ def uniform(
     return np.random.default_rng(seed).uniform(low, high, _lengths(shape)).astype(dtype)
 
 
-@library("random.normal", _info_of_shape)
+@library("random.normal", lambda shape, dtype, **_: TensorStructInfo(shape, dtype))
 def normal(
     shape: Sequence[PrimExpr],
     mean: float = 0.0,
@@ -52,7 +48,7 @@ def normal(
     return np.random.default_rng(seed).normal(mean, scale, _lengths(shape)).astype(dtype)
 
 
-@library("random.randint", _info_of_shape)
+@library("random.randint", lambda shape, dtype, **_: TensorStructInfo(shape, dtype))
 def randint(
     shape: Sequence[PrimExpr], low: int, high: int, seed: int = 0, dtype: DTypeName = "int64"
 ) -> Array:
@@ -60,11 +56,7 @@ def randint(
     return np.random.default_rng(seed).integers(low, high, _lengths(shape)).astype(dtype)
 
 
-def _bernoulli_info(x: GraphExpr, dtype: str, **_: Any) -> StructInfo:
-    return info_like(x, dtype)
-
-
-@library("random.bernoulli", _bernoulli_info)
+@library("random.bernoulli", lambda x, dtype, **_: info_like(x, dtype))
 def bernoulli(x: Array, seed: int = 0, dtype: DTypeName = "float32") -> Array:
     """Return 1 with the probability that the element of `x` is, else 0."""
     return (np.random.default_rng(seed).random(x.shape) < x).astype(dtype)

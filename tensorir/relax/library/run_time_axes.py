@@ -69,13 +69,7 @@ def reduce_at(x: _Array, axes: _Array, kind: _Kind, keepdims: bool = False) -> _
     return np.asarray(result, x.dtype)
 
 
-def _cumulate_info(
-    x: GraphExpr, axis: GraphExpr, kind: str, exclusive: bool, reverse: bool
-) -> TensorStructInfo:
-    return _numbers(x)
-
-
-@library("cumulated_at", _cumulate_info)
+@library("cumulated_at", lambda x, **_: _numbers(x))
 def cumulated_at(
     x: _Array,
     axis: _Array,
@@ -107,21 +101,13 @@ def squeeze_at(x: _Array, axes: _Array) -> _Array:
     return np.squeeze(x, tuple(axes.reshape(-1).tolist()))
 
 
-def _expand_info(x: GraphExpr, axes: GraphExpr) -> TensorStructInfo:
-    return _with_rank(_numbers(x), _count(axes))
-
-
-@library("expand_dims_at", _expand_info)
+@library("expand_dims_at", lambda x, axes: _with_rank(_numbers(x), _count(axes)))
 def expand_dims_at(x: _Array, axes: _Array) -> _Array:
     """Return `x` with dimensions of extent 1 inserted at `axes` of the result."""
     return np.expand_dims(x, tuple(axes.reshape(-1).tolist()))
 
 
-def _slice_info(x: GraphExpr, *_: Any, **__: Any) -> TensorStructInfo:
-    return _with_rank(_numbers(x), 0)
-
-
-@library("slice_at", _slice_info)
+@library("slice_at", lambda x, **_: _with_rank(_numbers(x), 0))
 def slice_at(
     x: _Array, begin: _Array, end: _Array, axes: _Array | None = None, steps: _Array | None = None
 ) -> _Array:
@@ -136,11 +122,10 @@ def slice_at(
     return np.ascontiguousarray(x[tuple(places)])
 
 
-def _pad_width_info(pads: GraphExpr, axes: GraphExpr, count: int) -> TensorStructInfo:
-    return TensorStructInfo([2 * count], _numbers(pads).dtype)
-
-
-@library("pad_width_at", _pad_width_info)
+@library(
+    "pad_width_at",
+    lambda pads, axes, count: TensorStructInfo([2 * count], _numbers(pads).dtype),
+)
 def pad_width_at(pads: _Array, axes: _Array, count: int) -> _Array:
     """Return paddings before and then after all of `count` axes, given the paddings of `axes`."""
     result = np.zeros((2, count), pads.dtype)
@@ -148,11 +133,7 @@ def pad_width_at(pads: _Array, axes: _Array, count: int) -> _Array:
     return result.reshape(-1)
 
 
-def _scalars_info(x: GraphExpr, count: int) -> TupleStructInfo:
-    return TupleStructInfo(PrimStructInfo("int64") for _ in range(count))
-
-
-@library("tensor_to_scalars", _scalars_info)
+@library("tensor_to_scalars", lambda x, count: TupleStructInfo([PrimStructInfo("int64")] * count))
 def tensor_to_scalars(x: NDArray[Any], count: int) -> tuple[int, ...]:
     """Return the elements of a tensor of `count` integers, as a tuple of numbers.
 
@@ -161,13 +142,7 @@ def tensor_to_scalars(x: NDArray[Any], count: int) -> tuple[int, ...]:
     return tuple(int(n) for n in np.reshape(x, count))
 
 
-def _reshape_target_info(
-    target: GraphExpr, shape: Sequence[PrimExpr], allowzero: bool = False
-) -> TensorStructInfo:
-    return tensor_info(target)
-
-
-@library("reshape_target", _reshape_target_info)
+@library("reshape_target", lambda target, **_: tensor_info(target))
 def reshape_target(
     target: NDArray[Any], shape: Sequence[PrimExpr], allowzero: bool = False
 ) -> NDArray[Any]:
@@ -187,11 +162,7 @@ def reshape_target(
     return np.array(result, target.dtype)
 
 
-def _arange_info(start: GraphExpr, limit: GraphExpr, step: GraphExpr) -> TensorStructInfo:
-    return TensorStructInfo(None, tensor_info(start).dtype, 1)
-
-
-@library("arange_between", _arange_info)
+@library("arange_between", lambda start, **_: TensorStructInfo(None, tensor_info(start).dtype, 1))
 def arange_between(start: NDArray[Any], limit: NDArray[Any], step: NDArray[Any]) -> NDArray[Any]:
     """Return `start, start + step, ...` up to `limit`, which is excluded."""
     count = max(0, int(np.ceil((limit - start) / step)))

@@ -10,7 +10,7 @@ from devices.ladder import check_kernels, device_program, needs_opencl
 
 from tensorir.interp import interpret
 from tensorir.nodes.dtype import DataType
-from tensorir.semantics.storage import stored
+from tensorir.semantics.conversions import stored
 
 pytestmark = needs_opencl
 

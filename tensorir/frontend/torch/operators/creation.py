@@ -34,17 +34,6 @@ def arange(result: TensorStructInfo, end: Any, start: Any = 0, step: Any = 1, **
     return op.arange(start, end, step, str(result.dtype))
 
 
-@aten("linspace.default")
-def linspace(start: Any, end: Any, steps: int, result: TensorStructInfo) -> Any:
-    """`steps` numbers from `start` to `end`."""
-    dtype = str(result.dtype)
-    if steps == 1:
-        return filled(start, result)
-    index = op.astype(op.arange(0, steps, 1, "int64"), "float64")
-    values = index * ((float(end) - float(start)) / (steps - 1)) + float(start)
-    return op.astype(values, dtype)
-
-
 @aten("one_hot.default")
 def one_hot(self: Any, num_classes: int, result: TensorStructInfo) -> Any:
     """A tensor with a new last axis: 1 at the index, 0 elsewhere."""

@@ -204,15 +204,6 @@ aten_rows(
         "maximum.default max.other": _promoted(op.maximum),
         "minimum.default min.other": _promoted(op.minimum),
         "atan2.default": lambda self, other, result: op.atan2(*in_dtype_of(result, self, other)),
-        "addcmul.default": lambda self, tensor1, tensor2, value: (
-            self + _scale(tensor1, value, dtype_of(self)) * tensor2
-        ),
-        "addcdiv.default": lambda self, tensor1, tensor2, value: (
-            self + _scale(tensor1, value, dtype_of(self)) / tensor2
-        ),
-        "lerp.Tensor lerp.Scalar": lambda self, end, weight: (
-            self + as_tensor(weight, dtype_of(self)) * (end - self)
-        ),
         "eq.Tensor eq.Scalar": _promoted(op.equal),
         "ne.Tensor ne.Scalar": _promoted(op.not_equal),
         "lt.Tensor lt.Scalar": _promoted(op.less),

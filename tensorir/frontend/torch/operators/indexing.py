@@ -9,7 +9,6 @@ from tensorir.errors import IRTypeError
 from tensorir.frontend.torch.dtypes import as_tensor, axis_of, dtype_of, in_shape, tensor_info
 from tensorir.frontend.torch.operators.shapes import FAR
 from tensorir.frontend.torch.table import Match, aten, aten_rows
-from tensorir.nodes import ops
 from tensorir.nodes.expr import PrimExpr
 from tensorir.relax import op
 from tensorir.relax.expr import GraphExpr
@@ -23,14 +22,6 @@ def gather(self: Any, dim: int, index: Any, **_: Any) -> Any:
     An index applies to its own position along the other axes.
     """
     return op.gather_elements(self, index, axis_of(dim, self))
-
-
-@aten("take_along_dim.default")
-def take_along_dim(self: Any, indices: Any, dim: int | None, result: TensorStructInfo) -> Any:
-    """Elements at indices along an axis."""
-    if dim is None:
-        return op.gather_elements(op.flatten(self), op.flatten(indices), 0)
-    return gather(self, dim, op.broadcast_to(indices, result.shape))
 
 
 class _Places:
@@ -184,17 +175,6 @@ def slice_scatter(self: Any, src: Any, dim: int, start: Any, end: Any, step: Any
     is_whole = end is None or (isinstance(end, int) and end >= FAR)
     stop = (info.shape or ())[axis] if is_whole else end
     return op.slice_scatter(self, src, 0 if start is None else start, stop, step, axis)
-
-
-@aten("select_scatter.default")
-def select_scatter(self: Any, src: Any, dim: int, index: Any) -> Any:
-    """A tensor in which `src` replaces one slice."""
-    info = tensor_info(self)
-    axis = axis_of(dim, self)
-    if isinstance(index, int) and index < 0:
-        index = ops.add((info.shape or ())[axis], index)
-    end = ops.add(index, 1)
-    return op.slice_scatter(self, op.expand_dims(src, axis), index, end, 1, axis)
 
 
 aten_rows(

@@ -146,9 +146,5 @@ aten_rows(
         "logsumexp.default": lambda self, dim, keepdim: _reduced(op.logsumexp, self, dim, keepdim),
         "cumsum.default": _cumulative(op.cumsum),
         "cumprod.default": _cumulative(op.cumprod),
-        "aminmax.default": lambda self, dim, keepdim: (
-            _reduced(op.min, self, dim, keepdim),
-            _reduced(op.max, self, dim, keepdim),
-        ),
     }
 )

@@ -37,16 +37,6 @@ def _transposed(self: Any, dim0: int, dim1: int) -> Any:
     return op.permute_dims(self, order)
 
 
-@aten("movedim.int", "moveaxis.int", "movedim.intlist", "moveaxis.intlist")
-def movedim(self: Any, source: Any, destination: Any) -> Any:
-    """Axes moved to other positions; the other axes keep their order."""
-    ndim = tensor_info(self).ndim
-    moved = [axis_of(d, self) for d in as_list(source)]
-    places = dict(zip((axis_of(d, self) for d in as_list(destination)), moved, strict=True))
-    rest = iter(d for d in range(ndim) if d not in moved)
-    return op.permute_dims(self, [places[k] if k in places else next(rest) for k in range(ndim)])
-
-
 @aten("cat.default", "concat.default")
 def cat(tensors: Sequence[Any], dim: int) -> Any:
     """Tensors concatenated along an axis."""
