@@ -52,18 +52,6 @@ def microseconds(*times: float) -> RunnerResult:
 # ------------------------------------------------------------------------------------- what it says
 
 
-def test_it_prints_as_few_plain_lines() -> None:
-    assert str(REPORT) == (
-        "main on llvm -num-cores=1\n"
-        "unscheduled     1.2 ms\n"
-        "first schedule  60 us   20 times as fast as unscheduled\n"
-        "best            40 us   30 times as fast as unscheduled, +- 0.5 us in 5 rounds\n"
-        "roofline        50%     of the peak of a core of this machine: 50 of 100 GFLOPS, "
-        "compute-bound\n"
-        "trials          64      2 failed, 9 ended early as too slow, 12.3 s"
-    )
-
-
 @pytest.mark.parametrize(
     ("report", "said"),
     [
@@ -121,16 +109,6 @@ def test_several_tasks_are_a_table_with_their_sum() -> None:
     unknown = RunReport([REPORT, TaskReport("other", TARGET)])
     assert unknown.best is None, "the sum is not known"
     assert unknown.in_a_sentence() == "1 of 2 have no schedule"
-
-
-def test_a_search_that_time_ended_says_so() -> None:
-    late = replace(REPORT, ended="time over")
-    report = RunReport([late, TaskReport("other", TARGET, ended="not begun")])
-    assert report.state == "stopped: time over, 1 of 2 tasks not begun"
-    assert [row[-1] for row in report.cells()] == ["ended", "time over", "not begun", ""]
-    assert report.in_a_sentence() == f"1 of 2 have no schedule, {report.state}"
-    assert RunReport([late]).state == "stopped: time over"
-    assert RunReport([REPORT]).state == ""
 
 
 # ------------------------------------------------------------------------------------- of a search

@@ -153,53 +153,6 @@ def main(A: T.Buffer((8, 16), "float32")):
 # ---------- Functions, modules and macros that are Python: what they see of the program around them
 
 
-def test_helpers_return_several_values() -> None:
-    def halves(value):
-        return T.meta_var((value // 2, value % 2))
-
-    def ends(*values):
-        return T.meta_var([values[0], values[-1]])
-
-    @T.prim_func
-    def main(A: T.Buffer((8, 2), "float32"), n: T.int32):
-        high, low = halves(n)
-        first, *rest = ends(high, low)
-        both = halves(n)
-        A[high, low] = 1.0
-        A[first, rest[0]] = 2.0
-        A[both[0], both[1]] = 3.0
-
-    assert_structural_equal(
-        main,
-        parse("""
-@T.prim_func
-def main(A: T.Buffer((8, 2), "float32"), n: T.int32):
-    A[n // 2, n % 2] = 1.0
-    A[n // 2, n % 2] = 2.0
-    A[n // 2, n % 2] = 3.0
-"""),
-    )
-
-
-def test_captured_tuples_are_spread() -> None:
-    extents, where = (4, 2), [1, 0]
-
-    @T.prim_func
-    def main(A: T.Buffer(extents, "float32"), B: T.Buffer((*extents, 3), "float32")):
-        for i, j in T.grid(*extents):
-            A[i, j] = B[*where, 2]
-
-    assert_structural_equal(
-        main,
-        parse("""
-@T.prim_func
-def main(A: T.Buffer((4, 2), "float32"), B: T.Buffer((4, 2, 3), "float32")):
-    for i, j in T.grid(4, 2):
-        A[i, j] = B[1, 0, 2]
-"""),
-    )
-
-
 class Scaled:
     """Macros of an object, which see what it holds."""
 

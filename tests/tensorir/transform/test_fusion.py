@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from graph_modules import is_same, module_of
 
-import codegen
 import tensorir
 from tensorir import IRTypeError, IRValueError, relax, te, topi, verify_well_formed
 from tensorir.interp.graphs import interpret_graph
@@ -305,52 +304,6 @@ def test_the_default_pipeline_makes_one_function_of_a_layer():
 
 
 # ---------------------------------------------------------------------------------- SeparateOutputs
-
-SPLIT = """
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((6, 2), "float32")):
-        with R.dataflow():
-            t = R.split(x, 3)
-            a = R.exp(t[0])
-            b = R.nn.relu(t[2])
-            y = R.add(a, b)
-            R.output(y)
-        return y
-"""
-
-
-def test_parts_of_a_tensor_are_fused_with_what_uses_them():
-    mod = LegalizeOps()(tensorir.parse(SPLIT))
-    steps = [SeparateOutputs(), CanonicalizeBindings(), DeadCodeElimination()]
-    after = Sequential([*steps, FuseOps(), FuseTIR(), DeadCodeElimination()])(mod)
-    assert sorted(after) == ["fused_split_split_exp_relu_add", "main"]
-    func = after["fused_split_split_exp_relu_add"]
-    assert [str(name) for name in func.attrs["fused_operators"]] == [
-        "split", "split", "exp", "relu", "add",
-    ]  # fmt: skip
-    assert verify_well_formed(after)
-    x = np.arange(12, dtype="float32").reshape(6, 2)
-    np.testing.assert_array_equal(
-        interpret_graph(mod, "main", x), interpret_graph(after, "main", x)
-    )
-
-
-def test_parts_that_nothing_needs_are_not_computed():
-    mod = tensorir.parse("""
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((6, 2), "float32")):
-        with R.dataflow():
-            t = R.split(x, 3)
-            y = t[1]
-            R.output(y)
-        return y
-""")
-    executable = codegen.vm_build(mod, "llvm", default_schedules=False)
-    assert [*executable.mod.prim_funcs()] == ["split_1"]
 
 
 def test_results_that_are_computed_together_stay_so():
