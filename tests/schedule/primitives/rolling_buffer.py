@@ -318,3 +318,79 @@ rolling_buffer("B", 0)
 # ---- a buffer that the block only reads | LINE
 rolling_buffer("B", "A")
 # refused ArgumentError: `write_buffer_index` names a buffer that the block reads, but the primitive needs a buffer that it writes
+
+# ==== no window
+
+# ---- an iteration writes the same elements as the one before
+@T.prim_func
+def main(A: T.Buffer((3,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((3,))
+    for i in range(16):
+        for k in range(3):
+            with T.block("B"):
+                vb = T.axis.spatial(3, k)
+                B[vb] = A[vb] * T.float32(2)
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[0] + B[2]
+# apply
+rolling_buffer("B", 0)
+# refused RollingBufferMatchError at block B: an iteration writes 0 to 2 of B, no dimension of which slides with overlap: no dimension starts at a loop variable
+
+# ---- windows that grow
+@T.prim_func
+def main(A: T.Buffer((18,)), C: T.Buffer((9,))):
+    B = T.alloc_buffer((18,))
+    for i in range(9):
+        for k in range(i + 2):
+            with T.block("B"):
+                vb = T.axis.spatial(18, i + k)
+                B[vb] = A[vb] * T.float32(2)
+        with T.block("C"):
+            vi = T.axis.spatial(9, i)
+            C[vi] = B[vi] + B[vi + 1]
+# apply
+rolling_buffer("B", 0)
+# refused RollingBufferMatchError at block B: an iteration writes i to i * 2 + 1 of B, no dimension of which slides with overlap: its extent along i is not constant
+
+# ---- windows side by side
+@T.prim_func
+def main(A: T.Buffer((16,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((16,))
+    for i in range(8):
+        for k in range(2):
+            with T.block("B"):
+                vb = T.axis.spatial(16, i * 2 + k)
+                B[vb] = A[vb] * T.float32(2)
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi * 2] + B[vi * 2 + 1]
+# apply
+rolling_buffer("B", 0)
+# refused RollingBufferMatchError at block B: an iteration writes i * 2 to i * 2 + 1 of B, no dimension of which slides with overlap: the windows of two iterations of i do not overlap
+
+# ---- windows along a diagonal
+@T.prim_func
+def main(A: T.Buffer((18, 18)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((18, 18))
+    for i in range(16):
+        for k, l in T.grid(3, 3):
+            with T.block("B"):
+                vb = T.axis.spatial(18, i + k)
+                vd = T.axis.spatial(18, i + l)
+                B[vb, vd] = A[vb, vd] * T.float32(2)
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[vi, vi] + B[vi + 2, vi]
+# apply
+rolling_buffer("B", 0)
+# refused RollingBufferMatchError at block B: an iteration writes i to i + 2, i to i + 2 of B, no dimension of which slides with overlap: loop i moves other dimensions as well
+
+# ---- a loop that is not serial, or does not start at 0 | LINE
+# with for i in range(16): => for i in T.parallel(16):
+rolling_buffer("B", 0)
+# refused RollingBufferMatchError at block B: an iteration writes i to i + 2 of B, no dimension of which slides with overlap: loop i is not serial from 0
+
+# with for i in range(16): => for i in range(1, 17): ; i + k => i + k - 1 ; spatial(16, i) => spatial(16, i - 1)
+rolling_buffer("B", 0)
+# refused RollingBufferMatchError at block B: an iteration writes i - 1 to i + 1 of B, no dimension of which slides with overlap: no dimension starts at a loop variable
