@@ -274,6 +274,24 @@ fuse(i, j)
 split(i_j_fused, [None, 4])
 reverse_compute_at("D", i_j_fused_1)
 
+# ---- instances that a predicate leaves out do not come back
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            T.where(i < 5)
+            C[vi] = B[vi]
+# apply
+(i,) = get_loops("B")
+reverse_compute_at("C", i)
+# refused LeftOutInstancesError at block C, loop i: may skip values of its axis vi
+
 # ---- AXIS_FOLLOWS_LOOP_AROUND
 @T.prim_func
 def main(A: T.Buffer((6, 8), "float32"), D: T.Buffer((6, 8), "float32")):
