@@ -88,6 +88,22 @@ def main(A: T.Buffer((33,)), B: T.Buffer((32,)), C: T.Buffer((32,))):
 blockize([B, C])
 # refused OuterAxesMismatchError at block B, block C: block "B" would have the outer axes (vi_o = i_0) there, and block "C" (vi_o = i_0, vj_o = 0)
 
+@T.prim_func
+def main(A: T.Buffer((6, 4)), B: T.Buffer((6,)), C: T.Buffer((6,))):
+    for i in range(6):
+        for k in range(4):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vi, vk]
+        with T.block("C"):
+            vi = T.axis.spatial(6, i)
+            C[vi] = B[vi]
+# apply
+blockize([B, C])
+# refused OuterReductionError at block B: block "B" has a reduction with an init
+
 # ---- refused: blocks not siblings (2) | TILED_STAGES
 blockize([B, B])
 # refused BlocksNotSiblingsError at block B, block B: are not the only blocks in two statements that follow one another

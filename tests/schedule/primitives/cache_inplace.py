@@ -51,3 +51,25 @@ cache_inplace("A", 2, "local")
 # with 8] => 9]
 cache_inplace("A", 0, "local")
 # refused UnsafeStageError at block A: block "A" cannot use a copy of A: the copy would touch 9 elements from 0 on in a dimension of 8
+
+# ---- refused: not region cover
+@T.prim_func
+def main(A: T.Buffer((7, 4)), C: T.Buffer((7, 4))):
+    for i, j in T.grid(7, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.where(i < 3)
+            A[vi, vj] = C[vi, vj]
+    for i, j in T.grid(7, 4):
+        with T.block("A"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(A[vi, vj])
+            T.writes(A[vi, vj])
+            A[vi, vj] = A[vi, vj] + T.float32(1)
+    for i, j in T.grid(7, 4):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj]
+# apply
+cache_inplace("A", 0, "local")
+# refused NotRegionCoverError at block root, block A: the scope block "root" has block "A", whose region cover does not hold: it reads more of A than is written before

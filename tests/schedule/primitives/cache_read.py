@@ -226,6 +226,26 @@ cache_read("C", "A", "local")
 cache_read("C", "B", "local", consumer_blocks=["B"])
 # refused NotConsumerError at block C: none of the consumer_blocks reads B
 
+# ---- refused: not single write block
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+    for i in range(8):
+        with T.block("B_again"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi] * T.float32(2)
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi]
+# apply
+cache_read("C", 0, "local")
+# refused NotSingleWriteBlock at block root: 2 write
+
 # ---- a buffer that the block does not read | ADD
 # becomes
 ...

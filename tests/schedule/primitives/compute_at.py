@@ -239,12 +239,48 @@ compute_at("root", x)
 compute_at("B", x)
 # refused NotStagePipelineError at block root, block A: block "A" overwrites A, which block "B" reads before
 
+# ---- refused: not stage pipeline, not complete or reduction block, not in same scope
+@T.prim_func
+def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((16,))
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = B[vi] + A[vi]
+    for x in range(16):
+        with T.block("C"):
+            vi = T.axis.spatial(16, x)
+            C[vi] = B[vi] * T.float32(2)
+# apply
+compute_at("B", x)
+# refused NotCompleteOrReductionBlockError at block B: violates condition #3) nor a reduction block (it violates condition #1)
+
 # ---- refused: not in same scope, output block | COPY
 compute_at("B", i)
 # refused NotInSameScopeError at block B, loop i: is already below loop
 
 compute_at("C", i)
 # refused OutputBlockError at block C: writes C
+
+# ---- refused: only leaf
+@T.prim_func
+def main(A: T.Buffer((8,))):
+    X = T.alloc_buffer((8,))
+    B = T.alloc_buffer((8,))
+    for x in range(8):
+        with T.block("X"):
+            vi = T.axis.spatial(8, x)
+            X[vi] = A[vi]
+        T.evaluate(T.call_extern("int32", "tick"))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = X[vi]
+# apply
+(x,) = get_loops("X")
+compute_inline("X")
+compute_at("B", x)
+# refused OnlyLeafError at block B, block root: only leaf
 
 # ---- refused: invalid insertion index | SIBLINGS
 compute_at("B", x, index=3)
@@ -273,6 +309,15 @@ def main(A: T.Buffer((8,)), X: T.Buffer((8,))):
 # apply
 compute_at("B", x)
 # refused DependencyOrderError at block B, loop x, block P: wrong side
+
+A = placeholder((8,))
+B = compute((8,), lambda i: A[i])
+C = compute((8,), lambda x: B[x])
+D = compute((8,), lambda y: B[y])
+E = compute((8,), lambda z: B[z])
+# apply
+compute_at("B", x)
+# refused NotAllRequiredBlocksAreVisitedError at block B, loop x: requires all the consumer(s) of block "B" to be under loop `x`, but these are not: D, E
 
 # ---- SUMS
 A = placeholder((4, 8))

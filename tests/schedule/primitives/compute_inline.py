@@ -176,6 +176,26 @@ compute_inline("B")
 compute_inline("B")
 # refused OpaqueAccessError at block root: match_buffer
 
+# ---- refused: two buffers
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    D = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("both"):
+            vi = T.axis.spatial(8, i)
+            T.reads(A[vi])
+            T.writes(B[vi], D[vi])
+            B[vi] = A[vi]
+            D[vi] = A[vi]
+    for x in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, x)
+            C[vi] = B[vi] + D[vi]
+# apply
+compute_inline("both")
+# refused NotSingleReadWriteBuffer at block both: a single buffer region that it writes, but it has 2
+
 # ---- refused: the root block | DECLARING_ROOT
 compute_inline("root")
 # refused RootBlockError at block root: root block

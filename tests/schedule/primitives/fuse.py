@@ -192,6 +192,20 @@ def main(A: T.Buffer((8, 12)), B: T.Buffer((8, 12))):
 fuse(i, j)
 # refused LoopNotStartWithZeroError at loop j: starts at 2
 
+@T.prim_func
+def main(A: T.Buffer((10, 4)), B: T.Buffer((10, 4)), C: T.Buffer((10,))):
+    for i in range(10):
+        for j in range(4):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] + T.float32(1)
+        with T.block("C"):
+            vi = T.axis.spatial(10, i)
+            C[vi] = B[vi, 0]
+# apply
+fuse(i, j)
+# refused NotOnlyChildError at loop i, loop j: loop `j` is not the only child of loop `i`
+
 # ---- refused: dependent loop | TRIANGLE
 fuse(i, j)
 # refused DependentLoopError at loop j: the range of loop `j` is dependent on the loop variable i

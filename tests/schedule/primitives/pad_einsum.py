@@ -240,6 +240,21 @@ sch.pad_einsum(block=b0, padding=[4, 1, 8])
 pad_einsum("root", [])
 # refused RootBlockError at block root: root block
 
+# ---- refused: not stage pipeline
+@T.prim_func
+def main(A: T.Buffer((6,)), C: T.Buffer((6,))):
+    for i in range(6):
+        with T.block("C"):
+            vi = T.axis.spatial(6, i)
+            C[vi] = A[vi]
+    for i in range(6):
+        with T.block("A"):
+            vi = T.axis.spatial(6, i)
+            A[vi] = T.float32(0)
+# apply
+pad_einsum("C", [4])
+# refused NotStagePipelineError at block root, block A: block "A" overwrites A, which block "C" reads before
+
 # ---- refused: invalid padding | MATMUL_2
 pad_einsum("C", [4, 4])
 # refused InvalidPaddingError at block C: the padding is [4, 4], but block "C" has 3 axes

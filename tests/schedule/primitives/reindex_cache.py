@@ -85,6 +85,21 @@ reindex_cache_write("B", 0, "global", lambda i, j: (j, i))
 reindex_cache_write("B", 0, "global", lambda i: (i,))
 # refused UnsafeStageError at block B: the elements that it touches depend on values in memory
 
+# ---- more than one element an instance is refused
+@T.prim_func
+def main(A: T.Buffer((4, 6)), C: T.Buffer((4,))):
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            T.reads(A[vi, 0:6])
+            T.writes(C[vi])
+            C[vi] = T.float32(0)
+            for k in range(6):
+                C[vi] = C[vi] + A[vi, k]
+# apply
+reindex_cache_read("C", 0, "global", lambda i: (i,))
+# refused NotSinglePointAccess at block C: not a single point
+
 # ---- scope that is no pipeline is refused | OVERWRITES_ITS_INPUT
 reindex_cache_read("B", 0, "global", lambda i: (i,))
 # refused NotStagePipelineError at block root, block A: the scope block "root" is not a stage pipeline around block "B". A stage pipeline has only blocks whose reads are covered by their producers, and no block that overwrites what an earlier one reads; here block "A" overwrites A, which block "B" reads before

@@ -144,6 +144,37 @@ sch.reverse_compute_at(block=b3, loop=l1, preserve_unit_loops=False, index=-1)
 reverse_compute_at("root", i)
 # refused RootBlockError at block root: root block
 
+# ---- refused: not stage pipeline, not complete or reduction block, not in same scope
+@T.prim_func
+def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((16,))
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] + T.float32(1)
+    for x in range(16):
+        with T.block("C"):
+            vi = T.axis.spatial(16, x)
+            C[vi] = C[vi] + B[vi]
+# apply
+reverse_compute_at("C", i)
+# refused NotCompleteOrReductionBlockError at block C: violates condition #3) nor a reduction block (it violates condition #1)
+
+@T.prim_func
+def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((16,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] + T.float32(1)
+    for x in range(16):
+        with T.block("C"):
+            vi = T.axis.spatial(16, x)
+            C[vi] = B[vi] * T.float32(2)
+# apply
+reverse_compute_at("C", i)
+# refused NotStagePipelineError at block root, block C: block "C" reads more than its producers write
+
 # ---- refused: not in same scope | COPY
 reverse_compute_at("C", x)
 # refused NotInSameScopeError at block C, loop x: is already below loop
@@ -173,6 +204,40 @@ reverse_compute_at("C", i, index=0)
 
 reverse_compute_at("C", i, index=4)
 # refused InvalidInsertionIndexError at block C, loop i: 4 is not in the valid range [1, 3]
+
+# ---- refused: not all required blocks are visited, dependency order
+A = placeholder((8,))
+C = compute((8,), lambda c: A[c])
+D = compute((8,), lambda d: C[d])
+X = compute((8,), lambda x: A[x])
+# apply
+reverse_compute_at("C", x)
+# refused DependencyOrderError at block C, loop x, block D: wrong side
+
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    D = T.alloc_buffer((8,))
+    E = T.alloc_buffer((8,))
+    for d in range(8):
+        with T.block("D"):
+            vi = T.axis.spatial(8, d)
+            D[vi] = A[vi]
+    for e in range(8):
+        with T.block("E"):
+            vi = T.axis.spatial(8, e)
+            E[vi] = A[vi]
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+    for x in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, x)
+            C[vi] = B[vi] + D[vi] + E[vi]
+# apply
+reverse_compute_at("C", i)
+# refused NotAllRequiredBlocksAreVisitedError at block C, loop i: requires all the producer(s) of block "C" to be under loop `i`, but these are not:
 
 # ---- NEXT_ELEMENT
 A = placeholder((9,))
@@ -238,6 +303,18 @@ reverse_compute_at("C", k)
 
 _, j, _ = get_loops("P")
 reverse_compute_at("C", j)
+
+# ---- a block without axes that uses a loop stays
+A = placeholder((4, 3, 5))
+k = reduce_axis((0, 5))
+P = compute((4, 3), lambda i, j: sum(A[i, j, k], k))
+C = compute((4, 3), lambda i, j: P[i, j])
+# apply
+_, j = get_loops("C")
+loop_partition(j, [1, None])
+i, _, _ = get_loops("P")
+reverse_compute_at("C_j_common", i)
+# refused OpaqueBlockError at block C_j_common, loop i: uses the variable of loop `i`
 
 # ---- the step that initialises stays the first
 @T.prim_func

@@ -195,6 +195,25 @@ def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
 reverse_compute_inline("C")
 # refused BodyAnalysisError at block B: not a single store
 
+@T.prim_func
+def main(D: T.Buffer((16,)), A: T.Buffer((16,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((16,))
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] + T.float32(1)
+    for x in range(16):
+        with T.block("C"):
+            vx = T.axis.spatial(16, x)
+            C[vx] = B[vx] * T.float32(2)
+    for z in range(16):
+        with T.block("D"):
+            vz = T.axis.spatial(16, z)
+            D[vz] = B[vz]
+# apply
+reverse_compute_inline("C")
+# refused NonSingleConsumerError at block C, block D: both block "C" and block "D" read it
+
 # ---- refused: body analysis | COPY_2
 # with * => + B[15 - vx] *
 reverse_compute_inline("C")
