@@ -313,25 +313,8 @@ ax0 8: A_local(ax0)
 ax0 8: A_local(ax0)
 i 8: C(i)
 
-# ---- what a block reads before it stores is filled first (2)
-@T.prim_func
-def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer((8,))):
-    for i in range(2):
-        with T.block("both"):
-            vo = T.axis.spatial(2, i)
-            for j in range(3):
-                with T.block("A"):
-                    vi = T.axis.spatial(8, vo * 4 + j)
-                    A[vi] = T.float32(1)
-            for j in range(4):
-                with T.block("B"):
-                    vi = T.axis.spatial(8, vo * 4 + j)
-                    B[vi] = A[vi] + T.float32(1)
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = A[vi] * T.float32(2)
-# apply
+# with def main(B: T.Buffer((8,)), C: T.Buffer((8,))):\nA = T.alloc_buffer((8,)) => def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer((8,))):
+# with for j in range(4):\nwith T.block("A"): => for j in range(3):\n    with T.block("A"):
 cache_write("both", 0, "local")
 # blocks
 alloc A_local(8) local
