@@ -239,19 +239,9 @@ compute_at("root", x)
 compute_at("B", x)
 # refused NotStagePipelineError at block root, block A: block "A" overwrites A, which block "B" reads before
 
-# ---- refused: not stage pipeline, not complete or reduction block, not in same scope
-@T.prim_func
-def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
-    B = T.alloc_buffer((16,))
-    for i in range(16):
-        with T.block("B"):
-            vi = T.axis.spatial(16, i)
-            B[vi] = B[vi] + A[vi]
-    for x in range(16):
-        with T.block("C"):
-            vi = T.axis.spatial(16, x)
-            C[vi] = B[vi] * T.float32(2)
-# apply
+# ---- refused: not stage pipeline, not complete or reduction block, not in same scope | COPY
+# with A[vi] + T.float32(1) => B[vi] + A[vi]
+# with vx = T.axis.spatial(16, x)\nC[vx] = B[vx] * T.float32(2) => vi = T.axis.spatial(16, x)\nC[vi] = B[vi] * T.float32(2)
 compute_at("B", x)
 # refused NotCompleteOrReductionBlockError at block B: violates condition #3) nor a reduction block (it violates condition #1)
 

@@ -118,19 +118,8 @@ reverse_compute_inline("root")
 reverse_compute_inline("B")
 # refused NotSingleReadWriteBuffer at block B: a single buffer region that it reads, but it has 0
 
-# ---- refused: incomplete block, non single producer
-@T.prim_func
-def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
-    B = T.alloc_buffer((16,))
-    for i in range(16):
-        with T.block("B"):
-            vi = T.axis.spatial(16, i)
-            B[vi] = A[vi] + T.float32(1)
-    for x in range(16):
-        with T.block("C"):
-            vx = T.axis.opaque(16, x)
-            C[vx] = B[vx] * T.float32(2)
-# apply
+# ---- refused: incomplete block, non single producer | COPY
+# with vx = T.axis.spatial => vx = T.axis.opaque
 reverse_compute_inline("C")
 # refused IncompleteBlockError at block C: violates condition #1
 
