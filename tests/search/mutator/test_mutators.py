@@ -141,22 +141,6 @@ def one_tile(extent: int, limit: int, decision: list[int]) -> Trace:
     return sch.trace
 
 
-def test_every_factor_can_move_but_the_innermost_part_keeps_its_limit() -> None:
-    rng = RandomState(1)
-    trace = one_tile(32, 8, [4, 2, 4])
-    seen = set()
-    for _ in range(200):
-        mutated = MutateTileSize().apply(trace, rng)
-        assert mutated is not None
-        (decision,) = mutated.decisions.values()
-        seen.add(tuple(decision))
-    assert seen == {
-        (2, 4, 4), (1, 8, 4), (2, 2, 8),
-        (8, 1, 4), (4, 1, 8),
-        (8, 2, 2), (16, 2, 1), (4, 4, 2), (4, 8, 1),
-    }  # fmt: skip
-
-
 def test_nothing_to_change() -> None:
     trace = Schedule(Matmul).trace
     for mutator in (MutateTileSize(), MutateUnroll()):

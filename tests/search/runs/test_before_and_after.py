@@ -15,7 +15,6 @@ from search.reports import RunReport, RunTable, TaskReport
 from search.reports.roofline import (
     Roofline,
     functions_of_reals,
-    main_dtype,
     roofline,
     touched_bytes,
 )
@@ -249,21 +248,6 @@ def test_each_argument_counts_once(parameters: str, body: str, count: int | None
     func = parse(f"@T.prim_func\ndef main({parameters}):\n    {body}\n")
     assert touched_bytes(func) == count
     assert touched_bytes(Matmul["main"]) == 3 * 32 * 32 * 4
-
-
-def test_only_floats_have_a_peak() -> None:
-    def added(dtype: str) -> str | None:
-        text = f"""
-        @T.prim_func
-        def added(A: T.Buffer((8,), "{dtype}")):
-            for i in range(8):
-                with T.block("A"):
-                    vi = T.axis.spatial(8, i)
-                    A[vi] = A[vi] + A[vi]
-        """
-        return main_dtype(parse(text))
-
-    assert [added(t) for t in ("float32", "float64", "int8")] == ["float32", "float64", None]
 
 
 def test_functions_that_count_no_operations_are_named() -> None:

@@ -271,31 +271,6 @@ def microseconds(*times: float) -> RunnerResult:
     return RunnerResult(tuple(t * 1e-6 for t in times))
 
 
-def test_a_winner_that_was_lucky_is_found_out_at_the_end(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Trial k took 100 + k us; measured again, the first takes 130, the next three what they did."""
-
-    def result_of(k: int) -> RunnerResult:
-        return microseconds(100 + k if k < 8 else (130, 101, 102, 103)[k % 4])
-
-    runner = TimesOfScripts(result_of)
-    made = run(tmp_path, config=CONFIRMED, runner=runner)
-    records = made.database.get_all_tuning_records()
-    assert len(load_run(tmp_path)) == 8
-    assert len(records) == 13, "with the unscheduled program, and the new times of four"
-    best = made.database.query_tuning_record(Matmul, TARGET)
-    assert best is not None
-    assert str(best.trace) == str(records[1].trace)
-    assert best.run_secs == pytest.approx([101e-6] * 5)
-    shown = capsys.readouterr().err
-    assert (
-        'Task #0 "main": the best 4 were measured again, interleaved: the fastest takes 101 us +- 0 us in '
-        "5 rounds, the second 1.010 times as long"
-    ) in shown
-    assert "101.0000" in shown.splitlines()[-4], "in the last table"
-
-
 def test_those_that_are_far_behind_are_not_measured_again(tmp_path: Path) -> None:
     runner = TimesOfScripts(lambda k: microseconds(100 * (k + 1) if k < 8 else 110))
     made = run(tmp_path, config=CONFIRMED, runner=runner)

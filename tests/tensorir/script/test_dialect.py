@@ -153,21 +153,6 @@ def main(A: T.Buffer((8, 16), "float32")):
 # ---------- Functions, modules and macros that are Python: what they see of the program around them
 
 
-class Scaled:
-    """Macros of an object, which see what it holds."""
-
-    def __init__(self, factor: float) -> None:
-        self.factor = T.float32(factor)
-
-    @T.macro
-    def fill(self, buffer, at):
-        buffer[at] = self.factor
-
-    @T.macro(hygienic=False)
-    def fill_here(self, buffer):
-        buffer[at] = self.factor  # noqa: F821
-
-
 class Copied:
     """A copy of a buffer, made by macros: Python code allocates the memory for it."""
 
@@ -219,27 +204,6 @@ def test_python_code_allocates_nothing_in_a_loop() -> None:
             for _ in range(4):
                 inner = T.meta_var(Copied(A))
                 inner.load(A)
-
-
-def test_macros_are_methods() -> None:
-    two, three = Scaled(2.0), Scaled(3.0)
-
-    @T.prim_func
-    def main(A: T.Buffer((8,), "float32")):
-        two.fill(A, 1)
-        for at in range(8):  # noqa: B007
-            three.fill_here(A)
-
-    assert_structural_equal(
-        main,
-        parse("""
-@T.prim_func
-def main(A: T.Buffer((8,), "float32")):
-    A[1] = T.float32(2)
-    for at in range(8):
-        A[at] = T.float32(3)
-"""),
-    )
 
 
 def test_macros_of_a_module() -> None:

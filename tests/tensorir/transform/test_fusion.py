@@ -105,32 +105,6 @@ def test_a_group_is_a_private_function_with_constants_as_arguments():
     same_results(mod, after, (3, 2))
 
 
-def test_the_loops_of_a_group_stand_one_behind_the_other():
-    mod = FUSE(legal("m = R.matmul(x, w)\ny = R.add(m, b)", params=WEIGHTS))
-    expected = tensorir.parse("""
-    @T.prim_func(private=True)
-    def fused(
-        x: T.Buffer((T.int64(4), T.int64(8)), "float32"),
-        w: T.Buffer((T.int64(8), T.int64(6)), "float32"),
-        b: T.Buffer((T.int64(6),), "float32"),
-        y: T.Buffer((T.int64(4), T.int64(6)), "float32"),
-    ):
-        T.func_attr({"tir.noalias": True, "fused_operators": ["matmul", "add"]})
-        m = T.alloc_buffer((T.int64(4), T.int64(6)))
-        for i0, i1, k in T.grid(T.int64(4), T.int64(6), T.int64(8)):
-            with T.block("matmul"):
-                v_i0, v_i1, v_k = T.axis.remap("SSR", [i0, i1, k])
-                with T.init():
-                    m[v_i0, v_i1] = T.float32(0.0)
-                m[v_i0, v_i1] = m[v_i0, v_i1] + x[v_i0, v_k] * w[v_k, v_i1]
-        for i0, i1 in T.grid(T.int64(4), T.int64(6)):
-            with T.block("add"):
-                v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
-                y[v_i0, v_i1] = m[v_i0, v_i1] + b[v_i1]
-    """)
-    tensorir.assert_structural_equal(mod["fused_matmul_add"], expected)
-
-
 def reshape(x, *shape):
     extents = [te.const(n, "int64") for n in shape]
     return te.compute(

@@ -117,18 +117,6 @@ def huge():
     return space
 
 
-def test_a_space_of_10_to_the_11_is_not_listed():
-    space = huge()
-    assert len(space) == 969**3 * 720 > 10**11
-    index = len(space) - 2
-    assert space.index_of(space.get(index).entity_map) == index
-    assert space.get_next_index(index) == index + 1
-    assert space.get_next_index(index + 1) is None
-    found = space.sample_ints(100, rng=RandomState(3))
-    assert len(set(found)) == 100
-    assert max(found) > len(space) // 2
-
-
 def test_a_filter_of_a_large_space_is_counted_by_a_sample():
     space = huge()
     space.multi_filter(lambda values: values["tile_0"].size[-1] <= 2)

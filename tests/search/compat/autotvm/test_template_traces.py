@@ -140,29 +140,6 @@ def test_a_template_tunes_its_own_program_only():
         context.generate_design_space()
 
 
-def test_a_knob_that_is_read_after_it_was_applied_is_fixed():
-    @autotvm.template("test/late")
-    def late(n):
-        sch = product(n, n, n, "float32")
-        y, x, k = sch.get_loops(sch.get_block("C"))
-        cfg = autotvm.get_config()
-        cfg.define_split("tile", x, num_outputs=2)
-        cfg.define_knob("look", [0, 1])
-        xo, xi = cfg["tile"].apply(sch, x)
-        sch.annotate(y, "look", cfg["look"].apply(sch))
-        sch.reorder(y, xo, k, xi)
-        if cfg["tile"].size[-1] == 8:
-            sch.vectorize(xi)
-        return sch
-
-    task = autotvm.task.create("test/late", (16,), TARGET)
-    _, spaces = design_spaces(task, TemplateSpace(task))
-    assert [space.num_points for space in spaces] == [2] * 5
-    assert ["sch.vectorize" in str(space.trace) for space in spaces] == [False] * 3 + [True, False]
-    sizes = [task.config_of(space.trace)["tile"].size[-1] for space in spaces]
-    assert sizes == [1, 2, 4, 8, 16]
-
-
 def test_a_template_that_looks_at_loops():
     """It does not ask the knob, but how long the loop is that the knob has split."""
 
