@@ -140,24 +140,6 @@ def test_facts_are_data():
     assert broadcast == ["A"]
 
 
-def test_vectors_that_do_not_fill_the_last_register():
-    func = parse("""\
-@T.prim_func
-def main(A: T.Buffer((8, 40)), B: T.Buffer((8, 40))):
-    T.func_attr({"tir.noalias": True})
-    for i in range(8):
-        for j in T.vectorized(40):
-            B[i, j] = A[i, j]
-""")
-    explanation = codegen.explain(func, AVX512)
-    assert explanation.loops[1].lanes == (16, 16, 8)
-    assert "2 vectors of 16, 1 of 8" in str(explanation)
-    assert [(a.times, a.lanes) for a in explanation.accesses if a.kind == "load"] == [
-        (2, 16),
-        (1, 8),
-    ]
-
-
 @pytest.mark.parametrize(
     ("statement", "reason"),
     [
@@ -286,19 +268,3 @@ def main(A: T.Buffer((64, 4)), B: T.Buffer((64,))):
 """)
     (accumulator,) = codegen.explain(func, AVX512).accumulators
     assert (accumulator.buffer, accumulator.home, accumulator.loop) == ("total", "registers", "k")
-
-
-def test_rows_of_symbolic_length():
-    func = parse("""\
-@T.prim_func
-def main(a: T.handle, b: T.handle):
-    n = T.int32()
-    A = T.match_buffer(a, (16, n))
-    B = T.match_buffer(b, (n, 16))
-    for i in range(n):
-        for j in T.vectorized(16):
-            B[i, j] = A[j, i]
-""")
-    load, store = codegen.explain(func, AVX512).accesses
-    assert (load.pattern, load.stride, load.step) == ("strided", "n", 1)
-    assert (store.pattern, store.stride, store.step) == ("contiguous", 1, 16)

@@ -125,28 +125,6 @@ def test_objects_are_kept_up_to_a_number_of_bytes(monkeypatch: pytest.MonkeyPatc
     assert len(kept._known) == 2
 
 
-def test_assertions_of_several_functions_are_told_apart() -> None:
-    mod = module(
-        """
-    @T.prim_func
-    def inner(A: T.Buffer((1,), "int32")):
-        assert A[0] != 1, "inner refuses 1"
-        assert A[0] != 2, "inner refuses 2"
-        A[0] = 0
-
-    @T.prim_func
-    def main(A: T.Buffer((1,), "int32")):
-        T.func_attr({"global_symbol": "main"})
-        assert A[0] != 3, "main refuses 3"
-        T.call_tir_function(A)
-""".replace("T.call_tir_function(A)", "T.evaluate(Module.inner(A.data))")
-    )
-    main = codegen.build(mod)["main"]
-    for value, who in ((1, "inner"), (2, "inner"), (3, "main")):
-        with pytest.raises(codegen.AssertionFailedError, match=f"main: {who} refuses {value}"):
-            main(np.array([value], "int32"))
-
-
 # ----------------- A function of a program may have any name: it is not the C function of that name
 
 NAMES = ["memcpy", "memset", "floor", "trunc", "fmod", "fmodf", "free", "aligned_alloc", "malloc",

@@ -112,21 +112,6 @@ def test_features_may_be_added_to_a_cpu():
     assert "vpdpbusd" in assembly_of(parse(VECTOR), target)
 
 
-@pytest.mark.skipif(
-    not {"avx512f", "avx512vnni"} <= host.cpu_features(), reason="the CPU lacks avx512vnni"
-)
-def test_on_this_machine():
-    module = codegen.build(parse(VECTOR), "host")
-    assert "vpdpbusd" in module.inspect_asm()
-    rng = np.random.default_rng(0)
-    a = rng.integers(0, 256, 64, dtype=np.uint8)
-    b = rng.integers(-128, 128, 64, dtype=np.int8)
-    c = np.full(16, 7, np.int32)
-    products = a.astype(np.int32) * b.astype(np.int32)
-    module["main"](c, a.view(np.int32), b.view(np.int32))
-    np.testing.assert_array_equal(c, 7 + products.reshape(16, 4).sum(1))
-
-
 # ------------------------------------------------------------------------- for a target that has not
 
 

@@ -155,6 +155,20 @@ def test_threads_of_a_block_may_share_a_reduction():
     apply(MATMUL, turned("bind", "C", 2, "threadIdx.y"), after)
 
 
+@pytest.mark.parametrize(
+    "axis",
+    [f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"]
+    + ["vthread"],
+)
+def test_thread_axes(axis):
+    after = MATMUL.replace("i in range(3)", f"i in {threads(axis).format(3)}")
+    sch = apply(MATMUL, turned("bind", "C", 0, axis), after)
+    binding = sch.get(sch.get_loops(sch.get_block("C"))[0]).thread_binding
+    assert binding.thread_tag == axis
+    assert binding.var.name == axis
+    assert binding.dom is None
+
+
 # ----------------------------------------------------------------------------------------- refused
 
 CHECKED = [

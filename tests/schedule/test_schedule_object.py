@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
-from tensorir import IRModule, parse
+from tensorir import IRModule, assert_structural_equal, parse
 from tensorir.errors import WellFormedError
 from tensorir.nodes.expr import Var
 from tensorir.nodes.stmt import Block, For
@@ -339,6 +339,14 @@ def test_wrong_types_name_the_method_and_the_parameter(sch, call, words):
     assert all(inst.kind.is_pure for inst in sch.trace.insts)
 
 
+def test_tuples_stand_for_lists_and_booleans_for_integers(sch):
+    i, _ = sch.get_loops("B")
+    _, inner = sch.split(i, (4, 2))
+    assert sch.get(inner).extent.value == 2
+    sch.compute_at("B", sch.get_loops("C")[0], index=False)
+    assert sch.trace.as_json()[0][-1][2] == [0, 0]
+
+
 # ------------------------------------------------------------------------------------------- copies
 
 
@@ -360,12 +368,41 @@ def test_copies_are_independent(sch):
         twin.get(loops[0])
 
 
+def test_handles_made_before_a_copy_are_valid_in_both(sch):
+    block = sch.get_block("B")
+    loop = sch.get_loops(block)[0]
+    v = sch.sample_categorical([2, 4], [0.5, 0.5], decision=1)
+    twin = sch.copy()
+    for one in (sch, twin):
+        outer, inner = one.split(loop, [None, v])
+        assert one.get(inner).extent.value == 4
+        assert one.get(block).name_hint == "B"
+        other = twin if one is sch else sch
+        for new in (outer, inner):
+            with pytest.raises(IndexError, match="does not belong to this schedule"):
+                other.get(new)
+    assert_structural_equal(sch.mod, twin.mod)
+    assert sch.trace.as_json() == twin.trace.as_json()
+
+
 def test_the_random_state_of_a_copy_is_forked(sch):
     twin = sch.copy()
     expected = Schedule(parse(STAGES), seed=431226885)
     assert twin.fork_seed() == expected.fork_seed()
     advanced = Schedule(parse(STAGES), seed=2027382)
     assert sch.fork_seed() == advanced.fork_seed()
+
+
+def test_copies_keep_the_settings():
+    sch = Schedule(functions("f", "g"), debug_mask=2, error_render_level="fast", enable_check=False)
+    sch.work_on("g")
+    twin = sch.copy()
+    assert twin.func_working_on.name_hint == "g"
+    assert twin.error_render_level == "fast"
+    assert twin.state.debug_mask == 2
+    assert twin.state.enable_check is False
+    twin.work_on("f")
+    assert sch.func_working_on.name_hint == "g"
 
 
 # ------------------------------------------------------------------------------------------- errors

@@ -332,6 +332,19 @@ def test_a_decision_where_there_is_none_to_make():
         )
 
 
+def test_an_error_leaves_the_steps_before_it():
+    source = Schedule(parse(ROW.format(96)))
+    (loop,) = source.get_loops("C")
+    outer, _ = source.split(loop, [None, 8])
+    source.parallel(outer)
+    sch = Schedule(parse(ROW.format(96).replace("C[vi] = A[vi]", "C[vi] = C[95 - vi] + A[vi]")))
+    with pytest.raises(ScheduleError) as caught:
+        source.trace.apply_to_schedule(sch, remove_postproc=False)
+    assert caught.value.primitive == "parallel"
+    assert kinds(sch.trace) == ["GetBlock", "GetLoops", "Split"]
+    assert extents(sch) == [12, 8]
+
+
 def test_a_handle_that_nothing_before_produced():
     insts = tiled().trace.insts
     sch = Schedule(parse(ROW.format(96)))
@@ -440,6 +453,12 @@ def test_what_fails_says_which_instruction_it_was():
 def test_text_that_is_no_json():
     with pytest.raises(ValueError, match="Expecting"):
         Trace.from_json("[[")
+
+
+def test_strings_lose_one_pair_of_quotes():
+    for text in ("", "b0", '"quoted"', "None", "lambda i: i"):
+        sch = replay([GET, ["Annotate", ["b0", f'"{text}"'], ["key"], []]])
+        assert sch.get(sch.get_block("C")).annotations["key"] == text
 
 
 def test_every_output_has_a_name_of_its_own():

@@ -249,29 +249,6 @@ def test_wide_dimensions_give_wide_loops():
     assert loop.loop_var.dtype == loop.body.block.iter_vars[0].var.dtype == "int64"
 
 
-def test_index_dtype_override():
-    n = te.size_var("n")
-    a = te.placeholder((n, 4), name="A")
-    c = te.placeholder((n,), "int32", name="where")
-    k = te.reduce_axis((0, 4), "k")
-    total = te.compute((n,), lambda i: te.sum(a[i, k], axis=k), name="total")
-    out = te.compute((n,), lambda i: te.if_then_else(i >= 1, total[c[i]] + i, 0.0), name="out")
-    func = checked(a, c, out, index_dtype_override="int64")
-    dtypes = {loop.loop_var.dtype for loop in walk(func.body) if isinstance(loop, For)}
-    assert dtypes == {"int64"}
-    assert [str(r) for r in blocks(func)["out"].reads] == [
-        'total[T.Cast("int64", where[v_i])]', "where[v_i]"
-    ]  # fmt: skip
-    rng = np.random.default_rng(0)
-    data, where = rng.random((5, 4), "float32"), rng.integers(0, 5, 5).astype("int32")
-    for program in (func, checked(a, c, out)):
-        result = np.zeros(5, "float32")
-        codegen.build(program, target="llvm -num-cores=1")["main"](data, where, result)
-        expected = data.sum(1)[where] + np.arange(5)
-        expected[0] = 0
-        np.testing.assert_allclose(result, expected, rtol=1e-6)
-
-
 def test_index_dtype_override_keeps_values():
     counts = te.compute((4,), lambda i: i * 3, name="counts")
     func = checked(counts, index_dtype_override="int64")

@@ -434,23 +434,6 @@ def test_interrupts_reach_the_caller_as_they_are(register: Register, error: Base
 # ------------------------------------------------------------------------------------------ names
 
 
-def test_missing_functions_are_all_named_when_building(register: Register) -> None:
-    register("test.softmax", raising(AssertionError("never called")))
-    text = """
-@T.prim_func
-def f(A: T.Buffer((1,), "int32")):
-    T.evaluate(T.call_packed("test.sofmax", A))
-    T.evaluate(T.call_packed("test.softmax", A))
-    T.evaluate(T.call_packed("unheard of", A))
-"""
-    message = (
-        r"library functions are not registered: 'test\.sofmax' \(near it: test\.softmax\), "
-        r"'unheard of'; register with @codegen\.register_func"
-    )
-    with pytest.raises(LinkError, match=message):
-        build(text)
-
-
 def test_modules_keep_the_function_that_they_found(register: Register) -> None:
     register("test.result", lambda n: 1)
     module = build(RESULT)

@@ -172,29 +172,6 @@ def f(a: T.handle, m: T.int64):
         module["f"](a, 1 << 45)
 
 
-def test_constants_are_part_of_the_code() -> None:
-    table = np.array([3.0, 1.0, 2.0, -5.0], np.float32)
-    result = tensorir.decl_buffer((4,), "float32", "B")
-    pointer = tensorir.Var(
-        "table", tensorir.nodes.expr.PointerType(tensorir.nodes.expr.PrimType("float32"))
-    )
-    source = tensorir.decl_buffer((4,), "float32", "table", data=pointer)
-    i = tensorir.Var("i")
-    loop = tensorir.For(
-        i,
-        tensorir.nodes.ops.const(0),
-        tensorir.nodes.ops.const(4),
-        tensorir.ForKind.SERIAL,
-        tensorir.nodes.stmt.BufferStore(result, tensorir.nodes.expr.BufferLoad(source, (i,)), (i,)),
-    )
-    body = tensorir.nodes.stmt.AllocateConst(
-        pointer, "float32", [tensorir.nodes.ops.const(4)], table, loop
-    )
-    out = np.zeros(4, np.float32)
-    codegen.build(tensorir.PrimFunc([result], body))["main"](out)
-    assert np.array_equal(out, table)
-
-
 # --------------------------------------------------------------- loads that are written only once
 
 

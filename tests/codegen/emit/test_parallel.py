@@ -67,25 +67,6 @@ def f(A: T.Buffer((64,), "int32")):
         assert set(a.tolist()) == {cores}
 
 
-def test_values_of_every_kind_reach_the_threads() -> None:
-    f = tensorir.parse(
-        """
-@T.prim_func
-def f(a: T.handle, x: T.float32, flag: T.bool, small: T.int8):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "float32")
-    for k in range(2):
-        for i in T.parallel(n):
-            A[i] = A[i] + T.if_then_else(flag, x, T.Cast("float32", small)) * T.Cast("float32", k + 1)
-"""
-    )
-    module = codegen.build(f)
-    for flag, expected in ((True, 4.5), (False, -9.0)):
-        a = np.zeros(100, np.float32)
-        module["f"](a, 1.5, flag, -3)
-        assert set(a.tolist()) == {expected}
-
-
 def test_an_assertion_in_one_thread_is_raised() -> None:
     f = tensorir.parse(
         """

@@ -28,21 +28,6 @@ blockize(i)
 C_o()
     i 4, j 8: C()
 
-# ---- regions of a block without axes cover what its loops touch (2)
-@T.prim_func
-def main(A: T.Buffer((4, 8)), S: T.Buffer((4,), "int32"), C: T.Buffer((4, 8))):
-    for i in range(4):
-        for j in range(i):
-            with T.block("C"):
-                T.reads(S[j], A[i, 0:j], A[S[j] % 4, j])
-                T.writes(C[i, j])
-                C[i, j] = A[S[j] % 4, j]
-# apply
-blockize(i)
-# blocks
-C_o()
-    i 4, j i: C()
-
 # ---- CUT_BUT_SEPARATE
 @T.prim_func
 def main(A: T.Buffer((4, 8)), B: T.Buffer((4, 8))):
@@ -51,14 +36,6 @@ def main(A: T.Buffer((4, 8)), B: T.Buffer((4, 8))):
             vi, vj = T.axis.remap("SS", [i, j])
             T.where(j <= i * 2)
             B[vi, vj] = A[vi, vj]
-
-# ---- an axis of outer loops alone has no inner part | CUT_BUT_SEPARATE
-# with 4, 8))) => 8, 4)))
-# with vi, vj = T.axis.remap("SS", [i, j])\nT.where(j <= i * 2)\nB[vi, vj] = A[vi, vj] => vj, vi = T.axis.remap("SS", [j, i])\nB[vj, vi] = A[vi, vj] * T.float32(2)
-blockize(j)
-# blocks
-i 4: B_o(0, i)
-    j 8: B(j)
 
 # ---- CUT
 @T.prim_func
@@ -69,22 +46,6 @@ def main(A: T.Buffer((30,)), B: T.Buffer((30,))):
             T.where(i_0 * 8 + i_1 < 30)
             B[vi] = A[vi]
 
-# ---- an axis that starts further on keeps its offset | CUT
-# with 4, 8 => 3, 4 ; 30,)), B: T.Buffer((30 => 12,)), B: T.Buffer((14
-# with vi = T.axis.spatial(30, i_0 * 8 + i_1)\nT.where(i_0 * 8 + i_1 < 30)\nB[vi] = A[vi] => vi = T.axis.spatial(14, i_0 * 4 + i_1 + 2)\nB[vi] = A[vi - 2] * T.float32(2)
-blockize(i_1)
-# blocks
-i_0 3: B_o(i_0)
-    i_1 4: B(i_1)
-
-# ---- regions with a halo cover what all instances touch | TILES
-# with 32,)), => 34,)),
-# with B[vi] = A[vi] * T.float32(2) => T.reads(A[vi:vi + 3])\nT.writes(B[vi])\nB[vi] = A[vi] + A[vi + 2]
-blockize(i_1)
-# blocks
-i_0 4: B_o(i_0)
-    i_1 8: B(i_1)
-
 # ---- bindings that are no sums are divided if each is of one side | MATRIX
 # with 8, 12 => 6, 8 ; 6, 8)), B: T.Buffer((6 => 4, 8)), B: T.Buffer((4
 # with vi, vj = T.axis.remap("SS", [i, j]) => vi = T.axis.spatial(4, T.min(i, 3))\nvj = T.axis.spatial(8, j)
@@ -92,14 +53,6 @@ blockize(j)
 # blocks
 i 6: B_o(T.min(i, 3), 0)
     j 8: B(j)
-
-# ---- symbolic outer extents | SYMBOLIC
-# with ,) => , 16) ; i in range(n => i, j_0, j_1 in T.grid(n, 4, 4
-# with B[vi] = A[vi] * T.float32(2) => vj = T.axis.spatial(16, j_0 * 4 + j_1)\nB[vi, vj] = A[vi, vj] * T.float32(2)
-blockize(j_1)
-# blocks
-i n, j_0 4: B_o(i, j_0)
-    j_1 4: B(j_1)
 
 # ==== predicates
 
@@ -158,14 +111,6 @@ def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
                 B[vi] = T.float32(0)
             B[vi] = B[vi] + A[vi, vk]
 
-# ---- a loop that only reduces leaves an init without loops | REPEATED
-# with 9 => 5 ; r, k in T.grid(6, 2 => k in T.grid(6
-blockize(k)
-# blocks
-i 6: B_o(i, +0)
-    B_init()
-    k 5: B(+k)
-
 # ==== unit extents
 
 # ---- UNITS
@@ -199,14 +144,6 @@ B_o_o(0)
     i_0 4: B_o(i_0)
         i_1 8: B(i_1)
 
-# ---- annotations stay on the inner block and on the loops | TILES
-annotate(B, "kind", "tile")
-annotate(i_1, "unroll", 4)
-blockize(i_1)
-# blocks
-i_0 4: B_o(i_0)
-    i_1 8: B(i_1)
-
 # ---- the outer block is scheduled like any other | MATMUL_2
 blockize(i_1)
 reorder(j_0, i_0)
@@ -232,18 +169,6 @@ blockize(i_0)
 # refused NonSingleChildBlockError at loop i_0: loop `i_0` should have only one child block, but it has 2
 
 # ---- refused: non single child block, subspace not divisible
-@T.prim_func
-def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):
-    for i in range(8):
-        for j in range(8):
-            T.evaluate(i)
-            with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj]
-# apply
-blockize(i)
-# refused NonSingleChildBlockError at block B, loop j: block "B" should be the only statement below loop `j`
-
 @T.prim_func
 def main(A: T.Buffer((32,)), B: T.Buffer((11,))):
     for i, j in T.grid(4, 8):
@@ -316,19 +241,6 @@ def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
 # apply
 blockize(i)
 # refused SubspaceNotDivisibleError at block B: it reads B[5 - vi] besides the element that it accumulates into
-
-@T.prim_func
-def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
-    for i_k in range(54):
-        with T.block("B"):
-            vi = T.axis.spatial(6, i_k // 9)
-            vk = T.axis.reduce(9, i_k % 9)
-            with T.init():
-                B[vi] = B[vi] * T.float32(0.5)
-            B[vi] = B[vi] + A[vi, vk]
-# apply
-blockize(i_k)
-# refused SubspaceNotDivisibleError at block B: its init changes what it reads, and loop `i_k` also drives vk
 
 @T.prim_func
 def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):

@@ -47,38 +47,6 @@ alloc B(8), A_local(8) local
 ax0 8: A_local(ax0)
 ...
 
-# ---- a written buffer is copied before its first reader | TWO_READERS
-cache_read("D", 0, "shared")
-# blocks
-alloc B(8), B_shared(8) shared
-i 8: B(i)
-ax0 8: B_shared(ax0)
-...
-
-# ---- the first reader is one of those asked for | TWO_READERS
-cache_read("D", 0, "shared", consumer_blocks=["D"])
-# blocks
-alloc B(8), B_shared(8) shared
-...
-ax0 8: B_shared(ax0)
-i 8: D(i)
-
-# ---- under a loop the copy has the whole shape | TWO_NESTS_IN_A_LOOP
-cache_read("C", 0, "local")
-# blocks
-alloc B(8, 6), B_local(8, 6) local
-i 8, j 6: B(i, j)
-i 8, ax0 1, ax1 6: B_local(i + ax0, ax1)
-i 8, j 6: C(i, j)
-
-# ---- in a block the copy has the region that the block declares | TILE_IN_A_BLOCK
-cache_read("inner", 0, "local")
-# blocks
-i 4: outer(i)
-alloc A_local(4) local
-    ax0 4: A_local(ax0)
-    j 4: inner(j)
-
 # ---- the region of a writer with a predicate
 @T.prim_func
 def main(A: T.Buffer((14,)), C: T.Buffer((14,))):
@@ -126,14 +94,6 @@ cache_read("B", 0, "local")
 alloc A_local(8) local
 ax0 8: A_local(ax0)
 ...
-
-# ---- what is read after the writer is copied after it | OVERWRITTEN
-cache_read("D", 0, "local")
-# blocks
-alloc A_local(8) local
-...
-ax0 8: A_local(ax0)
-i 8: D(i)
 
 # ---- readers on the other side of the writer read other values | OVERWRITTEN
 cache_read("B", 0, "local", consumer_blocks=["B", "D"])
@@ -265,6 +225,26 @@ cache_read("C", "A", "local")
 # ---- refused: not consumer | TWO_READERS
 cache_read("C", "B", "local", consumer_blocks=["B"])
 # refused NotConsumerError at block C: none of the consumer_blocks reads B
+
+# ---- refused: not single write block
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+    for i in range(8):
+        with T.block("B_again"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi] * T.float32(2)
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi]
+# apply
+cache_read("C", 0, "local")
+# refused NotSingleWriteBlock at block root: 2 write
 
 # ---- a buffer that the block does not read | ADD
 # becomes

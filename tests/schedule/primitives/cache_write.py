@@ -23,52 +23,6 @@ for ax0, ax1 in T.grid(8, 6):
         v0, v1 = T.axis.remap("SS", [ax0, ax1])
         C[v0, v1] = C_global[v0, v1]
 
-# ---- CHAIN
-A = placeholder((8,))
-B = compute((8,), lambda i: A[i] * 3)
-C = compute((8,), lambda i: B[i] + 1)
-D = compute((8,), lambda i: B[i] - 1)
-
-# ---- an intermediate buffer is copied back before its first reader | CHAIN
-cache_write("B", 0, "local")
-# blocks
-alloc B(8), B_local(8) local
-i 8: B(i)
-ax0 8: B_local(ax0)
-...
-
-# ---- readers that use the cache do not wait for the copy | CHAIN
-cache_write("B", 0, "local", consumer_blocks=["C"])
-# blocks
-alloc B(8), B_local(8) local
-...
-ax0 8: B_local(ax0)
-i 8: D(i)
-
-# ---- where all readers use the cache the copy comes last | CHAIN
-get_consumers("B")
-cache_write("B", 0, "local", consumer_blocks=[C, D])
-# blocks
-alloc B(8), B_local(8) local
-...
-ax0 8: B_local(ax0)
-
-# ---- under a loop the cache has the whole shape | TWO_NESTS_IN_A_LOOP
-cache_write("B", 0, "local")
-# blocks
-alloc B(8, 6), B_local(8, 6) local
-i 8, j 6: B(i, j)
-i 8, ax0 1, ax1 6: B_local(i + ax0, ax1)
-i 8, j 6: C(i, j)
-
-# ---- in a block the cache covers what the block writes there | TILE_IN_A_BLOCK
-cache_write("inner", 0, "local")
-# blocks
-i 4: outer(i)
-alloc B_local(4) local
-    j 4: inner(j)
-    ax0 4: B_local(ax0)
-
 # ---- TWO_OUTPUTS
 @T.prim_func
 def main(A: T.Buffer((8,)), M: T.Buffer((8,)), N: T.Buffer((8,))):
@@ -86,12 +40,6 @@ cache_write("both", 0, "local")
 alloc M_local(8) local
 i 8: both(i)
 ax0 8: M_local(ax0)
-
-cache_write("both", 1, "local")
-# blocks
-alloc N_local(8) local
-i 8: both(i)
-ax0 8: N_local(ax0)
 
 # ---- a buffer object names the output | TWO_OUTPUTS
 cache_write("both", 1, "local")
@@ -155,14 +103,6 @@ alloc X_local(8) local
 ax0 8: X_local(ax0)
 i 8: X(i)
 ax0 8: X_local(ax0)
-
-# ---- what a block may leave out is filled first | EVERY_OTHER
-cache_write("B", 0, "local")
-# blocks
-alloc B_local(15) local
-ax0 15: B_local(ax0)
-i 8: B(i)
-ax0 15: B_local(ax0)
 
 # ---- stores and blocks under a condition | EVERY_OTHER
 # with with T.block("B"):\nvi = T.axis.spatial(8, i)\nB[vi * 2] = A[vi] => if i % 2 == 1:\n  with T.block("B"):\n      vi = T.axis.spatial(8, i)\n      B[vi] = A[vi]
@@ -262,15 +202,6 @@ cache_write("A", 0, "local")
 # ---- where the block stores depends on memory that it changes | EVERY_OTHER
 # with 8 => 4 ; 16,) => 8,)), N: T.Buffer((1,), "int32"
 # with vi = T.axis.spatial(4, i)\nB[vi * 2] = A[vi] => vi = T.axis.opaque(4, i)\nx: T.int32 = T.max(T.min(N[0], 6), 0)\nN[0] = x + 1\nB[x] = A[vi]
-cache_write("B", 1, "local")
-# blocks
-alloc B_local(8) local
-ax0 8: B_local(ax0)
-i 4: B(?i)
-ax0 8: B_local(ax0)
-
-# with 8 => 4 ; 16,) => 8,)), N: T.Buffer((1,), "int32"
-# with vi = T.axis.spatial(4, i)\nB[vi * 2] = A[vi] => vi = T.axis.opaque(4, i)\nN[0] = T.max(T.min(N[0], 6), 0) + 1\nB[N[0]] = A[vi]
 cache_write("B", 1, "local")
 # blocks
 alloc B_local(8) local
@@ -382,25 +313,8 @@ ax0 8: A_local(ax0)
 ax0 8: A_local(ax0)
 i 8: C(i)
 
-# ---- what a block reads before it stores is filled first (2)
-@T.prim_func
-def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer((8,))):
-    for i in range(2):
-        with T.block("both"):
-            vo = T.axis.spatial(2, i)
-            for j in range(3):
-                with T.block("A"):
-                    vi = T.axis.spatial(8, vo * 4 + j)
-                    A[vi] = T.float32(1)
-            for j in range(4):
-                with T.block("B"):
-                    vi = T.axis.spatial(8, vo * 4 + j)
-                    B[vi] = A[vi] + T.float32(1)
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = A[vi] * T.float32(2)
-# apply
+# with def main(B: T.Buffer((8,)), C: T.Buffer((8,))):\nA = T.alloc_buffer((8,)) => def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer((8,))):
+# with for j in range(4):\nwith T.block("A"): => for j in range(3):\n    with T.block("A"):
 cache_write("both", 0, "local")
 # blocks
 alloc A_local(8) local

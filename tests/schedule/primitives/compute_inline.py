@@ -24,31 +24,17 @@ def main(C: T.Buffer((8, 6), "int32")):
             C[vx, vy] = B[7 - vx, vy]
 # apply
 compute_inline("B")
-# blocks
-x 8, y 6: C(x, y)
+# becomes
+for x, y in T.grid(8, 6):
+    with T.block("C"):
+        vx, vy = T.axis.remap("SS", [x, y])
+        C[vx, vy] = (7 - vx) * 10 + vy
 
 # ---- indices in another order | STAGES
 # with alloc_buffer((8, 6 => alloc_buffer((6, 8 ; B[vi, vj => B[vj, vi ; B[vx, vy => B[vy, vx
 compute_inline("B")
 # lines
 C[vx, vy] = A[vx, vy] * T.float32(2.0) + T.float32(1.0)
-
-# ---- a buffer that is split into tiles
-@T.prim_func
-def main(A: T.Buffer((16,)), C: T.Buffer((4, 4))):
-    B = T.alloc_buffer((4, 4))
-    for i in range(16):
-        with T.block("B"):
-            vi = T.axis.spatial(16, i)
-            B[vi // 4, vi % 4] = A[vi]
-    for x, y in T.grid(4, 4):
-        with T.block("C"):
-            vx, vy = T.axis.remap("SS", [x, y])
-            C[vx, vy] = B[vy, vx] + T.float32(1)
-# apply
-compute_inline("B")
-# lines
-C[vx, vy] = A[vy * 4 + vx] + T.float32(1.0)
 
 # ---- a buffer that is flattened
 @T.prim_func
@@ -189,6 +175,26 @@ compute_inline("B")
 # with C[vx, vy] = B[vx, vy] + T.float32(1) => V = T.match_buffer(B[vx, 0:6], (6,), offset_factor=1)\nfor y in range(6):\n    C[vx, y] = V[y]
 compute_inline("B")
 # refused OpaqueAccessError at block root: match_buffer
+
+# ---- refused: two buffers
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    D = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("both"):
+            vi = T.axis.spatial(8, i)
+            T.reads(A[vi])
+            T.writes(B[vi], D[vi])
+            B[vi] = A[vi]
+            D[vi] = A[vi]
+    for x in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, x)
+            C[vi] = B[vi] + D[vi]
+# apply
+compute_inline("both")
+# refused NotSingleReadWriteBuffer at block both: a single buffer region that it writes, but it has 2
 
 # ---- refused: the root block | DECLARING_ROOT
 compute_inline("root")

@@ -56,47 +56,9 @@ i 6, j 6: P_pad_const(i, j)
 i 6, j 6: P(i, j) where i < 4
 i 6, j 6: B(i, j)
 
-# ---- the loops of the border are serial | IMAGE
-parallel(i)
-unroll(j)
-decompose_padding("P", i)
-# blocks
-i 8, j 9: P_pad_const(i, j)
-parallel i 6, unrolled j 5: P(i, j)
-
 # ==== the condition
 
 # ---- forms of the same condition | LINE
-decompose_padding("P", i)
-# blocks
-i 16: P_pad_const(i)
-i 12: P(i)
-
-# with 3 <= vi and vi < 15 => vi >= 3 and vi <= 14
-decompose_padding("P", i)
-# blocks
-i 16: P_pad_const(i)
-i 12: P(i)
-
-# with 3 <= vi and vi < 15 => vi - 3 >= 0 and vi - 3 < 12
-decompose_padding("P", i)
-# blocks
-i 16: P_pad_const(i)
-i 12: P(i)
-
-# with 3 <= vi and vi < 15 => 0 <= vi - 3 and 12 > vi - 3
-decompose_padding("P", i)
-# blocks
-i 16: P_pad_const(i)
-i 12: P(i)
-
-# with 15 => 15 and vi < 20
-decompose_padding("P", i)
-# blocks
-i 16: P_pad_const(i)
-i 12: P(i)
-
-# with (3 => (1 <= vi and 3
 decompose_padding("P", i)
 # blocks
 i 16: P_pad_const(i)
@@ -123,14 +85,6 @@ decompose_padding("P", i)
 i 8, j 9: P_pad_const(i, j)
 i 6, j 5: P(i, j)
 
-# ---- integers and a stored place that is shifted | LINE
-# with 16 => 9 ; 12,)), P: T.Buffer((9,) => 6,), "int8"), P: T.Buffer((20,), "int8"
-# with vi] = T.if_then_else(3 <= vi and vi < 15, A[vi - 3], T.float32(0 => vi * 2 + 1] = T.if_then_else(2 <= vi and vi < 8, A[7 - vi], T.int8(-128
-decompose_padding("P", i)
-# blocks
-i 9: P_pad_const(i)
-i 6: P(i)
-
 # ==== handles and trace
 
 # ---- handles | IMAGE
@@ -145,14 +99,6 @@ j: for j in range(5)
 P_pad_const: block "P_pad_const"
 i_2: for i in range(8)
 j_2: for j in range(9)
-
-# ---- the border is scheduled on its own | IMAGE
-i, _ = get_loops("P")
-decompose_padding("P", i)
-_, j = get_loops(P_pad_const)
-vectorize(j)
-i, _ = get_loops("P")
-parallel(i)
 
 # ---- trace | IMAGE
 decompose_padding("P", j)

@@ -73,33 +73,9 @@ decompose_reduction("C", i)
 thread_binding i_init 8: C_init(i_init)
 thread_binding i 8, k 5: C_update(i, +k)
 
-# ---- loops that do not begin at zero | THREAD_BINDINGS_MADE_ANEW
-# with (5 => (1, 5 ; T.thread_binding(8, thread="threadIdx.x" => range(2, 8
-# with vi, vk = T.axis.remap("SR", [i, k]) => vi = T.axis.spatial((2, 8), i)\nvk = T.axis.reduce((1, 5), k)
-decompose_reduction("C", i)
-# blocks
-i_init 6 from 2: C_init(i_init)
-i 6 from 2, k 4 from 1: C_update(i, +k)
-
 # ---- COPY_2
 A = placeholder((8,))
 C = compute((8,), lambda i: A[i])
-
-# ---- a reduction to one number | COPY_2
-# with i in range(8 => k in range(12 ; 8,)), C: T.Buffer((8, => 12,)), C: T.Buffer((
-# with vi = T.axis.spatial(8, i)\nC[vi] = A[vi] => vk = T.axis.reduce(12, k)\nwith T.init():\n    C[()] = T.float32(0)\nC[()] = C[()] + A[vk]
-decompose_reduction("C", k)
-# blocks
-C_init()
-k 12: C_update(+k)
-
-# ---- 64 bit loops | MATMUL_2
-# with 8, 6, 5 => T.int64(8), T.int64(6), T.int64(5)
-# with 8, 5)), B: T.Buffer((5, 6)), C: T.Buffer((8, 6 => T.int64(8), T.int64(5))), B: T.Buffer((T.int64(5), T.int64(6))), C: T.Buffer((T.int64(8), T.int64(6)
-decompose_reduction("C", j)
-# blocks
-i T.int64(8), j_init T.int64(6): C_init(i, j_init)
-i T.int64(8), j T.int64(6), k T.int64(5): C_update(i, j, +k)
 
 # ==== handles
 

@@ -131,14 +131,6 @@ split(i, [None, 16])
 blockize(i_1)
 # refused SubspaceNotDivisibleError at block C: relates outer and inner loops
 
-# ---- rfactor | ROW_SUM
-split(k, [None, 16])
-rfactor(k_1, 0)
-# blocks
-alloc C_rf(16, n)
-i n, k_0 (m + 15) // 16, k_1 16: C_rf(k_1, i, +k_0) where k_0 * 16 + k_1 < m
-i n, k_1 16: C(+k_1, i) where k_1 < m
-
 # ---- partial sums of partial sums, with a tile of extent 1 that is fused | ROW_SUM
 split(k, [None, 1, 8], preserve_unit_iters=True)
 fuse(k_1, k_2)
@@ -152,14 +144,6 @@ alloc C_rf(n, 8), C_rf(n, 4)
 i n, k_0 (m + 7) // 8, k_1_k_2_fused 8: C_rf(k_1_k_2_fused, i, +k_0) where T.Add(k_0, 0) * 8 + k_1_k_2_fused % 8 < m
 i n, k_1_k_2_fused_0 2, k_1_k_2_fused_1 4: C_rf_1(k_1_k_2_fused_1, +k_1_k_2_fused_0, i) where (k_1_k_2_fused_0 * 4 + k_1_k_2_fused_1) % 8 < m
 i n, k_1_k_2_fused_1 4: C(+k_1_k_2_fused_1, i) where k_1_k_2_fused_1 % 8 < m
-
-# ---- rfactor a symbolic loop | ROW_SUM
-split(k, [None, 16])
-rfactor(k_0, 1)
-# blocks
-alloc C_rf(n, (m + 15) // 16)
-i n, k_0 (m + 15) // 16, k_1 16: C_rf(k_0, i, +k_1) where k_0 * 16 + k_1 < m
-i n, k_0 (m + 15) // 16: C(+k_0, i)
 
 # ==== several blocks
 

@@ -12,11 +12,6 @@ for i_j_k_fused in range(192):
         vk = T.axis.spatial(8, i_j_k_fused % 8)
         B[vi, vj, vk] = A[vi, vj, vk] * T.float32(2.0)
 
-# ---- one loop is only renamed | CUBE
-fuse(j)
-# blocks
-i 4, j_fused 6, k 8: B(i, j_fused, k)
-
 # ---- an axis of a unit loop becomes zero | CUBE
 # with 6 => 1
 fuse(i, j, k)
@@ -35,12 +30,6 @@ i_j_k_fused 48: B(0, i_j_k_fused // 8, i_j_k_fused % 8)
 fuse(i, j)
 # blocks
 u 1, i_j_fused 96: B(u * 96 + i_j_fused)
-
-# with i in range(128 => u, i, j in T.grid(1, 8, 12
-# with 128,)), B: T.Buffer((128 => 96,)), B: T.Buffer((96 ; 128, i => 96, u * 96 + i * 12 + j
-fuse(i, j, preserve_unit_iters=False)
-# blocks
-u 1, i_j_fused 96: B(i_j_fused)
 
 # ---- the new loop is serial | MATRIX
 # with for i, j in T.grid(8, 12): => for i in T.parallel(8):\n  for j in range(12):
@@ -193,6 +182,17 @@ fuse(j, k)
 
 # ---- refused: not only child, loop not start with zero
 @T.prim_func
+def main(A: T.Buffer((8, 12)), B: T.Buffer((8, 12))):
+    for i in range(8):
+        for j in range(2, 12):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+# apply
+fuse(i, j)
+# refused LoopNotStartWithZeroError at loop j: starts at 2
+
+@T.prim_func
 def main(A: T.Buffer((10, 4)), B: T.Buffer((10, 4)), C: T.Buffer((10,))):
     for i in range(10):
         for j in range(4):
@@ -205,17 +205,6 @@ def main(A: T.Buffer((10, 4)), B: T.Buffer((10, 4)), C: T.Buffer((10,))):
 # apply
 fuse(i, j)
 # refused NotOnlyChildError at loop i, loop j: loop `j` is not the only child of loop `i`
-
-@T.prim_func
-def main(A: T.Buffer((8, 12)), B: T.Buffer((8, 12))):
-    for i in range(8):
-        for j in range(2, 12):
-            with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] * T.float32(2)
-# apply
-fuse(i, j)
-# refused LoopNotStartWithZeroError at loop j: starts at 2
 
 # ---- refused: dependent loop | TRIANGLE
 fuse(i, j)

@@ -178,27 +178,6 @@ compute_at("D", i)
 A = placeholder((16, 128))
 B = compute((16, 128), lambda i, j: A[i, j] * 2)
 
-# ---- a block in one without axes declares all of its piece
-@T.prim_func
-def main(A: T.Buffer((16,)), B: T.Buffer((16,))):
-    for i in range(16):
-        with T.block("around"):
-            T.reads(A[i])
-            T.writes(B[i])
-            with T.block("B"):
-                vi = T.axis.spatial(16, i)
-                B[vi] = A[vi] * T.float32(2)
-# apply
-loop_partition(i, [None, 4])
-# blocks
-around_i_common()
-    around_i0_partition()
-        i0 12: around_i0()
-            B_i0(i0)
-    around_i1_partition()
-        i1 4 from 12: around_i1()
-            B_i1(i1)
-
 # ---- what a pointer touches stays as declared | COPY_2
 # with 128 => 16 ; A: T.Buffer((16, 16)), B => B
 # with B[vi, vj] = A[vi, vj] * T.float32(2) => T.reads()\nT.writes(B[0:16, 0:16])\nT.evaluate(T.call_extern("int32", "fill", B.data, vi * 16 + vj))

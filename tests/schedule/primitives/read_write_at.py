@@ -67,33 +67,6 @@ i 6, j 4: B(i, j)
 i 6: B_global(i)
 i 6, j 4: C(i, j)
 
-# ---- write before it is read elsewhere
-A = placeholder((6, 4))
-B = compute((6, 4), lambda i, j: A[i, j] * 2)
-C = compute((6, 4), lambda i, j: B[i, 3 - j] + 1)
-# apply
-i, _ = get_loops("B")
-write_at(i, "B", 0, "global")
-
-# ---- below a condition the copies stand where the blocks do
-@T.prim_func
-def main(A: T.Buffer((6,)), B: T.Buffer((6,)), C: T.Buffer((6,))):
-    for i in range(6):
-        if i % 2 == 0:
-            with T.block("B"):
-                vi = T.axis.spatial(6, i)
-                B[vi] = A[vi]
-            with T.block("C"):
-                vi = T.axis.spatial(6, i)
-                C[vi] = B[vi]
-# apply
-read_at(i, "C", 0, "local")
-# blocks
-alloc B_local(6) local
-i 6, if i % 2 == 0: B(i)
-i 6, if i % 2 == 0: B_local(i)
-i 6, if i % 2 == 0: C(i)
-
 # ---- UPDATE
 @T.prim_func
 def main(A: T.Buffer((5, 6)), B: T.Buffer((6, 7)), C: T.Buffer((5, 7))):
@@ -101,22 +74,6 @@ def main(A: T.Buffer((5, 6)), B: T.Buffer((6, 7)), C: T.Buffer((5, 7))):
         with T.block("C"):
             vi, vj, vk = T.axis.remap("SSR", [i, j, k])
             C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-
-# ---- what is read and written is filled first | UPDATE
-write_at(i, "C", 0, "global")
-# blocks
-alloc C_global(5, 7)
-i 5: C_global(i)
-i 5, j 7, k 6: C(i, j, +k)
-i 5: C_global(i)
-
-# ---- the last tile is copied as far as it is written | MATMUL_2
-split(j, [None, 4])
-write_at(j_0, "C", 0, "local")
-# blocks
-alloc C_local(5, 7) local
-i 5, j_0 2, j_1 4, k 6: C(i, j_0 * 4 + j_1, +k) where j_0 * 4 + j_1 < 7
-i 5, j_0 2: C_local(i, j_0)
 
 # ---- an update of what was stored in the same iteration needs no filling
 @T.prim_func

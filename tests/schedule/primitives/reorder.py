@@ -46,14 +46,6 @@ reorder(j, i)
 for j, i in T.grid(4, 5):
     ...
 
-# ---- a block without axes needs no affine binding | MATRIX
-# with 12 => 8
-# with vi, vj = T.axis.remap("SS", [i, j])\nB[vi, vj] = A[vi, vj] * T.float32(2) => T.reads(A[i, j])\nT.writes(B[i, j])\nB[i, j] = A[i, j] * T.float32(2)
-reorder(j, i)
-# becomes
-for j, i in T.grid(8, 8):
-    ...
-
 # ---- SQUARES
 @T.prim_func
 def main(A: T.Buffer((20, 3)), B: T.Buffer((20, 3))):
@@ -133,21 +125,6 @@ def main(A: T.Buffer((10, 4)), B: T.Buffer((10, 4)), C: T.Buffer((10,))):
 reorder(j, x)
 # refused LoopsNotAChainError at loop x, loop j: loop `x` and loop `j` are not under the same scope
 
-# ---- refused: loops not achain (2)
-@T.prim_func
-def main(A: T.Buffer((5, 4)), B: T.Buffer((5, 4))):
-    for i in range(5):
-        with T.block("row"):
-            T.reads(A[i, 0:4])
-            T.writes(B[i, 0:4])
-            for j in range(4):
-                with T.block("B"):
-                    vi, vj = T.axis.remap("SS", [i, j])
-                    B[vi, vj] = A[vi, vj] + T.float32(1)
-# apply
-reorder(j, i)
-# refused LoopsNotAChainError at loop i, loop j: not under the same scope
-
 # ---- refused: loops not achain (3) | STAGES_2
 reorder(j, i)
 # refused LoopsNotAChainError at loop i: loop `i` has several statements below it
@@ -217,14 +194,6 @@ def main(A: T.Buffer((4, 6)), C: T.Buffer((4,))):
             with T.init():
                 C[vi] = T.float32(0)
             C[vi] = C[vi] + A[vi, vk]
-
-# ---- loops of a reduction pass one of both kinds | FUSED_TILES
-# with g, f_0, f_1 in T.grid(2, 3, 4 => f, g in T.grid(8, 3 ; (f_0 * 4 + f_1) // 3 => f // 2
-# with (f_0 * 4 + f_1) % 3 * 2 => f % 2 * 3
-reorder(g, f)
-# becomes
-for g, f in T.grid(3, 8):
-    ...
 
 # ---- loops that count through axes of both kinds keep their order | FUSED_TILES
 reorder(f_0, g)

@@ -53,14 +53,6 @@ def main(A: T.Buffer((8,)), C: T.Buffer((10,))):
             T.writes(C[vi])
             C[vi] = T.if_then_else(1 <= vi and vi < 9, B[vi - 1], T.float32(0))
 
-# ---- a consumer of less than its producer gives | PADDED
-# with 8 => 16
-# with T.reads(B[vi - 1])\nT.writes(C[vi])\nC[vi] = T.if_then_else(1 <= vi and vi < 9, B[vi - 1], T.float32(0)) => C[vi] = B[vi]
-reverse_compute_at("C", i)
-# blocks
-...
-i 16: C(i) where i < 10
-
 # ---- a reduction runs over what its producer gives | ROW_SUMS
 reverse_compute_at("C", i)
 # blocks
@@ -72,25 +64,6 @@ reverse_compute_at("C", j)
 # blocks
 ...
 i 8, j 6: C(i, +j)
-
-# ---- threads are not relaxed
-@T.prim_func
-def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
-    B = T.alloc_buffer((16,), scope="shared")
-    for i in T.thread_binding(2, thread="blockIdx.x"):
-        for j in T.thread_binding(8, thread="threadIdx.x"):
-            with T.block("B"):
-                vi = T.axis.spatial(16, i * 8 + j)
-                B[vi] = A[vi] + T.float32(1)
-    for x in range(16):
-        with T.block("C"):
-            vi = T.axis.spatial(16, x)
-            C[vi] = B[vi] * T.float32(2)
-# apply
-reverse_compute_at("C", j)
-# blocks
-...
-thread_binding i 2, thread_binding j 8: C(i * 8 + j)
 
 # ==== place in the loop
 
@@ -175,24 +148,32 @@ reverse_compute_at("root", i)
 @T.prim_func
 def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
     B = T.alloc_buffer((16,))
-    for i in range(4):
+    for i in range(16):
         with T.block("B"):
-            vi = T.axis.spatial(4, i)
-            T.reads(A[vi * 4:vi * 4 + 4])
-            T.writes(B[vi * 4:vi * 4 + 4])
-            for j in range(4):
-                with T.block("B_inner"):
-                    vj = T.axis.spatial(4, j)
-                    T.reads(A[vi * 4 + vj])
-                    T.writes(B[vi * 4 + vj])
-                    B[vi * 4 + vj] = A[vi * 4 + vj]
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] + T.float32(1)
     for x in range(16):
         with T.block("C"):
             vi = T.axis.spatial(16, x)
-            C[vi] = B[vi]
+            C[vi] = C[vi] + B[vi]
 # apply
-reverse_compute_at("C", j)
-# refused NotInSameScopeError at block C, loop j: not in the same block scope
+reverse_compute_at("C", i)
+# refused NotCompleteOrReductionBlockError at block C: violates condition #3) nor a reduction block (it violates condition #1)
+
+@T.prim_func
+def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((16,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] + T.float32(1)
+    for x in range(16):
+        with T.block("C"):
+            vi = T.axis.spatial(16, x)
+            C[vi] = B[vi] * T.float32(2)
+# apply
+reverse_compute_at("C", i)
+# refused NotStagePipelineError at block root, block C: block "C" reads more than its producers write
 
 # ---- refused: not in same scope | COPY
 reverse_compute_at("C", x)
@@ -223,6 +204,40 @@ reverse_compute_at("C", i, index=0)
 
 reverse_compute_at("C", i, index=4)
 # refused InvalidInsertionIndexError at block C, loop i: 4 is not in the valid range [1, 3]
+
+# ---- refused: not all required blocks are visited, dependency order
+A = placeholder((8,))
+C = compute((8,), lambda c: A[c])
+D = compute((8,), lambda d: C[d])
+X = compute((8,), lambda x: A[x])
+# apply
+reverse_compute_at("C", x)
+# refused DependencyOrderError at block C, loop x, block D: wrong side
+
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    D = T.alloc_buffer((8,))
+    E = T.alloc_buffer((8,))
+    for d in range(8):
+        with T.block("D"):
+            vi = T.axis.spatial(8, d)
+            D[vi] = A[vi]
+    for e in range(8):
+        with T.block("E"):
+            vi = T.axis.spatial(8, e)
+            E[vi] = A[vi]
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+    for x in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, x)
+            C[vi] = B[vi] + D[vi] + E[vi]
+# apply
+reverse_compute_at("C", i)
+# refused NotAllRequiredBlocksAreVisitedError at block C, loop i: requires all the producer(s) of block "C" to be under loop `i`, but these are not:
 
 # ---- NEXT_ELEMENT
 A = placeholder((9,))
@@ -289,6 +304,18 @@ reverse_compute_at("C", k)
 _, j, _ = get_loops("P")
 reverse_compute_at("C", j)
 
+# ---- a block without axes that uses a loop stays
+A = placeholder((4, 3, 5))
+k = reduce_axis((0, 5))
+P = compute((4, 3), lambda i, j: sum(A[i, j, k], k))
+C = compute((4, 3), lambda i, j: P[i, j])
+# apply
+_, j = get_loops("C")
+loop_partition(j, [1, None])
+i, _, _ = get_loops("P")
+reverse_compute_at("C_j_common", i)
+# refused OpaqueBlockError at block C_j_common, loop i: uses the variable of loop `i`
+
 # ---- the step that initialises stays the first
 @T.prim_func
 def main(A: T.Buffer((6,)), C: T.Buffer((1,))):
@@ -311,12 +338,6 @@ reverse_compute_at("C", i)
 fuse(i, j)
 split(i_j_fused, [12, 4])
 reverse_compute_at("C", i_j_fused_1)
-
-fuse(i, j)
-split(i_j_fused, [12, 4])
-reorder(i_j_fused_1, i_j_fused_0)
-reverse_compute_at("C", i_j_fused_0)
-# refused RepeatedReductionError at block C, loop i_j_fused_0: drive data-parallel and reduction axes, but are nested in another order
 
 # ---- a reduction whose loops and tiles have remainders covers its tile
 A = placeholder((10, 7, 5))
@@ -391,23 +412,11 @@ def main(A: T.Buffer((8, 16)), D: T.Buffer((1, 16, 1))):
             D[v0, v1, v2] = B[{row}, v1] + T.float32(1)
 
 # ---- a row that one iteration writes is read in that one | ONE_ROW
-# with {row} => v0
-reverse_compute_at("D", j_0)
-# blocks
-...
-i_0 2, j_0 4, ax0 4: D(0, j_0 * 4 + ax0, 0) where i_0 <= 0
-
 # with {row} => 0
 reverse_compute_at("D", j_0)
 # blocks
 ...
 i_0 2, j_0 4, ax0 4: D(0, j_0 * 4 + ax0, 0) where i_0 <= 0
-
-# with {row} => 5
-reverse_compute_at("D", j_0)
-# blocks
-...
-i_0 2, j_0 4, ax0 4: D(0, j_0 * 4 + ax0, 0) where 1 <= i_0
 
 # ---- ROWS_TWO_ITERATIONS_WRITE
 @T.prim_func
@@ -481,12 +490,6 @@ reverse_compute_at("C", l)
 alloc B(8, 2, 4, 4)
 k 4, i 8, l 4, j 2: B(i, j, k, l)
 k 4, i 8, l 4, ax0 2: C(i * 4 + k, ax0 * 4 + l)
-
-reorder(i, j, k, l)
-reverse_compute_at("C", l)
-# blocks
-...
-i 8, j 2, k 4, l 4: C(i * 4 + k, j * 4 + l)
 
 # ---- tiles of a part of a row that quotients cut differently are refused
 @T.prim_func

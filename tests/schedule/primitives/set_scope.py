@@ -29,14 +29,6 @@ set_scope("B", 0, "global")
 alloc B_shared.dyn_global(8, 4)
 ...
 
-# ---- a reduction with init | AFTER_A_SUM
-set_scope("B", 0, "local")
-# lines
-B_local = T.alloc_buffer((8,), scope="local")
-B_local[vi] = T.float32(0.0)
-B_local[vi] = B_local[vi] + A[vi, vk]
-C[vx] = B_local[vx]
-
 # ---- a buffer of an inner block
 @T.prim_func
 def main(A: T.Buffer((8, 4)), C: T.Buffer((8, 4))):

@@ -22,41 +22,11 @@ for h, r in T.grid(16, 1):
 C[vh] = C[vh] + T.if_then_else(vh * 4 % 5 < 4, A[vh - vh * 4 // 5] * W[3 - vh * 4 % 5], T.float32(0.0))
 
 # ---- any scale without a common divisor | TRANSPOSED
-# with + vr) % 2 => * 2 + vr * (-4) + 40) % 3
-skip_neutral_terms(r)
-# lines
-for h, r in T.grid(16, 2):
-C[vh] = C[vh] + T.if_then_else(vr * 3 + (vh * 2 + 1) % 3 < 4, A[vh + vr + (vh + vr + (vh * 2 + 1) // 3 + 1) // 2 - (vh * 2 + 1) // 3 * 2] * W[3 - vr * 3 - (vh * 2 + 1) % 3], T.float32(0.0))
-
-# with + vr) % 2 => * 2 + vr * (-1) + 40) % 3
-skip_neutral_terms(r)
-# lines
-for h, r in T.grid(16, 2):
-C[vh] = C[vh] + T.if_then_else(vr * 3 + (vh * 2 + 1) % 3 < 4, A[vh + vr + (vh + vr + (vh * 2 + 1) // 3 + 1) // 2 - (vh * 2 + 1) // 3 * 2] * W[3 - vr * 3 - (vh * 2 + 1) % 3], T.float32(0.0))
-
-# with + vr) % 2 => * 2 + vr * (2) + 40) % 3
-skip_neutral_terms(r)
-# lines
-for h, r in T.grid(16, 2):
-C[vh] = C[vh] + T.if_then_else(vr * 3 + (vh * 2 + 1) % 3 < 4, A[vh + vr + (vh + vr + (vh * 2 + 1) // 3 + 1) // 2 - (vh * 2 + 1) // 3 * 2] * W[3 - vr * 3 - (vh * 2 + 1) % 3], T.float32(0.0))
-
-# with + vr) % 2 == 0 => * 2 + vr * (-2) + 40) % 3 == 2
-skip_neutral_terms(r)
-# lines
-for h, r in T.grid(16, 2):
-C[vh] = C[vh] + T.if_then_else(vr * 3 + (vh + 1) % 3 < 4, A[vh + vr + (vr + (vh + 1) // 3 + 1) // 2 - (vh + 1) // 3 * 2] * W[3 - vr * 3 - (vh + 1) % 3], T.float32(0.0))
-
 # with + vr) % 2 == 0 => * 2 + vr * (1) + 40) % 3 == 2
 skip_neutral_terms(r)
 # lines
 for h, r in T.grid(16, 2):
 C[vh] = C[vh] + T.if_then_else(vr * 3 + (vh + 1) % 3 < 4, A[vh + vr + (vr + (vh + 1) // 3 + 1) // 2 - (vh + 1) // 3 * 2] * W[3 - vr * 3 - (vh + 1) % 3], T.float32(0.0))
-
-# with + vr) % 2 == 0 => * 2 + vr * (5) + 40) % 3 == 2
-skip_neutral_terms(r)
-# lines
-for h, r in T.grid(16, 2):
-C[vh] = C[vh] + T.if_then_else(vr * 3 + (vh * 2 + 2) % 3 < 4, A[vh + vr + (vh + vr + (vh * 2 + 2) // 3) // 2 - (vh * 2 + 2) // 3 * 2 + 1] * W[3 - vr * 3 - (vh * 2 + 2) % 3], T.float32(0.0))
 
 # ---- BOTH
 @T.prim_func
@@ -182,12 +152,6 @@ skip_neutral_terms(r)
 # lines
 for h, r in T.grid(16, 1):
 C[vh] = C[vh] + T.if_then_else(vh < 6 and 1 <= vh, A[vh - S[vh - 1] // vh * 3 - (S[vh - 1] // vh * -3 - 3) // 4 * 4 - 3], T.float32(0.0)) * W[T.if_then_else(vh < 6 and 1 <= vh, S[vh - 1] // vh * -3 - (S[vh - 1] // vh * -3 - 3) // 4 * 4 - 3, 0)]
-
-# with (S[vh] + vr) % 2 == 0 => S[vh] > 0 and (7 // S[vh] + vr) % 2 == 1
-skip_neutral_terms(r)
-# lines
-for h, r in T.grid(16, 2):
-C[vh] = C[vh] + T.if_then_else(vh < 6 and 1 <= S[vh], A[vh + vr * 2 + T.if_then_else(1 <= S[vh], (7 // S[vh] + 1) % 2, 0)], T.float32(0.0)) * W[vr * 2 + T.if_then_else(vh < 6 and 1 <= S[vh], (7 // S[vh] + 1) % 2, 0)]
 
 # ---- a guard around the choice guards the solution | GUARDED
 # with 6 and (S[vh] + vr) % 2 == 0, A[vh + vr] => 6, T.if_then_else((S[vh] + vr) % 2 == 0, A[vh + vr], T.float32(0))

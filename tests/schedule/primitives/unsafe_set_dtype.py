@@ -15,29 +15,20 @@ for i, j in T.grid(8, 4):
 
 # ---- a wider type computes the same | NARROW_STAGES
 unsafe_set_dtype("B", 0, "float64")
-# blocks
-alloc B(8, 4) float64
-...
+# becomes
+B = T.alloc_buffer((8, 4), "float64")
+for i, j in T.grid(8, 4):
+    with T.block("B"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        B[vi, vj] = T.Cast("float64", A[vi, vj] * T.float32(2.0))
+for i, j in T.grid(8, 4):
+    with T.block("C"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = T.Cast("float32", B[vi, vj]) + T.float32(1.0)
 
 # ---- the type that it has changes nothing | NARROW_STAGES
 unsafe_set_dtype("B", 0, "float32")
 # lines
-
-# ---- the scope is kept | NARROW_STAGES
-# with alloc_buffer((8, 4) => alloc_buffer((8, 4), scope="local"
-unsafe_set_dtype("B", 0, "float16")
-# lines, not interpreted
-B = T.alloc_buffer((8, 4), "float16", scope="local")
-B[vi, vj] = T.Cast("float16", A[vi, vj] * T.float32(2.0))
-C[vi, vj] = T.Cast("float32", B[vi, vj]) + T.float32(1.0)
-
-# ---- views follow | VIEW
-unsafe_set_dtype("row", 0, "float64")
-# lines
-B = T.alloc_buffer((8, 4), "float64")
-row = T.match_buffer(B[vi, 0:4], (4,), "float64", offset_factor=1)
-row[vj] = T.Cast("float64", A[vi, vj] * T.float32(2.0))
-C[vi, vj] = T.Cast("float32", B[vi, vj]) + T.float32(1.0)
 
 # ---- trace | NARROW_STAGES
 unsafe_set_dtype("B", 0, "float64")

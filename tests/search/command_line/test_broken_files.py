@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 from pathlib import Path
 
@@ -69,15 +68,3 @@ def test_a_trial_that_cannot_be_is_explained_with_the_others(
     first, *others = TRIALS.read_text().splitlines(True)
     TRIALS.write_text(json.dumps({**json.loads(first), field: value}) + "\n" + "".join(others))
     assert told(capsys, "explain", "tuned")["kind"] == "log"
-
-
-def test_a_directory_with_records_alone_is_no_search(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    TRIALS.unlink()
-    assert main(["explain", "tuned"]) == 1
-    assert "no run left trials in tuned" in capsys.readouterr().err
-    shutil.rmtree("tuned")
-    Path("tuned").mkdir()
-    assert main(["db", "list", "tuned"]) == 2
-    assert "there is no database in tuned" in capsys.readouterr().err

@@ -17,8 +17,6 @@ from search.cost_model import CostModel, RandomModel, XGBModel
 from search.cost_model.measurements import FAILURE, Cost, Measurements, OutdatedModelError
 from search.cost_model.tree_ensemble import (
     RankingLoss,
-    TreeEnsemble,
-    XGBConfig,
     average_peak,
     pairwise_accuracy,
 )
@@ -106,18 +104,6 @@ def test_scores_are_random_before_there_is_enough_data() -> None:
     assert len(set(scores)) == 50
 
 
-def test_estimates_rank_before_anything_was_measured() -> None:
-    class WithEstimates(TakeNumbers):
-        estimates = True
-
-        def estimate(self, packed):
-            return packed.summed(-packed.rows[:, :3].sum(1))
-
-    learner, batch = XGBModel(extractor=WithEstimates()), candidates(50, seed=0)
-    assert learner.trained
-    assert pairwise_accuracy(learner.predict(task(), batch), log_seconds(batch)) == 1.0
-
-
 def test_what_failed_ranks_last() -> None:
     """Large values of the last column never run, and their neighbours are not proposed again."""
     context, learner = task(), model()
@@ -188,23 +174,6 @@ def test_derivatives_of_the_loss_are_its_slopes() -> None:
 # ---------------------------------------------------------------------------------------- stopping
 
 
-def test_held_out_candidates_end_the_training() -> None:
-    """Times without a relation to the features are learned by heart, but not for long."""
-    rng = np.random.default_rng(0)
-
-    def rounds(of_features: bool) -> int:
-        measured = Measurements()
-        for k, candidate in enumerate(candidates(100, seed=0)):
-            time = seconds(candidate) if of_features else float(np.exp(rng.normal()))
-            rows = candidate.sch.rows  # type: ignore[attr-defined]
-            measured.add("a workload", str(k), rows, Cost(time))
-        data = measured.training_set(100)
-        ensemble = TreeEnsemble.trained(data, np.zeros(100), XGBConfig(), folds=3, patience=10)
-        return max(member.num_boosted_rounds() for member in ensemble.members)
-
-    assert rounds(of_features=False) < 30 < rounds(of_features=True) < 300
-
-
 def test_training_takes_a_bounded_number_of_candidates() -> None:
     """Workloads with few give all of theirs; of the others the fastest is always among them."""
     measured = Measurements()
@@ -250,16 +219,6 @@ def test_the_boosters_disagree_more_about_what_they_have_not_seen() -> None:
         return float(scores.std.mean() / scores.mean.std())
 
     assert disagreement(0.4, 1.0) > 1.5 * disagreement(0.0, 0.5)
-
-
-def test_points_score_like_their_programs() -> None:
-    learner, context = learned(50)
-    batch = candidates(20, seed=1)
-    points = [c.sch.as_json() for c in batch]  # type: ignore[attr-defined]
-    scores = learner.score_points(context, SPACE, points)  # type: ignore[arg-type]
-    assert scores is not None
-    np.testing.assert_allclose(scores.mean, learner.predict(context, batch), rtol=1e-6)
-    assert (scores.std > 0).all()
 
 
 def test_points_of_a_schedule_score_like_their_replays() -> None:
@@ -323,18 +282,6 @@ def test_a_saved_model_goes_on(tmp_path: Path) -> None:
     assert again.knows(context, candidates(1, seed=0)[0].sch.trace)
     assert not again.knows(context, some[0].sch.trace)
     assert [path.name for path in tmp_path.iterdir()] == ["model.xgb"]
-
-
-def test_failures_survive_being_saved(tmp_path: Path) -> None:
-    context, learner = task(), model()
-    batch = candidates(20, seed=0)
-    results = [RunnerResult(error_msg="it failed"), *ran(batch[1:])]
-    learner.update(context, batch, results)
-    learner.save(tmp_path / "model.xgb")
-    again = model(adaptive_training=False)
-    again.load(tmp_path / "model.xgb")
-    again.update(context, batch[1:2], results[1:2])
-    np.testing.assert_array_equal(again.predict(context, batch), learner.predict(context, batch))
 
 
 def test_a_model_of_other_features_is_refused(tmp_path: Path) -> None:

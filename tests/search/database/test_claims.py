@@ -173,16 +173,6 @@ def test_a_claim_is_granted_to_one_and_ends_with_its_record(place: str) -> None:
     mine.close()
 
 
-def test_a_claim_is_for_one_program_and_target(place: str) -> None:
-    mine, yours = (Leases(opened(place)) for _ in range(2))
-    a, *_ = candidates()
-    assert mine.acquire(task(), [a]) == [a]
-    assert yours.acquire(task(target="llvm -num-cores=2"), [a]) == [a]
-    assert yours.acquire(task(), [a]) == []
-    mine.close()
-    yours.close()
-
-
 class Vanishing(MemoryDatabase):
     """Answers once that another one has everything, and then no more."""
 

@@ -25,7 +25,6 @@ from search.database import (
     ModuleEquality,
     SQLDatabase,
     TuningRecord,
-    Workload,
     target_key,
 )
 from tensorir import I, T, assert_structural_equal, parse
@@ -43,10 +42,6 @@ from tests.search.database.made_records import (
 from tests.search.programs import Matmul
 
 RENAMED = parse(Matmul.script().replace('T.block("C")', 'T.block("product")'))
-
-
-def called(name: str) -> IRModule:
-    return IRModule({name: Matmul["main"].with_attr("global_symbol", name)})
 
 
 def best(database: KeyedDatabase) -> float:
@@ -225,19 +220,6 @@ def test_the_trace_that_was_remeasured_last_comes_before_lucky_ones(
 
 
 # ------------------------------------------------------------------------------------ workload keys
-
-
-def test_a_workload_is_found_by_any_name_of_its_function(database: KeyedDatabase) -> None:
-    commit(database, (8, 4), 1e-6)
-    for mod in (called("dense"), called("main"), RENAMED):
-        assert isinstance(mod, IRModule)
-        assert database.has_workload(mod)
-        assert database.workload_key(mod) == database.workload_key(Matmul)
-        assert times(database.get_top_k(Workload(mod), 9)) == [1e-6]
-        assert database.query_schedule(mod, TARGET) is not None
-    assert not database.has_workload(OTHER)
-    assert len(database.workloads()) == 1, "queries add nothing"
-    assert len(database.records_like(Matmul, TARGET, "ignore-lengths")) == 1
 
 
 def test_each_trace_is_replayed_on_the_program_with_its_names(database: KeyedDatabase) -> None:

@@ -137,21 +137,3 @@ def test_an_sql_file_of_another_kind_is_refused(tmp_path: Path) -> None:
         SQLDatabase(tmp_path / "text")
     with pytest.raises(DatabaseError, match="there is no database file"):
         SQLDatabase(tmp_path / "none", allow_missing=False)
-
-
-def test_an_sql_file_with_a_broken_record_names_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "database.sqlite"
-    commit(SQLDatabase(path), (8, 4), 1e-6)
-    changed(path, "UPDATE trace SET text = '[[[]'")
-    (record,) = SQLDatabase(path).get_all_tuning_records()
-    with pytest.raises(DatabaseError, match=re.escape(f"{path}: record 1: not a line of JSON")):
-        record.schedule()
-    changed(path, """UPDATE record SET run_secs = '["fast"]'""")
-    database = SQLDatabase(path)
-    commit(database, (4, 8), 2e-6)
-    for _ in range(2):
-        assert [r.run_secs for r in database.get_all_tuning_records()] == [(2e-6,)]
-    (warning,) = caplog.messages
-    assert warning.startswith(f"{path}: left out 1 row(s): record 1: field 1 (run_secs)")

@@ -105,30 +105,6 @@ def test_a_foreign_line_is_left_out_and_named(
     assert [r.run_secs for r in JSONDatabase(work_dir=tmp_path).records()] == [(1e-6,), (2e-6,)]
 
 
-@pytest.mark.parametrize(
-    ("trace", "message"),
-    [
-        ('[[["Explode",[],[],[]]],[]]', "field 0 (trace): "),
-        ('[[["GetLoops",["b9"],[],[]]],[]]', "b9 is not defined"),
-        ('[[["GetLoops",["b9],[],[]]],[]]', "not a line of JSON"),
-    ],
-)
-def test_a_broken_trace_is_an_error_where_it_is_asked_for(
-    tmp_path: Path, trace: str, message: str
-) -> None:
-    commit(JSONDatabase(work_dir=tmp_path), (8, 4), 1e-6)
-    path = tmp_path / "database_tuning_record.json"
-    with path.open("a") as file:
-        file.write(f'[0,[{trace},[1.5],{{"kind":"llvm"}},null]]\n')
-    good, broken = JSONDatabase(work_dir=tmp_path).get_all_tuning_records()
-    assert_structural_equal(good.schedule().mod, scheduled((8, 4)).mod)
-    assert broken.run_secs == (1.5,)
-    with pytest.raises(DatabaseError) as caught:
-        broken.schedule()
-    assert f"{path}:2: " in str(caught.value)
-    assert message in str(caught.value)
-
-
 def test_a_workload_that_is_no_program_is_left_out_with_its_records(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from search.compat.autotvm.record import pick_best
 from search.cost_model.measurements import Measurements, SavedModel
 from search.database import JSONDatabase, KeyedDatabase, SQLDatabase
 from search.lines import append_lines
@@ -161,26 +160,3 @@ def test_a_saved_model_is_the_old_one_or_the_new_one(tmp_path: Path) -> None:
         (booster,) = SavedModel.read(path, "none").boosters
         assert len(set(booster)) == 1
         assert len(booster) == 1000
-
-
-# -------------------------------------------------------------------------- two that distill at once
-
-
-def test_processes_that_pick_into_one_log_lose_nothing(tmp_path: Path) -> None:
-    """Four at once, each with the logs of three tasks."""
-    best = tmp_path / "best"
-    for task in range(12):
-        append_lines(tmp_path / f"log{task}", [log_line(n, task=task) for n in range(3)])
-    pids = []
-    for first in range(4):
-        pid = os.fork()
-        if not pid:
-            try:
-                for task in range(first, 12, 4):
-                    pick_best(tmp_path / f"log{task}", best)
-                os._exit(0)
-            finally:
-                os._exit(1)
-        pids.append(pid)
-    assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 4
-    assert len(best.read_text().splitlines()) == 12

@@ -33,20 +33,6 @@ def test_iterations_of_all_blocks_count() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"window": 6, "size": 11},
-        {"stride": 2, "size": 15},
-        {"pad": 2, "size": 14},
-        {"pad": 0, "size": 10},
-        {"size": 12},
-    ],
-)
-def test_a_window_a_stride_or_a_padding_is_no_length(other: dict[str, int]) -> None:
-    assert compatible_factor(convolution(), convolution(**other)) is None
-
-
 def sliding_sum(length: int, window: int, step: int = 1) -> IRModule:
     """Return a sum of so many neighbours at so many places."""
     read = (length - 1) * step + window

@@ -141,23 +141,6 @@ def test_a_view_is_the_part_of_the_buffer_that_it_shows():
     assert first == second
 
 
-def test_quotients_and_remainders_move_by_what_is_left_of_a_step():
-    # Eight neighbours of a row are eight neighbours of the flat buffer, seven ends of eight.
-    text = """
-@T.prim_func
-def main(A: T.Buffer((64,), "float32"), B: T.Buffer((8, 8), "float32")):
-    for i, j in T.grid(8, 8):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi * 8 + vj]
-"""
-    split = text.replace("A: T.Buffer((64,)", "A: T.Buffer((8, 8)")
-    split = split.replace("A[vi * 8 + vj]", "A[(vi * 8 + vj) // 8, (vi * 8 + vj) % 8]")
-    first, second = features(Schedule(module(text)), Schedule(module(split)))
-    assert first["main.contiguous"] == second["main.contiguous"] == 1
-    assert first["main.bytes"] == second["main.bytes"]
-
-
 def test_what_is_live_of_an_allocation_counts():
     # Below the loop over rows one row of T is live, whatever its shape says.
     text = """
@@ -247,39 +230,6 @@ def test_rows_in_more_pages_than_are_at_hand_take_longer():
     assert many["main.cycles"] > few["main.cycles"] + 0.05
 
 
-def test_no_access_fetches_more_lines_than_it_loads():
-    # What a step of the window skips counts for the box, but no line of it is ever loaded.
-    text = """
-@T.prim_func
-def main(A: T.Buffer((4096, 4096), "float32"), B: T.Buffer((64, 64), "float32")):
-    for i, j in T.grid(64, 64):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi * 64, vj * 64] + T.float32(1)
-"""
-    (row,) = features(Schedule(module(text)))
-    assert 2 ** row["main.l1_largest"] <= 1
-
-
-def test_counting_is_done_while_a_tile_is_updated():
-    # A tile of 8 sums takes 4 cycles; 9 loads and the counting fit in beside.
-    def written_out(limit: int) -> Schedule:
-        sch = Schedule(module(MATMUL))
-        i, j, k = sch.get_loops(sch.get_block("C"))
-        outer, inner = sch.split(k, [None, 16])
-        sch.reorder(i, j, outer, inner)
-        sch.annotate(sch.get_block("root"), "meta_schedule.vectorize", 64)
-        sch.annotate(sch.get_block("root"), "meta_schedule.unroll_explicit", limit)
-        sch.enter_postproc()
-        return sch
-
-    counted, unrolled = features(
-        written_out(16), written_out(512), target="llvm -mcpu=znver3 -num-cores=4"
-    )
-    assert counted["main.overhead"] > unrolled["main.overhead"] + 1
-    assert abs(counted["main.cycles"] - unrolled["main.cycles"]) < 0.2
-
-
 def test_all_registers_of_a_wide_vector_are_loaded_at_once():
     sch = Schedule(module(MATMUL))
     i, j, k = sch.get_loops(sch.get_block("C"))
@@ -290,20 +240,6 @@ def test_all_registers_of_a_wide_vector_are_loaded_at_once():
     (row,) = features(sch)
     assert (2 ** row["main.accumulators"], 2 ** row["main.pieces"]) == (8, 4)
     assert row["main.pressure"] == (8 + 4 + 1) / 16, "8 sums, 4 of the row, 1 of the column"
-
-
-def test_a_sum_in_memory_waits_for_its_last_store():
-    text = """
-@T.prim_func
-def main(A: T.Buffer(({k}, {n}), "float32"), C: T.Buffer(({n}, 2), "float32")):
-    for k, j in T.grid({k}, {n}):
-        with T.block("C"):
-            vj, vk = T.axis.remap("SR", [j, k])
-            C[vj, 0] = C[vj, 0] + A[vk, vj]
-"""
-    short, long = (features(Schedule(module(text.format(k=4096 // n, n=n))))[0] for n in (2, 1024))
-    assert short["main.tile_traffic"] == long["main.tile_traffic"] == 2
-    assert short["main.element_cycles"] > long["main.element_cycles"] + 0.1
 
 
 PRODUCT = """

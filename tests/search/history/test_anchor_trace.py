@@ -140,29 +140,6 @@ def test_a_tail_that_reduces_is_left_behind(cached: bool) -> None:
     assert nest_of(sch, exp)[:2] == nest_of(sch, "y_update")[:2], "at the tiles"
 
 
-def test_what_comes_before_the_anchor_is_inlined() -> None:
-    @T.prim_func
-    def of_relu(
-        x: T.Buffer((16, 16), "float32"),
-        w: T.Buffer((16, 16), "float32"),
-        C: T.Buffer((16, 16), "float32"),
-    ):
-        r = T.alloc_buffer((16, 16))
-        for i, j in T.grid(16, 16):
-            with T.block("r"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                r[vi, vj] = T.max(x[vi, vj], T.float32(0))
-        for i, j, k in T.grid(16, 16, 16):
-            with T.block("C"):
-                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-                with T.init():
-                    C[vi, vj] = T.float32(0)
-                C[vi, vj] = C[vi, vj] + r[vi, vk] * w[vk, vj]
-
-    sch = applied(tiled(cached=True).trace, of_relu)
-    assert "T.max(x[vi, vk], T.float32(0.0)) * w[vk, vj]" in sch.mod.script()
-
-
 # ------------------------------------------------------------------------------- blocks that are missing
 
 

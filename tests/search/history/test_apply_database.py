@@ -262,25 +262,3 @@ def test_the_one_tensor_function_of_a_model_is_tuned(
     assert best is not None
     mod.update_func("linear0", best.mod["main"])
     assert_same_results(IRModule({"f": mod["linear0"]}), IRModule({"f": matmul}))
-
-
-def test_a_module_is_tuned_but_for_its_graph_and_what_is_scheduled(
-    tmp_path: Path, measured: dict[str, object]
-) -> None:
-    done = adds_one.with_attr("tir.is_scheduled", True)
-    mod = IRModule({"main": graph_function(), "linear0": matmul, "shift": done})
-    database = ms.tune_module(
-        mod,
-        TARGET,
-        tmp_path,
-        max_trials_global=2,
-        num_trials_per_iter=2,
-        num_confirmed=0,
-        space=programs.split_all,
-        cost_model="random",
-        **measured,
-    )
-    assert len(database) == 2
-    applied = ms.apply_database(mod, database, TARGET)
-    assert applied["linear0"] is not matmul
-    assert applied["shift"] is done

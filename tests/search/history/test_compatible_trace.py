@@ -19,9 +19,9 @@ from search.history.adapted_replay import ReplayError, schedule_by_compatible
 from search.run import open_database
 from search.task import normalize_mod
 from tensorir import assert_structural_equal, parse, workloads
-from tensorir.function import IRModule, PrimFunc
+from tensorir.function import IRModule
 from tensorir.nodes.expr import IntImm
-from tests.search.anchored_programs import TARGET, assert_same_results, dense, matmul, tiled
+from tests.search.anchored_programs import TARGET, assert_same_results
 from tests.search.compatible_programs import commit, convolution, product, tiled_product
 from tests.search.test_whole_run import Lists
 
@@ -86,18 +86,6 @@ def test_blocks_are_found_by_their_place() -> None:
     result = schedule_by_compatible(asked, sch.trace, small, TARGET)
     assert 'T.block("y")' not in result.mod.script()
     assert "T.parallel" in result.mod.script()
-
-
-@pytest.mark.parametrize("place", range(3))
-def test_design_spaces_of_the_search_are_replayed_and_postprocessed(place: int) -> None:
-    context = TuneContext(SMALL, target=TARGET, space_generator="post-order-apply", rand_state=1)
-    assert context.space_generator is not None
-    sch = context.generate_design_space()[place]
-    sch.enter_postproc()
-    assert all(postproc.apply(sch) for postproc in context.space_generator.postprocs)
-    result = adapted(SMALL, sch, LARGE)
-    kinds = [inst.kind.name for inst in result.trace.insts]
-    assert "EnterPostproc" in kinds
 
 
 def test_whatever_the_search_samples_keeps_its_inner_tiles() -> None:
@@ -182,44 +170,6 @@ def test_databases_of_users_are_asked() -> None:
     found = ms.find_schedule(database, LARGE, TARGET, include_compatible=True)
     assert found is not None
     assert found.how == "compatible"
-
-
-def test_the_lowest_expected_time_is_the_best() -> None:
-    """A quarter of the iterations in 1 us is more than an eighth in 0.4 us."""
-    database, middle = MemoryDatabase(), product(32, 32, 16)
-    commit(database, SMALL, tiled_product(SMALL), 0.4e-6)
-    commit(database, middle, tiled_product(middle), 2e-6)
-    found = ms.find_schedule(database, LARGE, TARGET, include_compatible=True)
-    assert found is not None
-    assert found.expected_seconds == pytest.approx(3.2e-6)
-    commit(database, middle, tiled_product(middle), 1.5e-6)
-    found = ms.find_schedule(database, LARGE, TARGET, include_compatible=True)
-    assert found is not None
-    assert found.expected_seconds == pytest.approx(3e-6)
-
-
-def test_records_of_the_program_itself_come_before_and_other_programs_after() -> None:
-    """`dense` is `matmul` with a tail."""
-    database = MemoryDatabase("anchor-block")
-    commit(database, IRModule({"main": matmul}), tiled(cached=True), 1e-9)
-
-    def how() -> str | None:
-        found = ms.find_schedule(database, dense, TARGET, include_compatible=True)
-        return None if found is None else found.how
-
-    assert how() == "anchor"
-    shorter = parse(dense.script().replace("16", "8"))
-    assert isinstance(shorter, PrimFunc)
-    commit(database, normalize_mod(shorter), Schedule(shorter), 1e-3)
-    assert how() == "anchor", "that a program is best as it is says nothing of another one"
-    sch = Schedule(shorter)
-    sch.compute_inline("bias")
-    commit(database, normalize_mod(shorter), sch, 1e-3)
-    assert how() == "compatible"
-    own = Schedule(dense)
-    own.compute_inline("bias")
-    commit(database, normalize_mod(dense), own, 1.0)
-    assert how() == "exact"
 
 
 def test_records_for_another_target_do_not_count() -> None:

@@ -7,10 +7,8 @@ import pytest
 
 import search as ms
 from schedule import Schedule
-from search.cost_model import XGBModel
 from search.errors import TuningError
 from search.postproc import Postproc
-from search.search_strategy import EvolutionarySearch
 from search.space_generator import PostOrderApply
 from tensorir import IRModule, assert_structural_equal, te, topi
 from tensorir.function import PrimFunc
@@ -59,20 +57,6 @@ def test_where_all_are_rejected_the_program_stays() -> None:
     sch = ms.default_schedule(MOD, TARGET, space)
     assert not sch.trace.insts
     assert_structural_equal(sch.mod, MOD)
-
-
-def test_a_search_measures_it_first() -> None:
-    context = ms.TuneContext(
-        MOD,
-        target=TARGET,
-        space_generator="post-order-apply",
-        search_strategy=EvolutionarySearch(),
-        rand_state=7,
-    )
-    context.pre_tuning(16, 16, cost_model=XGBModel())
-    batch = context.generate_measure_candidates()
-    assert batch
-    assert_structural_equal(batch[0].sch.mod, default().mod)
 
 
 def test_a_module_of_several_functions_is_scheduled_function_by_function() -> None:

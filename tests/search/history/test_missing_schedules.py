@@ -19,7 +19,6 @@ from search.database import (
     TuningRecord,
     UnionDatabase,
 )
-from tensorir import assert_structural_equal
 from tensorir.function import IRModule
 from tests.search.anchored_programs import assert_same_results
 from tests.search.compatible_programs import product, tiled_product
@@ -95,36 +94,12 @@ def test_a_mistyped_directory_is_said(tmp_path: Path, caplog: pytest.LogCaptureF
         assert not (tmp_path / "tune_matmull").exists()
 
 
-def test_records_for_another_cpu_are_named(
-    database: KeyedDatabase, caplog: pytest.LogCaptureFixture
-) -> None:
-    commit(database, SMALL, AVX512)
-    assert ms.compile_tir(database, SMALL, ONE) is None
-    (message,) = caplog.messages
-    assert message == (
-        f'Function "main": no schedule for {ONE}: {database.place} has records of it for {AVX512}; '
-        "code for another CPU is not used: tune it for this target, or build for that one"
-    )
-
-
 def test_failed_records_are_told_from_none(
     database: KeyedDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
     commit(database, SMALL, ONE, 1e10)
     ms.apply_database(SMALL, database, ONE)
     assert f"{database.place} has records of it, but none that succeeded" in caplog.text
-
-
-def test_the_number_of_records_of_other_programs_is_named(
-    database: KeyedDatabase, caplog: pytest.LogCaptureFixture
-) -> None:
-    commit(database, SMALL, ONE)
-    mod = IRModule({"dense": LARGE["main"]})
-    assert_structural_equal(ms.apply_database(mod, database, ONE), mod)
-    assert caplog.messages == [
-        f'Function "dense": no schedule for {ONE}: {database.place} has 1 record(s), all of other '
-        "programs; tune it"
-    ]
 
 
 def test_each_program_and_target_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

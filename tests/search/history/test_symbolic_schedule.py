@@ -157,26 +157,6 @@ def unrolled(number: int) -> Schedule:
     return sch
 
 
-def test_what_is_unrolled_is_a_tile_inside_of_a_loop_around_the_nest() -> None:
-    sch = schedule_for_any_size(normalize_mod(SCALE), unrolled(4), {})
-    expected = """
-@T.prim_func
-def main(a: T.handle, b: T.handle):
-    T.func_attr({"global_symbol": "main", "tir.noalias": True})
-    n = T.int64()
-    A = T.match_buffer(a, (n, 32))
-    B = T.match_buffer(b, (n, 32))
-    for i_0, j in T.grid((n + T.int64(3)) // T.int64(4), 32):
-        for i_1 in T.unroll(T.int64(4)):
-            with T.block("B"):
-                vi = T.axis.spatial(n, i_0 * T.int64(4) + i_1)
-                vj = T.axis.spatial(32, j)
-                T.where(i_0 * T.int64(4) + i_1 < n)
-                B[vi, vj] = A[vi, vj] * T.float32(2)
-"""
-    assert_structural_equal(sch.mod["main"], parse(expected))
-
-
 def test_a_call_runs_the_first_schedule_that_is_large_enough() -> None:
     (n,) = open_sizes(SCALE)
     variants = [({n: 2}, unrolled(2)), ({n: 16}, tiled(16))]

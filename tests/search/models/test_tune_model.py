@@ -73,17 +73,6 @@ def test_all_kernels_of_a_model_are_tuned_and_built(
     ]
 
 
-def test_records_of_one_model_serve_the_next(measured: dict[str, Any], tmp_path: Path) -> None:
-    database = MemoryDatabase()
-    told = {**options(measured), "database": database, "check": False}
-    ms.tune_model(dense_model(), TARGET, tmp_path, max_trials_global=4, **told)
-    told["seed"] = 2
-    ms.tune_model(dense_model(), TARGET, tmp_path, max_trials_global=4, **told)
-    traces = [record.trace_key for record in database.get_all_tuning_records()]
-    assert len(traces) == 8
-    assert len(set(traces)) == 8
-
-
 def fails_on_wide(sch: Schedule) -> None:
     if sch.get(sch.get_loops(sch.get_block("C"))[1]).extent.value == 32:
         raise ZeroDivisionError("a rule of somebody")

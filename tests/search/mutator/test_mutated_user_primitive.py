@@ -18,20 +18,6 @@ def note_loop(state: ScheduleState, loop: LoopArg, text: str) -> None:
     state.replace(loop, old.with_(annotations={**old.annotations, "note": text}))
 
 
-def test_mutated_traces_keep_them():
-    sch = Schedule(Matmul, seed=3)
-    i, _, _ = sch.get_loops(sch.get_block("C"))
-    outer, _ = sch.split(i, sch.sample_perfect_tile(i, 2, decision=[4, 32]))
-    sch.note_loop(outer, "outer")
-    mutator = MutateTileSize()
-    mutated = mutator.apply(sch.trace, RandomState(5))
-    assert mutated is not None
-    assert mutated.as_json() != sch.trace.as_json()
-    replayed = Schedule(Matmul)
-    mutated.apply_to_schedule(replayed, remove_postproc=False)
-    assert 'annotations={"note": "outer"}' in replayed.mod.script()
-
-
 def lengths_of(state: ScheduleState, loop: StmtSRef) -> ChoiceDomain:
     """Return the divisors of a loop's extent that are vector lengths."""
     extent = int(loop.loop.extent)

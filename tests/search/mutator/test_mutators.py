@@ -16,7 +16,6 @@ from search.mutator import (
     MutateUnroll,
     Mutator,
 )
-from search.postproc import RewriteParallelVectorizeUnroll
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import parse, workloads
 from tensorir.function import IRModule, PrimFunc
@@ -107,23 +106,6 @@ def test_another_number_of_threads() -> None:
         assert "candidates=[0, 16" not in changed, "the limit of unrolling stays"
 
 
-def test_another_number_of_parallel_iterations() -> None:
-    context = task(Matmul)
-    mutator = MutateParallel(max_jobs_per_core=16)
-    mutator._initialize_with_tune_context(context)
-    trace = context.generate_design_space()[2].trace
-    rng = RandomState(5)
-    values = set()
-    for _ in range(20):
-        mutated = mutator.apply(trace, rng)
-        if mutated is not None:
-            (line,) = [x for x in mutated.as_python() if "meta_schedule.parallel" in x]
-            values.add(int(line.split("ann_val=")[1].rstrip(")")))
-    assert values
-    assert 64 not in values, "the present value"
-    assert max(values) == 32, "16 jobs for each of 4 cores are 64"
-
-
 NEST = """
 @T.prim_func
 def main(A: T.Buffer((4, 8, 32, 4), "float32"), B: T.Buffer((4, 8, 32, 4), "float32")):
@@ -132,35 +114,6 @@ def main(A: T.Buffer((4, 8, 32, 4), "float32"), B: T.Buffer((4, 8, 32, 4), "floa
             vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, k, l])
             B[vi, vj, vk, vl] = A[vi, vj, vk, vl] + T.float32(1)
 """
-
-
-def test_numbers_of_iterations_lead_to_all_fusions() -> None:
-    """Up to 256 iterations, one, two or three of the outer loops of 4, 8, 32 and 4 are fused."""
-
-    def mark(sch: Schedule) -> None:
-        sch.annotate(sch.get_block("root"), "meta_schedule.parallel", 64)
-
-    func = parse(NEST)
-    assert isinstance(func, PrimFunc)
-    context = ms.TuneContext(func, target="llvm -num-cores=32", space_generator=mark)
-    mutator = MutateParallel(max_jobs_per_core=8)
-    mutator._initialize_with_tune_context(context)
-    (space,) = context.generate_design_space()
-    rng = RandomState(1)
-    parallel: dict[int, int] = {}
-    for _ in range(60):
-        mutated = mutator.apply(space.trace, rng)
-        assert mutated is not None
-        replayed = Schedule(func)
-        mutated.apply_to_schedule(replayed, remove_postproc=True)
-        root = replayed.get(replayed.get_block("root"))
-        number = int(root.annotations["meta_schedule.parallel"])
-        RewriteParallelVectorizeUnroll(one_core=0).apply(replayed)
-        outermost = replayed.get(replayed.get_loops(replayed.get_block("B"))[0])
-        parallel[number] = int(outermost.extent)
-    assert 64 not in parallel, "the present value"
-    assert sorted(parallel) == [0, 1, 2, 4, 8, 16, 32, 128, 256]
-    assert set(parallel.values()) == {4, 32, 1024}
 
 
 def test_a_sampled_number_of_iterations_gets_another_choice() -> None:
@@ -186,22 +139,6 @@ def one_tile(extent: int, limit: int, decision: list[int]) -> Trace:
     loop = sch.get_loops(sch.get_block("B"))[2]
     sch.sample_perfect_tile(loop, n=len(decision), max_innermost_factor=limit, decision=decision)
     return sch.trace
-
-
-def test_every_factor_can_move_but_the_innermost_part_keeps_its_limit() -> None:
-    rng = RandomState(1)
-    trace = one_tile(32, 8, [4, 2, 4])
-    seen = set()
-    for _ in range(200):
-        mutated = MutateTileSize().apply(trace, rng)
-        assert mutated is not None
-        (decision,) = mutated.decisions.values()
-        seen.add(tuple(decision))
-    assert seen == {
-        (2, 4, 4), (1, 8, 4), (2, 2, 8),
-        (8, 1, 4), (4, 1, 8),
-        (8, 2, 2), (16, 2, 1), (4, 4, 2), (4, 8, 1),
-    }  # fmt: skip
 
 
 def test_nothing_to_change() -> None:
@@ -231,21 +168,6 @@ def test_stored_traces_are_mutated_once_the_program_is_known() -> None:
         assert [trace.insts[k].kind.name for k in changed] == [kind]
 
 
-def test_steps_in_a_space_are_those_of_its_traces() -> None:
-    """A mutator changes a point as it changes the trace of the point."""
-    context = task(padded_sum())
-    assert context.space_generator is not None
-    space = ms.DesignSpace.of(context.generate_design_space()[0])
-    for mutator in context.space_generator.mutator_probs:
-        rng, twin = RandomState(3), RandomState(3)
-        for _ in range(10):
-            point = mutator.neighbour(space, space.decisions, rng)
-            mutated = mutator.apply(space.trace, twin)
-            assert point is not None
-            assert mutated is not None
-            assert space.decisions_of(mutated) == point
-
-
 class SetNumber(Mutator):
     """Puts another number into an annotation of a trace, without knobs."""
 
@@ -267,19 +189,6 @@ def test_a_mutator_of_traces_gives_points_too() -> None:
     assert point == (*space.decisions[:-1], 32)
     outside = SetNumber("meta_schedule.vectorize").neighbour(space, space.decisions, rng)
     assert outside is None, "no knob of the space"
-
-
-def test_the_postprocessing_part_is_dropped() -> None:
-    context = task(padded_sum())
-    sch = context.generate_design_space()[0]
-    sch.enter_postproc()
-    sch.vectorize(sch.get_loops(sch.get_block("C", "main"))[-1])
-    for mutator in context.space_generator.mutator_probs:  # type: ignore[union-attr]
-        mutated = mutator.apply(sch.trace, RandomState(2))
-        if mutated is not None:
-            names = [inst.kind.name for inst in mutated.insts]
-            assert "EnterPostproc" not in names
-            assert "Vectorize" not in names
 
 
 def test_mutants_of_mutants_survive_postprocessing() -> None:

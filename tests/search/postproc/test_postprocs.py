@@ -12,7 +12,6 @@ from schedule import Schedule, Trace
 from search.feature_extractor.machine import Machine
 from search.postproc import (
     DisallowDynamicLoop,
-    Postproc,
     RewriteLayout,
     RewriteParallelVectorizeUnroll,
     RewriteReductionBlock,
@@ -134,30 +133,6 @@ def test_no_parallel_iterations_are_none_at_all() -> None:
 
 
 # --------------------------------------------------------------------------------------- the search
-
-
-class Never(Postproc):
-    def apply(self, sch: Schedule) -> bool:
-        return False
-
-
-def test_rejections_are_counted_by_postprocessor() -> None:
-    task = ms.TuneContext(
-        program("marked matmul"),
-        target="llvm -num-cores=4",
-        space_generator=ms.space_generator.PostOrderApply(
-            sch_rules=[], postprocs=[DisallowDynamicLoop(), Never()], mutator_probs={}
-        ),
-        search_strategy="replay-trace",
-        rand_state=1,
-    )
-    application = TraceApplication(task)
-    (space,) = task.generate_design_space()
-    assert application.apply(space.trace) is None
-    assert application.summary().splitlines() == [
-        "Postproc #0 [DisallowDynamicLoop()]: 0 failure(s)",
-        "Postproc #1 [Never()]: 1 failure(s)",
-    ]
 
 
 @pytest.mark.parametrize("text", ["elementwise", "marked matmul"])

@@ -148,17 +148,6 @@ def test_a_matmul_without_limits(registers: int, sides: tuple[int, ...]) -> None
     assert choose(matmul_nest(60, 60, 64), registers) == (sides, (2,))
 
 
-@pytest.mark.parametrize("registers", [16, 32])
-@pytest.mark.parametrize("rows", [31, 67, 127, 257])
-def test_rows_of_a_prime_number_get_a_tile_with_a_tail(rows: int, registers: int) -> None:
-    found = choose(matmul_nest(rows, 16, 127), registers)
-    assert found is not None
-    height, width, _ = found[0]
-    assert height * width >= IN_FLIGHT
-    tiles = choose_tiles(matmul_nest(rows, 16, 127), np.array([float(registers)]), IN_FLIGHT)
-    assert 1 <= tiles.waste.prod() < 1.2
-
-
 def test_a_tail_of_one_row_is_a_row_more_of_cost() -> None:
     """13 rows are 6, 6 and 1 in 16 registers; the last costs as many updates as are in flight."""
     tiles = choose_tiles(matmul_nest(13, 2, 64), np.array([16.0]), IN_FLIGHT)
@@ -198,16 +187,6 @@ def test_no_tile_that_divides_the_loops_has_fewer_loads_and_enough_accumulators(
     assert all(np.prod(sides) <= positions for sides in ample)
 
 
-def test_with_few_accumulators_the_order_stays() -> None:
-    """Four of them wait for one another; a long run of updates would only make that worse."""
-    loops = nest(1, 4, reduction=1, operands=[({1}, 1), ({1}, 1)])
-    outside = np.array([[64.0], [1.0], [1.0]])
-    reduces = np.array([[True], [False], [True]])
-    few = Nests(loops.spatial, outside, reduces, loops.pieces, loops.operands)
-    assert choose(few, 32) == ((1, 4, 1), ())
-    assert choose(nest(4, reduction=64, operands=[({0}, 1), ({0}, 1)]), 32) is None
-
-
 # --------------------------------------------------------------------------------------- the search
 
 
@@ -226,20 +205,6 @@ def task(postprocs: list[Postproc], rules: list[ScheduleRule]) -> ms.TuneContext
 def after_enter_postproc(sch: Schedule) -> list[str]:
     names = [inst.kind.name for inst in sch.trace.insts]
     return names[names.index("EnterPostproc") :]
-
-
-def test_the_trace_of_a_candidate_shows_its_tile() -> None:
-    """Unless the postprocessor is left out."""
-    full = Postproc.create("llvm")
-    without = [p for p in full if not isinstance(p, RewriteRegisterTile)]
-    context = task(full, ScheduleRule.create("llvm"))
-    space = context.generate_design_space()[0].trace
-    sch = TraceApplication(context).apply(space)
-    assert sch is not None
-    assert "Unroll" in after_enter_postproc(sch)
-    bare = TraceApplication(task(without, [])).apply(space)
-    assert bare is not None
-    assert "Unroll" not in after_enter_postproc(bare)
 
 
 def test_the_size_of_the_tile_can_be_sampled_and_mutated() -> None:

@@ -15,7 +15,6 @@ from search.reports import RunReport, RunTable, TaskReport
 from search.reports.roofline import (
     Roofline,
     functions_of_reals,
-    main_dtype,
     roofline,
     touched_bytes,
 )
@@ -50,18 +49,6 @@ def microseconds(*times: float) -> RunnerResult:
 
 
 # ------------------------------------------------------------------------------------- what it says
-
-
-def test_it_prints_as_few_plain_lines() -> None:
-    assert str(REPORT) == (
-        "main on llvm -num-cores=1\n"
-        "unscheduled     1.2 ms\n"
-        "first schedule  60 us   20 times as fast as unscheduled\n"
-        "best            40 us   30 times as fast as unscheduled, +- 0.5 us in 5 rounds\n"
-        "roofline        50%     of the peak of a core of this machine: 50 of 100 GFLOPS, "
-        "compute-bound\n"
-        "trials          64      2 failed, 9 ended early as too slow, 12.3 s"
-    )
 
 
 @pytest.mark.parametrize(
@@ -121,16 +108,6 @@ def test_several_tasks_are_a_table_with_their_sum() -> None:
     unknown = RunReport([REPORT, TaskReport("other", TARGET)])
     assert unknown.best is None, "the sum is not known"
     assert unknown.in_a_sentence() == "1 of 2 have no schedule"
-
-
-def test_a_search_that_time_ended_says_so() -> None:
-    late = replace(REPORT, ended="time over")
-    report = RunReport([late, TaskReport("other", TARGET, ended="not begun")])
-    assert report.state == "stopped: time over, 1 of 2 tasks not begun"
-    assert [row[-1] for row in report.cells()] == ["ended", "time over", "not begun", ""]
-    assert report.in_a_sentence() == f"1 of 2 have no schedule, {report.state}"
-    assert RunReport([late]).state == "stopped: time over"
-    assert RunReport([REPORT]).state == ""
 
 
 # ------------------------------------------------------------------------------------- of a search
@@ -271,21 +248,6 @@ def test_each_argument_counts_once(parameters: str, body: str, count: int | None
     func = parse(f"@T.prim_func\ndef main({parameters}):\n    {body}\n")
     assert touched_bytes(func) == count
     assert touched_bytes(Matmul["main"]) == 3 * 32 * 32 * 4
-
-
-def test_only_floats_have_a_peak() -> None:
-    def added(dtype: str) -> str | None:
-        text = f"""
-        @T.prim_func
-        def added(A: T.Buffer((8,), "{dtype}")):
-            for i in range(8):
-                with T.block("A"):
-                    vi = T.axis.spatial(8, i)
-                    A[vi] = A[vi] + A[vi]
-        """
-        return main_dtype(parse(text))
-
-    assert [added(t) for t in ("float32", "float64", "int8")] == ["float32", "float64", None]
 
 
 def test_functions_that_count_no_operations_are_named() -> None:

@@ -72,22 +72,6 @@ def test_a_schedule_that_seemed_faster_on_a_busy_machine_is_not_used(tmp_path: P
     assert best.report.unscheduled == pytest.approx(100e-6, rel=0.01)
 
 
-def test_a_program_that_is_slower_by_far_is_measured_once(tmp_path: Path) -> None:
-    counts: list[str] = []
-
-    class Counts(TimesOfScripts):
-        def _result(self, entry: RunnerInput) -> RunnerResult:
-            counts.append(Path(entry.artifact_path).read_text())
-            return super()._result(entry)
-
-    runner = Counts(lambda k: microseconds(110 + k), unscheduled=microseconds(900))
-    best = tuned(tmp_path, runner)
-    assert best.trace.insts
-    assert counts.count(Schedule(Matmul).mod.script()) == 1
-    records = JSONDatabase(work_dir=tmp_path).get_all_tuning_records()
-    assert [r.mean_seconds for r in records if not r.schedules] == [pytest.approx(900e-6)]
-
-
 def in_parallel(sch: Schedule) -> None:
     split_all(sch)
     sch.annotate(sch.get_block("root"), "meta_schedule.parallel", 64)

@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 
 import search as ms
-from codegen import Target
 from codegen.target import host
 from search.cost_model import RandomModel, XGBModel
-from search.database import JSONDatabase
 from search.loop import tune_run
 from search.measure_callback import MeasureCallback
 from search.reports.run_directory import TRIALS, load_run
@@ -122,31 +120,6 @@ def test_after_an_interruption_trials_are_counted_on(
     run(tmp_path)
     assert [t.number for t in load_run(tmp_path)] == list(range(8))
     assert "Resuming after 3 of 8 trials" in capsys.readouterr().err
-
-
-def test_how_long_builds_take_changes_nothing(tmp_path: Path) -> None:
-    """The same seed and the same measured times give the same search."""
-
-    def course(name: str, builder: type[ScriptFiles], overlap: bool) -> list[object]:
-        folder = tmp_path / name
-        tasks = [task("a", seed=1), task("b", seed=2)]
-        config = ms.TuneConfig(6, num_trials_per_iter=2, num_confirmed=0)
-        runner = TimesOfScripts(overlap=overlap)
-        made = run(
-            folder,
-            *tasks,
-            config=config,
-            builder=builder,
-            runner=runner,
-            cost_model=XGBModel(num_tuning_cores=1, num_warmup_samples=4),
-        )
-        records = made.database.get_all_tuning_records()
-        names = [trial.task for trial in load_run(folder)]
-        return [(n, str(r.trace), r.run_secs) for n, r in zip(names, records, strict=True)]
-
-    at_once = course("at once", ScriptFiles, overlap=False)
-    assert len(at_once) == 6
-    assert course("late", LateFiles, overlap=True) == at_once
 
 
 def test_builds_go_on_while_another_candidate_is_measured(
@@ -294,70 +267,8 @@ def test_a_full_disk_is_named_at_the_start(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_records_for_another_target_are_kept_and_not_used(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(tmp_path)
-    assert "for other targets" not in capsys.readouterr().err
-    other = "llvm -num-cores=4"
-    made = run(tmp_path, task(target=other))
-    assert (
-        f'Task #0 "main": 8 records of the database are for other targets than {Target(other)}, '
-        "and not used" in capsys.readouterr().err
-    )
-    assert len(made.database) == 16
-    for target in (TARGET, other):
-        record = made.database.query_tuning_record(Matmul, target)
-        assert record is not None
-        assert str(record.target) == str(Target(target))
-    assert ms.compile_tir(made.database, Matmul, "llvm -mcpu=haswell -num-cores=4") is None
-
-
 def microseconds(*times: float) -> RunnerResult:
     return RunnerResult(tuple(t * 1e-6 for t in times))
-
-
-def test_a_winner_that_was_lucky_is_found_out_at_the_end(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Trial k took 100 + k us; measured again, the first takes 130, the next three what they did."""
-
-    def result_of(k: int) -> RunnerResult:
-        return microseconds(100 + k if k < 8 else (130, 101, 102, 103)[k % 4])
-
-    runner = TimesOfScripts(result_of)
-    made = run(tmp_path, config=CONFIRMED, runner=runner)
-    records = made.database.get_all_tuning_records()
-    assert len(load_run(tmp_path)) == 8
-    assert len(records) == 13, "with the unscheduled program, and the new times of four"
-    best = made.database.query_tuning_record(Matmul, TARGET)
-    assert best is not None
-    assert str(best.trace) == str(records[1].trace)
-    assert best.run_secs == pytest.approx([101e-6] * 5)
-    shown = capsys.readouterr().err
-    assert (
-        'Task #0 "main": the best 4 were measured again, interleaved: the fastest takes 101 us +- 0 us in '
-        "5 rounds, the second 1.010 times as long"
-    ) in shown
-    assert "101.0000" in shown.splitlines()[-4], "in the last table"
-
-
-def test_a_later_session_has_the_same_winner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Measured again, the best four take 110 us and more; others took 104 us, and time is over."""
-    monkeypatch.setattr("search.run._LEAST_SECONDS", 0.0)
-    monkeypatch.setattr("search.run._SHARE", 0.0)
-    runner = TimesOfScripts(
-        lambda k: microseconds(100 + k if k < 8 else (112, 111, 110, 113)[k % 4]),
-    )
-    made = run(tmp_path, config=CONFIRMED, runner=runner)
-    (winner,) = [task.winner for task in made.scheduler.tasks]
-    assert winner is not None
-    assert winner.median == pytest.approx(110e-6)
-    later = ms.compile_tir(JSONDatabase(work_dir=tmp_path), Matmul, TARGET)
-    assert later is not None
-    assert str(later.trace) == str(winner.record.trace)
 
 
 def test_those_that_are_far_behind_are_not_measured_again(tmp_path: Path) -> None:
@@ -387,18 +298,6 @@ def test_what_the_search_began_with_is_measured_again_beside_the_best(tmp_path: 
 def test_an_interrupted_run_names_no_winner(tmp_path: Path) -> None:
     assert len(run(tmp_path, config=CONFIRMED, stop_after=6).database) == 6
     assert len(run(tmp_path, config=CONFIRMED).database) > 8, "the run that goes on does"
-
-
-def test_others_that_come_out_ahead_are_measured_again_beside_the_winner(tmp_path: Path) -> None:
-    """All take 200 us when they are measured again, also the last four."""
-    runner = TimesOfScripts(lambda k: microseconds(100 + k if k < 8 else 200 + k / 100))
-    made = run(tmp_path, config=CONFIRMED, runner=runner)
-    records = made.database.get_all_tuning_records()
-    again = {record.trace_key for record in records[8:] if record.schedules}
-    assert again == {record.trace_key for record in records[:8]}
-    best = made.database.query_tuning_record(Matmul, TARGET)
-    assert best is not None
-    assert best.mean_seconds > 200e-6
 
 
 def test_a_run_killed_while_it_measures_the_best_again_does_only_that(

@@ -23,7 +23,6 @@ from tensorir.arith import (
     iter_map_simplify,
     normalize_iter_map_to_expr,
     normalize_to_iter_sum,
-    subspace_divide,
 )
 from tensorir.arith.linear import ZERO
 from tensorir.arith.size import size_expr
@@ -33,7 +32,6 @@ from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import INT32
 from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.ops import TRUE, all_of, as_expr, const, max_
-from tensorir.rewriting.visit import collect_vars
 
 # -------------------------------------------------------- Detecting independent pieces of iterators
 
@@ -450,37 +448,6 @@ def test_padding_on_both_sides():
 def test_a_map_that_joins_points_has_no_inverse():
     with pytest.raises(IRValueError, match="may map two points to one place"):
         IndexMap([Z], [Z % 4]).non_surjective_inverse([Range(16)])
-
-
-@given(iteration_maps(), st.data(), LEVELS, st.booleans())
-def test_divided_indices(case: IterationMap, data, level, simplify_trivial):
-    inside = [v for v in case.spans if data.draw(st.booleans(), v.name)]
-    division = subspace_divide(
-        case.indices,
-        case.domain,
-        inside,
-        case.predicate,
-        level,
-        simplify_trivial_iterators=simplify_trivial,
-    )
-    if division is None or not case.points():
-        return
-    outer = [normalize_iter_map_to_expr(part.outer) for part in division.parts]
-    inner = [normalize_iter_map_to_expr(part.inner) for part in division.parts]
-    assert not any(v in inside for part in outer for v in collect_vars(part))
-    assert all(v in inside for part in inner for v in collect_vars(part))
-    joined = [
-        o * part.inner_extent + i + part.base.const
-        for o, i, part in zip(outer, inner, division.parts, strict=True)
-    ]
-    assert case.values(joined) == case.values()
-    above = box([range(part.outer_extent) for part in division.parts])
-    below = box([range(part.inner_extent) for part in division.parts])
-    found = set(zip(case.values(outer), case.values(inner), strict=True))
-    assert {o for o, _ in found} <= above
-    assert {i for _, i in found} <= below
-    if level in (ITER_BIJECTIVE, ITER_SURJECTIVE):
-        assert len(found) == len(above) * len(below)
 
 
 @given(iteration_maps(), st.data())

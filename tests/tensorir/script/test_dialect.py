@@ -153,68 +153,6 @@ def main(A: T.Buffer((8, 16), "float32")):
 # ---------- Functions, modules and macros that are Python: what they see of the program around them
 
 
-def test_helpers_return_several_values() -> None:
-    def halves(value):
-        return T.meta_var((value // 2, value % 2))
-
-    def ends(*values):
-        return T.meta_var([values[0], values[-1]])
-
-    @T.prim_func
-    def main(A: T.Buffer((8, 2), "float32"), n: T.int32):
-        high, low = halves(n)
-        first, *rest = ends(high, low)
-        both = halves(n)
-        A[high, low] = 1.0
-        A[first, rest[0]] = 2.0
-        A[both[0], both[1]] = 3.0
-
-    assert_structural_equal(
-        main,
-        parse("""
-@T.prim_func
-def main(A: T.Buffer((8, 2), "float32"), n: T.int32):
-    A[n // 2, n % 2] = 1.0
-    A[n // 2, n % 2] = 2.0
-    A[n // 2, n % 2] = 3.0
-"""),
-    )
-
-
-def test_captured_tuples_are_spread() -> None:
-    extents, where = (4, 2), [1, 0]
-
-    @T.prim_func
-    def main(A: T.Buffer(extents, "float32"), B: T.Buffer((*extents, 3), "float32")):
-        for i, j in T.grid(*extents):
-            A[i, j] = B[*where, 2]
-
-    assert_structural_equal(
-        main,
-        parse("""
-@T.prim_func
-def main(A: T.Buffer((4, 2), "float32"), B: T.Buffer((4, 2, 3), "float32")):
-    for i, j in T.grid(4, 2):
-        A[i, j] = B[1, 0, 2]
-"""),
-    )
-
-
-class Scaled:
-    """Macros of an object, which see what it holds."""
-
-    def __init__(self, factor: float) -> None:
-        self.factor = T.float32(factor)
-
-    @T.macro
-    def fill(self, buffer, at):
-        buffer[at] = self.factor
-
-    @T.macro(hygienic=False)
-    def fill_here(self, buffer):
-        buffer[at] = self.factor  # noqa: F821
-
-
 class Copied:
     """A copy of a buffer, made by macros: Python code allocates the memory for it."""
 
@@ -266,27 +204,6 @@ def test_python_code_allocates_nothing_in_a_loop() -> None:
             for _ in range(4):
                 inner = T.meta_var(Copied(A))
                 inner.load(A)
-
-
-def test_macros_are_methods() -> None:
-    two, three = Scaled(2.0), Scaled(3.0)
-
-    @T.prim_func
-    def main(A: T.Buffer((8,), "float32")):
-        two.fill(A, 1)
-        for at in range(8):  # noqa: B007
-            three.fill_here(A)
-
-    assert_structural_equal(
-        main,
-        parse("""
-@T.prim_func
-def main(A: T.Buffer((8,), "float32")):
-    A[1] = T.float32(2)
-    for at in range(8):
-        A[at] = T.float32(3)
-"""),
-    )
 
 
 def test_macros_of_a_module() -> None:

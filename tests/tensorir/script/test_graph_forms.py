@@ -200,25 +200,6 @@ return y
     assert str(binding.var.struct_info) == 'R.Tensor((1, 4), dtype="float32")'
 
 
-def test_explicit_memory() -> None:
-    func = main_of(
-        module("""
-storage = R.memory.alloc_storage(R.shape([256]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-a = R.memory.alloc_tensor(storage, R.prim_value(64), R.shape([1, 4]), R.dtype("float32"))
-cls.relu(x, a)
-b = R.builtin.alloc_tensor(R.shape([1, 4]), R.dtype("float32"), R.prim_value(0), R.str("global"))
-R.memory.copy_into(a, b)
-R.call_packed("log", b, sinfo_args=R.Tuple)
-return b
-""")
-    )
-    placed, kernel, copied, logged = (func.body.bindings[k] for k in (1, 2, 4, 5))
-    assert str(placed.var.struct_info) == 'R.Tensor((1, 4), dtype="float32")'
-    for binding in (kernel, copied, logged):
-        assert binding.var.name == "_"
-        assert str(binding.var.struct_info) == "R.Tuple"
-
-
 # ------------------------------------------------------------------------------- decorated functions
 
 
@@ -283,19 +264,6 @@ class Module:
                 Y[vi] = X[vi] + X[vi]
 
 """
-EXPANDED = (
-    HEAD
-    + """
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        cls = Module
-        with R.dataflow():
-            a = R.call_tir(cls.double, (x,), out_sinfo=R.Tensor((4,), "float32"))
-            y = R.call_tir(cls.double, (a,), out_sinfo=R.Tensor((4,), "float32"))
-            R.output(y)
-        return y
-"""
-)
 
 
 @R.macro
@@ -311,27 +279,6 @@ def log_what_is_called_x():
 
 def read(text: str) -> Any:
     return parse(text, {"twice": twice, "log_what_is_called_x": log_what_is_called_x})
-
-
-def test_a_macro_is_read_in_place_and_gives_a_value() -> None:
-    @I.ir_module
-    class Module:
-        @T.prim_func
-        def double(X: T.Buffer((4,), "float32"), Y: T.Buffer((4,), "float32")):
-            for i in range(4):
-                with T.block("double"):
-                    vi = T.axis.spatial(4, i)
-                    Y[vi] = X[vi] + X[vi]
-
-        @R.function
-        def main(x: R.Tensor((4,), "float32")):
-            cls = Module
-            with R.dataflow():
-                y = twice(cls.double, x)
-                R.output(y)
-            return y
-
-    assert_structural_equal(Module, parse(EXPANDED))
 
 
 def test_an_unhygienic_macro_sees_the_names_of_its_caller() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from graph_modules import is_same, module_of
 
-import codegen
 import tensorir
 from tensorir import IRTypeError, IRValueError, relax, te, topi, verify_well_formed
 from tensorir.interp.graphs import interpret_graph
@@ -104,32 +103,6 @@ def test_a_group_is_a_private_function_with_constants_as_arguments():
     assert "global_symbol" not in group.attrs
     assert group.attrs["Primitive"]
     same_results(mod, after, (3, 2))
-
-
-def test_the_loops_of_a_group_stand_one_behind_the_other():
-    mod = FUSE(legal("m = R.matmul(x, w)\ny = R.add(m, b)", params=WEIGHTS))
-    expected = tensorir.parse("""
-    @T.prim_func(private=True)
-    def fused(
-        x: T.Buffer((T.int64(4), T.int64(8)), "float32"),
-        w: T.Buffer((T.int64(8), T.int64(6)), "float32"),
-        b: T.Buffer((T.int64(6),), "float32"),
-        y: T.Buffer((T.int64(4), T.int64(6)), "float32"),
-    ):
-        T.func_attr({"tir.noalias": True, "fused_operators": ["matmul", "add"]})
-        m = T.alloc_buffer((T.int64(4), T.int64(6)))
-        for i0, i1, k in T.grid(T.int64(4), T.int64(6), T.int64(8)):
-            with T.block("matmul"):
-                v_i0, v_i1, v_k = T.axis.remap("SSR", [i0, i1, k])
-                with T.init():
-                    m[v_i0, v_i1] = T.float32(0.0)
-                m[v_i0, v_i1] = m[v_i0, v_i1] + x[v_i0, v_k] * w[v_k, v_i1]
-        for i0, i1 in T.grid(T.int64(4), T.int64(6)):
-            with T.block("add"):
-                v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
-                y[v_i0, v_i1] = m[v_i0, v_i1] + b[v_i1]
-    """)
-    tensorir.assert_structural_equal(mod["fused_matmul_add"], expected)
 
 
 def reshape(x, *shape):
@@ -305,52 +278,6 @@ def test_the_default_pipeline_makes_one_function_of_a_layer():
 
 
 # ---------------------------------------------------------------------------------- SeparateOutputs
-
-SPLIT = """
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((6, 2), "float32")):
-        with R.dataflow():
-            t = R.split(x, 3)
-            a = R.exp(t[0])
-            b = R.nn.relu(t[2])
-            y = R.add(a, b)
-            R.output(y)
-        return y
-"""
-
-
-def test_parts_of_a_tensor_are_fused_with_what_uses_them():
-    mod = LegalizeOps()(tensorir.parse(SPLIT))
-    steps = [SeparateOutputs(), CanonicalizeBindings(), DeadCodeElimination()]
-    after = Sequential([*steps, FuseOps(), FuseTIR(), DeadCodeElimination()])(mod)
-    assert sorted(after) == ["fused_split_split_exp_relu_add", "main"]
-    func = after["fused_split_split_exp_relu_add"]
-    assert [str(name) for name in func.attrs["fused_operators"]] == [
-        "split", "split", "exp", "relu", "add",
-    ]  # fmt: skip
-    assert verify_well_formed(after)
-    x = np.arange(12, dtype="float32").reshape(6, 2)
-    np.testing.assert_array_equal(
-        interpret_graph(mod, "main", x), interpret_graph(after, "main", x)
-    )
-
-
-def test_parts_that_nothing_needs_are_not_computed():
-    mod = tensorir.parse("""
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((6, 2), "float32")):
-        with R.dataflow():
-            t = R.split(x, 3)
-            y = t[1]
-            R.output(y)
-        return y
-""")
-    executable = codegen.vm_build(mod, "llvm", default_schedules=False)
-    assert [*executable.mod.prim_funcs()] == ["split_1"]
 
 
 def test_results_that_are_computed_together_stay_so():

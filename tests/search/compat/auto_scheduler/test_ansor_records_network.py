@@ -68,18 +68,6 @@ class Module:
 )
 
 
-def test_functions_that_compute_the_same_are_one_task(caplog):
-    with caplog.at_level(logging.INFO, "auto_scheduler"):
-        tasks, weights = extract_tasks(NETWORK, CPU)
-    assert list(map(str, tasks)) == ["dense"]
-    assert weights == [3]
-    assert tasks[0].target == CPU
-    assert tasks[0].layout_rewrite_option.name == "REWRITE_FOR_PRE_TRANSFORMED"
-    assert 'Function "total" is not tuned: ' in caplog.text
-    kernels = tensorir.IRModule({name: NETWORK[name] for name in ("dense", "same", "relu")})
-    assert extract_tasks(kernels, CPU)[1] == [2], "without a graph each counts once"
-
-
 def test_tasks_are_those_of_a_module():
     with pytest.raises(TuningError, match="tasks are extracted from an IRModule, got Function"):
         extract_tasks(NETWORK["main"], CPU)

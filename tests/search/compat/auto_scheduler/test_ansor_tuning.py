@@ -15,14 +15,12 @@ from search.compat.auto_scheduler import (
     LocalRunner,
     MeasureErrorNo,
     PreloadMeasuredStates,
-    RandomModel,
     RecordToFile,
     SketchPolicy,
     TuningOptions,
     XGBModel,
     load_best_record,
     load_records,
-    to_database,
 )
 from search.compat.auto_scheduler.workloads import register_program
 from search.runner import RunnerResult
@@ -174,17 +172,6 @@ def test_early_stopping(tmp_path):
 # ------------------------------------------------------------------------------------- going on
 
 
-def test_other_workloads_of_a_log_are_left_alone(tmp_path):
-    log = tmp_path / "both.json"
-    other = task_of("demo_mm", 16, 16, 16, target=TARGET)
-    for task in (matmul(), other):
-        task.tune(made_up(tmp_path, 2, RecordToFile(log)), RANDOM)
-    policy = SketchPolicy(other, init_search_callbacks=[PreloadMeasuredStates(log)])
-    programs = {record.workload.script for record in policy.database.get_all_tuning_records()}
-    assert programs == {other.mod.script()}
-    assert policy.best().mod.script() == other.apply_best(log)[0].mod.script()
-
-
 def test_a_model_learns_the_first_lines_of_a_log(tmp_path):
     log = tmp_path / "matmul.json"
     matmul().tune(made_up(tmp_path, 6, RecordToFile(log)), RANDOM)
@@ -218,18 +205,3 @@ def test_the_empty_policy_leaves_the_program_unscheduled(tmp_path):
         assert line.input.schedule().mod.script() == task.mod.script()
     sch, _ = task.apply_best(log)
     assert sch.mod.script() == task.mod.script()
-
-
-def test_round_by_round(tmp_path):
-    task = matmul()
-    policy = SketchPolicy(task, RandomModel(1), seed=1)
-    measurer = made_up(tmp_path, 0)
-    inputs, results = policy.continue_search_one_round(3, measurer)
-    assert len(inputs) == len(results) == 3
-    more, _ = policy.continue_search_one_round(3, measurer)
-    assert len({json.dumps(inp.rows) for inp in [*inputs, *more]}) == 6
-    found = [*zip(inputs, results, strict=True)]
-    assert to_database(found).count(policy.database.commit_workload(task.mod)) == 3
-    fastest = min(policy.database.get_all_tuning_records(), key=lambda r: r.mean_seconds)
-    assert policy.best().mod.script() == fastest.schedule().mod.script()
-    assert len(policy.database) >= 6

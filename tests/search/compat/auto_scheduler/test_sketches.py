@@ -147,16 +147,6 @@ sketch #1: 2.8e+07 programs
     )
 
 
-def test_what_was_inlined_is_gone():
-    plain = sketches(CONV_BIAS_RELU, TARGET)[0]
-    assert plain.rules == ("Always Inline", "Multi-level Tiling (SSRSRS)")
-    assert [line.strip() for line in plain.loops if line.endswith("...")] == [
-        "pad = ...",
-        "conv += ...",
-        "relu = ...",
-    ]
-
-
 def test_a_factored_reduction():
     made = sketches(row_min(), TARGET)
     assert [sketch.rules for sketch in made].count(("Reduction Factorization",)) == 2

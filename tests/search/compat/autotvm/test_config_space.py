@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,18 +117,6 @@ def huge():
     return space
 
 
-def test_a_space_of_10_to_the_11_is_not_listed():
-    space = huge()
-    assert len(space) == 969**3 * 720 > 10**11
-    index = len(space) - 2
-    assert space.index_of(space.get(index).entity_map) == index
-    assert space.get_next_index(index) == index + 1
-    assert space.get_next_index(index + 1) is None
-    found = space.sample_ints(100, rng=RandomState(3))
-    assert len(set(found)) == 100
-    assert max(found) > len(space) // 2
-
-
 def test_a_filter_of_a_large_space_is_counted_by_a_sample():
     space = huge()
     space.multi_filter(lambda values: values["tile_0"].size[-1] <= 2)
@@ -164,21 +151,6 @@ def test_indices_that_do_not_exist():
         space.subrange_length(0, 65)
 
 
-def test_indices_and_knobs_stay_within_the_space():
-    space = two_tiles()
-    for point in (-1, 64):
-        with pytest.raises(SpaceIndexError, match=r"indices are in \[0, 64\)"):
-            space.point2knob(point)
-    for knob in ([8, 0], [-1, 0], [0], [0, 0, 0]):
-        with pytest.raises(
-            SpaceIndexError, match=r"not a list of one index for each knob; knobs have \[8, 8\]"
-        ):
-            space.knob2point(knob)
-    config = space.get(np.int64(12))
-    assert config.to_json_dict() == space.get(12).to_json_dict()
-    assert type(config.index) is int
-
-
 def test_of_equal_candidates_the_first_has_the_index():
     space = ConfigSpace()
     space.define_knob("x", [1, 1, True, None])
@@ -201,18 +173,6 @@ def test_a_knob_without_values_is_named():
         two_tiles(filter=lambda e: e.size[-1] > 128)
     with pytest.raises(KnobError, match=r"the knob 'x' .* candidates is empty"):
         ConfigSpace().define_knob("x", [])
-
-
-def test_printed_space():
-    space = two_tiles(policy="power2")
-    space.define_knob("unroll", [0, 16])
-    assert str(space) == (
-        "ConfigSpace (len=128, range_length=128, space_map=\n"
-        "   0 x: Split(policy=power2, product=128, num_outputs=2) len=8\n"
-        "   1 y: Split(policy=factors, product=128, num_outputs=2) len=8\n"
-        "   2 unroll: OtherOption([0, 16]) len=2\n"
-        ")"
-    )
 
 
 @given(st.integers(1, 300), st.integers(1, 4), st.sampled_from(["factors", "power2", "verbose"]))

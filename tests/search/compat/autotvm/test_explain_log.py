@@ -15,7 +15,6 @@ from search.compat.autotvm import (
     MeasureErrorNo,
     MeasureInput,
     MeasureResult,
-    SlowerThan,
     TemplateError,
 )
 from search.compat.autotvm.record import append_to_file
@@ -190,24 +189,6 @@ def test_a_line_of_one_that_was_ended_early_says_so(tmp_path):
         "RUN_TIMEOUT: it was stopped as soon as it was certain"
     )
     assert fields["tvm_version"][0] == ""
-
-
-def test_what_was_ended_early_is_told_from_timeouts(tmp_path):
-    path = str(tmp_path / "matmul.log")
-    records = [record(k, 1e-3 + k) for k in range(2)]
-    for cost in (SlowerThan(0.05), SlowerThan(0.08), "too long"):
-        inp, result = record(2, cost, error=MeasureErrorNo.RUN_TIMEOUT)
-        records.append((inp, result))
-    append_to_file(path, records)
-    table = autotvm.records_to_table(path)
-    assert [row["slower_than"] for row in table] == [None, None, 0.05, 0.08, None]
-    ended = {row[0]: row[1:] for row in dict(autotvm.explain_log(path).sections())[ENDED][1:]}
-    assert {kind: row[0] for kind, row in ended.items()} == {
-        "NO_ERROR": "2",
-        "STOPPED_EARLY": "2",
-        "RUN_TIMEOUT": "1",
-    }
-    assert ended["STOPPED_EARLY"][-1].endswith("certain not to be the best, after 0.05 to 0.08 s")
 
 
 def test_the_parts_of_an_explanation(tmp_path):

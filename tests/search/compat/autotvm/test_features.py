@@ -10,7 +10,6 @@ from search.compat.autotvm.feature import ConfigFeatures
 from search.context import TuneContext
 from search.feature_extractor import NestFeature
 from search.runner.measure_candidate import MeasureCandidate
-from search.space_generator.design_space import DesignSpace
 from tests.search.compat.autotvm.templates import DEMO, TUTORIAL
 
 
@@ -29,20 +28,6 @@ def test_the_model_of_the_search_sees_nests_and_knobs():
     assert np.array_equal(rows[:, : nests.shape[1]], nests)
     knobs = np.array([task.space.get(k).get_flatten_feature() for k in (0, 7, 21)])
     assert np.array_equal(rows[:, nests.shape[1] :], knobs)
-
-
-def test_points_have_the_features_of_their_programs():
-    task = autotvm.task.create(TUTORIAL, (16, 24, 32, "float32"), "llvm -num-cores=1")
-    context = TuneContext(task.mod, target=task.target)
-    candidates = [candidate_of(task, index) for index in range(30)]
-    space = DesignSpace.of(candidates[0].sch, 0, task.mod)
-    points = [space.decisions_of(candidate.sch.trace) for candidate in candidates]
-    features = ConfigFeatures(task)
-    packed = features.extract_points(context, space, points)
-    assert packed.count == len(packed.rows) == len(points)
-    np.testing.assert_allclose(
-        packed.rows, np.vstack(features.extract_from(context, candidates)), rtol=1e-5
-    )
 
 
 def test_a_program_of_another_template_has_no_knobs():

@@ -58,37 +58,6 @@ def test_traces_replay_and_tell_their_configuration():
             assert (found.index, str(found)) == (config.index, str(config))
 
 
-def test_another_decision_is_another_configuration():
-    """Changing a knob in the trace gives what instantiating the neighbour gives."""
-    task = task_of()
-    config, sch = accepted(task, 1)[0]
-    space = DesignSpace.of(sch)
-    assert [site.name for site in space.knobs] == ["tile_y", "tile_x", "ann", "order", "unroll_k"]
-    assert space.num_points == task.config_space.range_length
-    rng = RandomState(3)
-    seen = set()
-    for _ in range(40):
-        point = space.neighbour(space.decisions, rng)
-        trace = space.trace_of(point)
-        other = task.config_of(trace)
-        seen.add(other.index)
-        assert (
-            sum(
-                a != b
-                for a, b in zip(other.entity_map.values(), config.entity_map.values(), strict=True)
-            )
-            == 1
-        )
-        try:
-            wanted = task.instantiate(other)
-        except InstantiationError:
-            continue
-        replay = Schedule(task.mod)
-        trace.apply_to_schedule(replay, remove_postproc=False)
-        assert structural_equal(replay.mod, wanted.mod)
-    assert len(seen) > 10
-
-
 def test_the_mutator_of_tile_sizes_knows_splits():
     task = task_of(TUTORIAL)
     sch = task.instantiate(task.config_space.get(13))
@@ -169,29 +138,6 @@ def test_a_template_tunes_its_own_program_only():
     context = TuneContext(other, target=TARGET, space_generator=TemplateSpace(task))
     with pytest.raises(TemplateError, match=r"schedules another program.*pass task.mod"):
         context.generate_design_space()
-
-
-def test_a_knob_that_is_read_after_it_was_applied_is_fixed():
-    @autotvm.template("test/late")
-    def late(n):
-        sch = product(n, n, n, "float32")
-        y, x, k = sch.get_loops(sch.get_block("C"))
-        cfg = autotvm.get_config()
-        cfg.define_split("tile", x, num_outputs=2)
-        cfg.define_knob("look", [0, 1])
-        xo, xi = cfg["tile"].apply(sch, x)
-        sch.annotate(y, "look", cfg["look"].apply(sch))
-        sch.reorder(y, xo, k, xi)
-        if cfg["tile"].size[-1] == 8:
-            sch.vectorize(xi)
-        return sch
-
-    task = autotvm.task.create("test/late", (16,), TARGET)
-    _, spaces = design_spaces(task, TemplateSpace(task))
-    assert [space.num_points for space in spaces] == [2] * 5
-    assert ["sch.vectorize" in str(space.trace) for space in spaces] == [False] * 3 + [True, False]
-    sizes = [task.config_of(space.trace)["tile"].size[-1] for space in spaces]
-    assert sizes == [1, 2, 4, 8, 16]
 
 
 def test_a_template_that_looks_at_loops():

@@ -133,21 +133,6 @@ def test_arguments_as_logs_have_them():
         task_of(args=(object(),))
 
 
-def test_lists_of_tensors_are_arguments(table):
-    @autotvm.template("test/sum")
-    def total(tensors):
-        a, b = tensors
-        c = te.compute(a.shape, lambda i: a[i] + b[i], name="C")
-        return Schedule(te.create_prim_func([a, b, c]))
-
-    tensors = [te.placeholder((8,)), te.placeholder((8,))]
-    task = task_of("test/sum", (tensors,))
-    assert task.workload == ("test/sum", (("TENSOR", (8,), "float32"),) * 2)
-    assert task.flop == 8
-    with autotvm.ApplyConfig(autotvm.ConfigSpace()):
-        assert isinstance(total(tensors), Schedule)
-
-
 def test_a_template_that_fails_is_named_with_its_arguments():
     with pytest.raises(
         TemplateError, match=r"Task\(func_name=test/matmul, args=\(16,\).* missing 3 required"

@@ -12,7 +12,7 @@ from search.compat.autotvm import (
     MeasureResult,
     SlowerThan,
 )
-from search.compat.autotvm.feature import FEATURES, ConfigFeatures
+from search.compat.autotvm.feature import ConfigFeatures
 from search.compat.autotvm.tuner import (
     DropletTuner,
     EvolutionTuner,
@@ -20,11 +20,7 @@ from search.compat.autotvm.tuner import (
     XGBTuner,
     is_lower,
 )
-from search.context import TuneContext
-from search.cost_model import XGBModel
 from search.database.records import FAILED
-from search.runner import RunnerResult
-from search.runner.measure_candidate import MeasureCandidate
 from tests.search.compat.autotvm.fake_results import (
     best_index,
     bowl,
@@ -38,22 +34,6 @@ from tests.search.compat.autotvm.templates import TUTORIAL
 @pytest.fixture
 def task():
     return tutorial_task()
-
-
-@pytest.mark.parametrize("features", FEATURES)
-def test_a_model_learns_the_order_of_configurations(task, features):
-    model = XGBModel(extractor=ConfigFeatures(task, features))
-    context = TuneContext(task.mod, target=task.target)
-    costs = np.array(list(bowl_costs(task).values()))
-
-    def candidates(indices):
-        return [MeasureCandidate(task.instantiate(task.space.get(k)), []) for k in indices]
-
-    known = [k for k in range(64) if k % 4]
-    model.update(context, candidates(known), [RunnerResult((cost,)) for cost in costs[known]])
-    unseen = list(range(0, 64, 4))
-    scores = model.predict(context, candidates(unseen))
-    assert stats.spearmanr(scores, -costs[unseen]).statistic > 0.8
 
 
 def test_plans_are_small_where_the_space_is(task):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -12,7 +10,6 @@ from schedule import Schedule
 from search import autotvm
 from search.compat.autotvm import (
     MeasureErrorNo,
-    MeasureInput,
     MeasureResult,
     SpaceIndexError,
     TemplateError,
@@ -43,11 +40,6 @@ def task():
     return tutorial_task()
 
 
-@pytest.mark.parametrize("kind", [GridSearchTuner, RandomTuner, GATuner])
-def test_a_whole_space_is_measured_once(task, kind):
-    assert sorted(tuned(kind(task, seed=1), 1000)) == list(range(64))
-
-
 @pytest.mark.parametrize(
     ("kind", "trials"), [(GATuner, 64), (XGBTuner, 24), (DropletTuner, 40), (EvolutionTuner, 24)]
 )
@@ -72,20 +64,6 @@ def test_a_log_goes_on_where_it_ended(task, kind, tmp_path):
     records = list(autotvm.record.load_from_file(log))
     tuner.update(*zip(*records, strict=True))
     assert not set(done) & set(tuned(tuner, 8))
-
-
-@pytest.mark.parametrize("kind", [GridSearchTuner, RandomTuner])
-def test_of_a_log_the_values_count(task, kind):
-    inp = MeasureInput(task.target, task, task.space.get(27))
-    row = json.loads(autotvm.record.encode(inp, bowl(inp)))
-    row["config"]["index"] = 5  # it had this number while the template offered fewer tiles
-    old = autotvm.record.decode(json.dumps(row))
-    row["config"]["entity"][0][2] = [-1, 3]  # which is offered no more
-    gone = autotvm.record.decode(json.dumps(row))
-    tuner = kind(task, seed=1)
-    tuner.update(*zip(old, gone, strict=True))
-    indices = tuned(tuner, 63)
-    assert sorted(indices) == [k for k in range(64) if k != 27]
 
 
 def test_ctrl_c_keeps_what_was_measured(task, tmp_path):

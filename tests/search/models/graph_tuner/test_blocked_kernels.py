@@ -145,19 +145,6 @@ def test_a_schedule_that_was_found_in_blocks_is_taken() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
-def test_its_gain_counts_where_rows_are_as_good() -> None:
-    """The time before is the best of the kernel itself in the database: here there is none."""
-
-    def measure(kernels: Sequence[PrimFunc]) -> list[float]:
-        rows = ["vectorized" in k.script() and not in_blocks(k) for k in kernels]
-        return [1e-6 if fast else 9e-6 for fast in rows]
-
-    tuning = tune_layouts(MODEL, database(), TARGET, measure=measure)
-    assert {row.layouts for row in tuning.kernels} == {"row-major"}
-    assert not tuning.transforms
-    assert (tuning.before, tuning.after) == pytest.approx((27e-6, 11e-6))
-
-
 @pytest.mark.parametrize(
     ("name", "sizes"),
     [

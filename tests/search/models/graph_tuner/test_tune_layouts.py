@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-import search as ms
 from search.errors import TuningError
 from search.models.graph_tuner import tune_layouts
 from tensorir import IRModule, PrimFunc, assert_structural_equal, parse
@@ -75,23 +74,6 @@ def test_a_module_is_not_changed() -> None:
     before = CHAIN.script()
     tune_layouts(CHAIN, None, TARGET, measure=made_up(X_W_Y=5))
     assert CHAIN.script() == before
-
-
-def test_what_a_function_returns_stays_row_major() -> None:
-    mod = module("""
-@R.function
-def main(x: R.Tensor((16, 16), "float32"), w: R.Tensor((16, 16), "float32")):
-    a = R.call_tir(Module.relu, (x,), out_sinfo=R.Tensor((16, 16), "float32"))
-    b = R.call_tir(Module.dense, (a, w), out_sinfo=R.Tensor((16, 16), "float32"))
-    return (a, b)
-""")
-    tuning = tune_layouts(mod, None, TARGET, measure=made_up(X_W_Y=9, A_B_b=0.1))
-    assert graph(tuning.mod).splitlines()[:2] == [
-        '    a_blocked = R.call_tir(cls.relu_blocked, (x,), out_sinfo=R.Tensor((2, 2, 8, 8), dtype="float32"))',
-        '    a = R.call_tir(cls.layout_transform, (a_blocked,), out_sinfo=R.Tensor((16, 16), dtype="float32"))',
-    ]
-    assert graph(tuning.mod).endswith("return (a, b)")
-    assert_same_results(tuning.mod, mod, 2)
 
 
 SHARED = module("""
@@ -251,12 +233,6 @@ def test_what_cannot_be_tuned_is_refused() -> None:
         tune_layouts(kernels, None, TARGET, measure=made_up())
     with pytest.raises(TuningError, match="max_candidates is at least 1, got 0"):
         tune_layouts(CHAIN, None, TARGET, max_candidates=0, measure=made_up())
-
-
-def test_the_pass_returns_the_module() -> None:
-    times = made_up(X_W_Y=5, X_b_W_Y=2)
-    passed = ms.transform.TuneLayouts(target=TARGET, measure=times)(CHAIN)
-    assert_structural_equal(passed, tune_layouts(CHAIN, None, TARGET, measure=times).mod)
 
 
 def test_the_result_round_trips() -> None:

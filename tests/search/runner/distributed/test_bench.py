@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -76,31 +74,6 @@ def test_candidates_are_ended_by_the_best_of_their_search(
     for search in ("a", "another", ""):
         answer(bench, replace(REQUEST, search=search))
     assert limits == [None, first.result.median_secs, None, None], "the last is to be timed in full"
-
-
-def test_who_computes_alone_waits_for_the_others_and_nobody_begins_before(
-    bench: LocalBench,
-) -> None:
-    log: list[str] = []
-
-    def alone() -> None:
-        with bench._slot(alone=True):
-            log.append("alone")
-
-    def beside() -> None:
-        with bench._slot():
-            log.append("later")
-
-    with bench._slot():
-        threads = [threading.Thread(target=alone), threading.Thread(target=beside)]
-        threads[0].start()
-        while not bench._turn.locked():
-            time.sleep(0.001)
-        threads[1].start()
-        log.append("first")
-    for thread in threads:
-        thread.join(5)
-    assert log == ["first", "alone", "later"]
 
 
 def test_a_wrong_result_is_a_failure_of_the_candidate(bench: LocalBench) -> None:

@@ -63,18 +63,6 @@ def runner_of(cluster: InProcessCluster, **options: object) -> Iterator[ms.DaskR
         yield runner
 
 
-def test_each_machine_gets_its_share_also_one_that_comes_late(
-    cluster: InProcessCluster, inputs: list[RunnerInput]
-) -> None:
-    cluster.add(*(FakeBench(simulated_machine(f"m{k}"), seconds=0.1) for k in range(2)))
-    with runner_of(cluster) as runner:
-        futures = runner.run(inputs)
-        cluster.add(FakeBench(simulated_machine("late"), seconds=0.01))
-        results = [future.result() for future in futures]
-    assert all(result.run_secs and result.error_msg is None for result in results)
-    assert {result.machine for result in results} == {"m0", "m1", "late"}
-
-
 def test_arrays_of_the_user_travel_once_to_each_machine(
     cluster: InProcessCluster, inputs: list[RunnerInput]
 ) -> None:
@@ -171,19 +159,6 @@ def test_a_slow_machine_is_left_out_where_there_is_another_one(
         assert text in caplog.text
         cluster.end(0)
         assert runner.run(inputs[10:11])[0].result().machine == "throttled"
-
-
-def test_a_slow_machine_is_asked_again_after_a_while(
-    cluster: InProcessCluster, inputs: list[RunnerInput], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dispatcher, "_SLOW_SECONDS", 0.0)
-    cluster.add(paced("usual", 1e-4), busy := paced("busy", 2e-4))
-    with runner_of(cluster) as runner:
-        _ = [future.result() for future in runner.run(inputs[:4])]
-        busy.change = None
-        time.sleep(0.3)  # until the machines are listed again
-        machines = [future.result().machine for future in runner.run(inputs[4:10])]
-    assert set(machines) == {"usual", "busy"}
 
 
 FOREIGN: Mapping[str, tuple[Machine, str, dict[str, Any]]] = {

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -132,40 +129,6 @@ def test_the_winner_is_that_of_one_machine(tmp_path: Path) -> None:
         points, records = found_in(folder)
         found.append((sorted(points), records, str(best.trace)))
     assert found[0] == found[1]
-
-
-_CLIENT = """
-import sys
-from pathlib import Path
-from search.measure_callback import MeasureCallback
-from tests.search.runner.distributed.test_searches_on_machines import Counted, tuned
-
-address, cpu, folder = sys.argv[1:]
-tuned(address, cpu, Path(folder), Counted(1000))
-"""
-
-
-def test_a_search_that_was_killed_goes_on(tmp_path: Path) -> None:
-    """What it had sent is dropped, what it had kept is not measured again."""
-    bench = FakeBench(simulated_machine("a", CPUS[0]), 0.1)
-    with in_process_cluster(bench) as cluster:
-        url = cluster.address
-        client = subprocess.Popen(
-            [sys.executable, "-c", _CLIENT, url, CPUS[0], str(tmp_path)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        wait_until(lambda: len(bench.asked) >= 5 or client.poll() is not None)
-        client.kill()
-        client.wait()
-        kept = ms.load_run(tmp_path).trials
-        assert 0 < len(kept) < TRIALS
-        wait_until(lambda: not cluster.scheduler.tasks)
-        tuned(url, CPUS[0], tmp_path, Counted(1000))
-    points, _ = found_in(tmp_path)
-    assert len(set(points)) >= TRIALS
-    assert len(points) <= TRIALS + 1, "it may have been killed before it kept what it had logged"
 
 
 def test_a_model_is_tuned_for_machines_of_another_architecture(tmp_path: Path) -> None:
