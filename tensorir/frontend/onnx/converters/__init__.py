@@ -1,7 +1,7 @@
 """Converters of ONNX operators, by family; importing this package imports every module in it.
 
 The modules: `attention`, `control_flow`, `convolutions`, `creation`, `elementwise`, `images`,
-`indexing`, `products`, `quantization`, `recurrent`, `reductions`, `sequences`,
+`indexing`, `microsoft`, `products`, `quantization`, `recurrent`, `reductions`, `sequences`,
 `shapes`.
 """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Unpack
 
 import numpy as np
@@ -16,6 +16,8 @@ from tensorir.relax import op
 from tensorir.relax.expr import Constant, GraphExpr
 from tensorir.topi.extents import is_number
 
+MICROSOFT = "com.microsoft"
+
 
 def _as_scalar(node: OnnxNode, value: GraphExpr | None) -> GraphExpr | None:
     """Return a scale or zero point; a tensor of one element becomes a scalar."""
@@ -25,6 +27,7 @@ def _as_scalar(node: OnnxNode, value: GraphExpr | None) -> GraphExpr | None:
 
 
 @onnx_operator("QuantizeLinear")
+@onnx_operator("QuantizeLinear", domain=MICROSOFT)
 def quantize_linear(
     node: OnnxNode,
     x: GraphExpr,
@@ -56,6 +59,7 @@ def quantize_linear(
 
 
 @onnx_operator("DequantizeLinear")
+@onnx_operator("DequantizeLinear", domain=MICROSOFT)
 def dequantize_linear(
     node: OnnxNode,
     x: GraphExpr,
@@ -88,11 +92,40 @@ def dynamic_quantize_linear(node: OnnxNode, x: GraphExpr) -> Sequence[GraphExpr]
 # ---------------------------------------------------------------------------------------- products
 
 
-def _integer_product(
+def integer_product(
     node: OnnxNode, a: GraphExpr, b: GraphExpr, a_zero: GraphExpr | None, b_zero: GraphExpr | None
 ) -> GraphExpr:
     """Return the product of matrices of bytes, in int32."""
     return op.quantized.matmul(a, b, _as_scalar(node, a_zero), _as_scalar(node, b_zero))
+
+
+def real_product(
+    node: OnnxNode,
+    a: GraphExpr,
+    b: GraphExpr,
+    a_scale: GraphExpr,
+    b_scale: GraphExpr,
+    a_zero: GraphExpr | None,
+    b_zero: GraphExpr | None,
+    bias: GraphExpr | None,
+) -> GraphExpr:
+    """Return the product of quantized matrices, as real numbers."""
+    total = op.astype(integer_product(node, a, b, a_zero, b_zero), "float32")
+    product = total * (_number(node, a_scale) * _number(node, b_scale))
+    return product if bias is None else product + bias
+
+
+def _dynamic_product(
+    node: OnnxNode,
+    a: GraphExpr,
+    b: GraphExpr,
+    b_scale: GraphExpr,
+    b_zero: GraphExpr | None,
+    bias: GraphExpr | None,
+) -> GraphExpr:
+    """Return the product of a matrix, quantized at run time, and a quantized matrix."""
+    rounded, scale, zero = dynamic_quantize_linear(node, a)
+    return real_product(node, node.emit(rounded), b, scale, b_scale, zero, b_zero, bias)
 
 
 @onnx_operator("ConvInteger")
@@ -139,7 +172,7 @@ def _quantized_product(
     y_zero: GraphExpr,
 ) -> GraphExpr:
     """Return the product of matrices that are given with their scales and zero points."""
-    total = _integer_product(node, a[0], b[0], a[2], b[2])
+    total = integer_product(node, a[0], b[0], a[2], b[2])
     rows = _number(node, a[1])
     if node.rank(rows) == 1:
         rows = op.expand_dims(rows, [-1])
@@ -175,9 +208,51 @@ def q_linear_conv(
     return _requantize_sums(node, total, factor, y_zero_point)
 
 
+# ------------------------------------------------------------------------------ in real numbers
+
+
+def _requantize(
+    node: OnnxNode, real: GraphExpr, like: GraphExpr, scale: GraphExpr, zero: GraphExpr | None
+) -> GraphExpr:
+    return op.quantize(real, scale, zero, out_dtype=str(node.dtype(like)))
+
+
+def _elementwise(operator: Callable[..., GraphExpr]) -> Callable[..., GraphExpr]:
+    def convert(
+        node: OnnxNode,
+        a: GraphExpr,
+        a_scale: GraphExpr,
+        a_zero_point: GraphExpr,
+        b: GraphExpr,
+        b_scale: GraphExpr,
+        b_zero_point: GraphExpr,
+        y_scale: GraphExpr,
+        y_zero_point: GraphExpr | None = None,
+    ) -> GraphExpr:
+        left = op.dequantize(a, a_scale, a_zero_point)
+        right = op.dequantize(b, b_scale, b_zero_point)
+        result = operator(*node.broadcast_operands(left, right))
+        return _requantize(node, result, a, y_scale, y_zero_point)
+
+    return convert
+
+
+def _mean(node: OnnxNode, x: GraphExpr, channels_last: int) -> GraphExpr:
+    rank = node.rank(x)
+    axes = range(1, rank - 1) if channels_last else range(2, rank)
+    return op.mean(x, axis=list(axes), keepdims=True)
+
+
+def _concat(
+    node: OnnxNode, scale: GraphExpr, zero: GraphExpr, triples: Sequence[GraphExpr], axis: int
+) -> GraphExpr:
+    parts = [op.dequantize(*triples[k : k + 3]) for k in range(0, len(triples), 3)]
+    return _requantize(node, op.concat(parts, axis=axis), triples[0], scale, zero)
+
+
 onnx_operators(
     {
-        "MatMulInteger": lambda node, a, b, a_zero=None, b_zero=None: _integer_product(
+        "MatMulInteger": lambda node, a, b, a_zero=None, b_zero=None: integer_product(
             node, a, b, a_zero, b_zero
         ),
         "QLinearMatMul": lambda node, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero: (
@@ -185,3 +260,63 @@ onnx_operators(
         ),
     }
 )
+onnx_operators(
+    {
+        "MatMulIntegerToFloat": (
+            lambda node, a, b, a_scale, b_scale, a_zero=None, b_zero=None, bias=None: real_product(
+                node, a, b, a_scale, b_scale, a_zero, b_zero, bias
+            )
+        ),
+        "DynamicQuantizeMatMul": lambda node, a, b, b_scale, b_zero=None, bias=None: (
+            _dynamic_product(node, a, b, b_scale, b_zero, bias)
+        ),
+        "QLinearConcat": lambda node, scale, zero, *triples, axis: _concat(
+            node, scale, zero, triples, axis
+        ),
+        "QLinearAdd": _elementwise(op.add),
+        "QLinearMul": _elementwise(op.multiply),
+        "QLinearSigmoid": lambda node, x, x_scale, x_zero, scale, zero=None: _requantize(
+            node, op.sigmoid(op.dequantize(x, x_scale, x_zero)), x, scale, zero
+        ),
+        "QLinearLeakyRelu": lambda node, x, x_scale, x_zero, scale, zero=None, *, alpha=0.01: (
+            _requantize(
+                node, op.nn.leakyrelu(op.dequantize(x, x_scale, x_zero), alpha), x, scale, zero
+            )
+        ),
+        "QLinearGlobalAveragePool": lambda node, x, s, z, y_scale, y_zero, *, channels_last=0: (
+            _requantize(
+                node, _mean(node, op.dequantize(x, s, z), channels_last), x, y_scale, y_zero
+            )
+        ),
+    },
+    domain=MICROSOFT,
+)
+
+
+@onnx_operator("QGemm", domain=MICROSOFT)
+def q_gemm(
+    node: OnnxNode,
+    a: GraphExpr,
+    a_scale: GraphExpr,
+    a_zero_point: GraphExpr,
+    b: GraphExpr,
+    b_scale: GraphExpr,
+    b_zero_point: GraphExpr,
+    c: GraphExpr | None = None,
+    y_scale: GraphExpr | None = None,
+    y_zero_point: GraphExpr | None = None,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> GraphExpr:
+    """A product of quantized matrices with a bias in int32; the result is quantized or float32."""
+    left = op.permute_dims(a) if transA else a
+    right = op.permute_dims(b) if transB else b
+    total = integer_product(node, left, right, a_zero_point, b_zero_point)
+    if c is not None:
+        total = total + c
+    factor = _number(node, a_scale) * _number(node, b_scale) * np.float32(alpha)
+    if y_scale is None or y_zero_point is None:
+        return op.astype(total, "float32") * factor
+    return _requantize_sums(node, total, factor / _number(node, y_scale), y_zero_point)
