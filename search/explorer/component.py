@@ -107,7 +107,7 @@ class Component(ABC):
         return shown._repr_mimebundle_(**options)
 
     def _repr_html_(self) -> str:
-        return page_in_frame(self.page(), self.title, "46em")
+        return page_in_frame(self.page(), repr(self)[1:-1], "46em")
 
 
 def page_in_frame(page: str, title: str, height: str) -> str:

@@ -275,7 +275,6 @@ class Explorer {
     for (const tab of this.tabs.children)
       tab.setAttribute("aria-selected", String(tab.dataset.tab === this.tab));
     this.stop();
-    clearTimeout(this.wish);
     if (this.program.machine == null && this.channel) {
       // Facts are shown as far as they are there; compiling waits until stepping has come to rest.
       const ask = () => this.ask({ do: "details", step: this.step });

@@ -227,6 +227,13 @@ def test_the_page_is_one_small_file(tmp_path) -> None:
     assert "https://" not in text
 
 
+def test_a_frame_says_what_is_in_it() -> None:
+    assert (
+        ' title="Explorer of main: 6 instructions, 2 decisions" '
+        in Explorer(tiled(), TARGET)._repr_html_()
+    )
+
+
 def test_a_module_of_several_functions() -> None:
     sch = Schedule(IRModule({"f": MATMUL, "g": MATMUL}))
     with pytest.raises(ArgumentError, match=r"give the function to explore: .* \['f', 'g'\]"):
