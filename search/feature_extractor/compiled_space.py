@@ -369,7 +369,7 @@ class CompiledSpace:
             )
         except (ScheduleError, TraceError):
             return None
-        made = self._space.decisions_of(sch.trace)
+        made = self._space.decisions_of_replay(sch.trace)
         if made is None:
             return None
         structure = tuple([made[k] for k in self._structural])

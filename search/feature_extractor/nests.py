@@ -194,28 +194,31 @@ class Nest:
             rows = dims + len(access.terms)
             steps = numbers[access.steps : access.steps + rows * loops]
             steps = steps.reshape(rows, loops, self.count) * moving
-            direct = _strides(steps[:dims], shape)
-            divided = np.zeros((loops, self.count), bool)
-            on_average = steps[:dims].copy()
-            for term, inside in zip(access.terms, steps[dims:], strict=True):
-                moved = term.factor * _mean_change(inside, self.extents, term)
-                steps[term.dim] += moved
-                # Where a loop changes the quotient, the remainder returns to its value.
-                for other, same in zip(access.terms, steps[dims:], strict=True):
-                    if other.completes(term) and np.array_equal(same, inside):
-                        moved = np.where(_mean_change(same, self.extents, other) != 0, 0, moved)
-                on_average[term.dim] += moved
-                divided |= inside != 0
-            steps = steps[:dims]
             self.shapes.append(shape)
+            direct = averages = strides = moves = _strides(steps[:dims], shape)
+            if access.terms:
+                divided = np.zeros((loops, self.count), bool)
+                on_average = steps[:dims].copy()
+                for term, inside in zip(access.terms, steps[dims:], strict=True):
+                    moved = term.factor * _mean_change(inside, self.extents, term)
+                    steps[term.dim] += moved
+                    # Where a loop changes the quotient, the remainder returns to its value.
+                    for other, same in zip(access.terms, steps[dims:], strict=True):
+                        if other.completes(term) and np.array_equal(same, inside):
+                            moved = np.where(_mean_change(same, self.extents, other) != 0, 0, moved)
+                    on_average[term.dim] += moved
+                    divided |= inside != 0
+                steps = steps[:dims]
+                averages = _strides(on_average, shape)
+                # A loop that accesses each element of a range once permutes them.
+                permutes = divided & (_reach(steps, self.extents, shape) <= self.extents)
+                strides = np.where(permutes, np.minimum(averages, 1), averages)
+                moves = np.where(divided, np.maximum(direct, _SOMEHOW), direct)
             self.steps.append(np.abs(steps))
-            strides = _strides(on_average, shape)
-            self.averages.append(strides)
-            # A loop that accesses each element of a range once permutes them.
-            permutes = divided & (_reach(steps, self.extents, shape) <= self.extents)
-            self.strides.append(np.where(permutes, np.minimum(strides, 1), strides))
+            self.averages.append(averages)
+            self.strides.append(strides)
             self.direct.append(direct)
-            self.moves.append(np.where(divided, np.maximum(direct, _SOMEHOW), direct))
+            self.moves.append(moves)
 
         self.buffers = [access.buffer for access in store.accesses]
         same = [s for s in program.stores if s.loops[:1] == store.loops[:1] and s.updates]

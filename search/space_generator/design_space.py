@@ -107,7 +107,20 @@ class DesignSpace:
         insts = trace.simplified(remove_postproc=True).insts
         if len(insts) != len(self.trace.insts) or not self._same_instructions(insts):
             return None
-        point = self._decisions(insts, trace.decisions)
+        return self._accepted(insts, trace.decisions)
+
+    def decisions_of_replay(self, replayed: Trace) -> Decisions | None:
+        """Return the point of a replay of `trace_of` without postprocessing, as `decisions_of`.
+
+        A replay has the instructions of its trace, so they are not compared.
+        """
+        return self._accepted(replayed.insts, replayed.decisions)
+
+    def _accepted(
+        self, insts: Sequence[Instruction], decisions: Mapping[Instruction, Any]
+    ) -> Decisions | None:
+        """Return the point of instructions, None if a knob has no such decision."""
+        point = self._decisions(insts, decisions)
         decided = zip(self.knobs, self.decisions, point, strict=True)
         return point if all(knob.accepts(new, own) for knob, own, new in decided) else None
 
