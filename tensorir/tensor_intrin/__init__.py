@@ -17,14 +17,14 @@ from tensorir.function import PrimFunc
 from tensorir.nodes.stmt import BlockRealize
 
 _BUILT_IN = ("dot_product", "matrix_tile")
-"""Modules of this package that register intrinsics; the first lookup loads them."""
+"""Modules of this package that register intrinsics, each of which is made when it is looked up."""
 _loading: Final = threading.RLock()
 
 
 class TensorIntrin:
     """An intrinsic: its computation as a program (`desc`), and its implementation (`impl`)."""
 
-    _registry: ClassVar[dict[str, TensorIntrin]] = {}
+    _registry: ClassVar[dict[str, TensorIntrin | Callable[[], TensorIntrin]]] = {}
     _loaded: ClassVar[bool] = False
 
     def __init__(self, desc: PrimFunc, impl: PrimFunc) -> None:
@@ -72,7 +72,10 @@ class TensorIntrin:
         For an unknown name, returns None if `allow_missing`, else raises IRValueError.
         """
         TensorIntrin._load()
-        found = TensorIntrin._registry.get(name)
+        with _loading:
+            found = TensorIntrin._registry.get(name)
+            if found is not None and not isinstance(found, TensorIntrin):
+                found = TensorIntrin._registry[name] = found()
         if found is None and not allow_missing:
             raise IRValueError(
                 f"unknown tensor intrinsic {name!r}; "
@@ -97,10 +100,12 @@ class TensorIntrin:
                     f"{__name__}.{module}"
                 ).INTRINSICS
                 for name, make in table.items():
-                    TensorIntrin._add(name, make(), override=False)
+                    TensorIntrin._add(name, make, override=False)
 
     @staticmethod
-    def _add(name: str, intrin: TensorIntrin, override: bool) -> None:
+    def _add(
+        name: str, intrin: TensorIntrin | Callable[[], TensorIntrin], override: bool
+    ) -> None:
         if name in TensorIntrin._registry and not override:
             raise IRValueError(
                 f"a tensor intrinsic {name!r} is registered already; "
