@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Final
 
@@ -200,8 +199,9 @@ class _EqualNumbers:
 
     def after(self, member: int, value: float, point: int, matters: bool) -> _EqualNumbers:
         """Return the subgroup, with the number `member`, of the numbers equal to `value`."""
-        part = copy(self)
-        part.member = member
+        part = _EqualNumbers(self.loop)
+        part.member, part.is_open = member, self.is_open
+        part.fits, part.at, part.differ = self.fits, self.at, self.differ
         if self.at is None or self.fits is None or not matters:
             return part
         right = np.abs(self.at[:, point] - value) <= _EXACT * max(1.0, abs(value))
