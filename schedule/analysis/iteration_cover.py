@@ -123,11 +123,11 @@ def stays_within(
     analyzer = analyzer_with_ranges(axis_domain((*reader_axes, *writer_axes)))
 
     def bounds(values: Range) -> tuple[int, int]:
-        last = values.min + values.extent - 1
-        return (
-            analyzer.const_int_bound(values.min).min_value,
-            analyzer.const_int_bound(last).max_value,
-        )
+        first = analyzer.const_int_bound(values.min)
+        if is_const_int(values.extent, 1):
+            return first.min_value, first.max_value
+        last = analyzer.const_int_bound(values.min + values.extent - 1)
+        return first.min_value, last.max_value
 
     for wanted, given in zip(read, stored, strict=True):
         (low, high), (first, last) = bounds(wanted), bounds(given)
