@@ -103,9 +103,7 @@ class TensorIntrin:
                     TensorIntrin._add(name, make, override=False)
 
     @staticmethod
-    def _add(
-        name: str, intrin: TensorIntrin | Callable[[], TensorIntrin], override: bool
-    ) -> None:
+    def _add(name: str, intrin: TensorIntrin | Callable[[], TensorIntrin], override: bool) -> None:
         if name in TensorIntrin._registry and not override:
             raise IRValueError(
                 f"a tensor intrinsic {name!r} is registered already; "
