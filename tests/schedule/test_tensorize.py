@@ -8,7 +8,7 @@ import pytest
 import codegen
 from tensorir import parse
 from tensorir.interp import interpret, random_arguments
-from tensorir.tensor_intrin import TensorIntrin
+from tensorir.tensor_intrin import TensorIntrin, dot_product
 from tests.schedule.transformation import apply, scheduled
 
 BYTES = """\
@@ -276,3 +276,17 @@ def test_annotations_and_buffers_of_the_implementation_are_added(register):
     }
     assert [(b.name, b.scope()) for b in block.alloc_buffers] == [("t", "local")]
     assert_machine_code_computes(sch, ROWS)
+
+
+def test_a_built_in_intrinsic_is_made_once_when_it_is_looked_up(monkeypatch):
+    made = []
+
+    def make():
+        made.append(dot_product.INTRINSICS["dot_16x4_vnni"]())
+        return made[-1]
+
+    monkeypatch.setattr(TensorIntrin, "_registry", {"dot": make})
+    assert TensorIntrin.names() == ["dot"]
+    assert not made
+    assert TensorIntrin.get("dot") is TensorIntrin.get("dot") is made[0]
+    assert len(made) == 1
