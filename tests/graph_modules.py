@@ -6,7 +6,7 @@ import textwrap
 from typing import Any
 
 import tensorir
-from tensorir import IRModule, assert_structural_equal
+from tensorir import IRModule
 
 KERNELS = """
 @T.prim_func(private=True)
@@ -67,11 +67,6 @@ def module_of(graph: str) -> IRModule:
     module = tensorir.parse(f"@I.ir_module\nclass Module:\n{body}")
     assert isinstance(module, IRModule)
     return module
-
-
-def assert_graph(mod: IRModule, expected: str, name: str = "main") -> None:
-    """Compare a graph function with one in script text; constants are those of `mod`."""
-    assert_structural_equal(mod[name], module_of(expected)[name])
 
 
 def is_same(a: Any, b: Any) -> bool:
