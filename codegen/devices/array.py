@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from codegen.devices.process import DeviceProcess
-from codegen.errors import ExecutionError, LinkError
+from codegen.errors import LinkError
 from codegen.runtime.array_view import view_of
 from codegen.runtime.ndarray import Device
 from codegen.target import Target, as_target
@@ -124,16 +124,8 @@ class DeviceArray:
     @property
     def number(self) -> int:
         """The number of the array in the process of the device; ExecutionError if it is lost."""
-        self.check_alive()
+        self.device.process.check_alive(self._generation)
         return self._number
-
-    def check_alive(self) -> None:
-        """Raise ExecutionError if the process of the device has ended since the array was made."""
-        if self.device.process.generation != self._generation:
-            raise ExecutionError(
-                f"the process of {self.device} ended after this array was made, and its elements "
-                "are lost; make the array again by codegen.array"
-            )
 
     @property
     def address(self) -> int:
@@ -143,7 +135,7 @@ class DeviceArray:
     def numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
         """Return the elements as an array of NumPy."""
         result = np.empty(self.shape, self.dtype.to_numpy())
-        self.device.process.read(self.number, _bytes_of(result))
+        self.device.process.read((self.number, 0), bytes_of(result))
         return result
 
     def asnumpy(self) -> np.ndarray[Any, np.dtype[Any]]:
@@ -161,7 +153,7 @@ class DeviceArray:
                 f"copyfrom takes an array of shape {self.shape}, got shape {values.shape}"
             )
         data = np.ascontiguousarray(values, self.dtype.to_numpy())
-        self.device.process.write(self.number, _bytes_of(data))
+        self.device.process.write((self.number, 0), bytes_of(data))
         return self
 
     def copyto(self, target: DeviceArray | np.ndarray[Any, np.dtype[Any]] | Device) -> Any:
@@ -186,6 +178,6 @@ class DeviceArray:
         return f"<array of {self.dtype}{list(self.shape)} on {self.device}>"
 
 
-def _bytes_of(values: np.ndarray[Any, np.dtype[Any]]) -> memoryview:
+def bytes_of(values: np.ndarray[Any, np.dtype[Any]]) -> memoryview:
     """Return the bytes of a contiguous array."""
     return memoryview(values.reshape(-1).view(np.uint8))  # type: ignore[arg-type]

@@ -66,9 +66,10 @@ class Temporary:
 
 
 Step: TypeAlias = Launch | HostLoop | Temporary
-Start: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...], int, list[int | bytes]]
-"""A kernel by name, its grid and block, the bytes of shared memory of a block, and its arguments:
-numbers of arrays, bytes of scalars."""
+Argument: TypeAlias = tuple[int, int] | bytes
+"""The number of an array with an offset in bytes, or the bytes of a scalar."""
+Start: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...], int, list[Argument]]
+"""A kernel by name, its grid and block, the bytes of shared memory of a block, its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +102,11 @@ def launches(func: PrimFunc, name: str = "main") -> HostProgram:
 
 
 def flat_launches(
-    steps: Sequence[Step], values: Mapping[str, int], arguments: Mapping[int | str, int | bytes]
+    steps: Sequence[Step], values: Mapping[str, int], arguments: Mapping[int | str, Argument]
 ) -> Iterator[Start]:
     """Yield the launches of a call in order.
 
-    `values` are the integers that extents depend on; `arguments` are numbers of arrays, and scalars
-    as bytes.
+    `values` are the integers that extents depend on.
     """
     for step in steps:
         if isinstance(step, Launch):

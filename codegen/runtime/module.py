@@ -13,7 +13,7 @@ from codegen.runtime import export
 from codegen.runtime.function import Function
 from codegen.runtime.jit import LoadedCode, load_object
 from codegen.runtime.timing import TimedFunctions
-from codegen.signature import ModuleInfo
+from codegen.signature import ModuleInfo, read_object_code
 from codegen.target import Target, as_target
 from tensorir.errors import IRValueError
 
@@ -59,11 +59,16 @@ class Module(TimedFunctions[Function]):
     ) -> Module:
         """Load the result of `compile_object`, possibly from another process.
 
-        `source` is called when the LLVM IR is needed.
+        For a GPU the result is a `GpuModule`. `source` is called when the LLVM IR is needed.
 
         Raises LinkError for other data, and for code that calls C or library functions that this
         process does not have.
         """
+        if Target(read_object_code(data)[0].target).gpu is not None:
+            from codegen.devices.compile import DeviceCode  # noqa: PLC0415 - for GPUs only
+            from codegen.devices.module import GpuModule  # noqa: PLC0415
+
+            return GpuModule(DeviceCode.from_bytes(data))
         return Module(load_object(data), source=source, object_code=data, guard_pages=guard_pages)
 
     # ---------------------------------------------------------------------------------- functions
@@ -107,7 +112,7 @@ class Module(TimedFunctions[Function]):
     @property
     def target(self) -> Target:
         """The target that the module was compiled for."""
-        return Target(self._code.info.target)
+        return Target(self.info.target)
 
     @property
     def object_code(self) -> bytes:
@@ -176,7 +181,7 @@ class Module(TimedFunctions[Function]):
 
     def __repr__(self) -> str:
         functions = ", ".join(str(f.signature) for f in self._functions.values())
-        return f"<compiled module for {self._code.info.target}: {functions}>"
+        return f"<compiled module for {self.info.target}: {functions}>"
 
 
 def build(
@@ -203,7 +208,7 @@ def build(
     """
     chosen = as_target(target)
     if chosen.gpu is not None:
-        return _build_for_gpu(mod, chosen, guard_pages)  # type: ignore[return-value]
+        return _build_for_gpu(mod, chosen, guard_pages)
     compiled = compile_functions(functions_of(with_history(mod, chosen)), chosen)
     return Module.of(compiled, guard_pages=guard_pages)
 

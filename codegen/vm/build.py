@@ -16,6 +16,7 @@ from codegen.history import (
     is_small,
     with_history,
 )
+from codegen.lower.thread_axes import thread_loops
 from codegen.runtime.export import linker_for
 from codegen.runtime.module import Module, build
 from codegen.target import Target, as_target
@@ -103,7 +104,8 @@ def with_schedules(
         assert isinstance(known, IRModule)
         scheduled = known
     if make_missing:
-        missing = {n: f for n, f in scheduled.prim_funcs().items() if _needs_default_schedule(f)}
+        functions = scheduled.prim_funcs()
+        missing = {n: f for n, f in functions.items() if _needs_default_schedule(f, target)}
         if missing:
             scheduled = _with(scheduled, default_schedules().schedules_of(missing, target))
     return mod if scheduled is asked else scheduled
@@ -117,10 +119,12 @@ def _with(mod: IRModule, found: Mapping[str, PrimFunc]) -> IRModule:
     return IRModule({**mod.functions, **found}, mod.attrs) if found else mod
 
 
-def _needs_default_schedule(func: PrimFunc) -> bool:
-    """Return True if a function is unscheduled, and runs long enough to matter."""
+def _needs_default_schedule(func: PrimFunc, target: Target) -> bool:
+    """Return True if a function is unscheduled, and runs long enough to matter: any on a GPU."""
     if not can_be_scheduled(func):
         return False
+    if target.gpu is not None:
+        return not thread_loops(func.body)
     loops = [node for node in statements(func.body) if isinstance(node, For)]
     if any(loop.kind != ForKind.SERIAL or loop.annotations for loop in loops):
         return False
@@ -165,11 +169,6 @@ def vm_build(
         mod = transform.BindParams("main", params)(mod)
     verify_well_formed(mod)
     chosen = as_target(target)
-    if chosen.gpu is not None:
-        raise CodegenError(
-            f"models run on the CPU, and the target is {chosen.kind}; pass the target 'llvm', or "
-            "build one of its kernels by codegen.build"
-        )
 
     def built() -> Executable:
         kernels = as_kernels(mod)
@@ -242,13 +241,22 @@ def compile_lowered(
     programs: dict[str, p.Program] = {}
     translations: list[Translation] = []
     graphs = graph_functions(mod)
+    chosen = as_target(target)
+    on_device = chosen.gpu is not None
     for name in callees_first(graphs):
-        translation = Translation(name, graphs[name], mod, programs, constants, one_by_one)
+        translation = Translation(
+            name, graphs[name], mod, programs, constants, one_by_one, on_device
+        )
         programs[name] = translation.translate()
         translations.append(translation)
     functions = mod.prim_funcs()
     for translation in translations:
         functions.update(translation.functions(constants.nbytes))
-    module = Module.of(compile_functions(functions, as_target(target)))
+    if on_device:
+        from codegen.lower.gpu.bind_unbound import bind_unbound  # noqa: PLC0415 - for GPUs only
+
+        module = build({name: bind_unbound(func) for name, func in functions.items()}, chosen)
+    else:
+        module = Module.of(compile_functions(functions, chosen))
     description = p.Description(tuple(programs[name] for name in graphs), constants.nbytes)
     return Executable(module, description, constants.constants(), mod=mod, guard_pages=guard_pages)

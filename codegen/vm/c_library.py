@@ -89,9 +89,10 @@ def _identifier(text: str) -> str:
 def link_executable(executable: Executable, path: Path) -> None:
     """Write an executable as a shared library for C and for `codegen.load_module`.
 
-    Raises CodegenError for what C cannot have, LinkError without a linker.
+    Raises CodegenError for what C cannot have, LinkError without a linker and for a GPU.
     """
     info, target = executable.module.info, executable.module.target
+    export.check_target(target)
     refuse_python(
         [
             *((x, at) for x, places in executable.library_calls().items() for at in places),
@@ -152,6 +153,7 @@ def _public(entries: list[Entry], name: str) -> dict[str, Entry]:
 
 def header(executable: Executable, name: str) -> str:
     """Return the C header of the library `name`."""
+    export.check_target(executable.module.target)
     return _header(_entries(executable)[0], name, executable.module.info)
 
 
