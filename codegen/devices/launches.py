@@ -105,7 +105,8 @@ def launches(func: PrimFunc, name: str = "main") -> HostProgram:
     """Take a device program apart; its kernels are called `main_kernel`, `main_kernel_1`, ...
 
     Raises CodegenError for statements outside of kernels other than serial loops, branches and
-    allocations of global memory, and for thread axes that are bound twice or to an extent that is no constant.
+    allocations of global memory, and for thread axes that are bound twice or to an extent that is
+    not constant.
     """
     return _Splitter(func, name).program()
 
@@ -198,8 +199,9 @@ class _Splitter:
             nbytes = node.loop_var.dtype.nbytes
             return (HostLoop(name, nbytes, start, extent, self._steps(node.body)),)
         if isinstance(node, s.IfThenElse):
+            steps = self._steps(node.then_case)
             otherwise = () if node.else_case is None else self._steps(node.else_case)
-            return (HostBranch(self._dim(node.condition), self._steps(node.then_case), otherwise),)
+            return (HostBranch(self._dim(node.condition), steps, otherwise),)
         if isinstance(node, Allocate) and memory_of(node.buffer_var) == "global":
             self._host[node.buffer_var] = name = self._names[node.buffer_var]
             size: Dim = node.dtype.nbytes

@@ -76,6 +76,12 @@ class GpuModule(Module):
         """CodegenError: the LLVM IR of kernels is what `inspect_llvm` returns."""
         raise CodegenError("the LLVM IR of the kernels of a GPU is shown by inspect_llvm")
 
+    def get_function(self, name: str) -> GpuFunction:
+        """Return a function; IRValueError if there is none of that name."""
+        function = super().get_function(name)
+        assert isinstance(function, GpuFunction)
+        return function
+
     def _units(self) -> Mapping[str, Any]:
         functions = self._device_code.functions
         units = {name: unit for f in functions for name, unit in f.units.items()}
@@ -214,11 +220,11 @@ class GpuFunction(Function):
         `allocate` returns the memory of temporaries, of so many bytes.
         """
         parameters, symbols = self.signature.parameters, self.signature.symbols
-        names = [*(p.name for p in parameters), *(name for name, _ in symbols)]
-        keys = [*range(len(parameters)), *names[len(parameters) :]]
+        keys: list[tuple[int | str, str]] = [(k, p.name) for k, p in enumerate(parameters)]
+        keys += [(name, name) for name, _ in symbols]
         values: dict[str, int] = {}
         arguments: dict[int | str, Argument] = {}
-        for key, name, dtype, slot in zip(keys, names, self.dtypes, slots, strict=True):
+        for (key, name), dtype, slot in zip(keys, self.dtypes, slots, strict=True):
             if isinstance(slot, int):
                 arguments[key] = slot.to_bytes(8, "little", signed=True)[: dtype.nbytes]
                 values[name] = slot
@@ -229,8 +235,8 @@ class GpuFunction(Function):
             arguments[step.name] = allocate(number_of(step.nbytes, values))
         numbers = self.kernels_in(process)
         return [
-            (numbers[name], *shape, passed)
-            for name, *shape, passed in flat_launches(steps, values, arguments)
+            (numbers[name], grid, block, shared_bytes, passed)
+            for name, grid, block, shared_bytes, passed in flat_launches(steps, values, arguments)
         ]
 
     def kernels_in(self, process: DeviceProcess) -> dict[str, int]:

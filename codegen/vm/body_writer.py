@@ -245,10 +245,11 @@ class BodyWriter:
     def _step(self, step: p.Step) -> None:
         self._close()
         read = p.registers_of(step) if self._on_device else ()
-        before = [p.ToHost(read)] if read else []
-        is_call = isinstance(step, (p.CallLibrary, p.CallGraph))
-        after = [p.ToDevice(read)] if read and is_call else []
-        self._body.steps += [*before, step, *after]
+        if read:
+            self._body.steps.append(p.ToHost(read))
+        self._body.steps.append(step)
+        if read and isinstance(step, (p.CallLibrary, p.CallGraph)):
+            self._body.steps.append(p.ToDevice(read))
 
     def _operation(self, operation: seg.Operation, function: str, operands: str = "") -> None:
         self._body.operations.append(operation)
@@ -277,10 +278,10 @@ class BodyWriter:
         arguments: list[p.Pointer | p.Literal | p.Size] = []
         for argument in operation.arguments:
             assert not isinstance(argument, seg.CalleeArena)
-            is_address = isinstance(argument, Address)
-            arguments.append(
-                self._pointer(argument) if is_address else self._scalar_operand(argument)
-            )
+            if isinstance(argument, Address):
+                arguments.append(self._pointer(argument))
+            else:
+                arguments.append(self._scalar_operand(argument))
         return p.KernelCall(operation.name, tuple(arguments))
 
     def _pointer(self, address: Address) -> p.Pointer:

@@ -153,8 +153,13 @@ def vm_build(
     records is kept on the disk for later processes (`TENSORIR_CACHE`). With `guard_pages`,
     arguments, results and temporaries of every call end at inaccessible memory.
 
-    Raises CodegenError for a module without graph functions and for a value without a compiled
-    form, and the errors of verification, binding and lowering.
+    For a GPU, weights and temporaries are in its memory, and a call copies arguments and results.
+    Branches and library functions run on the host, and the arrays that they use are copied there
+    and back. All kernels get schedules, a plain binding of loops if there is no other.
+
+    Raises CodegenError for a module without graph functions, for a value without a compiled form,
+    and for kernels of a GPU that call functions of Python (all of them are listed), and the errors
+    of verification, binding and lowering.
     """
     if isinstance(mod, Function):
         mod = IRModule.from_expr(mod)
@@ -172,6 +177,12 @@ def vm_build(
 
     def built() -> Executable:
         kernels = as_kernels(mod)
+        if chosen.gpu is not None:
+            refuse_python(
+                python_calls(IRModule({**kernels.prim_funcs()})),
+                "kernels of a GPU cannot call Python functions, and some do",
+                "call them from a graph function, where they run on the host",
+            )
         scheduled = with_schedules(kernels, chosen, database, make_missing=default_schedules)
         packed = _with_packed_constants(scheduled)
         return compile_lowered(transform.place_memory(packed), chosen, guard_pages=guard_pages)
@@ -255,7 +266,8 @@ def compile_lowered(
     if on_device:
         from codegen.lower.gpu.bind_unbound import bind_unbound  # noqa: PLC0415 - for GPUs only
 
-        module = build({name: bind_unbound(func) for name, func in functions.items()}, chosen)
+        bound = {name: bind_unbound(func) for name, func in functions.items()}
+        module = build(bound, chosen, guard_pages=guard_pages)
     else:
         module = Module.of(compile_functions(functions, chosen))
     description = p.Description(tuple(programs[name] for name in graphs), constants.nbytes)

@@ -56,7 +56,12 @@ def library_name(path: str | Path) -> str:
     return name if name[:1].isalpha() else f"model_{name}"
 
 
-def refuse_python(calls: Iterable[tuple[str, str]]) -> None:
+def refuse_python(
+    calls: Iterable[tuple[str, str]],
+    what: str = "a shared library cannot contain Python functions, and the model calls some",
+    remedy: str = "compute them outside of the model, or pickle the executable of "
+    "codegen.vm_build for a process with Python",
+) -> None:
     """Raise CodegenError for calls of functions of Python, pairs of a function and a place."""
     listed: dict[str, list[str]] = {}
     for name, place in calls:
@@ -64,11 +69,7 @@ def refuse_python(calls: Iterable[tuple[str, str]]) -> None:
             listed.setdefault(name.removeprefix(LIBRARY_PREFIX), []).append(place)
     if listed:
         texts = (f"{name} (in {', '.join(dict.fromkeys(at))})" for name, at in listed.items())
-        raise CodegenError(
-            "a shared library cannot contain Python functions, and the model calls some: "
-            f"{', '.join(texts)}; compute them outside of the model, or pickle the executable of "
-            "codegen.vm_build for a process with Python"
-        )
+        raise CodegenError(f"{what}: {', '.join(texts)}; {remedy}")
 
 
 def python_calls(mod: IRModule) -> Iterator[tuple[str, str]]:

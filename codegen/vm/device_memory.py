@@ -23,6 +23,7 @@ from codegen.devices.module import GpuModule, Recording
 from codegen.devices.worker import Command, Place
 from codegen.runtime.arguments import slot_of
 from codegen.runtime.ndarray import Device, NDArray, address_of
+from codegen.signature import Dim
 from codegen.vm import program as p
 from codegen.vm.constants import Constants
 from codegen.vm.executable import Executable
@@ -87,11 +88,15 @@ class DeviceMemory:
         """The bytes of all arrays, without weights and the temporaries of kernels."""
         return sum(array.nbytes for array in self._arrays.values())
 
+    @property
+    def is_used(self) -> bool:
+        """True if a call has begun to use the memory."""
+        return bool(self._regions)
+
     def begin(self) -> None:
         """Have memory for what the call has not written yet."""
-        if not self._regions:
-            for slot in self._roots.unwritten:
-                self._add(slot)
+        for slot in self._roots.unwritten:
+            self._add(slot)
 
     def end(self) -> None:
         """End the call: arguments and results of the next one are others."""
@@ -147,7 +152,7 @@ class Roots:
     def __init__(self, program: p.Program, device: GpuDevice) -> None:
         self.device = device
         self.constants_slot = program.constants_slot
-        self._known: dict[int, tuple[tuple[p.Dim, ...], int]] = {}
+        self._known: dict[int, tuple[tuple[Dim, ...], int]] = {}
         """The extents of each array, and the bytes of an element."""
         self._known[program.arena_slot] = (program.arena_bytes,), 1
         made = [*program.results, *program.temporaries]
@@ -173,10 +178,17 @@ class Roots:
         return math.prod(number_of(dim, sizes) for dim in shape) * itemsize
 
     def memory(self, frame: Frame) -> DeviceMemory:
-        """Return the memory of a frame, which is new if the process of the GPU has ended."""
+        """Return the memory of a frame for a run.
+
+        It is new if the process of the GPU has ended since the last call; ExecutionError if that
+        happened during this call.
+        """
         process = self.device.process
         process.start()
         memory = frame.device_memory
+        if memory is not None and memory.is_used:
+            process.check_alive(memory.generation)
+            return memory
         if memory is None or memory.generation != process.generation:
             memory = frame.device_memory = DeviceMemory(self, frame)
         memory.begin()
@@ -246,8 +258,9 @@ class DeviceRun:
         def slot(argument: p.Pointer | p.Literal | p.Size, dtype: DataType) -> Place | int:
             if isinstance(argument, p.Pointer):
                 return place(argument)
-            is_size = isinstance(argument, p.Size)
-            return slot_of(number_of(argument.value, sizes) if is_size else argument.value, dtype)
+            if isinstance(argument, p.Size):
+                return slot_of(number_of(argument.value, sizes), dtype)
+            return slot_of(argument.value, dtype)
 
         for call in self.calls:
             if isinstance(call, p.MemoryCopy):
@@ -255,7 +268,7 @@ class DeviceRun:
                 commands.append((*ends, number_of(call.nbytes, sizes)))
                 continue
             free[:] = scratch  # one kernel runs after the other
-            function = self.module[call.function]
+            function = self.module.get_function(call.function)
             slots = [slot(a, d) for a, d in zip(call.arguments, function.dtypes, strict=True)]
             commands += function.starts(device.process, slots, allocate)
         return Recording(device, commands), scratch
@@ -269,10 +282,13 @@ def device_steps(
     assert isinstance(module, GpuModule)
     chosen = device if isinstance(device, GpuDevice) else GpuDevice(module.target.kind)
     weights = Weights(executable.constants, chosen)
+    roots: dict[str, Roots] = {}
 
     def linked(step: p.Run | p.ToHost | p.ToDevice, program: p.Program) -> Runner:
         if isinstance(step, p.Run):
-            return DeviceRun(step.calls, module, weights, Roots(program, chosen))
+            if program.name not in roots:
+                roots[program.name] = Roots(program, chosen)
+            return DeviceRun(step.calls, module, weights, roots[program.name])
         return partial(_copy, step)
 
     return linked

@@ -81,8 +81,8 @@ class _ThreadRegions(LiveRegions):
 
     def is_better(self, extent: int, full: PrimExpr) -> bool:
         """Return True if an extent is smaller, or constant: memory of a kernel needs constants."""
-        is_constant = isinstance(full, IntImm)
-        return extent < full.value if is_constant else extent <= self._linear.bound(self._linear(full))[1]
+        most = self._linear.bound(self._linear(full))[1]
+        return extent < most or (extent == most and not isinstance(full, IntImm))
 
     def span(self, index: PrimExpr, uses: Uses) -> Extent | None:
         """Return what an index covers while one allocation lives, None without a limit."""
