@@ -11,16 +11,16 @@ from codegen.devices.array import DeviceArray, GpuDevice
 from codegen.devices.compile import DeviceCode, DeviceFunction, assembly_of
 from codegen.devices.launches import Argument, flat_launches, number_of, temporaries
 from codegen.devices.process import DeviceProcess
-from codegen.errors import CodegenError, LinkError
+from codegen.errors import CodegenError
 from codegen.runtime.arguments import ArgumentChecker, BoundArguments
 from codegen.runtime.array_view import ArrayView
-from codegen.runtime.export import check_target
 from codegen.runtime.function import Function, PreparedCall
+from codegen.runtime.jit import LoadedCode
 from codegen.runtime.module import Module
 from codegen.runtime.ndarray import Device, check_device
 from codegen.runtime.timed_loop import Batch
 from codegen.runtime.timing import TimedFunctions
-from codegen.signature import ModuleInfo, Parameter, Signature
+from codegen.signature import Parameter, Signature
 from codegen.target import Target
 from tensorir.errors import IRValueError
 
@@ -32,18 +32,12 @@ class GpuModule(Module):
     """A module compiled for a GPU: `module["main"](a, b, c)` with arrays of `codegen.array`."""
 
     def __init__(self, code: DeviceCode) -> None:
-        functions = {f.signature.name: GpuFunction(f, code.target) for f in code.functions}
-        TimedFunctions.__init__(self, functions)
         self._device_code = code
-
-    @property
-    def embedded_program(self) -> None:
-        """None: a library has machine code of CPUs only."""
-
-    @property
-    def info(self) -> ModuleInfo:
-        """The description of the compiled functions."""
-        return self._device_code.info
+        refusal = "its kernels are in the process of a device"
+        self._code = LoadedCode(code.info, {}, {}, None, refusal=refusal)
+        self._source = None
+        functions = {f.signature.name: GpuFunction(f, self._code) for f in code.functions}
+        TimedFunctions.__init__(self, functions)
 
     @property
     def object_code(self) -> bytes:
@@ -71,11 +65,6 @@ class GpuModule(Module):
             raise CodegenError("the LLVM IR of a kernel is shown as it was written")
         return "\n".join(unit.text for unit in self._units().values())
 
-    @property
-    def source(self) -> NoReturn:
-        """CodegenError: the LLVM IR of kernels is what `inspect_llvm` returns."""
-        raise CodegenError("the LLVM IR of the kernels of a GPU is shown by inspect_llvm")
-
     def get_function(self, name: str) -> GpuFunction:
         """Return a function; IRValueError if there is none of that name."""
         function = super().get_function(name)
@@ -91,15 +80,6 @@ class GpuModule(Module):
                 "codegen.build returned"
             )
         return units
-
-    def export_library(self, path: object, embedded: object = None) -> None:
-        """Raise LinkError: libraries are for CPUs."""
-        check_target(self.target)
-
-    def c_header(self) -> str:
-        """Raise LinkError, as `export_library` does."""
-        check_target(self.target)
-        return ""
 
     def _check_device(self, device: Device | None) -> None:
         check_device(device, self.target.kind)
@@ -154,28 +134,17 @@ class GpuFunction(Function):
     longer than the device's `timeout`.
     """
 
-    def __init__(self, function: DeviceFunction, target: Target) -> None:
+    def __init__(self, function: DeviceFunction, code: LoadedCode) -> None:
+        super().__init__(code, function.signature)
         self._function = function
-        self.signature = signature = function.signature
-        self._checker = _DeviceArguments(signature, target.kind)
-        self._default = GpuDevice(target.kind)
-        self.dtypes = [*(p.dtype for p in signature.parameters), *(d for _, d in signature.symbols)]
+        kind = Target(code.info.target).kind
+        self._checker = _DeviceArguments(self.signature, kind)
+        self._default = GpuDevice(kind)
+        parameters, symbols = self.signature.parameters, self.signature.symbols
+        self.dtypes = [*(p.dtype for p in parameters), *(dtype for _, dtype in symbols)]
         """The dtypes of the parameters, and of the symbolic extents."""
         self._loaded: dict[tuple[DeviceProcess, int], dict[str, int]] = {}
         """The numbers of the kernels in the processes of devices, by process and generation."""
-
-    def _refuse(self, *_: object) -> NoReturn:
-        raise LinkError(f"{self.name} has no address: its kernels are in the process of a device")
-
-    @property
-    def entry(self) -> NoReturn:
-        """LinkError: kernels are in another process."""
-        self._refuse()
-
-    @property
-    def address(self) -> NoReturn:
-        """LinkError: kernels are in another process."""
-        self._refuse()
 
     def run(self, bound: BoundArguments) -> None:
         """Run on checked arguments."""

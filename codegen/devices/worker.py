@@ -81,7 +81,7 @@ class Launcher(ABC):
     def record(self, number: int, commands: Sequence[Command]) -> None:
         """Prepare commands to be run by their number."""
         self._recorded[number] = [
-            self._copy(*command) if len(command) == 3 else self._start(*command)
+            self._copy(*command) if len(command) == 3 else self._start(command)
             for command in commands
             if len(command) == 3 or 0 not in command[1]
         ]
@@ -98,14 +98,7 @@ class Launcher(ABC):
         return self._timed(self._recorded[number] * times)
 
     @abstractmethod
-    def _start(
-        self,
-        number: int,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        shared_bytes: int,
-        arguments: Sequence[Place | bytes],
-    ) -> Enqueue:
+    def _start(self, start: Start) -> Enqueue:
         """Return the start of a kernel."""
 
     @abstractmethod
@@ -168,20 +161,14 @@ class _OpenCL(Launcher):
         program = self._cl.Program(self._context, binary).build(self._options)
         self._kernels[number] = program, name
 
-    def _start(
-        self,
-        number: int,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        shared_bytes: int,
-        arguments: Sequence[Place | bytes],
-    ) -> Enqueue:
+    def _start(self, start: Start) -> Enqueue:
+        number, grid, block, _, arguments = start
         kernel = self._cl.Kernel(*self._kernels[number])
         for k, argument in enumerate(arguments):
             kernel.set_arg(k, argument if isinstance(argument, bytes) else self._memory(argument))
         size = tuple(n * m for n, m in zip(grid, block, strict=True))
-        start, queue = self._cl.enqueue_nd_range_kernel, self._queue
-        return lambda: start(queue, kernel, size, block)
+        enqueue, queue = self._cl.enqueue_nd_range_kernel, self._queue
+        return lambda: enqueue(queue, kernel, size, block)
 
     def _copy(self, destination: Place, source: Place, nbytes: int) -> Enqueue:
         ends = self._memory(destination, nbytes), self._memory(source, nbytes)
@@ -259,14 +246,8 @@ class _Cuda(Launcher):
         super().unload(number)
         self._call("cuModuleUnload", self._modules.pop(number))
 
-    def _start(
-        self,
-        number: int,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        shared_bytes: int,
-        arguments: Sequence[Place | bytes],
-    ) -> Enqueue:
+    def _start(self, start: Start) -> Enqueue:
+        number, grid, block, shared_bytes, arguments = start
         ctypes, kernel = self._ctypes, self._kernels[number]
         held = [
             ctypes.create_string_buffer(a, len(a))
@@ -279,11 +260,11 @@ class _Cuda(Launcher):
         if allocated:
             self._call("cuFuncSetAttribute", kernel, self._most_shared, allocated)
 
-        def start(_: object = held) -> None:  # the slots point to what is held
+        def enqueue(_: object = held) -> None:  # the slots point to what is held
             place = ctypes.addressof(slots)
             self._call("cuLaunchKernel", kernel, *grid, *block, allocated, 0, place, 0)
 
-        return start
+        return enqueue
 
     def _copy(self, destination: Place, source: Place, nbytes: int) -> Enqueue:
         ends = self._address(destination), self._address(source)

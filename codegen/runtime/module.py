@@ -112,7 +112,7 @@ class Module(TimedFunctions[Function]):
     @property
     def target(self) -> Target:
         """The target that the module was compiled for."""
-        return Target(self.info.target)
+        return Target(self._code.info.target)
 
     @property
     def object_code(self) -> bytes:
@@ -157,9 +157,10 @@ class Module(TimedFunctions[Function]):
         value, in parameter order, then symbolic extents, then a pointer for the result if there is
         one; `c_header` writes the prototypes. It returns 0, or a status if it failed. Functions
         whose names are invalid in C, or exist in the C library, can be called through `load_module`
-        only. `embedded` are additional data by symbol. Raises LinkError without a linker,
-        CodegenError for a module that calls library functions.
+        only. `embedded` are additional data by symbol. Raises LinkError without a linker and for a
+        GPU, CodegenError for a module that calls library functions.
         """
+        export.check_target(self.target)
         calls = self._code.info.library.values()
         called = sorted({call.function for of_one in calls for call in of_one})
         if called:
@@ -173,6 +174,7 @@ class Module(TimedFunctions[Function]):
 
     def c_header(self) -> str:
         """Return the C prototypes of the functions that the library exports."""
+        export.check_target(self.target)
         return export.embedded_header(self._code) or export.c_header(self._code.info)
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
@@ -181,7 +183,7 @@ class Module(TimedFunctions[Function]):
 
     def __repr__(self) -> str:
         functions = ", ".join(str(f.signature) for f in self._functions.values())
-        return f"<compiled module for {self.info.target}: {functions}>"
+        return f"<compiled module for {self._code.info.target}: {functions}>"
 
 
 def build(

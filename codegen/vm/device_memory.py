@@ -88,9 +88,10 @@ class DeviceMemory:
         """The bytes of all arrays, without weights and the temporaries of kernels."""
         return sum(array.nbytes for array in self._arrays.values())
 
-    @property
-    def is_used(self) -> bool:
-        """True if a call has begun to use the memory."""
+    def is_of_this_call(self) -> bool:
+        """Return True if the call has begun to use the memory, and the process still has it."""
+        if self._regions:
+            self._roots.device.process.check_alive(self.generation)
         return bool(self._regions)
 
     def begin(self) -> None:
@@ -116,19 +117,14 @@ class DeviceMemory:
         region.is_written |= writes
         return region.array.number, address - region.address
 
-    def read(self, array: NDArray) -> None:
-        """Copy an array from the GPU if a run has written it there."""
+    def copy(self, array: NDArray, *, to_host: bool) -> None:
+        """Copy an array to the GPU if it is there, or to the host if a run has written it."""
         region = self._region(address_of(array), array.nbytes)
-        if region is not None and region.is_written:
-            place = region.array.number, address_of(array) - region.address
-            self._roots.device.process.read(place, bytes_of(array))
-
-    def write(self, array: NDArray) -> None:
-        """Copy an array to the GPU if it is there."""
-        region = self._region(address_of(array), array.nbytes)
-        if region is not None:
-            place = region.array.number, address_of(array) - region.address
-            self._roots.device.process.write(place, bytes_of(array))
+        if region is None or (to_host and not region.is_written):
+            return
+        place = region.array.number, address_of(array) - region.address
+        process = self._roots.device.process
+        (process.read if to_host else process.write)(place, bytes_of(array))
 
     def _region(self, address: int, nbytes: int) -> _Region | None:
         for region in self._regions:
@@ -186,8 +182,7 @@ class Roots:
         process = self.device.process
         process.start()
         memory = frame.device_memory
-        if memory is not None and memory.is_used:
-            process.check_alive(memory.generation)
+        if memory is not None and memory.is_of_this_call():
             return memory
         if memory is None or memory.generation != process.generation:
             memory = frame.device_memory = DeviceMemory(self, frame)
@@ -299,9 +294,8 @@ def _copy(step: p.ToHost | p.ToDevice, frame: Frame) -> None:
     memory = frame.device_memory
     if memory is None:
         return
-    copy = memory.read if isinstance(step, p.ToHost) else memory.write
     for array in _arrays_in([frame.registers[k] for k in step.registers]):
-        copy(array)
+        memory.copy(array, to_host=isinstance(step, p.ToHost))
     if isinstance(step, p.ToHost) and step.ends:
         memory.end()
 
