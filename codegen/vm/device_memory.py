@@ -280,24 +280,30 @@ def device_steps(
     roots: dict[str, Roots] = {}
 
     def linked(step: p.Run | p.ToHost | p.ToDevice, program: p.Program) -> Runner:
+        if program.name not in roots:
+            roots[program.name] = Roots(program, chosen)
         if isinstance(step, p.Run):
-            if program.name not in roots:
-                roots[program.name] = Roots(program, chosen)
             return DeviceRun(step.calls, module, weights, roots[program.name])
-        return partial(_copy, step)
+        copy = _copy_to_host if isinstance(step, p.ToHost) else _copy_to_device
+        return partial(copy, step, roots[program.name])
 
     return linked
 
 
-def _copy(step: p.ToHost | p.ToDevice, frame: Frame) -> None:
-    """Copy arrays in registers if the call has begun to use the GPU."""
+def _copy_to_host(step: p.ToHost, _: Roots, frame: Frame) -> None:
     memory = frame.device_memory
-    if memory is None:
-        return
+    if memory is not None:
+        for array in _arrays_in([frame.registers[k] for k in step.registers]):
+            memory.copy(array, to_host=True)
+        if step.ends:
+            memory.end()
+
+
+def _copy_to_device(step: p.ToDevice, roots: Roots, frame: Frame) -> None:
+    # The call begins to use the memory here, too: what the host writes first is not unwritten.
+    memory = roots.memory(frame)
     for array in _arrays_in([frame.registers[k] for k in step.registers]):
-        memory.copy(array, to_host=isinstance(step, p.ToHost))
-    if isinstance(step, p.ToHost) and step.ends:
-        memory.end()
+        memory.copy(array, to_host=False)
 
 
 def _arrays_in(values: Sequence[Any]) -> Iterator[NDArray]:
