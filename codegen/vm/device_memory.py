@@ -284,13 +284,14 @@ def device_steps(
             roots[program.name] = Roots(program, chosen)
         if isinstance(step, p.Run):
             return DeviceRun(step.calls, module, weights, roots[program.name])
-        copy = _copy_to_host if isinstance(step, p.ToHost) else _copy_to_device
-        return partial(copy, step, roots[program.name])
+        if isinstance(step, p.ToHost):
+            return partial(_copy_to_host, step)
+        return partial(_copy_to_device, step, roots[program.name])
 
     return linked
 
 
-def _copy_to_host(step: p.ToHost, _: Roots, frame: Frame) -> None:
+def _copy_to_host(step: p.ToHost, frame: Frame) -> None:
     memory = frame.device_memory
     if memory is not None:
         for array in _arrays_in([frame.registers[k] for k in step.registers]):
