@@ -165,7 +165,9 @@ def test_sizes_of_a_call():
 def test_library_functions_and_branches_run_on_the_host():
     mod, x = module(ON_THE_HOST), random(4, 8)
     vm = machine(mod, default_schedules=False)
-    assert vm.executable.as_text() == """\
+    assert (
+        vm.executable.as_text()
+        == """\
 main(x, c):
     copy r5, r0 to the host
     call library tensorir.op.sort(r5, r0)
@@ -182,6 +184,7 @@ main(x, c):
     launch relu
     launch copy
     copy r2, r3, r4 to the host"""
+    )
     for condition in (True, False):
         found, expected = vm["main"](x, np.array(condition)), on_cpu(mod)(x, np.array(condition))
         for one, other in zip(found, expected, strict=True):
