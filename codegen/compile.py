@@ -101,7 +101,7 @@ def compile_object(
 
     It is an `ar` archive with a relocatable object for each function and for each entry, and a
     description of the functions. Another process needs nothing else. Raises CodegenError for a
-    program without a compiled form. For a GPU it is what `GpuModule.from_object` loads.
+    program without a compiled form.
     """
     chosen = as_target(target)
     if chosen.gpu is not None:

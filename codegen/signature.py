@@ -14,18 +14,23 @@ from typing import Any, Final, Literal, TypeAlias
 from codegen.errors import CodegenError, LinkError
 from tensorir.function import PrimFunc
 from tensorir.nodes import expr as e
-from tensorir.nodes.dtype import HANDLE, DataType
+from tensorir.nodes.dtype import BOOL, HANDLE, DataType
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.rewriting.visit import collect_vars
-from tensorir.semantics import EXACT
+from tensorir.semantics import EXACT, evaluate
 
 FORMAT_VERSION: Final = 4
 
 Dim: TypeAlias = "int | str | tuple[str, Dim, Dim]"
-"""An extent: a number, the name of a variable, or an operator on two extents."""
+"""An extent: a number, the name of a variable, or an operator on two extents; a condition is 0 or
+1."""
 
 _OPERATORS: Final[dict[str, type[e.BinaryOp]]] = {
-    kind.symbol: kind for kind in (e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod, e.Min, e.Max)
+    kind.symbol: kind
+    for kind in (
+        *(e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod, e.Min, e.Max),
+        *(e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or),
+    )
 }
 
 
@@ -168,7 +173,11 @@ def evaluate_dim(dim: Dim, values: Mapping[str, int]) -> int | None:
     if isinstance(dim, str):
         return values.get(dim)
     left, right = evaluate_dim(dim[1], values), evaluate_dim(dim[2], values)
-    return None if left is None or right is None else EXACT[_OPERATORS[dim[0]]](left, right)
+    if left is None or right is None:
+        return None
+    kind = _OPERATORS[dim[0]]
+    exact = EXACT.get(kind)
+    return int(evaluate(kind, BOOL, left, right)) if exact is None else exact(left, right)
 
 
 # --------------------------------------------------------------------------------- from a function

@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from codegen.devices.process import DeviceProcess
-from codegen.errors import ExecutionError, LinkError
+from codegen.errors import LinkError
 from codegen.runtime.array_view import view_of
-from codegen.runtime.ndarray import Device
+from codegen.runtime.ndarray import ArrayCopies, Device
 from codegen.target import Target, as_target
-from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import DataType
 
 _SPACING: Final = 36
@@ -100,11 +99,13 @@ def device(
     return found
 
 
-class DeviceArray:
+class DeviceArray(ArrayCopies):
     """An array in the memory of a device, compact and row-major; `numpy()` copies it to the host.
 
     bfloat16 and fp8 are held as their bits.
     """
+
+    shape: tuple[int, ...]
 
     def __init__(self, device: GpuDevice, shape: tuple[int, ...], dtype: DataType) -> None:
         self.device = device
@@ -124,16 +125,8 @@ class DeviceArray:
     @property
     def number(self) -> int:
         """The number of the array in the process of the device; ExecutionError if it is lost."""
-        self.check_alive()
+        self.device.process.check_alive(self._generation)
         return self._number
-
-    def check_alive(self) -> None:
-        """Raise ExecutionError if the process of the device has ended since the array was made."""
-        if self.device.process.generation != self._generation:
-            raise ExecutionError(
-                f"the process of {self.device} ended after this array was made, and its elements "
-                "are lost; make the array again by codegen.array"
-            )
 
     @property
     def address(self) -> int:
@@ -143,49 +136,17 @@ class DeviceArray:
     def numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
         """Return the elements as an array of NumPy."""
         result = np.empty(self.shape, self.dtype.to_numpy())
-        self.device.process.read(self.number, _bytes_of(result))
+        self.device.process.read((self.number, 0), bytes_of(result))
         return result
 
-    def asnumpy(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """Return `numpy()`; this is its older name."""
-        return self.numpy()
-
-    def copyfrom(self, source: ArrayLike) -> DeviceArray:
-        """Copy elements from an array of exactly this shape, converting them; return this array.
-
-        Raises IRValueError for another shape.
-        """
-        values = np.asarray(source)
-        if values.shape != self.shape:
-            raise IRValueError(
-                f"copyfrom takes an array of shape {self.shape}, got shape {values.shape}"
-            )
+    def _replace_elements(self, values: np.ndarray[Any, np.dtype[Any]]) -> None:
         data = np.ascontiguousarray(values, self.dtype.to_numpy())
-        self.device.process.write(self.number, _bytes_of(data))
-        return self
-
-    def copyto(self, target: DeviceArray | np.ndarray[Any, np.dtype[Any]] | Device) -> Any:
-        """Copy the elements to an array of exactly this shape, or to a new one on a device.
-
-        Returns the array that was written. Raises IRValueError for an array of another shape.
-        """
-        if isinstance(target, Device):
-            return target.array(self.numpy())
-        if isinstance(target, DeviceArray):
-            return target.copyfrom(self.numpy())
-        if not isinstance(target, np.ndarray):
-            raise IRTypeError(f"copyto takes an array or a device, got {type(target).__name__}")
-        if target.shape != self.shape:
-            raise IRValueError(
-                f"copyto takes an array of shape {self.shape}, got shape {target.shape}"
-            )
-        np.copyto(target, self.numpy(), casting="unsafe")
-        return target
+        self.device.process.write((self.number, 0), bytes_of(data))
 
     def __repr__(self) -> str:
         return f"<array of {self.dtype}{list(self.shape)} on {self.device}>"
 
 
-def _bytes_of(values: np.ndarray[Any, np.dtype[Any]]) -> memoryview:
+def bytes_of(values: np.ndarray[Any, np.dtype[Any]]) -> memoryview:
     """Return the bytes of a contiguous array."""
     return memoryview(values.reshape(-1).view(np.uint8))  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from codegen.devices.launches import (
     step_to_data,
 )
 from codegen.emit.gpu_kernel import emit_gpu_kernel
-from codegen.errors import CodegenError, LinkError
+from codegen.errors import CodegenError
 from codegen.kernel import Unit
 from codegen.lower import lower
 from codegen.signature import (
@@ -58,26 +58,26 @@ class DeviceCode:
     target: Target
     functions: tuple[DeviceFunction, ...]
 
+    @property
+    def info(self) -> ModuleInfo:
+        """The description of the functions."""
+        signatures = tuple(f.signature for f in self.functions)
+        return ModuleInfo(str(self.target), self.target.architecture, signatures)
+
     def to_bytes(self) -> bytes:
         """Return the module as an archive, which `from_bytes` reads."""
-        signatures = tuple(f.signature for f in self.functions)
-        info = ModuleInfo(str(self.target), self.target.architecture, signatures)
         objects = []
         for f in self.functions:
             data = {"steps": [step_to_data(s) for s in f.steps], "kernels": list(f.kernels)}
             binaries = {f"k{number}.": code for number, code in enumerate(f.kernels.values())}
             objects.append({"host": json.dumps(data).encode(), **binaries})
-        return write_object_code(info, objects)
+        return write_object_code(self.info, objects)
 
     @staticmethod
     def from_bytes(data: bytes) -> DeviceCode:
-        """Read the result of `to_bytes`; LinkError for something else."""
+        """Read the result of `to_bytes`."""
         info, members = read_object_code(data)
         target = Target(info.target)
-        if target.gpu is None:
-            raise LinkError(
-                f"the module is for {target}, which is no GPU; load it by codegen.Module"
-            )
         functions = []
         for number, signature in enumerate(info.functions):
             host = json.loads(members[f"host{number}.o"])

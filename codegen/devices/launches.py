@@ -65,10 +65,20 @@ class Temporary:
     steps: tuple[Step, ...]
 
 
-Step: TypeAlias = Launch | HostLoop | Temporary
-Start: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...], int, list[int | bytes]]
-"""A kernel by name, its grid and block, the bytes of shared memory of a block, and its arguments:
-numbers of arrays, bytes of scalars."""
+@dataclass(frozen=True, slots=True)
+class HostBranch:
+    """Steps that the host chooses by a condition, which is 0 or 1."""
+
+    condition: Dim
+    steps: tuple[Step, ...]
+    otherwise: tuple[Step, ...]
+
+
+Step: TypeAlias = Launch | HostLoop | HostBranch | Temporary
+Argument: TypeAlias = tuple[int, int] | bytes
+"""The number of an array with an offset in bytes, or the bytes of a scalar."""
+Start: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...], int, list[Argument]]
+"""A kernel by name, its grid and block, the bytes of shared memory of a block, its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +104,19 @@ class HostProgram:
 def launches(func: PrimFunc, name: str = "main") -> HostProgram:
     """Take a device program apart; its kernels are called `main_kernel`, `main_kernel_1`, ...
 
-    Raises CodegenError for statements outside of kernels other than serial loops and allocations
-    of global memory, and for thread axes that are bound twice or to an extent that is no constant.
+    Raises CodegenError for statements outside of kernels other than serial loops, branches and
+    allocations of global memory, and for thread axes that are bound twice or to an extent that is
+    not constant.
     """
     return _Splitter(func, name).program()
 
 
 def flat_launches(
-    steps: Sequence[Step], values: Mapping[str, int], arguments: Mapping[int | str, int | bytes]
+    steps: Sequence[Step], values: Mapping[str, int], arguments: Mapping[int | str, Argument]
 ) -> Iterator[Start]:
     """Yield the launches of a call in order.
 
-    `values` are the integers that extents depend on; `arguments` are numbers of arrays, and scalars
-    as bytes.
+    `values` are the integers that extents depend on.
     """
     for step in steps:
         if isinstance(step, Launch):
@@ -115,6 +125,9 @@ def flat_launches(
             yield step.kernel, grid, step.block, step.shared_bytes, passed
         elif isinstance(step, Temporary):
             yield from flat_launches(step.steps, values, arguments)
+        elif isinstance(step, HostBranch):
+            chosen = step.steps if number_of(step.condition, values) else step.otherwise
+            yield from flat_launches(chosen, values, arguments)
         else:
             start, extent = (number_of(dim, values) for dim in (step.start, step.extent))
             for k in range(start, start + extent):
@@ -131,6 +144,8 @@ def temporaries(steps: Sequence[Step]) -> Iterator[Temporary]:
     for step in steps:
         if not isinstance(step, Launch):
             yield from temporaries(step.steps)
+        if isinstance(step, HostBranch):
+            yield from temporaries(step.otherwise)
         if isinstance(step, Temporary):
             yield step
 
@@ -183,6 +198,10 @@ class _Splitter:
             start, extent = self._dim(node.min), self._dim(node.extent)
             nbytes = node.loop_var.dtype.nbytes
             return (HostLoop(name, nbytes, start, extent, self._steps(node.body)),)
+        if isinstance(node, s.IfThenElse):
+            steps = self._steps(node.then_case)
+            otherwise = () if node.else_case is None else self._steps(node.else_case)
+            return (HostBranch(self._dim(node.condition), steps, otherwise),)
         if isinstance(node, Allocate) and memory_of(node.buffer_var) == "global":
             self._host[node.buffer_var] = name = self._names[node.buffer_var]
             size: Dim = node.dtype.nbytes
@@ -265,6 +284,8 @@ def step_to_data(step: Step) -> list[Any]:
     inner = [step_to_data(part) for part in step.steps]
     if isinstance(step, Temporary):
         return ["temporary", step.name, step.nbytes, inner]
+    if isinstance(step, HostBranch):
+        return ["branch", step.condition, inner, [step_to_data(part) for part in step.otherwise]]
     return ["loop", step.variable, step.nbytes, step.start, step.extent, inner]
 
 
@@ -275,6 +296,9 @@ def step_from_data(data: Sequence[Any]) -> Step:
         (gx, gy, gz), (bx, by, bz), shared_bytes, arguments = rest
         grid = dim_from_data(gx), dim_from_data(gy), dim_from_data(gz)
         return Launch(name, grid, (bx, by, bz), shared_bytes, tuple(arguments))
+    if kind == "branch":
+        then, otherwise = (tuple(map(step_from_data, part)) for part in rest)
+        return HostBranch(dim_from_data(name), then, otherwise)
     *dims, inner = rest
     steps = tuple(step_from_data(part) for part in inner)
     if kind == "temporary":

@@ -3,57 +3,46 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from codegen.devices.array import DeviceArray, GpuDevice
 from codegen.devices.compile import DeviceCode, DeviceFunction, assembly_of
-from codegen.devices.launches import flat_launches, number_of, temporaries
+from codegen.devices.launches import Argument, flat_launches, number_of, temporaries
 from codegen.devices.process import DeviceProcess
 from codegen.errors import CodegenError
-from codegen.runtime.arguments import ArgumentChecker
+from codegen.runtime.arguments import ArgumentChecker, BoundArguments
 from codegen.runtime.array_view import ArrayView
+from codegen.runtime.function import Function, PreparedCall
+from codegen.runtime.jit import LoadedCode
+from codegen.runtime.module import Module
 from codegen.runtime.ndarray import Device, check_device
 from codegen.runtime.timed_loop import Batch
 from codegen.runtime.timing import TimedFunctions
 from codegen.signature import Parameter, Signature
 from codegen.target import Target
 from tensorir.errors import IRValueError
-from tensorir.nodes.dtype import DataType
+
+if TYPE_CHECKING:
+    from codegen.devices.worker import Command, Place, Start
 
 
-class GpuModule(TimedFunctions["GpuFunction"]):
+class GpuModule(Module):
     """A module compiled for a GPU: `module["main"](a, b, c)` with arrays of `codegen.array`."""
 
     def __init__(self, code: DeviceCode) -> None:
-        super().__init__({f.signature.name: GpuFunction(f, code.target) for f in code.functions})
-        self._code = code
-
-    @staticmethod
-    def from_object(data: bytes) -> GpuModule:
-        """Load the result of `compile_object`; LinkError for something else."""
-        return GpuModule(DeviceCode.from_bytes(data))
-
-    @property
-    def target(self) -> Target:
-        """The target that the module was compiled for."""
-        return self._code.target
+        self._device_code = code
+        refusal = "its kernels are in the process of a device"
+        self._code = LoadedCode(code.info, {}, {}, None, refusal=refusal)
+        self._source = None
+        functions = {f.signature.name: GpuFunction(f, self._code) for f in code.functions}
+        TimedFunctions.__init__(self, functions)
 
     @property
     def object_code(self) -> bytes:
-        """The module as an archive, which `from_object` loads without a compiler."""
-        return self._code.to_bytes()
-
-    @property
-    def entry_func(self) -> GpuFunction:
-        """The function called `main`, or the only one."""
-        names = list(self._functions)
-        return self.get_function(names[0] if len(names) == 1 else "main")
-
-    def __call__(self, *args: Any) -> None:
-        """Call the entry function."""
-        self.entry_func(*args)
+        """The result of `compile_object`, which `from_object` loads without a compiler."""
+        return self._device_code.to_bytes()
 
     def inspect_device(self) -> str:
         """Return the kernels as text: PTX, assembly of AMDGPU, or the text form of SPIR-V.
@@ -62,9 +51,13 @@ class GpuModule(TimedFunctions["GpuFunction"]):
         """
         if self.target.kind == "cuda":
             return "\n".join(
-                code.decode() for f in self._code.functions for code in f.kernels.values()
+                code.decode() for f in self._device_code.functions for code in f.kernels.values()
             )
         return assembly_of(self._units().values())
+
+    def inspect_asm(self) -> str:
+        """Return `inspect_device`."""
+        return self.inspect_device()
 
     def inspect_llvm(self, optimized_form: bool = False) -> str:
         """Return the LLVM IR of the kernels, as it was written."""
@@ -72,8 +65,15 @@ class GpuModule(TimedFunctions["GpuFunction"]):
             raise CodegenError("the LLVM IR of a kernel is shown as it was written")
         return "\n".join(unit.text for unit in self._units().values())
 
+    def get_function(self, name: str) -> GpuFunction:
+        """Return a function; IRValueError if there is none of that name."""
+        function = super().get_function(name)
+        assert isinstance(function, GpuFunction)
+        return function
+
     def _units(self) -> Mapping[str, Any]:
-        units = {name: unit for f in self._code.functions for name, unit in f.units.items()}
+        functions = self._device_code.functions
+        units = {name: unit for f in functions for name, unit in f.units.items()}
         if not units:
             raise CodegenError(
                 "the module was loaded from kernels, its LLVM IR is gone; inspect the module that "
@@ -81,81 +81,81 @@ class GpuModule(TimedFunctions["GpuFunction"]):
             )
         return units
 
-    def _unknown_message(self, name: str) -> str:
-        return f"the module has no function {name!r}; it has {list(self._functions)}"
-
     def _check_device(self, device: Device | None) -> None:
         check_device(device, self.target.kind)
 
-    def __reduce__(self) -> tuple[Callable[[bytes], GpuModule], tuple[bytes]]:
-        """Pickle as the archive."""
-        return (GpuModule.from_object, (self.object_code,))
 
-    def __repr__(self) -> str:
-        functions = ", ".join(str(f.signature) for f in self._functions.values())
-        return f"<compiled module for {self.target}: {functions}>"
+class Recording:
+    """Commands that the process of a device keeps, and runs in one request."""
+
+    def __init__(self, device: GpuDevice, commands: Sequence[Command]) -> None:
+        self._device = device
+        process = device.process
+        self._number = process.next_number()
+        process.request("record", self._number, commands)
+        self._generation = process.generation
+        weakref.finalize(self, process.discard, "forget", self._number, self._generation)
+
+    def run(self, times: int = 1) -> float:
+        """Run all of it several times; return the seconds that the device measured.
+
+        Raises ExecutionError if a kernel faults or takes too long, or if the process has ended.
+        """
+        process = self._device.process
+        process.check_alive(self._generation)
+        return float(process.request("run", self._number, times, timeout=self._device.timeout))
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedLaunches:
+class PreparedLaunches(PreparedCall):
     """A function with arguments that are checked already."""
 
-    function: GpuFunction
-    """Keeps the kernels loaded."""
-    device: GpuDevice
-    starts: list[tuple[Any, ...]]
-    """The kernels in order, in the form of the requests of `codegen.devices.worker`."""
+    recording: Recording
     arrays: list[DeviceArray]
-    """The arrays that the kernels use, temporaries included."""
+    """The arrays that the kernels use, temporaries included; they are kept."""
 
     def __call__(self) -> None:
         """Run the function; ExecutionError if a kernel faults or takes too long."""
-        self.time(1)
+        self.recording.run()
 
     def time(self, number: int = 1) -> Batch:
         """Run the function `number` times and return the time that the device measured."""
-        for array in self.arrays:
-            array.check_alive()
-        run, timeout = self.device.process.request, self.device.timeout
-        return Batch(number, run("run", self.starts, number, timeout=timeout), 0)
+        return Batch(number, self.recording.run(number), 0)
 
     def flush_non_first(self) -> NoReturn:
         """Refuse to drop arrays from caches."""
         raise CodegenError("the caches of a GPU cannot be flushed; leave f_preproc out")
 
 
-class GpuFunction:
-    """A compiled function; call it with arrays of a device (outputs are written) and scalars."""
+class GpuFunction(Function):
+    """A compiled function; call it with arrays of a device (outputs are written) and scalars.
 
-    def __init__(self, function: DeviceFunction, target: Target) -> None:
+    A call returns when the results are there. It raises ExecutionError if a kernel faults or runs
+    longer than the device's `timeout`.
+    """
+
+    def __init__(self, function: DeviceFunction, code: LoadedCode) -> None:
+        super().__init__(code, function.signature)
         self._function = function
-        self._checker = _DeviceArguments(function.signature, target.kind)
-        self._default = GpuDevice(target.kind)
+        kind = Target(code.info.target).kind
+        self._checker = _DeviceArguments(self.signature, kind)
+        self._default = GpuDevice(kind)
+        parameters, symbols = self.signature.parameters, self.signature.symbols
+        self.dtypes = [*(p.dtype for p in parameters), *(dtype for _, dtype in symbols)]
+        """The dtypes of the parameters, and of the symbolic extents."""
         self._loaded: dict[tuple[DeviceProcess, int], dict[str, int]] = {}
         """The numbers of the kernels in the processes of devices, by process and generation."""
 
-    @property
-    def signature(self) -> Signature:
-        """The interface of the function."""
-        return self._function.signature
-
-    @property
-    def name(self) -> str:
-        """The name in the module."""
-        return self.signature.name
-
-    def __call__(self, *args: Any) -> None:
-        """Check the arguments and run; the call returns when the results are there.
-
-        Raises IRTypeError or IRValueError for arguments that do not fit, before anything runs;
-        ExecutionError if a kernel faults or runs longer than the device's `timeout`.
-        """
-        self.prepare(*args)()
+    def run(self, bound: BoundArguments) -> None:
+        """Run on checked arguments."""
+        self._prepared(bound)()
 
     def prepare(self, *args: Any) -> PreparedLaunches:
         """Check the arguments once, for many calls."""
-        bound = self._checker.bind(args)
-        parameters, symbols = self.signature.parameters, self.signature.symbols
+        return self._prepared(self._checker.bind(args))
+
+    def _prepared(self, bound: BoundArguments) -> PreparedLaunches:
+        args, parameters = bound.owners, self.signature.parameters
         arrays = [a for a in args if isinstance(a, DeviceArray)]
         device = arrays[0].device if arrays else self._default
         for array in arrays:
@@ -164,28 +164,51 @@ class GpuFunction:
                     f"{self.name}: an array is on {array.device} and another on {device}; copy one "
                     "by copyto"
                 )
-        values = {name: bound.slots[len(parameters) + k] for k, (name, _) in enumerate(symbols)} | {
-            p.name: slot
-            for p, slot in zip(parameters, bound.slots, strict=False)
-            if p.kind == "scalar" and p.dtype.is_integral
-        }
-        arguments: dict[int | str, int | bytes] = {}
-        for k, (parameter, arg) in enumerate(zip(parameters, args, strict=True)):
-            is_array = parameter.kind == "buffer"
-            arguments[k] = arg.number if is_array else _low_bytes(parameter.dtype, bound.slots[k])
-        arguments |= {name: _low_bytes(dtype, values[name]) for name, dtype in symbols}
-        for step in temporaries(self._function.steps):
-            array = device.empty((number_of(step.nbytes, values),), "uint8")
-            arrays.append(array)
-            arguments[step.name] = array.number
-        numbers = self._kernels_in(device.process)
-        starts = [
-            (numbers[name], *shape, passed)
-            for name, *shape, passed in flat_launches(self._function.steps, values, arguments)
+        slots = [
+            (arg.number, 0) if parameter.kind == "buffer" else slot
+            for parameter, arg, slot in zip(parameters, args, bound.slots, strict=False)
         ]
-        return PreparedLaunches(self, device, starts, arrays)
+        slots += bound.slots[len(slots) : len(self.dtypes)]
 
-    def _kernels_in(self, process: DeviceProcess) -> dict[str, int]:
+        def allocate(nbytes: int) -> Place:
+            arrays.append(device.empty((nbytes,), "uint8"))
+            return arrays[-1].number, 0
+
+        starts = self.starts(device.process, slots, allocate)
+        return PreparedLaunches(self, bound, Recording(device, starts), arrays)
+
+    def starts(
+        self,
+        process: DeviceProcess,
+        slots: Sequence[Place | int],
+        allocate: Callable[[int], Place],
+    ) -> list[Start]:
+        """Return the starts of kernels of a call, in the form of the requests to a process.
+
+        `slots` has a place or the bits of a scalar for each parameter, then the symbolic extents.
+        `allocate` returns the memory of temporaries, of so many bytes.
+        """
+        parameters, symbols = self.signature.parameters, self.signature.symbols
+        keys: list[tuple[int | str, str]] = [(k, p.name) for k, p in enumerate(parameters)]
+        keys += [(name, name) for name, _ in symbols]
+        values: dict[str, int] = {}
+        arguments: dict[int | str, Argument] = {}
+        for (key, name), dtype, slot in zip(keys, self.dtypes, slots, strict=True):
+            if isinstance(slot, int):
+                arguments[key] = slot.to_bytes(8, "little", signed=True)[: dtype.nbytes]
+                values[name] = slot
+            else:
+                arguments[key] = slot
+        steps = self._function.steps
+        for step in temporaries(steps):
+            arguments[step.name] = allocate(number_of(step.nbytes, values))
+        numbers = self.kernels_in(process)
+        return [
+            (numbers[name], grid, block, shared_bytes, passed)
+            for name, grid, block, shared_bytes, passed in flat_launches(steps, values, arguments)
+        ]
+
+    def kernels_in(self, process: DeviceProcess) -> dict[str, int]:
         """Return the numbers of the kernels in a process, which unloads them with this function."""
         process.start()
         key = process, process.generation
@@ -198,13 +221,6 @@ class GpuFunction:
                 weakref.finalize(self, process.discard, "unload", number, process.generation)
             self._loaded[key] = numbers
         return numbers
-
-    def __repr__(self) -> str:
-        return f"<compiled function {self.signature}>"
-
-
-def _low_bytes(dtype: DataType, slot: int) -> bytes:
-    return slot.to_bytes(8, "little", signed=True)[: dtype.nbytes]
 
 
 class _DeviceArguments(ArgumentChecker):

@@ -16,9 +16,12 @@ from importlib.util import find_spec
 from mmap import mmap
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from codegen.errors import ExecutionError, LinkError
+
+if TYPE_CHECKING:
+    from codegen.devices.worker import Place
 
 _NEEDED: Final = {"opencl": ("pyopencl", "opencl"), "cuda": ("cuda.bindings", "cuda")}
 """The package that runs kernels of a kind of target, and the extra that installs it."""
@@ -71,8 +74,16 @@ class DeviceProcess:
             raise ExecutionError(f"{self}: {problem}")
         return result
 
+    def check_alive(self, generation: int) -> None:
+        """Raise ExecutionError if the process of a generation has ended."""
+        if generation != self.generation:
+            raise ExecutionError(
+                f"the process of {self} ended after this array was made, and its elements are "
+                "lost; make the array again by codegen.array"
+            )
+
     def discard(self, method: str, number: int, generation: int) -> None:
-        """Free an array or unload a kernel before the next request.
+        """Free an array, unload a kernel or forget commands before the next request.
 
         It is one of the process of a generation. This may be called at any time, also while a
         request is answered.
@@ -80,18 +91,18 @@ class DeviceProcess:
         if generation == self.generation:
             self._discarded.append((method, number))
 
-    def write(self, number: int, data: memoryview) -> None:
-        """Copy bytes to the front of an array; errors are those of `request`."""
+    def write(self, place: Place, data: memoryview) -> None:
+        """Copy bytes to a place in an array; errors are those of `request`."""
         if data.nbytes:
             with self._lock, self._window(data.nbytes) as window:
                 window[:] = data
-                self.request("write", number, data.nbytes)
+                self.request("write", place, data.nbytes)
 
-    def read(self, number: int, data: memoryview) -> None:
-        """Copy bytes from the front of an array; errors are those of `request`."""
+    def read(self, place: Place, data: memoryview) -> None:
+        """Copy bytes from a place in an array; errors are those of `request`."""
         if data.nbytes:
             with self._lock, self._window(data.nbytes) as window:
-                self.request("read", number, data.nbytes)
+                self.request("read", place, data.nbytes)
                 data[:] = window
 
     def _window(self, nbytes: int) -> mmap:
@@ -102,7 +113,7 @@ class DeviceProcess:
         return mmap(self._shared.fileno(), nbytes)
 
     def next_number(self) -> int:
-        """Return a number for an array or a kernel."""
+        """Return a number for an array, a kernel or recorded commands."""
         with self._lock:
             self._numbers += 1
             return self._numbers

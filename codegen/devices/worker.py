@@ -1,4 +1,4 @@
-"""The process that owns a device: its arrays and its kernels. Run as a program, not imported.
+"""The process that owns a device: its arrays and its kernels. Run as a program.
 
     python -P worker.py opencl 0 1 5 6
 
@@ -11,6 +11,9 @@ and nothing else.
 A request is a tuple of the name of a method of `Launcher` and its arguments; the answer is a pair
 of the result and the text of an error, one of which is None. `write` and `read` are given a number
 of bytes instead of the bytes, which are at the front of the file.
+
+Work that is repeated, such as a call of a model, is recorded once, by `record`; running it then
+takes one request without arguments of kernels.
 """
 
 from __future__ import annotations
@@ -18,14 +21,23 @@ from __future__ import annotations
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from mmap import mmap
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
-Start: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], int, Sequence[int | bytes]]
+Place: TypeAlias = tuple[int, int]
+"""The number of an array, and an offset in it in bytes."""
+Start: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], int, Sequence[Place | bytes]]
 """The number of a kernel, the grid, the block, the bytes of shared memory of a block, and the
-arguments: numbers of arrays, bytes of scalars."""
+arguments: places of arrays, bytes of scalars."""
+Copy: TypeAlias = tuple[Place, Place, int]
+"""The destination, the source, and the number of bytes."""
+Command: TypeAlias = Start | Copy
+Enqueue: TypeAlias = Callable[[], Any]
+"""Puts a command into the queue of the device; returns the event of its end if there is one."""
+ALIGNMENT = 128
+"""The alignment of arrays in bytes: the widest type of OpenCL."""
 STATIC_SHARED_BYTES = 48 << 10
 """The shared memory that a kernel of CUDA declares; kernels with more have it from the launch."""
 
@@ -36,6 +48,7 @@ class Launcher(ABC):
     def __init__(self) -> None:
         self._arrays: dict[int, Any] = {}
         self._kernels: dict[int, Any] = {}
+        self._recorded: dict[int, list[Enqueue]] = {}
 
     @abstractmethod
     def describe(self) -> str:
@@ -50,12 +63,12 @@ class Launcher(ABC):
         """Drop an array."""
 
     @abstractmethod
-    def write(self, number: int, data: mmap) -> None:
-        """Copy bytes to the front of an array."""
+    def write(self, place: Place, data: mmap) -> None:
+        """Copy bytes to a place in an array."""
 
     @abstractmethod
-    def read(self, number: int, data: mmap) -> None:
-        """Copy bytes from the front of an array."""
+    def read(self, place: Place, data: mmap) -> None:
+        """Copy bytes from a place in an array."""
 
     @abstractmethod
     def load(self, number: int, name: str, binary: bytes) -> None:
@@ -65,22 +78,52 @@ class Launcher(ABC):
         """Drop a kernel."""
         del self._kernels[number]
 
-    @abstractmethod
-    def run(self, starts: Sequence[Start], times: int) -> float:
-        """Start kernels one after the other, all of it several times; return the seconds it took.
+    def record(self, number: int, commands: Sequence[Command]) -> None:
+        """Prepare commands to be run by their number."""
+        self._recorded[number] = [
+            self._copy(*command) if len(command) == 3 else self._start(command)
+            for command in commands
+            if len(command) == 3 or 0 not in command[1]
+        ]
+
+    def forget(self, number: int) -> None:
+        """Drop recorded commands."""
+        del self._recorded[number]
+
+    def run(self, number: int, times: int) -> float:
+        """Run recorded commands one after the other, all of it several times; return the seconds.
 
         The seconds are the device's own, from the first start to the last end.
         """
+        return self._timed(self._recorded[number] * times)
+
+    @abstractmethod
+    def _start(self, start: Start) -> Enqueue:
+        """Return the start of a kernel."""
+
+    @abstractmethod
+    def _copy(self, destination: Place, source: Place, nbytes: int) -> Enqueue:
+        """Return a copy of bytes between arrays, or inside of one."""
+
+    @abstractmethod
+    def _timed(self, commands: Sequence[Enqueue]) -> float:
+        """Enqueue commands, and wait for the last one; return the seconds they ran."""
 
 
 class _OpenCL(Launcher):
-    """A device of OpenCL that takes SPIR-V."""
+    """A device of OpenCL that takes SPIR-V.
+
+    Arrays are shared virtual memory, because addresses inside of it may be arguments: a buffer of
+    OpenCL would need a sub-buffer for each, whose alignment depends on the device.
+    """
 
     def __init__(self, index: int, optimize: bool) -> None:
         super().__init__()
+        import ctypes  # noqa: PLC0415
+
         import pyopencl as cl  # noqa: PLC0415 - only a device of OpenCL needs it
 
-        self._cl = cl
+        self._cl, self._ctypes = cl, ctypes
         self._options = [] if optimize else ["-cl-opt-disable"]
         devices = [d for platform in cl.get_platforms() for d in platform.get_devices()]
         if index >= len(devices):
@@ -94,38 +137,47 @@ class _OpenCL(Launcher):
         return str(self._device.name)
 
     def allocate(self, number: int, nbytes: int) -> None:
-        flags = self._cl.mem_flags.READ_WRITE
-        self._arrays[number] = self._cl.Buffer(self._context, flags, max(1, nbytes))
+        flags = self._cl.svm_mem_flags.READ_WRITE
+        size = max(1, nbytes)
+        self._arrays[number] = self._cl.SVMAllocation(self._context, size, ALIGNMENT, flags)
 
     def free(self, number: int) -> None:
         self._arrays.pop(number).release()
 
-    def write(self, number: int, data: mmap) -> None:
-        self._cl.enqueue_copy(self._queue, self._arrays[number], data)
+    def _memory(self, place: Place, nbytes: int | None = None) -> Any:
+        """Return the memory from a place on, to the end of the array or of a number of bytes."""
+        number, offset = place
+        array = self._arrays[number]
+        size = max(1, array.size - offset if nbytes is None else nbytes)
+        return self._cl.SVM((self._ctypes.c_char * size).from_address(array.svm_ptr + offset))
 
-    def read(self, number: int, data: mmap) -> None:
-        self._cl.enqueue_copy(self._queue, data, self._arrays[number])
+    def write(self, place: Place, data: mmap) -> None:
+        self._cl.enqueue_copy(self._queue, self._memory(place, len(data)), data)
+
+    def read(self, place: Place, data: mmap) -> None:
+        self._cl.enqueue_copy(self._queue, data, self._memory(place, len(data)))
 
     def load(self, number: int, name: str, binary: bytes) -> None:
         program = self._cl.Program(self._context, binary).build(self._options)
-        self._kernels[number] = self._cl.Kernel(program, name)
+        self._kernels[number] = program, name
 
-    def run(self, starts: Sequence[Start], times: int) -> float:
-        first: Any = None
-        last: Any = None
-        for _ in range(times):
-            for number, grid, block, _, arguments in starts:
-                if 0 in grid:
-                    continue
-                kernel = self._kernels[number]
-                for k, argument in enumerate(arguments):
-                    value = self._arrays[argument] if isinstance(argument, int) else argument
-                    kernel.set_arg(k, value)
-                size = tuple(n * m for n, m in zip(grid, block, strict=True))
-                last = self._cl.enqueue_nd_range_kernel(self._queue, kernel, size, block)
-                first = first or last
+    def _start(self, start: Start) -> Enqueue:
+        number, grid, block, _, arguments = start
+        kernel = self._cl.Kernel(*self._kernels[number])
+        for k, argument in enumerate(arguments):
+            kernel.set_arg(k, argument if isinstance(argument, bytes) else self._memory(argument))
+        size = tuple(n * m for n, m in zip(grid, block, strict=True))
+        enqueue, queue = self._cl.enqueue_nd_range_kernel, self._queue
+        return lambda: enqueue(queue, kernel, size, block)
+
+    def _copy(self, destination: Place, source: Place, nbytes: int) -> Enqueue:
+        ends = self._memory(destination, nbytes), self._memory(source, nbytes)
+        return lambda: self._cl.enqueue_copy(self._queue, *ends, is_blocking=False)
+
+    def _timed(self, commands: Sequence[Enqueue]) -> float:
+        events = [enqueue() for enqueue in commands]
         self._queue.finish()
-        return 0.0 if last is None else (last.profile.end - first.profile.start) * 1e-9
+        return (events[-1].profile.end - events[0].profile.start) * 1e-9 if events else 0.0
 
 
 class _Cuda(Launcher):
@@ -173,11 +225,15 @@ class _Cuda(Launcher):
     def free(self, number: int) -> None:
         self._call("cuMemFree", self._arrays.pop(number))
 
-    def write(self, number: int, data: mmap) -> None:
-        self._call("cuMemcpyHtoD", self._arrays[number], data, len(data))
+    def _address(self, place: Place) -> int:
+        number, offset = place
+        return int(self._arrays[number]) + offset
 
-    def read(self, number: int, data: mmap) -> None:
-        self._call("cuMemcpyDtoH", data, self._arrays[number], len(data))
+    def write(self, place: Place, data: mmap) -> None:
+        self._call("cuMemcpyHtoD", self._address(place), data, len(data))
+
+    def read(self, place: Place, data: mmap) -> None:
+        self._call("cuMemcpyDtoH", data, self._address(place), len(data))
 
     def load(self, number: int, name: str, binary: bytes) -> None:
         keys, values = self._options
@@ -190,26 +246,35 @@ class _Cuda(Launcher):
         super().unload(number)
         self._call("cuModuleUnload", self._modules.pop(number))
 
-    def run(self, starts: Sequence[Start], times: int) -> float:
-        ctypes = self._ctypes
+    def _start(self, start: Start) -> Enqueue:
+        number, grid, block, shared_bytes, arguments = start
+        ctypes, kernel = self._ctypes, self._kernels[number]
+        held = [
+            ctypes.create_string_buffer(a, len(a))
+            if isinstance(a, bytes)
+            else ctypes.c_uint64(self._address(a))
+            for a in arguments
+        ]
+        slots = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
+        allocated = shared_bytes if shared_bytes > STATIC_SHARED_BYTES else 0
+        if allocated:
+            self._call("cuFuncSetAttribute", kernel, self._most_shared, allocated)
+
+        def enqueue(_: object = held) -> None:  # the slots point to what is held
+            place = ctypes.addressof(slots)
+            self._call("cuLaunchKernel", kernel, *grid, *block, allocated, 0, place, 0)
+
+        return enqueue
+
+    def _copy(self, destination: Place, source: Place, nbytes: int) -> Enqueue:
+        ends = self._address(destination), self._address(source)
+        return lambda: self._call("cuMemcpyDtoDAsync", *ends, nbytes, 0)
+
+    def _timed(self, commands: Sequence[Enqueue]) -> float:
         begin, end = self._call("cuEventCreate", 0), self._call("cuEventCreate", 0)
         self._call("cuEventRecord", begin, 0)
-        for _ in range(times):
-            for number, grid, block, shared_bytes, arguments in starts:
-                if 0 in grid:
-                    continue
-                held = [
-                    ctypes.c_uint64(int(self._arrays[a]))
-                    if isinstance(a, int)
-                    else ctypes.create_string_buffer(a, len(a))
-                    for a in arguments
-                ]
-                slots = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
-                kernel, place = self._kernels[number], ctypes.addressof(slots)
-                allocated = shared_bytes if shared_bytes > STATIC_SHARED_BYTES else 0
-                if allocated:
-                    self._call("cuFuncSetAttribute", kernel, self._most_shared, allocated)
-                self._call("cuLaunchKernel", kernel, *grid, *block, allocated, 0, place, 0)
+        for enqueue in commands:
+            enqueue()
         self._call("cuEventRecord", end, 0)
         self._call("cuEventSynchronize", end)
         seconds = self._call("cuEventElapsedTime", begin, end) * 1e-3
@@ -234,9 +299,9 @@ def serve(kind: str, index: int, optimize: bool, connection: Connection, shared:
             return
         try:
             if name in ("write", "read"):
-                number, nbytes = args
+                place, nbytes = args
                 with mmap(shared, nbytes) as data:
-                    result = getattr(launcher, name)(number, data)
+                    result = getattr(launcher, name)(place, data)
             else:
                 result = getattr(launcher, name)(*args)
         except Exception as problem:  # noqa: BLE001 - the other process raises it

@@ -316,14 +316,16 @@ class LiveRegions(ScopedRewriter):
             last = max(self._linear.bound(high.plus(low, -1))[1] for _, high in spans)
             extent = max(last + 1, 1)
             full = uses.buffer.shape[k]
-            if extent >= self._linear.bound(self._linear(full))[1]:
-                continue
-            if extent >= HALF_INFINITE:
+            if not self.is_better(extent, full) or extent >= HALF_INFINITE:
                 continue
             region.shape[k] = const(extent, full.dtype)
             if low.terms or low.const:
                 region.low[k] = low
         return region
+
+    def is_better(self, extent: int, full: PrimExpr) -> bool:
+        """Return True if an extent is to replace that of a buffer."""
+        return extent < self._linear.bound(self._linear(full))[1]
 
     def _smallest_first_index(self, spans: list[Extent]) -> Linear | None:
         """Return a combination that is provably at most every first index."""

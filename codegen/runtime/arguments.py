@@ -255,10 +255,10 @@ class ArgumentChecker:
             if not low <= number <= high:
                 self._fail_value(parameter, f"{number} does not fit {dtype}")
             values[parameter.name] = number
-            return number - (1 << 64) if number >> 63 > 0 else number
+            return slot_of(number, dtype)
         if not isinstance(arg, NUMBER):
             self._fail_type(parameter, f"expected a number for {dtype}, got {type(arg).__name__}")
-        return to_bits(rounding(dtype)(float(arg)), dtype)
+        return slot_of(arg, dtype)
 
     def _pointer(self, parameter: Parameter, arg: Any) -> int:
         if arg is None:
@@ -307,6 +307,14 @@ class ArgumentChecker:
 
     def _fail_value(self, parameter: Parameter, reason: str) -> NoReturn:
         raise IRValueError(f"{self._place(parameter)}: {reason}")
+
+
+def slot_of(number: Any, dtype: DataType) -> int:
+    """Return a number of a dtype as a slot: a signed integer of 64 bits."""
+    if not dtype.is_integral:
+        return to_bits(rounding(dtype)(float(number)), dtype)
+    value = int(number)
+    return value - (1 << 64) if value >> 63 > 0 else value
 
 
 def integer_of(value: Any) -> int | None:

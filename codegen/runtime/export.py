@@ -50,11 +50,21 @@ _C_TYPES: Final = {"bool": "bool", "float32": "float", "float64": "double", "han
 _SEGMENT: Final = struct.Struct("<IIQQQQQQ")
 
 
+def check_target(target: Target) -> None:
+    """Raise LinkError for the target of a GPU, which no library is for."""
+    if target.gpu is not None:
+        raise LinkError(
+            f"a shared library runs on CPUs, and the code is for {target.kind}; build it for the "
+            "target 'llvm', or keep Module.object_code and load it with Module.from_object"
+        )
+
+
 def linker_for(target: Target, path: Path) -> list[str]:
     """Return the command that links a library for a target at a path.
 
-    Raises LinkError without a linker, and for a path that cannot be written.
+    Raises LinkError without a linker, for a GPU, and for a path that cannot be written.
     """
+    check_target(target)
     if path.is_dir() or not path.parent.is_dir():
         wrong = (
             f"{path} is a directory" if path.is_dir() else f"directory {path.parent} does not exist"

@@ -13,7 +13,7 @@ from codegen.runtime import export
 from codegen.runtime.function import Function
 from codegen.runtime.jit import LoadedCode, load_object
 from codegen.runtime.timing import TimedFunctions
-from codegen.signature import ModuleInfo
+from codegen.signature import ModuleInfo, read_object_code
 from codegen.target import Target, as_target
 from tensorir.errors import IRValueError
 
@@ -59,11 +59,16 @@ class Module(TimedFunctions[Function]):
     ) -> Module:
         """Load the result of `compile_object`, possibly from another process.
 
-        `source` is called when the LLVM IR is needed.
+        For a GPU the result is a `GpuModule`. `source` is called when the LLVM IR is needed.
 
         Raises LinkError for other data, and for code that calls C or library functions that this
         process does not have.
         """
+        if Target(read_object_code(data)[0].target).gpu is not None:
+            from codegen.devices.compile import DeviceCode  # noqa: PLC0415 - for GPUs only
+            from codegen.devices.module import GpuModule  # noqa: PLC0415
+
+            return GpuModule(DeviceCode.from_bytes(data))
         return Module(load_object(data), source=source, object_code=data, guard_pages=guard_pages)
 
     # ---------------------------------------------------------------------------------- functions
@@ -152,9 +157,10 @@ class Module(TimedFunctions[Function]):
         value, in parameter order, then symbolic extents, then a pointer for the result if there is
         one; `c_header` writes the prototypes. It returns 0, or a status if it failed. Functions
         whose names are invalid in C, or exist in the C library, can be called through `load_module`
-        only. `embedded` are additional data by symbol. Raises LinkError without a linker,
-        CodegenError for a module that calls library functions.
+        only. `embedded` are additional data by symbol. Raises LinkError without a linker and for a
+        GPU, CodegenError for a module that calls library functions.
         """
+        export.check_target(self.target)
         calls = self._code.info.library.values()
         called = sorted({call.function for of_one in calls for call in of_one})
         if called:
@@ -168,6 +174,7 @@ class Module(TimedFunctions[Function]):
 
     def c_header(self) -> str:
         """Return the C prototypes of the functions that the library exports."""
+        export.check_target(self.target)
         return export.embedded_header(self._code) or export.c_header(self._code.info)
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
@@ -203,7 +210,7 @@ def build(
     """
     chosen = as_target(target)
     if chosen.gpu is not None:
-        return _build_for_gpu(mod, chosen, guard_pages)  # type: ignore[return-value]
+        return _build_for_gpu(mod, chosen, guard_pages)
     compiled = compile_functions(functions_of(with_history(mod, chosen)), chosen)
     return Module.of(compiled, guard_pages=guard_pages)
 

@@ -11,7 +11,7 @@ import ctypes
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, overload
+from typing import Any, Final, Self, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -87,7 +87,60 @@ quarter of a microsecond, while a separate buffer for each array would triple th
 """
 
 
-class NDArray(np.ndarray[Any, np.dtype[Any]]):
+class ArrayCopies:
+    """Copies between arrays of any devices: TVM's methods, which `NDArray` and `DeviceArray` share.
+
+    An array has `shape`, `numpy`, its elements on the host, and a way to replace them.
+    """
+
+    __slots__ = ()
+    shape: Any
+
+    def numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """Return a copy as a plain array; later writes to this array do not change it."""
+        raise NotImplementedError
+
+    def _elements(self) -> np.ndarray[Any, np.dtype[Any]]:
+        return self.numpy()
+
+    def _replace_elements(self, values: np.ndarray[Any, np.dtype[Any]]) -> None:
+        raise NotImplementedError
+
+    def asnumpy(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """Return `numpy()`; this is its older name."""
+        return self.numpy()
+
+    def copyfrom(self, source: ArrayLike) -> Self:
+        """Copy elements from an array of exactly this shape, converting them; return this array.
+
+        Raises IRValueError for another shape.
+        """
+        values = np.asarray(source)
+        self._check_shape("copyfrom", values.shape)
+        self._replace_elements(values)
+        return self
+
+    def copyto(self, target: Any) -> Any:
+        """Copy the elements to an array of exactly this shape, or to a new one on a device.
+
+        Returns the array that was written. Raises IRValueError for an array of another shape.
+        """
+        if isinstance(target, Device):
+            return target.array(self._elements())
+        if not isinstance(target, (np.ndarray, ArrayCopies)):
+            raise IRTypeError(f"copyto takes an array or a device, got {type(target).__name__}")
+        self._check_shape("copyto", target.shape)
+        if isinstance(target, np.ndarray):
+            np.copyto(target, self._elements(), casting="unsafe")
+            return target
+        return target.copyfrom(self._elements())
+
+    def _check_shape(self, method: str, shape: tuple[int, ...]) -> None:
+        if shape != self.shape:
+            raise IRValueError(f"{method} takes an array of shape {self.shape}, got shape {shape}")
+
+
+class NDArray(ArrayCopies, np.ndarray[Any, np.dtype[Any]]):
     """A NumPy array with the methods of TVM's NDArray.
 
     Slices and reshaped views are NDArrays as well, possibly unaligned. The result of arithmetic is
@@ -141,38 +194,11 @@ class NDArray(np.ndarray[Any, np.dtype[Any]]):
         """
         return np.array(self, copy=True, subok=False)
 
-    def asnumpy(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """Return `numpy()`; this is its older name."""
-        return self.numpy()
-
-    def copyfrom(self, source: ArrayLike) -> NDArray:
-        """Copy elements from an array of exactly this shape, converting them; return this array.
-
-        Raises IRValueError for another shape.
-        """
-        values = np.asarray(source)
-        if values.shape != self.shape:
-            raise IRValueError(
-                f"copyfrom takes an array of shape {self.shape}, got shape {values.shape}"
-            )
-        np.copyto(self, values, casting="unsafe")
+    def _elements(self) -> np.ndarray[Any, np.dtype[Any]]:
         return self
 
-    def copyto(self, target: NDArray | np.ndarray[Any, np.dtype[Any]] | Device) -> Any:
-        """Copy the elements to an array of exactly this shape, or to a new one on a device.
-
-        Returns the array that was written. Raises IRValueError for an array of another shape.
-        """
-        if isinstance(target, Device):
-            return array(self, target)
-        if not isinstance(target, np.ndarray):
-            raise IRTypeError(f"copyto takes an array or a device, got {type(target).__name__}")
-        if target.shape != self.shape:
-            raise IRValueError(
-                f"copyto takes an array of shape {self.shape}, got shape {target.shape}"
-            )
-        np.copyto(target, self, casting="unsafe")
-        return target
+    def _replace_elements(self, values: np.ndarray[Any, np.dtype[Any]]) -> None:
+        np.copyto(self, values, casting="unsafe")
 
     def __array_wrap__(
         self,

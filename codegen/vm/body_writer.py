@@ -12,7 +12,7 @@ from codegen.vm import program as p
 from codegen.vm import segments as seg
 from codegen.vm.segments import Address, Root
 from tensorir.memory.alignment import align
-from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.expr import FloatImm, IntImm, PrimExpr, StringImm, Var
 from tensorir.relax import struct_info as si
 from tensorir.relax.building import UniqueNames
 from tensorir.relax.relations import Fits, fits, is_base_of
@@ -215,12 +215,14 @@ class Body:
 class BodyWriter:
     """Writes a graph function. The open body, to which steps are added, is its own or a branch.
 
-    With `one_by_one` every call is a separate run.
+    With `one_by_one` every call is a separate run. With `on_device` runs are calls of kernels of a
+    GPU; the arrays that steps of Python use are copied between its memory and that of the frame.
     """
 
-    def __init__(self, name: str, one_by_one: bool) -> None:
+    def __init__(self, name: str, one_by_one: bool, on_device: bool) -> None:
         self._name = name
         self._one_by_one = one_by_one
+        self._on_device = on_device
         self._binding = ""
         """The name of the current binding, for errors and profiles."""
         self._layout = FrameLayout(name)
@@ -242,7 +244,12 @@ class BodyWriter:
 
     def _step(self, step: p.Step) -> None:
         self._close()
+        read = p.registers_of(step) if self._on_device else ()
+        if read:
+            self._body.steps.append(p.ToHost(read))
         self._body.steps.append(step)
+        if read and isinstance(step, (p.CallLibrary, p.CallGraph)):
+            self._body.steps.append(p.ToDevice(read))
 
     def _operation(self, operation: seg.Operation, function: str, operands: str = "") -> None:
         self._body.operations.append(operation)
@@ -253,10 +260,39 @@ class BodyWriter:
         """End the open run of machine code."""
         if not self._body.operations:
             return
+        if self._on_device:
+            calls = tuple(map(self._device_call, self._body.operations))
+            self._body.operations.clear()
+            self._body.steps.append(p.Run("", function, self._binding, operands, calls))
+            return
         symbol = f"{self._name}.part{len(self._segments)}"
         self._segments[symbol] = tuple(self._body.operations)
         self._body.operations.clear()
         self._body.steps.append(p.Run(symbol, function, self._binding, operands))
+
+    def _device_call(self, operation: seg.Operation) -> p.KernelCall | p.MemoryCopy:
+        if isinstance(operation, seg.Copy):
+            source, destination = map(self._pointer, (operation.source, operation.destination))
+            return p.MemoryCopy(source, destination, self._layout.dim(operation.nbytes))
+        assert isinstance(operation, seg.CallKernel)
+        arguments: list[p.Pointer | p.Literal | p.Size] = []
+        for argument in operation.arguments:
+            assert not isinstance(argument, seg.CalleeArena)
+            if isinstance(argument, Address):
+                arguments.append(self._pointer(argument))
+            else:
+                arguments.append(self._scalar_operand(argument))
+        return p.KernelCall(operation.name, tuple(arguments))
+
+    def _pointer(self, address: Address) -> p.Pointer:
+        return p.Pointer(address.root.slot, self._layout.dim(address.offset), address.is_far)
+
+    def _scalar_operand(self, value: PrimExpr) -> p.Literal | p.Size:
+        if isinstance(value, IntImm):
+            return p.Literal(bool(value.value) if value.dtype.is_bool else value.value)
+        if isinstance(value, (FloatImm, StringImm)):
+            return p.Literal(value.value)
+        return p.Size(self._layout.dim(value))
 
     # -------------------------------------------------------------------------------------- memory
 

@@ -16,6 +16,7 @@ from codegen.history import (
     is_small,
     with_history,
 )
+from codegen.lower.thread_axes import thread_loops
 from codegen.runtime.export import linker_for
 from codegen.runtime.module import Module, build
 from codegen.target import Target, as_target
@@ -103,7 +104,8 @@ def with_schedules(
         assert isinstance(known, IRModule)
         scheduled = known
     if make_missing:
-        missing = {n: f for n, f in scheduled.prim_funcs().items() if _needs_default_schedule(f)}
+        functions = scheduled.prim_funcs()
+        missing = {n: f for n, f in functions.items() if _needs_default_schedule(f, target)}
         if missing:
             scheduled = _with(scheduled, default_schedules().schedules_of(missing, target))
     return mod if scheduled is asked else scheduled
@@ -117,10 +119,12 @@ def _with(mod: IRModule, found: Mapping[str, PrimFunc]) -> IRModule:
     return IRModule({**mod.functions, **found}, mod.attrs) if found else mod
 
 
-def _needs_default_schedule(func: PrimFunc) -> bool:
-    """Return True if a function is unscheduled, and runs long enough to matter."""
+def _needs_default_schedule(func: PrimFunc, target: Target) -> bool:
+    """Return True if a function is unscheduled, and runs long enough to matter: any on a GPU."""
     if not can_be_scheduled(func):
         return False
+    if target.gpu is not None:
+        return not thread_loops(func.body)
     loops = [node for node in statements(func.body) if isinstance(node, For)]
     if any(loop.kind != ForKind.SERIAL or loop.annotations for loop in loops):
         return False
@@ -149,8 +153,13 @@ def vm_build(
     records is kept on the disk for later processes (`TENSORIR_CACHE`). With `guard_pages`,
     arguments, results and temporaries of every call end at inaccessible memory.
 
-    Raises CodegenError for a module without graph functions and for a value without a compiled
-    form, and the errors of verification, binding and lowering.
+    For a GPU, weights and temporaries are in its memory, and a call copies arguments and results.
+    Branches and library functions run on the host, and the arrays that they use are copied there
+    and back. All kernels get schedules, a plain binding of loops if there is no other.
+
+    Raises CodegenError for a module without graph functions, for a value without a compiled form,
+    and for kernels of a GPU that call functions of Python (all of them are listed), and the errors
+    of verification, binding and lowering.
     """
     if isinstance(mod, Function):
         mod = IRModule.from_expr(mod)
@@ -165,14 +174,15 @@ def vm_build(
         mod = transform.BindParams("main", params)(mod)
     verify_well_formed(mod)
     chosen = as_target(target)
-    if chosen.gpu is not None:
-        raise CodegenError(
-            f"models run on the CPU, and the target is {chosen.kind}; pass the target 'llvm', or "
-            "build one of its kernels by codegen.build"
-        )
 
     def built() -> Executable:
         kernels = as_kernels(mod)
+        if chosen.gpu is not None:
+            refuse_python(
+                python_calls(IRModule({**kernels.prim_funcs()})),
+                "kernels of a GPU cannot call Python functions, and some do",
+                "call them from a graph function, where they run on the host",
+            )
         scheduled = with_schedules(kernels, chosen, database, make_missing=default_schedules)
         packed = _with_packed_constants(scheduled)
         return compile_lowered(transform.place_memory(packed), chosen, guard_pages=guard_pages)
@@ -242,13 +252,23 @@ def compile_lowered(
     programs: dict[str, p.Program] = {}
     translations: list[Translation] = []
     graphs = graph_functions(mod)
+    chosen = as_target(target)
+    on_device = chosen.gpu is not None
     for name in callees_first(graphs):
-        translation = Translation(name, graphs[name], mod, programs, constants, one_by_one)
+        translation = Translation(
+            name, graphs[name], mod, programs, constants, one_by_one, on_device
+        )
         programs[name] = translation.translate()
         translations.append(translation)
     functions = mod.prim_funcs()
     for translation in translations:
         functions.update(translation.functions(constants.nbytes))
-    module = Module.of(compile_functions(functions, as_target(target)))
+    if on_device:
+        from codegen.lower.gpu.bind_unbound import bind_unbound  # noqa: PLC0415 - for GPUs only
+
+        bound = {name: bind_unbound(func) for name, func in functions.items()}
+        module = build(bound, chosen, guard_pages=guard_pages)
+    else:
+        module = Module.of(compile_functions(functions, chosen))
     description = p.Description(tuple(programs[name] for name in graphs), constants.nbytes)
     return Executable(module, description, constants.constants(), mod=mod, guard_pages=guard_pages)

@@ -438,6 +438,7 @@ class Entry:
             elif isinstance(step, p.CallGraph):
                 self._call(step)
             else:
+                assert isinstance(step, p.CallLibrary)
                 self._loop(step)
 
     def _receive(self, pattern: p.Pattern, places: Sequence[int], binding: str) -> None:

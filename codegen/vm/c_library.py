@@ -56,7 +56,12 @@ def library_name(path: str | Path) -> str:
     return name if name[:1].isalpha() else f"model_{name}"
 
 
-def refuse_python(calls: Iterable[tuple[str, str]]) -> None:
+def refuse_python(
+    calls: Iterable[tuple[str, str]],
+    what: str = "a shared library cannot contain Python functions, and the model calls some",
+    remedy: str = "compute them outside of the model, or pickle the executable of "
+    "codegen.vm_build for a process with Python",
+) -> None:
     """Raise CodegenError for calls of functions of Python, pairs of a function and a place."""
     listed: dict[str, list[str]] = {}
     for name, place in calls:
@@ -64,11 +69,7 @@ def refuse_python(calls: Iterable[tuple[str, str]]) -> None:
             listed.setdefault(name.removeprefix(LIBRARY_PREFIX), []).append(place)
     if listed:
         texts = (f"{name} (in {', '.join(dict.fromkeys(at))})" for name, at in listed.items())
-        raise CodegenError(
-            "a shared library cannot contain Python functions, and the model calls some: "
-            f"{', '.join(texts)}; compute them outside of the model, or pickle the executable of "
-            "codegen.vm_build for a process with Python"
-        )
+        raise CodegenError(f"{what}: {', '.join(texts)}; {remedy}")
 
 
 def python_calls(mod: IRModule) -> Iterator[tuple[str, str]]:
@@ -89,9 +90,10 @@ def _identifier(text: str) -> str:
 def link_executable(executable: Executable, path: Path) -> None:
     """Write an executable as a shared library for C and for `codegen.load_module`.
 
-    Raises CodegenError for what C cannot have, LinkError without a linker.
+    Raises CodegenError for what C cannot have, LinkError without a linker and for a GPU.
     """
     info, target = executable.module.info, executable.module.target
+    export.check_target(target)
     refuse_python(
         [
             *((x, at) for x, places in executable.library_calls().items() for at in places),
@@ -152,6 +154,7 @@ def _public(entries: list[Entry], name: str) -> dict[str, Entry]:
 
 def header(executable: Executable, name: str) -> str:
     """Return the C header of the library `name`."""
+    export.check_target(executable.module.target)
     return _header(_entries(executable)[0], name, executable.module.info)
 
 

@@ -165,7 +165,14 @@ def _text(steps: tuple[p.Step, ...], indent: str) -> list[str]:
             lines.append(f"{indent}else:")
             lines += _text(step.otherwise, indent + "    ")
         elif isinstance(step, p.Run):
-            lines.append(f"{indent}run {step.symbol}")
+            lines += [f"{indent}run {step.symbol}"] if step.symbol else []
+            for call in step.calls:
+                name = call.function if isinstance(call, p.KernelCall) else "copy"
+                lines.append(f"{indent}launch {name}")
+        elif isinstance(step, (p.ToHost, p.ToDevice)):
+            registers = ", ".join(f"r{k}" for k in step.registers)
+            place = "host" if isinstance(step, p.ToHost) else "device"
+            lines.append(f"{indent}copy {registers} to the {place}")
         elif isinstance(step, (p.CallLibrary, p.CallGraph)):
             names = [f"r{k}" for k in step.arguments]
             if isinstance(step, p.CallLibrary):

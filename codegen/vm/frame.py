@@ -26,6 +26,7 @@ from tensorir.memory.alignment import ALIGNMENT
 from tensorir.nodes.dtype import DataType
 
 if TYPE_CHECKING:
+    from codegen.vm.device_memory import DeviceMemory
     from codegen.vm.graph_function import GraphFunction
 
 
@@ -61,6 +62,7 @@ class Frame:
         "caller",
         "copies",
         "depth",
+        "device_memory",
         "is_quick",
         "lent",
         "name",
@@ -85,6 +87,8 @@ class Frame:
         self.copies: list[NDArray] = []
         """Converted arguments of this call."""
         self.depth = 0
+        self.device_memory: DeviceMemory | None = None
+        """The memory of the frame on a GPU, made by the first run there."""
         self.caller: Frame | None = None
         self.temporaries: list[NDArray] = []
         nbytes = max(program.arena_bytes, ALIGNMENT)

@@ -53,9 +53,11 @@ class VirtualMachine:
         in any case, and profiling needs no preparation.
         """
         del memory_cfg, profile
-        check_device(device)
         self.executable = executable_of(executable)
-        self.module = GraphModule(linked_functions(self.executable))
+        target = self.executable.module.target
+        check_device(device, "cpu" if target.gpu is None else target.kind)
+        self.device = device
+        self.module = GraphModule(linked_functions(self.executable, device=device))
         self._saved: dict[str, Callable[[], Any]] = {}
         self._inputs: dict[str, tuple[Any, ...]] = {}
         self._outputs: dict[str, Any] = {}
@@ -80,7 +82,7 @@ class VirtualMachine:
         CodegenError for a machine that was loaded from a library, which contains no program.
         """
         self.module[func_name]  # raises for an unknown name
-        return profile(self.executable, func_name, args)
+        return profile(self.executable, func_name, args, self.device)
 
     # Calls in parts and saved calls, for programs written for TVM, whose machine may be remote.
 

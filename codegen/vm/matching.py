@@ -22,7 +22,7 @@ from codegen.runtime.array_view import (
     view_of,
 )
 from codegen.runtime.bfloat16_array import BFloat16Array
-from codegen.runtime.ndarray import NDArray, address_of, array_over
+from codegen.runtime.ndarray import Device, NDArray, address_of, array_over
 from codegen.runtime.ndarray import array as copy_of
 from codegen.signature import Dim, dim_text, evaluate_dim
 from codegen.vm import program as p
@@ -198,7 +198,9 @@ class Matcher:
 
 
 def _how_to_make(value: Any, dtype: str | None) -> str:
-    """Return the remedy for numbers in place of an array, "" for other values."""
+    """Return the remedy for numbers or an array of a device in place of an array, else ""."""
+    if isinstance(getattr(value, "device", None), Device):
+        return f" on {value.device}; pass its numpy(), calls take and return arrays of the host"
     if not isinstance(value, (bool, int, float, tuple, list)):
         return ""
     shown = "values" if isinstance(value, (tuple, list)) else repr(value)

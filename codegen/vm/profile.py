@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from codegen.runtime.ndarray import Device
 from codegen.vm import program as p
 from codegen.vm.build import compile_lowered
 from codegen.vm.executable import Executable
@@ -176,11 +177,13 @@ def _value_text(value: Any) -> str:
     return type(value).__name__
 
 
-def profile(executable: Executable, name: str, args: Sequence[Any]) -> Report:
+def profile(
+    executable: Executable, name: str, args: Sequence[Any], device: Device | None = None
+) -> Report:
     """Run a function of an executable some times and report the median run, call by call."""
     parts = compile_lowered(executable.mod, executable.module.target, one_by_one=True)
     recorder = _Recorder()
-    function = linked_functions(parts, recorder.watch)[name]
+    function = linked_functions(parts, recorder.watch, device)[name]
     prepared = function.prepare(*args)
     prepared()
     recorder.active = True

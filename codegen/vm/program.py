@@ -147,6 +147,35 @@ Leaf: TypeAlias = TensorPattern | ShapePattern | ScalarPattern | AnyPattern
 Pattern: TypeAlias = Leaf | TuplePattern
 
 
+# -------------------------------------------------------------------------------- calls of a device
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """The address `offset` bytes behind that in a slot; `is_far` is that of `View`."""
+
+    slot: int
+    offset: Dim
+    is_far: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """A tensor function that a GPU runs, with its arguments and symbolic extents."""
+
+    function: str
+    arguments: tuple[Pointer | Literal | Size, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCopy:
+    """A copy of bytes in the memory of a GPU."""
+
+    source: Pointer
+    destination: Pointer
+    nbytes: Dim
+
+
 # ------------------------------------------------------------------------------------------- steps
 
 
@@ -174,6 +203,26 @@ class Run:
     binding: str = ""
     operands: str = ""
     """Shapes of the arguments."""
+    calls: tuple[KernelCall | MemoryCopy, ...] = ()
+    """On a GPU: what runs in place of `symbol`, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToHost:
+    """Copies arrays in registers from the memory of a GPU, if runs have written them there.
+
+    Once in a call, as its last step, it `ends` the use of the memory of the GPU by the call.
+    """
+
+    registers: tuple[int, ...]
+    ends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToDevice:
+    """Copies arrays in registers to the memory of a GPU, if they are there, too."""
+
+    registers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +288,9 @@ class Assemble:
     value: Operand
 
 
-Step: TypeAlias = Run | CallLibrary | CallGraph | Branch | Match | Allocate | Assemble
+Step: TypeAlias = (
+    Run | ToHost | ToDevice | CallLibrary | CallGraph | Branch | Match | Allocate | Assemble
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,16 +360,33 @@ def registers_read(program: Program) -> set[int]:
     for _, operand in program.prepared:
         found.update(_in_operand(operand))
     for step in program.all_steps():
-        if isinstance(step, (CallLibrary, CallGraph)):
-            found.update(step.arguments)
-            found.update(step.outputs if isinstance(step, CallGraph) else ())
-        elif isinstance(step, Branch):
-            found.add(step.condition)
+        if isinstance(step, (ToHost, ToDevice)):
+            found.update(step.registers)
         elif isinstance(step, Match):
             found.add(step.value)
         elif isinstance(step, Assemble):
             found.update(_in_operand(step.value))
+        else:
+            found.update(registers_of(step))
     return found
+
+
+def registers_of(step: Step) -> tuple[int, ...]:
+    """Return the registers whose arrays a step of Python reads; it may write to those of calls."""
+    if isinstance(step, CallLibrary):
+        return step.arguments
+    if isinstance(step, CallGraph):
+        return (*step.arguments, *step.outputs)
+    if isinstance(step, Branch):
+        return (step.condition,)
+    if isinstance(step, Assemble):
+        return copied_registers(step.value)
+    return ()
+
+
+def copied_registers(operand: Operand) -> tuple[int, ...]:
+    """Return the registers whose arrays are copied to make a value."""
+    return tuple(x.number for x in parts_of(operand) if isinstance(x, CopyOf))
 
 
 def _in_operand(operand: Operand) -> list[int]:

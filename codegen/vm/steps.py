@@ -10,6 +10,7 @@ import numpy as np
 from codegen.errors import LinkError
 from codegen.library_functions import LibraryFunction, get_global_func, library_error, missing_text
 from codegen.runtime.function import ENTRY, Function
+from codegen.runtime.ndarray import Device
 from codegen.vm import program as p
 from codegen.vm.executable import Executable
 from codegen.vm.frame import BranchChoice, Frame, FrameCall, Runner, copied
@@ -117,9 +118,14 @@ def _is_in_memory_of(args: Sequence[Any], value: Any) -> bool:
 
 
 def linked_functions(
-    executable: Executable, watch: Callable[[Link], Link] | None = None
+    executable: Executable,
+    watch: Callable[[Link], Link] | None = None,
+    device: Device | None = None,
 ) -> dict[str, GraphFunction]:
-    """Return the functions of an executable; `watch` may wrap the linked steps."""
+    """Return the functions of an executable; `watch` may wrap the linked steps.
+
+    `device` is the one that runs an executable for a GPU; None means the first.
+    """
     library = {}
     missing: dict[str, list[str]] = {}
     for name, bindings in executable.library_calls().items():
@@ -132,10 +138,17 @@ def linked_functions(
         calls = "; ".join(f"{name} by {', '.join(where)}" for name, where in missing.items())
         raise LinkError(f"{missing_text(list(missing))}. They are called: {calls}")
     functions: dict[str, GraphFunction] = {}
+    run: Callable[[Any, p.Program], Runner]
+    if executable.module.target.gpu is None:
+        run = lambda step, _: MachineCode(executable.module[step.symbol])  # noqa: E731
+    else:
+        from codegen.vm.device_memory import device_steps  # noqa: PLC0415 - for GPUs only
+
+        run = device_steps(executable, device)
 
     def linked(step: p.Step, owner: GraphFunction) -> Runner:
-        if isinstance(step, p.Run):
-            return MachineCode(executable.module[step.symbol])
+        if isinstance(step, (p.Run, p.ToHost, p.ToDevice)):
+            return run(step, owner.program)
         if isinstance(step, p.CallLibrary):
             return _call_library(step, library[step.function], owner, functions)
         if isinstance(step, p.CallGraph):

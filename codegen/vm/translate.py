@@ -29,7 +29,7 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.alignment import align
 from tensorir.nodes import ops
 from tensorir.nodes.dtype import INT64
-from tensorir.nodes.expr import FloatImm, GlobalVar, IntImm, PrimExpr, StringImm, Var
+from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr, Var
 from tensorir.relax import calls
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
@@ -44,7 +44,7 @@ class Translation(BodyWriter):
     """The translation of one graph function.
 
     `programs` has the graph functions that were translated already; any other function is called
-    through Python. With `one_by_one` every call is a separate run.
+    through Python. `one_by_one` and `on_device` are those of `BodyWriter`.
     """
 
     def __init__(
@@ -55,8 +55,9 @@ class Translation(BodyWriter):
         programs: Mapping[str, p.Program],
         constants: ConstantPool,
         one_by_one: bool = False,
+        on_device: bool = False,
     ) -> None:
-        super().__init__(name, one_by_one)
+        super().__init__(name, one_by_one, on_device)
         self._func = func
         self._mod = mod
         self._programs = programs
@@ -88,6 +89,10 @@ class Translation(BodyWriter):
             for root in results.values()
             if root.register in given
         )
+        if self._on_device:
+            changed = [x.register for x in p.leaves(parameters) if _is_written(x)]
+            last = p.ToHost((*given, *p.copied_registers(result), *changed), ends=True)
+            self._body.steps.append(last)
         runs = [step for step in self._body.steps if isinstance(step, p.Run)]
         single = len(runs) == len(self._body.steps) <= 1
         tensors = all(
@@ -200,13 +205,6 @@ class Translation(BodyWriter):
         if isinstance(expr, (g.StringValue, g.DataTypeValue)):
             return Known(p.Literal(str(expr.value)))
         self._fail(f"a {type(expr).__name__} has no compiled form")
-
-    def _scalar_operand(self, value: PrimExpr) -> p.Operand:
-        if isinstance(value, IntImm):
-            return p.Literal(bool(value.value) if value.dtype.is_bool else value.value)
-        if isinstance(value, (FloatImm, StringImm)):
-            return p.Literal(value.value)
-        return p.Size(self._layout.dim(value))
 
     def _match(self, binding: g.MatchCast) -> Value:
         value = self._value(binding.value)
@@ -420,7 +418,7 @@ class Translation(BodyWriter):
         self._branches -= 1
         self._body, self._binding = outer, name
         then, otherwise = (inner for inner, _ in branches)
-        native = not then.steps and not otherwise.steps
+        native = not then.steps and not otherwise.steps and not self._on_device
         if native and isinstance(condition, Place):
             assert condition.info.dtype is not None
             self._operation(
@@ -471,6 +469,10 @@ class Translation(BodyWriter):
             self._body = inner
             self._step(p.Assemble(register, p.CopyOf(self._hold(value))))
         return Held(register, info)
+
+
+def _is_written(pattern: p.Leaf) -> bool:
+    return isinstance(pattern, p.TensorPattern) and pattern.written
 
 
 def _bfloat16(info: si.StructInfo) -> p.Kinds:

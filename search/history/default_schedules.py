@@ -23,7 +23,7 @@ from search.feature_extractor.machine import Machine
 from search.history.adapted_replay import schedule_of
 from search.history.default_designs import Choice, choose
 from search.history.history import rename_to_original
-from search.history.size_dispatch import dispatch_on_sizes
+from search.history.size_dispatch import check_lowering, dispatch_on_sizes
 from search.history.symbolic_sizes import open_sizes, representative_sizes, with_sizes
 from search.task import normalize_mod, with_num_cores
 from tensorir.comparison.structural_hash import structural_hash
@@ -84,7 +84,7 @@ class DefaultSchedules:
         made = _make_defaults(static, chosen, _Choices(chosen))
         for name, program in wanted.items():
             parts = [(sizes, made[name, k]) for k, sizes in enumerate(sized[name])]
-            known.add(unnamed(program), _combined(program, parts))
+            known.add(unnamed(program), _combined(program, parts, chosen))
         found = {name: known.like(unnamed(program))[0] for name, program in programs.items()}
         return {
             name: rename_to_original(functions[name], scheduled)
@@ -109,7 +109,9 @@ def _representatives(program: IRModule) -> list[dict[Var, int]]:
 
 
 def _combined(
-    program: IRModule, parts: Sequence[tuple[dict[Var, int], Scheduled | None]]
+    program: IRModule,
+    parts: Sequence[tuple[dict[Var, int], Scheduled | None]],
+    target: Target,
 ) -> PrimFunc | None:
     """Return the scheduled form of a program from those of its representative sizes."""
     func = program.prim_func("main")
@@ -122,7 +124,7 @@ def _combined(
         sch = schedule_of(with_sizes(func, sizes))
         made.trace.apply_to_schedule(sch, remove_postproc=False)
         variants.append((sizes, sch))
-    return dispatch_on_sizes(program, variants)
+    return dispatch_on_sizes(program, variants, target)
 
 
 class _Choices:
@@ -290,7 +292,9 @@ def scheduled_by_default(
     """
     try:
         sch, choice = choose(program, target, like, is_same=is_same)
-        return Scheduled(sch.mod.prim_func("main"), sch.trace, choice)
+        func = sch.mod.prim_func("main")
+        check_lowering(func, target)
+        return Scheduled(func, sch.trace, choice)
     except Exception as error:  # noqa: BLE001  a model is built even if a rule fails
         return f"{type(error).__name__}: {error}"
 

@@ -115,7 +115,7 @@ class History(DatabaseScope):
                 sized = find_schedules_of_sizes(self.database, func, find)
                 found[name] = sized[-1].found if sized else None
                 variants = [(sizes, one.schedule) for sizes, one in sized]
-                scheduled = dispatch_on_sizes(normalize_mod(func), variants)
+                scheduled = dispatch_on_sizes(normalize_mod(func), variants, target)
                 applied[name] = _apply(name, func, scheduled)
             else:
                 single = found[name] = self._find(func, target, name)

@@ -14,6 +14,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from codegen import Target, lower
+from codegen.errors import LoweringError
 from schedule import Schedule, ScheduleError
 from search.history.adapted_replay import ReplayError
 from search.history.any_size import schedule_for_any_size
@@ -34,19 +36,30 @@ Variants: TypeAlias = Sequence[tuple[Mapping[Var, int], Schedule]]
 """Schedules of static programs (`with_sizes`) with their sizes, smallest first."""
 
 
-def dispatch_on_sizes(mod: IRModule, variants: Variants) -> PrimFunc | None:
+def check_lowering(func: PrimFunc, target: Target | None) -> None:
+    """Raise LoweringError for a schedule that a GPU cannot run: its memory has constant sizes."""
+    if target is not None and target.gpu is not None:
+        lower(func, target)
+
+
+def dispatch_on_sizes(
+    mod: IRModule, variants: Variants, target: Target | None = None
+) -> PrimFunc | None:
     """Return a function with symbolic sizes that runs one of several schedules.
 
     It is the schedule of the first sizes that are at least those of the call, or the last schedule.
     Weights of free layout have one layout, that of the largest sizes. A schedule that does not
-    apply to symbolic sizes is left out; None if none applies.
+    apply to symbolic sizes, or that a GPU as `target` cannot run then, is left out; None if none
+    applies.
     """
     layouts: dict[Buffer, IndexMap] = {}
     found: list[tuple[Mapping[Var, int], Schedule]] = []
     for sizes, static in reversed(variants):
         try:
-            found.insert(0, (sizes, schedule_for_any_size(mod, static, layouts)))
-        except ReplayError as error:
+            sch = schedule_for_any_size(mod, static, layouts)
+            check_lowering(sch.mod.prim_func("main"), target)
+            found.insert(0, (sizes, sch))
+        except (ReplayError, LoweringError) as error:
             logger.debug("The schedule of %s does not fit all sizes: %s", sizes, error)
     functions = [(sizes, _with_layouts(sch, layouts)) for sizes, sch in found]
     kept = functions[-1:]

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 import codegen
 from codegen import AssertionFailedError, Device, LinkError, Module, Target
-from codegen.signature import read_object_code
 from codegen.target import host
 from search.arg_info import TensorInfo
 from search.builder.core_split import CoreSplit
@@ -175,17 +174,12 @@ def _first_call(call: codegen.PreparedCall, best: float | None, target: Target) 
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def _load(artifact_path: str, split: CoreSplit | None) -> Any:
-    """Load an artifact and bind this process to the cores that its target measures on.
-
-    The result is a `Module`, or a `GpuModule`, which is called and timed in the same way.
-    """
+def _load(artifact_path: str, split: CoreSplit | None) -> Module:
+    """Load an artifact and bind this process to the cores that its target measures on."""
     if split is not None:
         split.release()  # OpenMP uses the cores that it finds when it is loaded
     if Path(artifact_path).suffix == ".o":
-        data = Path(artifact_path).read_bytes()
-        is_for_gpu = Target(read_object_code(data)[0].target).gpu is not None
-        module: Any = (codegen.GpuModule if is_for_gpu else Module).from_object(data)
+        module = Module.from_object(Path(artifact_path).read_bytes())
     else:
         module = codegen.load_module(artifact_path)
     if split is not None:

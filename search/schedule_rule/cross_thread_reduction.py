@@ -13,6 +13,8 @@ from search.schedule_rule.schedule_rule import ScheduleRule
 from search.space_generator.thread_binding import THREAD_AXIS
 from search.space_generator.tiling_needs import needs_rfactor
 from tensorir.nodes.expr import IntImm, IterVar
+from tensorir.nodes.stmt import Block
+from tensorir.reducers import NoReducer, NotAReduction, reduction_of
 
 
 class CrossThreadReduction(ScheduleRule):
@@ -22,7 +24,7 @@ class CrossThreadReduction(ScheduleRule):
     split, and its inner part bound to `threadIdx.x`. The number of threads is sampled from
     `thread_extents` up to the limit of the target. If possible, the block is computed in the nest
     of its consumers, by the same threads, and its result is in shared memory. The design without
-    the change is kept, too.
+    the change is kept, too. Reductions without a known reducer stay unchanged.
     """
 
     def __init__(self, thread_extents: Sequence[int]) -> None:
@@ -35,7 +37,7 @@ class CrossThreadReduction(ScheduleRule):
             return [sch]
         most = gpu.max_threads_per_block
         extents = [extent for extent in self.thread_extents if extent <= most]
-        if not extents or not needs_rfactor(sch.state, sref, most):
+        if not extents or not needs_rfactor(sch.state, sref, most) or not _is_known(sref.block):
             return [sch]
         for with_consumers in (True, False):
             design = sch.copy()
@@ -52,6 +54,15 @@ class CrossThreadReduction(ScheduleRule):
                 continue
             return [design, sch]
         return [sch]
+
+
+def _is_known(block: Block) -> bool:
+    """Return True if threads can combine the partial results of a reduction."""
+    try:
+        reduction_of(block)
+    except (NotAReduction, NoReducer):
+        return False
+    return True
 
 
 def _place(sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], int] | None:

@@ -15,7 +15,7 @@ from codegen.errors import LinkError
 from search.database import JSONDatabase
 from search.errors import TuningError
 from search.measure_callback import MeasureCallback
-from tensorir import workloads
+from tensorir import parse, workloads
 from tensorir.function import PrimFunc
 from tests.search.schedule_rule.programs import Reference
 
@@ -81,6 +81,25 @@ def test_an_interrupted_search_resumes(tmp_path: Path) -> None:
     keys = [r.trace_key for r in JSONDatabase(work_dir=str(tmp_path)).get_all_tuning_records()]
     assert keys[:3] == first
     assert len(set(keys)) == len(keys) == 6
+
+
+@needs_opencl
+def test_a_tuned_model_computes_the_same(tmp_path: Path) -> None:
+    mod = parse("""
+@R.function
+def main(x: R.Tensor((16, 16), "float32"), w: R.Tensor((16, 16), "float32")):
+    with R.dataflow():
+        y = R.nn.relu(R.matmul(x, w))
+        R.output(y)
+    return y
+""")
+    database = ms.tune_model(
+        mod, "opencl", str(tmp_path), max_trials_global=2, num_confirmed=0, check=False, seed=1
+    )
+    assert len(database) == 2
+    vm = codegen.VirtualMachine(codegen.vm_build(mod, "opencl", database=database))
+    x, w = np.random.default_rng(0).uniform(-1, 1, (2, 16, 16)).astype("float32")
+    np.testing.assert_allclose(vm["main"](x, w), np.maximum(x @ w, 0), atol=1e-5)
 
 
 def test_without_a_device_a_search_says_so(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from codegen.lower.rewriters import condition_of
 from codegen.lower.thread_axes import THREAD, VIRTUAL, kind_of, memory_of
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import conjuncts
 from tensorir.rewriting.visit import collect_vars
@@ -78,6 +78,11 @@ class _ThreadRegions(LiveRegions):
         if is_common and pointer not in self._differing.get(var, ()):
             return True
         return super().is_inside(var, uses)
+
+    def is_better(self, extent: int, full: PrimExpr) -> bool:
+        """Return True if an extent is smaller, or constant: memory of a kernel needs constants."""
+        most = self._linear.bound(self._linear(full))[1]
+        return extent < most or (extent == most and not isinstance(full, IntImm))
 
     def span(self, index: PrimExpr, uses: Uses) -> Extent | None:
         """Return what an index covers while one allocation lives, None without a limit."""

@@ -22,7 +22,7 @@ from codegen.lower.thread_axes import (
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import EQ, LT, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.expr import EQ, LT, BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import add, all_of, compare, const
 from tensorir.rewriting.visit import Substitution, collect_vars, statements, uses_var, walk
@@ -40,7 +40,8 @@ def lift_threads(func: PrimFunc) -> PrimFunc:
                 if threadIdx_x < 32: B[i, threadIdx_x] = S[threadIdx_x * 2]
 
     A kernel is what the outermost loop bound to blocks or threads contains, or, for a single block
-    of threads, what shares memory; loops around it run on the host. An axis has the largest extent
+    of threads, what shares memory; loops around it run on the host, and so do conditions around
+    loops over blocks if they depend on sizes and scalars only. An axis has the largest extent
     of its loops. A statement outside of the loops of some axis runs once: where it writes memory
     that the threads of the axis share, under a condition; so does a store that is the same for all
     threads of an axis. The result has its meaning when the threads run in lock step
@@ -69,6 +70,9 @@ class _Host:
             return s.sequence([self(part) for part in node.seq])
         if isinstance(node, s.For) and not axis_of(node):
             return node.with_body(self(node.body))
+        if isinstance(node, s.IfThenElse) and self._is_of_host(node):
+            otherwise = None if node.else_case is None else self(node.else_case)
+            return node.changed(then_case=self(node.then_case), else_case=otherwise)
         if isinstance(node, s.BlockRealize) and not self._is_one_kernel(node):
             return node.changed(block=node.block.with_body(self(node.block.body)))
         if isinstance(node, s.While) and any(kind_of(loop) == BLOCK for loop in thread_loops(node)):
@@ -77,6 +81,12 @@ class _Host:
                 f"cannot look at its condition between launches; put it inside of the blocks"
             )
         return _Kernel(node, self._name).launch()
+
+    @staticmethod
+    def _is_of_host(node: s.IfThenElse) -> bool:
+        """Return True if the host knows a condition around loops over blocks."""
+        reads = any(isinstance(part, BufferLoad) for part in walk(node.condition))
+        return not reads and any(kind_of(loop) == BLOCK for loop in thread_loops(node))
 
     def _is_one_kernel(self, node: s.BlockRealize) -> bool:
         """Say whether a block is a kernel: it tests a condition, or has memory of a kernel."""

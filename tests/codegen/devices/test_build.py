@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from devices.ladder import OPENCL, check_kernels, needs_opencl
 
 import codegen
-from codegen.vm import vm_build
 from schedule import Schedule
 from tensorir.script import parse
 
@@ -119,16 +117,3 @@ def test_the_explanation_of_a_schedule():
     text = str(codegen.explain(tiled_matmul().mod, "cuda -arch=sm_80"))
     assert "main on cuda sm_80" in text
     assert "store C         C         global      2      4  coalesced" in text
-
-
-def test_models_run_on_the_cpu():
-    model = parse("""
-@R.function
-def main(x: R.Tensor((4,), "float32")):
-    with R.dataflow():
-        y = R.nn.relu(x)
-        R.output(y)
-    return y
-""")
-    with pytest.raises(codegen.CodegenError, match="models run on the CPU, and the target is cuda"):
-        vm_build(model, "cuda")

@@ -165,7 +165,7 @@ def test_arrays_are_freed_at_the_next_request():
 def test_kernels_are_unloaded_with_their_module():
     module, device = built(SCALE), codegen.device(OPENCL)
     prepared = module["main"].prepare(*(codegen.empty((64,), "float32", device) for _ in "AC"), 1)
-    number = prepared.starts[0][0]
+    (number,) = module["main"].kernels_in(device.process).values()
     del module
     gc.collect()
     prepared()

@@ -8,6 +8,7 @@ import pytest
 from devices.ladder import device_program
 
 from codegen.devices.launches import (
+    HostBranch,
     HostLoop,
     Launch,
     Temporary,
@@ -15,6 +16,7 @@ from codegen.devices.launches import (
     launches,
     step_from_data,
     step_to_data,
+    temporaries,
 )
 from codegen.errors import CodegenError
 from tensorir.verify import verify_well_formed
@@ -73,6 +75,29 @@ def test_the_launches_of_a_call():
     ] * 2
     assert [passed[3] for *_, passed in found[::2]] == [b"\1\0\0\0", b"\2\0\0\0"]
     assert list(flat_launches(steps, {"rounds": 1, "n": 130}, arguments)) == []
+
+
+def test_the_host_chooses_by_a_condition_on_sizes():
+    program = launches(
+        device_program("""
+def main(n: T.int32, A: T.Buffer((64,), "float32")):
+    if n <= 4 and 1 < n:
+        for tx in T.thread_binding(4, thread="threadIdx.x"):
+            A[tx] = T.float32(1)
+    else:
+        B = T.allocate([n], "float32", "global")
+        for tx in T.thread_binding(64, thread="threadIdx.x"):
+            A[tx] = T.float32(2)
+""")
+    )
+    (branch,) = program.steps
+    assert isinstance(branch, HostBranch)
+    assert branch.condition == ("and", ("<=", "n", 4), ("<", 1, "n"))
+    for n, kernel in ((1, "main_kernel_1"), (3, "main_kernel"), (5, "main_kernel_1")):
+        found = flat_launches(program.steps, {"n": n}, {0: b"", 1: (7, 0), "B": (8, 0)})
+        assert [name for name, *_ in found] == [kernel]
+    assert [t.name for t in temporaries(program.steps)] == ["B"]
+    assert step_from_data(json.loads(json.dumps(step_to_data(branch)))) == branch
 
 
 def test_a_kernel_is_a_program_of_pointers_and_scalars():

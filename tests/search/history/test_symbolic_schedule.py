@@ -211,6 +211,20 @@ def test_equal_schedules_are_one() -> None:
     )
 
 
+def test_a_schedule_that_a_gpu_cannot_run_for_any_size_is_left_out() -> None:
+    (n,) = open_sizes(SCALE)
+    bound = scheduled_for(SCALE, 4)
+    i, j = bound.get_loops(bound.get_block("B"))
+    bound.bind(i, "blockIdx.x")
+    bound.bind(j, "threadIdx.x")
+    staged = bound.copy()
+    copy = staged.cache_read(staged.get_block("B"), 0, "shared")
+    staged.bind(staged.get_loops(copy)[1], "threadIdx.x")  # a kernel of its own
+    program, target = normalize_mod(SCALE), codegen.Target("opencl")
+    for variant, runs in ((bound, True), (staged, False)):
+        assert (dispatch_on_sizes(program, [({n: 4}, variant)], target) is not None) == runs
+
+
 def test_a_layout_for_one_element_alone_is_left_out() -> None:
     """The static map is injective, as the rule that wrote it claimed; for more rows it is not."""
     static = scheduled_for(SCALE, 1)

@@ -1,0 +1,261 @@
+"""Models on a device: what a CPU computes, with arena and weights in the memory of the device."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from devices.ladder import OPENCL, needs_opencl
+
+import codegen
+from codegen.errors import CodegenError, ExecutionError
+from codegen.lower.gpu.bind_unbound import bind_unbound
+from tensorir import IRModule, parse, transform
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.function import PrimFunc
+
+MLP = """
+@R.function
+def main(x: R.Tensor((2, 16), "float32"), w: R.Tensor((16, 32), "float32"),
+         b: R.Tensor((32,), "float32"), v: R.Tensor((32, 4), "float32")):
+    with R.dataflow():
+        h = R.nn.relu(R.add(R.matmul(x, w), b))
+        y = R.nn.softmax(R.matmul(h, v), axis=-1)
+        R.output(y)
+    return y
+"""
+CONVOLUTIONS = """
+@R.function
+def main(x: R.Tensor((1, 3, 8, 8), "float32"), w: R.Tensor((4, 3, 3, 3), "float32"),
+         v: R.Tensor((64, 5), "float32"), b: R.Tensor((5,), "float32")):
+    with R.dataflow():
+        h = R.nn.relu(R.nn.conv2d(x, w, padding=[1, 1, 1, 1]))
+        pooled = R.nn.max_pool2d(h, pool_size=[2, 2], strides=[2, 2])
+        y = R.add(R.matmul(R.reshape(pooled, (1, 64)), v), b)
+        R.output(y)
+    return y
+"""
+ATTENTION = """
+@R.function
+def main(x: R.Tensor((6, 16), "float32"), w: R.Tensor((16, 16), "float32")):
+    with R.dataflow():
+        keys = R.permute_dims(R.matmul(x, w))
+        scores = R.nn.softmax(R.matmul(x, keys), axis=-1)
+        y = R.add(x, R.matmul(scores, x))
+        R.output(y)
+    return y
+"""
+MODELS = {
+    "mlp": (MLP, (2, 16)),
+    "convolutions": (CONVOLUTIONS, (1, 3, 8, 8)),
+    "attention": (ATTENTION, (6, 16)),
+}
+OF_ANY_SIZE = """
+@R.function
+def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 4), "float32")):
+    n = T.int64()
+    with R.dataflow():
+        y = R.matmul(x, w)
+        R.output(y)
+    return y
+"""
+ON_THE_HOST = """
+@R.function
+def main(x: R.Tensor((4, 8), "float32"), c: R.Tensor((), "bool")):
+    first = R.sort(x, axis=-1)
+    h = R.multiply(first, R.const(2.0, "float32"))
+    s = R.sort(h, axis=-1, descending=True)
+    if c:
+        a = R.add(s, x)
+        y = a
+    else:
+        b = R.subtract(s, x)
+        y = b
+    z = R.nn.relu(y)
+    return (z, x, h)
+"""
+KERNEL = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def kernel(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32"), by: T.int32):
+        for k in T.parallel(8):
+            {}
+
+    @R.function
+    def main(x: R.Tensor((8,), "int32")):
+        cls = Module
+        y = R.call_tir(
+            cls.kernel, (x,), out_sinfo=R.Tensor((8,), "int32"), tir_vars=R.shape([3])
+        )
+        return y
+"""
+
+
+def module(text: str) -> IRModule:
+    found = parse(text)
+    return found if isinstance(found, IRModule) else IRModule.from_expr(found)
+
+
+def random(*shape: int) -> np.ndarray:
+    return np.random.default_rng(len(shape)).uniform(-1, 1, shape).astype("float32")
+
+
+def with_weights(text: str) -> IRModule:
+    mod = module(text)
+    weights = {p.name: random(*p.struct_info.static_shape) for p in mod["main"].params[1:]}
+    return transform.BindParams("main", weights)(mod)
+
+
+def machine(mod: IRModule, **options: Any) -> codegen.VirtualMachine:
+    return codegen.VirtualMachine(codegen.vm_build(mod, OPENCL, **options))
+
+
+def on_cpu(mod: IRModule) -> Callable[..., Any]:
+    return codegen.VirtualMachine(codegen.vm_build(mod, "llvm", default_schedules=False))["main"]
+
+
+def requests(monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]) -> list[tuple[Any, ...]]:
+    """Return the requests to the process of the device during a call."""
+    process = codegen.device(OPENCL).process
+    found: list[tuple[Any, ...]] = []
+    original = process.request
+
+    def request(name: str, *args: Any, **options: Any) -> Any:
+        found.append((name, *args))
+        return original(name, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "request", request)
+        call()
+    return found
+
+
+@needs_opencl
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_computes_what_it_computes_on_a_cpu(name, monkeypatch):
+    text, shape = MODELS[name]
+    mod = with_weights(text)
+    main, x = machine(mod)["main"], random(*shape)
+    first = requests(monkeypatch, lambda: main(x))
+    (arena,) = [frame.device_memory for frame in main._free]
+    planned = main.program.arena_bytes
+    results = on_cpu(mod)(x).nbytes
+    assert arena.nbytes == planned + x.nbytes + results
+    assert ("allocate", planned) in [(name, *rest[1:]) for name, *rest in first]
+    # A later call copies its argument and its result, and starts all kernels by one request.
+    again = requests(monkeypatch, lambda: main(2 * x))
+    assert [name for name, *_ in again] == ["write", "run", "read"]
+    for value in (x, 2 * x):
+        np.testing.assert_allclose(main(value), on_cpu(mod)(value), rtol=1e-4, atol=1e-6)
+
+
+@needs_opencl
+def test_sizes_of_a_call():
+    mod = with_weights(OF_ANY_SIZE)
+    main, expected = machine(mod)["main"], on_cpu(mod)
+    for n in (1, 5, 5, 150):
+        np.testing.assert_allclose(main(random(n, 8)), expected(random(n, 8)), rtol=1e-5, atol=1e-6)
+
+
+@needs_opencl
+def test_library_functions_and_branches_run_on_the_host():
+    mod, x = module(ON_THE_HOST), random(4, 8)
+    vm = machine(mod, default_schedules=False)
+    assert (
+        vm.executable.as_text()
+        == """\
+main(x, c):
+    copy r5, r0 to the host
+    call library tensorir.op.sort(r5, r0)
+    copy r5, r0 to the device
+    launch multiply
+    copy r7, r4 to the host
+    call library tensorir.op.sort(r7, r4)
+    copy r7, r4 to the device
+    copy r1 to the host
+    if r1:
+        launch add
+    else:
+        launch subtract
+    launch relu
+    launch copy
+    copy r2, r3, r4 to the host"""
+    )
+    for condition in (True, False):
+        found, expected = vm["main"](x, np.array(condition)), on_cpu(mod)(x, np.array(condition))
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-6)
+    assert "sort" in str(vm.profile("main", x, np.array(True)))
+
+
+@needs_opencl
+def test_a_kernel_that_hangs_costs_the_process_and_a_later_call_works():
+    text = KERNEL.format(
+        "B[k] = A[k] * by\n            while B[k] == 21:\n                B[k] = 21"
+    )
+    mod = module(text)
+    executable = pickle.loads(pickle.dumps(codegen.vm_build(mod, OPENCL)))
+    main = codegen.VirtualMachine(executable, codegen.device(OPENCL, timeout=0.5))["main"]
+    x = np.arange(3, 11, dtype="int32")
+    x[4] = 0
+    np.testing.assert_array_equal(main(x), x * 3)
+    with pytest.raises(ExecutionError, match=r"did not answer within 0.5 s and was ended"):
+        main(np.arange(3, 11, dtype="int32"))
+    np.testing.assert_array_equal(main(x), x * 3)
+
+
+def test_what_is_refused():
+    mod = module(KERNEL.format("B[k] = A[k] * by"))
+    with pytest.raises(CodegenError, match="guard_pages is for CPUs"):
+        codegen.vm_build(mod, OPENCL, guard_pages=True)
+    executable = codegen.vm_build(mod, OPENCL)
+    with pytest.raises(IRValueError, match=r"unknown device cpu\(0\); the only device is"):
+        codegen.VirtualMachine(executable, codegen.cpu())
+    for refused in (lambda: executable.c_header(), lambda: executable.export_library("lib.so")):
+        with pytest.raises(codegen.LinkError, match="a shared library runs on CPUs"):
+            refused()
+    calls = module(KERNEL.format('T.call_packed("test.shift", B, by)'))
+    with pytest.raises(
+        CodegenError,
+        match=r"kernels of a GPU cannot call Python functions, and some do: test\.shift \(in kernel",
+    ):
+        codegen.vm_build(calls, OPENCL)
+
+
+@needs_opencl
+def test_an_array_of_a_device_is_no_argument():
+    x = codegen.array(np.zeros(8, "int32"), codegen.device(OPENCL))
+    main = machine(module(KERNEL.format("B[k] = A[k] * by")))["main"]
+    with pytest.raises(IRTypeError, match=r"got DeviceArray on opencl\(0\); pass its numpy\(\)"):
+        main(x)
+
+
+def test_nests_without_a_schedule_get_a_plain_binding():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((4, 8)), B: T.Buffer((4,)), C: T.Buffer((1,))):
+    for i, k in T.grid(4, 8):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = 0.0
+            B[vi] += A[vi, vk]
+    for i in range(4):
+        with T.block("C"):
+            vk = T.axis.reduce(4, i)
+            with T.init():
+                C[0] = 0.0
+            C[0] += B[vk]
+""")
+    assert isinstance(func, PrimFunc)
+    loops = [x.strip() for x in bind_unbound(func).script().splitlines() if " for " in x]
+    assert loops == [
+        'for i in T.thread_binding(4, thread="blockIdx.x"):',
+        "for k in range(8):",
+        'for once in T.thread_binding(1, thread="blockIdx.x"):',
+        "for i in range(4):",
+    ]
