@@ -53,7 +53,7 @@ for file in sorted(FOLDER.glob("*.py")):
     sources.clear()
     try:
         tvm.compile(parse(file.read_text()), target)
-    except tvm.error.TVMError as problem:
-        print(f"tvm refuses {file.stem}: {str(problem).splitlines()[-1]}")
+    except (ValueError, RuntimeError) as problem:
+        print(f"tvm refuses {file.stem}: {str(problem).splitlines()[0]}", file=sys.stderr)
         continue
     file.with_suffix(".ptx").write_bytes(to_ptx(sources[-1]))
