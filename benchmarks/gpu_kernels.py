@@ -28,7 +28,6 @@ from tensorir.function import PrimFunc
 from tests.recorded import recorded
 
 _PEER: Final = Path(__file__).parent / "peers" / "tvm_cuda.py"
-_REPEATS: Final = 3
 
 
 def matmul(dtype: str, n: int = 1024) -> PrimFunc:
@@ -64,9 +63,9 @@ def programs(target: codegen.Target) -> Iterator[tuple[str, PrimFunc]]:
 
 
 def milliseconds(func: PrimFunc, target: codegen.Target) -> float:
-    """Return the least time of lowering, LLVM and the assembler."""
+    """Return the least time of lowering, LLVM and the assembler, of three."""
     times = []
-    for _ in range(_REPEATS):
+    for _ in range(3):
         start = time.perf_counter()
         for code in compile_for_gpu({"main": func}, target).functions[0].kernels.values():
             assemble(code, target.arch)
@@ -79,7 +78,7 @@ def row(name: str, func: PrimFunc, target: codegen.Target, peer: Path) -> str:
     facts = explain_for_gpu({"main": func}, target).kernels
     ours = [x.resources for x in facts if x.resources is not None]
     theirs = list(assemble(peer.read_bytes(), target.arch).values()) if peer.exists() else []
-    unit = target.gpu.multiprocessor
+    unit = Multiprocessor.of(target.arch)
     cells = [f"{math.prod(facts[0].block)}"]
     for value in (
         lambda used: max(x.registers for x in used),
@@ -92,17 +91,13 @@ def row(name: str, func: PrimFunc, target: codegen.Target, peer: Path) -> str:
 
 
 def _occupancy(unit: Multiprocessor, facts: list[KernelFacts], used: list[Resources]) -> float:
-    """Return the least occupancy of the kernels of a program."""
-    found = []
-    for kernel, part in zip(facts, used, strict=True):
-        threads = math.prod(kernel.block)
-        blocks, _ = unit.resident_blocks(threads, part.registers, part.shared_bytes)
-        found.append(unit.occupancy(threads, blocks))
-    return min(found)
+    return min(
+        unit.occupancy(n, unit.resident_blocks(n, part.registers, part.shared_bytes)[0])
+        for n, part in zip((math.prod(x.block) for x in facts), used, strict=True)
+    )
 
 
 def main() -> None:
-    """Print a row for each program."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--peer", type=Path, help="a Python with the packages of tvm_cuda.py")
@@ -115,7 +110,7 @@ def main() -> None:
         if options.peer:
             subprocess.run([options.peer, _PEER, folder, options.arch], check=True)
         print("| program | threads | registers | spills | shared | occupancy | build, ms |")
-        print("| --- | --- | --- | --- | --- | --- | --- |")
+        print("|" + " --- |" * 7)
         for name, func in found.items():
             print(row(name, func, target, Path(folder) / f"{name}.ptx"), flush=True)
 
