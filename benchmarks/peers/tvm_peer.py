@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 from typing import Any
 
 import tvm
 from serve import digest, inputs, serve_timers, trial_seconds
-from tvm.script import from_source
+from tvm_text import parse
 
 try:
     from tvm.s_tir import meta_schedule as ms
 except ImportError:
     from tvm import meta_schedule as ms
-
-_NEW_NAMES = {
-    "T.block(": "T.sblock(",
-    "T.alloc_buffer(": "T.sblock_alloc_buffer(",
-    "T.block_attr(": "T.sblock_attr(",
-    "@T.prim_func\n": "@T.prim_func(s_tir=True)\n",
-}
 
 _BUILD_LIMIT = 300.0
 """Seconds for a candidate. The default of 30 loses all of them on a machine that is busy."""
@@ -41,7 +33,7 @@ def prepare(
     cpu = mcpu or tvm.target.codegen.llvm_get_system_cpu()
     target = tvm.target.Target({"kind": "llvm", "mcpu": cpu, "num-cores": 1})
     work_dir = Path(folder) / "work"
-    func = _parse(program)
+    func = parse(program)
     start = time.perf_counter()
     database = ms.tune_tir(
         func,
@@ -74,18 +66,6 @@ def prepare(
         "digest": digest(arguments[-1].numpy()),
     }
     return answer, {"main": timer}
-
-
-def _parse(program: str) -> Any:
-    """Return the program under the names that this release has for blocks."""
-    text = re.sub(r"^from tensorir import .*\n", "", program)
-    try:
-        from tvm.script import tirx  # noqa: F401, PLC0415 - only later releases have it
-    except ImportError:
-        return from_source(text)
-    for old, new in _NEW_NAMES.items():
-        text = text.replace(old, new)
-    return from_source(text)
 
 
 serve_timers(f"tvm {tvm.__version__}", prepare)

@@ -13,6 +13,7 @@ from typing import Final
 from codegen.errors import CodegenError
 from codegen.target.nvidia_files import nvidia_file
 
+_ENTRY: Final = re.compile(r"Compiling entry function '([^']+)'")
 _USED: Final = re.compile(r"Used (\d+) registers")
 _SHARED: Final = re.compile(r"(\d+) bytes smem")
 _STACK: Final = re.compile(r"(\d+) bytes stack frame")
@@ -38,8 +39,8 @@ def ptxas_path() -> str | None:
     return shutil.which("ptxas") if found is None else str(found)
 
 
-def assemble(ptx: bytes, arch: str) -> Resources:
-    """Return the resources of the one kernel in a text of PTX on an architecture such as `sm_80`.
+def assemble(ptx: bytes, arch: str) -> dict[str, Resources]:
+    """Return the resources of the kernels in a text of PTX, by name, on an `arch` such as `sm_80`.
 
     Raises CodegenError if the assembler is not installed, or rejects the text.
     """
@@ -58,7 +59,11 @@ def assemble(ptx: bytes, arch: str) -> Resources:
     if ran.returncode:
         first = (ran.stderr.strip().splitlines() or ["no reason given"])[0]
         raise CodegenError(f"ptxas rejects the kernel for {arch}: {first}")
-    return Resources(*(_sum(p, ran.stderr) for p in (_USED, _SHARED, _STACK, _SPILLS)))
+    _, *reports = _ENTRY.split(ran.stderr)
+    return {
+        name: Resources(*(_sum(p, report) for p in (_USED, _SHARED, _STACK, _SPILLS)))
+        for name, report in zip(reports[::2], reports[1::2], strict=True)
+    }
 
 
 def _sum(pattern: re.Pattern[str], report: str) -> int:

@@ -101,7 +101,9 @@ def explain_lowered(functions: Mapping[str, PrimFunc], target: Target) -> GpuExp
 
 def _kernel_facts(function: str, kernel: Kernel, code: bytes, target: Target) -> KernelFacts:
     is_nvidia, limits = target.kind == "cuda", target.gpu
-    resources = assemble(code, target.arch) if is_nvidia and ptxas_path() else None
+    resources = None
+    if is_nvidia and ptxas_path():
+        resources = assemble(code, target.arch)[kernel.name]
     occupancy, limit = None, ""
     if is_nvidia and limits is not None:
         threads, shared = math.prod(kernel.block), kernel.shared_bytes

@@ -106,7 +106,8 @@ def _move_to_consumers(
         if place == len(loops) - 1:
             target = outer
     sch.compute_at(block, target, preserve_unit_loops=True)
-    sch.set_scope(block, 0, "shared")
+    for k in range(len(sch.get(block).writes)):
+        sch.set_scope(block, k, "shared")
     return used
 
 

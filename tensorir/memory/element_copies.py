@@ -20,7 +20,7 @@ from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import BlockRealize, BufferStore, For, SeqStmt, Stmt
 
-_AT_ONCE: Final = 1 << 20
+_AT_ONCE: Final = 1 << 16
 """The number of elements for which indices are computed together."""
 
 

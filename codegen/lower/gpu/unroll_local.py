@@ -13,8 +13,9 @@ from tensorir.nodes.expr import BufferLoad, IntImm
 from tensorir.nodes.stmt import BufferStore, ForKind
 from tensorir.rewriting.visit import collect_vars, walk
 
-_MOST_BYTES: Final = 1020
-"""The registers of a thread: what is larger lies in memory anyway."""
+_MOST_BYTES: Final = 1024
+"""The 256 registers of a thread. Some elements of a buffer of this size spill; a larger one lies in
+memory."""
 
 
 def unroll_local(func: PrimFunc) -> PrimFunc:

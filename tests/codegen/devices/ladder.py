@@ -80,8 +80,10 @@ def check_kernels(
         module["main"](*arrays, *results)
         compare([x.numpy() for x in results], f"{device}, optimize={device.optimize}")
     compiled(codegen.Target("rocm"))
-    kernels = compiled(CUDA).functions[0].kernels.values()
-    return [assemble(ptx, CUDA.arch) for ptx in kernels][-1] if ptxas_path() else None
+    kernels = compiled(CUDA).functions[0].kernels
+    if ptxas_path() is None:
+        return None
+    return [assemble(ptx, CUDA.arch)[name] for name, ptx in kernels.items()][-1]
 
 
 def validate_spirv(code: DeviceCode) -> None:

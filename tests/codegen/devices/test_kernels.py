@@ -297,3 +297,33 @@ def main(A: T.Buffer((576,), "float32"), C: T.Buffer((1225,), "float32")):
         for c in range(7)
     ]
     check_kernels(func, [a.ravel()], [np.array(windows, "float32").ravel()])
+
+
+def test_tiles_that_live_one_after_the_other():
+    func = device_program("""
+def main(A: T.Buffer((4, 256)), B: T.Buffer((4, 256)), C: T.Buffer((4, 256))):
+    T.func_attr({"tir.noalias": True})
+    S = T.alloc_buffer((4, 256), scope="shared")
+    R = T.alloc_buffer((4, 256), scope="shared")
+    for bx in T.thread_binding(4, thread="blockIdx.x"):
+        for tx in T.thread_binding(256, thread="threadIdx.x"):
+            with T.block("S"):
+                vi, vj = T.axis.remap("SS", [bx, tx])
+                S[vi, vj] = A[vi, vj]
+        for tx in T.thread_binding(256, thread="threadIdx.x"):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [bx, tx])
+                B[vi, vj] = S[vi, 255 - vj]
+        for tx in T.thread_binding(256, thread="threadIdx.x"):
+            with T.block("R"):
+                vi, vj = T.axis.remap("SS", [bx, tx])
+                R[vi, vj] = A[vi, vj] * T.float32(2)
+        for tx in T.thread_binding(256, thread="threadIdx.x"):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [bx, tx])
+                C[vi, vj] = R[vi, 255 - vj]
+""")
+    a = np.random.default_rng(1).random((4, 256), "float32")
+    resources = check_kernels(func, [a], [a[:, ::-1], a[:, ::-1] * 2], is_lowered=False)
+    if resources is not None:
+        assert resources.shared_bytes == 1024

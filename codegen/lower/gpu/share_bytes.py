@@ -1,0 +1,118 @@
+"""Allocations of shared memory that may have the same bytes, one after the other."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from codegen.lower.hoist_allocations import constant_bytes
+from codegen.lower.rewriters import controls
+from codegen.lower.thread_axes import kind_of, memory_of
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import BufferLoad, IntImm, Var
+from tensorir.rewriting.visit import children, rewrite, walk
+
+_ALWAYS: Final = 1 << 62
+_LEAST_BYTES: Final = 1024
+"""The unit in which blocks get shared memory: a smaller buffer is not worth a barrier."""
+
+
+def share_bytes(kernel: s.Stmt) -> s.Stmt:
+    """Let allocations that live one after the other have the same pointer.
+
+    Before: alloc S[512]; S = A; B = S; alloc R[256]; R = B; C = R         (both shared)
+    After:  alloc S[512]; S = A; B = S; alloc S[512]; S_1 = B; C = S_1     (a barrier comes later)
+
+    They have one dtype, and 1024 bytes or more. An allocation lives from its first access
+    to its last one, and as long as a loop around the access that runs again with the same contents.
+    Threads may run both cases of a branch at the same time, so what lives in a branch lives during
+    all of it. `hoist_shared` makes one allocation of those with one pointer.
+    """
+    lifetimes = _Lifetimes()
+    lifetimes.visit(kernel)
+    pools: list[_Pool] = []
+    chosen: dict[Var, _Pool] = {}
+    for node in sorted(lifetimes.allocations, key=lambda x: lifetimes.spans[x.buffer_var][0]):
+        pointer = node.buffer_var
+        first, last = lifetimes.spans[pointer]
+        count = math.prod(n.value for n in node.extents if isinstance(n, IntImm))
+        free = [x for x in pools if x.last < first and x.node.dtype == node.dtype]
+        if free:
+            pool = min(free, key=lambda pool: abs(pool.count - count))
+            pool.last, pool.count = last, max(pool.count, count)
+        else:
+            pool = _Pool(node, count, last)
+            pools.append(pool)
+        chosen[pointer] = pool
+    if len(pools) == len(chosen):
+        return kernel
+    made: dict[Buffer, Buffer] = {}
+
+    def moved(buffer: Buffer) -> Buffer:
+        pool = chosen.get(buffer.data)
+        if pool is None or pool.node.buffer_var is buffer.data:
+            return buffer
+        if buffer not in made:
+            made[buffer] = buffer.with_(data=pool.node.buffer_var)
+        return made[buffer]
+
+    def allocated(node: s.Allocate) -> s.Stmt | None:
+        pool = chosen.get(node.buffer_var)
+        if pool is None:
+            return None
+        extent = IntImm(node.extents[0].dtype, pool.count)
+        return node.with_(buffer_var=pool.node.buffer_var, extents=(extent,))
+
+    return rewrite(kernel, {s.Allocate: allocated}, buffer=moved)
+
+
+@dataclass(slots=True)
+class _Pool:
+    node: s.Allocate
+    """The first allocation of the bytes."""
+    count: int
+    """The number of elements."""
+    last: int
+    """The position of the last statement that needs the contents."""
+
+
+class _Lifetimes:
+    """Numbers statements, and finds the first and the last one of each shared allocation."""
+
+    def __init__(self) -> None:
+        self.allocations: list[s.Allocate] = []
+        """The allocations of constant size that are large enough, with accesses."""
+        self.spans: dict[Var, tuple[int, int]] = {}
+        self._declared: list[Var] = []
+        self._position = 0
+
+    def visit(self, node: s.Stmt) -> None:
+        """Add the accesses of a statement and of those inside of it."""
+        self._position += 1
+        first, outer = self._position, len(self._declared)
+        inside = [part for part in children(node) if isinstance(part, s.Stmt)]
+        for part in controls(node) if inside else [node]:
+            for access in walk(part):
+                if isinstance(access, (BufferLoad, s.BufferStore)):
+                    self._extend(access.buffer.data, first, first)
+                elif isinstance(access, Var) and memory_of(access) == "shared":
+                    self._extend(access, 0, _ALWAYS)
+        if isinstance(node, s.Allocate):
+            self._declared.append(node.buffer_var)
+        for part in inside:
+            self.visit(part)
+        if isinstance(node, (s.For, s.While, s.IfThenElse)) and not kind_of(node):
+            fresh = () if isinstance(node, s.IfThenElse) else self._declared[outer:]
+            for pointer, (_, last) in list(self.spans.items()):
+                if last >= first and pointer not in fresh:
+                    self._extend(pointer, first, self._position)
+        elif isinstance(node, s.Allocate) and node.buffer_var in self.spans:
+            is_large = (constant_bytes(node) or 0) >= _LEAST_BYTES
+            if is_large and memory_of(node.buffer_var) == "shared":
+                self.allocations.append(node)
+
+    def _extend(self, pointer: Var, first: int, last: int) -> None:
+        known = self.spans.get(pointer, (first, last))
+        self.spans[pointer] = min(first, known[0]), max(last, known[1])
