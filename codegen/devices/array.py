@@ -90,10 +90,6 @@ def device(
     chosen = as_target(target)
     if chosen.gpu is None:
         return Device("cpu", index)
-    if chosen.kind == "rocm":
-        raise LinkError(
-            "kernels for rocm are compiled and inspected, and not run; the target 'opencl' runs"
-        )
     found = GpuDevice(chosen.kind, index, timeout, optimize)
     found.process.start()
     return found

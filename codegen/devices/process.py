@@ -132,6 +132,11 @@ class DeviceProcess:
         if self._connection is not None and self._owner == os.getpid():
             return self._connection
         self.close()  # a fork of this process needs one of its own
+        if self._kind not in _NEEDED:
+            raise LinkError(
+                f"kernels for {self._kind} are compiled and inspected, and not run; the target "
+                "'opencl' runs"
+            )
         package, extra = _NEEDED[self._kind]
         if find_spec(package.split(".")[0]) is None:
             raise LinkError(

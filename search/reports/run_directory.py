@@ -153,11 +153,14 @@ def named_trials(
     trials: Sequence[Trial], records: Sequence[TuningRecord | None]
 ) -> Iterator[Trial]:
     """Yield trials with their decisions by name, given the record of each."""
+    own = [
+        (record, (t.workload, t.space)) for t, record in zip(trials, records, strict=True) if record
+    ]
+    space_of = {id(record): space for record, space in own}
     spaces: dict[tuple[str, int | None], tuple[Knob, ...]] = {}
-    for trial, found in zip(trials, records, strict=True):
-        space = (trial.workload, trial.space)
-        if space not in spaces and (sch := _schedule_of(found)):
-            spaces[space] = DesignSpace.of(sch).knobs
+    unknown = (record for record, space in own if space not in spaces)
+    for record, sch in with_schedules(unknown):
+        spaces[space_of[id(record)]] = DesignSpace.of(sch).knobs
     for trial in trials:
         sites = spaces.get((trial.workload, trial.space), ())
         yield replace(trial, knobs=knobs_of(sites, trial))

@@ -180,10 +180,9 @@ def test_a_stale_row_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     assert caplog.messages[0].startswith(
         f"{tmp_path / SQL_FILE}: left out 1 row(s): record 2: field 1 (run_secs) is a list"
     )
-    records = SQLDatabase(work_dir=tmp_path).get_all_tuning_records()
-    left_out = sum(record.schedules for record in records)
+    # Of the 8 trials, one has no record any more.
     assert caplog.messages[1].startswith(
-        f"left out {left_out} record(s) whose traces do not apply any more: "
+        "left out 7 record(s) whose traces do not apply any more: "
         f"{tmp_path / SQL_FILE}: record 1: field 0 (trace): "
     )
     left = SQLDatabase(work_dir=tmp_path).query_schedule(Matmul, TARGET)
