@@ -319,7 +319,7 @@ class Entry:
             self._waiting.append((dim, actual, message))
 
     def _finish(self) -> None:
-        """Check the extents that depend on later sizes."""
+        """Check the extents whose sizes a later argument defines."""
         for dim, actual, message in self._waiting:
             self._check(f"{actual} == {self._dim(dim)}", message)
         self._waiting.clear()

@@ -95,7 +95,10 @@ class DeviceMemory:
         return bool(self._regions)
 
     def begin(self) -> None:
-        """Have memory for what the call has not written yet."""
+        """Begin a call: provide memory on the device for the arena and the arrays it creates.
+
+        Nothing is copied, because the call has not written to them yet.
+        """
         for slot in self._roots.unwritten:
             self._add(slot)
 
@@ -301,7 +304,7 @@ def _copy_to_host(step: p.ToHost, frame: Frame) -> None:
 
 
 def _copy_to_device(step: p.ToDevice, roots: Roots, frame: Frame) -> None:
-    # The call begins to use the memory here, too: what the host writes first is not unwritten.
+    # Arrays that the host writes first must be copied.
     memory = roots.memory(frame)
     for array in _arrays_in([frame.registers[k] for k in step.registers]):
         memory.copy(array, to_host=False)

@@ -130,7 +130,7 @@ def where_initialised(instances: Instances, around: Sequence[For]) -> PrimExpr |
     """Return the predicate of the instances for which the init of a reduction runs.
 
     The init runs with the first step, or alone without steps. `around` are all loops. The result is
-    None if the predicate may skip the first step only, and may also skip all steps.
+    None if the predicate may skip the first step alone, and it is not proved that any step runs.
     """
     predicate = instances.predicate
     if is_const_int(predicate, 1):

@@ -169,8 +169,8 @@ class StagingPlan:
     def surely_runs(self, block: StmtSRef) -> bool:
         """Return True if a block runs whenever the copy is made.
 
-        No condition or loop can skip it. Loops that select the written elements are allowed: if one
-        has no iterations, nothing is copied.
+        No condition skips it, and no loop around it is empty. A loop that only determines which
+        elements are written may be empty, because the region to copy is then empty, too.
         """
         own = guards(block, self.scope)
         if own and not all(guard in guards_of_place(self.cursor) for guard in own):

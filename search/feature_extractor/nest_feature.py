@@ -120,7 +120,10 @@ class NestFeature(EstimatingExtractor):
         decisions: Decisions,
         candidate: MeasureCandidate,
     ) -> bool:
-        """Return True if a point has the features of its candidate; else withdraw its structure."""
+        """Return True if the features computed from a point equal those of its candidate.
+
+        True also if none are computed; otherwise the structure of the point is withdrawn.
+        """
         compiled = self._spaces.get(space)
         packed = None if compiled is None else self.extract_points(context, space, [decisions])
         if compiled is None or packed is None or not len(packed.rows):

@@ -197,7 +197,7 @@ def _make_defaults(
     made: dict[_Key, Scheduled | None] = {}
 
     def note(name: _Key, found: Scheduled | str) -> None:
-        scheduled = made[name] = _log(name, found)
+        scheduled = made[name] = _scheduled_or_none(name, found)
         job = jobs[name]
         if scheduled is not None and scheduled.choice is not None and not job.is_same:
             choices.put(job.key, scheduled.choice)
@@ -299,10 +299,10 @@ def scheduled_by_default(
         return f"{type(error).__name__}: {error}"
 
 
-def _log(name: _Key, made: Scheduled | str) -> Scheduled | None:
-    """Return a made schedule; log an error and return None."""
-    if not isinstance(made, str):
-        return made
-    reason = made.partition("\n")[0]  # the rest of an error shows the program
+def _scheduled_or_none(name: _Key, found: Scheduled | str) -> Scheduled | None:
+    """Return a schedule as it is; log the text of an error and return None."""
+    if not isinstance(found, str):
+        return found
+    reason = found.partition("\n")[0]  # the rest of an error shows the program
     logger.debug('Function "%s" has no default schedule and is unchanged: %s', name[0], reason)
     return None

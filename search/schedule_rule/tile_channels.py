@@ -179,9 +179,11 @@ def _extent(axis: IterVar) -> int:
 
 
 def _interleaving_map(source: BufferRegion, group: Var, count: int) -> IndexMap | None:
-    """Return the layout of an operand that makes elements of `count` groups contiguous.
+    """Return an index map that interleaves `count` consecutive groups of an operand.
 
-    None unless exactly one dimension depends on the groups, with a stride that divides it.
+    Elements at the same position of these groups become contiguous, as a new innermost dimension.
+    None unless the index of exactly one dimension depends on the group, with a constant stride that
+    divides the extent of that dimension.
     """
     places = [k for k, dim in enumerate(source.region) if uses_var(dim.min, group)]
     if len(places) != 1:

@@ -289,9 +289,9 @@ class _Tree:
 
     def _place(self, rows: _Places, over: _Places, inner: _Places) -> list[PrimExpr]:
         """Return the indices of one thread's result."""
-        parts = [_from_zero(loop, over[loop.loop_var]) for loop in self._over]
-        last = [_from_zero(loop, inner[loop.loop_var]) for loop in self._outputs]
-        return [*self._row(rows), *parts, *last]
+        threads = [_from_zero(loop, over[loop.loop_var]) for loop in self._over]
+        outputs = [_from_zero(loop, inner[loop.loop_var]) for loop in self._outputs]
+        return [*self._row(rows), *threads, *outputs]
 
     def _row(self, rows: _Places) -> list[PrimExpr]:
         outer = [_from_zero(loop, loop.loop_var) for loop in self._rows]

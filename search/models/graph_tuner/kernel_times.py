@@ -121,7 +121,7 @@ def _kernel_time(row: Any) -> tuple[str, float]:
 KERNEL_TIMES: Final = Kind("kernel_times.json", _kernel_time, list, b"[")
 
 
-def checked(measure: Measure, kernels: Sequence[PrimFunc]) -> list[float]:
+def measured_seconds(measure: Measure, kernels: Sequence[PrimFunc]) -> list[float]:
     """Return the times of kernels by a `Measure`; TuningError if it returns anything else."""
     seconds = [float(s) for s in measure(kernels)]
     if len(seconds) != len(kernels) or not all(s >= 0 for s in seconds):

@@ -24,7 +24,7 @@ from search.models.graph_tuner.kernel_graph import (
     kernel_graphs,
     parameter,
 )
-from search.models.graph_tuner.kernel_times import KernelTimes, Measure, checked
+from search.models.graph_tuner.kernel_times import KernelTimes, Measure, measured_seconds
 from search.models.graph_tuner.layout_choice import (
     Choice,
     Timed,
@@ -247,7 +247,7 @@ def _time_candidates(
     """
     lists = [found for of_graph in candidates.values() for found in of_graph.values()]
     funcs = list(dict.fromkeys(candidate.func for found in lists for candidate in found))
-    seconds = dict(zip(funcs, checked(measure, funcs), strict=True))
+    seconds = dict(zip(funcs, measured_seconds(measure, funcs), strict=True))
     return {
         name: {
             var: fastest_of_each(found, [seconds[candidate.func] for candidate in found])
@@ -264,7 +264,7 @@ def _fastest_transforms(
     needed = dict.fromkeys(starmap(_key, transforms))
     forms = {key: transform_kernels(*key, target) for key in needed}
     funcs = [func for some in forms.values() for func in some]
-    seconds = iter(checked(measure, funcs) if funcs else ())
+    seconds = iter(measured_seconds(measure, funcs) if funcs else ())
     timed = {key: [(func, next(seconds)) for func in some] for key, some in forms.items()}
     return {key: min(pairs, key=lambda pair: pair[1]) for key, pairs in timed.items()}
 

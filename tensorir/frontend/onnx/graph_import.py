@@ -392,8 +392,9 @@ def present_attributes(
 ) -> Iterator[tuple[str, Any]]:
     """Yield the names of a node's attributes and the messages that have their values.
 
-    An attribute in a function body may refer to an attribute that the function was `given` as a
-    message; it is absent if the caller of the function did not pass it.
+    In the body of a function of the model, an attribute may refer to an attribute of the function;
+    `given` has the protos of those that the caller passed, by name. A reference to another one is
+    left out.
     """
     for attribute in attributes:
         message = attribute
