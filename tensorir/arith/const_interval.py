@@ -153,7 +153,8 @@ def shifted_right(a: Interval, b: Interval) -> Interval | None:
 
 
 def _powers(exponent: Interval) -> Interval:
-    # Exponents are clipped to 64, the bits of the widest type: larger shifts give 0, or copies of the sign.
+    # Exponents are clipped to 64, the bits of the widest type: larger shifts give 0, or copies of
+    # the sign.
     return 1 << min(exponent[0], 64), 1 << min(exponent[1], 64)
 
 
