@@ -10,6 +10,7 @@ so a call of a function without such steps copies its arguments and its result o
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,23 +37,25 @@ _Key: TypeAlias = "tuple[tuple[Place, ...], tuple[tuple[str, int], ...]]"
 class Weights:
     """The constants of an executable in the memory of a GPU, copied on first use.
 
-    They are copied again if the process of the GPU has ended.
+    They are copied again if the process of the GPU has ended. Several threads may ask for them.
     """
 
     def __init__(self, constants: Constants, device: GpuDevice) -> None:
         self._constants = constants
         self._device = device
+        self._lock = threading.Lock()
         self._generation = -1
         self._arrays: list[DeviceArray] = []
 
     def place(self, pointer: p.Pointer) -> Place:
         """Return the place of a constant."""
         process, constants = self._device.process, self._constants
-        process.start()
-        if self._generation != process.generation:
-            arrays = (constants.block, *constants.arrays)
-            self._arrays = [self._device.array(np.ravel(x).view(np.uint8)) for x in arrays]
-            self._generation = process.generation
+        with self._lock:
+            process.start()
+            if self._generation != process.generation:
+                arrays = (constants.block, *constants.arrays)
+                self._arrays = [self._device.array(np.ravel(x).view(np.uint8)) for x in arrays]
+                self._generation = process.generation
         assert isinstance(pointer.offset, int)
         if pointer.is_far:
             return self._arrays[1 + constants.distances.index(pointer.offset)].number, 0

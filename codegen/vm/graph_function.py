@@ -128,11 +128,16 @@ class GraphFunction:
 
     def run(self, frame: Frame) -> Frame:
         """Run the steps on a frame that holds arguments; return it."""
-        if self._needs_stack:
-            run_steps(self.steps, frame)
-            return frame
-        for step in self.steps:
-            step(frame)
+        try:
+            if self._needs_stack:
+                run_steps(self.steps, frame)
+                return frame
+            for step in self.steps:
+                step(frame)
+        except BaseException:
+            if frame.device_memory is not None:
+                frame.device_memory.end()
+            raise
         return frame
 
     def entered(

@@ -75,7 +75,8 @@ def pieces(linear: Linear, absorb: bool = False) -> Pieces:
             linear.rest -= _extract_extremum(extremum, left, linear.rest, order, found)
     halves = [q for q in quotients if q.divisor == 2 and q.index.const == 1]
     for above in halves:
-        _join_halves(above, left, order)
+        if above in left:
+            _join_halves(above, left, order)
     rounded: list[Quotient | TruncatedQuotient] = [*quotients, *truncated]
     for quotient in sorted(rounded, key=lambda q: -_constant(q)):
         if quotient in left:

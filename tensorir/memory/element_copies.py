@@ -52,15 +52,17 @@ class ElementCopies:
         return ElementCopies(func, copies) if is_known else None
 
     def run(self, args: Sequence[Any]) -> bool:
-        """Copy elements between arrays of the shapes and types of the parameters; return True.
+        """Copy elements between arrays of the shapes and types of the parameters.
 
-        Arrays that are written are contiguous.
+        Arrays that are written are contiguous. Returns False for an index outside of its buffer.
         """
         for copy in self._copies:
             source, target = (args[self._position[x.buffer]] for x in (copy.load, copy.store))
             source, target = source.reshape(-1), target.reshape(-1)
             for values in copy.instances():
                 offsets = [_offsets(access, values) for access in (copy.load, copy.store)]
+                if any(offset is None for offset in offsets):
+                    return False
                 read, written = np.broadcast_arrays(*offsets)
                 target[written] = source[read]
         return True
@@ -98,10 +100,12 @@ def _copy_of(nest: Stmt) -> _Copy | None:
         return None
     block = nest.block
     store = block.body
-    if block.alloc_buffers or block.match_buffers or not isinstance(store, BufferStore):
+    if block.init or block.alloc_buffers or block.match_buffers:
+        return None
+    if not isinstance(store, BufferStore) or not isinstance(store.value, BufferLoad):
         return None
     load = store.value
-    if not isinstance(load, BufferLoad) or load.buffer.dtype is not store.buffer.dtype:
+    if load.buffer is store.buffer or load.buffer.dtype is not store.buffer.dtype:
         return None
     axes = [axis.var for axis in block.iter_vars]
     is_parallel = all(axis.iter_type == IterVar.DATA_PAR for axis in block.iter_vars)
@@ -124,11 +128,14 @@ def _is_compact(buffer: Buffer) -> bool:
 
 
 def _offsets(access: BufferLoad | BufferStore, values: Mapping[Var, NDArray[np.int64]]) -> Any:
-    """Return the positions of the accessed elements in row-major order."""
+    """Return the positions of elements in row-major order; None if one is outside of the buffer."""
     offset: Any = np.int64(0)
     stride = 1
     for index, extent in zip(access.indices[::-1], access.buffer.shape[::-1], strict=True):
-        offset = offset + index_values(index, values) * stride
         assert isinstance(extent, IntImm)
+        place = index_values(index, values)
+        if np.size(place) and (np.min(place) < 0 or np.max(place) >= extent.value):
+            return None
+        offset = offset + place * stride
         stride *= extent.value
     return offset

@@ -66,3 +66,31 @@ def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
             B[vi] = {value}
 """)
     assert ElementCopies.of(func) is None
+
+
+@pytest.mark.parametrize("index", ["vi + 1", "vi - 1"])
+def test_indices_outside_of_a_buffer_are_left_to_others(index):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[{index}]
+""")
+    arrays = [np.arange(4, dtype="float32"), np.zeros(4, "float32")]
+    assert not ElementCopies.of(func).run(arrays)
+
+
+@pytest.mark.parametrize("start", ["", "with T.init():\n                A[0] = T.float32(5)"])
+def test_elements_of_one_buffer_and_init_are_left_to_others(start):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            {start}
+            {"B[vi] = A[vi]" if start else "A[vi] = A[3 - vi]"}
+""")
+    assert ElementCopies.of(func) is None

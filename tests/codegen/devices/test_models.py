@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from devices.ladder import OPENCL, needs_opencl
 
 import codegen
-from codegen.errors import CodegenError, ExecutionError
+from codegen.errors import CodegenError, ExecutionError, LibraryFunctionError
 from codegen.lower.gpu.bind_unbound import bind_unbound
 from tensorir import IRModule, parse, transform
 from tensorir.errors import IRTypeError, IRValueError
@@ -206,6 +207,44 @@ def test_a_kernel_that_hangs_costs_the_process_and_a_later_call_works():
     with pytest.raises(ExecutionError, match=r"did not answer within 0.5 s and was ended"):
         main(np.arange(3, 11, dtype="int32"))
     np.testing.assert_array_equal(main(x), x * 3)
+
+
+@needs_opencl
+def test_first_calls_in_several_threads():
+    text, shape = MODELS["mlp"]
+    mod = with_weights(text)
+    x, expected = random(*shape), on_cpu(mod)(random(*shape))
+    main = machine(mod, default_schedules=False)["main"]
+    with ThreadPoolExecutor(3) as threads:
+        for found in threads.map(lambda _: main(x), range(6)):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@needs_opencl
+def test_a_prepared_run_after_a_library_function_raised():
+    fails = []
+
+    def give_back(source: np.ndarray, result: np.ndarray) -> None:
+        if fails:
+            raise ValueError(fails.pop())
+        result[...] = source
+
+    codegen.register_func("test.give_back", give_back, override=True)
+    mod = module("""
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    h = R.multiply(x, R.const(2.0, "float32"))
+    s = R.call_dps_packed("test.give_back", (h,), out_sinfo=R.Tensor((4,), "float32"))
+    return R.add(s, x)
+""")
+    x = np.ones(4, "float32")
+    run = machine(mod, default_schedules=False)["main"].prepare(x)
+    np.testing.assert_array_equal(run(), [3, 3, 3, 3])
+    fails.append("not now")
+    with pytest.raises(LibraryFunctionError, match="not now"):
+        run()
+    x[...] = 5
+    np.testing.assert_array_equal(run(), [15, 15, 15, 15])
 
 
 def test_what_is_refused():

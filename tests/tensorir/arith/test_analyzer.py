@@ -366,3 +366,17 @@ def test_random_quotients_keep_their_values(seed: int) -> None:
     for _ in range(15):
         expr = random_quotients(rng, rng.randint(1, 3))
         assert values(simplified(expr)) == values(expr), str(expr)
+
+
+def test_halves_that_an_extremum_takes_or_another_half_joins():
+    x, y, z = (Var(name) for name in "xyz")
+    above, below = (z + 1) // 2, z // 2
+    mean = (y + 1) // 2
+    for expr in (
+        min_(x, above) - above + below,
+        min_(x - above, 4) + above + below,
+        (above + mean + 1) // 2 + (above + mean) // 2 - above + below,
+    ):
+        simple = Analyzer().simplify(expr)
+        for values in ({x: 3, y: 7, z: 5}, {x: -2, y: 4, z: 8}, {x: 9, y: -3, z: -7}):
+            assert evaluate(simple, values) == evaluate(expr, values)
