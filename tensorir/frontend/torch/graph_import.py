@@ -77,11 +77,31 @@ def operator_names(module: torch.fx.GraphModule) -> Iterator[tuple[str, str]]:
     """Yield the names of operators and of the nodes that call them, including submodules."""
     for node in module.graph.nodes:
         is_operator = node.op == "call_function" and not _is_python(node)
-        if is_operator and str(node.target) not in _WITH_GRAPHS:
+        if is_operator and not _keeps_strides(node) and str(node.target) not in _WITH_GRAPHS:
             yield _name_of(node.target), node.name
     for child in module.children():
         if isinstance(child, torch.fx.GraphModule):
             yield from operator_names(child)
+
+
+def _keeps_strides(node: torch.fx.Node) -> bool:
+    """Return True if a node is an `as_strided` that returns its operand as it is.
+
+    torch's own functions contain such calls: adaptive pooling to one element marks its result as
+    channels-last.
+    """
+    if node.target is not torch.ops.aten.as_strided.default:
+        return False
+    source, size, stride, *offset = node.args
+    before = source.meta["val"]
+    return (
+        list(before.shape) == list(size)
+        and offset in ([], [None], [before.storage_offset()])
+        and all(
+            extent == 1 or old == new
+            for extent, old, new in zip(size, before.stride(), stride, strict=True)
+        )
+    )
 
 
 def _is_python(node: torch.fx.Node) -> bool:
@@ -240,6 +260,8 @@ class GraphImport:
 
     def _convert_node(self, node: torch.fx.Node) -> Any:
         """Return the value of a node."""
+        if _keeps_strides(node):
+            return self._values[node.args[0]]
         example = node.meta.get("val")
         name = str(node.target)
         try:

@@ -87,6 +87,15 @@ def test_the_entry_point_is_the_function() -> None:
     assert EntryPoint(name, value, "torch_dynamo_backends").load() is compile_graph
 
 
+def test_pooling_to_one_element_of_a_channels_last_tensor() -> None:
+    class Head(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return F.adaptive_avg_pool2d(x.permute(0, 3, 1, 2), 1)
+
+    x = torch.rand(2, 5, 6, 3)
+    torch.testing.assert_close(compiled(Head())(x), Head()(x))
+
+
 def test_a_model_gives_the_results_of_torch(builds: list[Any]) -> None:
     net = Net().eval()
     fast = compiled(net)
