@@ -126,7 +126,7 @@ def records_of_trials(
     """Return the record of each trial among those of its run, None for a trial without one.
 
     A record has the times of its trial. Decisions, which take a millisecond to read, are compared
-    only if several records have the same times.
+    only if several records have the same times, or for a trial without times.
     """
     by_times: dict[tuple[str, tuple[float, ...]], list[TuningRecord]] = {}
     for program in programs:
@@ -138,7 +138,7 @@ def records_of_trials(
 
 def _own(trial: Trial, records: Sequence[TuningRecord]) -> TuningRecord | None:
     """Return the record with the decisions of a trial, the last one of several."""
-    if len(records) == 1:
+    if len(records) == 1 and trial.run_secs:
         return records[0]
     found = None
     for record, trace in with_traces(records):

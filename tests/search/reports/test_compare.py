@@ -11,8 +11,10 @@ import pytest
 import search as ms
 from codegen import Target
 from schedule import Schedule
-from search.database.records import TuningRecord, Workload
+from search.database.programs import ProgramRecords
+from search.database.records import FAILED, TuningRecord, Workload
 from search.errors import ArgumentError
+from search.reports.run_directory import records_of_trials
 from tensorir import parse
 from tests.search.explorer.test_explorer import MATMUL
 from tests.search.reports.searches_for_pages import TARGET, TRIAL, write_search
@@ -114,6 +116,14 @@ def test_trials_of_a_run(tmp_path: Path) -> None:
     assert found.decisions["tile of loop 0 of C"] == tuple(
         tuple(trial.decisions[0]) for trial in (first, last) if trial.decisions
     )
+
+
+def test_a_failed_trial_has_the_record_with_its_decisions() -> None:
+    failed = record([4, 16], (FAILED,))
+    program = ProgramRecords("17", failed.workload, TARGET, [failed])
+    trial = replace(TRIAL, stage="run", run_secs=(), decisions=[[4, 16]])
+    other = replace(trial, decisions=[[8, 8]])
+    assert records_of_trials([trial, other], [program]) == [failed, None]
 
 
 def test_a_notebook_shows_tables_and_marked_lines() -> None:
