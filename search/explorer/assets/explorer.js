@@ -346,7 +346,7 @@ class Explorer {
     const where = made("span", { class: "note" });
     box.append(picker, " ", where);
     const pictures = all[this.block].map((access) => this.picture(access, box));
-    const count = all[this.block][0].at.length;
+    const count = Math.max(...all[this.block].map((access) => access.at.length));
     let now = 0;
     const draw = () => {
       where.textContent = `iteration ${now + 1} of the first ${count}`;
@@ -388,7 +388,9 @@ class Explorer {
       context.clearRect(0, 0, canvas.width, canvas.height);
       context.fillStyle = style.getPropertyValue("color");
       for (let k = Math.max(0, now - 40); k <= now; k++) {
-        const x = access.at[k] % width, y = Math.floor(access.at[k] / width);
+        const at = access.at[k];
+        if (at == null) continue;
+        const x = at % width, y = Math.floor(at / width);
         if (x >= columns || y >= rows) continue;
         context.globalAlpha = k === now ? 1 : 0.08 + (0.4 * (k - now + 40)) / 40;
         context.fillRect(x * cell, y * cell, cell, cell);

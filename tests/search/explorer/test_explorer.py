@@ -10,6 +10,7 @@ from schedule import Schedule
 from schedule.library import microkernel
 from search.errors import ArgumentError, TuningError
 from search.explorer import Explorer
+from search.explorer.accesses import block_accesses
 from tensorir import assert_structural_equal, parse
 from tensorir.function import IRModule, PrimFunc
 
@@ -131,6 +132,121 @@ def test_iterations_beyond_the_end_access_nothing() -> None:
     sch.split(sch.get_loops("B")[0], [None, 4])
     (accesses,) = Explorer(sch, TARGET).details()["accesses"].values()
     assert [access["at"] for access in accesses] == [list(range(10))] * 2
+
+
+def accesses_of(program: str) -> dict[str, list[tuple[str, list[int | None]]]]:
+    """The accesses of each block of a program, such as `("load of A", [0, None, 1])`."""
+    return {
+        key: [(f"{a['kind']} of {a['buffer']}", a["at"]) for a in accesses]
+        for key, accesses in block_accesses(parse(program)).items()
+    }
+
+
+def test_a_value_under_a_condition_is_loaded_where_it_holds() -> None:
+    found = accesses_of("""
+    @T.prim_func
+    def main(A: T.Buffer((4,)), C: T.Buffer((2,)), B: T.Buffer((6,))):
+        for i in range(6):
+            with T.block("B"):
+                v = T.axis.spatial(6, i)
+                B[v] = T.if_then_else(1 <= v and v < 5, A[v - 1], C[v // 5])
+    """)
+    assert found == {
+        "B1": [
+            ("load of A", [None, 0, 1, 2, 3, None]),
+            ("load of C", [0, None, None, None, None, 1]),
+            ("store of B", [0, 1, 2, 3, 4, 5]),
+        ]
+    }
+
+
+def test_the_right_side_of_and_and_or_is_loaded_if_the_left_side_leaves_it_open() -> None:
+    found = accesses_of("""
+    @T.prim_func
+    def main(A: T.Buffer((4,), "bool"), B: T.Buffer((4,), "bool"), C: T.Buffer((4,), "bool")):
+        for i in range(4):
+            with T.block("B"):
+                v = T.axis.spatial(4, i)
+                B[v] = 1 <= v and A[v - 1]
+                C[v] = 3 <= v or A[v + 1]
+    """)
+    assert found == {
+        "B1": [
+            ("load of A", [None, 0, 1, 2]),
+            ("store of B", [0, 1, 2, 3]),
+            ("load of A", [1, 2, 3, None]),
+            ("store of C", [0, 1, 2, 3]),
+        ]
+    }
+
+
+def test_both_branches_of_an_if_are_shown() -> None:
+    found = accesses_of("""
+    @T.prim_func
+    def main(A: T.Buffer((4,)), B: T.Buffer((4,))):
+        for i in range(4):
+            with T.block("B"):
+                v = T.axis.spatial(4, i)
+                if v < 2:
+                    B[v] = A[v]
+                else:
+                    B[v] = A[v - 2]
+    """)
+    assert found == {
+        "B1": [
+            ("load of A", [0, 1, None, None]),
+            ("store of B", [0, 1, None, None]),
+            ("load of A", [None, None, 0, 1]),
+            ("store of B", [None, None, 2, 3]),
+        ]
+    }
+
+
+def test_a_sum_is_initialised_in_its_first_iteration() -> None:
+    found = accesses_of("""
+    @T.prim_func
+    def main(A: T.Buffer((2, 3)), B: T.Buffer((2,))):
+        for i, k in T.grid(4, 3):
+            with T.block("B"):
+                T.where(1 <= i and i < 3)
+                v, r = T.axis.spatial(2, i - 1), T.axis.reduce(3, k)
+                with T.init():
+                    B[v] = T.float32(0)
+                B[v] = B[v] + A[v, r]
+    """)
+    assert found == {
+        "B1": [
+            ("store of B", [0, None, None, 1, None, None]),
+            ("load of B", [0, 0, 0, 1, 1, 1]),
+            ("load of A", [0, 1, 2, 3, 4, 5]),
+            ("store of B", [0, 0, 0, 1, 1, 1]),
+        ]
+    }
+
+
+def test_a_block_that_runs_an_unknown_number_of_times_is_left_out() -> None:
+    found = accesses_of("""
+    @T.prim_func
+    def main(A: T.Buffer((1,), "int32"), B: T.Buffer((1,))):
+        while A[0] > 0:
+            with T.block("B"):
+                v = T.axis.spatial(1, 0)
+                B[v] = T.float32(0)
+                A[v] = A[v] - 1
+    """)
+    assert found == {}
+
+
+def test_only_the_first_iterations_of_long_loops_are_computed() -> None:
+    found = accesses_of("""
+    @T.prim_func
+    def main(B: T.Buffer((1 << 31, 1 << 31))):
+        for i, j in T.grid(T.int64(1 << 31), T.int64(1 << 31)):
+            with T.block("B"):
+                v, w = T.axis.remap("SS", [i, j])
+                B[v, w] = T.float32(0)
+    """)
+    assert found == {"B1": [("store of B", list(range(512)))]}
 
 
 def test_accesses_that_depend_on_data_are_left_out() -> None:

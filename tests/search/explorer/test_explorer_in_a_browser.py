@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from schedule import Schedule
 from search.explorer import Explorer
+from tensorir import parse
 from tests.search.browser import DESKTOP, PHONE, Browser
 from tests.search.explorer.test_explorer import TARGET, tiled
 
@@ -89,6 +91,28 @@ def test_accesses_are_drawn(
     assert "iteration 101 of the first 512" in browser.find(".facts").text
     assert browser.run("document.documentElement.scrollWidth") <= size[0]
     browser.picture(f"explorer-accesses-{size[0]}")
+    browser.no_complaints()
+
+
+def test_an_iteration_without_an_access_marks_no_element(browser: Browser, tmp_path: Path) -> None:
+    mod = parse("""
+    @T.prim_func
+    def main(A: T.Buffer((4,)), B: T.Buffer((5,))):
+        for i in range(5):
+            with T.block("B"):
+                v = T.axis.spatial(5, i)
+                B[v] = T.if_then_else(1 <= v, A[v - 1], T.float32(0))
+    """)
+    browser.open(Explorer(Schedule(mod), TARGET).save(tmp_path / "x.html"), until=DRAWN)
+    browser.find("[data-tab=accesses]").click()
+    opacity = {
+        access: browser.run(
+            f"document.querySelector('canvas[aria-label^=\"{access}\"]')"
+            ".getContext('2d').getImageData(6, 6, 1, 1).data[3]"
+        )
+        for access in ("load of A", "store of B")
+    }
+    assert opacity == {"load of A": 0, "store of B": 255}, "of the first element, in iteration 1"
     browser.no_complaints()
 
 
