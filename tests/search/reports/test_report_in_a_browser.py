@@ -72,7 +72,7 @@ def test_the_page_has_the_colours_that_are_chosen(browser: Browser, model: Path)
 
     WebDriverWait(browser.driver, 20, 0.05).until(is_kept, "the colours are kept")
     browser.find("#theme").send_keys("of the system")
-    assert browser.run(colour) == light
+    browser.wait(f"{colour} === '{light}'")
     browser.no_complaints()
 
 
