@@ -19,6 +19,7 @@ from codegen.devices.launches import (
     temporaries,
 )
 from codegen.errors import CodegenError
+from codegen.signature import evaluate_dim
 from tensorir.verify import verify_well_formed
 
 TWO_KERNELS = """
@@ -98,6 +99,14 @@ def main(n: T.int32, A: T.Buffer((64,), "float32")):
         assert [name for name, *_ in found] == [kernel]
     assert [t.name for t in temporaries(program.steps)] == ["B"]
     assert step_from_data(json.loads(json.dumps(step_to_data(branch)))) == branch
+
+
+def test_a_condition_that_the_left_side_decides_divides_by_nothing():
+    divides = ("==", ("%", 8, "n"), 0)
+    for n, both, either in ((0, 0, 1), (3, 0, 0), (4, 1, 1)):
+        values = {"n": n}
+        assert evaluate_dim(("and", (">", "n", 0), divides), values) == both
+        assert evaluate_dim(("or", ("==", "n", 0), divides), values) == either
 
 
 def test_a_kernel_is_a_program_of_pointers_and_scalars():
