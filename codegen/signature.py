@@ -253,6 +253,8 @@ def is_dim(node: PrimExpr) -> bool:
     """Return True if calls can evaluate an expression, so that `dim_of` takes it."""
     if isinstance(node, e.Cast):
         return not node.dtype.is_bool and is_dim(node.value)
+    if isinstance(node, e.Not):
+        return is_dim(node.a)
     if isinstance(node, e.BinaryOp):
         return _OPERATORS.get(node.symbol) is type(node) and is_dim(node.a) and is_dim(node.b)
     return isinstance(node, (IntImm, Var))
@@ -266,6 +268,8 @@ def dim_of(node: PrimExpr, names: Mapping[Var, str], function: str) -> Dim:
         return names[node]
     if isinstance(node, e.Cast):
         return dim_of(node.value, names, function)
+    if isinstance(node, e.Not):
+        return "==", dim_of(node.a, names, function), 0
     if not isinstance(node, e.BinaryOp) or _OPERATORS.get(node.symbol) is not type(node):
         raise CodegenError(
             f"cannot compile {function}: an extent is {node}, which calls cannot evaluate; they "
