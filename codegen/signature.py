@@ -164,18 +164,24 @@ def dim_text(dim: Dim) -> str:
 
 
 def evaluate_dim(dim: Dim, values: Mapping[str, int]) -> int | None:
-    """Return the value of an extent, None if a variable in it is not known yet.
+    """Return the value of an extent, None if a variable that decides it is not known yet.
 
-    Raises IRValueError for a division by 0.
+    Raises IRValueError for a division by 0, but not in the right side of a condition that its left
+    side decides.
     """
     if isinstance(dim, int):
         return dim
     if isinstance(dim, str):
         return values.get(dim)
-    left, right = evaluate_dim(dim[1], values), evaluate_dim(dim[2], values)
-    if left is None or right is None:
-        return None
     kind = _OPERATORS[dim[0]]
+    left = evaluate_dim(dim[1], values)
+    if left is None:
+        return None
+    if (kind is e.And and not left) or (kind is e.Or and left):
+        return int(bool(left))
+    right = evaluate_dim(dim[2], values)
+    if right is None:
+        return None
     exact = EXACT.get(kind)
     return int(evaluate(kind, BOOL, left, right)) if exact is None else exact(left, right)
 
@@ -243,6 +249,17 @@ def unique_names(variables: Sequence[Var]) -> dict[Var, str]:
     return names
 
 
+def is_dim(node: PrimExpr) -> bool:
+    """Return True if calls can evaluate an expression, so that `dim_of` takes it."""
+    if isinstance(node, e.Cast):
+        return not node.dtype.is_bool and is_dim(node.value)
+    if isinstance(node, e.Not):
+        return is_dim(node.a)
+    if isinstance(node, e.BinaryOp):
+        return _OPERATORS.get(node.symbol) is type(node) and is_dim(node.a) and is_dim(node.b)
+    return isinstance(node, (IntImm, Var))
+
+
 def dim_of(node: PrimExpr, names: Mapping[Var, str], function: str) -> Dim:
     """Return an extent as data; CodegenError for operators that a call cannot evaluate."""
     if isinstance(node, IntImm):
@@ -251,6 +268,8 @@ def dim_of(node: PrimExpr, names: Mapping[Var, str], function: str) -> Dim:
         return names[node]
     if isinstance(node, e.Cast):
         return dim_of(node.value, names, function)
+    if isinstance(node, e.Not):
+        return "==", dim_of(node.a, names, function), 0
     if not isinstance(node, e.BinaryOp) or _OPERATORS.get(node.symbol) is not type(node):
         raise CodegenError(
             f"cannot compile {function}: an extent is {node}, which calls cannot evaluate; they "

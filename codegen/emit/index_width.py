@@ -8,7 +8,7 @@ from tensorir.arith.const_interval import Interval, exact_interval
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.dtype import INT32
-from tensorir.nodes.expr import Let, PrimExpr, Var, integer_limits
+from tensorir.nodes.expr import BufferLoad, Let, PrimExpr, Var, integer_limits
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.rewriting.visit import walk_once
 
@@ -32,7 +32,13 @@ def fits_32_bits(func: PrimFunc, known: Mapping[Var, Interval]) -> bool:
             found = exact_interval(node.value, ranges)
             if found is not None:
                 ranges[node.var] = found
-        elif isinstance(node, PrimExpr) and node.dtype.is_integral and node.dtype.bits >= 32:
+        elif isinstance(node, (BufferLoad, s.BufferStore)) and node.buffer.dtype.lanes > 1:
+            # The address of a vector counts its lanes.
+            lanes = node.buffer.dtype.lanes
+            spans = [exact_interval(index, ranges) for index in node.indices]
+            if not all(x and x[0] * lanes >= _LOW and x[1] * lanes <= _HIGH for x in spans):
+                return False
+        if isinstance(node, PrimExpr) and node.dtype.is_integral and node.dtype.bits >= 32:
             found = exact_interval(node, ranges)
             if (found is None or found[0] < _LOW or found[1] > _HIGH) and (
                 node.dtype != INT32.with_lanes(node.dtype.lanes) or is_index_arithmetic(node)

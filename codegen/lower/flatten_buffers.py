@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Final
 
 from codegen.errors import LoweringError
@@ -42,7 +43,7 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
 
 def _check_bytes(node: s.Allocate) -> None:
     """Raise LoweringError for a buffer that is larger than the address space."""
-    known = math.prod(n.value for n in node.extents if isinstance(n, IntImm)) * node.dtype.nbytes
+    known = _constant_product(node.extents) * node.dtype.nbytes
     if known > MOST_BYTES:
         shape = ", ".join(str(n.value if isinstance(n, IntImm) else n) for n in node.extents)
         raise LoweringError(
@@ -70,8 +71,9 @@ class _Flatten(ScopedRewriter):
     def buffer(self, buffer: Buffer) -> Buffer:
         flat = self._flat.get(buffer)
         if flat is None:
-            flat = self._flat[buffer] = flatten_buffer(buffer)
-            self._strides[buffer] = buffer.all_strides()
+            wide = _with_wide_sizes(buffer)
+            flat = self._flat[buffer] = flatten_buffer(wide)
+            self._strides[buffer] = wide.all_strides()
         return flat
 
     def rewrite_DeclBuffer(self, node: s.DeclBuffer) -> s.Stmt:  # noqa: N802
@@ -81,6 +83,8 @@ class _Flatten(ScopedRewriter):
         new = self.generic(node)
         size: PrimExpr = const(1, wide_index(node.extents[0].dtype) if node.extents else INT32)
         _check_bytes(new)
+        if _constant_product(new.extents) >= _INT32_ELEMENTS:
+            size = const(1, INT64)
         for extent in new.extents:
             size = mul(size, extent)
         extents = (self.analyzer.simplify(size),)
@@ -187,6 +191,26 @@ def _loop_depths(body: s.Stmt) -> dict[Var, int]:
     return depths
 
 
+def _constant_product(extents: Iterable[PrimExpr]) -> int:
+    return math.prod(n.value for n in extents if isinstance(n, IntImm))
+
+
+def _with_wide_sizes(buffer: Buffer) -> Buffer:
+    """Return a buffer with sizes of int64 if int32 cannot hold its constant number of elements.
+
+    Constants would wrap around when they are multiplied.
+    """
+    by_dim = zip(buffer.shape, buffer.strides, strict=True) if buffer.strides else [buffer.shape]
+    parts = [(buffer.elem_offset,), *by_dim]
+    if sum(map(_constant_product, parts)) < _INT32_ELEMENTS:
+        return buffer
+    return buffer.with_(
+        shape=tuple(n.astype(INT64) for n in buffer.shape),
+        strides=tuple(n.astype(INT64) for n in buffer.strides),
+        elem_offset=buffer.elem_offset.astype(INT64),
+    )
+
+
 def flatten_buffer(buffer: Buffer) -> Buffer:
     """Return the rank-1 buffer over the same memory."""
     if len(buffer.shape) == 1 and not buffer.strides and is_const_int(buffer.elem_offset, 0):
@@ -208,5 +232,6 @@ def index_dtype(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> DataType:
     """Return a dtype that holds every offset into `buffer`."""
     if any(index.dtype.bits == 64 for index in indices):
         return INT64
+    buffer = _with_wide_sizes(buffer)
     size = offset_of(buffer, buffer.shape, buffer.all_strides())
     return INT32 if type(size) is IntImm and size.value < _INT32_ELEMENTS else INT64

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Set
+
 from codegen.lower.thread_axes import BLOCK, thread_loops
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import DataType
-from tensorir.nodes.expr import IterVar, Var
+from tensorir.nodes.expr import IterVar, PrimExpr, Var
 from tensorir.nodes.ops import const
-from tensorir.rewriting.visit import rewrite, statements
+from tensorir.rewriting.visit import rewrite, statements, uses_var
 
 _AXIS = f"{BLOCK}.x"
 
@@ -20,21 +23,22 @@ def bind_unbound(func: PrimFunc) -> PrimFunc:
     After:  for i (blockIdx.x, 8): for j in 4: ...           for _ (blockIdx.x, 1): for k in 8: ...
 
     The outermost loop of a nest becomes blocks of one thread if it is parallel, or data-parallel
-    around a single block; other nests run in one thread. Bound nests stay as they are.
+    around a single block, unless its iterations store to the same elements of a temporary; other
+    nests run in one thread. Bound nests stay as they are.
     """
-    return func.with_body(_bound(func.body))
+    return func.with_body(_bound(func.body, {b.data for b in func.buffer_map.values()}))
 
 
-def _bound(node: s.Stmt) -> s.Stmt:
+def _bound(node: s.Stmt, arguments: Set[Var]) -> s.Stmt:
     if thread_loops(node) and not isinstance(node, (s.SeqStmt, s.BlockRealize)):
         return node
     if isinstance(node, s.SeqStmt):
-        return s.sequence([_bound(part) for part in node.seq])
+        return s.sequence([_bound(part, arguments) for part in node.seq])
     if isinstance(node, s.BlockRealize) and not node.block.iter_vars:
-        return node.changed(block=node.block.with_body(_bound(node.block.body)))
+        return node.changed(block=node.block.with_body(_bound(node.block.body, arguments)))
     if s.is_no_op(node):
         return node
-    if isinstance(node, s.For) and _is_parallel(node):
+    if isinstance(node, s.For) and _is_parallel(node) and not _shares_temporary(node, arguments):
         body = rewrite(node.body, {s.For: _as_serial})
         kind = s.ForKind.THREAD_BINDING
         return node.changed(kind=kind, body=body, thread_binding=_binding(node.loop_var.dtype))
@@ -61,3 +65,35 @@ def _is_parallel(loop: s.For) -> bool:
         return False
     axes = zip(blocks[0].block.iter_vars, blocks[0].iter_values, strict=True)
     return any(v is loop.loop_var and a.iter_type == IterVar.DATA_PAR for a, v in axes)
+
+
+def _shares_temporary(loop: s.For, arguments: Set[Var]) -> bool:
+    """Return True if a loop stores to memory around it, other than of arguments, at indices that
+    do not use its variable.
+    """
+    private, varying = set(arguments), {loop.loop_var}
+    varies = varying.__contains__
+    stores: list[tuple[Buffer, Iterable[PrimExpr]]] = []
+    for node in statements(loop):
+        bindings: list[tuple[Var, PrimExpr]] = []
+        if isinstance(node, s.BlockRealize):
+            block = node.block
+            axes = zip(block.iter_vars, node.iter_values, strict=True)
+            bindings = [(axis.var, value) for axis, value in axes]
+            private |= {buffer.data for buffer in block.alloc_buffers}
+            for view in block.match_buffers:
+                private.add(view.buffer.data)
+                stores.append((view.source.buffer, [r.min for r in view.source.region]))
+        elif isinstance(node, s.For):
+            bindings = [(node.loop_var, node.min)]
+        elif isinstance(node, s.LetStmt):
+            bindings = [(node.var, node.value)]
+        elif isinstance(node, s.Allocate):
+            private.add(node.buffer_var)
+        elif isinstance(node, s.BufferStore):
+            stores.append((node.buffer, node.indices))
+        varying |= {var for var, value in bindings if uses_var(value, varies)}
+    return any(
+        buffer.data not in private and not any(uses_var(i, varies) for i in indices)
+        for buffer, indices in stores
+    )

@@ -19,10 +19,13 @@ from codegen.lower.thread_axes import (
     memory_of,
     thread_loops,
 )
+from codegen.signature import is_dim
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.function import PrimFunc
+from tensorir.memory.value_variables import scalar_values
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import EQ, LT, BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.expr import EQ, LT, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import add, all_of, compare, const
 from tensorir.rewriting.visit import Substitution, collect_vars, statements, uses_var, walk
@@ -40,8 +43,8 @@ def lift_threads(func: PrimFunc) -> PrimFunc:
                 if threadIdx_x < 32: B[i, threadIdx_x] = S[threadIdx_x * 2]
 
     A kernel is what the outermost loop bound to blocks or threads contains, or, for a single block
-    of threads, what shares memory; loops around it run on the host, and so do conditions around
-    loops over blocks if they depend on sizes and scalars only. An axis has the largest extent
+    of threads, what shares memory; loops around it run on the host, and so do branches between
+    grids if their conditions are index arithmetic of sizes. An axis has the largest extent
     of its loops. A statement outside of the loops of some axis runs once: where it writes memory
     that the threads of the axis share, under a condition; so does a store that is the same for all
     threads of an axis. The result has its meaning when the threads run in lock step
@@ -56,6 +59,7 @@ class _Host:
 
     def __init__(self, func: PrimFunc) -> None:
         self._name = name_of(func)
+        self._values = scalar_values(func)
 
     def __call__(self, node: s.Stmt) -> s.Stmt:
         if s.is_no_op(node):
@@ -82,11 +86,15 @@ class _Host:
             )
         return _Kernel(node, self._name).launch()
 
-    @staticmethod
-    def _is_of_host(node: s.IfThenElse) -> bool:
-        """Return True if the host knows a condition around loops over blocks."""
-        reads = any(isinstance(part, BufferLoad) for part in walk(node.condition))
-        return not reads and any(kind_of(loop) == BLOCK for loop in thread_loops(node))
+    def _is_of_host(self, node: s.IfThenElse) -> bool:
+        """Return True for a branch between grids by sizes, on which host and kernel agree."""
+        cases = [x for x in (node.then_case, node.else_case) if x is not None]
+        return (
+            any(kind_of(loop) == BLOCK for loop in thread_loops(node))
+            and is_index_arithmetic(node.condition, self._values)
+            and is_dim(node.condition)
+            and all(map(_is_all_kernels, cases))
+        )
 
     def _is_one_kernel(self, node: s.BlockRealize) -> bool:
         """Say whether a block is a kernel: it tests a condition, or has memory of a kernel."""
@@ -98,6 +106,17 @@ class _Host:
                 f"compute its producer at its consumer (sch.compute_at)"
             )
         return bool(own) or not _is_always(node.predicate)
+
+
+def _is_all_kernels(node: s.Stmt) -> bool:
+    """Return True if each statement is in a loop over blocks or threads, or has no effect."""
+    if isinstance(node, s.SeqStmt):
+        return all(map(_is_all_kernels, node.seq))
+    if isinstance(node, s.For) and not axis_of(node):
+        return _is_all_kernels(node.body)
+    if isinstance(node, s.BlockRealize):
+        return _is_all_kernels(node.block.body)
+    return s.is_no_op(node) or bool(thread_loops(node))
 
 
 def _is_always(condition: PrimExpr) -> bool:

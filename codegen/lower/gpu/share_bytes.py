@@ -27,8 +27,9 @@ def share_bytes(kernel: s.Stmt) -> s.Stmt:
 
     They have one dtype, and 1024 bytes or more. An allocation lives from its first access
     to its last one, and as long as a loop around the access that runs again with the same contents.
-    Threads may run both cases of a branch at the same time, so what lives in a branch lives during
-    all of it. `hoist_shared` makes one allocation of those with one pointer.
+    Threads may run both cases of a branch at the same time, and other iterations of a loop whose
+    bounds are not constant, so what lives in either lives during all of it. `hoist_shared` makes
+    one allocation of those with one pointer.
     """
     lifetimes = _Lifetimes()
     lifetimes.visit(kernel)
@@ -104,7 +105,7 @@ class _Lifetimes:
         for part in inside:
             self.visit(part)
         if isinstance(node, (s.For, s.While, s.IfThenElse)) and not kind_of(node):
-            fresh = () if isinstance(node, s.IfThenElse) else self._declared[outer:]
+            fresh = self._declared[outer:] if _runs_alike(node) else ()
             for pointer, (_, last) in list(self.spans.items()):
                 if last >= first and pointer not in fresh:
                     self._extend(pointer, first, self._position)
@@ -116,3 +117,8 @@ class _Lifetimes:
     def _extend(self, pointer: Var, first: int, last: int) -> None:
         known = self.spans.get(pointer, (first, last))
         self.spans[pointer] = min(first, known[0]), max(last, known[1])
+
+
+def _runs_alike(node: s.Stmt) -> bool:
+    """Return True for a loop that surely has the same iterations in all threads."""
+    return isinstance(node, s.For) and all(isinstance(x, IntImm) for x in (node.min, node.extent))

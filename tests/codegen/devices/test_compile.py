@@ -55,6 +55,18 @@ def test_kernels_as_text(target, parts):
     assert "main_kernel" in module.inspect_llvm()
 
 
+@pytest.mark.parametrize(("vectors", "width"), [(1 << 27, "i32"), (1 << 28, "i64")])
+def test_an_index_of_vectors_is_wide_enough_for_their_lanes(vectors, width):
+    text = f"""
+def main(A: T.Buffer(({vectors},), "int8x16"), C: T.Buffer(({vectors},), "int8x16")):
+    for bx in T.thread_binding({vectors // 256}, thread="blockIdx.x"):
+        for tx in T.thread_binding(256, thread="threadIdx.x"):
+            C[bx * 256 + tx] = A[bx * 256 + tx]
+"""
+    llvm = built(text, "cuda").inspect_llvm(optimized_form=False)
+    assert re.findall(r"mul nsw (i\d+) %v\d+, 16", llvm) == [width]
+
+
 def test_a_module_in_a_file_needs_no_compiler():
     module = built(ADD, "cuda")
     again = pickle.loads(pickle.dumps(module))

@@ -7,6 +7,7 @@ import json
 import pytest
 from devices.ladder import device_program
 
+import codegen
 from codegen.devices.launches import (
     HostBranch,
     HostLoop,
@@ -19,6 +20,8 @@ from codegen.devices.launches import (
     temporaries,
 )
 from codegen.errors import CodegenError
+from codegen.signature import evaluate_dim
+from tensorir import parse
 from tensorir.verify import verify_well_formed
 
 TWO_KERNELS = """
@@ -98,6 +101,37 @@ def main(n: T.int32, A: T.Buffer((64,), "float32")):
         assert [name for name, *_ in found] == [kernel]
     assert [t.name for t in temporaries(program.steps)] == ["B"]
     assert step_from_data(json.loads(json.dumps(step_to_data(branch)))) == branch
+
+
+def test_the_host_runs_the_other_case_only():
+    program = launches(
+        codegen.lower(
+            parse("""
+@T.prim_func
+def main(a: T.handle, B: T.Buffer((8,))):
+    n = T.int32()
+    A = T.match_buffer(a, (n,))
+    if n == 8 or n > 100:
+        T.evaluate(0)
+    else:
+        for bx in T.thread_binding(8, thread="blockIdx.x"):
+            B[bx] = A[0]
+"""),
+            "opencl",
+        )
+    )
+    (branch,) = program.steps
+    assert isinstance(branch, HostBranch)
+    assert branch.condition == ("==", ("or", ("==", "n", 8), ("<=", 101, "n")), 0)
+    assert (len(branch.steps), len(branch.otherwise)) == (1, 0)
+
+
+def test_a_condition_that_the_left_side_decides_divides_by_nothing():
+    divides = ("==", ("%", 8, "n"), 0)
+    for n, both, either in ((0, 0, 1), (3, 0, 0), (4, 1, 1)):
+        values = {"n": n}
+        assert evaluate_dim(("and", (">", "n", 0), divides), values) == both
+        assert evaluate_dim(("or", ("==", "n", 0), divides), values) == either
 
 
 def test_a_kernel_is_a_program_of_pointers_and_scalars():

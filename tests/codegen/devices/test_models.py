@@ -298,3 +298,30 @@ def main(A: T.Buffer((4, 8)), B: T.Buffer((4,)), C: T.Buffer((1,))):
         'for once in T.thread_binding(1, thread="blockIdx.x"):',
         "for i in range(4):",
     ]
+
+
+@pytest.mark.parametrize(
+    ("index", "loop"),
+    [
+        ("vj", 'once in T.thread_binding(1, thread="blockIdx.x")'),
+        ("vi * 64 + vj", 'i in T.thread_binding(64, thread="blockIdx.x")'),
+    ],
+)
+def test_iterations_that_share_a_temporary_run_in_order(index, loop):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((64,)), B: T.Buffer((64,))):
+    tmp = T.alloc_buffer((4096,))
+    for i in T.parallel(64):
+        for j in range(64):
+            with T.block("tmp"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                tmp[{index}] = A[vi] + A[vj]
+        for j in range(64):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                B[vi] = B[vi] + tmp[{index}]
+""")
+    assert isinstance(func, PrimFunc)
+    lines = [x.strip() for x in bind_unbound(func).script().splitlines() if " for " in x]
+    assert lines[0] == f"for {loop}:"

@@ -223,3 +223,22 @@ def test_the_result_stays() -> None:
     c = np.zeros((32, 64), np.float32)
     codegen.build(product())["main"](a, b, c)
     np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", ["llvm", "cuda"])
+def test_an_index_into_many_elements_has_64_bits(target):
+    loop = 'T.thread_binding(16, thread="threadIdx.x")' if target == "cuda" else "range(16)"
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((4, 65536, 65536), "int8"), I: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int8"), C: T.Buffer((4, 4), "int8", strides=(2147483647, 1))):
+    for i in {loop}:
+        with T.block("B"):
+            v = T.axis.spatial(16, i)
+            B[v] = A[v // 4, I[v], v] + C[v // 4, 0]
+""")
+    lowered = lower(func, target, until="flatten_buffers").script()
+    i = 'T.Cast("int64", threadIdx_x)' if target == "cuda" else 'T.Cast("int64", i)'
+    gathered = f'T.Cast("int64", I_1[{i[16:-1]}]) * T.int64(65536)'
+    assert f"A_1[{i} // T.int64(4) * T.int64(4294967296) + {gathered} + {i}]" in lowered
+    assert f"C_1[{i} // T.int64(4) * T.int64(2147483647)]" in lowered
+    assert "T.Buffer((T.int64(17179869184),)" in lowered
