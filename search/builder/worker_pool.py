@@ -39,6 +39,8 @@ from typing import Any, Final, Literal, TypeAlias
 from search.errors import WorkerError
 
 _STARTUP_SECONDS: Final = 60.0
+_STARTUP_INTERVAL: Final = 0.1
+"""The seconds after which a starting process is looked at again."""
 _MAX_STARTS: Final = 4
 """The maximum number of restarts of a worker that is killed before its first job."""
 
@@ -277,6 +279,8 @@ class _Member(threading.Thread):
                 return None
             self._replace_dead()
             self._worker = self._worker or self._crew.start()
+            if self._crew.stopping:  # since before there was a process to end
+                self._worker.end_process()
             if self._worker.is_up():
                 return self._worker
         raise WorkerError(
@@ -334,10 +338,17 @@ class Worker:
         """
         if self._is_up:
             return True
+        until = time.monotonic() + _STARTUP_SECONDS
         try:
-            if not self._connection.poll(_STARTUP_SECONDS):
-                self.kill()
-                raise WorkerError(f"a worker process did not start within {_STARTUP_SECONDS:g} s")
+            # A process that was forked meanwhile may hold the other end of the connection open.
+            while not self._connection.poll(_STARTUP_INTERVAL):
+                if not self.alive and not self._connection.poll():
+                    raise EOFError
+                if time.monotonic() > until:
+                    self.kill()
+                    raise WorkerError(
+                        f"a worker process did not start within {_STARTUP_SECONDS:g} s"
+                    )
             self._connection.recv_bytes()
         except (EOFError, OSError):
             code, text = self._exit_code_and_output()

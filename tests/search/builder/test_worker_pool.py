@@ -98,6 +98,26 @@ def kill_this_process() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def test_a_pool_that_is_closed_while_a_process_is_made_ends_that_process(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    pool = WorkerPool(1, started.touch)
+    crew = pool._crew
+    make, is_made = crew.start, threading.Event()
+
+    def make_late() -> worker_pool.Worker:
+        is_made.set()
+        while not crew.stopping:
+            time.sleep(0.001)
+        return make()
+
+    crew.start = make_late
+    pool.start()
+    is_made.wait()
+    pool.close()
+    assert not started.exists()
+    assert not pool.pids
+
+
 def test_workers_that_never_start_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("search.builder.worker_pool._MAX_STARTS", 2)
     pool = WorkerPool(1, kill_this_process)
