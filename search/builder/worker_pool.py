@@ -279,8 +279,7 @@ class _Member(threading.Thread):
                 return None
             self._replace_dead()
             self._worker = self._worker or self._crew.start()
-            if self._crew.stopping:  # since before there was a process to end
-                self._worker.end_process()
+            self._end_if_stopping()
             if self._worker.is_up():
                 return self._worker
         raise WorkerError(
@@ -290,6 +289,11 @@ class _Member(threading.Thread):
 
     def workers(self) -> list[Worker]:
         return [worker for worker in (self._worker, self._spare) if worker is not None]
+
+    def _end_if_stopping(self) -> None:
+        """End a process that was not there yet when the crew began to stop."""
+        if self._crew.stopping:
+            self.end_processes()
 
     def end_processes(self) -> None:
         """End the processes; the thread, which waits for an answer, notices that."""
