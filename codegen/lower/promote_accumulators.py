@@ -203,7 +203,7 @@ class _Promote(StatementRewriter):
             return "its places may overlap"
         others = collector.accesses.keys() - {pointer}
         if self._private.aliasing.may_overlap({pointer}, others):
-            return "another buffer may share its memory (tir.noalias is not set)"
+            return "another buffer may share its memory; set tir.noalias or use cache_write"
         return None
 
     def _is_stored_before(self, place: Place, pointer: Var) -> bool:

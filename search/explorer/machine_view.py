@@ -8,6 +8,7 @@ from codegen.explanation.listing import AssemblyLine, assembly_listing
 from codegen.explanation.loops import vectors_text
 from codegen.target import Target
 from search.explorer.program_view import Data, Parts
+from search.feature_extractor.machine import Machine
 from tensorir.function import PrimFunc
 from tensorir.nodes.stmt import Block
 
@@ -60,6 +61,7 @@ def _block_of(loops: list[str], line: AssemblyLine, parts: Parts) -> str | None:
 
 def _facts(func: PrimFunc, parts: Parts, target: Target) -> dict[str, list[str]]:
     found = explain({"main": func}, target)
+    machine = Machine.of(target)
     facts: dict[str, list[str]] = {}
     if len(found.loops) == len(parts.loops):
         for loop, fact in zip(parts.loops, found.loops, strict=True):
@@ -70,7 +72,8 @@ def _facts(func: PrimFunc, parts: Parts, target: Target) -> dict[str, list[str]]
         if not access.in_register:
             facts.setdefault(f"D:{access.buffer}", []).append(_access_text(access))
     for sums in found.accumulators:
-        facts.setdefault(f"D:{sums.buffer}", []).append(_sums_text(sums))
+        text = _sums_text(sums, machine.updates_in_flight)
+        facts.setdefault(f"D:{sums.buffer}", []).append(text)
     return facts
 
 
@@ -89,10 +92,12 @@ def _count(number: int, lanes: int) -> str:
     return f"{number} element{several}" if lanes == 1 else f"{number} vector{several} of {lanes}"
 
 
-def _sums_text(sums: Accumulator) -> str:
+def _sums_text(sums: Accumulator, needed: int) -> str:
+    """Return a sentence about sums; `needed` are those that hide the latency of an update."""
     during = f" while {sums.loop} runs" if sums.loop else ""
     reason = f": {sums.note}" if sums.note else ""
-    return f"sums in {sums.home}{during}, {_count(sums.count, sums.lanes)}{reason}"
+    waits = f" ({needed} would hide the latency of an update)" if sums.count < needed else ""
+    return f"sums in {sums.home}{during}, {_count(sums.count, sums.lanes)}{waits}{reason}"
 
 
 _FATES = {

@@ -107,7 +107,10 @@ def test_parameters_that_may_overlap_stay_in_memory():
     func = parse(MATMUL).with_attr("tir.noalias", False)
     (accumulator,) = codegen.explain(func, AVX512).accumulators
     assert accumulator.home == "memory"
-    assert accumulator.note == "another buffer may share its memory (tir.noalias is not set)"
+    assert (
+        accumulator.note
+        == "another buffer may share its memory; set tir.noalias or use cache_write"
+    )
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(4, 16), (8, 32), (4, 64)])

@@ -326,6 +326,8 @@ class Explorer {
     if (machine?.omitted) rows.append(made("div", { class: "row note" }, `${machine.omitted} more lines`));
     this.side.replaceChildren(rows);
     this.light(this.chosen, rows);
+    const marked = rows.querySelector(".lit");
+    if (marked) rows.scrollTop = marked.offsetTop - rows.offsetTop;
   }
 
   drawAccesses() {

@@ -109,7 +109,9 @@ def test_why_a_schedule_is_slow() -> None:
     assert facts["D:A"] == [
         "load for update of C: 1 element in each iteration of i, moves by 64 elements"
     ]
-    assert facts["D:C"][-1].startswith("sums in memory while k runs, 1 element: an access moves")
+    assert facts["D:C"][-1].startswith(
+        "sums in memory while k runs, 1 element (8 would hide the latency of an update): an access"
+    )
 
 
 def test_accesses_in_their_order() -> None:
