@@ -30,10 +30,10 @@ tune: $(VENV)/.installed  ## tune the README's matmul: 64 trials
 TEST_EXTRAS := $(addprefix $(VENV)/.installed-,test browser distributed sql opencl cuda)
 
 test: $(TEST_EXTRAS)  ## run the tests
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile
 
 test-made-up-host: $(TEST_EXTRAS)  ## run the tests as on a smaller machine
-	TENSORIR_HOST=$(MADE_UP_HOST) $(BIN)/python -m pytest -q -n 2 --dist loadfile
+	TENSORIR_HOST=$(MADE_UP_HOST) $(BIN)/python -m pytest -q -n 3 --dist loadfile
 
 PACKAGES := tensorir schedule codegen search
 CHECKED := $(PACKAGES) tests benchmarks notebooks docs
