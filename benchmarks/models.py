@@ -162,6 +162,7 @@ def _tuned(mod: IRModule, target: str, options: Any, row: Row, folder: Path) -> 
         target,
         folder,
         max_trials_global=options.trials * len(tasks),
+        max_seconds=options.seconds,
         max_trials_per_task=options.trials,
         seed=options.seed,
     )
@@ -228,6 +229,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("networks", nargs="*", default=[*BUILT, *TRAINED])
     parser.add_argument("--trials", type=int, default=20, help="for each kernel; 0 tunes nothing")
+    parser.add_argument("--seconds", type=float, help="a tuning run ends after these")
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -418,6 +419,8 @@ MODELS: Final[dict[str, Callable[[], Made]]] = {
     "BERT-2": lambda: (seeded(Bert), bert_inputs(30522, 128)),
     "U-Net": lambda: (seeded(UNet), picture(128)),
     "MLP": lambda: (seeded(mlp), (torch.rand(1, 784),)),
+    "GPT": lambda: (seeded(lambda: Gpt2(2, 512, 8, 5000, 512)), (text(5000, 64),)),
+    "LSTM": lambda: (seeded(Tagger), (torch.rand(1, 32, 8),)),
     "Llama": lambda: (seeded(LlamaStep), (torch.rand(1, 1, 1024), torch.tensor([32000]))),
 }
 """The models that are timed, as their papers have them, at a batch of 1."""
@@ -436,7 +439,8 @@ def model_named(name: str) -> Made:
             f"unknown network {name!r} ({error}); expected {', '.join(MODELS)}, a network of "
             "torchvision, or a model of benchmarks.model_zoo"
         ) from error
-    return seeded(lambda: make(weights=None)), picture(224)
+    without = {name: None for name in signature(make).parameters if name.startswith("weights")}
+    return seeded(lambda: make(**without)), picture(224)
 
 
 # ----------------------------------------------------------------------------------- ONNX files
