@@ -82,6 +82,8 @@ class TuneContext(Task):
         """The arguments that are not random, by position."""
         self.initial_schedules = self._replayable(initial_schedules)
         """The traces that are measured first."""
+        self.default_traces: tuple[Trace, ...] = ()
+        """The traces that are measured after those, not part of what a resumed run compares."""
         self.constraint = None if constraint is None else Constraint(constraint)
         self.objective = Objective.of(objective)
         """The function of a trial that is minimised."""

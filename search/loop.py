@@ -268,9 +268,8 @@ def _start(run: Run, task: TaskState) -> None:
         elif run.cost_model is not None:
             learned = learn_from_records(run.cost_model, run.database, ctx)
             ctx.logger.info("Records that the cost model learned from: %d", learned)
-        if ctx.initial_schedules:
-            measured = [trace for _, trace in with_traces(known)]
-            task.initial = initial_candidates(ctx, task.spaces, measured)
+        measured = (trace for _, trace in with_traces(known))
+        task.initial = initial_candidates(ctx, task.spaces, measured)
         per_iter = run.config.num_trials_per_iter
         ctx.pre_tuning(most, per_iter, task.spaces, run.database, run.cost_model)
 

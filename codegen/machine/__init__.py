@@ -14,7 +14,6 @@ from typing import Any, Final
 from codegen.errors import CodegenError
 from codegen.machine import measure as _measure
 from codegen.machine.measure import (
-    core_share,
     keep_speed,
     kept_speed,
     peak_flops,
@@ -25,7 +24,6 @@ from codegen.target import Target, as_target, host
 
 __all__ = [
     "MachineSpeed",
-    "core_share",
     "known_speed",
     "learn_speed",
     "machine_speed",

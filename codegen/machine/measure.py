@@ -43,8 +43,6 @@ from codegen.target import Target, as_target, host
 from tensorir.replaced_file import replaced_file
 
 _ROUNDS: Final = 40
-_LONG_CYCLES: Final = 120_000_000
-"""The cycles of a few time slices on a shared system."""
 _CYCLES: Final = 200_000
 """The approximate number of cycles of one run of a loop."""
 _FORKS: Final = 50
@@ -215,27 +213,6 @@ def peak_flops(target: str | Mapping[str, Any] | Target | None = None, cores: in
     probe = _Probe.of_loop("peak", multiply_adds(chosen), multiply_adds(chosen))
     loops = [Loops(chosen, _LEAST_BYTES) for _ in range(cores)]
     return 2 * chosen.vector_lanes(32) * cores / probe.run_at_once(loops, _ROUNDS)
-
-
-def core_share(target: str | Mapping[str, Any] | Target | None = None, cores: int = 1) -> float:
-    """Return the fraction (up to 1) of the time in which each of `cores` busy threads has a core.
-
-    It is less than 1 if other programs compute. It is measured now, in about 30 ms. Raises
-    CodegenError if code for the target cannot run here.
-    """
-    chosen = as_target(target)
-    _check(chosen)
-    loops = [Loops(chosen, _LEAST_BYTES) for _ in range(cores)]
-    begin = threading.Barrier(cores)
-
-    def share(own: Loops) -> float:
-        begin.wait()
-        computed, passed = time.thread_time(), time.perf_counter()
-        own.seconds("clock", _LONG_CYCLES // CHAIN)
-        return (time.thread_time() - computed) / (time.perf_counter() - passed)
-
-    with ThreadPoolExecutor(cores) as threads:
-        return min(1.0, sum(threads.map(share, loops)) / cores)
 
 
 def read_bandwidth(

@@ -14,9 +14,11 @@ from codegen import Target, why_not_here
 from codegen.history import is_small
 from search.arg_info import ArgInfo
 from search.builder import Builder
+from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
 from search.database import Database
 from search.errors import ArgumentError, TuningError
+from search.history.default_schedules import default_traces
 from search.history.symbolic_sizes import Sizes
 from search.loop import tune_run
 from search.measure_callback import MeasureCallback
@@ -39,6 +41,7 @@ from tensorir.function import BaseFunc, IRModule, PrimFunc
 
 logger = logging.getLogger("tensorir.search")
 
+_USUAL_SPACE: Final = "post-order-apply"
 _LARGEST_BATCH: Final = 64
 _BATCH_BY_TIME: Final = 16
 _FIRST_ROUNDS: Final = 2
@@ -76,7 +79,7 @@ def tune_model(
     module_equality: str = TuneConfig.module_equality,
     verbose: int = TuneConfig.verbose,
     on_interrupt: OnInterrupt = TuneConfig.on_interrupt,
-    space: SpaceArg = "post-order-apply",
+    space: SpaceArg = _USUAL_SPACE,
     strategy: str | SearchStrategy = TuneConfig.strategy,
     num_tuning_cores: int | str = "physical",
     seed: int | None = None,
@@ -96,7 +99,7 @@ def tune_model(
     tuned whose names contain one of these strings. The budget is `max_trials_global` measurements
     or `max_seconds`, whichever ends first, and goes to the kernels that are expected to speed a
     call of the model up most. A batch has `num_trials_per_iter` trials; by default each task can
-    have two batches.
+    have two batches. The search of a kernel begins with the schedule that an untuned model has.
 
     A table shows for each task its time in a call of the model, and its gain since the default
     schedule. A task that fails, in a rule, a build or a measurement, ends with an error in the log,
@@ -167,6 +170,10 @@ def tune_model(
             on_interrupt=on_interrupt,
         )
         contexts, weights = overrides.contexts(tasks, space, strategy, num_tuning_cores, seed)
+        if space == _USUAL_SPACE and constraint is None:
+            _add_default_schedules(
+                [c for c in contexts if c.task_name not in (special_space or {})]
+            )
         for_check = _CHECK_SECONDS * len(mod.prim_funcs()) if check else 0.0
         is_short = config.max_seconds is not None and for_check > _MOST_OF_TIME * config.max_seconds
         after = 0.0 if is_short else for_check
@@ -183,6 +190,16 @@ def tune_model(
         is_wanted = check and not is_short and bool(mod.graph_funcs())
         tune_run(run, lambda: _check(run, mod, tasks[0].target, is_wanted))
     return opened
+
+
+def _add_default_schedules(contexts: Sequence[TuneContext]) -> None:
+    """Let each search begin with the schedule that an untuned model has for its kernel."""
+    if contexts:
+        programs = {ctx.task_name: ctx.program for ctx in contexts}
+        traces = default_traces(programs, contexts[0].known_target)
+        for ctx in contexts:
+            trace = traces.get(ctx.task_name)
+            ctx.default_traces = () if trace is None else (trace,)
 
 
 def _check(run: Run, mod: IRModule, target: Target, is_wanted: bool) -> None:

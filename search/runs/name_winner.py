@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from codegen.machine import core_share
-from codegen.target import host
 from schedule import Schedule
 from search.context import TuneContext
 from search.database import Database
@@ -49,10 +47,6 @@ _MOST_COMPARISONS: Final = 4
 """The number of comparisons after which a winner is named even if other records have lower
 times.
 """
-_QUIET: Final = 0.9
-"""The fraction of the time for which threads have a core on a machine without other work."""
-_TIME_SLICE: Final = 4e-3
-"""The seconds for which the system gives a core to another program."""
 _BASELINE_FRACTION: Final = 0.1
 """The time limit of an unscheduled program, as a fraction of the time of the search."""
 
@@ -99,9 +93,8 @@ def name_winner(run: Run, task: TaskState, max_seconds: float = math.inf) -> Non
     measure_baselines(run, task, [*first, best[0]])
     end = time.monotonic() + min(max_seconds, run.budget.for_a_winner)
     value = task.ctx.objective.of_record
-    is_busy = _is_busy(run, task.ctx)
     best = _best(run, task.ctx)  # the baselines may rank first
-    contenders = [*best, *_to_beat(run, task, best, _TIME_SLICE * is_busy)]
+    contenders = [*best, *_to_beat(run, task, best)]
     baselines = {record.trace_key for record in task.baselines}
     compared: set[bytes] = set()
     found: list[Confirmation] = []
@@ -120,9 +113,7 @@ def name_winner(run: Run, task: TaskState, max_seconds: float = math.inf) -> Non
             found = confirm_best(rivals, run.builder, run.runner, task.ctx, seconds)
         if not found:
             return
-        is_busy = is_busy or _is_busy(run, task.ctx)
-        if is_busy:
-            found = _prefer_serial(found)
+        found = _prefer_serial(found)
         _commit_confirmed(run, task, found, first)
         compared.update(record.trace_key for record in rivals)
         best = _best(run, task.ctx)
@@ -143,12 +134,6 @@ def name_winner(run: Run, task: TaskState, max_seconds: float = math.inf) -> Non
         else ""
     )
     run.log.info("%s: %s%s", task.title, summary(found), unsure)
-    if is_busy:
-        run.log.info(
-            "%s: other programs use this machine, and parallel loops sometimes wait for their "
-            "threads: serial schedules are preferred; tune again when the machine is quiet",
-            task.title,
-        )
 
 
 def measure_baselines(run: Run, task: TaskState, records: Sequence[TuningRecord]) -> None:
@@ -235,23 +220,15 @@ def _commit_confirmed(
                 callback.apply_to_confirmed(run, task.index, record)
 
 
-def _is_busy(run: Run, task: TuneContext) -> bool:
-    """Return True if other programs use cores of this machine while it measures on several."""
-    target = task.known_target
-    cores = min(target.num_cores or 1, host.physical_cores())
-    if cores == 1 or not run.runner.measures_here(target):
-        return False
-    return core_share(target, cores) < _QUIET
-
-
 def _prefer_serial(found: Sequence[Confirmation]) -> list[Confirmation]:
-    """Return the measurements on a busy machine, a serial schedule first if there is one.
+    """Return the measurements, a serial schedule first if threads do not save time on average.
 
-    In some calls, a parallel loop waits for a time slice of the system. So a parallel schedule
-    comes first only if it is faster by more than a time slice.
+    Where other programs use the cores, some calls of a parallel loop wait for a thread, and the
+    mean of its rounds is far above their median. So a parallel schedule comes first only if its
+    mean is below the median of the fastest serial one.
     """
     serial = [one for one in found if not _has_threads(one.record)]
-    if not serial or found[0] in serial or found[0].median + _TIME_SLICE < serial[0].median:
+    if not serial or found[0] in serial or found[0].record.mean_seconds < serial[0].median:
         return list(found)
     return [serial[0], *(one for one in found if one is not serial[0])]
 
@@ -289,13 +266,10 @@ def _allowed_records(task: TuneContext, records: Sequence[TuningRecord]) -> Iter
     return (record for record, sch in with_schedules(records) if task.allows(sch))
 
 
-def _to_beat(
-    run: Run, task: TaskState, best: Sequence[TuningRecord], seconds: float = 0.0
-) -> list[TuningRecord]:
+def _to_beat(run: Run, task: TaskState, best: Sequence[TuningRecord]) -> list[TuningRecord]:
     """Return the first record, the best of the initial records, and the baselines, if they may win.
 
-    Records in `best` are left out, and records that are at least twice as slow as the best and
-    slower by `seconds`.
+    Records in `best` are left out, and records that are at least twice as slow as the best.
     """
     if not best:
         return []
@@ -309,10 +283,7 @@ def _to_beat(
         record
         for key, record in found.items()
         if key not in {other.trace_key for other in best}
-        and (
-            value(record) < _EARLIER_RIVAL * value(best[0])
-            or record.mean_seconds < best[0].mean_seconds + seconds
-        )
+        and value(record) < _EARLIER_RIVAL * value(best[0])
     ]
 
 

@@ -30,9 +30,10 @@ _EMPTY_BATCHES: Final = 3
 def next_batch(run: Run, task: TaskState, most: int) -> list[MeasureCandidate]:
     """Return the next candidates of a task, up to `most`.
 
-    First come the initial schedules of the user, then candidates that killed runs have not
-    measured, then those of the strategy. Candidates that other runs on the database measure are
-    left out. At the end of a task the batch is empty, and the log has the reason.
+    First come the initial schedules of the user and the default schedule, then candidates that
+    killed runs have not measured, then those of the strategy. Candidates that other runs on the
+    database measure are left out. At the end of a task the batch is empty, and the log has the
+    reason.
     """
     with Profiler.timeit("TakeNewsOfOthers"):
         _learn_news(run, task)
@@ -55,7 +56,7 @@ def _learn_news(run: Run, task: TaskState) -> None:
 
 
 def _initial_schedules(run: Run, task: TaskState, most: int) -> list[MeasureCandidate]:
-    """Return the next batch of initial schedules of the user."""
+    """Return the next batch of initial and default schedules."""
     left = min(most, run.config.num_trials_per_iter, run.config.trials_of_a_task - task.trials)
     batch, task.initial = task.initial[:left], task.initial[left:]
     return run.leases.acquire(task.ctx, batch) if batch else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from schedule import Instruction, Schedule, Trace
@@ -46,20 +46,21 @@ def traces_that_replay(given: InitialSchedules, mod: IRModule, task_name: str) -
 
 
 def initial_candidates(
-    context: TuneContext, design_spaces: Sequence[Schedule], measured: Sequence[Trace]
+    context: TuneContext, design_spaces: Sequence[Schedule], measured: Iterable[Trace]
 ) -> list[MeasureCandidate]:
-    """Return the initial schedules of a task as candidates, without `measured` schedules.
+    """Return the initial and default schedules of a task as candidates, without `measured` ones.
 
     A point of a design space is postprocessed like any other point. Any other schedule is measured
     unchanged. Raises TuningError for a point that the constraint of the task does not allow.
     """
-    if not context.initial_schedules:
+    traces = [*context.initial_schedules, *context.default_traces]
+    if not traces:
         return []
     application = TraceApplication(context)
     spaces = context.points_of(design_spaces)
     done = {trace_key(trace) for trace in measured}
     found: list[MeasureCandidate] = []
-    for k, trace in enumerate(context.initial_schedules):
+    for k, trace in enumerate(traces):
         if trace_key(trace) in done:
             continue
         done.add(trace_key(trace))

@@ -85,7 +85,7 @@ class TaskState:
     best_history_ms: list[float] = field(default_factory=list)
     """The best latency after each batch."""
     initial: list[MeasureCandidate] = field(default_factory=list)
-    """The pending initial schedules of the user, which come before those of the strategy."""
+    """The pending initial and default schedules, which come before those of the strategy."""
     reference: BuilderFuture | None = None
     """The build of the unscheduled program, from the first batch on."""
     winner: Confirmation | None = None
