@@ -19,7 +19,6 @@ from codegen.runtime.jit import LoadedCode
 from codegen.runtime.module import Module
 from codegen.runtime.ndarray import Device, check_device
 from codegen.runtime.timed_loop import Batch
-from codegen.runtime.timing import TimedFunctions
 from codegen.signature import Parameter, Signature
 from codegen.target import Target
 from tensorir.errors import IRValueError
@@ -34,10 +33,8 @@ class GpuModule(Module):
     def __init__(self, code: DeviceCode) -> None:
         self._device_code = code
         refusal = "its kernels are in the process of a device"
-        self._code = LoadedCode(code.info, {}, {}, None, refusal=refusal)
-        self._source = None
-        functions = {f.signature.name: GpuFunction(f, self._code) for f in code.functions}
-        TimedFunctions.__init__(self, functions)
+        loaded = LoadedCode(code.info, {}, {}, None, refusal=refusal)
+        super().__init__(loaded, {f.signature.name: GpuFunction(f, loaded) for f in code.functions})
 
     @property
     def object_code(self) -> bytes:

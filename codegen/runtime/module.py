@@ -30,12 +30,15 @@ class Module(TimedFunctions[Function]):
     def __init__(
         self,
         code: LoadedCode,
+        functions: Mapping[str, Function] | None = None,
         *,
         source: Source | Callable[[], Source] | None = None,
         object_code: bytes | None = None,
         guard_pages: bool = False,
     ) -> None:
-        super().__init__({s.name: Function(code, s, guard_pages) for s in code.info.public})
+        if functions is None:
+            functions = {s.name: Function(code, s, guard_pages) for s in code.info.public}
+        super().__init__(functions)
         self._code = code
         self._source = source
         self._object = object_code

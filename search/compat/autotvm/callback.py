@@ -1,4 +1,4 @@
-"""Callbacks of tuners, which get each measurement: logs, databases, progress."""
+"""Callbacks of tuners, which get each measurement: logs, progress."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from tqdm import TqdmWarning
 
 from search.compat.autotvm.measure import MeasureInput, MeasureResult
 from search.compat.autotvm.record import append_to_file, check_protocol, encode
-from search.compat.autotvm.tuner import store
 from search.compat.autotvm.tuning import Callback, Tuner, checked_si_prefix, in_si_unit
-from search.database import Database
-from search.database.record_files import MeasureErrorNo
 from search.lines import PathLike
 
 if TYPE_CHECKING:
@@ -47,20 +44,6 @@ def log_to_file(file_out: PathLike | TextIO, protocol: str = "json") -> Callback
 
     if isinstance(file_out, (str, os.PathLike)):
         Path(file_out).parent.mkdir(parents=True, exist_ok=True)
-    return log
-
-
-def log_to_database(database: Database) -> Callback:
-    """Store the trace of each measured configuration in a database of the search.
-
-    So `tune_tir` and `compile_tir` find it. Failures are skipped.
-    """
-
-    def log(_: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        for inp, result in zip(inputs, results, strict=True):
-            if result.error_no == MeasureErrorNo.NO_ERROR:
-                store(database, inp, result, inp.target)
-
     return log
 
 

@@ -104,12 +104,6 @@ def converter_of(name: str, domain: str) -> Converter | None:
     return _CONVERTERS.get((domain, name))
 
 
-def converted_operators() -> list[tuple[str, str]]:
-    """Return the operators that have converters, as (domain, name) in order."""
-    _load()
-    return sorted(_CONVERTERS)
-
-
 def shown_name(name: str, domain: str) -> str:
     """Return an operator's name for messages."""
     return f"{domain}.{name}" if domain else name

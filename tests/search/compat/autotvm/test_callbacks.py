@@ -39,16 +39,15 @@ def test_a_log_has_a_line_for_each_trial(task, tmp_path):
         autotvm.callback.log_to_file(path, protocol="pickle")
 
 
-def test_a_database_gets_traces(task):
+def test_the_database_of_a_tuner_gets_traces(task):
     database = MemoryDatabase()
 
     def results(inp):
         return failing(inp) if inp.config.index == 1 else bowl(inp)
 
-    tuned(
-        GridSearchTuner(task), 64, results, callbacks=[autotvm.callback.log_to_database(database)]
-    )
-    assert len(database) == 63
+    tuner = GridSearchTuner(task)
+    tuner.database = database
+    tuned(tuner, 64, results)
     best = database.query_schedule(task.mod, task.target, "main")
     assert task.config_of(best).index == best_index(task)
 
