@@ -69,7 +69,7 @@ class Tuner(SearchStrategy):
         # The first random numbers of neighbouring seeds are similar, but not those of their forks.
         self.rng: Final = RandomState(RandomState(-1 if seed is None else seed).fork())
         self.database: str | Database = "memory"
-        """Gets the trace of each trial, so that `tune_tir` and `compile_tir` find it."""
+        """Stores the trials, so that `tune_tir` and `compile_tir` find the best."""
         self.n_trial = 0
         self.early_stopping = math.inf
         self.ttl = 0.0

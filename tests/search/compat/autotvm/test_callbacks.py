@@ -48,6 +48,8 @@ def test_the_database_of_a_tuner_gets_traces(task):
     tuner = GridSearchTuner(task)
     tuner.database = database
     tuned(tuner, 64, results)
+    records = database.get_all_tuning_records()
+    assert [len(records), sum(record.is_valid for record in records)] == [64, 63]
     best = database.query_schedule(task.mod, task.target, "main")
     assert task.config_of(best).index == best_index(task)
 
