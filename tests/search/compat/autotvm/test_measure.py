@@ -90,7 +90,7 @@ def option():
 
 @pytest.fixture
 def impatient():
-    with processes(2, 6) as option:
+    with processes(2, 3) as option:
         yield option
 
 
@@ -122,7 +122,7 @@ def test_what_goes_wrong_costs_one_configuration(task, option, name, number, tex
 def test_a_build_that_hangs_is_killed(task, impatient):
     (result,) = measure(task, impatient, "build hangs")
     assert result.error_no == MeasureErrorNo.BUILD_TIMEOUT
-    assert "killed after 6 seconds" in result.costs[0]
+    assert "killed after 3 seconds" in result.costs[0]
 
 
 def test_a_slow_configuration_is_timed_until_the_time_is_over_if_asked(task, option, impatient):
