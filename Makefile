@@ -8,7 +8,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 OMP_NUM_THREADS=1
 # The machine that `make test-made-up-host` makes up: AVX2, 32 KiB of L1, one core.
 MADE_UP_HOST := mcpu=x86-64-v3,l1=32768,l2=524288,l3=33554432,cores=1
 
-.PHONY: tune test test-made-up-host lint bench bench-primitives bench-search bench-suite bench-models notebooks docs dist try-dist clean
+.PHONY: tune test test-made-up-host lint bench bench-primitives bench-suite bench-models notebooks docs dist try-dist clean
 
 $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
@@ -50,9 +50,6 @@ bench: $(VENV)/.installed  ## measure the budgets
 
 bench-primitives: $(VENV)/.installed  ## time every primitive, and replays of recorded traces
 	$(BIN)/python -m benchmarks.primitives
-
-bench-search: $(VENV)/.installed  ## count candidates bred and scored in a second
-	$(BIN)/python -m benchmarks.search_speed
 
 bench-suite: $(VENV)/.installed-test  ## tune the suite of operators and time the kernels
 	$(BIN)/python -m benchmarks.suite

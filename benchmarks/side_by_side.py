@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-import codegen
 import search as ms
 from schedule import Schedule
 from tensorir.function import IRModule, PrimFunc
@@ -40,21 +37,6 @@ def in_turns(sides: Sequence[Side], turns: int) -> None:
         first = turn % len(sides)
         for side in [*sides[first:], *sides[:first]]:
             side.turn()
-
-
-def kernel(
-    name: str, mod: IRModule | PrimFunc, target: str, least_ms: float, repeat: int = 1
-) -> Side:
-    """Return a compiled function on random arrays, called again and again without Python."""
-    library = codegen.build(mod, target)
-    rng = np.random.default_rng(0)
-    arrays = []
-    for parameter in library["main"].signature.parameters:
-        array = codegen.empty([n for n in parameter.shape if isinstance(n, int)], parameter.dtype)
-        array.numpy()[...] = rng.standard_normal(array.numpy().shape)
-        arrays.append(array)
-    timer = library.time_evaluator("main", number=1, repeat=repeat, min_repeat_ms=least_ms)
-    return Side(name, lambda: float(timer(*arrays).min))
 
 
 def tuned(

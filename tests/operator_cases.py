@@ -3,7 +3,7 @@
 The first kernel of each operator gets a default schedule and is compiled, as in any build. The
 others are interpreted where they are small, and else compiled as they are written and without
 optimisation. Operators of one, two and three dimensions count as one: `max_pool1d` and
-`max_pool2d`. `python -m benchmarks.default_choices` schedules all, and measures how long that takes.
+`max_pool2d`.
 
 check([
     Case("add", lambda x, y: op.add(x, y), np.add, a, b),

@@ -96,14 +96,6 @@ def _convolution_bn_relu(
     return lambda: functional.relu(convolve(), inplace=True)
 
 
-def _convolution_relu(
-    data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, /, **named: int
-) -> Call:
-    """Convolve data and a kernel with the channels second, which are kept so."""
-    named = {key: named[key] for key in ("stride", "padding", "groups")}
-    return lambda: functional.relu(functional.conv2d(data, weight, bias, **named), inplace=True)
-
-
 def _layer_norm(a: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, /, **_: int) -> Call:
     return lambda: functional.layer_norm(a, a.shape[1:], gamma, beta, eps=1e-5)
 
@@ -122,7 +114,6 @@ _OPERATORS: dict[str, Callable[..., Call]] = {
     "DEP": _depthwise,
     "T2D": _transposed_convolution,
     "CBR": _convolution_bn_relu,
-    "NCHW": _convolution_relu,
     "LNM": _layer_norm,
     "SUM": lambda a, /, **_: lambda: a.sum(1),
     "MAX": lambda a, /, **_: lambda: a.amax(1),

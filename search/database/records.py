@@ -294,8 +294,7 @@ class RecordLine(NamedTuple):
     """The line `[index of the workload, [trace, run_secs, target, args_info]]`, the trace as text.
 
     The trace is nearly all of a line. A reader of a database parses only the fields after the
-    trace, which takes a quarter of the time of `json.loads` for the whole line
-    (`benchmarks.database`).
+    trace, which takes a quarter of the time of `json.loads` for the whole line.
     """
 
     workload: int
