@@ -12,7 +12,7 @@ from codegen.emit.dialect import Dialect, call_each_lane
 from codegen.emit.index import extend_index
 from codegen.emit.llvm_text import memory_type
 from codegen.emit.tensor_core import allocate_fragments, emit_tensor_core
-from codegen.lower.thread_axes import memory_of, scope_of
+from codegen.lower.thread_axes import TILE_ALIGNMENT, memory_of, padded_bytes, scope_of
 from tensorir.arith.analyzer import Analyzer
 from tensorir.nodes.dtype import FLOAT32, INT32, INT64
 from tensorir.nodes.expr import Call, IntImm, PrimExpr, Var
@@ -69,16 +69,16 @@ class _Gpu(Dialect):
             f.values[data] = f.stack(array, ALIGNMENT)
         elif f.shared_bytes is not None:
             name = f"@{f.name}.shared"
-            f.module.text.declare(name, f"{name} = external addrspace(3) global [0 x i8], align 16")
+            kind = f"external addrspace(3) global [0 x i8], align {TILE_ALIGNMENT}"
+            f.module.text.declare(name, f"{name} = {kind}")
             start = f.shared_bytes
             f.values[data] = f.op(f"getelementptr i8, ptr addrspace(3) {name}, i64 {start}")
-            nbytes = count * node.dtype.nbytes
-            f.shared_bytes = start + -(-nbytes // ALIGNMENT) * ALIGNMENT
+            f.shared_bytes = start + padded_bytes(count * node.dtype.nbytes)
         else:
             # Named after the kernel, which tells tools whose memory it is.
             name = f"@{f.name}.{f.new_label(_plain(data.name))}"
             f.module.text.declare(
-                name, f"{name} = internal addrspace(3) global {array} undef, align {ALIGNMENT}"
+                name, f"{name} = internal addrspace(3) global {array} undef, align {TILE_ALIGNMENT}"
             )
             f.values[data] = name
         f.stmt(node.body)

@@ -12,28 +12,13 @@ from typing import Final
 from codegen.emit.context import FunctionEmitter
 from codegen.emit.memory import element_address, flat_index
 from codegen.lower.thread_axes import scope_of
+from codegen.target.tensor_cores import REGISTERS, SIDE
 from tensorir.arith.analyzer import Analyzer
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, StringImm
 from tensorir.nodes.ops import add, const, floordiv, floormod, mul
 from tensorir.nodes.stmt import Allocate
 
-SIDE: Final = 16
-"""The rows and columns of a tile."""
 _SHAPE: Final = "m16n16k16"
-_PAIR: Final = "<2 x half>"
-_REGISTERS: Final = {
-    ("a", "f16"): (_PAIR, 8),
-    ("b", "f16"): (_PAIR, 8),
-    ("a", "bf16"): ("i32", 4),
-    ("b", "bf16"): ("i32", 4),
-    ("a", "s8"): ("i32", 2),
-    ("b", "s8"): ("i32", 2),
-    ("d", "f16"): (_PAIR, 4),
-    ("d", "f32"): ("float", 8),
-    ("d", "s32"): ("i32", 8),
-}
-"""The type of a thread's registers for a tile, and their number, by operand and dtype: the PTX
-manual, section "Matrix fragments for WMMA". All are 32 bits wide."""
 _ALIGNMENT: Final = 16
 _NAMES: Final = {
     "float16": "f16",
@@ -50,7 +35,7 @@ _Registers = list[tuple[str, str]]
 def allocate_fragments(f: FunctionEmitter, node: Allocate, count: int) -> None:
     """Write the memory of a thread for fragments with `count` elements in a warp, and its body."""
     scope, name = scope_of(node.buffer_var), _NAMES.get(str(node.dtype))
-    _, registers = _REGISTERS.get((_OPERANDS.get(scope, ""), name or ""), ("", 0))
+    _, registers = REGISTERS.get((_OPERANDS.get(scope, ""), name or ""), ("", 0))
     if not registers or count % SIDE**2:
         f.fail(
             f"{node.buffer_var.name} has {count} elements of {node.dtype} in scope {scope}; tensor "
@@ -69,17 +54,17 @@ def emit_tensor_core(f: FunctionEmitter, node: Call) -> None:
     _, kind, *rest = name.value.split(".")
     tiles = list(zip(operands[::2], operands[1::2], strict=True))
     if kind == "fill":
-        register, count = _REGISTERS["d", rest[0]]
+        register, count = REGISTERS["d", rest[0]]
         _put(f, tiles[0], [(register, "zeroinitializer")] * count)
     elif kind == "load":
         matrix, layout, dtype = rest
         place, address, row = _memory(f, *tiles[1])
         full = f"llvm.nvvm.wmma.{_SHAPE}.load.{matrix}.{layout}.stride.{dtype}.{place}"
-        _put(f, tiles[0], _results(f, full, _REGISTERS[matrix, dtype], [address, row]))
+        _put(f, tiles[0], _results(f, full, REGISTERS[matrix, dtype], [address, row]))
     elif kind == "store":
         place, address, row = _memory(f, *tiles[0])
         full = f"llvm.nvvm.wmma.{_SHAPE}.store.d.row.stride.{rest[-1]}.{place}"
-        values = _taken(f, tiles[1], _REGISTERS["d", rest[-1]])
+        values = _taken(f, tiles[1], REGISTERS["d", rest[-1]])
         f.call_intrinsic(full, "void", [address, *values, row])
         f.forget_loads()
     else:
@@ -89,11 +74,11 @@ def emit_tensor_core(f: FunctionEmitter, node: Call) -> None:
         types = f"{sums}.{sums}" if dtype == "f16" else dtype
         full = f"llvm.nvvm.wmma.{_SHAPE}.mma.{a_layout}.{b_layout}.{types}"
         values = [
-            *_taken(f, a, _REGISTERS["a", dtype]),
-            *_taken(f, b, _REGISTERS["b", dtype]),
-            *_taken(f, c, _REGISTERS["d", sums]),
+            *_taken(f, a, REGISTERS["a", dtype]),
+            *_taken(f, b, REGISTERS["b", dtype]),
+            *_taken(f, c, REGISTERS["d", sums]),
         ]
-        _put(f, c, _results(f, full, _REGISTERS["d", sums], values))
+        _put(f, c, _results(f, full, REGISTERS["d", sums], values))
 
 
 def _results(

@@ -17,6 +17,8 @@ THREAD: Final = "threadIdx"
 VIRTUAL: Final = "vthread"
 LANES: Final = "threadIdx.x"
 """The axis of the threads of a warp, where a program uses warps."""
+TILE_ALIGNMENT: Final = 32
+"""The alignment in bytes of shared memory, from which tensor cores load tiles."""
 AXES: Final = tuple(f"{kind}.{dim}" for kind in (BLOCK, THREAD) for dim in "xyz")
 """The axes of a launch, in the order in which its loops are nested."""
 
@@ -38,6 +40,11 @@ def memory_of(pointer: Var) -> str:
     """
     scope = scope_of(pointer).split(".")[0] or "global"
     return "local" if scope == "wmma" else scope
+
+
+def padded_bytes(nbytes: int) -> int:
+    """Return the bytes that an allocation of shared memory takes, up to the next one."""
+    return -(-nbytes // TILE_ALIGNMENT) * TILE_ALIGNMENT
 
 
 def scope_of(pointer: Var) -> str:

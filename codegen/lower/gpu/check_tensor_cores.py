@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Final
+import math
 
 from codegen.errors import LoweringError
 from codegen.lower.check_supported import name_of
-from codegen.lower.rewriters import controls
-from codegen.lower.thread_axes import LANES, axis_of, memory_of, scope_of, tensor_core_of
+from codegen.lower.rewriters import analyzer_for, controls
+from codegen.lower.thread_axes import (
+    LANES,
+    axis_of,
+    memory_of,
+    scope_of,
+    tensor_core_of,
+)
 from codegen.target import Target, as_target
 from codegen.target.gpu import WARP
+from codegen.target.tensor_cores import SIDE, fragment_bytes
+from tensorir.arith import Analyzer
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, StringImm, Var
 from tensorir.rewriting.visit import children, walk
-
-_SIDE: Final = 16
 
 
 def check_tensor_cores(func: PrimFunc, target: str | Target | None = None) -> PrimFunc:
@@ -34,6 +40,7 @@ def check_tensor_cores(func: PrimFunc, target: str | Target | None = None) -> Pr
 class _Check:
     def __init__(self, func: PrimFunc, dtypes: frozenset[str], target: Target) -> None:
         self._name = name_of(func)
+        self._analyzer: Analyzer = analyzer_for(func)
         self._dtypes = dtypes
         self._target = target
         self._lanes: s.For | None = None
@@ -114,13 +121,26 @@ class _Check:
             assert isinstance(first, BufferLoad)
             if _is_fragment(first.buffer.data):
                 self._check_fragment(first, row, parts)
+            else:
+                self._check_alignment(first, row, parts)
+
+    def _check_alignment(self, first: BufferLoad, row: PrimExpr, parts: list[str]) -> None:
+        buffer, nbytes = first.buffer, fragment_bytes(parts[2], parts[-1])
+        for what, value in (("begins at element", first.indices[0]), ("has rows of", row)):
+            known = self._analyzer.modular_set(value)
+            if math.gcd(known.coeff, known.base) * buffer.dtype.nbytes % nbytes:
+                raise LoweringError(
+                    f"a tile of {buffer.name} in {self._name} {what} {value}, which is no multiple "
+                    f"of {nbytes} bytes; tensor cores need that, so choose other tiles, or other "
+                    f"factors of sch.storage_align"
+                )
 
     def _check_fragment(self, first: BufferLoad, row: PrimExpr, parts: list[str]) -> None:
         pointer = first.buffer.data
-        if not isinstance(row, IntImm) or row.value % _SIDE:
+        if not isinstance(row, IntImm) or row.value % SIDE:
             raise LoweringError(
                 f"rows of the fragment {pointer.name} of {self._name} have {row} elements; they "
-                f"must be whole tiles of {_SIDE}"
+                f"must be whole tiles of {SIDE}"
             )
         if scope_of(pointer) != "wmma.matrix_b":
             return

@@ -51,6 +51,8 @@ def on_tensor_cores(
     *,
     trans: str = "",
     load_trans: str | None = None,
+    place: str = "global",
+    padding: int = 0,
     warps: int = 1,
     tiles: int = 1,
     lanes: int = 32,
@@ -79,16 +81,25 @@ def on_tensor_cores(
         fragment = sch.cache_read(tile, index, f"wmma.matrix_{matrix}")
         sch.compute_at(fragment, k1)
         sch.compute_at(shared, k0)
+        if padding:
+            sch.storage_align(shared, 0, 0, 16, padding)
         fused = sch.fuse(*sch.get_loops(shared)[-2:])
         _, y, z, x, vector = sch.split(fused, [None, warps, warps, lanes, 4])
         bind(sch, {"threadIdx.y": y, "threadIdx.z": z, "threadIdx.x": x})
         sch.vectorize(vector)
         order = load_trans if matrix == "b" else ""
         moves.append((fragment, f"wmma_load_16x16x16_{dtype}_{matrix}{order}_shared"))
+    if place == "shared":
+        staged = sch.cache_write(tile, 0, "shared")
     result = sch.cache_write(tile, 0, "wmma.accumulator")
     sch.reverse_compute_at(result, tz)
+    if place == "shared":
+        sch.reverse_compute_at(staged, bx)
+        *_, x, y = sch.get_loops(staged)
+        _, lane = sch.split(sch.fuse(x, y), [None, lanes])
+        bind(sch, {"threadIdx.x": lane})
     init = sch.decompose_reduction(tile, k0)
-    moves.append((result, f"wmma_store_16x16x16_{sums}_global"))
+    moves.append((result, f"wmma_store_16x16x16_{sums}_{place}"))
     for move, intrin in moves:
         if skip and skip in intrin:
             continue
@@ -149,6 +160,17 @@ def test_several_warps_and_blocks() -> None:
     np.testing.assert_allclose(c, a.astype("float32") @ b.astype("float32"), rtol=3e-3, atol=1e-4)
 
 
+def test_sums_are_staged_in_shared_memory() -> None:
+    sch = on_tensor_cores(matmul(32, "f16", "f32"), tiles=2, place="shared")
+    a, b = operands(32, "f16")
+    c = np.zeros((32, 32), "float32")
+    func = lowered(sch)
+    interpret(func, a, b, c)
+    np.testing.assert_allclose(c, a.astype("float32") @ b.astype("float32"), rtol=3e-3, atol=1e-4)
+    after = func.script().rsplit("wmma.store", 1)[1]
+    assert after.count("T.tvm_storage_sync") == 1
+
+
 def test_missing_barriers_are_found() -> None:
     func = lowered(on_tensor_cores(matmul(32, "f16", "f32")))
     assert func.script().count("T.tvm_storage_sync") == 2
@@ -183,6 +205,7 @@ def test_a_warp_that_is_divided_is_found() -> None:
         ("llvm", {}, "a CPU does not"),
         ("cuda", {"lanes": 64}, "threads of a warp, but the loop bound to threadIdx.x has 64"),
         ("cuda", {"skip": "store"}, "single elements of C_wmma.accumulator"),
+        ("cuda", {"padding": 8}, "a tile of A_shared in .* no multiple of 32 bytes"),
         ("cuda", {"load_trans": "_trans"}, "B_shared_wmma.matrix_b and multiplies it in two layouts"),
     ],
 )  # fmt: skip
@@ -208,6 +231,7 @@ def test_instructions_and_registers_of_a_large_product(kind: str) -> None:
         if ptxas_path() is not None:
             resources = assemble(ptx, arch)[name]
             assert (resources.spill_bytes, resources.stack_bytes) == (0, 0)
+    assert "main_kernel" in str(codegen.explain(sch.mod["main"], target))
     assert "wmma.load.a.sync.aligned.row.m16n16k16.shared" in assembly_of(function.units.values())
 
 
