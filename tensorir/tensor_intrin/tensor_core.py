@@ -127,6 +127,20 @@ def _sync(dtype: str, sums: str, layout: str) -> TensorIntrin:
 
 _KINDS: Final = (("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("s8", "s32"))
 """The dtypes of factors and of sums."""
+INSTRUCTIONS: Final[dict[str, int]] = {
+    name: count
+    for dtype, sums in _KINDS
+    for name, count in (
+        (f"wmma.load.a.row.{dtype}", 2),
+        (f"wmma.load.b.row.{dtype}", 2),
+        (f"wmma.load.b.col.{dtype}", 2),
+        (f"wmma.mma.row.row.{dtype}.{sums}", 3),
+        (f"wmma.mma.row.col.{dtype}.{sums}", 3),
+        (f"wmma.fill.{sums}", 1),
+        (f"wmma.store.d.row.{sums}", 2),
+    )
+}
+"""The number of tiles of each instruction, by its name in `T.tensor_core`."""
 _SIZE: Final = "16x16x16"
 _LAYOUTS: Final = (("", "row"), ("_trans", "col"))
 _SHARED: Final = (("shared", "shared"), ("shared_dyn", "shared.dyn"))

@@ -22,6 +22,7 @@ from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, StringImm, Var
 from tensorir.rewriting.visit import children, walk
+from tensorir.tensor_intrin.tensor_core import INSTRUCTIONS
 
 
 def check_tensor_cores(func: PrimFunc, target: str | Target | None = None) -> PrimFunc:
@@ -57,12 +58,13 @@ class _Check:
         if instruction is not None:
             self._check(instruction)
             return
+        outer = self._lanes, self._differing
         if isinstance(node, s.For) and axis_of(node) == LANES:
             self._lanes, self._differing = node, {node.loop_var}
         is_divided = isinstance(node, (s.For, s.While, s.IfThenElse)) and not axis_of(node)
         parts = controls(node) if is_divided else []
         if isinstance(node, s.LetStmt) and self._differs(node.value):
-            self._differing.add(node.var)
+            self._differing |= {node.var}
         if isinstance(node, (s.BufferStore, s.Evaluate)):
             self._check_elements(node)
         for part in controls(node):
@@ -72,6 +74,8 @@ class _Check:
             if isinstance(inside, s.Stmt):
                 self.visit(inside)
         del self._around[len(self._around) - len(parts) :]
+        if isinstance(node, s.For):
+            self._lanes, self._differing = outer
 
     def _differs(self, node: PrimExpr) -> bool:
         return any(
@@ -93,6 +97,7 @@ class _Check:
 
     def _check(self, node: Call) -> None:
         name, *operands = node.args
+        self._check_call(node)
         assert isinstance(name, StringImm)
         parts = name.value.split(".")
         dtype = parts[-2] if parts[1] == "mma" else ""
@@ -123,6 +128,18 @@ class _Check:
                 self._check_fragment(first, row, parts)
             else:
                 self._check_alignment(first, row, parts)
+
+    def _check_call(self, node: Call) -> None:
+        name, *operands = node.args
+        count = INSTRUCTIONS.get(name.value) if isinstance(name, StringImm) else None
+        firsts = operands[::2]
+        are_tiles = all(isinstance(x, BufferLoad) and len(x.indices) == 1 for x in firsts)
+        if count is None or len(operands) != 2 * count or not are_tiles:
+            raise LoweringError(
+                f"{self._name} has an invalid instruction of tensor cores, `{node}`; it takes a "
+                f"name ({', '.join(INSTRUCTIONS)}), and for each tile, the written one first, "
+                f"its first element and the distance of its rows"
+            )
 
     def _check_alignment(self, first: BufferLoad, row: PrimExpr, parts: list[str]) -> None:
         buffer, nbytes = first.buffer, fragment_bytes(parts[2], parts[-1])

@@ -216,6 +216,22 @@ def test_what_cannot_run_is_refused(target: str, options: dict[str, object], mes
         lowered(sch, codegen.Target(target))
 
 
+def test_an_invalid_instruction_is_refused() -> None:
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((256,), "float32")):
+    for t in T.thread_binding(32, thread="threadIdx.x"):
+        with T.attr(0, "tensor_core", T.tensor_core("wmma.fold.f32", A[0], 16)):
+            for i in range(256):
+                A[i] = T.float32(0)
+""")
+    assert isinstance(func, PrimFunc)
+    with pytest.raises(
+        LoweringError, match=r"an invalid instruction of tensor cores, .*wmma\.fold"
+    ):
+        codegen.lower(func, A100)
+
+
 @pytest.mark.parametrize("kind", ["f16f16f32", "f16f16f16", "bf16bf16f32", "s8s8s32"])
 def test_instructions_and_registers_of_a_large_product(kind: str) -> None:
     dtype = next(d for d in ("bf16", "f16", "s8") if kind.startswith(d))
