@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from codegen.errors import CodegenError
 from codegen.lower.hoist_allocations import constant_bytes
-from codegen.lower.thread_axes import AXES, BLOCK, axis_of, memory_of
+from codegen.lower.thread_axes import AXES, BLOCK, axis_of, memory_of, padded_bytes
 from codegen.signature import (
     Dim,
     Signature,
@@ -245,7 +245,7 @@ class _Splitter:
                 nbytes = constant_bytes(node)
                 if nbytes is None:
                     self._fail(f"the size of {node.buffer_var.name} in shared memory varies")
-                shared_bytes += nbytes
+                shared_bytes += padded_bytes(nbytes)
             else:
                 break
             node = node.body

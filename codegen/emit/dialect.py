@@ -54,6 +54,10 @@ class Dialect(ABC):
     def shuffle(self, f: FunctionEmitter, node: Call) -> str:
         """Write `tvm_warp_shuffle`, `tvm_warp_shuffle_up` or `tvm_warp_shuffle_down`."""
 
+    def tensor_core(self, f: FunctionEmitter, node: Call) -> None:
+        """Write a `T.tensor_core`, an instruction that the threads of a warp run together."""
+        f.fail("the target has no tensor cores")
+
     @abstractmethod
     def call_library(
         self, f: FunctionEmitter, name: str, bits: int, lanes: int, operands: list[tuple[str, str]]

@@ -11,7 +11,8 @@ from codegen.emit.convert import convert
 from codegen.emit.dialect import Dialect, call_each_lane
 from codegen.emit.index import extend_index
 from codegen.emit.llvm_text import memory_type
-from codegen.lower.thread_axes import memory_of
+from codegen.emit.tensor_core import allocate_fragments, emit_tensor_core
+from codegen.lower.thread_axes import TILE_ALIGNMENT, memory_of, padded_bytes, scope_of
 from tensorir.arith.analyzer import Analyzer
 from tensorir.nodes.dtype import FLOAT32, INT32, INT64
 from tensorir.nodes.expr import Call, IntImm, PrimExpr, Var
@@ -59,25 +60,32 @@ class _Gpu(Dialect):
             count *= extent.value
         if scope == "global":
             f.fail(f"{data.name} of scope global is allocated in a kernel; only the host can")
+        if scope_of(data) != scope and scope == "local":
+            self.allocate_fragments(f, node, count)
+            return
         array = f"[{max(1, count * node.dtype.lanes)} x {memory_type(node.dtype.element)}]"
         f.local_pointers.add(data)
         if scope == "local":
             f.values[data] = f.stack(array, ALIGNMENT)
         elif f.shared_bytes is not None:
             name = f"@{f.name}.shared"
-            f.module.text.declare(name, f"{name} = external addrspace(3) global [0 x i8], align 16")
+            kind = f"external addrspace(3) global [0 x i8], align {TILE_ALIGNMENT}"
+            f.module.text.declare(name, f"{name} = {kind}")
             start = f.shared_bytes
             f.values[data] = f.op(f"getelementptr i8, ptr addrspace(3) {name}, i64 {start}")
-            nbytes = count * node.dtype.nbytes
-            f.shared_bytes = start + -(-nbytes // ALIGNMENT) * ALIGNMENT
+            f.shared_bytes = start + padded_bytes(count * node.dtype.nbytes)
         else:
             # Named after the kernel, which tells tools whose memory it is.
             name = f"@{f.name}.{f.new_label(_plain(data.name))}"
             f.module.text.declare(
-                name, f"{name} = internal addrspace(3) global {array} undef, align {ALIGNMENT}"
+                name, f"{name} = internal addrspace(3) global {array} undef, align {TILE_ALIGNMENT}"
             )
             f.values[data] = name
         f.stmt(node.body)
+
+    def allocate_fragments(self, f: FunctionEmitter, node: Allocate, count: int) -> None:
+        """Write the allocation of fragments of tensor cores with `count` elements, and its body."""
+        f.fail(f"{node.buffer_var.name} is a fragment, but {self.kind} has no tensor cores")
 
     def alignment(self, index: PrimExpr, nbytes: int) -> int:
         """Return what is proved: a thread accesses a vector at once only if it is aligned."""
@@ -173,6 +181,12 @@ class _Nvptx(_Gpu):
             f.call_intrinsic("llvm.nvvm.bar.warp.sync", "void", [("i32", "-1")])
         else:
             f.call_intrinsic("llvm.nvvm.barrier.cta.sync.aligned.all", "void", [("i32", "0")])
+
+    def allocate_fragments(self, f: FunctionEmitter, node: Allocate, count: int) -> None:
+        allocate_fragments(f, node, count)
+
+    def tensor_core(self, f: FunctionEmitter, node: Call) -> None:
+        emit_tensor_core(f, node)
 
     def call_library(
         self, f: FunctionEmitter, name: str, bits: int, lanes: int, operands: list[tuple[str, str]]

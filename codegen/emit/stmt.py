@@ -16,7 +16,7 @@ from codegen.emit.parallel import (
 )
 from codegen.lower.forms import REPEATED_LOADS
 from codegen.lower.remarks import done, missed, name_in_llvm
-from codegen.lower.thread_axes import axis_of
+from codegen.lower.thread_axes import axis_of, tensor_core_of
 from tensorir.arith.const_interval import exact_interval
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import Call, IntImm, StringImm
@@ -49,7 +49,11 @@ def _let(f: FunctionEmitter, node: s.LetStmt) -> None:
 def _attribute(f: FunctionEmitter, node: s.AttrStmt) -> None:
     if node.attr_key in ("thread_extent", "virtual_thread"):
         f.fail(f"attribute {node.attr_key} binds a thread, which CPU targets do not support")
-    f.stmt(node.body)
+    instruction = tensor_core_of(node)
+    if instruction is None:
+        f.stmt(node.body)
+    else:
+        f.module.dialect.tensor_core(f, instruction)
 
 
 @emits_stmt(s.Evaluate)

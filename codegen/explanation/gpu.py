@@ -13,7 +13,7 @@ from codegen.devices.launches import Kernel, launches
 from codegen.devices.ptxas import Resources, assemble, ptxas_path
 from codegen.explanation.explain import Explanation, Tabulated
 from codegen.lower import lower
-from codegen.lower.thread_axes import axis_of, memory_of
+from codegen.lower.thread_axes import axis_of, memory_of, tensor_core_of
 from codegen.target import Target
 from codegen.target.gpu import BANKS, SECTOR, WARP
 from tensorir.arith.analyzer import Analyzer
@@ -123,7 +123,8 @@ def _accesses(function: str, kernel: Kernel) -> list[GpuAccess]:
     found: Counter[GpuAccess] = Counter()
     unknown: set[GpuAccess] = set()
     for node, around in placed_statements(kernel.func.body):
-        if not isinstance(node, BufferStore):
+        is_tile = any(tensor_core_of(part) is not None for part in around)
+        if not isinstance(node, BufferStore) or is_tile:
             continue
         loops = [loop for loop in around if isinstance(loop, For)]
         places = _WarpPlaces(kernel, loops)

@@ -24,7 +24,7 @@ from codegen.lower.element_sets import (
 )
 from codegen.lower.indices import run_of
 from codegen.lower.rewriters import IF_THEN_ELSE, ScopedRewriter, condition_of, given
-from codegen.lower.thread_axes import memory_of
+from codegen.lower.thread_axes import memory_of, tensor_core_of
 from tensorir.arith import Analyzer, estimate_region_strict_bound
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
@@ -96,6 +96,12 @@ class _Walker(ScopedRewriter):
         with super().within(node, field):
             yield
         self._at = outer
+
+    def rewrite_AttrStmt(self, node: s.AttrStmt) -> s.Stmt:  # noqa: N802
+        if tensor_core_of(node) is None:
+            return self.generic(node)
+        self(node.body)  # the operands of the instruction are no loads of their first elements
+        return node
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
         self.generic(node)

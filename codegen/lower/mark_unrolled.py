@@ -7,6 +7,7 @@ from typing import Final
 
 from codegen.lower.forms import EXPLICIT, LEFT_TO_BACKEND, MAX_STEP, PIECES
 from codegen.lower.rewriters import StatementRewriter
+from codegen.lower.thread_axes import tensor_core_of
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import IntImm
@@ -55,6 +56,13 @@ class _MarkUnrolled(StatementRewriter):
         return node
 
     def rewrite_Evaluate(self, node: s.Evaluate) -> s.Stmt:  # noqa: N802
+        self._size.steps += 1
+        self._size.copies += 1
+        return node
+
+    def rewrite_AttrStmt(self, node: s.AttrStmt) -> s.Stmt:  # noqa: N802
+        if tensor_core_of(node) is None:
+            return self.generic(node)
         self._size.steps += 1
         self._size.copies += 1
         return node

@@ -10,10 +10,15 @@ from tensorir.nodes.intrin import Op
 from tensorir.rewriting.visit import statements
 
 _SYNC: Final = Op.get("tvm_storage_sync")
+TENSOR_CORE: Final = Op.get("tensor_core")
 
 BLOCK: Final = "blockIdx"
 THREAD: Final = "threadIdx"
 VIRTUAL: Final = "vthread"
+LANES: Final = "threadIdx.x"
+"""The axis of the threads of a warp, where a program uses warps."""
+TILE_ALIGNMENT: Final = 32
+"""The alignment in bytes of shared memory, from which tensor cores load tiles."""
 AXES: Final = tuple(f"{kind}.{dim}" for kind in (BLOCK, THREAD) for dim in "xyz")
 """The axes of a launch, in the order in which its loops are nested."""
 
@@ -29,15 +34,35 @@ def kind_of(node: object) -> str:
 
 
 def memory_of(pointer: Var) -> str:
-    """Return the scope of what a pointer points to, without a tag: `global`, `shared`, `local`."""
+    """Return the memory that a pointer points to: `global`, `shared`, or `local` to a thread.
+
+    Fragments of tensor cores are in registers of threads.
+    """
+    scope = scope_of(pointer).split(".")[0] or "global"
+    return "local" if scope == "wmma" else scope
+
+
+def padded_bytes(nbytes: int) -> int:
+    """Return the bytes that an allocation of shared memory takes, up to the next one."""
+    return -(-nbytes // TILE_ALIGNMENT) * TILE_ALIGNMENT
+
+
+def scope_of(pointer: Var) -> str:
+    """Return the storage scope of what a pointer points to, with its tag."""
     kind = pointer.type_annotation
-    scope = kind.storage_scope if isinstance(kind, PointerType) else ""
-    return scope.split(".")[0] or "global"
+    return kind.storage_scope if isinstance(kind, PointerType) else ""
 
 
 def is_barrier(node: object) -> bool:
     """Say whether a statement has all threads of a block wait for one another."""
     return isinstance(node, s.Evaluate) and isinstance(node.value, Call) and node.value.op is _SYNC
+
+
+def tensor_core_of(node: object) -> Call | None:
+    """Return the `T.tensor_core` of a statement that a warp computes at once, None for others."""
+    if isinstance(node, s.AttrStmt) and isinstance(node.value, Call):
+        return node.value if node.value.op is TENSOR_CORE else None
+    return None
 
 
 def barrier() -> s.Stmt:

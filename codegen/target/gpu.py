@@ -67,6 +67,8 @@ class GpuLimits:
     l2_cache_size_bytes: int
     """0 if unknown."""
     multiprocessor: Multiprocessor
+    tensor_core_dtypes: frozenset[str] = frozenset()
+    """The dtypes of the factors that tensor cores multiply, by NVIDIA's names; empty without."""
     max_vector_bytes: int = 16
     """The widest load or store of a thread."""
 
@@ -155,6 +157,16 @@ def check_architecture(kind: str, options: Mapping[str, Any]) -> None:
         raise TargetError(f"-mcpu of a rocm target is a name such as gfx90a, got {mcpu!r}")
 
 
+def tensor_core_dtypes(arch: str) -> frozenset[str]:
+    """Return the dtypes that tensor cores of an architecture such as `sm_80` multiply."""
+    version = int(arch.removeprefix("sm_").rstrip("a") or 0)
+    return frozenset(name for name, first in _TENSOR_CORES.items() if version >= first)
+
+
+_TENSOR_CORES: Final = {"f16": 70, "s8": 72, "bf16": 80}
+"""The first architecture whose tensor cores multiply a dtype, by the PTX manual (`wmma.mma`)."""
+
+
 def limits_of(kind: str, options: Mapping[str, Any]) -> GpuLimits | None:
     """Return the limits that the options of a target give; None for a CPU."""
     if kind not in DEFAULTS:
@@ -166,6 +178,7 @@ def limits_of(kind: str, options: Mapping[str, Any]) -> GpuLimits | None:
         known["thread_warp_size"],
         known.get("l2_cache_size_bytes", 0),
         Multiprocessor.of(known.get("arch", ""), known.get("registers_per_block", 65536)),
+        tensor_core_dtypes(known.get("arch", "")),
     )
 
 

@@ -6,20 +6,25 @@ other from barrier to barrier, and the ledger keeps who accessed which element s
 It is an error if two threads access one element with a store among the accesses, also if they
 store the same value; if blocks of one launch do; if not all threads come to the same barrier; and
 if memory is read that the kernel allocates and has not written.
+
+The threads of a warp, those that differ in `threadIdx.x` only, meet at an instruction of tensor
+cores, which runs once, by its definition. They have one copy of each fragment. It is an error if
+they do not all come to the same instruction.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from tensorir.interp.arguments import Env
 from tensorir.interp.memory import InterpreterError, Memory, in_one_line, unwritten
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
-from tensorir.nodes.expr import Call, Var
+from tensorir.nodes.expr import Call, PointerType, Var
 from tensorir.nodes.intrin import Op
 from tensorir.rewriting.visit import statements
 
@@ -28,11 +33,16 @@ if TYPE_CHECKING:
     from tensorir.interp.statements import FunctionCompiler, Run
 
 _SYNC: Final = Op.get("tvm_storage_sync")
+_TENSOR_CORE: Final = Op.get("tensor_core")
 _BLOCK: Final = "blockIdx."
 _THREAD: Final = "threadIdx."
+_LANES: Final = "threadIdx.x"
+_FRAGMENTS: Final = Var("fragments", "handle")
+"""The memory of the fragments of a warp, by the pointers to it."""
 
+R = TypeVar("R")
 Steps: TypeAlias = Callable[[Env], Iterator[s.Stmt]]
-"""Runs a statement in one thread up to each barrier, which it yields."""
+"""Runs a statement in one thread up to each barrier or instruction of a warp, which it yields."""
 
 
 def is_launch(node: s.For) -> bool:
@@ -140,7 +150,7 @@ class Ledger:
 
         def found(env: Env, indices: Sequence[int]) -> tuple[Memory, int]:
             place = locate(env, indices)
-            if memory != "local":
+            if memory not in ("local", "wmma"):
                 self._enter(buffer, place[1], is_store, memory == "shared")
             if not is_store and place[0].cells.item(place[1]) is None:
                 raise InterpreterError(
@@ -191,6 +201,9 @@ def compile_launch(c: FunctionCompiler, node: s.For) -> Run:
     ledger = Ledger(body)
     outer, c.ledger = c.ledger, ledger
     run = _steps(c, body)
+    instructions: dict[s.Stmt, Run] = {
+        part: c.stmt(part.body) for part in map(_instruction, statements(body)) if part is not None
+    }
     c.ledger = outer
 
     def launch(env: Env) -> None:
@@ -200,7 +213,14 @@ def compile_launch(c: FunctionCompiler, node: s.For) -> Run:
             for allocation, extents in memory:
                 count = math.prod(n(inside) for n in extents)
                 inside[allocation.buffer_var] = unwritten(count, allocation.dtype)
-            _run_block([(name, run({**inside, **at})) for name, at in _each(threads, env)], ledger)
+            warps: dict[tuple[int, ...], list[_Thread]] = {}
+            for name, at in _each(threads, env):
+                warp = tuple(at[var] for axis, var, _ in threads if axis != _LANES)
+                known = warps.setdefault(warp, [])
+                fragments = known[0].env[_FRAGMENTS] if known else {}
+                own = {**inside, **at, _FRAGMENTS: fragments}
+                known.append(_Thread(name, own, run(own)))
+            _run_block(list(warps.values()), ledger, instructions)
 
     return launch
 
@@ -213,21 +233,26 @@ def _each(axes: Sequence[tuple[str, Var, Eval]], env: Env) -> Iterator[tuple[str
         yield f"({words})", {var: index for (_, var, _), index in at}
 
 
-def _run_block(threads: Sequence[tuple[str, Iterator[s.Stmt]]], ledger: Ledger) -> None:
+class _Thread(NamedTuple):
+    """A thread of a block: its indices in words, its variables, and its remaining steps."""
+
+    name: str
+    env: Env
+    steps: Iterator[s.Stmt]
+
+
+def _run_block(
+    warps: Sequence[Sequence[_Thread]], ledger: Ledger, instructions: Mapping[s.Stmt, Run]
+) -> None:
     while True:
         ended, waiting = "", []
         ledger.wait()
-        for name, steps in threads:
-            ledger.thread = name
-            try:
-                barrier = next(steps, None)
-            except InterpreterError as error:
-                where = f"in thread {name} of block {ledger.block}"
-                raise InterpreterError(f"{error} ({where})") from error
-            if barrier is None:
-                ended = name
-            else:
-                waiting.append((name, barrier))
+        for warp in warps:
+            for thread, barrier in zip(warp, _run_warp(warp, ledger, instructions), strict=True):
+                if barrier is None:
+                    ended = thread.name
+                else:
+                    waiting.append((thread.name, barrier))
         if not waiting:
             return
         first, at = waiting[0]
@@ -241,15 +266,46 @@ def _run_block(threads: Sequence[tuple[str, Iterator[s.Stmt]]], ledger: Ledger) 
                 )
 
 
+def _run_warp(
+    warp: Sequence[_Thread], ledger: Ledger, instructions: Mapping[s.Stmt, Run]
+) -> list[s.Stmt | None]:
+    """Run the threads of a warp; return the barrier at which each waits, None if it has ended."""
+    while True:
+        found = [
+            _located(thread.name, ledger, partial(next, thread.steps, None)) for thread in warp
+        ]
+        at = next((node for node in found if node in instructions), None)
+        if at is None:
+            return found
+        for thread, node in zip(warp, found, strict=True):
+            if node is not at:
+                raise InterpreterError(
+                    f"thread {thread.name} does not come to `{in_one_line(at)}`, which all threads "
+                    f"of a warp have to run together (in block {ledger.block})"
+                )
+        name, env, _ = warp[0]
+        _located(f"{name} to {warp[-1].name}", ledger, partial(instructions[at], env))
+
+
+def _located(thread: str, ledger: Ledger, run: Callable[[], R]) -> R:
+    """Run a part of a thread; its errors say in which thread of which block."""
+    ledger.thread = thread
+    try:
+        return run()
+    except InterpreterError as error:
+        where = f"in thread {thread} of block {ledger.block}"
+        raise InterpreterError(f"{error} ({where})") from error
+
+
 # ------------------------------------------------------------------------- statements with barriers
 
 
 def _steps(c: FunctionCompiler, node: s.Stmt) -> Steps:
     """Return a generator function that runs a statement in one thread."""
-    if _is_barrier(node):
+    if _is_meeting(node):
         return lambda env: iter((node,))
     handler = _HANDLERS.get(type(node))
-    if handler is not None and any(_is_barrier(part) for part in statements(node)):
+    if handler is not None and any(_is_meeting(part) for part in statements(node)):
         return handler(c, node)
     run = c.stmt(node)
 
@@ -262,6 +318,17 @@ def _steps(c: FunctionCompiler, node: s.Stmt) -> Steps:
 
 def _is_barrier(node: s.Stmt) -> bool:
     return isinstance(node, s.Evaluate) and isinstance(node.value, Call) and node.value.op is _SYNC
+
+
+def _instruction(node: s.Stmt) -> s.AttrStmt | None:
+    """Return a statement that is an instruction of tensor cores, None for others."""
+    if not isinstance(node, s.AttrStmt) or not isinstance(node.value, Call):
+        return None
+    return node if node.value.op is _TENSOR_CORE else None
+
+
+def _is_meeting(node: s.Stmt) -> bool:
+    return _is_barrier(node) or _instruction(node) is not None
 
 
 def _sequence(c: FunctionCompiler, node: s.SeqStmt) -> Steps:
@@ -323,8 +390,14 @@ def _allocate(c: FunctionCompiler, node: s.Allocate) -> Steps:
     extents: list[Callable[[Env], int]] = [c.expr(n) for n in node.extents]
     body = _steps(c, node.body)
 
+    kind = node.buffer_var.type_annotation
+    is_fragment = isinstance(kind, PointerType) and kind.storage_scope.startswith("wmma.")
+
     def run(env: Env) -> Iterator[s.Stmt]:
-        env[node.buffer_var] = unwritten(math.prod(n(env) for n in extents), node.dtype)
+        memory = unwritten(math.prod(n(env) for n in extents), node.dtype)
+        if is_fragment:
+            memory = env[_FRAGMENTS].setdefault(node.buffer_var, memory)
+        env[node.buffer_var] = memory
         yield from body(env)
 
     return run

@@ -2,7 +2,8 @@
 
 A `TensorIntrin` pairs a description with an implementation. The description defines the computation
 and is matched with programs; the implementation replaces it. Both have the same parameters. The
-intrinsics of `tensorir.tensor_intrin.dot_product` and `.matrix_tile` are always registered.
+intrinsics of `tensorir.tensor_intrin.dot_product`, `.matrix_tile` and `.tensor_core` are always
+registered.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tensorir.errors import IRValueError
 from tensorir.function import PrimFunc
 from tensorir.nodes.stmt import BlockRealize
 
-_BUILT_IN = ("dot_product", "matrix_tile")
+_BUILT_IN = ("dot_product", "matrix_tile", "tensor_core")
 """Modules of this package that register intrinsics, each of which is made when it is looked up."""
 _loading: Final = threading.RLock()
 

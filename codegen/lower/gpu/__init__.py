@@ -15,6 +15,7 @@ from codegen.lower.blocks import drop_partial_strides, lower_init, open_blocks, 
 from codegen.lower.check_overflow import check_overflow
 from codegen.lower.flatten_buffers import flatten_buffers
 from codegen.lower.gpu.check_bound import check_bound
+from codegen.lower.gpu.check_tensor_cores import check_tensor_cores
 from codegen.lower.gpu.compact_thread_buffers import (
     compact_local_buffers,
     compact_shared_buffers,
@@ -60,6 +61,7 @@ PASSES: Final[tuple[tuple[str, Callable[[PrimFunc], PrimFunc]], ...]] = tuple(
         mark_unrolled,
         unroll,
         unroll_local,
+        check_tensor_cores,
         verify_gpu,
     )
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -12,11 +12,13 @@ from codegen.lower.rewriters import controls
 from codegen.lower.thread_axes import (
     AXES,
     BLOCK,
+    LANES,
     THREAD,
     axis_of,
     is_barrier,
     kind_of,
     memory_of,
+    tensor_core_of,
     thread_loops,
 )
 from codegen.signature import is_dim
@@ -158,7 +160,7 @@ class _Kernel(Substitution):
         They hold for what is not in another loop over the same axis.
         """
         self._around: list[PrimExpr] = []
-        """The expressions that decide whether and how often the visited statement runs."""
+        """The expressions that decide whether, how often, and on which views a statement runs."""
         self._inside: dict[Node, frozenset[str]] = {}
 
     def _note(self, loop: s.For) -> None:
@@ -240,6 +242,9 @@ class _Kernel(Substitution):
     @contextmanager
     def within(self, node: Node, field: str) -> Iterator[None]:
         parts = controls(node) if isinstance(node, s.Stmt) else []
+        if isinstance(node, s.Block):  # where views begin is where statements inside access memory
+            views = (match.source.region for match in node.match_buffers)
+            parts += [dim.min for region in views for dim in region]
         self._around += parts
         yield
         del self._around[len(self._around) - len(parts) :]
@@ -249,15 +254,29 @@ class _Kernel(Substitution):
         new: s.BufferStore = self.generic(node)
         if memory_of(node.buffer.data) == "local":
             return new
-        parts = [*node.indices, node.value, *self._around]
-        same = [
+        return self._once(self._same_for([*node.indices, node.value]), new)
+
+    def rewrite_AttrStmt(self, node: s.AttrStmt) -> s.Stmt:  # noqa: N802
+        """Return an attribute; all threads of a warp run an instruction of tensor cores."""
+        if tensor_core_of(node) is None:
+            return self.generic(node)
+        stores = [n for n in statements(node) if isinstance(n, s.BufferStore)]
+        is_common = any(memory_of(store.buffer.data) != "local" for store in stores)
+        same = self._same_for([node]) if is_common else []
+        outer, self._bound = self._bound, dict.fromkeys(self._axes)
+        new = self.generic(node)
+        self._bound = outer
+        return self._once([tag for tag in same if tag != LANES], new)
+
+    def _same_for(self, parts: Sequence[Node]) -> list[str]:
+        """Return the axes whose threads run the same."""
+        return [
             tag
             for tag, var in self._bound.items()
             if var is not None
             and kind_of(self._loops[tag]) == THREAD
-            and not any(uses_var(part, var) for part in parts)
+            and not any(uses_var(part, var) for part in (*parts, *self._around))
         ]
-        return self._once(same, new)
 
     def _once(self, tags: Iterable[str], node: s.Stmt) -> s.Stmt:
         """Return a statement that the first block or thread of some axes runs."""
@@ -316,8 +335,12 @@ def _is_one(extent: PrimExpr) -> bool:
 def _axes_to_run_once(node: s.Stmt, axes: Collection[str]) -> list[str] | None:
     """Return the axes along which one block or thread is to run a statement outside their loops.
 
-    None if it writes memory of different kinds: then its parts are to be looked at.
+    None if it writes memory of different kinds, or has statements for a warp among others: then its
+    parts are to be looked at.
     """
+    instructions = [part for part in statements(node) if tensor_core_of(part) is not None]
+    if instructions and node not in instructions:
+        return None
     own: set[Var] = set()
     written: set[Var] = set()
     for part in walk(node):
@@ -327,6 +350,8 @@ def _axes_to_run_once(node: s.Stmt, axes: Collection[str]) -> list[str] | None:
             written.add(part.buffer.data)
         elif isinstance(part, s.Evaluate) and has_effects(part.value) and not is_barrier(part):
             return list(axes)
+    if tensor_core_of(node) is not None:
+        axes = [tag for tag in axes if tag != LANES]
     scopes = {memory_of(pointer) for pointer in written - own}
     if len(scopes) > 1 and "local" in scopes:
         return None

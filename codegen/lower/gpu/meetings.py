@@ -22,7 +22,7 @@ from codegen.lower.element_sets import (
     values,
 )
 from codegen.lower.rewriters import analyzer_for, controls
-from codegen.lower.thread_axes import is_barrier, memory_of
+from codegen.lower.thread_axes import LANES, axis_of, is_barrier, memory_of, tensor_core_of
 from tensorir.arith import Analyzer
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
@@ -44,6 +44,8 @@ class Access:
     conditions: tuple[PrimExpr, ...]
     free: frozenset[Var]
     """The variables of loops that are in another iteration by the time of a later access."""
+    of_warp: bool = False
+    """True if the threads of a warp make it together; it is that of any of them."""
 
 
 class Meetings:
@@ -127,6 +129,13 @@ class Meetings:
                 if access.buffer.data in self._watched:
                     found.append(self._access(access, conditions, free, is_store=True))
             return is_barrier(node)
+        if tensor_core_of(node) is not None:
+            inside: list[Access] = []
+            for part in children(node):
+                if isinstance(part, s.Stmt):
+                    self._collect(part, free, conditions, inside)
+            found += [replace(access, of_warp=True) for access in inside]
+            return False
         for part in controls(node):
             self._loads(part, free, conditions, found)
         if isinstance(node, s.IfThenElse):
@@ -163,7 +172,7 @@ class Meetings:
         is_store: bool = False,
     ) -> Access:
         """Return an access, the same object for the same access."""
-        key = (node.buffer, *map(id, node.indices), is_store, *map(id, conditions), free)
+        key = (node.buffer, *map(id, node.indices), is_store, *map(id, conditions), free, False)
         known = self._made.get(key)
         if known is None:
             known = Access(node.buffer, node.indices, is_store, conditions, free)
@@ -176,7 +185,7 @@ class Meetings:
         for x in accesses:
             key = (x.buffer, *map(id, x.indices), x.is_store, *map(id, x.conditions))
             free = x.free | variables
-            found[self._made.setdefault((*key, free), replace(x, free=free))] = None
+            found[self._made.setdefault((*key, free, x.of_warp), replace(x, free=free))] = None
         return list(found)
 
     def any_meet(self, before: list[Access], after: list[Access]) -> bool:
@@ -231,13 +240,18 @@ class Meetings:
                 values(part, grid) + offset
                 for part, offset in zip(place.written_out, offsets, strict=True)
             ]
-            tables.append(rows([*columns, self._number(grid)], restriction(conditions, grid)))
+            # A warp stores each element of a tile once.
+            by_warp = all(x.of_warp and x.is_store for x in (a, b))
+            number = self._number(grid, by_warp)
+            tables.append(rows([*columns, number], restriction(conditions, grid)))
         return tables
 
-    def _number(self, grid: Grid) -> Ints:
-        """Return the number of each thread in its block."""
+    def _number(self, grid: Grid, by_warp: bool) -> Ints:
+        """Return the number of each thread in its block, or the number of its warp."""
         number: Ints = np.zeros((), np.int64)
-        for var in self._threads:
+        for var, loop in self._threads.items():
+            if by_warp and axis_of(loop) == LANES:
+                continue
             number = number * len(self._ranges[var]) + grid[var]
         return number
 

@@ -9,7 +9,7 @@ from codegen.errors import LoweringError
 from codegen.lower.check_supported import name_of
 from codegen.lower.gpu.meetings import Access, Meetings, surely_runs
 from codegen.lower.rewriters import StatementRewriter, controls
-from codegen.lower.thread_axes import THREAD, barrier, is_barrier, kind_of
+from codegen.lower.thread_axes import THREAD, barrier, is_barrier, kind_of, tensor_core_of
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
@@ -181,7 +181,7 @@ class _Barriers:
 
     def _is_free_of_meetings(self, node: s.Stmt) -> bool:
         """Say whether a statement has no barrier, and needs none inside."""
-        if isinstance(node, (s.BufferStore, s.Evaluate)):
+        if _is_one_step(node):
             return True
         if any(map(is_barrier, statements(node))):
             return False
@@ -225,7 +225,7 @@ class _Barriers:
         """Return a statement of which all threads run the control and some the effects."""
         if is_barrier(node) or s.is_no_op(node):
             return node
-        if isinstance(node, (s.BufferStore, s.Evaluate)):
+        if _is_one_step(node):
             return s.IfThenElse(condition, node)
         if isinstance(node, s.SeqStmt):
             return s.sequence([self._under(condition, part) for part in node.seq])
@@ -242,6 +242,11 @@ class _Barriers:
             f"with {condition} run, and the condition cannot move inwards; compute its bounds or "
             f"values in all threads"
         )
+
+
+def _is_one_step(node: s.Stmt) -> bool:
+    """Return True for a statement that has no place for a barrier inside."""
+    return isinstance(node, (s.BufferStore, s.Evaluate)) or tensor_core_of(node) is not None
 
 
 def _begins_with_barrier(node: s.Stmt) -> bool:

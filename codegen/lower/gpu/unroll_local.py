@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from codegen.lower.rewriters import StatementRewriter
-from codegen.lower.thread_axes import memory_of
+from codegen.lower.thread_axes import memory_of, scope_of, tensor_core_of
+from codegen.target.gpu import WARP
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
@@ -37,6 +38,9 @@ class _Unroll(StatementRewriter):
             return inside.changed(kind=ForKind.UNROLLED)
         return inside
 
+    def rewrite_AttrStmt(self, node: s.AttrStmt) -> s.Stmt:  # noqa: N802
+        return node if tensor_core_of(node) is not None else self.generic(node)
+
 
 def _indexes_registers(loop: s.For) -> bool:
     return any(
@@ -52,4 +56,5 @@ def _nbytes(buffer: Buffer) -> int:
     count = buffer.dtype.nbytes
     for extent in buffer.shape:
         count *= extent.value if isinstance(extent, IntImm) else _MOST_BYTES
-    return count
+    # A fragment is spread over the threads of a warp.
+    return count // WARP if scope_of(buffer.data) != "local" else count

@@ -1,0 +1,173 @@
+"""The check that a kernel uses tensor cores as the target has them."""
+
+from __future__ import annotations
+
+import math
+
+from codegen.errors import LoweringError
+from codegen.lower.check_supported import name_of
+from codegen.lower.rewriters import analyzer_for, controls
+from codegen.lower.thread_axes import (
+    LANES,
+    axis_of,
+    memory_of,
+    scope_of,
+    tensor_core_of,
+)
+from codegen.target import Target, as_target
+from codegen.target.gpu import WARP
+from codegen.target.tensor_cores import SIDE, fragment_bytes
+from tensorir.arith import Analyzer
+from tensorir.function import PrimFunc
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, StringImm, Var
+from tensorir.rewriting.visit import children, walk
+from tensorir.tensor_intrin.tensor_core import INSTRUCTIONS
+
+
+def check_tensor_cores(func: PrimFunc, target: str | Target | None = None) -> PrimFunc:
+    """Return a lowered program; raise LoweringError if it cannot run on tensor cores.
+
+    The message says what the target lacks; which loop has another number of threads than a warp, or
+    which condition divides one; and which fragment is accessed element by element, has rows that
+    are no whole tiles, or is loaded in one layout and multiplied in another.
+    """
+    limits = as_target(target).gpu
+    if limits is not None:
+        _Check(func, limits.tensor_core_dtypes, as_target(target)).visit(func.body)
+    return func
+
+
+class _Check:
+    def __init__(self, func: PrimFunc, dtypes: frozenset[str], target: Target) -> None:
+        self._name = name_of(func)
+        self._analyzer: Analyzer = analyzer_for(func)
+        self._dtypes = dtypes
+        self._target = target
+        self._lanes: s.For | None = None
+        self._differing: set[Var] = set()
+        """Variables whose values differ between the threads of a warp."""
+        self._around: list[PrimExpr] = []
+        """What decides whether and how often the visited statement runs."""
+        self._layouts: dict[Var, str] = {}
+        """The layout of each fragment of a right factor."""
+
+    def visit(self, node: s.Stmt) -> None:
+        """Check a statement and those inside of it."""
+        instruction = tensor_core_of(node)
+        if instruction is not None:
+            self._check(instruction)
+            return
+        outer = self._lanes, self._differing
+        if isinstance(node, s.For) and axis_of(node) == LANES:
+            self._lanes, self._differing = node, {node.loop_var}
+        is_divided = isinstance(node, (s.For, s.While, s.IfThenElse)) and not axis_of(node)
+        parts = controls(node) if is_divided else []
+        if isinstance(node, s.LetStmt) and self._differs(node.value):
+            self._differing |= {node.var}
+        if isinstance(node, (s.BufferStore, s.Evaluate)):
+            self._check_elements(node)
+        for part in controls(node):
+            self._check_elements(part)
+        self._around += parts
+        for inside in children(node):
+            if isinstance(inside, s.Stmt):
+                self.visit(inside)
+        del self._around[len(self._around) - len(parts) :]
+        if isinstance(node, s.For):
+            self._lanes, self._differing = outer
+
+    def _differs(self, node: PrimExpr) -> bool:
+        return any(
+            part in self._differing
+            if isinstance(part, Var)
+            else isinstance(part, BufferLoad) and memory_of(part.buffer.data) == "local"
+            for part in walk(node)
+        )
+
+    def _check_elements(self, node: s.Stmt | PrimExpr) -> None:
+        for part in walk(node):
+            if isinstance(part, (BufferLoad, s.BufferStore)) and _is_fragment(part.buffer.data):
+                raise LoweringError(
+                    f"{self._name} accesses single elements of {part.buffer.name}, but only tensor "
+                    f"cores know where a fragment has which element; tensorize each block that "
+                    f"loads, fills, multiplies or stores it, and compute with its elements after "
+                    f"it is stored"
+                )
+
+    def _check(self, node: Call) -> None:
+        name, *operands = node.args
+        self._check_call(node)
+        assert isinstance(name, StringImm)
+        parts = name.value.split(".")
+        dtype = parts[-2] if parts[1] == "mma" else ""
+        if not self._dtypes or (dtype and dtype not in self._dtypes):
+            known = ", ".join(sorted(self._dtypes))
+            has = f"tensor cores only for {known}" if known else "no tensor cores"
+            raise LoweringError(
+                f"{self._name} runs {name.value} on tensor cores, but {self._target} has {has}; "
+                f"choose a target such as 'cuda -arch=sm_80', or leave out sch.tensorize"
+            )
+        extent = None if self._lanes is None else self._lanes.extent
+        if not (isinstance(extent, IntImm) and extent.value == WARP):
+            found = f"has {extent} iterations" if self._lanes is not None else "is missing"
+            raise LoweringError(
+                f"{self._name} runs {name.value} on tensor cores, which need the {WARP} threads of "
+                f"a warp, but the loop bound to {LANES} {found}; bind a loop of {WARP} to {LANES}, "
+                f"and other threads to threadIdx.y"
+            )
+        for condition in self._around:
+            if self._differs(condition):
+                raise LoweringError(
+                    f"{self._name} runs {name.value} only where {condition}, which differs between "
+                    f"the threads of a warp; all {WARP} have to run it"
+                )
+        for first, row in zip(operands[::2], operands[1::2], strict=True):
+            assert isinstance(first, BufferLoad)
+            if _is_fragment(first.buffer.data):
+                self._check_fragment(first, row, parts)
+            else:
+                self._check_alignment(first, row, parts)
+
+    def _check_call(self, node: Call) -> None:
+        name, *operands = node.args
+        count = INSTRUCTIONS.get(name.value) if isinstance(name, StringImm) else None
+        firsts = operands[::2]
+        are_tiles = all(isinstance(x, BufferLoad) and len(x.indices) == 1 for x in firsts)
+        if count is None or len(operands) != 2 * count or not are_tiles:
+            raise LoweringError(
+                f"{self._name} has an invalid instruction of tensor cores, `{node}`; it takes a "
+                f"name ({', '.join(INSTRUCTIONS)}), and for each tile, the written one first, "
+                f"its first element and the distance of its rows"
+            )
+
+    def _check_alignment(self, first: BufferLoad, row: PrimExpr, parts: list[str]) -> None:
+        buffer, nbytes = first.buffer, fragment_bytes(parts[2], parts[-1])
+        for what, value in (("begins at element", first.indices[0]), ("has rows of", row)):
+            known = self._analyzer.modular_set(value)
+            if math.gcd(known.coeff, known.base) * buffer.dtype.nbytes % nbytes:
+                raise LoweringError(
+                    f"a tile of {buffer.name} in {self._name} {what} {value}, which is no multiple "
+                    f"of {nbytes} bytes; tensor cores need that, so choose other tiles, or other "
+                    f"factors of sch.storage_align"
+                )
+
+    def _check_fragment(self, first: BufferLoad, row: PrimExpr, parts: list[str]) -> None:
+        pointer = first.buffer.data
+        if not isinstance(row, IntImm) or row.value % SIDE:
+            raise LoweringError(
+                f"rows of the fragment {pointer.name} of {self._name} have {row} elements; they "
+                f"must be whole tiles of {SIDE}"
+            )
+        if scope_of(pointer) != "wmma.matrix_b":
+            return
+        layout = parts[3]
+        if self._layouts.setdefault(pointer, layout) != layout:
+            raise LoweringError(
+                f"{self._name} loads the fragment {pointer.name} and multiplies it in two layouts, "
+                f"row and col; use the intrinsics with _trans in their names for both, or for none"
+            )
+
+
+def _is_fragment(pointer: Var) -> bool:
+    return scope_of(pointer).startswith("wmma.")
