@@ -128,15 +128,26 @@ def check_order(
                     later = least if a.pointer in own else distances.nearest(a, b, least)
                     if later is None or first.time < (second.stage + later, second.order):
                         continue
-                    buffer = a.buffer or b.buffer
-                    what = "a call" if buffer is None else f"buffer {buffer.name}"
-                    when = "of the same iteration" if not later else f"{later} iterations later"
                     raise LoweringError(
                         f"the pipeline of loop {loop.loop_var.name} of {function} runs "
-                        f"{second.name} {when} before {first.name}, but both access the same "
-                        f"elements of {what} and one stores; give both the same "
-                        f"software_pipeline_stage, with software_pipeline_order as in the program"
+                        f"{_conflict(a, b, first.name, second.name, later)}"
                     )
+
+
+def _conflict(a: Access, b: Access, first: str, second: str, later: int) -> str:
+    """Return the end of the message about two accesses that a pipeline exchanges."""
+    iteration = ("the same iteration", "the next iteration")
+    when = iteration[later] if later < 2 else f"{later} iterations later"
+    what = " and ".join(dict.fromkeys(x.buffer.name for x in (a, b) if x.buffer is not None))
+    remedy = (
+        "give both the same software_pipeline_stage, with software_pipeline_order as in the program"
+    )
+    if a.buffer is not None and b.buffer is not None and a.buffer is not b.buffer:
+        remedy += ', or declare that arguments are different memory (T.func_attr "tir.noalias")'
+    return (
+        f"{second} of {when} before {first}, but both access {what or 'unknown memory'}, and one "
+        f"of them stores; {remedy}"
+    )
 
 
 class _Distances:

@@ -18,9 +18,8 @@ from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import LT, IntImm, PrimExpr, Var
-from tensorir.nodes.expr import Max as MaxExpr
 from tensorir.nodes.node import Attrs, Node
-from tensorir.nodes.ops import TRUE, add, compare, const, floormod, mul, sub
+from tensorir.nodes.ops import TRUE, add, compare, const, floormod, max_, mul, sub
 from tensorir.rewriting.element_rewriter import ElementRewriter
 from tensorir.rewriting.fresh_copy import FreshCopy
 
@@ -96,7 +95,7 @@ class _Pipelines(ScopedRewriter):
         if loop.kind not in (s.ForKind.SERIAL, s.ForKind.UNROLLED):
             raise LoweringError(
                 f"{name} is annotated as a pipeline, whose iterations run one after the other, but "
-                f"its kind is {loop.kind.value}; make it serial, or unannotate it"
+                f"it is {loop.kind.name.lower()}; make it serial, or unannotate it"
             )
         stages, order = (_numbers(loop, key) for key in _KEYS[:2])
         for key, numbers in ((PIPELINE_STAGE, stages), (PIPELINE_ORDER, order)):
@@ -194,24 +193,22 @@ class _Pipeline:
         """Return a block with the buffers, around what runs before, in and after the loop."""
         loop, late = self._loop, self._late
         extent, dtype = loop.extent, loop.loop_var.dtype
-        full: PrimExpr = const(late, extent.dtype)
-        if not self._analyzer.can_prove(extent >= full):
-            full = MaxExpr(extent, full) if type(extent) is not IntImm else full
-        else:
-            full = extent
+        end: PrimExpr = extent
+        if not self._analyzer.can_prove(extent >= late):
+            end = max_(extent, const(late, extent.dtype))
         before = [part for t in range(late) for part in self._at(const(t, dtype))]
         # The loop runs from the first time at which all statements may run.
-        var, count = Var(loop.loop_var.name, dtype), sub(full, const(late, full.dtype))
-        notes = Attrs({k: v for k, v in loop.annotations.items() if k not in _KEYS})
         main = loop.with_(
-            loop_var=var, min=const(0, dtype), extent=self._analyzer.simplify(count),
-            annotations=notes,
-        )  # fmt: skip
-        with inside_loop(self._analyzer, main):
-            main = main.with_body(s.sequence(self._at(add(var, const(late, dtype)))))
-        after = [
-            part for t in range(late) for part in self._at(add(full.astype(dtype), const(t, dtype)))
-        ]
+            loop_var=Var(loop.loop_var.name, dtype),
+            min=const(0, dtype),
+            extent=self._analyzer.simplify(sub(end, const(late, end.dtype))),
+            annotations=Attrs({k: v for k, v in loop.annotations.items() if k not in _KEYS}),
+        )
+        # Inside of it, there are more iterations than stages.
+        inside = main.with_(extent=sub(extent, const(late, extent.dtype)))
+        with inside_loop(self._analyzer, inside):
+            main = main.with_body(s.sequence(self._at(add(main.loop_var, const(late, dtype)))))
+        after = [part for t in range(late) for part in self._at(add(end.astype(dtype), t))]
         runs = [] if type(main.extent) is IntImm and main.extent.value <= 0 else [main]
         parts = [_in_block(s.sequence(x)) for x in (before, runs, after) if x]
         return _in_block(s.sequence(parts), tuple(self._buffers.values()))
