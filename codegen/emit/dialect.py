@@ -54,17 +54,12 @@ class Dialect(ABC):
     def shuffle(self, f: FunctionEmitter, node: Call) -> str:
         """Write `tvm_warp_shuffle`, `tvm_warp_shuffle_up` or `tvm_warp_shuffle_down`."""
 
-    def copy(self, f: FunctionEmitter, target: str, source: str, nbytes: int) -> None:
-        """Write an asynchronous copy from global to shared memory, of 4, 8 or 16 bytes."""
-        f.fail("only CUDA, from sm_80 on, copies asynchronously")
+    def asynchronous(self, f: FunctionEmitter, name: str, operands: list[tuple[str, str]]) -> None:
+        """Write an asynchronous copy from global to shared memory, or a wait for such copies.
 
-    def commit_copies(self, f: FunctionEmitter) -> None:
-        """Write the end of a group of asynchronous copies."""
-        f.fail("only CUDA, from sm_80 on, copies asynchronously")
-
-    def await_copies(self, f: FunctionEmitter, most: int) -> None:
-        """Write a wait until at most the last `most` groups of copies are not complete."""
-        f.fail("only CUDA, from sm_80 on, copies asynchronously")
+        `name` is that of NVIDIA's instruction behind `cp.async`; operands are types and values.
+        """
+        f.fail("only CUDA copies asynchronously, from sm_80 on")
 
     @abstractmethod
     def call_library(

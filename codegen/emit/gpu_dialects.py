@@ -174,17 +174,8 @@ class _Nvptx(_Gpu):
         else:
             f.call_intrinsic("llvm.nvvm.barrier.cta.sync.aligned.all", "void", [("i32", "0")])
 
-    def copy(self, f: FunctionEmitter, target: str, source: str, nbytes: int) -> None:
-        # Those of 16 bytes pass by the L1 cache.
-        kind = "cg" if nbytes == 16 else "ca"
-        places = [("ptr addrspace(3)", target), ("ptr addrspace(1)", source)]
-        f.call_intrinsic(f"llvm.nvvm.cp.async.{kind}.shared.global.{nbytes}", "void", places)
-
-    def commit_copies(self, f: FunctionEmitter) -> None:
-        f.call_intrinsic("llvm.nvvm.cp.async.commit.group", "void", [])
-
-    def await_copies(self, f: FunctionEmitter, most: int) -> None:
-        f.call_intrinsic("llvm.nvvm.cp.async.wait.group", "void", [("i32", str(most))])
+    def asynchronous(self, f: FunctionEmitter, name: str, operands: list[tuple[str, str]]) -> None:
+        f.call_intrinsic(f"llvm.nvvm.cp.async.{name}", "void", operands)
 
     def call_library(
         self, f: FunctionEmitter, name: str, bits: int, lanes: int, operands: list[tuple[str, str]]

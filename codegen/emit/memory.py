@@ -348,8 +348,10 @@ def _copied(f: FunctionEmitter, node: BufferStore, index: PrimExpr) -> bool:
         unit = buffer.dtype.bits // 8
         if step != 1 or f.module.dialect.alignment(first, unit) % nbytes:
             return False
-        addresses.append(element_address(f, buffer, first))
-    f.module.dialect.copy(f, addresses[0], addresses[1], nbytes)
+        addresses.append((f.pointer(buffer.data), element_address(f, buffer, first)))
+    # Copies of 16 bytes may pass by the L1 cache.
+    kind = "cg" if nbytes == 16 else "ca"
+    f.module.dialect.asynchronous(f, f"{kind}.shared.global.{nbytes}", addresses)
     return True
 
 

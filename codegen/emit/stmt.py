@@ -49,13 +49,14 @@ def _let(f: FunctionEmitter, node: s.LetStmt) -> None:
 def _attribute(f: FunctionEmitter, node: s.AttrStmt) -> None:
     if node.attr_key in ("thread_extent", "virtual_thread"):
         f.fail(f"attribute {node.attr_key} binds a thread, which CPU targets do not support")
+    asynchronous = f.module.dialect.asynchronous
     if node.attr_key == s.ASYNC_WAIT:
-        f.module.dialect.await_copies(f, int(node.value))  # type: ignore[call-overload]
+        asynchronous(f, "wait.group", [("i32", f.expr(node.value))])
     outer, f.copies = f.copies, f.copies or node.attr_key == s.ASYNC_COMMIT
     f.stmt(node.body)
     f.copies = outer
     if node.attr_key == s.ASYNC_COMMIT:
-        f.module.dialect.commit_copies(f)
+        asynchronous(f, "commit.group", [])
 
 
 @emits_stmt(s.Evaluate)

@@ -182,6 +182,8 @@ class _Distances:
                 tables.append(rows([*columns, grid[self._var]], True))
         except Unknown:
             return least
+        if not all(map(len, tables)):
+            return None
         first, second = keys(*(table[:, :-1] for table in tables))
         width = 2 + least + int(max(table[:, -1].max() for table in tables) - self._low())
         begin = first * width + tables[0][:, -1] - self._low()

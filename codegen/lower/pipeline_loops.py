@@ -110,8 +110,8 @@ class _Pipelines(ScopedRewriter):
                 f"{PIPELINE_ORDER} of {name} is {order}; give each statement another position"
             )
         return [
-            Step(name_of_step(part, k), part, k, *times, accesses_of(part, self._arguments))
-            for k, (part, *times) in enumerate(zip(body, stages, order, strict=True))
+            Step(name_of_step(x, k), x, k, stage, at, accesses_of(x, self._arguments))
+            for k, (x, stage, at) in enumerate(zip(body, stages, order, strict=True))
         ]
 
     def _versions(self, loop: s.For, buffer: Buffer, steps: Sequence[Step]) -> int:
@@ -133,28 +133,20 @@ class _Pipelines(ScopedRewriter):
         return count
 
 
-def _opened(body: s.Stmt) -> tuple[Sequence[s.Stmt], list[Buffer]]:
-    """Return the statements of a loop, also those of blocks around several, and what it allocates.
+def _opened(node: s.Stmt, is_body: bool = True) -> tuple[Sequence[s.Stmt], list[Buffer]]:
+    """Return the statements of a body, and what it allocates, also of blocks around statements.
 
     After `open_blocks` and `lower_match_buffers`, blocks have no axes and views.
     """
-    if isinstance(body, s.SeqStmt):
-        opened = [_opened(part) if _is_sequence(part) else ([part], []) for part in body.seq]
+    if isinstance(node, s.SeqStmt):
+        opened = [_opened(part, is_body=False) for part in node.seq]
         return [x for parts, _ in opened for x in parts], [b for _, own in opened for b in own]
-    if isinstance(body, s.BlockRealize) and body.predicate is TRUE:
-        inner = body.block.body
-        if _is_sequence(inner) or isinstance(inner, (s.SeqStmt, s.BlockRealize)):
-            parts, buffers = _opened(inner)
-            return parts, [*body.block.alloc_buffers, *buffers]
-    return [body], []
-
-
-def _is_sequence(node: s.Stmt) -> bool:
-    return (
-        isinstance(node, s.BlockRealize)
-        and node.predicate is TRUE
-        and isinstance(node.block.body, s.SeqStmt)
-    )
+    if isinstance(node, s.BlockRealize) and node.predicate is TRUE:
+        block = node.block
+        if is_body or isinstance(block.body, s.SeqStmt):
+            parts, buffers = _opened(block.body)
+            return parts, [*block.alloc_buffers, *buffers]
+    return [node], []
 
 
 def _numbers(loop: s.For, key: str) -> list[int]:
