@@ -220,12 +220,12 @@ class Meetings:
         indices = [[substitute(i, self._lets) for i in x.indices] for x in (a, b)]
         places = self._places(indices, variables)
         # Where the versions of a buffer alternate, loops around have one value at both accesses.
-        common = [
-            var
+        common = {
+            var: None
             for x, y in zip(places[0].rest, places[1].rest, strict=True)
             for term in y.plus(x, -1).terms
             for var in variables_of(term)
-        ]
+        }
         if common:
             variables |= set(common)
             places = self._places(indices, variables)
