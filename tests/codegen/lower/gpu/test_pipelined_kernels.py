@@ -16,7 +16,7 @@ from codegen.devices.ptxas import assemble, ptxas_path
 from codegen.lower.thread_axes import is_barrier
 from codegen.target import Target
 from schedule import Schedule
-from tensorir import te
+from tensorir import parse, te
 from tensorir.function import PrimFunc
 from tensorir.interp import InterpreterError, interpret
 from tensorir.nodes import stmt as s
@@ -91,6 +91,43 @@ def test_one_barrier_an_iteration_where_two_versions_alternate() -> None:
     lowered = codegen.lower(product([0, 0, 1], [0, 1, 2]), "opencl")
     (loop,) = (n for n in walk(lowered.body) if isinstance(n, s.For) and n.loop_var.name == "k_0")
     assert sum(map(is_barrier, statements(loop))) == 1
+
+
+ROWS = """
+@T.prim_func
+def main(a: T.handle, B: T.Buffer((8,)), n: T.int32):
+    T.func_attr({"tir.noalias": True})
+    A = T.match_buffer(a, (n, 8))
+    for bx in T.thread_binding(1, thread="blockIdx.x"):
+        for t in T.thread_binding(8, thread="threadIdx.x"):
+            with T.block("I"):
+                vt = T.axis.spatial(8, t)
+                B[vt] = 0.0
+        for i in T.serial(n, annotations={"software_pipeline_stage": [0, %d], "software_pipeline_order": %s, "software_pipeline_async_stages": [0]}):
+            with T.block():
+                S = T.alloc_buffer((8,), scope="shared")
+                for t in T.thread_binding(8, thread="threadIdx.x"):
+                    with T.block("S"):
+                        vi, vt = T.axis.remap("SS", [i, t])
+                        S[vt] = A[vi, vt]
+                for t in T.thread_binding(8, thread="threadIdx.x"):
+                    with T.block("B"):
+                        vi, vt = T.axis.remap("RS", [i, t])
+                        B[vt] = B[vt] * 2.0 + S[7 - vt]
+"""
+
+
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+@pytest.mark.parametrize("late", [1, 3])
+def test_an_unknown_number_of_iterations(late: int, order: list[int]) -> None:
+    lowered = codegen.lower(parse(ROWS % (late, order)), "cuda")
+    for n in range(6):
+        a = np.random.default_rng(n).integers(-5, 5, (n, 8)).astype(np.float32)
+        result, expected = np.ones(8, np.float32), np.zeros(8, np.float32)
+        interpret(lowered, a, result, n)
+        for row in a:
+            expected = expected * 2 + row[::-1]
+        np.testing.assert_array_equal(result, expected)
 
 
 # ------------------------------------------------------------------------------------------- faults
