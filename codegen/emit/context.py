@@ -103,6 +103,8 @@ class FunctionEmitter(FunctionText):
         self.shared_bytes: int | None = None
         """The bytes in use of shared memory that a launch allocates; None if kernels declare it."""
         self.in_loop = False
+        self.copies = False
+        """True in a group of asynchronous copies."""
         self.loops = 0
         """The number of loops that were written."""
         self.result = ""

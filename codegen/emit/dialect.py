@@ -58,6 +58,13 @@ class Dialect(ABC):
         """Write a `T.tensor_core`, an instruction that the threads of a warp run together."""
         f.fail("the target has no tensor cores")
 
+    def asynchronous(self, f: FunctionEmitter, name: str, operands: list[tuple[str, str]]) -> None:
+        """Write an asynchronous copy from global to shared memory, or a wait for such copies.
+
+        `name` is that of NVIDIA's instruction behind `cp.async`; operands are types and values.
+        """
+        f.fail("only CUDA copies asynchronously, from sm_80 on")
+
     @abstractmethod
     def call_library(
         self, f: FunctionEmitter, name: str, bits: int, lanes: int, operands: list[tuple[str, str]]

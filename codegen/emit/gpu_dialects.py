@@ -188,6 +188,9 @@ class _Nvptx(_Gpu):
     def tensor_core(self, f: FunctionEmitter, node: Call) -> None:
         emit_tensor_core(f, node)
 
+    def asynchronous(self, f: FunctionEmitter, name: str, operands: list[tuple[str, str]]) -> None:
+        f.call_intrinsic(f"llvm.nvvm.cp.async.{name}", "void", operands)
+
     def call_library(
         self, f: FunctionEmitter, name: str, bits: int, lanes: int, operands: list[tuple[str, str]]
     ) -> str:

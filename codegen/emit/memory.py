@@ -20,6 +20,7 @@ from codegen.emit.context import FunctionEmitter, emits, emits_stmt, mangled
 from codegen.emit.index import extend_index, linear_lanes
 from codegen.emit.llvm_text import memory_type, register_type
 from codegen.lower.hoist_allocations import MOST_BYTES, constant_bytes, stack_bytes
+from codegen.lower.thread_axes import memory_of
 from tensorir.arith.const_interval import exact_interval
 from tensorir.memory.alignment import ALIGNMENT, align
 from tensorir.nodes.buffer import Buffer
@@ -28,6 +29,8 @@ from tensorir.nodes.expr import Add, BufferLoad, IntImm, Mul, PrimExpr, Var
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.stmt import Allocate, AllocateConst, BufferStore
 
+_COPIES: Final = (4, 8, 16)
+"""The bytes of asynchronous copies."""
 Typed: TypeAlias = tuple[str, str]
 """A type and a value of it."""
 
@@ -303,6 +306,9 @@ def _store(f: FunctionEmitter, node: BufferStore) -> None:
     buffer, dtype = node.buffer, node.value.dtype
     f.written.add(buffer.data)
     index = flat_index(f, buffer, node.indices)
+    if f.copies and _copied(f, node, index):
+        f.forget_stored(buffer.data)
+        return
     if index.dtype.lanes == 1:
         _store_scalar(f, node, index)
         return
@@ -326,6 +332,27 @@ def _store(f: FunctionEmitter, node: BufferStore) -> None:
             value = _reverse(f, value, dtype)
         _store_plain(f, value, place[1], dtype, buffer.data, align)
     f.forget_stored(buffer.data)
+
+
+def _copied(f: FunctionEmitter, node: BufferStore, index: PrimExpr) -> bool:
+    """Write a store as an asynchronous copy if it is one of 4, 8 or 16 bytes that are aligned."""
+    source, nbytes = node.value, node.value.dtype.bits * node.value.dtype.lanes // 8
+    if not isinstance(source, BufferLoad) or node.predicate or source.predicate:
+        return False
+    scopes = memory_of(node.buffer.data), memory_of(source.buffer.data)
+    if scopes != ("shared", "global") or nbytes not in _COPIES or node.buffer.dtype.lanes > 1:
+        return False
+    addresses = []
+    for buffer, at in ((node.buffer, index), (source.buffer, source.indices[0])):
+        first, step = (at, 1) if at.dtype.lanes == 1 else linear_lanes(f, at) or (at, None)
+        unit = buffer.dtype.bits // 8
+        if step != 1 or f.module.dialect.alignment(first, unit) % nbytes:
+            return False
+        addresses.append((f.pointer(buffer.data), element_address(f, buffer, first)))
+    # Copies of 16 bytes may pass by the L1 cache.
+    kind = "cg" if nbytes == 16 else "ca"
+    f.module.dialect.asynchronous(f, f"{kind}.shared.global.{nbytes}", addresses)
+    return True
 
 
 def _store_singly(

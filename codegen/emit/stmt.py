@@ -50,10 +50,17 @@ def _attribute(f: FunctionEmitter, node: s.AttrStmt) -> None:
     if node.attr_key in ("thread_extent", "virtual_thread"):
         f.fail(f"attribute {node.attr_key} binds a thread, which CPU targets do not support")
     instruction = tensor_core_of(node)
-    if instruction is None:
-        f.stmt(node.body)
-    else:
+    if instruction is not None:
         f.module.dialect.tensor_core(f, instruction)
+        return
+    asynchronous = f.module.dialect.asynchronous
+    if node.attr_key == s.ASYNC_WAIT:
+        asynchronous(f, "wait.group", [("i32", f.expr(node.value))])
+    outer, f.copies = f.copies, f.copies or node.attr_key == s.ASYNC_COMMIT
+    f.stmt(node.body)
+    f.copies = outer
+    if node.attr_key == s.ASYNC_COMMIT:
+        asynchronous(f, "commit.group", [])
 
 
 @emits_stmt(s.Evaluate)

@@ -28,6 +28,7 @@ from codegen.lower.hoist_allocations import hoist_allocations
 from codegen.lower.hoist_conditions import hoist_conditions
 from codegen.lower.lower_match_buffers import lower_match_buffers
 from codegen.lower.mark_unrolled import mark_unrolled
+from codegen.lower.pipeline_loops import pipeline_loops
 from codegen.lower.place_allocations import place_allocations
 from codegen.lower.promote_accumulators import promote_accumulators
 from codegen.lower.repeat_loads import repeat_loads
@@ -61,6 +62,7 @@ PASSES: Final[tuple[tuple[str, Step], ...]] = tuple(
         place_allocations,
         compact_buffers,
         lower_match_buffers,
+        pipeline_loops,
         remove_blocks,
         flatten_buffers,
         simplify_control,

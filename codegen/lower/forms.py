@@ -90,6 +90,8 @@ def _place(node: Any) -> str:
 # | `MAX_STEP`, `EXPLICIT` of a loop | the program (pragmas) | `mark_unrolled` |
 # | `PIECES` of a loop | `vectorize` | `mark_unrolled` counts the pieces as one statement |
 # | `LEFT_TO_BACKEND` of a loop | `mark_unrolled` | `unroll` |
+# | `PIPELINE_*` of a loop | the program | `pipeline_loops` |
+# | `ASYNC_COMMIT`, `ASYNC_WAIT` around statements | `pipeline_loops` | `place_barriers`, emission |
 # | `REPEATED_LOADS` of a loop | `repeat_loads` | emission |
 #
 # Passes share no other information: no pass relies on two nodes being the same object. `unroll`
@@ -104,6 +106,12 @@ MAX_STEP: Final = "pragma_auto_unroll_max_step"
 """The maximum number of statements to which loops inside may be unrolled."""
 EXPLICIT: Final = "pragma_unroll_explicit"
 """1 if `unroll` writes these loops out instead of LLVM."""
+PIPELINE_STAGE: Final = "software_pipeline_stage"
+"""By how many iterations each statement of a loop runs late."""
+PIPELINE_ORDER: Final = "software_pipeline_order"
+"""The position of each statement of a pipelined loop."""
+PIPELINE_ASYNC: Final = "software_pipeline_async_stages"
+"""The stages whose copies to shared memory need not be complete until others use them."""
 PIECES: Final = "vector_pieces"
 """Marks a loop over the native vectors of one long vector."""
 LEFT_TO_BACKEND: Final = "unroll_by_backend"

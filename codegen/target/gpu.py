@@ -71,6 +71,8 @@ class GpuLimits:
     """The dtypes of the factors that tensor cores multiply, by NVIDIA's names; empty without."""
     max_vector_bytes: int = 16
     """The widest load or store of a thread."""
+    copies_asynchronously: bool = False
+    """True if threads copy to shared memory while they compute (`sm_80` and later)."""
 
 
 _MULTIPROCESSORS: Final = {
@@ -179,6 +181,7 @@ def limits_of(kind: str, options: Mapping[str, Any]) -> GpuLimits | None:
         known.get("l2_cache_size_bytes", 0),
         Multiprocessor.of(known.get("arch", ""), known.get("registers_per_block", 65536)),
         tensor_core_dtypes(known.get("arch", "")),
+        copies_asynchronously=kind == "cuda" and int(known["arch"][3:].rstrip("a")) >= 80,
     )
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from codegen.lower.forms import PIPELINE_STAGE
 from codegen.target import as_target
 from search.errors import TuningError
 from search.feature_extractor.feature_extractor import EstimatingExtractor, FeatureExtractor
 from search.feature_extractor.gpu_estimate import KernelEstimate, estimate
 from search.feature_extractor.gpu_kernels import kernels_of
 from search.space_generator.annotations import (
-    PIPELINE_STAGE,
     PRAGMA_AUTO_UNROLL_MAX_STEP,
     UNROLL_EXPLICIT,
 )

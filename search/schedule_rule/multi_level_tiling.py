@@ -8,21 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from codegen.lower.forms import PIPELINE_ASYNC, PIPELINE_ORDER, PIPELINE_STAGE
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import StmtSRef
 from search.errors import TuningError
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.space_generator.annotations import (
     COOPERATIVE_FETCH,
-    PIPELINE_ASYNC_STAGES,
-    PIPELINE_ORDER,
-    PIPELINE_STAGE,
     THREAD_EXTENT_HIGH,
     THREAD_EXTENT_LOW,
     TILING_STRUCTURE,
     WRITE_CACHE_LEVEL,
 )
-from search.space_generator.thread_binding import copies_asynchronously
 from search.space_generator.tiling_needs import (
     cumulative_lengths,
     is_elementwise_consumer,
@@ -298,7 +295,8 @@ class MultiLevelTiling(ScheduleRule):
         That needs asynchronous copies (`sm_80` and later), and an outer reduction loop around two
         copies and the computation.
         """
-        if not (self.r_indices and copies_asynchronously(self._task_target())):
+        gpu = self._task_target().gpu
+        if not self.r_indices or gpu is None or not gpu.copies_asynchronously:
             return [state]
         outer = state.tiles[self.r_indices[0]]
         body = state.sch.get(outer[-1]).body
@@ -311,7 +309,7 @@ class MultiLevelTiling(ScheduleRule):
             loop = design.sch.fuse(*outer)
             design.sch.annotate(loop, PIPELINE_STAGE, [0, 0, stages - 2])
             design.sch.annotate(loop, PIPELINE_ORDER, [0, 1, 2])
-            design.sch.annotate(loop, PIPELINE_ASYNC_STAGES, [0])
+            design.sch.annotate(loop, PIPELINE_ASYNC, [0])
             designs.append(design)
         return designs
 

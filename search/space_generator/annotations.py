@@ -26,10 +26,6 @@ PACKED: Final = "meta_schedule.packed_operand"
 """On a copy that `RewritePanels` lays out: the maximum number of iterations of a parallel loop."""
 PARALLEL: Final = "meta_schedule.parallel"
 """On a root: the maximum number of iterations of parallel loops."""
-PIPELINE_ASYNC_STAGES: Final = "software_pipeline_async_stages"
-PIPELINE_ORDER: Final = "software_pipeline_order"
-PIPELINE_STAGE: Final = "software_pipeline_stage"
-"""On a loop: the stage of each statement of its body, their order, the stages that only copy."""
 PRAGMA_AUTO_UNROLL_MAX_STEP: Final = MAX_STEP
 PRAGMA_UNROLL_EXPLICIT: Final = EXPLICIT
 RANDOM_COMPUTE_PRODUCER: Final = "meta_schedule.random_compute_producer"

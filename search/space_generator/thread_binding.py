@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from codegen import Target
 from schedule import BlockRV, ExprRV, Schedule
 from schedule.analysis.bindings import loop_iter_types
 from schedule.sref import StmtSRef, loops_above, path_up
@@ -16,12 +15,6 @@ from tensorir.rewriting.visit import collect_vars
 
 BLOCK_AXIS: Final = "blockIdx.x"
 THREAD_AXIS: Final = "threadIdx.x"
-
-
-def copies_asynchronously(target: Target) -> bool:
-    """Return True if threads of a target copy to shared memory while they compute (`sm_80`)."""
-    version = "".join(filter(str.isdigit, target.arch)) if target.arch.startswith("sm_") else ""
-    return int(version or 0) >= 80
 
 
 def is_below(block: StmtSRef, axis: str) -> bool:

@@ -5,7 +5,8 @@ allocated in between, and no block statement is inside. The threads of a block r
 other from barrier to barrier, and the ledger keeps who accessed which element since the last one.
 It is an error if two threads access one element with a store among the accesses, also if they
 store the same value; if blocks of one launch do; if not all threads come to the same barrier; and
-if memory is read that the kernel allocates and has not written.
+if memory is read that the kernel allocates and has not written. An asynchronous copy is written
+where its thread waits for it.
 
 The threads of a warp, those that differ in `threadIdx.x` only, meet at an instruction of tensor
 cores, which runs once, by its definition. They have one copy of each fragment. It is an error if
@@ -17,8 +18,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from numpy.typing import NDArray
 
 from tensorir.interp.arguments import Env
 from tensorir.interp.memory import InterpreterError, Memory, in_one_line, unwritten
@@ -111,6 +115,17 @@ class _Element:
         return None
 
 
+@dataclass(slots=True)
+class _Copied:
+    """An element that an asynchronous copy stores."""
+
+    buffer: Buffer
+    cells: NDArray[Any]
+    cell: int
+    statement: s.Stmt
+    value: Any = None
+
+
 class Ledger:
     """Who accessed which element of the memory that threads share."""
 
@@ -122,15 +137,59 @@ class Ledger:
         self.statement: s.Stmt = body
         self._since_barrier: dict[tuple[Var, int], _Element] = {}
         self._in_launch: dict[tuple[Var, int], _Element] = {}
+        self._copied: list[_Copied] | None = None
+        """What an asynchronous group has stored so far."""
+        self._groups: dict[str, list[list[_Copied]]] = {}
+        """The groups that each thread of the block has not waited for."""
 
     def begin(self) -> None:
         """Forget the accesses of an earlier run."""
         self._in_launch.clear()
         self._since_barrier.clear()
 
+    def begin_block(self) -> None:
+        """Forget the asynchronous copies of another block."""
+        self._groups.clear()
+
     def wait(self) -> None:
         """Pass a barrier."""
         self._since_barrier.clear()
+
+    def attribute(self, node: s.AttrStmt, body: Run) -> Run:
+        """Return a closure that runs a body; what it copies asynchronously lands at the wait.
+
+        Until then, the elements count as not written.
+        """
+        if node.attr_key == s.ASYNC_COMMIT:
+
+            def commit(env: Env) -> None:
+                group: list[_Copied] = []
+                self._copied = group
+                body(env)
+                self._copied = None
+                for copied in group:
+                    copied.value = copied.cells.item(copied.cell)
+                    copied.cells[copied.cell] = None
+                self._groups.setdefault(self.thread, []).append(group)
+
+            return commit
+        if node.attr_key != s.ASYNC_WAIT:
+            return body
+
+        def wait(env: Env) -> None:
+            self.land(int(node.value))  # type: ignore[call-overload]
+            body(env)
+
+        return wait
+
+    def land(self, most: int) -> None:
+        """Have the copies of the current thread land, except those of the last `most` groups."""
+        groups = self._groups.get(self.thread, [])
+        while len(groups) > most:
+            for copied in groups.pop(0):
+                self.statement = copied.statement
+                self._enter(copied.buffer, copied.cell, True, True)
+                copied.cells[copied.cell] = copied.value
 
     def running(self, node: s.Stmt, run: Run) -> Run:
         """Return a closure that runs a statement, and says which it is."""
@@ -152,6 +211,11 @@ class Ledger:
             place = locate(env, indices)
             if memory not in ("local", "wmma"):
                 self._enter(buffer, place[1], is_store, memory == "shared")
+            if is_store and memory == "shared" and self._copied is not None:
+                self._copied += (
+                    _Copied(buffer, place[0].cells, place[1] + k, self.statement)
+                    for k in range(buffer.dtype.lanes)
+                )
             if not is_store and place[0].cells.item(place[1]) is None:
                 raise InterpreterError(
                     f"element {place[1]} of {memory} buffer {buffer.name} is read before it is "
@@ -210,6 +274,7 @@ def compile_launch(c: FunctionCompiler, node: s.For) -> Run:
         ledger.begin()
         for ledger.block, indices in _each(blocks, env):
             inside = {**env, **indices}
+            ledger.begin_block()
             for allocation, extents in memory:
                 count = math.prod(n(inside) for n in extents)
                 inside[allocation.buffer_var] = unwritten(count, allocation.dtype)
@@ -403,8 +468,20 @@ def _allocate(c: FunctionCompiler, node: s.Allocate) -> Steps:
     return run
 
 
-def _attribute(c: FunctionCompiler, node: s.AttrStmt | s.DeclBuffer) -> Steps:
+def _declare(c: FunctionCompiler, node: s.DeclBuffer) -> Steps:
     return _steps(c, node.body)
+
+
+def _attribute(c: FunctionCompiler, node: s.AttrStmt) -> Steps:
+    body, ledger = _steps(c, node.body), c.ledger
+    assert ledger is not None
+    start = ledger.attribute(node, lambda env: None)
+
+    def run(env: Env) -> Iterator[s.Stmt]:
+        start(env)
+        yield from body(env)
+
+    return run
 
 
 _HANDLERS: Final[dict[type, Callable[[Any, Any], Steps]]] = {
@@ -415,5 +492,5 @@ _HANDLERS: Final[dict[type, Callable[[Any, Any], Steps]]] = {
     s.LetStmt: _let,
     s.Allocate: _allocate,
     s.AttrStmt: _attribute,
-    s.DeclBuffer: _attribute,
+    s.DeclBuffer: _declare,
 }

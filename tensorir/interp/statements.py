@@ -206,8 +206,13 @@ def _compile_evaluate(c: FunctionCompiler, node: s.Evaluate) -> Run:
     return evaluate
 
 
-def _compile_body(c: FunctionCompiler, node: s.AttrStmt | s.DeclBuffer) -> Run:
+def _compile_body(c: FunctionCompiler, node: s.DeclBuffer) -> Run:
     return c.stmt(node.body)
+
+
+def _compile_attribute(c: FunctionCompiler, node: s.AttrStmt) -> Run:
+    body = c.stmt(node.body)
+    return body if c.ledger is None else c.ledger.attribute(node, body)
 
 
 def _compile_allocate(c: FunctionCompiler, node: s.Allocate) -> Run:
@@ -281,7 +286,7 @@ _HANDLERS: Final[dict[type, Callable[[FunctionCompiler, Any], Run]]] = {
     s.LetStmt: _compile_let,
     s.AssertStmt: _compile_assert,
     s.Evaluate: _compile_evaluate,
-    s.AttrStmt: _compile_body,
+    s.AttrStmt: _compile_attribute,
     s.DeclBuffer: _compile_body,
     s.Allocate: _compile_allocate,
     s.AllocateConst: _compile_allocate_const,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -377,6 +377,14 @@ class AttrStmt(Stmt):
         self.attr_key = attr_key
         self.value = value
         self.body = body
+
+
+ASYNC_COMMIT: Final = "async_commit_queue_scope"
+"""The key of an attribute: the stores of `body` to shared memory are a group of copies that may
+land later; the value is 0, the number of the queue."""
+ASYNC_WAIT: Final = "async_wait_inflight_count"
+"""The key of an attribute: before `body`, the thread waits until all but `value` of its last groups
+have landed."""
 
 
 class Block(Stmt):

@@ -30,6 +30,7 @@ from codegen.lower.gpu.verify_gpu import verify_gpu
 from codegen.lower.hoist_conditions import hoist_conditions
 from codegen.lower.lower_match_buffers import lower_match_buffers
 from codegen.lower.mark_unrolled import mark_unrolled
+from codegen.lower.pipeline_loops import pipeline_loops
 from codegen.lower.place_allocations import place_allocations
 from codegen.lower.simplify_control import simplify_control
 from codegen.lower.unroll import unroll
@@ -47,9 +48,10 @@ PASSES: Final[tuple[tuple[str, Callable[[PrimFunc], PrimFunc]], ...]] = tuple(
         open_blocks,
         place_allocations,
         compact_shared_buffers,
+        lower_match_buffers,
+        pipeline_loops,
         lift_threads,
         compact_local_buffers,
-        lower_match_buffers,
         remove_blocks,
         inject_virtual_threads,
         hoist_shared,

@@ -214,7 +214,7 @@ class _Kernel(Substitution):
 
     def __call__(self, node: Any) -> Any:
         """Return a node for the lifted axes; a statement runs in those threads that it is for."""
-        if not isinstance(node, s.Stmt) or isinstance(node, s.Block):
+        if not isinstance(node, s.Stmt) or isinstance(node, (s.Block, s.AttrStmt)):
             return super().__call__(node)
         if s.is_no_op(node):
             return node

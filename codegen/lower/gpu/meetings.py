@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from codegen.lower.element_sets import (
     Grid,
     Ints,
+    Place,
     Unknown,
     constant_ranges,
     distance,
@@ -24,6 +25,7 @@ from codegen.lower.element_sets import (
 from codegen.lower.rewriters import analyzer_for, controls
 from codegen.lower.thread_axes import LANES, axis_of, is_barrier, memory_of, tensor_core_of
 from tensorir.arith import Analyzer
+from tensorir.arith.terms import variables_of
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, Range
@@ -70,6 +72,13 @@ class Meetings:
             self.define(part)
         self._known: dict[tuple[Access, Access], bool] = {}
         self._made: dict[tuple[object, ...], Access] = {}
+        self.landing: list[Access] = []
+        """The stores of asynchronous copies, which land where a thread waits, of any iteration."""
+        loops = frozenset(n.loop_var for n in statements(body) if isinstance(n, s.For))
+        for part in statements(body):
+            if isinstance(part, s.AttrStmt) and part.attr_key == s.ASYNC_COMMIT:
+                self.landing += (a for a in self.accesses(part.body, ()) if a.is_store)
+        self.landing = self.freed(self.landing, loops)
 
     def _bind(self, loop: s.For) -> None:
         if not (is_pure(loop.min) and is_pure(loop.extent)):
@@ -217,11 +226,18 @@ class Meetings:
         Of each loop the first iterations only, if `most` is given.
         """
         variables = self._threads.keys() | a.free | b.free | self._unknown
-        linear = self._analyzer.linearizer
-        places = [
-            place_of([substitute(i, self._lets) for i in x.indices], variables, linear)
-            for x in (a, b)
-        ]
+        indices = [[substitute(i, self._lets) for i in x.indices] for x in (a, b)]
+        places = self._places(indices, variables)
+        # Where the versions of a buffer alternate, loops around have one value at both accesses.
+        common = {
+            var: None
+            for x, y in zip(places[0].rest, places[1].rest, strict=True)
+            for term in y.plus(x, -1).terms
+            for var in variables_of(term)
+        }
+        if common:
+            variables |= set(common)
+            places = self._places(indices, variables)
         steps = distance(*places)
         ranges = {
             var: numbers if var in self._threads else numbers[:most]
@@ -235,16 +251,23 @@ class Meetings:
                 for c in (substitute(c, self._lets) for c in access.conditions)
                 if is_pure(c) and all(var in ranges for var in collect_vars(c))
             ]
-            grid = grid_over(ranges, [*place.written_out, *conditions, *self._threads])
+            grid = grid_over(ranges, [*place.written_out, *conditions, *common, *self._threads])
             columns = [
                 values(part, grid) + offset
                 for part, offset in zip(place.written_out, offsets, strict=True)
             ]
+            columns += [grid[var] for var in common]
             # A warp stores each element of a tile once.
             by_warp = all(x.of_warp and x.is_store for x in (a, b))
             number = self._number(grid, by_warp)
             tables.append(rows([*columns, number], restriction(conditions, grid)))
         return tables
+
+    def _places(
+        self, indices: Sequence[Sequence[PrimExpr]], variables: Collection[Var]
+    ) -> list[Place]:
+        linear = self._analyzer.linearizer
+        return [place_of(x, variables, linear) for x in indices]
 
     def _number(self, grid: Grid, by_warp: bool) -> Ints:
         """Return the number of each thread in its block, or the number of its warp."""

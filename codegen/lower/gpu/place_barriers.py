@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeGuard
 
 from codegen.errors import LoweringError
 from codegen.lower.check_supported import name_of
@@ -29,6 +30,7 @@ def place_barriers(func: PrimFunc) -> PrimFunc:
     different ones. None is placed if no two threads reach the same element: indices are compared
     for all values of thread and loop variables (`element_sets`), and where that is impossible they
     are taken to be equal. Conditions that differ between threads move inwards past the barrier.
+    Asynchronous copies count as stores where they begin, and where a thread waits for them.
     Raises LoweringError naming a loop whose extent differs between threads where a barrier is
     needed inside of it.
     """
@@ -82,7 +84,7 @@ class _Barriers:
             if is_barrier(part):
                 self._check_all_come()
                 pending = []
-            elif self._meets(pending, part):
+            elif not _is_wait(part) and self._meets(pending, part):
                 self._check_all_come()
                 found.append(barrier())
                 pending = []
@@ -97,6 +99,9 @@ class _Barriers:
             raise _NeedsBarrier
 
     def _statement(self, node: s.Stmt, pending: list[Access]) -> tuple[s.Stmt, list[Access]]:
+        if _is_wait(node):
+            body, pending = self._sequence(node.body, pending + self._meetings.landing)
+            return node.changed(body=body), pending
         if self._is_free_of_meetings(node):
             return node, pending + self._accesses(node)
         if isinstance(node, s.For):
@@ -183,7 +188,7 @@ class _Barriers:
         """Say whether a statement has no barrier, and needs none inside."""
         if _is_one_step(node):
             return True
-        if any(map(is_barrier, statements(node))):
+        if any(is_barrier(part) or _is_wait(part) for part in statements(node)):
             return False
         accesses = self._accesses(node)
         return not self._meetings.any_meet(accesses, accesses)
@@ -229,7 +234,7 @@ class _Barriers:
             return s.IfThenElse(condition, node)
         if isinstance(node, s.SeqStmt):
             return s.sequence([self._under(condition, part) for part in node.seq])
-        if isinstance(node, s.Allocate) or (
+        if isinstance(node, (s.Allocate, s.AttrStmt)) or (
             isinstance(node, (s.For, s.LetStmt)) and all(map(may_run_anywhere, controls(node)))
         ):
             return node.with_(body=self._under(condition, node.body))
@@ -247,6 +252,11 @@ class _Barriers:
 def _is_one_step(node: s.Stmt) -> bool:
     """Return True for a statement that has no place for a barrier inside."""
     return isinstance(node, (s.BufferStore, s.Evaluate)) or tensor_core_of(node) is not None
+
+
+def _is_wait(node: s.Stmt) -> TypeGuard[s.AttrStmt]:
+    """Say whether a thread waits for its asynchronous copies, so that their stores land here."""
+    return isinstance(node, s.AttrStmt) and node.attr_key == s.ASYNC_WAIT
 
 
 def _begins_with_barrier(node: s.Stmt) -> bool:

@@ -6,6 +6,7 @@ threads run in lock step: no race, no barrier that some threads miss, no shared 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,13 @@ def test_recorded_programs_are_lowered() -> None:
         func = parse(entry["after"])
         lowered = codegen.lower(func, entry["target"], verify=False)
         waits = lowered.script().count("T.tvm_storage_sync")
-        # One barrier before a tile is staged, one before it is used; a tree of 32 threads has 7.
-        assert waits in ((2, 0) if entry["workload"][:3] not in ("NRM", "SFM") else (0, 7))
+        stages = re.search(r'software_pipeline_stage": \[0, 0, (\d)\]', entry["after"])
+        if stages is not None:
+            # In a pipeline, the last uses are outside of the loop, which may have no iterations.
+            assert waits - int(stages[1]) in (0, 2)
+        else:
+            # One barrier before a tile is staged, one before it is used; a tree of threads has 7.
+            assert waits in ((2, 0) if entry["workload"][:3] not in ("NRM", "SFM") else (0, 7))
 
 
 COPY = """
