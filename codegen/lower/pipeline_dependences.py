@@ -19,6 +19,7 @@ from codegen.lower.element_sets import (
     rows,
     values,
 )
+from codegen.lower.thread_axes import TENSOR_CORE
 from tensorir.arith.linearize import Linearizer
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
@@ -81,12 +82,10 @@ def accesses_of(node: s.Stmt, arguments: Collection[Var]) -> tuple[Access, ...]:
     for part in walk(node):
         if isinstance(part, (BufferLoad, s.BufferStore)):
             add(part.buffer.data, isinstance(part, s.BufferStore), part)
-        elif isinstance(part, s.DeclBuffer):
-            add(part.buffer.data, True)
         elif isinstance(part, Var) and part.dtype.is_handle:
             add(part, True)
         elif isinstance(part, Call) and not (
-            isinstance(part.op, Op) and part.op.effect in _ORDINARY
+            isinstance(part.op, Op) and (part.op.effect in _ORDINARY or part.op is TENSOR_CORE)
         ):
             add(_WORLD, True)
             for inner in walk(part):

@@ -123,7 +123,8 @@ class _Pipelines(ScopedRewriter):
         count = max(1, last[0] - first[0] + (first[1] <= last[1]))
         for step in using:
             if count > 1 and any(
-                a.pointer is buffer.data and a.buffer is not buffer for a in step.accesses
+                a.pointer is buffer.data and (a.buffer is None or a.buffer.dtype != buffer.dtype)
+                for a in step.accesses
             ):
                 raise LoweringError(
                     f"buffer {buffer.name} needs {count} versions in the pipeline of loop "
@@ -272,25 +273,41 @@ def _with_versions(buffer: Buffer, count: int) -> Buffer:
     """Return a buffer with a leading dimension for its versions, if there are several."""
     if count == 1:
         return buffer
-    strides = buffer.strides
-    if strides:
-        strides = (mul(strides[0], buffer.shape[0]), *strides)
+    strides = (_size(buffer), *buffer.strides) if buffer.strides else ()
     dtype = buffer.shape[0].dtype if buffer.shape else "int32"
     return buffer.with_(shape=(const(count, dtype), *buffer.shape), strides=strides)
 
 
+def _size(buffer: Buffer) -> PrimExpr:
+    """Return the number of elements from one version of a buffer to the next."""
+    if buffer.strides:
+        return mul(buffer.strides[0], buffer.shape[0])
+    size: PrimExpr = const(1, buffer.shape[0].dtype if buffer.shape else "int32")
+    for extent in buffer.shape:
+        size = mul(size, extent)
+    return size
+
+
 class _Versioned(ElementRewriter):
-    """Has accesses go to one version of each buffer that has several."""
+    """Has accesses go to one version of each buffer that has several, also those of its views."""
 
     def __init__(self, buffers: dict[Buffer, Buffer], versions: dict[Buffer, PrimExpr]) -> None:
         self._buffers = buffers
         self._versions = versions
+        self._offsets = {b.data: mul(version, _size(b)) for b, version in versions.items()}
+        self._views: dict[Buffer, Buffer] = {}
 
     def buffer(self, buffer: Buffer) -> Buffer:
-        return self._buffers.get(buffer, buffer)
+        if buffer in self._buffers or buffer.data not in self._offsets:
+            return self._buffers.get(buffer, buffer)
+        if buffer not in self._views:
+            start = buffer.elem_offset
+            further = self._offsets[buffer.data].astype(start.dtype)
+            self._views[buffer] = buffer.with_(elem_offset=add(start, further))
+        return self._views[buffer]
 
     def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
-        return (self._versions[buffer], *indices)
+        return (self._versions[buffer], *indices) if buffer in self._versions else indices
 
     def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
         # Alignments of dimensions are strides by now, and the dimensions have other numbers.

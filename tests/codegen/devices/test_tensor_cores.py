@@ -160,6 +160,21 @@ def test_several_warps_and_blocks() -> None:
     np.testing.assert_allclose(c, a.astype("float32") @ b.astype("float32"), rtol=3e-3, atol=1e-4)
 
 
+def test_tiles_are_copied_while_others_are_multiplied() -> None:
+    sch = on_tensor_cores(matmul(64, "f16", "f32"), warps=2)
+    multiply = sch.get_loops(sch.get_block("C_o_update"))
+    (loop,) = [x for x in multiply if "k_0_0" in sch.get(x).loop_var.name]
+    sch.annotate(loop, "software_pipeline_stage", [0, 0, 1])
+    sch.annotate(loop, "software_pipeline_order", [0, 1, 2])
+    sch.annotate(loop, "software_pipeline_async_stages", [0])
+    a, b = operands(64, "f16")
+    c = np.zeros((64, 64), "float32")
+    func = lowered(sch)
+    assert "async_wait_inflight_count" in func.script()
+    interpret(func, a, b, c)
+    np.testing.assert_allclose(c, a.astype("float32") @ b.astype("float32"), rtol=3e-3, atol=1e-4)
+
+
 def test_sums_are_staged_in_shared_memory() -> None:
     sch = on_tensor_cores(matmul(32, "f16", "f32"), tiles=2, place="shared")
     a, b = operands(32, "f16")
