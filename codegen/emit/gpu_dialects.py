@@ -12,7 +12,7 @@ from codegen.emit.dialect import Dialect, call_each_lane
 from codegen.emit.index import extend_index
 from codegen.emit.llvm_text import memory_type
 from codegen.emit.tensor_core import allocate_fragments, emit_tensor_core
-from codegen.lower.thread_axes import TILE_ALIGNMENT, memory_of, padded_bytes, scope_of
+from codegen.lower.thread_axes import TILE_ALIGNMENT, is_fragment, memory_of, padded_bytes
 from tensorir.arith.analyzer import Analyzer
 from tensorir.nodes.dtype import FLOAT32, INT32, INT64
 from tensorir.nodes.expr import Call, IntImm, PrimExpr, Var
@@ -60,7 +60,7 @@ class _Gpu(Dialect):
             count *= extent.value
         if scope == "global":
             f.fail(f"{data.name} of scope global is allocated in a kernel; only the host can")
-        if scope_of(data) != scope and scope == "local":
+        if is_fragment(data):
             self.allocate_fragments(f, node, count)
             return
         array = f"[{max(1, count * node.dtype.lanes)} x {memory_type(node.dtype.element)}]"

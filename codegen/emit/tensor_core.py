@@ -17,16 +17,11 @@ from tensorir.arith.analyzer import Analyzer
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, StringImm
 from tensorir.nodes.ops import add, const, floordiv, floormod, mul
 from tensorir.nodes.stmt import Allocate
+from tensorir.tensor_intrin.tensor_core import DTYPES
 
 _SHAPE: Final = "m16n16k16"
 _ALIGNMENT: Final = 16
-_NAMES: Final = {
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "float32": "f32",
-    "int8": "s8",
-    "int32": "s32",
-}
+_NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
 _OPERANDS: Final = {"wmma.matrix_a": "a", "wmma.matrix_b": "b", "wmma.accumulator": "d"}
 _Registers = list[tuple[str, str]]
 """Types and values."""
@@ -113,7 +108,7 @@ def _registers(
     first, row = tile
     assert isinstance(first, BufferLoad)
     (index,) = first.indices
-    number = Analyzer().simplify(tile_number(index, row))
+    number = Analyzer().simplify(_tile_number(index, row))
     kind, count = registers
     start = f.index(number)
     pointer = f.values[first.buffer.data]
@@ -124,7 +119,7 @@ def _registers(
     ]
 
 
-def tile_number(index: PrimExpr, row: PrimExpr) -> PrimExpr:
+def _tile_number(index: PrimExpr, row: PrimExpr) -> PrimExpr:
     """Return the number of the tile that begins at an index, in rows of tiles."""
     side = const(SIDE, index.dtype)
     row = row.astype(index.dtype)

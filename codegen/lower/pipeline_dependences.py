@@ -56,7 +56,7 @@ class Step:
 
     @property
     def time(self) -> tuple[int, int]:
-        """When it runs for the first iteration; in each later one, the first number is larger."""
+        """The time of its first run: an iteration of the loop, and a position in it."""
         return self.stage, self.order
 
 

@@ -211,9 +211,9 @@ class _Pipeline:
         made = []
         for step in self._steps:
             at = self._analyzer.simplify(sub(time, const(step.stage, time.dtype)))
-            is_early = compare(LT, at, const(0, at.dtype))
-            is_due = compare(LT, at, self._loop.extent.astype(at.dtype))
-            if self._analyzer.can_prove(is_early) or self._analyzer.can_prove(at >= self._end(at)):
+            end = self._end(at)
+            is_early, is_due = compare(LT, at, const(0, at.dtype)), compare(LT, at, end)
+            if self._analyzer.can_prove(is_early) or self._analyzer.can_prove(at >= end):
                 continue
             body = self._copy(step, at, time)
             if not self._analyzer.can_prove(is_due):

@@ -38,8 +38,9 @@ def memory_of(pointer: Var) -> str:
 
     Fragments of tensor cores are in registers of threads.
     """
-    scope = scope_of(pointer).split(".")[0] or "global"
-    return "local" if scope == "wmma" else scope
+    if is_fragment(pointer):
+        return "local"
+    return scope_of(pointer).split(".")[0] or "global"
 
 
 def padded_bytes(nbytes: int) -> int:
@@ -51,6 +52,11 @@ def scope_of(pointer: Var) -> str:
     """Return the storage scope of what a pointer points to, with its tag."""
     kind = pointer.type_annotation
     return kind.storage_scope if isinstance(kind, PointerType) else ""
+
+
+def is_fragment(pointer: Var) -> bool:
+    """Return True for a pointer to fragments of tensor cores."""
+    return scope_of(pointer).startswith("wmma.")
 
 
 def is_barrier(node: object) -> bool:

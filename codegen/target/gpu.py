@@ -161,8 +161,12 @@ def check_architecture(kind: str, options: Mapping[str, Any]) -> None:
 
 def tensor_core_dtypes(arch: str) -> frozenset[str]:
     """Return the dtypes that tensor cores of an architecture such as `sm_80` multiply."""
-    version = int(arch.removeprefix("sm_").rstrip("a") or 0)
-    return frozenset(name for name, first in _TENSOR_CORES.items() if version >= first)
+    return frozenset(name for name, first in _TENSOR_CORES.items() if _version(arch) >= first)
+
+
+def _version(arch: str) -> int:
+    """Return the number in the name of an architecture, 0 for the empty name."""
+    return int(arch.removeprefix("sm_").rstrip("a") or 0)
 
 
 _TENSOR_CORES: Final = {"f16": 70, "s8": 72, "bf16": 80}
@@ -181,7 +185,7 @@ def limits_of(kind: str, options: Mapping[str, Any]) -> GpuLimits | None:
         known.get("l2_cache_size_bytes", 0),
         Multiprocessor.of(known.get("arch", ""), known.get("registers_per_block", 65536)),
         tensor_core_dtypes(known.get("arch", "")),
-        copies_asynchronously=kind == "cuda" and int(known["arch"][3:].rstrip("a")) >= 80,
+        copies_asynchronously=kind == "cuda" and _version(known["arch"]) >= 80,
     )
 
 

@@ -227,10 +227,14 @@ def _prefer_serial(found: Sequence[Confirmation]) -> list[Confirmation]:
     mean of its rounds is far above their median. So a parallel schedule comes first only if its
     mean is below the median of the fastest serial one.
     """
-    serial = [one for one in found if not _has_threads(one.record)]
-    if not serial or found[0] in serial or found[0].record.mean_seconds < serial[0].median:
+    best, *others = found
+    mean = best.record.mean_seconds
+    if all(mean < one.median for one in others) or not _has_threads(best.record):
         return list(found)
-    return [serial[0], *(one for one in found if one is not serial[0])]
+    serial = next((one for one in others if not _has_threads(one.record)), None)
+    if serial is None or mean < serial.median:
+        return list(found)
+    return [serial, *(one for one in found if one is not serial)]
 
 
 def _has_threads(record: TuningRecord) -> bool:

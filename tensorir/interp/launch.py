@@ -138,7 +138,7 @@ class Ledger:
         self._since_barrier: dict[tuple[Var, int], _Element] = {}
         self._in_launch: dict[tuple[Var, int], _Element] = {}
         self._copied: list[_Copied] | None = None
-        """What an asynchronous group has stored so far."""
+        """The stores so far of the asynchronous group that a thread makes; None outside of one."""
         self._groups: dict[str, list[list[_Copied]]] = {}
         """The groups that each thread of the block has not waited for."""
 

@@ -20,7 +20,7 @@ from tensorir.function import PrimFunc
 from tensorir.script import parse
 from tensorir.tensor_intrin import TensorIntrin
 
-_DTYPES: Final = {
+DTYPES: Final = {
     "f16": "float16",
     "bf16": "bfloat16",
     "f32": "float32",
@@ -61,7 +61,7 @@ def _program(
     ]
     lines += [f"    {t.name.lower()}_row = T.int32()" for t in tiles]
     lines += [
-        f"    {t.name} = T.match_buffer({t.name.lower()}, (16, 16), {_DTYPES[t.dtype]!r}, "
+        f"    {t.name} = T.match_buffer({t.name.lower()}, (16, 16), {DTYPES[t.dtype]!r}, "
         f"scope={t.scope!r}, offset_factor=1, strides=[{t.name.lower()}_row, 1])"
         for t in tiles
     ]
@@ -107,7 +107,7 @@ def _store(dtype: str, scope: str) -> TensorIntrin:
 
 
 def _fill(dtype: str) -> TensorIntrin:
-    zero = f"T.{_DTYPES[dtype]}(0)"
+    zero = f"T.{DTYPES[dtype]}(0)"
     tiles = (_Tile("C", dtype, _ACCUMULATOR),)
     return _intrinsic(tiles, "", "SS", f"C[vi, vj] = {zero}", f"wmma.fill.{dtype}")
 
@@ -120,7 +120,7 @@ def _sync(dtype: str, sums: str, layout: str) -> TensorIntrin:
     )
     factors = ["A[vi, vk]", "B[vk, vj]" if layout == "row" else "B[vj, vk]"]
     if sums != dtype:
-        factors = [f'T.Cast("{_DTYPES[sums]}", {factor})' for factor in factors]
+        factors = [f'T.Cast("{DTYPES[sums]}", {factor})' for factor in factors]
     statement = f"C[vi, vj] = C[vi, vj] + {' * '.join(factors)}"
     return _intrinsic(tiles, "CAB", "SSR", statement, f"wmma.mma.row.{layout}.{dtype}.{sums}")
 

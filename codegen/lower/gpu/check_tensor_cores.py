@@ -10,6 +10,7 @@ from codegen.lower.rewriters import analyzer_for, controls
 from codegen.lower.thread_axes import (
     LANES,
     axis_of,
+    is_fragment,
     memory_of,
     scope_of,
     tensor_core_of,
@@ -28,9 +29,10 @@ from tensorir.tensor_intrin.tensor_core import INSTRUCTIONS
 def check_tensor_cores(func: PrimFunc, target: str | Target | None = None) -> PrimFunc:
     """Return a lowered program; raise LoweringError if it cannot run on tensor cores.
 
-    The message says what the target lacks; which loop has another number of threads than a warp, or
-    which condition divides one; and which fragment is accessed element by element, has rows that
-    are no whole tiles, or is loaded in one layout and multiplied in another.
+    The target needs tensor cores for the dtypes, each warp needs all of its threads, and no
+    condition may divide it. A fragment is accessed by instructions only, has rows of whole tiles,
+    and is loaded and multiplied in the same layout. The message names the loop, the condition or
+    the fragment.
     """
     limits = as_target(target).gpu
     if limits is not None:
@@ -48,7 +50,7 @@ class _Check:
         self._differing: set[Var] = set()
         """Variables whose values differ between the threads of a warp."""
         self._around: list[PrimExpr] = []
-        """What decides whether and how often the visited statement runs."""
+        """The conditions and extents around the visited statement."""
         self._layouts: dict[Var, str] = {}
         """The layout of each fragment of a right factor."""
 
@@ -87,7 +89,7 @@ class _Check:
 
     def _check_elements(self, node: s.Stmt | PrimExpr) -> None:
         for part in walk(node):
-            if isinstance(part, (BufferLoad, s.BufferStore)) and _is_fragment(part.buffer.data):
+            if isinstance(part, (BufferLoad, s.BufferStore)) and is_fragment(part.buffer.data):
                 raise LoweringError(
                     f"{self._name} accesses single elements of {part.buffer.name}, but only tensor "
                     f"cores know where a fragment has which element; tensorize each block that "
@@ -124,7 +126,7 @@ class _Check:
                 )
         for first, row in zip(operands[::2], operands[1::2], strict=True):
             assert isinstance(first, BufferLoad)
-            if _is_fragment(first.buffer.data):
+            if is_fragment(first.buffer.data):
                 self._check_fragment(first, row, parts)
             else:
                 self._check_alignment(first, row, parts)
@@ -167,7 +169,3 @@ class _Check:
                 f"{self._name} loads the fragment {pointer.name} and multiplies it in two layouts, "
                 f"row and col; use the intrinsics with _trans in their names for both, or for none"
             )
-
-
-def _is_fragment(pointer: Var) -> bool:
-    return scope_of(pointer).startswith("wmma.")

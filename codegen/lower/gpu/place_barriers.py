@@ -250,7 +250,7 @@ class _Barriers:
 
 
 def _is_one_step(node: s.Stmt) -> bool:
-    """Return True for a statement that has no place for a barrier inside."""
+    """Return True for a statement inside which no barrier can stand."""
     return isinstance(node, (s.BufferStore, s.Evaluate)) or tensor_core_of(node) is not None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from codegen.lower.rewriters import StatementRewriter
-from codegen.lower.thread_axes import memory_of, scope_of, tensor_core_of
+from codegen.lower.thread_axes import is_fragment, memory_of, tensor_core_of
 from codegen.target.gpu import WARP
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
@@ -57,4 +57,4 @@ def _nbytes(buffer: Buffer) -> int:
     for extent in buffer.shape:
         count *= extent.value if isinstance(extent, IntImm) else _MOST_BYTES
     # A fragment is spread over the threads of a warp.
-    return count // WARP if scope_of(buffer.data) != "local" else count
+    return count // WARP if is_fragment(buffer.data) else count
