@@ -56,7 +56,7 @@ class Operators:
     )
 
     def __neg__(self) -> PrimExpr:
-        return smart["mul"](self, -1)  # type: ignore[no-any-return]
+        return smart["negative"](self)  # type: ignore[no-any-return]
 
     def __invert__(self) -> PrimExpr:
         return smart["bitwise_not"](self)  # type: ignore[no-any-return]

@@ -467,10 +467,19 @@ def intrinsic(name: str, *args: ExprLike, dtype: str | None = None) -> PrimExpr:
     return e.Call(result, op, operands)
 
 
+def _negative(a: ExprLike) -> PrimExpr:
+    """Return `-a`, of the dtype of `a` (of int32 for a bool); unsigned integers wrap around."""
+    x = as_expr(a)
+    if x.dtype.is_uint and not x.dtype.is_bool:
+        return sub(const(0, x.dtype), x)
+    return mul(x, -1 if x.dtype.is_bool else const(-1, x.dtype))
+
+
 e.smart.update(
     add=add,
     sub=sub,
     mul=mul,
+    negative=_negative,
     div=_operator_div,
     floordiv=floordiv,
     floormod=floormod,
