@@ -17,7 +17,7 @@ import codegen
 from tensorir import IRTypeError, IRValueError, frontend
 from tensorir.frontend.torch.table import TABLE, converter
 from tensorir.relax.expr import Constant
-from tests.exported import built, check, imported
+from tests.exported import built, check, compare, imported
 
 
 class Scaled(nn.Module):
@@ -187,6 +187,19 @@ def test_sizes_that_data_decide() -> None:
         (torch.tensor([[1.0, 0.0], [-1.0, 2.0], [3.0, 4.0]]), torch.tensor(3)),
         (torch.tensor([[-1.0, 0.0], [-1.0, 2.0], [-3.0, 4.0]]), torch.tensor(0)),
     )
+
+
+def test_padding_by_a_size() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return nn.functional.pad(x, (1, y.shape[0]))
+
+    sizes = ({0: Dim("n")}, {0: Dim("m")})
+    program = export(Net(), (torch.ones(3), torch.ones(4)), dynamic_shapes=sizes)
+    main = built(frontend.from_exported_program(program))["main"]
+    for n, m in ((5, 2), (2, 9)):
+        x, y = torch.ones(n), torch.ones(m)
+        compare(main(x, y), Net()(x, y), rtol=0, atol=0)
 
 
 # ------------------------------------------------------------------------------- inputs, results

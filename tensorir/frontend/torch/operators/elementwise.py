@@ -226,12 +226,10 @@ aten_rows(
         "bitwise_not.default": lambda self: (
             op.logical_not(self) if dtype_of(self) == "bool" else op.bitwise_not(self)
         ),
-        "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar __lshift__.Scalar": _promoted(
-            op.left_shift
-        ),
-        "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar __rshift__.Scalar": _promoted(
-            op.right_shift
-        ),
+        "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar __lshift__.Tensor "
+        "__lshift__.Scalar": _promoted(op.left_shift),
+        "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar __rshift__.Tensor "
+        "__rshift__.Scalar": _promoted(op.right_shift),
         "where.self where.ScalarOther where.ScalarSelf where.Scalar": (
             lambda condition, self, other, result: op.where(
                 as_tensor(condition, "bool"), *in_dtype_of(result, self, other)

@@ -70,7 +70,11 @@ def _with_index(operator: Operator, place: Operator) -> Operator:
 
 
 def _cumulative(operator: Operator) -> Operator:
-    return lambda self, dim, result: operator(*in_dtype_of(result, self), axis_of(dim, self))
+    def convert(self: Any, dim: int, result: TensorStructInfo) -> Any:
+        (x,) = in_dtype_of(result, self)
+        return operator(x, axis_of(dim, self)) if result.ndim else x
+
+    return convert
 
 
 def _count(self: GraphExpr, axes: list[int]) -> PrimExpr | int:

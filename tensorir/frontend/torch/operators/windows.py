@@ -228,7 +228,8 @@ def _pad(self: Any, pad: Sequence[int], mode: str, value: Any) -> Any:
     pairs = [pad[k : k + 2] for k in range(0, len(pad), 2)]
     pairs += [[0, 0]] * (tensor_info(self).ndim - len(pairs))
     width = [n for pair in reversed(pairs) for n in pair]
-    return op.nn.pad(self, width, mode, value or 0)
+    is_known = all(isinstance(n, int) for n in width)
+    return (op.nn.pad if is_known else op.nn.dynamic_pad)(self, width, mode, value or 0)
 
 
 _MODES: Final = {
