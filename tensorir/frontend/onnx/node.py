@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.frontend.onnx.known_values import common_element
 from tensorir.frontend.onnx.step_function import Body, StepFunction, step_function
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.ops import as_expr
 from tensorir.relax.expr import GraphExpr, GraphVar
 from tensorir.relax.struct_info import UNKNOWN_NDIM, TensorStructInfo
 from tensorir.topi.extents import is_number
@@ -241,6 +243,14 @@ class OnnxNode:
         """Return a tensor, assumed to broadcast to `shape`; checked at run time if not provable."""
         like = GraphVar("shape", TensorStructInfo(shape, self.dtype(value)))
         return self.broadcast_operands(like, value)[1]
+
+    def with_extent(self, value: GraphExpr, axis: int, extent: int | PrimExpr) -> GraphExpr:
+        """Return a tensor, assumed to have `extent` along an axis; see `broadcast_to`."""
+        shape = list(self.shape(value))
+        shape[axis] = as_expr(extent)
+        if Analyzer().can_prove_equal(shape[axis], self.extent(value, axis)):
+            return value
+        return self.builder.match_cast(value, TensorStructInfo(shape, self.dtype(value)))
 
     def equal_except(self, operands: Sequence[GraphExpr], axis: int) -> list[GraphExpr]:
         """Return operands with equal shapes except along an axis; see `broadcast_operands`."""

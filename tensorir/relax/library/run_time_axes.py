@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
@@ -123,6 +124,25 @@ def slice_at(
 
 
 @library(
+    "slice_bounds",
+    lambda begin, **_: TensorStructInfo([2 * n for n in tensor_info(begin).shape or ()], "int64"),
+)
+def slice_bounds(
+    begin: _Array, end: _Array, shape: Sequence[PrimExpr], steps: Sequence[int]
+) -> _Array:
+    """Return the begins and then the ends of slices of axes of extents `shape`, in range.
+
+    Follows Python's rules. An end is its begin plus the length of the slice times the step.
+    """
+    slices = [
+        range(*slice(int(first), int(last), step).indices(int(extent)))  # type: ignore[call-overload]
+        for first, last, extent, step in zip(begin, end, shape, steps, strict=False)
+    ]
+    starts = [part.start for part in slices]
+    return np.array([*starts, *(part.start + len(part) * part.step for part in slices)], np.int64)
+
+
+@library(
     "pad_width_at",
     lambda pads, axes, count: TensorStructInfo([2 * count], _numbers(pads).dtype),
 )
@@ -155,16 +175,41 @@ def reshape_target(
     if not allowzero:
         result = [sizes[k] if n == 0 else n for k, n in enumerate(result)]
     if -1 in result:
-        rest = int(np.prod([n for n in result if n != -1]))
-        if result.count(-1) > 1 or rest == 0 or int(np.prod(sizes)) % rest:
-            raise IRValueError(f"a tensor of {sizes} cannot be reshaped to {target.tolist()}")
-        result[result.index(-1)] = int(np.prod(sizes)) // rest
+        rest = math.prod(n for n in result if n != -1)
+        if result.count(-1) == 1 and rest:
+            result[result.index(-1)] = math.prod(sizes) // rest
+    if min(result, default=0) < 0 or math.prod(result) != math.prod(sizes):
+        raise IRValueError(f"a tensor of {sizes} cannot be reshaped to {target.tolist()}")
     return np.array(result, target.dtype)
+
+
+def _broadcast_target_info(target: GraphExpr, shape: Sequence[PrimExpr]) -> TensorStructInfo:
+    count = _count(target)
+    return TensorStructInfo(None if count is None else [max(count, len(shape))], "int64", 1)
+
+
+@library("broadcast_target", _broadcast_target_info)
+def broadcast_target(target: NDArray[Any], shape: Sequence[PrimExpr]) -> NDArray[Any]:
+    """Return the shape that tensors of the shapes `target` and `shape` broadcast to."""
+    sizes = [int(n) for n in shape]  # type: ignore[call-overload]
+    wanted = target.tolist()
+    try:
+        return np.array(np.broadcast_shapes(sizes, wanted), np.int64)
+    except ValueError as problem:
+        raise IRValueError(f"a tensor of {sizes} does not broadcast to {wanted}") from problem
 
 
 @library("arange_between", lambda start, **_: TensorStructInfo(None, tensor_info(start).dtype, 1))
 def arange_between(start: NDArray[Any], limit: NDArray[Any], step: NDArray[Any]) -> NDArray[Any]:
     """Return `start, start + step, ...` up to `limit`, which is excluded."""
-    count = max(0, int(np.ceil((limit - start) / step)))
-    values: NDArray[Any] = start + np.arange(count, dtype=start.dtype) * step
+    first, last, distance = start.item(), limit.item(), step.item()
+    if distance == 0:
+        raise IRValueError("arange_between: the step is 0; it must be a nonzero number")
+    count = (
+        len(range(first, last, distance))
+        if start.dtype.kind in "iu"
+        else max(0, math.ceil((last - first) / distance))
+    )
+    # Integers wrap around on the way to values in range.
+    values: NDArray[Any] = start + np.arange(count).astype(start.dtype) * step
     return values.astype(start.dtype).reshape(count)

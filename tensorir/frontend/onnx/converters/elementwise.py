@@ -14,7 +14,7 @@ from tensorir.frontend.onnx.dtypes import dtype_number, dtype_of, held_dtype, na
 from tensorir.frontend.onnx.node import OnnxNode
 from tensorir.frontend.onnx.registry import onnx_operator, onnx_operators
 from tensorir.relax import op
-from tensorir.relax.expr import Constant, GraphExpr
+from tensorir.relax.expr import Constant, GraphExpr, ShapeExpr
 
 _BINARY: Final = {
     "Add": op.add,
@@ -150,10 +150,10 @@ def _apply_along_axis(
     if node.opset >= 13:
         return operator(x, -1 if axis is None else axis)
     own = node.shape(x)
-    split = node.axis(1 if axis is None else axis, len(own) + 1) if own else 0
-    if split == len(own) - 1:
-        return operator(x, split)
-    return op.reshape(operator(flatten(node, x, axis=split), 1), own)
+    split = 1 if axis is None else axis
+    if split in (-1, len(own) - 1):
+        return operator(x, -1)
+    return op.reshape(operator(flatten(node, x, axis=split), 1), ShapeExpr(own))
 
 
 @onnx_operator("Pow")

@@ -102,7 +102,10 @@ def top_k(
 ) -> list[GraphExpr]:  # fmt: skip
     if k is None:
         raise IRValueError("k is missing")
-    found = node.emit(op.topk(x, node.integer(k, "k"), axis, "both", bool(largest), dtype="int64"))
+    count = node.integer(k, "k")
+    if count == 0:  # to the operator, a constant 0 means all elements
+        x = op.strided_slice(x, [axis], [0], [0])
+    found = node.emit(op.topk(x, count, axis, "both", bool(largest), dtype="int64"))
     return [found[0], found[1]]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from operator import mul
+from operator import add, mul
 
 from tensorir.arith import Analyzer
 from tensorir.errors import IRValueError
@@ -13,7 +13,7 @@ from tensorir.frontend.onnx.registry import onnx_operator, onnx_operators
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import floordiv
 from tensorir.relax import op
-from tensorir.relax.expr import GraphExpr
+from tensorir.relax.expr import GraphExpr, ShapeExpr
 from tensorir.topi.extents import extent_text, is_number
 
 
@@ -25,14 +25,13 @@ def reshape(
     if target is None:
         if shape is None:
             raise IRValueError("the shape is missing")
-        return op.reshape(x, _resolve_shape(node, x, shape, bool(allowzero)))
+        return op.reshape(x, ShapeExpr(_resolve_shape(node, x, shape, bool(allowzero))))
     if node.contents(target) is None:
         # The numbers may include -1 and 0, which the model resolves when it runs.
         target = node.emit(op.reshape_target(target, node.shape(x), allowzero=bool(allowzero)))
         return op.reshape(x, node.integers(target, "the shape"))
-    return op.reshape(
-        x, _resolve_shape(node, x, node.integers(target, "the shape"), bool(allowzero))
-    )
+    wanted = _resolve_shape(node, x, node.integers(target, "the shape"), bool(allowzero))
+    return op.reshape(x, ShapeExpr(wanted))
 
 
 def _resolve_shape(
@@ -79,7 +78,7 @@ def flatten(node: OnnxNode, x: GraphExpr, *, axis: int = 1) -> GraphExpr:
     split = axis + len(own) if axis < 0 else axis
     if not 0 <= split <= len(own):
         raise IRValueError(f"the axis {axis} is not one of {len(own)} dimension(s)")
-    return op.reshape(x, [_product(own[:split]), _product(own[split:])])
+    return op.reshape(x, ShapeExpr([_product(own[:split]), _product(own[split:])]))
 
 
 @onnx_operator("Squeeze")
@@ -111,6 +110,9 @@ def unsqueeze(
 
 @onnx_operator("Expand")
 def expand(node: OnnxNode, x: GraphExpr, shape: GraphExpr) -> GraphExpr:
+    if node.contents(shape) is None:
+        # The model checks when it runs that `x` broadcasts to the shape.
+        shape = node.emit(op.broadcast_target(shape, node.shape(x)))
     wanted = node.integers(shape, "the shape")
     own: list[int | PrimExpr] = [1] * (len(wanted) - node.rank(x))
     own += node.shape(x)
@@ -155,9 +157,11 @@ def parts_of(
 ) -> list[GraphExpr]:
     """Return the parts of these lengths along an axis, each as a separate value.
 
-    An unused part gets no kernel. Raises IRValueError if the lengths do not sum to the extent.
+    An unused part gets no kernel. Raises IRValueError if the lengths do not sum to the extent; the
+    model checks the sum of symbolic lengths when it runs.
     """
     _check_lengths(node.extent(x, axis), lengths)
+    x = node.with_extent(x, axis, reduce(add, lengths))
     if len(lengths) == 1:
         return [x]
     result: list[GraphExpr] = []
@@ -207,13 +211,24 @@ def slice_(
 ) -> GraphExpr:  # fmt: skip
     if any(v is not None and node.contents(v) is None for v in (places, steps)):
         return node.emit(op.slice_at(x, begin, end, places, steps))
-    first = list(starts or ()) if begin is None else node.integers(begin, "starts")
-    last = list(ends or ()) if end is None else node.integers(end, "ends")
-    stride = [1] * len(first) if steps is None else node.known_integers(steps, "steps")
     if places is not None:
         axes = node.known_integers(places, "axes")
-    chosen = list(range(len(first))) if axes is None else [node.axis(a, node.rank(x)) for a in axes]
-    return op.strided_slice(x, chosen, first, last, stride)
+    own = node.shape(x)
+    chosen = list(range(len(own))) if axes is None else [node.axis(a, len(own)) for a in axes]
+    stride = [1] * len(chosen) if steps is None else node.known_integers(steps, "steps")
+    is_known = all(v is None or node.contents(v) is not None for v in (begin, end))
+    if begin is not None and end is not None and not is_known:
+        # The numbers may be negative or out of range, which the model resolves when it runs.
+        bounds = node.emit(op.slice_bounds(begin, end, [own[a] for a in chosen], stride))
+        numbers = node.integers(bounds, "starts and ends")
+        first, last = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
+        inbound = True
+    else:
+        first = list(starts or ()) if begin is None else node.integers(begin, "starts")
+        last = list(ends or ()) if end is None else node.integers(end, "ends")
+        inbound = False
+    count = len(first)
+    return op.strided_slice(x, chosen[:count], first, last, stride[:count], assume_inbound=inbound)
 
 
 onnx_operators(
