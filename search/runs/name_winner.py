@@ -47,6 +47,8 @@ _MOST_COMPARISONS: Final = 4
 """The number of comparisons after which a winner is named even if other records have lower
 times.
 """
+_SHORT_SECONDS: Final = 1.0
+"""The seconds for a winner below which only the best and the default schedule are compared."""
 _BASELINE_FRACTION: Final = 0.1
 """The time limit of an unscheduled program, as a fraction of the time of the search."""
 
@@ -55,12 +57,14 @@ def name_winners(run: Run) -> None:
     """Measure the best candidates of each task again, if there is time, and store its report."""
     logged = Tasks(run.store.latest(TRIALS))
     unconfirmed = 0
-    for task in run.tasks:
+    by_time = sorted(run.tasks, key=lambda task: -task.task_weight * (task.best_ms or 0.0))
+    for number, task in enumerate(by_time):
         is_over = run.budget.left == 0
         unconfirmed += is_over and task.best_ms is not None
         if not is_over:
             with run.isolate_failure(task):
-                name_winner(run, task, run.budget.for_winner_number(task.index))
+                name_winner(run, task, run.budget.for_winner_number(number))
+    for task in run.tasks:
         if task.failure is None:
             with run.isolate_failure(task):
                 report_task(run, task, logged)
@@ -84,17 +88,26 @@ def name_winner(run: Run, task: TaskState, max_seconds: float = math.inf) -> Non
     are then compared with the winner, until the best record was measured again.
 
     All this takes a small fraction of the time of the run, and at most `max_seconds`, except for
-    the minimum number of rounds, and for a baseline that ranks first.
+    the minimum number of rounds, and for a baseline that ranks first. If that is too short for many
+    candidates (`_SHORT_SECONDS`), only the best and the first record are compared, because a search
+    of a model begins with the schedule of the untuned model.
     """
     best = _best(run, task.ctx)
     if not best:
         return
     first = _earliest(run, task.ctx)[:1]
-    measure_baselines(run, task, [*first, best[0]])
-    end = time.monotonic() + min(max_seconds, run.budget.for_a_winner)
+    is_short = max_seconds < _SHORT_SECONDS
+    if not is_short:
+        measure_baselines(run, task, [*first, best[0]])
+    end = time.monotonic() + (0.0 if is_short else min(max_seconds, run.budget.for_a_winner))
     value = task.ctx.objective.of_record
     best = _best(run, task.ctx)  # the baselines may rank first
     contenders = [*best, *_to_beat(run, task, best)]
+    if is_short:
+        keys = [record.trace_key for record in (best[0], *first)]
+        contenders = [record for record in contenders if record.trace_key in keys]
+        if len(contenders) == 1:
+            return
     baselines = {record.trace_key for record in task.baselines}
     compared: set[bytes] = set()
     found: list[Confirmation] = []
