@@ -4,7 +4,8 @@ The arrays of a frame have addresses of the host, as on a CPU. An array that a r
 the memory of the GPU, and there it is up to date between any two steps: the first run that uses it
 copies it, unless it is memory that the call has not written yet, and the steps `ToHost` and
 `ToDevice` copy what steps of Python read and may have written. Arena and weights stay on the GPU,
-so a call of a function without such steps copies its arguments and its result only.
+so a call of a function without such steps copies its arguments and its result only, and not even
+these if the arguments are arrays of the device.
 """
 
 from __future__ import annotations
@@ -83,6 +84,8 @@ class DeviceMemory:
         """The arrays by slot."""
         self._regions: list[_Region] = []
         """The memory that this call uses on the GPU."""
+        self.results: dict[int, DeviceArray] = {}
+        """The results of this call that stay on the GPU, and its arguments there, by addresses."""
         self.recorded: dict[DeviceRun, tuple[_Key, Recording, list[DeviceArray]]] = {}
         """What each run records, for which places and sizes, and the temporaries of its kernels."""
 
@@ -100,10 +103,39 @@ class DeviceMemory:
     def begin(self) -> None:
         """Begin a call: provide memory on the device for the arena and the arrays it creates.
 
-        Nothing is copied, because the call has not written to them yet.
+        Nothing is copied, because the call has not written to them yet. Arguments that are on the
+        device are used there.
         """
         for slot in self._roots.unwritten:
             self._add(slot)
+        self.results = {}
+        for array in self._frame.copies:
+            owner = getattr(array, "_owner", None)
+            if isinstance(owner, DeviceArray):
+                self.results[address_of(array)] = owner
+                self._regions.append(_Region(address_of(array), owner, is_written=True))
+
+    def give_results(self, registers: Sequence[int]) -> None:
+        """Copy results and arguments that the call has changed to where the caller has them."""
+        frame, roots = self._frame, self._roots
+        for number in registers:
+            value, made = frame.registers[number], roots.results.get(number)
+            if made is not None and frame.results_stay:
+                self._keep(value, made.dtype)
+                continue
+            for array in _arrays_in([value]):
+                if number in roots.copied or address_of(array) not in self.results:
+                    self.copy(array, to_host=True)
+
+    def _keep(self, array: NDArray, dtype: str) -> None:
+        """Copy a result within the memory of the GPU: the next call writes to the same place."""
+        region, device = self._region(address_of(array), array.nbytes), self._roots.device
+        assert region is not None
+        kept = self.results[address_of(array)] = device.empty(array.shape, dtype)
+        if kept.nbytes:
+            start = address_of(array) - region.address
+            places = (kept.number, 0), (region.array.number, start)
+            Recording(device, [(*places, kept.nbytes)]).run()
 
     def end(self) -> None:
         """End the call: arguments and results of the next one are others."""
@@ -160,6 +192,9 @@ class Roots:
         made = [*program.results, *program.temporaries]
         self.unwritten = [program.arena_slot, *(array.slot for array in made)]
         """The memory that no one has written to when a call begins."""
+        self.results = {array.register: array for array in program.results}
+        self.copied = set(p.copied_registers(program.result))
+        """The registers whose arrays the host copies to make the result."""
         received = [*program.parameters]
         for step in program.all_steps():
             if isinstance(step, p.Allocate):
@@ -275,13 +310,17 @@ class DeviceRun:
         return Recording(device, commands), scratch
 
 
+def device_of(executable: Executable, device: Device | None) -> GpuDevice:
+    """Return the device that runs an executable for a GPU: the given one, else the first."""
+    return device if isinstance(device, GpuDevice) else GpuDevice(executable.module.target.kind)
+
+
 def device_steps(
-    executable: Executable, device: Device | None
+    executable: Executable, chosen: GpuDevice
 ) -> Callable[[p.Run | p.ToHost | p.ToDevice, p.Program], Runner]:
     """Return the link of the steps that use a GPU, with the weights of an executable there."""
     module = executable.module
     assert isinstance(module, GpuModule)
-    chosen = device if isinstance(device, GpuDevice) else GpuDevice(module.target.kind)
     weights = Weights(executable.constants, chosen)
     roots: dict[str, Roots] = {}
 
@@ -291,19 +330,20 @@ def device_steps(
         if isinstance(step, p.Run):
             return DeviceRun(step.calls, module, weights, roots[program.name])
         if isinstance(step, p.ToHost):
-            return partial(_copy_to_host, step)
+            return partial(_copy_to_host, step, roots[program.name])
         return partial(_copy_to_device, step, roots[program.name])
 
     return linked
 
 
-def _copy_to_host(step: p.ToHost, frame: Frame) -> None:
-    memory = frame.device_memory
-    if memory is not None:
-        for array in _arrays_in([frame.registers[k] for k in step.registers]):
-            memory.copy(array, to_host=True)
-        if step.ends:
-            memory.end()
+def _copy_to_host(step: p.ToHost, roots: Roots, frame: Frame) -> None:
+    memory = roots.memory(frame)
+    if step.ends:
+        memory.give_results(step.registers)
+        memory.end()
+        return
+    for array in _arrays_in([frame.registers[k] for k in step.registers]):
+        memory.copy(array, to_host=True)
 
 
 def _copy_to_device(step: p.ToDevice, roots: Roots, frame: Frame) -> None:

@@ -68,6 +68,7 @@ class Frame:
         "name",
         "prepared_for",
         "registers",
+        "results_stay",
         "sizes",
         "slots",
         "temporaries",
@@ -89,6 +90,8 @@ class Frame:
         self.depth = 0
         self.device_memory: DeviceMemory | None = None
         """The memory of the frame on a GPU, made by the first run there."""
+        self.results_stay = False
+        """True if the results of this call stay on the GPU, where some of its arguments are."""
         self.caller: Frame | None = None
         self.temporaries: list[NDArray] = []
         nbytes = max(program.arena_bytes, ALIGNMENT)

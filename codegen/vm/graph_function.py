@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -17,10 +17,13 @@ from codegen.runtime.timed_loop import Batch, flush_views, time_calls
 from codegen.vm import program as p
 from codegen.vm.constants import Constants
 from codegen.vm.frame import Allocator, Frame, Runner, copied, guarded_array, needs_stack, run_steps
-from codegen.vm.matching import Matcher, as_array
+from codegen.vm.matching import Matcher, as_array, is_on_device
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.memory.alignment import ALIGNMENT
 from tensorir.nodes.dtype import DataType
+
+if TYPE_CHECKING:
+    from codegen.devices.array import DeviceArray, GpuDevice
 
 
 class GraphFunction:
@@ -34,12 +37,21 @@ class GraphFunction:
     it, and library functions that it calls may call it again: each call has a separate frame, which
     later calls reuse. The `state` is common to all calls: calls of a function with state must not
     overlap.
+
+    A function that runs on a GPU takes arrays of that `device`, too, without copying them, and then
+    its results are arrays of the device. Its state is on the device.
     """
 
     def __init__(
-        self, program: p.Program, constants: Constants, link: Link, guard_pages: bool = False
+        self,
+        program: p.Program,
+        constants: Constants,
+        link: Link,
+        guard_pages: bool = False,
+        device: GpuDevice | None = None,
     ) -> None:
         self.program = program
+        self.device = device
         self._constants = constants
         self._guard_pages = guard_pages
         self.allocate: Allocator = guarded_array if guard_pages else aligned_array
@@ -63,7 +75,7 @@ class GraphFunction:
         ]
         """The memory of each part of the result, None for a part without separate memory."""
         self.link = link
-        self.state: dict[str, NDArray] = {}
+        self.state: dict[str, NDArray | DeviceArray] = {}
         """The arrays of parameters that are kept from call to call, by name. They may be read,
         written, and replaced by other arrays, such as those of another function."""
         self.reset_state()
@@ -82,7 +94,11 @@ class GraphFunction:
             frame = Frame(program, self._constants, self.allocate)
             kept = program.parameters[len(program.arguments) :]
             for pattern, first in zip(kept, program.state, strict=True):
-                self.state[pattern.name] = copied(frame.evaluate(first, {}))
+                value = copied(frame.evaluate(first, {}))
+                if self.device is not None:
+                    assert isinstance(pattern, p.TensorPattern)
+                    value = self._put(value, pattern.dtype or str(value.dtype))
+                self.state[pattern.name] = value
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Check the arguments, given by position or by name, run, return the result.
@@ -93,7 +109,28 @@ class GraphFunction:
         """
         if kwargs:
             args = self.positional(args, kwargs)
-        return self._result_for_user(self.finished(self.run(self._frame_of_call(args))))
+        frame = self._frame_of_call(args)
+        if self.device is None or not _any_on_device(args):
+            return self._result_for_user(self.finished(self.run(frame)))
+        frame.results_stay = True
+        memory = self.run(frame).device_memory
+        assert memory is not None
+        kept = memory.results
+        return self._on_device(self._result_for_user(self.finished(frame)), kept)
+
+    def _on_device(self, value: Any, kept: Mapping[int, DeviceArray]) -> Any:
+        """Return a result with arrays of the device: `kept` ones by addresses, copies of others."""
+        if isinstance(value, tuple):
+            return tuple(self._on_device(part, kept) for part in value)
+        bits = value.bits if isinstance(value, BFloat16Array) else value
+        if not isinstance(bits, NDArray):
+            return value
+        found = kept.get(address_of(bits))
+        return self._put(bits, str(value.dtype)) if found is None else found
+
+    def _put(self, array: NDArray, dtype: str) -> DeviceArray:
+        assert self.device is not None
+        return self.device.empty(array.shape, dtype).copyfrom(array)
 
     def _frame_of_call(self, args: Sequence[Any]) -> Frame:
         """Return a frame for a call of the user, with the state."""
@@ -221,7 +258,7 @@ class GraphFunction:
                 f"got {len(args) - len(program.state)}"
             )
         sizes: dict[str, int] = {}
-        matcher = Matcher("", frame.slots, frame.registers, sizes, frame.copies)
+        matcher = Matcher("", frame.slots, frame.registers, sizes, frame.copies, self.device)
         for k, (pattern, arg) in enumerate(zip(program.parameters, args, strict=True)):
             matcher.place = f"{self.name}: argument {k + 1} "
             is_copied = self._guard_pages and not _is_written(pattern)
@@ -284,6 +321,7 @@ class GraphFunction:
         frame.caller = None
         if frame.copies:
             frame.copies.clear()
+            frame.results_stay = False
         if not (frame.lent and frame.is_held()):
             self._free.append(frame)
 
@@ -382,6 +420,13 @@ def _quick_checks(program: p.Program, used: set[int]) -> list[_Quick] | None:
         dtype = DataType(pattern.dtype).to_numpy()
         checks.append((pattern.shape, dtype, pattern.slot, register))  # type: ignore[arg-type]
     return checks
+
+
+def _any_on_device(args: Sequence[Any]) -> bool:
+    """Return True if an argument, or a part of one, is in the memory of a GPU."""
+    return any(
+        _any_on_device(arg) if isinstance(arg, (tuple, list)) else is_on_device(arg) for arg in args
+    )
 
 
 def _is_written(pattern: p.Pattern) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -22,7 +22,13 @@ from codegen.runtime.array_view import (
     view_of,
 )
 from codegen.runtime.bfloat16_array import BFloat16Array
-from codegen.runtime.ndarray import Device, NDArray, address_of, array_over
+from codegen.runtime.ndarray import (
+    ArrayCopies,
+    NDArray,
+    address_of,
+    aligned_array,
+    array_over,
+)
 from codegen.runtime.ndarray import array as copy_of
 from codegen.signature import Dim, dim_text, evaluate_dim
 from codegen.vm import program as p
@@ -30,6 +36,9 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import integer_limits
 from tensorir.semantics.conversions import stored
+
+if TYPE_CHECKING:
+    from codegen.devices.array import GpuDevice
 
 
 @dataclass(slots=True)
@@ -41,7 +50,10 @@ class Matcher:
     registers: list[Any]
     sizes: dict[str, int]
     copies: list[NDArray]
-    """Receives converted values: arrays of lists and numbers, and contiguous copies."""
+    """Receives converted values: arrays of lists and numbers, contiguous copies, and memory of the
+    host for arrays on the GPU, which own it."""
+    device: GpuDevice | None = None
+    """The GPU whose arrays are accepted."""
     _waiting: list[tuple[str, str, Dim, int, str]] = field(default_factory=list)
 
     def match(self, pattern: p.Pattern, value: Any) -> None:
@@ -112,9 +124,9 @@ class Matcher:
                 return self._copy(stored(value, expected))
             except (IRTypeError, IRValueError) as problem:
                 raise type(problem)(f"{self._where(pattern.name)}: {problem}") from None
-        found = _typed_array(value)
+        found = self._on_host(value) or _typed_array(value)
         if found is None:
-            remedy = _how_to_make(value, pattern.dtype)
+            remedy = self._how_to_make(value, pattern.dtype)
             self._wrong_kind(
                 pattern.name, f"an array of {pattern.dtype or 'numbers'}", value, remedy
             )
@@ -127,6 +139,25 @@ class Matcher:
                 f"{narrow or array.dtype}; {remedy_for(expected)}"
             )
         return array
+
+    def _on_host(self, value: Any) -> tuple[NDArray, DataType] | None:
+        """Return unwritten memory of the host for an array on the GPU; None for other values."""
+        gpu = self.device
+        if gpu is None or not is_on_device(value) or value.device.process is not gpu.process:
+            return None
+        self.copies.append(aligned_array(value.shape, value.dtype.to_numpy()))
+        self.copies[-1]._owner = value
+        return self.copies[-1], value.dtype
+
+    def _how_to_make(self, value: Any, dtype: str | None) -> str:
+        """Return the remedy for numbers or an array of another device, else ""."""
+        if is_on_device(value):
+            return f" on {value.device}, but the function runs on {self.device or 'the CPU'}"
+        if not isinstance(value, (bool, int, float, tuple, list)):
+            return ""
+        shown = "values" if isinstance(value, (tuple, list)) else repr(value)
+        kind = "" if dtype is None else f", {str(DataType(dtype).to_numpy())!r}"
+        return f"; make it one by numpy.array({shown}{kind})"
 
     def _copy(self, array: Any) -> NDArray:
         self.copies.append(copy_of(array))
@@ -197,15 +228,9 @@ class Matcher:
         raise IRValueError(f"{self._where(name)}: {reason}")
 
 
-def _how_to_make(value: Any, dtype: str | None) -> str:
-    """Return the remedy for numbers or an array of a device in place of an array, else ""."""
-    if isinstance(getattr(value, "device", None), Device):
-        return f" on {value.device}; pass its numpy(), calls take and return arrays of the host"
-    if not isinstance(value, (bool, int, float, tuple, list)):
-        return ""
-    shown = "values" if isinstance(value, (tuple, list)) else repr(value)
-    kind = "" if dtype is None else f", {str(DataType(dtype).to_numpy())!r}"
-    return f"; make it one by numpy.array({shown}{kind})"
+def is_on_device(value: Any) -> bool:
+    """Return True for an array in the memory of a GPU (`codegen.devices.array.DeviceArray`)."""
+    return isinstance(value, ArrayCopies) and not isinstance(value, np.ndarray)
 
 
 def as_array(value: Any) -> NDArray | None:

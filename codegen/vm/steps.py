@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from codegen.vm.frame import BranchChoice, Frame, FrameCall, Runner, copied
 from codegen.vm.graph_function import GraphFunction, Link
 from codegen.vm.matching import Matcher, as_array, as_value
 from tensorir.errors import IRValueError
+
+if TYPE_CHECKING:
+    from codegen.devices.array import GpuDevice
 
 
 class MachineCode:
@@ -139,12 +142,14 @@ def linked_functions(
         raise LinkError(f"{missing_text(list(missing))}. They are called: {calls}")
     functions: dict[str, GraphFunction] = {}
     run: Callable[[Any, p.Program], Runner]
+    gpu: GpuDevice | None = None
     if executable.module.target.gpu is None:
         run = lambda step, _: MachineCode(executable.module[step.symbol])  # noqa: E731
     else:
-        from codegen.vm.device_memory import device_steps  # noqa: PLC0415 - for GPUs only
+        from codegen.vm.device_memory import device_of, device_steps  # noqa: PLC0415 - for GPUs only
 
-        run = device_steps(executable, device)
+        gpu = device_of(executable, device)
+        run = device_steps(executable, gpu)
 
     def linked(step: p.Step, owner: GraphFunction) -> Runner:
         if isinstance(step, (p.Run, p.ToHost, p.ToDevice)):
@@ -169,6 +174,6 @@ def linked_functions(
     link = linked if watch is None else watch(linked)
     for program in executable.description.programs:
         functions[program.name] = GraphFunction(
-            program, executable.constants, link, executable.guard_pages
+            program, executable.constants, link, executable.guard_pages, gpu
         )
     return functions

@@ -12,11 +12,13 @@ import pytest
 from devices.ladder import OPENCL, needs_opencl
 
 import codegen
+from codegen.devices.array import DeviceArray, GpuDevice
 from codegen.errors import CodegenError, ExecutionError, LibraryFunctionError
 from codegen.lower.gpu.bind_unbound import bind_unbound
 from tensorir import IRModule, parse, transform
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import PrimFunc
+from tensorir.nodes.dtype import DataType
 
 MLP = """
 @R.function
@@ -265,12 +267,107 @@ def test_what_is_refused():
         codegen.vm_build(calls, OPENCL)
 
 
+def copies(requests: list[tuple[Any, ...]]) -> list[str]:
+    return [name for name, *_ in requests if name in ("read", "write")]
+
+
 @needs_opencl
-def test_an_array_of_a_device_is_no_argument():
-    x = codegen.array(np.zeros(8, "int32"), codegen.device(OPENCL))
-    main = machine(module(KERNEL.format("B[k] = A[k] * by")))["main"]
-    with pytest.raises(IRTypeError, match=r"got DeviceArray on opencl\(0\); pass its numpy\(\)"):
-        main(x)
+def test_results_are_on_the_device_if_arguments_are(monkeypatch):
+    mod, device = module(MLP), codegen.device(OPENCL)
+    values = [random(*p.struct_info.static_shape) for p in mod["main"].params]
+    main = machine(mod, default_schedules=False)["main"]
+    args = [codegen.array(value, device) for value in values]
+    first, expected = main(*args), on_cpu(mod)(*values)
+    np.testing.assert_allclose(first.numpy(), expected, rtol=1e-4, atol=1e-6)
+    assert copies(requests(monkeypatch, lambda: main(*args))) == []
+    args[0].copyfrom(2 * values[0])
+    second = main(args[0], *values[1:])
+    assert second.device == device
+    np.testing.assert_allclose(second.numpy(), on_cpu(mod)(2 * values[0], *values[1:]), rtol=1e-4)
+    np.testing.assert_allclose(first.numpy(), expected, rtol=1e-4, atol=1e-6)
+
+
+@needs_opencl
+def test_the_host_reads_and_returns_what_is_on_the_device():
+    mod, device, x = module(ON_THE_HOST), codegen.device(OPENCL), random(4, 8)
+    main = machine(mod, default_schedules=False)["main"]
+    given = codegen.array(x, device)
+    for condition in (True, False):
+        found = main(given, np.array(condition))
+        for one, other in zip(found, on_cpu(mod)(x, np.array(condition)), strict=True):
+            assert one.device == device
+            np.testing.assert_allclose(one.numpy(), other, rtol=1e-6)
+    np.testing.assert_array_equal(given.numpy(), x)
+
+
+@needs_opencl
+def test_the_results_in_bfloat16_are_arrays_of_bfloat16():
+    mod = module("""
+@R.function
+def main(x: R.Tensor((4,), "bfloat16")):
+    with R.dataflow():
+        y = R.add(x, x)
+        R.output(y)
+    return y
+""")
+    main = machine(mod, default_schedules=False)["main"]
+    x = codegen.empty((4,), "bfloat16", codegen.device(OPENCL))
+    x.copyfrom(np.full(4, 0x3FC0, "uint16"))
+    found = main(x)
+    assert str(found.dtype) == "bfloat16"
+    np.testing.assert_array_equal(found.numpy(), np.full(4, 0x4040, "uint16"))
+    assert isinstance(main(np.full(4, 0x3FC0, "uint16")), codegen.BFloat16Array)
+
+
+CACHE = parse(
+    """
+@I.ir_module
+class Module:
+    @R.function
+    def main(row: R.Tensor((1, 8), "float32"), place: R.Tensor((1,), "int64"),
+             cache: R.Tensor((16, 8), "float32")):
+        R.func_attr({"updates": ["cache"], "state": (R.const(zeros, "float32"),)})
+        with R.dataflow():
+            filled = R.index_put(cache, (place,), row)
+            total = R.sum(filled, axis=0)
+            R.output(total, filled)
+        return (total, (filled,))
+""",
+    {"zeros": np.zeros((16, 8), "float32")},
+)
+
+
+@needs_opencl
+def test_state_stays_on_the_device(monkeypatch):
+    main = machine(CACHE, default_schedules=False).function("main")
+    row = np.ones((1, 8), "float32")
+    found: list[np.ndarray] = []
+    for k in range(3):
+        made = requests(monkeypatch, lambda k=k: found.append(main(row, np.array([k]))))
+        np.testing.assert_array_equal(found[-1], np.full(8, k + 1, "float32"))
+    assert copies(made) == ["write", "write", "read"], "row and place, and the result"
+    cache = main.state["cache"]
+    assert cache.numpy().sum() == 24
+    main.reset_state()
+    assert main(row, np.array([5]))[0] == 1
+    main.state["cache"] = cache
+    assert main(row, np.array([5]))[0] == 4
+
+
+def test_the_array_of_a_device_is_for_that_device():
+    class Elsewhere(DeviceArray):
+        def __init__(self) -> None:
+            self.shape, self.dtype = (8,), DataType("int32")
+            self.device = GpuDevice("cuda")
+
+    mod = module(KERNEL.format("B[k] = A[k] * by"))
+    with pytest.raises(
+        IRTypeError, match=r"Elsewhere on cuda\(0\), but the function runs on the CPU"
+    ):
+        on_cpu(mod)(Elsewhere())
+    main = machine(mod)["main"]
+    with pytest.raises(IRTypeError, match=r"on cuda\(0\), but the function runs on opencl\(0\)"):
+        main(Elsewhere())
 
 
 def test_nests_without_a_schedule_get_a_plain_binding():
