@@ -52,6 +52,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session")
+def with_cache(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a user: what one program chose and built is there for the next."""
+    return {**os.environ, "TENSORIR_CACHE": str(tmp_path_factory.mktemp("cache", numbered=False))}
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _no_llvm_processes() -> Iterator[None]:
     """Compile in this process only: `make test` occupies all cores anyway.
