@@ -15,9 +15,10 @@ import functools
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from typing import Any, Final, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 from tensorir.errors import IRValueError
 from tensorir.nodes.node import Node
@@ -44,6 +45,7 @@ _thread_state: Final = _ThreadState()
 _lock: Final = threading.Lock()
 _running = 0
 _limit_before = 0
+_depths: Final[WeakKeyDictionary[Node, int]] = WeakKeyDictionary()
 
 
 def may_go_deeper() -> bool:
@@ -103,10 +105,17 @@ def run_deep(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 
 def run_as_deep_as(
-    program: object, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
+    program: Node | Mapping[Any, Node], function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
 ) -> R:
-    """Call a function that has effects, on a large stack if the program is deeply nested."""
-    if nesting(program)[0] <= _SHALLOW:
+    """Call a function that has effects, on a large stack if the program is deeply nested.
+
+    The depth of each node is measured once, since interpreted functions run many times.
+    """
+    nodes = program.values() if isinstance(program, Mapping) else (program,)
+    for node in nodes:
+        if node not in _depths:
+            _depths[node] = nesting(node)[0]
+    if max((_depths[node] for node in nodes), default=0) <= _SHALLOW:
         return function(*args, **kwargs)
     return run_deep(function, *args, **kwargs)
 
@@ -147,16 +156,19 @@ def nesting(program: object) -> tuple[int, str]:
     levels: dict[int, int] = {}
     deepest: dict[int, object] = {}
     """The child of each node with the greatest depth."""
-    stack = [(program, False)]
+    stack: list[tuple[object, list[Any] | None]] = [(program, None)]
+    """Nodes, with their children when these are measured."""
     while stack:
-        node, done = stack.pop()
+        node, parts = stack.pop()
         if id(node) in levels:
             continue
-        parts = _child_values(node)
-        if not done:
-            stack.append((node, True))
-            stack += [(part, False) for part in parts if id(part) not in levels]
-            continue
+        if parts is None:
+            parts = _child_values(node)
+            unknown = [(part, None) for part in parts if id(part) not in levels]
+            if unknown:
+                stack.append((node, parts))
+                stack += unknown
+                continue
         below = max(parts, key=lambda part: levels.get(id(part), 0), default=None)
         levels[id(node)] = isinstance(node, Node) + (0 if below is None else levels[id(below)])
         deepest[id(node)] = below

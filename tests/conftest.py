@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 os.environ["TENSORIR_VERIFY"] = "1"
 os.environ["MPLBACKEND"] = "Agg"
@@ -36,6 +37,9 @@ settings.register_profile(
 )
 settings.register_profile("deep", max_examples=5000, deadline=None)
 settings.load_profile("ci")
+# Examples must not contain constants of whatever modules a worker has loaded: which tests ran before
+# would change them. Reading all modules takes three seconds.
+providers.is_local_module_file = lambda path: False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,6 +50,12 @@ def pytest_collection_finish() -> None:
     """Leave what was imported out of all later collections, which many tests ask for."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def with_cache(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a user: what one program chose and built is there for the next."""
+    return {**os.environ, "TENSORIR_CACHE": str(tmp_path_factory.mktemp("cache", numbered=False))}
 
 
 @pytest.fixture(autouse=True, scope="session")

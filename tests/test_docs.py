@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -33,9 +34,12 @@ pages = of_docs("pages")
 
 
 @pytest.mark.parametrize("name", [name for name, text in PAGES.items() if "```python" in text])
-def test_a_page_prints_what_it_says(name: str, tmp_path: Path) -> None:
+def test_a_page_prints_what_it_says(
+    name: str, tmp_path: Path, with_cache: Mapping[str, str]
+) -> None:
     """In a separate process: pages register primitives and passes."""
-    done = forked.run([sys.executable, DOCS / "pages.py", name, "--trials", "4"], tmp_path)
+    command = [sys.executable, DOCS / "pages.py", name, "--trials", "4"]
+    done = forked.run(command, tmp_path, with_cache)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

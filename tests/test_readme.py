@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -20,13 +21,15 @@ OPTIONAL = {"torch"}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs_of_the_readme_run(name: str, tmp_path: Path) -> None:
+def test_programs_of_the_readme_run(
+    name: str, tmp_path: Path, with_cache: Mapping[str, str]
+) -> None:
     program = PROGRAMS[name]
     for package in sorted(OPTIONAL & set(re.findall(r"^import (\w+)", program, re.MULTILINE))):
         pytest.importorskip(package, reason="the program is for those who have it")
     path = tmp_path / "program.py"
     path.write_text(program)
-    done = forked.run([sys.executable, path], tmp_path)
+    done = forked.run([sys.executable, path], tmp_path, with_cache)
     assert done.returncode == 0, done.stderr
 
 

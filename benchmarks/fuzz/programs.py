@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from numpy.typing import NDArray
@@ -451,6 +452,7 @@ SIZES = {"n": 7, "m": 5, "none": 0}
 """The values of the variables in the shapes of programs."""
 
 
+@cache
 def program(name: str) -> PrimFunc:
     """Return the program of a name like `C2D-1` (a workload and its size) or `chain`."""
     if name in PROGRAMS:

@@ -1,7 +1,7 @@
 r"""Cases of primitives: a program, some calls, and the program that they make, as text.
 
-The files in `tests/schedule/primitives` look like Python, for editors, but are only parsed. Sections
-begin with `# ----` and a title; `# ====` heads several of them. A title in capitals names a program,
+The files in `tests/schedule/primitives` are text: scripts and calls, which are parsed and never imported.
+Sections begin with `# ----` and a title; `# ====` heads several of them. A title in capitals names a program,
 other titles say from which program the cases below start:
 
     # ---- VECTOR
@@ -31,7 +31,7 @@ the order of the lines; the axes of blocks are named after the loops, `vi` for `
     k = reduce_axis((0, 6))
     B = compute((8,), lambda i: sum(A[i, k], k))
 
-Empty lines separate the cases of a section. `programs.py` has the programs that several files use. A
+Empty lines separate the cases of a section. `programs.txt` has the programs that several files use. A
 case can contain its own program; `# apply` separates it from the calls. A line `# with OLD => NEW`
 replaces words of the named program, wherever they occur; ` ; ` separates several replacements, and
 `\n` begins a new line, indented like the line of OLD. The calls are methods of a schedule. Names that
@@ -121,12 +121,12 @@ class Case:
 
 def case_files() -> list[Path]:
     """Return the files that have cases."""
-    return [path for path in sorted(FOLDER.glob("*.py")) if path.name != "programs.py"]
+    return [path for path in sorted(FOLDER.glob("*.txt")) if path.name != "programs.txt"]
 
 
 def program(name: str, file: str = "programs") -> str:
     """Return a named program of a file."""
-    return _programs_of(FOLDER / f"{file}.py")[name]
+    return _programs_of(FOLDER / f"{file}.txt")[name]
 
 
 @cache
@@ -158,7 +158,7 @@ def _script(lines: list[str]) -> str:
 @cache
 def cases_of(path: Path) -> list[Case]:
     """Return the cases of a file."""
-    programs = _programs_of(FOLDER / "programs.py") | _programs_of(path)
+    programs = _programs_of(FOLDER / "programs.txt") | _programs_of(path)
     cases: list[Case] = []
     for title, first, lines in _sections(path):
         if title.isupper():

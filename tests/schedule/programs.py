@@ -1,4 +1,4 @@
-"""The programs of `primitives/programs.py`, by name: `from tests.schedule.programs import MATMUL`."""
+"""The programs of `primitives/programs.txt`, by name: `from tests.schedule.programs import MATMUL`."""
 
 from tests.schedule.cases import program
 

@@ -97,7 +97,7 @@ def test_a_stored_split_is_kept_where_it_is_not_offered():
         (lambda s, ls: s.sample_knob_split("t", 8, 2, candidates=[[8, 0]]), r"`candidates\[0\]`"),
         (lambda s, ls: s.sample_knob_split("t", 8, 2, candidates=[]), "has 0 entries"),
         (lambda s, ls: s.sample_knob_split("t", 8, 2, max_factor=0), "leave nothing to choose"),
-        (lambda s, ls: s.sample_knob_split("t", 1 << 62, 9), "more than 1000000 alternatives"),
+        (lambda s, ls: s.sample_knob_split("t", 1 << 30, 9), "more than 1000000 alternatives"),
         (lambda s, ls: s.sample_knob_reorder("t", 3, 2, 2), "`begin` is"),
         (lambda s, ls: s.sample_knob_reorder("t", 3, decision=[0, 0, 1]), "each of 0 to 2 once"),
         (lambda s, ls: s.sample_knob_annotate("t", 2, "try_fast"), "must be made of the words try"),
@@ -131,6 +131,13 @@ def test_what_is_refused(call, message):
     with pytest.raises(ScheduleError, match=message):
         call(sch, loops)
     assert sch.mod is before
+
+
+def test_splits_that_are_not_counted_are_listed_up_to_a_limit(monkeypatch):
+    monkeypatch.setattr("schedule.decisions.knobs.MOST_LISTED", 100)
+    sch, _ = schedule()
+    with pytest.raises(ScheduleError, match="by power2 gives more than 100 alternatives"):
+        sch.sample_knob_split("t", 1 << 12, 5, "power2")
 
 
 # --------------------------------------------------------------------------------------- domains

@@ -96,7 +96,7 @@ def test_buffers_by_index_by_name_and_as_objects():
 
 def test_can_decompose_padding_says_what_the_primitive_does():
     answers = []
-    for case in cases_of(FOLDER / "decompose_padding.py"):
+    for case in cases_of(FOLDER / "decompose_padding.txt"):
         *others, last = ast.parse(case.calls).body
         call = last.value
         if call.func.id == "decompose_padding" and cases.UNCHECKED not in case.calls:

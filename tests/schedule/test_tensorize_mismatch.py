@@ -10,7 +10,7 @@ from schedule import Schedule, ScheduleError
 from tensorir import parse
 from tensorir.interp import interpret, random_arguments
 from tensorir.tensor_intrin import TensorIntrin
-from tests.schedule.transformation import apply, refused
+from tests.schedule.transformation import apply, parsed, refused
 
 HEADER = """\
 @T.prim_func
@@ -68,8 +68,8 @@ def descriptions(monkeypatch):
     TensorIntrin.names()
     monkeypatch.setattr(TensorIntrin, "_registry", dict(TensorIntrin._registry))
     for name, text in DESCRIPTIONS.items():
-        TensorIntrin.register(name, parse(text), parse(VECTOR))
-    TensorIntrin.register("matrix_4", parse(MATRIX), parse(MATRIX))
+        TensorIntrin.register(name, parsed(text), parsed(VECTOR))
+    TensorIntrin.register("matrix_4", parsed(MATRIX), parsed(MATRIX))
 
 
 NESTED = """\
@@ -247,7 +247,7 @@ def test_refused(before, intrin, reason):
 
 def test_a_buffer_that_the_description_does_not_use():
     text = (HEADER + LOOP).replace("* B[vi]", "")
-    TensorIntrin.register("copy_4", parse(text), parse(VECTOR))
+    TensorIntrin.register("copy_4", parsed(text), parsed(VECTOR))
     before = nested(" * Y[vj * 4 + vl]", "")
 
     def call(sch):
@@ -362,9 +362,9 @@ def test_rows_that_are_not_adjacent(name):
 
 def test_an_implementation_that_takes_any_strides():
     sch = apply(TRANSPOSED, dot_products("dot_16x4_portable"))
-    given = random_arguments(parse(TRANSPOSED))
+    given = random_arguments(parsed(TRANSPOSED))
     expected = [array.copy() for array in given]
-    interpret(parse(TRANSPOSED), *expected)
+    interpret(parsed(TRANSPOSED), *expected)
     codegen.build(sch.mod, "host")["main"](*given)
     np.testing.assert_array_equal(given[2], expected[2])
 

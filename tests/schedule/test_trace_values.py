@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedule import Schedule, ScheduleError, Trace
@@ -61,6 +61,7 @@ def assert_survives(sch: Schedule) -> None:
 
 
 @given(TEXTS, st.lists(KNOB_VALUES, min_size=1, max_size=3))
+@settings(max_examples=15)
 def test_options_of_a_knob(knob, candidates):
     sch = Schedule(row)
     chosen = sch.sample_knob_option(knob, candidates)

@@ -1,4 +1,4 @@
-"""Storing a buffer in another layout."""
+"""Layouts of parameters and their padding; the cases of `primitives/transform_layout.txt` have the rest."""
 
 from __future__ import annotations
 
@@ -9,51 +9,10 @@ from schedule import Schedule
 from tensorir import assert_structural_equal, parse
 from tensorir.indices.index_map import IndexMap
 from tensorir.interp import interpret
-from tensorir.nodes.expr import IntImm
+from tests.schedule.cases import program
 from tests.schedule.transformation import apply, refused, scheduled
 
-STAGES = """\
-@T.prim_func
-def main(A: T.Buffer((16, 6)), C: T.Buffer((16, 6))):
-    B = T.alloc_buffer((16, 6))
-    for i, j in T.grid(16, 6):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-    for i, j in T.grid(16, 6):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = B[vi, vj] + T.float32(1)
-"""
-
-TILED = """\
-@T.prim_func
-def main(A: T.Buffer((16, 6)), C: T.Buffer((16, 6))):
-    B = T.alloc_buffer((4, 6, 4))
-    for i, j in T.grid(16, 6):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi // 4, vj, vi % 4] = A[vi, vj] * T.float32(2)
-    for i, j in T.grid(16, 6):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = B[vi // 4, vj, vi % 4] + T.float32(1)
-"""
-
-COPY = """\
-@T.prim_func
-def main(A: T.Buffer((14,), "int32"), C: T.Buffer((14,), "int32")):
-    B = T.alloc_buffer((14,), "int32")
-    for i in range(14):
-        with T.block("B"):
-            vi = T.axis.spatial(14, i)
-            B[vi] = A[vi]
-    for i in range(14):
-        with T.block("C"):
-            vi = T.axis.spatial(14, i)
-            C[vi] = B[vi] + 1
-"""
-
+STAGES, COPY = (program(name, "transform_layout") for name in ("STAGES", "COPY"))
 SUM = """\
 @T.prim_func
 def main(A: T.Buffer((14, 3)), B: T.Buffer((14,))):
@@ -74,31 +33,8 @@ def transform(block, buffer, index_map, **options):
     return lambda sch: sch.transform_layout(block, buffer, index_map, **options)
 
 
-@pytest.mark.parametrize("buffer", [("write", 0), 1, "B"])
-def test_intermediate_buffer(buffer):
-    sch = apply(STAGES, transform("B", buffer, lambda i, j: (i // 4, j, i % 4)), TILED)
-    assert sch.trace.as_python()[-1] == (
-        'sch.transform_layout(block=b0, buffer=("write", 0), '
-        "index_map=lambda i, j: (i // 4, j, i % 4,), pad_value=None, "
-        "assume_injective_transform=False)"
-    )
-
-
 def test_parameter_changes_its_shape():
-    after = """\
-@T.prim_func
-def main(A: T.Buffer((6, 16)), C: T.Buffer((16, 6))):
-    B = T.alloc_buffer((16, 6))
-    for i, j in T.grid(16, 6):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vj, vi] * T.float32(2)
-    for i, j in T.grid(16, 6):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = B[vi, vj] + T.float32(1)
-"""
-    sch = scheduled(STAGES, transform("B", "A", lambda i, j: (j, i)), after)
+    sch = scheduled(STAGES, transform("B", "A", lambda i, j: (j, i)))
     a = np.random.default_rng(0).random((16, 6), "float32")
     c = np.zeros((16, 6), "float32")
     interpret(sch.mod, np.ascontiguousarray(a.T), c)
@@ -124,10 +60,6 @@ def main(a: T.handle, B: T.Buffer((8,), "int8")):
 @pytest.mark.parametrize(
     "index_map",
     [
-        lambda i, j: (15 - i, j),
-        lambda i, j: (i * 6 + j,),
-        lambda i, j: ((i * 6 + j) // 4, (i * 6 + j) % 4),
-        lambda i, j: (j // 3, i // 4, j % 3, i % 4),
         lambda *k: (k[1], k[0]),
         IndexMap.from_func(
             lambda i, j: ((i + 3) % 16, j),
@@ -261,39 +193,7 @@ def test_padding_made_of_elements_of_the_buffer():
     np.testing.assert_array_equal(c.ravel(), [*(a + 1), 6, 6])
 
 
-def test_assumed_injective_maps_need_no_padding_value():
-    sch = apply(COPY, transform("B", "B", tile, assume_injective_transform=True))
-    assert "T.alloc_buffer((4, 4)" in sch.mod.script()
-
-
 # ------------------------------------------------------------------------------------------ refused
-
-
-@pytest.mark.parametrize(
-    ("index_map", "options", "code"),
-    [
-        (lambda i: (i // 4, i % 4), {}, "TransformationIntroducesPaddingError"),
-        (lambda i: (i // 2,), {}, "TransformationNotInjectiveError"),
-        (lambda i: (i % 4,), {"pad_value": 0}, "TransformationNotInjectiveError"),
-        (lambda i: (i + 3,), {}, "TransformationNotInjectiveError"),
-        (
-            lambda i: (i + 3,),
-            {"assume_injective_transform": True},
-            "TransformationNotInjectiveError",
-        ),
-        (lambda i: (i * i,), {}, "TransformationNotInjectiveError"),
-        (lambda i, j: (i, j), {}, "IndexMapArityError"),
-        (tile, {"pad_value": 1.5}, "TransformationPaddingTypeError"),
-        (tile, {"pad_value": lambda i, j: (i, j)}, "TransformationPaddingIndexMapError"),
-        (
-            tile,
-            {"pad_value": IndexMap.from_func(lambda i: i, index_dtype="int32")},
-            "TransformationPaddingIndexMapError",
-        ),
-    ],
-)
-def test_refused_maps(index_map, options, code):
-    refused(COPY, transform("B", "B", index_map, **options), code)
 
 
 def test_padding_from_another_buffer_is_refused():
@@ -303,52 +203,6 @@ def test_padding_from_another_buffer_is_refused():
         sch.transform_layout(block, "B", tile, pad_value=lambda i, j: other[0])
 
     refused(COPY, call, "TransformationPaddingExpressionError", "A[0]")
-
-
-VIEW = """\
-@T.prim_func
-def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):
-    for i in range(8):
-        with T.block("outer"):
-            vi = T.axis.spatial(8, i)
-            T.reads(A[vi, 0:8])
-            T.writes(B[vi, 0:8])
-            V = T.match_buffer(A[vi, 0:8], (8,), offset_factor=1)
-            for j in range(8):
-                with T.block("inner"):
-                    vj = T.axis.spatial(8, j)
-                    B[vi, vj] = V[vj]
-"""
-
-
-def test_views_become_plain_accesses():
-    after = """\
-@T.prim_func
-def main(A: T.Buffer((8, 2, 4)), B: T.Buffer((8, 8))):
-    for i in range(8):
-        with T.block("outer"):
-            vi = T.axis.spatial(8, i)
-            T.reads(A[vi, 0:2, 0:4])
-            T.writes(B[vi, 0:8])
-            for j in range(8):
-                with T.block("inner"):
-                    vj = T.axis.spatial(8, j)
-                    T.reads(A[vi, vj // 4, vj % 4])
-                    T.writes(B[vi, vj])
-                    B[vi, vj] = A[vi, vj // 4, vj % 4]
-"""
-    scheduled(VIEW, transform("outer", "A", lambda i, j: (i, j // 4, j % 4)), after)
-
-
-def test_views_themselves_and_their_memory_are_refused():
-    refused(VIEW, transform("inner", "V", tile), "BufferIsSubregionError", "match_buffer")
-    before = VIEW.replace("= V[vj]", '= T.call_extern("float32", "f", V.data, vj)')
-    declared = "vj = T.axis.spatial(8, j)"
-    indent = "\n" + " " * 20
-    before = before.replace(
-        declared, f"{declared}{indent}T.reads(V[0:8]){indent}T.writes(B[vi, vj])"
-    )
-    refused(before, transform("outer", "A", lambda i, j: (j, i)), "OpaqueAccessError")
 
 
 def test_padding_to_multiples_of_a_parameter():
@@ -381,20 +235,6 @@ def test_a_divisor_that_may_be_negative_is_refused():
     refused(before, call, "TransformationNotInjectiveError", words)
 
 
-def test_pointers_are_refused():
-    before = """\
-@T.prim_func
-def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            T.reads(A[0:8])
-            T.writes(B[vi])
-            B[vi] = T.call_extern("float32", "f", A.data, vi)
-"""
-    refused(before, transform("B", "A", tile), "OpaqueAccessError")
-
-
 def test_index_that_no_region_has():
     sch = Schedule(parse(COPY))
     with pytest.raises(ValueError, match=r"1 write region"):
@@ -402,60 +242,6 @@ def test_index_that_no_region_has():
     with pytest.raises(ValueError, match="followed by 1 write"):
         sch.transform_layout("B", 2, tile)
     assert not sch.trace.insts
-
-
-def test_a_block_without_axes_fills_the_padding_as_it_goes():
-    before = """\
-@T.prim_func
-def main(A: T.Buffer((14,), "int32"), C: T.Buffer((14,), "int32")):
-    B = T.alloc_buffer((14,), "int32")
-    for i in range(14):
-        with T.block("B"):
-            T.reads(A[i])
-            T.writes(B[i])
-            B[i] = A[i] * 2
-    for i in range(14):
-        with T.block("C"):
-            vi = T.axis.spatial(14, i)
-            C[vi] = B[vi] + 1
-"""
-    after = """\
-@T.prim_func
-def main(A: T.Buffer((14,), "int32"), C: T.Buffer((14,), "int32")):
-    B = T.alloc_buffer((4, 4), "int32")
-    for i, j in T.grid(4, 4):
-        with T.block("B"):
-            T.reads(A[i * 4 + j])
-            T.writes(B[i, j])
-            B[i, j] = T.if_then_else(14 <= i * 4 + j, 42, A[i * 4 + j] * 2)
-    for i in range(14):
-        with T.block("C"):
-            vi = T.axis.spatial(14, i)
-            C[vi] = B[vi // 4, vi % 4] + 1
-"""
-    apply(before, transform("B", "B", lambda i: (i // 4, i % 4), pad_value=42), after)
-
-
-def test_a_block_without_axes_that_goes_several_times_over_the_buffer_is_followed_by_the_padding():
-    before = """\
-@T.prim_func
-def main(A: T.Buffer((14, 2), "int32"), B: T.Buffer((14,), "int32")):
-    for i in range(14):
-        for j in range(2):
-            with T.block("B"):
-                T.reads(A[i, j])
-                T.writes(B[i])
-                B[i] = A[i, j]
-"""
-    sch = scheduled(before, transform("B", "B", lambda i: (i // 4, i % 4), pad_value=42))
-    assert sch.get_block("buffer_B_padding")
-
-
-@pytest.mark.parametrize("value", [IntImm("int8", 7), lambda i, j: IntImm("int8", 7)])
-def test_a_padding_of_another_type_is_refused_though_it_is_constant(value):
-    words = "the dtype of B is int32, but the dtype of the padding is int8"
-    call = transform("B", "B", lambda i: (i // 4, i % 4), pad_value=value)
-    refused(COPY, call, "TransformationPaddingTypeError", words)
 
 
 def test_a_number_that_a_function_gives_is_one_in_the_type_of_the_buffer():

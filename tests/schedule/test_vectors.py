@@ -7,6 +7,7 @@ import pytest
 from schedule import Schedule, Trace
 from tensorir import IRModule, PrimFunc, assert_structural_equal, parse, simplify
 from tests.recorded import RECORDED, recorded
+from tests.schedule.transformation import parsed
 
 WRONG_THERE = {
     ("walks", 6): "merges a consumer in front of its producer",
@@ -27,7 +28,7 @@ def _entries():
 
 @pytest.mark.parametrize(("name", "number", "entry"), entries())
 def test_replay(name, number, entry):
-    before = parse(entry["before"])
+    before = parsed(entry["before"])
     mod = before if isinstance(before, IRModule) else IRModule({"main": before})
     checked = (name, number) not in WRONG_THERE
     sch = Schedule(mod, enable_check=checked)

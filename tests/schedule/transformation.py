@@ -86,7 +86,7 @@ def scheduled(
     before: str, call: Callable[[Schedule], object], after: str | None = None
 ) -> Schedule:
     """Apply `call` to a program and check the result and the trace, but not what it computes."""
-    func = parse(before)
+    func = parsed(before)
     sch = Schedule(func, debug_mask="all", seed=1)
     call(sch)
     if after is not None:
@@ -127,7 +127,7 @@ def refused(
     `marked` describes the loops and blocks that the error points at, which must be nodes of the
     program, in order: `"block B"`, `"loop i"`.
     """
-    sch = Schedule(parse(before), debug_mask="all", seed=1)
+    sch = Schedule(parsed(before), debug_mask="all", seed=1)
     seen: dict[str, object] = {}
 
     class Watched:

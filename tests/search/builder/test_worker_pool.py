@@ -17,17 +17,9 @@ from search.builder.worker_pool import WorkerPool
 from tests.search.programs import end_process, fail_on, sleep_for, square
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _workers_are_interpreters() -> Iterator[None]:
-    """As for a user; in other tests they are forks."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_pool, "subprocess", subprocess)
-        yield
-
-
 @pytest.fixture(scope="module")
 def pool() -> Iterator[WorkerPool]:
-    """Two workers for all tests: whatever a job does, the next test has two again."""
+    """Two workers for all tests, forks as everywhere: whatever a job does, the next test has two again."""
     pool = WorkerPool(2)
     yield pool
     pool.close()
