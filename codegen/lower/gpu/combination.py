@@ -26,16 +26,12 @@ class DividedReduction:
     """A reduction over threads: its block and the loops around that."""
 
     node: s.BlockRealize
-    around: list[s.For]
-    """The loops outside of the outermost reduction loop."""
+    rows: list[s.For]
+    """The loops over threads outside of the steps, if other threads there have other results."""
     loops: list[s.For]
     """The loops from the outermost reduction loop on."""
     steps: set[Var] = field(default_factory=set)
     """The variables of the loops over steps."""
-
-    def depends_on(self, var: Var) -> bool:
-        """Say whether the reduction is another one for another value of a variable."""
-        return any(uses_var(part, var) for part in (*self.node.iter_values, self.node.predicate))
 
     @property
     def name(self) -> str:
@@ -55,11 +51,7 @@ class Combination(ABC):
         self.reduction = _reduction(divided)
         loops, steps = divided.loops, divided.steps
         # Threads along other axes reduce the same, and one of them is enough (`lift_threads`).
-        self._rows = [
-            loop
-            for loop in divided.around
-            if kind_of(loop) == THREAD and divided.depends_on(loop.loop_var)
-        ]
+        self._rows = divided.rows
         self._inner_rows = [
             loop for loop in loops if kind_of(loop) == THREAD and loop.loop_var not in steps
         ]

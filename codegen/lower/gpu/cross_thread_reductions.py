@@ -15,7 +15,7 @@ from codegen.lower.thread_axes import BLOCK, THREAD, axis_of, kind_of
 from codegen.target import Target, as_target
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import IterVar, Var
+from tensorir.nodes.expr import IterVar, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.rewriting.visit import walk
 
@@ -42,7 +42,8 @@ def cross_thread_reductions(func: PrimFunc, target: str | Target | None = None) 
     Any extent does, and any registered reducer, of tuples as well. Threads without a step
     contribute the identity. Local results are stored by every thread of the block, others by the
     first one.
-    Raises LoweringError for a reduction over blocks, one without an init, and an unknown reducer.
+    Raises LoweringError for a reduction over blocks, one without an init, an unknown reducer, and
+    for a loop over threads with other results outside of a block around.
     """
     finder = _Finder()
     finder(func.body)
@@ -59,15 +60,38 @@ class _Finder(StatementRewriter):
     def __init__(self) -> None:
         self.found: dict[Node, DividedReduction] = {}
         self._loops: list[s.For] = []
+        """The loops around, from the block with axes around on."""
+        self._threads: list[s.For] = []
+        """All loops over threads around."""
+        self._sources: dict[Var, set[Var]] = {}
+        """The variables on which the value of a variable depends."""
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
+        self._define(node.loop_var, node.min, node.extent)
+        threads = [node] if kind_of(node) == THREAD else []
         self._loops.append(node)
+        self._threads += threads
         self(node.body)
+        del self._threads[len(self._threads) - len(threads) :]
         self._loops.pop()
         return node
 
+    def rewrite_LetStmt(self, node: s.LetStmt) -> s.Stmt:  # noqa: N802
+        self._define(node.var, node.value)
+        return self.generic(node)
+
+    def _define(self, var: Var, *parts: PrimExpr) -> None:
+        self._sources[var] = set[Var]().union(*map(self._variables, parts))
+
+    def _variables(self, node: Node) -> set[Var]:
+        """Return the variables on which a node depends."""
+        used = {part for part in walk(node) if isinstance(part, Var)}
+        return used.union(*(self._sources.get(var, set()) for var in used))
+
     def rewrite_BlockRealize(self, node: s.BlockRealize) -> s.Stmt:  # noqa: N802
         block = node.block
+        for axis, value in zip(block.iter_vars, node.iter_values, strict=True):
+            self._define(axis.var, value)
         steps = {
             part
             for axis, value in zip(block.iter_vars, node.iter_values, strict=True)
@@ -84,8 +108,10 @@ class _Finder(StatementRewriter):
                     f"threadIdx.x, or factor the reduction (sch.rfactor)"
                 )
         if any(kind_of(loop) == THREAD for loop in over):
-            first = self._loops.index(over[0])
-            divided = DividedReduction(node, self._loops[:first], self._loops[first:], steps)
+            loops, used = self._loops[self._loops.index(over[0]) :], self._variables(node)
+            rows = [x for x in self._threads if x not in loops and x.loop_var in used]
+            self._check_visible(rows, block)
+            divided = DividedReduction(node, rows, loops, steps)
             if over[0] in self.found:
                 raise LoweringError(
                     f"the loop {over[0].loop_var.name} is around the reductions of blocks "
@@ -97,6 +123,17 @@ class _Finder(StatementRewriter):
         self(block)
         self._loops = outer
         return node
+
+    def _check_visible(self, rows: list[s.For], block: s.Block) -> None:
+        """Raise LoweringError for a loop that a block around hides by its axes."""
+        for loop in rows:
+            if loop not in self._loops:
+                raise LoweringError(
+                    f"the reduction of block {block.name_hint!r} is divided among threads, and "
+                    f"loop {loop.loop_var.name}, bound to {axis_of(loop)}, has other results in "
+                    f"other threads, but is outside of a block around {block.name_hint!r}; bind a "
+                    f"loop inside of that block, or leave the reduction loops serial"
+                )
 
 
 class _Replace(StatementRewriter):
