@@ -96,6 +96,7 @@ def compile_launch(c: FunctionCompiler, node: s.For) -> Run:
         else:
             axes = threads if _is_thread(_axis(part)) else blocks
             axes.append((_axis(part), part.loop_var, c.expr(part.extent)))
+    fastest_last = sorted(threads, key=lambda axis: axis[0], reverse=True)
     ledger = Ledger(body)
     outer, c.ledger = c.ledger, ledger
     run = _steps(c, body)
@@ -115,7 +116,7 @@ def compile_launch(c: FunctionCompiler, node: s.For) -> Run:
             fragments: dict[int, Env] = {}
             for name, at in _each(threads, env):
                 number = 0
-                for axis, var, _ in sorted(threads, key=lambda axis: axis[0], reverse=True):
+                for axis, var, _ in fastest_last:
                     number = number * widths[axis] + at[var]
                 warp = number // widths.get(_LANES, 1)
                 own = {**inside, **at, _FRAGMENTS: fragments.setdefault(warp, {})}
