@@ -7,7 +7,7 @@ the program it came from.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypeAlias
 
@@ -16,6 +16,7 @@ from tensorir.function import PrimFunc
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import BOOL, HANDLE, DataType
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.index_arithmetic import is_index_arithmetic, is_scalar_integer
 from tensorir.rewriting.visit import collect_vars
 from tensorir.semantics import EXACT, evaluate
 
@@ -32,6 +33,10 @@ _OPERATORS: Final[dict[str, type[e.BinaryOp]]] = {
         *(e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or),
     )
 }
+
+
+_WRAPPING: Final = (e.Add, e.Sub, e.Mul, e.FloorDiv, e.Cast)
+"""The operations whose exact results may be out of the range of their dtype."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,30 +257,49 @@ def unique_names(variables: Sequence[Var]) -> dict[Var, str]:
 def is_dim(node: PrimExpr) -> bool:
     """Return True if calls can evaluate an expression, so that `dim_of` takes it."""
     if isinstance(node, e.Cast):
-        return not node.dtype.is_bool and is_dim(node.value)
+        return is_scalar_integer(node.dtype) and is_dim(node.value)
     if isinstance(node, e.Not):
         return is_dim(node.a)
     if isinstance(node, e.BinaryOp):
         return _OPERATORS.get(node.symbol) is type(node) and is_dim(node.a) and is_dim(node.b)
-    return isinstance(node, (IntImm, Var))
+    if isinstance(node, Var):
+        # A call has the bits of a scalar as a signed integer.
+        return node.dtype.is_bool or (is_scalar_integer(node.dtype) and node.dtype != "uint64")
+    return isinstance(node, IntImm)
 
 
-def dim_of(node: PrimExpr, names: Mapping[Var, str], function: str) -> Dim:
-    """Return an extent as data; CodegenError for operators that a call cannot evaluate."""
+def dim_of(
+    node: PrimExpr, names: Mapping[Var, str], function: str, values: Container[Var] = ()
+) -> Dim:
+    """Return an extent as data; CodegenError for operators that a call cannot evaluate.
+
+    Arithmetic on variables in `values` wraps around at the width of its dtype.
+    """
     if isinstance(node, IntImm):
         return node.value
     if isinstance(node, Var):
         return names[node]
     if isinstance(node, e.Cast):
-        return dim_of(node.value, names, function)
-    if isinstance(node, e.Not):
-        return "==", dim_of(node.a, names, function), 0
-    if not isinstance(node, e.BinaryOp) or _OPERATORS.get(node.symbol) is not type(node):
+        dim = dim_of(node.value, names, function, values)
+    elif isinstance(node, e.Not):
+        return "==", dim_of(node.a, names, function, values), 0
+    elif isinstance(node, e.BinaryOp) and _OPERATORS.get(node.symbol) is type(node):
+        left, right = (dim_of(part, names, function, values) for part in (node.a, node.b))
+        dim = node.symbol, left, right
+    else:
         raise CodegenError(
             f"cannot compile {function}: an extent is {node}, which calls cannot evaluate; they "
             f"have {' '.join(_OPERATORS)}"
         )
-    return node.symbol, dim_of(node.a, names, function), dim_of(node.b, names, function)
+    if isinstance(node, _WRAPPING) and not is_index_arithmetic(node, values):
+        return _wrapped(dim, node.dtype)
+    return dim
+
+
+def _wrapped(dim: Dim, dtype: DataType) -> Dim:
+    """Return a number of any size as one of an integer dtype, with its lowest bits."""
+    half = 1 << (dtype.bits - 1) if dtype.is_int else 0
+    return "-", ("%", ("+", dim, half), 1 << dtype.bits), half
 
 
 # --------------------------------------------------------------------------------------------- JSON

@@ -25,6 +25,7 @@ from codegen.signature import (
     unique_names,
 )
 from tensorir.function import PrimFunc
+from tensorir.memory.value_variables import scalar_values
 from tensorir.memory.written_parameters import written_pointers
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
@@ -163,6 +164,8 @@ class _Splitter:
         self._name = name
         self._kernels: list[Kernel] = []
         self._written = written_pointers(func)
+        self._values = scalar_values(func)
+        """The scalars on which arithmetic wraps around."""
         inner = [node for node in walk(func.body) if isinstance(node, (Allocate, For))]
         self._loop_vars = {node.loop_var for node in inner if isinstance(node, For)}
         own = [n.buffer_var if isinstance(n, Allocate) else n.loop_var for n in inner]
@@ -201,7 +204,8 @@ class _Splitter:
         if isinstance(node, s.IfThenElse):
             steps = self._steps(node.then_case)
             otherwise = () if node.else_case is None else self._steps(node.else_case)
-            return (HostBranch(self._dim(node.condition), steps, otherwise),)
+            condition = dim_of(node.condition, self._names, self._name, self._values)
+            return (HostBranch(condition, steps, otherwise),)
         if isinstance(node, Allocate) and memory_of(node.buffer_var) == "global":
             self._host[node.buffer_var] = name = self._names[node.buffer_var]
             size: Dim = node.dtype.nbytes

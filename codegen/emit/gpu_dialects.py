@@ -7,16 +7,15 @@ from abc import abstractmethod
 from typing import ClassVar, Final
 
 from codegen.emit.context import FunctionEmitter
-from codegen.emit.convert import convert
 from codegen.emit.dialect import Dialect, call_each_lane
 from codegen.emit.index import extend_index
 from codegen.emit.llvm_text import memory_type
 from codegen.emit.tensor_core import allocate_fragments, emit_tensor_core
+from codegen.emit.warp_shuffle import shuffle_by_amdgpu, shuffle_by_nvptx
 from codegen.lower.thread_axes import TILE_ALIGNMENT, is_fragment, memory_of, padded_bytes
 from tensorir.arith.analyzer import Analyzer
-from tensorir.nodes.dtype import FLOAT32, INT32, INT64
+from tensorir.nodes.dtype import INT32, INT64
 from tensorir.nodes.expr import Call, IntImm, PrimExpr, Var
-from tensorir.nodes.intrin import Op
 from tensorir.nodes.stmt import Allocate
 
 ALIGNMENT: Final = 16
@@ -198,26 +197,7 @@ class _Nvptx(_Gpu):
         return call_each_lane(f, f"__nv_{name}{'f' if bits == 32 else ''}", bits, lanes, operands)
 
     def shuffle(self, f: FunctionEmitter, node: Call) -> str:
-        """Write an exchange of values of 32 bits between the lanes of a warp."""
-        assert isinstance(node.op, Op)
-        mask, value, lane, width, _ = node.args
-        dtype = value.dtype
-        if dtype.lanes > 1 or dtype.bits not in (16, 32) or type(width) is not IntImm:
-            f.fail("a warp shuffle takes a scalar of 16 or 32 bits, and a constant width")
-        mode = node.op.short_name.removeprefix("tvm_warp_shuffle").removeprefix("_") or "idx"
-        kind = "f32" if dtype is FLOAT32 else "i32"
-        operand = f.expr(value)
-        if dtype.bits == 16:
-            operand = f.op(f"zext i16 {operand} to i32")
-        clamp = ((32 - width.value) << 8) | (0 if mode == "up" else 31)
-        distance = convert(f, f.expr(lane), lane.dtype, INT32)
-        moved_kind = "float" if kind == "f32" else "i32"
-        mask_value = convert(f, f.expr(mask), mask.dtype, INT32)
-        arguments = [
-            *(("i32", mask_value), (moved_kind, operand), ("i32", distance), ("i32", str(clamp))),
-        ]
-        moved = f.call_intrinsic(f"llvm.nvvm.shfl.sync.{mode}.{kind}", moved_kind, arguments)
-        return f.op(f"trunc i32 {moved} to i16") if dtype.bits == 16 else moved
+        return shuffle_by_nvptx(f, node)
 
 
 class _Amdgpu(_Gpu):
@@ -238,6 +218,9 @@ class _Amdgpu(_Gpu):
         f.do('fence syncscope("workgroup") release')
         f.call_intrinsic("llvm.amdgcn.s.barrier", "void", [])
         f.do('fence syncscope("workgroup") acquire')
+
+    def shuffle(self, f: FunctionEmitter, node: Call) -> str:
+        return shuffle_by_amdgpu(f, node)
 
 
 GPU_DIALECTS: Final[dict[str, _Gpu]] = {d.kind: d for d in (_Spirv(), _Nvptx(), _Amdgpu())}

@@ -39,7 +39,7 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
 def compact_to(func: PrimFunc, live: LiveRegions) -> PrimFunc:
     """Give every buffer of an opaque block the shape of its live region."""
     live(func.body)
-    alignments = _alignments(func.body)
+    alignments = alignments_of(func.body)
     regions = {}
     for region in live.regions():
         padded = region.buffer in alignments and not region.has_fixed_layout
@@ -55,7 +55,8 @@ Alignment = dict[int, tuple[int, int]]
 """Factor and offset by axis."""
 
 
-def _alignments(body: s.Stmt) -> dict[Buffer, Alignment]:
+def alignments_of(body: s.Stmt) -> dict[Buffer, Alignment]:
+    """Return the alignments of dimensions that blocks ask for (`Schedule.storage_align`)."""
     found: dict[Buffer, Alignment] = {}
 
     for node in statements(body):
@@ -69,17 +70,21 @@ def _alignments(body: s.Stmt) -> dict[Buffer, Alignment]:
 
 
 def _compact(region: LiveRegion, alignment: Alignment) -> Buffer:
-    shape = region.shape
+    strides = aligned_strides(region.shape, alignment) if alignment else ()
+    return region.buffer.with_(shape=tuple(region.shape), strides=tuple(strides))
+
+
+def aligned_strides(shape: Sequence[PrimExpr], alignment: Alignment) -> list[PrimExpr]:
+    """Return the strides of a buffer: that of an aligned axis is `offset` modulo `factor`."""
     strides: list[PrimExpr] = []
-    if alignment:
-        stride: PrimExpr = const(1, shape[-1].dtype)
-        for axis in reversed(range(len(shape))):
-            if axis in alignment:
-                factor, offset = alignment[axis]
-                stride = stride + floormod(factor + offset - floormod(stride, factor), factor)
-            strides.insert(0, stride)
-            stride = mul(stride, shape[axis])
-    return region.buffer.with_(shape=tuple(shape), strides=tuple(strides))
+    stride: PrimExpr = const(1, shape[-1].dtype)
+    for axis in reversed(range(len(shape))):
+        if axis in alignment:
+            factor, offset = alignment[axis]
+            stride = stride + floormod(factor + offset - floormod(stride, factor), factor)
+        strides.insert(0, stride)
+        stride = mul(stride, shape[axis])
+    return strides
 
 
 class _Compact(ElementRewriter, ScopedRewriter):

@@ -71,6 +71,8 @@ class GpuLimits:
     """The dtypes of the factors that tensor cores multiply, by NVIDIA's names; empty without."""
     max_vector_bytes: int = 16
     """The widest load or store of a thread."""
+    shuffled_lanes: int = 1
+    """The number of lanes that read each other's registers; 1 without warp shuffles."""
     copies_asynchronously: bool = False
     """True if threads copy to shared memory while they compute (`sm_80` and later)."""
 
@@ -185,8 +187,20 @@ def limits_of(kind: str, options: Mapping[str, Any]) -> GpuLimits | None:
         known.get("l2_cache_size_bytes", 0),
         Multiprocessor.of(known.get("arch", ""), known.get("registers_per_block", 65536)),
         tensor_core_dtypes(known.get("arch", "")),
+        shuffled_lanes=_shuffled_lanes(kind, known),
         copies_asynchronously=kind == "cuda" and _version(known["arch"]) >= 80,
     )
+
+
+def _shuffled_lanes(kind: str, options: Mapping[str, Any]) -> int:
+    """Return the lanes of a warp for which code is generated, 1 without shuffles.
+
+    LLVM has 32 lanes for AMD's architectures from gfx10 on, 64 before.
+    """
+    if kind == "opencl" or options["thread_warp_size"] == 1:
+        return 1
+    family = options.get("mcpu", "")[3:-2]
+    return 64 if kind == "rocm" and family.isdigit() and int(family) < 10 else WARP
 
 
 def _nvidia(arch: str, shared: int, l2_cache: int) -> dict[str, str | int]:

@@ -23,6 +23,7 @@ from search.feature_extractor.gpu_kernels import (
     ThreadStore,
     extent,
 )
+from search.feature_extractor.gpu_shared_memory import shared_bytes
 from tensorir.nodes import expr as e
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.stmt import For, ForKind
@@ -127,7 +128,7 @@ def cycles_of(
 def estimate(kernel: Kernel, gpu: GpuLimits) -> KernelEstimate:
     """Return the estimate of a kernel for a target with these limits."""
     threads, blocks = kernel.count("threadIdx"), kernel.count("blockIdx")
-    shared, local = kernel.shared_bytes, kernel.local_words
+    shared, local = shared_bytes(kernel), kernel.local_words
     work = Work()
     touched = 0.0
     seen: set[object] = set()

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from codegen.lower.compact_buffers import Alignment, alignments_of
 from search.feature_extractor.stored_program import interval
 from search.space_generator.annotations import COOPERATIVE_FETCH
 from tensorir.function import PrimFunc
@@ -93,6 +94,8 @@ class Kernel:
     stores: list[ThreadStore] = field(default_factory=list)
     scope: Bindings = field(default_factory=Bindings)
     """The values of block axes and lets, in terms of loops."""
+    alignments: Mapping[Buffer, Alignment] = field(default_factory=dict)
+    """The alignments of the dimensions of buffers (`Schedule.storage_align`)."""
 
     def count(self, kind: str) -> int:
         """Return the number of `"blockIdx"`, `"threadIdx"` or `"vthread"` iterations."""
@@ -155,12 +158,6 @@ class Kernel:
         return regions
 
     @property
-    def shared_bytes(self) -> int:
-        """The bytes of shared memory of a thread block."""
-        found = [(b, box) for b, box in self.allocated.items() if b.scope() in SHARED]
-        return sum(math.prod(box) * buffer.dtype.nbytes for buffer, box in found)
-
-    @property
     def local_words(self) -> int:
         """The 32-bit words of local memory of a thread, with all its virtual threads."""
         found = [(b, box) for b, box in self.allocated.items() if b.scope() == "local"]
@@ -183,7 +180,7 @@ def extent(loop: For) -> int:
 def kernels_of(func: PrimFunc) -> list[Kernel]:
     """Return the kernels of a scheduled function, in order; statements outside of loops are one."""
     found: dict[Stmt | None, Kernel] = {}
-    scope = Bindings()
+    scope, alignments = Bindings(), alignments_of(func.body)
     for node, around in placed_statements(func.body):
         if isinstance(node, BlockRealize):
             axes = (axis.var for axis in node.block.iter_vars)
@@ -192,7 +189,8 @@ def kernels_of(func: PrimFunc) -> list[Kernel]:
             scope.values[node.var] = node.value
         elif isinstance(node, BufferStore):
             loops = tuple(outer for outer in around if isinstance(outer, For))
-            kernel = found.setdefault(loops[0] if loops else None, Kernel(scope=scope))
+            outermost = loops[0] if loops else None
+            kernel = found.setdefault(outermost, Kernel(scope=scope, alignments=alignments))
             for loop in loops:
                 axis = loop.thread_tag
                 if axis:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from codegen.target.gpu import GpuLimits
 from schedule import Schedule
 from search.feature_extractor.gpu_kernels import Kernel, kernels_of
+from search.feature_extractor.gpu_shared_memory import shared_bytes
 from search.postproc.postproc import Postproc
 from search.space_generator.annotations import THREAD_EXTENT_HIGH, THREAD_EXTENT_LOW
 from tensorir.indices.accesses import placed_statements
@@ -51,7 +52,7 @@ def refusal(kernel: Kernel, gpu: GpuLimits) -> str:
         return f"the nest of {name!r} is not bound to thread blocks and threads"
     used = (
         ("threads per block", kernel.count("threadIdx"), gpu.max_threads_per_block),
-        ("bytes of shared memory", kernel.shared_bytes, gpu.max_shared_memory_per_block),
+        ("bytes of shared memory", shared_bytes(kernel), gpu.max_shared_memory_per_block),
         ("bytes in a vector", kernel.vector_bytes, gpu.max_vector_bytes),
     )
     for what, number, most in used:

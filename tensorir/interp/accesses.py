@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from tensorir.interp.arguments import Env
-from tensorir.interp.launch import Ledger
+from tensorir.interp.ledger import Ledger
 from tensorir.interp.memory import InterpreterError, Layout, Memory, compact_strides, in_one_line
 from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import Buffer, MatchBufferRegion

@@ -446,6 +446,13 @@ def _sync(c: ExpressionCompiler, node: Call) -> Eval:
     return lambda env: 0
 
 
+def _warp_shuffle(c: ExpressionCompiler, node: Call) -> Eval:
+    raise InterpreterError(
+        f"a warp shuffle is interpreted in a launch only, as the value of a variable: "
+        f"`x: T.{node.dtype} = {node}`"
+    )
+
+
 _CALLS: Final[dict[str, Callable[[ExpressionCompiler, Call], Eval]]] = {
     "if_then_else": _if_then_else,
     "tvm_call_packed": library_call,
@@ -461,6 +468,9 @@ _CALLS: Final[dict[str, Callable[[ExpressionCompiler, Call], Eval]]] = {
     "tvm_access_ptr": _access_pointer,
     "isnullptr": _is_null,
     "tvm_storage_sync": _sync,
+    **dict.fromkeys(
+        ("tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down"), _warp_shuffle
+    ),
 }
 """Calls that do not apply an operation to values lane by lane."""
 

@@ -24,10 +24,8 @@ from codegen.lower.thread_axes import (
 from codegen.signature import is_dim
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.function import PrimFunc
-from tensorir.memory.value_variables import scalar_values
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import EQ, LT, IntImm, IterVar, PrimExpr, Var
-from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import add, all_of, compare, const
 from tensorir.rewriting.visit import Substitution, collect_vars, statements, uses_var, walk
@@ -46,10 +44,10 @@ def lift_threads(func: PrimFunc) -> PrimFunc:
 
     A kernel is what the outermost loop bound to blocks or threads contains, or, for a single block
     of threads, what shares memory; loops around it run on the host, and so do branches between
-    grids if their conditions are index arithmetic of sizes. An axis has the largest extent
-    of its loops. A statement outside of the loops of some axis runs once: where it writes memory
-    that the threads of the axis share, under a condition; so does a store that is the same for all
-    threads of an axis. The result has its meaning when the threads run in lock step
+    grids if their conditions are of integers that the host has (`is_dim`). An axis has the largest
+    extent of its loops. A statement outside of the loops of some axis runs once: where it writes
+    memory that the threads of the axis share, under a condition; so does a store that is the same
+    for all threads of an axis. The result has its meaning when the threads run in lock step
     (`place_barriers`). Raises LoweringError naming the loops for extents of blocks that differ,
     extents of threads that are not constant, and statements that no thread runs.
     """
@@ -61,7 +59,6 @@ class _Host:
 
     def __init__(self, func: PrimFunc) -> None:
         self._name = name_of(func)
-        self._values = scalar_values(func)
 
     def __call__(self, node: s.Stmt) -> s.Stmt:
         if s.is_no_op(node):
@@ -89,11 +86,10 @@ class _Host:
         return _Kernel(node, self._name).launch()
 
     def _is_of_host(self, node: s.IfThenElse) -> bool:
-        """Return True for a branch between grids by sizes, on which host and kernel agree."""
+        """Return True for a branch between grids by integers that the host has."""
         cases = [x for x in (node.then_case, node.else_case) if x is not None]
         return (
             any(kind_of(loop) == BLOCK for loop in thread_loops(node))
-            and is_index_arithmetic(node.condition, self._values)
             and is_dim(node.condition)
             and all(map(_is_all_kernels, cases))
         )

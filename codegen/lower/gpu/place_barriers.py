@@ -241,6 +241,8 @@ class _Barriers:
         if isinstance(node, s.IfThenElse):
             both = logical_and(condition, node.condition)
             return self._divided(node, both, lambda x: logical_and(condition, logical_not(x)))
+        if self._is_free_of_meetings(node):
+            return s.IfThenElse(condition, node)
         what = f"loop {node.loop_var.name}" if isinstance(node, s.For) else type(node).__name__
         raise LoweringError(
             f"threads have to wait for one another in {what} of {self._name}, which only those "

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from codegen.lower.hoist_allocations import constant_bytes
 from codegen.lower.rewriters import controls
 from codegen.lower.thread_axes import kind_of, memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import BufferLoad, IntImm, Var
 from tensorir.rewriting.visit import children, rewrite, walk
 
@@ -33,59 +35,79 @@ def share_bytes(kernel: s.Stmt) -> s.Stmt:
     """
     lifetimes = _Lifetimes()
     lifetimes.visit(kernel)
-    pools: list[_Pool] = []
-    chosen: dict[Var, _Pool] = {}
-    for node in sorted(lifetimes.allocations, key=lambda x: lifetimes.spans[x.buffer_var][0]):
-        pointer = node.buffer_var
-        first, last = lifetimes.spans[pointer]
-        count = math.prod(n.value for n in node.extents if isinstance(n, IntImm))
-        free = [x for x in pools if x.last < first and x.node.dtype == node.dtype]
-        if free:
-            pool = min(free, key=lambda pool: abs(pool.count - count))
-            pool.last, pool.count = last, max(pool.count, count)
-        else:
-            pool = _Pool(node, count, last)
-            pools.append(pool)
-        chosen[pointer] = pool
-    if len(pools) == len(chosen):
+    chosen = {
+        lifetime.node.buffer_var: pool for pool in pools_of(lifetimes.found()) for lifetime in pool
+    }
+    if all(len(pool) == 1 for pool in chosen.values()):
         return kernel
     made: dict[Buffer, Buffer] = {}
 
     def moved(buffer: Buffer) -> Buffer:
         pool = chosen.get(buffer.data)
-        if pool is None or pool.node.buffer_var is buffer.data:
+        if pool is None or pool[0].node.buffer_var is buffer.data:
             return buffer
         if buffer not in made:
-            made[buffer] = buffer.with_(data=pool.node.buffer_var)
+            made[buffer] = buffer.with_(data=pool[0].node.buffer_var)
         return made[buffer]
 
     def allocated(node: s.Allocate) -> s.Stmt | None:
         pool = chosen.get(node.buffer_var)
         if pool is None:
             return None
-        extent = IntImm(node.extents[0].dtype, pool.count)
-        return node.with_(buffer_var=pool.node.buffer_var, extents=(extent,))
+        extent = IntImm(node.extents[0].dtype, count_of(pool))
+        return node.with_(buffer_var=pool[0].node.buffer_var, extents=(extent,))
 
     return rewrite(kernel, {s.Allocate: allocated}, buffer=moved)
 
 
-@dataclass(slots=True)
-class _Pool:
-    node: s.Allocate
-    """The first allocation of the bytes."""
+@dataclass(frozen=True, eq=False, slots=True)
+class Lifetime:
+    """The time in which the contents of an allocation are needed."""
+
+    dtype: DataType
     count: int
     """The number of elements."""
+    first: int
+    """The position of the first statement that accesses it."""
     last: int
     """The position of the last statement that needs the contents."""
+
+
+L = TypeVar("L", bound=Lifetime)
+
+
+def pools_of(lifetimes: Iterable[L]) -> list[list[L]]:
+    """Return the allocations that have the same bytes, in their order, for each part of memory."""
+    pools: list[list[L]] = []
+    for new in sorted(lifetimes, key=lambda x: x.first):
+        free = [x for x in pools if x[-1].last < new.first and _may_share(x[0], new)]
+        if free:
+            min(free, key=lambda pool: abs(count_of(pool) - new.count)).append(new)
+        else:
+            pools.append([new])
+    return pools
+
+
+def _may_share(a: Lifetime, b: Lifetime) -> bool:
+    return a.dtype == b.dtype and all(x.count * x.dtype.nbytes >= _LEAST_BYTES for x in (a, b))
+
+
+def count_of(pool: Sequence[Lifetime]) -> int:
+    """Return the number of elements of memory that several allocations share."""
+    return max(x.count for x in pool)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _OfNode(Lifetime):
+    node: s.Allocate
 
 
 class _Lifetimes:
     """Numbers statements, and finds the first and the last one of each shared allocation."""
 
     def __init__(self) -> None:
-        self.allocations: list[s.Allocate] = []
-        """The allocations of constant size that are large enough, with accesses."""
-        self.spans: dict[Var, tuple[int, int]] = {}
+        self._allocations: list[s.Allocate] = []
+        self._spans: dict[Var, tuple[int, int]] = {}
         self._declared: list[Var] = []
         self._position = 0
 
@@ -106,17 +128,30 @@ class _Lifetimes:
             self.visit(part)
         if isinstance(node, (s.For, s.While, s.IfThenElse)) and not kind_of(node):
             fresh = self._declared[outer:] if _runs_alike(node) else ()
-            for pointer, (_, last) in list(self.spans.items()):
+            for pointer, (_, last) in list(self._spans.items()):
                 if last >= first and pointer not in fresh:
                     self._extend(pointer, first, self._position)
-        elif isinstance(node, s.Allocate) and node.buffer_var in self.spans:
-            is_large = (constant_bytes(node) or 0) >= _LEAST_BYTES
-            if is_large and memory_of(node.buffer_var) == "shared":
-                self.allocations.append(node)
+        elif isinstance(node, s.Allocate) and self._is_known(node):
+            self._allocations.append(node)
+
+    def _is_known(self, node: s.Allocate) -> bool:
+        """Return True for shared memory of constant size that is accessed."""
+        is_shared = memory_of(node.buffer_var) == "shared"
+        return is_shared and constant_bytes(node) is not None and node.buffer_var in self._spans
+
+    def found(self) -> list[_OfNode]:
+        """Return the allocations of constant size with their lifetimes."""
+        return [
+            _OfNode(x.dtype, _count(x), *self._spans[x.buffer_var], x) for x in self._allocations
+        ]
 
     def _extend(self, pointer: Var, first: int, last: int) -> None:
-        known = self.spans.get(pointer, (first, last))
-        self.spans[pointer] = min(first, known[0]), max(last, known[1])
+        known = self._spans.get(pointer, (first, last))
+        self._spans[pointer] = min(first, known[0]), max(last, known[1])
+
+
+def _count(node: s.Allocate) -> int:
+    return math.prod(n.value for n in node.extents if isinstance(n, IntImm))
 
 
 def _runs_alike(node: s.Stmt) -> bool:

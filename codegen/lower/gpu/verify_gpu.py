@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from codegen.errors import LoweringError
 from codegen.lower.check_supported import name_of
 from codegen.lower.hoist_allocations import constant_bytes
-from codegen.lower.thread_axes import THREAD, kind_of, memory_of, thread_loops
+from codegen.lower.thread_axes import THREAD, kind_of, memory_of, padded_bytes, thread_loops
 from codegen.target import Target, as_target
 from codegen.target.gpu import GpuLimits
 from tensorir.function import PrimFunc
@@ -57,12 +57,12 @@ def _check_threads(kernel: s.Stmt, limits: GpuLimits, name: str) -> None:
 
 def _check_shared(kernel: s.Stmt, limits: GpuLimits, name: str) -> None:
     sizes = {
-        node.buffer_var.name: constant_bytes(node) or 0
+        node.buffer_var: padded_bytes(constant_bytes(node) or 0)
         for node in statements(kernel)
         if isinstance(node, s.Allocate) and memory_of(node.buffer_var) == "shared"
     }
     if sum(sizes.values()) > limits.max_shared_memory_per_block:
-        parts = ", ".join(f"{buffer} {size:,}" for buffer, size in sizes.items())
+        parts = ", ".join(f"{pointer.name} {size:,}" for pointer, size in sizes.items())
         raise LoweringError(
             f"{name} takes {sum(sizes.values()):,} bytes of shared memory in a block ({parts}), "
             f"the target has {limits.max_shared_memory_per_block:,}; stage smaller tiles"

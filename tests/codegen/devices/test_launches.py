@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from devices.ladder import device_program
 
@@ -22,6 +23,7 @@ from codegen.devices.launches import (
 from codegen.errors import CodegenError
 from codegen.signature import evaluate_dim
 from tensorir import parse
+from tensorir.interp import interpret
 from tensorir.verify import verify_well_formed
 
 TWO_KERNELS = """
@@ -101,6 +103,36 @@ def main(n: T.int32, A: T.Buffer((64,), "float32")):
         assert [name for name, *_ in found] == [kernel]
     assert [t.name for t in temporaries(program.steps)] == ["B"]
     assert step_from_data(json.loads(json.dumps(step_to_data(branch)))) == branch
+
+
+@pytest.mark.parametrize(
+    ("condition", "dtype", "number"),
+    [
+        ("n * n > 0", "int32", 1 << 16),
+        ("n + 1 < n", "int32", (1 << 31) - 1),
+        ("n - T.uint8(1) < n", "uint8", 0),
+        ("n // -1 < 0", "int64", -(1 << 63)),
+        ("T.Cast('int32', n) < 4", "int64", (1 << 32) + 3),
+        ("n * n > 0 and n % 5 == 2", "int32", 7),
+        ("n + n > n", "uint32", 3_000_000_000),
+    ],
+)
+def test_arithmetic_on_scalars_wraps_around_on_the_host(condition, dtype, number):
+    func = device_program(f"""
+def main(n: T.{dtype}, A: T.Buffer((1,), "int32")):
+    if {condition}:
+        for bx in T.thread_binding(1, thread="blockIdx.x"):
+            A[bx] = 1
+    else:
+        for bx in T.thread_binding(1, thread="blockIdx.x"):
+            A[bx] = 2
+""")
+    result = np.zeros(1, "int32")
+    interpret(func, number, result)
+    steps = launches(codegen.lower(func, "opencl")).steps
+    assert isinstance(steps[0], HostBranch)
+    ((kernel, *_),) = flat_launches(steps, {"n": number}, {0: b"", 1: (7, 0)})
+    assert kernel == ("main_kernel" if result[0] == 1 else "main_kernel_1")
 
 
 def test_the_host_runs_the_other_case_only():

@@ -165,6 +165,41 @@ def test_sizes_of_a_call():
 
 
 @needs_opencl
+def test_a_scalar_chooses_between_grids():
+    mod = parse("""
+@I.ir_module
+class Module:
+    @T.prim_func
+    def kernel(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32"), by: T.int32):
+        T.func_attr({"tir.noalias": True})
+        if by * by < 10:
+            for bx in T.thread_binding(8, thread="blockIdx.x"):
+                with T.block("B"):
+                    v = T.axis.spatial(8, bx)
+                    B[v] = A[v] + by
+        else:
+            for bx in T.thread_binding(2, thread="blockIdx.x"):
+                for tx in T.thread_binding(4, thread="threadIdx.x"):
+                    with T.block("C"):
+                        v = T.axis.spatial(8, bx * 4 + tx)
+                        B[v] = A[v] - by
+
+    @R.function
+    def main(x: R.Tensor((8,), "int32"), s: R.Shape(["k"])):
+        k = T.int64()
+        cls = Module
+        y = R.call_tir(
+            cls.kernel, (x,), out_sinfo=R.Tensor((8,), "int32"), tir_vars=R.shape([k])
+        )
+        return y
+""")
+    main = machine(mod)["main"]
+    x = np.arange(8, dtype="int32")
+    for k, expected in ((3, x + 3), (4, x - 4), (1 << 16, x + (1 << 16))):
+        np.testing.assert_array_equal(main(x, (k,)), expected)
+
+
+@needs_opencl
 def test_library_functions_and_branches_run_on_the_host():
     mod, x = module(ON_THE_HOST), random(4, 8)
     vm = machine(mod, default_schedules=False)

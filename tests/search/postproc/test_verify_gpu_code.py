@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
+import codegen
 import search as ms
+from codegen import Target
+from codegen.lower import LoweringError
+from codegen.lower.hoist_allocations import constant_bytes
+from codegen.lower.thread_axes import memory_of, padded_bytes
 from schedule import Schedule
+from search.feature_extractor.gpu_kernels import kernels_of
+from search.feature_extractor.gpu_shared_memory import shared_bytes
 from search.postproc import VerifyGPUCode
+from tensorir import parse
+from tensorir.function import PrimFunc
+from tensorir.nodes.stmt import Allocate
+from tensorir.rewriting.visit import statements
+from tests.recorded import recorded
 from tests.search.schedule_rule.programs import program
 
 COPY = """
@@ -91,8 +105,72 @@ def main(A: T.Buffer((24,)), B: T.Buffer((24,))):
                 B[v] = S[v]
 """
     sch = Schedule(program(text))
-    for limit, accepted in ((24, True), (23, False)):
+    for limit, accepted in ((32, True), (31, False)):  # shared memory is given in 32 bytes
         postproc = VerifyGPUCode()
         target = f"opencl -max_shared_memory_per_block={limit}"
         postproc._initialize_with_tune_context(ms.TuneContext(sch.mod, target=target))
         assert postproc.apply(sch) is accepted
+
+
+SHARING = """
+@T.prim_func
+def main(A: T.Buffer((4, 512)), B: T.Buffer((4, 512))):
+    S = T.alloc_buffer((4, 512), scope="shared")
+    R = T.alloc_buffer((4, 512), scope="shared")
+    Q = T.alloc_buffer((4, 512), scope="shared")
+    for i in T.thread_binding(4, thread="blockIdx.x"):
+        for n in range(1):
+            for j in T.thread_binding(512, thread="threadIdx.x"):
+                with T.block("S"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    S[vi, vj] = A[vi, vj]
+            for j in T.thread_binding(512, thread="threadIdx.x"):
+                with T.block("R"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    R[vi, vj] = S[vi, 511 - vj]
+            for j in T.thread_binding(512, thread="threadIdx.x"):
+                with T.block("Q"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    Q[vi, vj] = R[vi, 511 - vj] + 1.0
+            for j in T.thread_binding(512, thread="threadIdx.x"):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = Q[vi, 511 - vj]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"),
+    [
+        (SHARING, 4096),  # Q has the bytes of S
+        (SHARING.replace("512", "128").replace("511", "127"), 1536),  # too small for a barrier
+        (SHARING.replace("Q[vi, 511 - vj]", "Q[vi, 511 - vj] * S[vi, vj]"), 6144),
+        (SHARING.replace("Q = T.alloc_buffer((4, 512),", 'Q = T.alloc_buffer((4, 512), "int32",')
+            .replace("R[vi, 511 - vj] + 1.0", 'T.Cast("int32", R[vi, 511 - vj])')
+            .replace("= Q[vi, 511 - vj]", '= T.Cast("float32", Q[vi, 511 - vj])'), 6144),
+    ],
+)  # fmt: skip
+def test_buffers_that_live_one_after_the_other_count_once(text: str, nbytes: int) -> None:
+    """The limit of the postprocessor is that of lowering."""
+    sch = Schedule(program(text))
+    for limit, accepted in ((nbytes, True), (nbytes - 1, False)):
+        target = Target(f"cuda -max_shared_memory_per_block={limit}")
+        postproc = VerifyGPUCode()
+        postproc._initialize_with_tune_context(ms.TuneContext(sch.mod, target=target))
+        assert postproc.apply(sch) is accepted
+        with nullcontext() if accepted else pytest.raises(LoweringError, match="shared memory"):
+            codegen.lower(sch.mod["main"], target)
+
+
+@pytest.mark.parametrize("row", recorded("gpu_spaces")[1::4], ids=lambda row: row["workload"])
+def test_recorded_programs_take_the_memory_that_lowering_allocates(row: dict[str, str]) -> None:
+    """Pipelines have several versions of each tile."""
+    func = parse(row["after"])
+    assert isinstance(func, PrimFunc)
+    kernel = codegen.lower(func, row["target"], until="hoist_shared", verify=False)
+    allocated = [
+        padded_bytes(constant_bytes(node) or 0)
+        for node in statements(kernel.body)
+        if isinstance(node, Allocate) and memory_of(node.buffer_var) == "shared"
+    ]
+    assert sum(map(shared_bytes, kernels_of(func))) == sum(allocated)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from codegen.lower.thread_axes import THREAD, is_barrier, kind_of, memory_of
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import LT, BufferLoad, IntImm, PrimExpr, Var
+from tensorir.nodes.expr import LT, BufferLoad, Call, IntImm, PrimExpr, Var
+from tensorir.nodes.intrin import Op
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import add, compare, const, floordiv, floormod
 from tensorir.rewriting.visit import Rewriter, substitute, uses_var, walk
@@ -127,6 +128,28 @@ def _one_place(node: Node, threads: Threads) -> Node | None:
     return None
 
 
+def _other_lane(node: Node, threads: Threads) -> Node | None:
+    """A shuffle from a lane that is one further away."""
+    if not _is_shuffle(node):
+        return None
+    call = node.value
+    mask, value, lane, *sizes = call.args
+    return node.with_(value=call.with_(args=(mask, value, add(lane, const(1)), *sizes)))
+
+
+def _divided_warp(node: Node, threads: Threads) -> Node | None:
+    if not _is_shuffle(node):
+        return None
+    var, loop = next(iter(threads.items()))
+    return s.IfThenElse(compare(LT, var, const(_extent(loop) // 2)), node)
+
+
+def _is_shuffle(node: Node) -> TypeGuard[s.LetStmt]:
+    if not isinstance(node, s.LetStmt) or not isinstance(node.value, Call):
+        return False
+    return isinstance(node.value.op, Op) and "warp_shuffle" in node.value.op.name
+
+
 KINDS: dict[str, Callable[[Node, Threads], Node | None]] = {
     "a barrier removed": _removed,
     "a barrier that half of the threads come to": _divergent,
@@ -135,4 +158,6 @@ KINDS: dict[str, Callable[[Node, Threads], Node | None]] = {
     "a guard that keeps one thread out": _smaller_guard,
     "a load by the number of another thread": _neighbour,
     "stores of two threads to one element": _one_place,
+    "a shuffle from another lane": _other_lane,
+    "a shuffle that half of the threads come to": _divided_warp,
 }

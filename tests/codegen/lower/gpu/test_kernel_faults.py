@@ -109,6 +109,26 @@ WAIT = "T.tvm_storage_sync('shared')"
             "access to S_1 out of bounds: index 4 of dimension 0 is not in [0, 4), in "
             "`S_1[tx + 1] = 1` (in thread (threadIdx.x = 3) of block (blockIdx.x = 0))",
         ),
+        (
+            ["if tx < 2:", "    x: T.int32 = T.tvm_warp_shuffle_down(-1, tx, 1, 4, 4)"],
+            "thread (threadIdx.x = 2) does not come to "
+            "`x: T.int32 = T.tvm_warp_shuffle_down(-1, tx, 1, 4, 4)`, which all threads of a warp "
+            "have to run together (in block (blockIdx.x = 0))",
+        ),
+        (
+            ["x: T.int32 = T.tvm_warp_shuffle_down(-1, tx, 1, 8, 8)", "B[bx, tx] = x"],
+            "variable x has no value here (in thread (threadIdx.x = 3) of block (blockIdx.x = 0))",
+        ),
+        (
+            ["B[bx, tx] = T.tvm_warp_shuffle(-1, tx, 1, 4, 4)"],
+            "a warp shuffle is interpreted in a launch only, as the value of a variable: "
+            "`x: T.int32 = T.tvm_warp_shuffle(-1, tx, 1, 4, 4)`",
+        ),
+        (
+            ["x: T.int32 = T.tvm_warp_shuffle(3, tx, 1, 4, 4)"],
+            "`T.tvm_warp_shuffle(3, tx, 1, 4, 4)` is interpreted with the mask -1, for all lanes "
+            "of a warp, and a width that divides the size of the warp",
+        ),
     ],
 )
 def test_messages(body: list[str], message: str) -> None:
