@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from codegen import Target
+from codegen.build_workers import build_workers
+from codegen.errors import WorkerError
 from codegen.kept_files import kept_files, sources_stamp
-from codegen.target import host
+from codegen.worker_pool import WorkerPool
 from schedule import Trace
-from search.builder.worker_pool import WorkerPool
 from search.database.module_equality import ModuleIndex, StructuralEquality, unnamed
 from search.database.target_key import target_key
-from search.errors import WorkerError
 from search.feature_extractor.machine import Machine
 from search.history.adapted_replay import schedule_of
 from search.history.default_designs import Choice, choose
@@ -218,8 +218,8 @@ def _make_defaults(
         shown.update()
 
     searched = sum(not job.is_same for job in jobs.values())
-    others = host.physical_cores() - 1 if searched >= _WORTH_A_PROCESS else 0
-    with _progress(len(jobs)) as shown, _workers(min(others, searched - 1)) as workers:
+    others = searched - 1 if searched >= _WORTH_A_PROCESS else 0
+    with _progress(len(jobs)) as shown, build_workers(others) as workers:
         _run_jobs(now, target, workers, note)
         later = {n: replace(jobs[n], like=choices.get(jobs[n].structure)) for n in waiting}
         _run_jobs(later, target, workers, note)
@@ -238,17 +238,6 @@ def _progress(count: int) -> Any:
         leave=False,
         disable=None,
     )
-
-
-@contextlib.contextmanager
-def _workers(count: int) -> Iterator[WorkerPool | None]:
-    """Yield a number of processes, None for none."""
-    if count < 1:
-        yield None
-        return
-    with contextlib.closing(WorkerPool(count, loads=scheduled_by_default)) as pool:
-        pool.start()
-        yield pool
 
 
 def _run_jobs(
@@ -279,7 +268,7 @@ def _run_jobs(
                 here(name)
                 return
 
-    count = 0 if workers is None else workers.size
+    count = 0 if workers is None else min(workers.size, len(jobs) - 1)
     with ThreadPoolExecutor(max(1, count)) as threads:
         waiting = [threads.submit(there) for _ in range(count)]
         for name in _yield_names(todo.popleft):
