@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import subprocess
@@ -10,21 +11,22 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, Literal, TypeAlias
+from typing import IO, Any, BinaryIO, Final, Literal, TypeAlias
 
+from codegen.build_workers import build_workers
 from codegen.emit.optimize import binding, needs_new_process
-from codegen.errors import CodegenError
+from codegen.errors import CodegenError, WorkerError
 from codegen.kernel import Kernel, Unit
-from codegen.target import host
-
-if TYPE_CHECKING:
-    from codegen.kernel import Unit
-
+from codegen.worker_pool import WorkerPool
 
 Form: TypeAlias = Literal["object_code", "made", "optimized", "assembly"]
 """The method of a unit that another process calls."""
 _WORTH_A_PROCESS: Final = 10
 """The number of kernels that LLVM compiles in about half a second, the start time of a process."""
+_LIMIT: Final = 3600.0
+"""The maximum seconds for one unit in another process."""
+
+logger = logging.getLogger("tensorir.codegen")
 
 
 def compiled(kernels: Iterable[Kernel], count: int) -> tuple[list[Kernel], list[dict[str, bytes]]]:
@@ -33,56 +35,48 @@ def compiled(kernels: Iterable[Kernel], count: int) -> tuple[list[Kernel], list[
     LLVM compiles kernels while Python generates the next ones. Raises
     CodegenError for a kernel that LLVM rejects.
     """
-    others = min(host.physical_cores() - 1, count // _WORTH_A_PROCESS)
-    engines = _Engines()
+    most = count // _WORTH_A_PROCESS
     made: list[Kernel] = []
-    with engines, ThreadPoolExecutor(1 + others, "llvm") as pool:
-        futures: list[Future[dict[str, bytes]]] = []
+    with build_workers(most) as workers:
+        others = 0 if workers is None else min(workers.size, most)
+        make = partial(_object_code, workers, threading.Lock())
+        with ThreadPoolExecutor(1 + others, "llvm") as pool:
+            futures: list[Future[dict[str, bytes]]] = []
+            try:
+                for kernel in kernels:
+                    made.append(kernel)
+                    futures.append(pool.submit(kernel.objects, make))
+                return made, [future.result() for future in futures]
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+
+def _object_code(workers: WorkerPool | None, here: threading.Lock, unit: Unit) -> bytes:
+    """Return the object of a unit, made by the LLVM of this process if the lock `here` is free.
+
+    LLVM's Python binding lets one thread at a time into LLVM, so other threads use workers.
+    """
+    if workers is None or here.acquire(blocking=False):
         try:
-            for kernel in kernels:
-                made.append(kernel)
-                futures.append(pool.submit(kernel.objects, engines.object_code))
-            return made, [future.result() for future in futures]
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-class _Engines:
-    """The engines of the threads: LLVM of this process for the first, a process for each other."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._here: int | None = None
-        self._processes: dict[int, LLVMProcess] = {}
-
-    def __enter__(self) -> _Engines:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in self._processes.values():
-            process.close()
-
-    def object_code(self, unit: Unit) -> bytes:
-        """Return the object of a unit."""
-        thread = threading.get_ident()
-        with self._lock:
-            if self._here is None:
-                self._here = thread
-        if thread == self._here:
             return unit.made()
-        if thread not in self._processes:
-            self._processes[thread] = LLVMProcess()
-        found = self._processes[thread].object_code(unit)
-        return unit.made() if found is None else found
+        finally:
+            if workers is not None:
+                here.release()
+    try:
+        outcome = workers.submit((Unit.made, (unit,)), _LIMIT).result()
+    except WorkerError as error:
+        logger.warning("Kernels are compiled in one process only: %s", error)
+        return unit.made()
+    return outcome.value if outcome.status == "value" else unit.made()
 
 
 # ---------------------------------------------------------------------------------- another process
 #
-# LLVM in a separate process: units in, objects out.
+# LLVM in a separate process for the kernels of GPUs: units in, objects out.
 #
-# LLVM's Python binding lets one thread at a time into LLVM, so using several cores needs several
-# processes. Each is a fresh interpreter, because the threads of LLVM and OpenMP do not survive a
-# fork. It exchanges pickled messages over pipes, and exits at the end of its input.
+# The process is a fresh interpreter, because the threads of LLVM and OpenMP do not survive a fork.
+# It exchanges pickled messages over pipes, and exits at the end of its input. Unlike a worker, it
+# forks itself for a code generator that keeps state, and its output can be logged.
 
 
 class LLVMProcess:

@@ -25,6 +25,10 @@ class LinkError(CodegenError):
     """Compiled code cannot be linked or loaded: a symbol, a linker or a file is missing."""
 
 
+class WorkerError(TensorIRError):
+    """A worker process cannot be started, or its configuration prevents its job."""
+
+
 class ExecutionError(TensorIRError):
     """Compiled code stopped because memory ran out, or for another reason that it reports."""
 

@@ -32,6 +32,7 @@ from tensorir.lazy_names import names_on_use
 from tensorir.version import __version__
 
 if TYPE_CHECKING:
+    from codegen.errors import WorkerError
     from search import (
         arg_info,
         builder,
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from search.context import TuneContext, design_spaces
     from search.cost_model import CostModel
     from search.database import Database, compatible_factor
-    from search.errors import DatabaseError, TuningError, WorkerError
+    from search.errors import DatabaseError, TuningError
     from search.explorer import Explorer, RunExplorer, explore
     from search.feature_extractor import FeatureExtractor
     from search.history.adapted_replay import schedule_using_anchor_trace

@@ -31,10 +31,6 @@ class NoDatabaseError(DatabaseError):
     """There is no database at the expected place."""
 
 
-class WorkerError(TensorIRError):
-    """A worker process cannot be started, or its configuration prevents its job."""
-
-
 @contextlib.contextmanager
 def blamed_on(part: object, candidate: Callable[[], str]) -> Iterator[None]:
     """Turn an error of a part of the search into a TuningError that names part and candidate.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from codegen import why_not_here
+from codegen.errors import WorkerError
 from codegen.history import without_history
 from codegen.machine import learn_speed
 from search.builder import Builder
@@ -22,7 +23,7 @@ from search.cost_model.cost_model import CostModel
 from search.cost_model.xgb_model import XGBModel
 from search.database import Database
 from search.database.line_store import EnergyLog, LineStore
-from search.errors import DatabaseError, TuningError, WorkerError
+from search.errors import DatabaseError, TuningError
 from search.measure_callback import MeasureCallback
 from search.options import TuneConfig
 from search.reports.live_display import Progress, live_display

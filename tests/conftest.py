@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -68,4 +69,5 @@ def _no_llvm_processes() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compile_units, "_WORTH_A_PROCESS", sys.maxsize)
+        patch.setattr(import_module("codegen.vm.build"), "_CALLS_A_PROCESS", sys.maxsize)
         yield

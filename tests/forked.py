@@ -110,10 +110,8 @@ def run(
 
 def fork_workers(patch: pytest.MonkeyPatch) -> None:
     """Make the workers of a search forks; compile in this process."""
-    from codegen import compile_units  # noqa: PLC0415 - after the environment is set
-    from search.builder import worker_pool  # noqa: PLC0415
+    from codegen import worker_pool  # noqa: PLC0415 - after the environment is set
 
-    patch.setattr(compile_units, "_WORTH_A_PROCESS", sys.maxsize)
     forks = types.SimpleNamespace(Popen=Forked, DEVNULL=subprocess.DEVNULL)
     patch.setattr(worker_pool, "subprocess", forks)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from codegen.build_workers import build_workers
 from codegen.compile import compile_functions, functions_by_name
 from codegen.errors import CodegenError
 from codegen.history import (
@@ -31,11 +32,14 @@ from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.nodes.stmt import For, ForKind
 from tensorir.recursion import any_depth
 from tensorir.relax.call_graph import all_callees, callees_first
-from tensorir.relax.expr import GraphVar
+from tensorir.relax.expr import GraphCall, GraphVar
 from tensorir.relax.function import Function, graph_functions
-from tensorir.rewriting.visit import statements
+from tensorir.rewriting.visit import statements, walk
 from tensorir.transform.legalize_ops import has_operators
 from tensorir.verify import verify_well_formed
+
+_CALLS_A_PROCESS: Final = 16
+"""The number of calls in a model whose kernels are worth another process."""
 
 
 def as_looked_up(mod: IRModule) -> IRModule:
@@ -176,16 +180,17 @@ def vm_build(
     chosen = as_target(target)
 
     def built() -> Executable:
-        kernels = as_kernels(mod)
-        if chosen.gpu is not None:
-            refuse_python(
-                python_calls(IRModule({**kernels.prim_funcs()})),
-                "kernels of a GPU cannot call Python functions, and some do",
-                "call them from a graph function, where they run on the host",
-            )
-        scheduled = with_schedules(kernels, chosen, database, make_missing=default_schedules)
-        packed = _with_packed_constants(scheduled)
-        return compile_lowered(transform.place_memory(packed), chosen, guard_pages=guard_pages)
+        with build_workers(_number_of_calls(mod) // _CALLS_A_PROCESS):
+            kernels = as_kernels(mod)
+            if chosen.gpu is not None:
+                refuse_python(
+                    python_calls(IRModule({**kernels.prim_funcs()})),
+                    "kernels of a GPU cannot call Python functions, and some do",
+                    "call them from a graph function, where they run on the host",
+                )
+            scheduled = with_schedules(kernels, chosen, database, make_missing=default_schedules)
+            packed = _with_packed_constants(scheduled)
+            return compile_lowered(transform.place_memory(packed), chosen, guard_pages=guard_pages)
 
     # Records and the settings of passes are not part of the key of a kept model.
     has_records = database is not None or innermost() is not None
@@ -230,6 +235,12 @@ def export(
     header = place.with_name(f"{name}.h")
     header.write_text(text, encoding="utf-8")
     return header
+
+
+def _number_of_calls(mod: IRModule) -> int:
+    """Return the number of calls in the graph functions of a module."""
+    bodies = [func.body for func in graph_functions(mod).values()]
+    return sum(isinstance(node, GraphCall) for body in bodies for node in walk(body))
 
 
 def _with_packed_constants(mod: IRModule) -> IRModule:

@@ -27,8 +27,8 @@ from codegen import Target
 from codegen.kept_files import check_private
 from codegen.signature import read_object_code
 from codegen.target import host
+from codegen.worker_pool import Ending, Outcome, WorkerPool
 from search.builder.core_split import CoreSplit, core_split
-from search.builder.worker_pool import Ending, Outcome, WorkerPool
 from search.errors import TuningError
 from search.kinds import Registry
 from search.lines import take_lock

@@ -23,8 +23,8 @@ from search.errors import TuningError
 from search.lines import PathLike, append_lines, locked, replace_lines, warn_of_left_out
 
 if TYPE_CHECKING:
+    from codegen.worker_pool import Ending
     from search.builder import BuilderResult
-    from search.builder.worker_pool import Ending
     from search.runner import RunnerResult
 
 

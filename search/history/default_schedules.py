@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
-from collections import deque
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from codegen import Target
+from codegen.build_workers import build_workers
+from codegen.errors import WorkerError
 from codegen.kept_files import kept_files, sources_stamp
-from codegen.target import host
+from codegen.worker_pool import WorkerPool
 from schedule import Trace
-from search.builder.worker_pool import WorkerPool
-from search.database.module_equality import ModuleIndex, StructuralEquality, unnamed
+from search.database.module_equality import unnamed
 from search.database.target_key import target_key
-from search.errors import WorkerError
 from search.feature_extractor.machine import Machine
 from search.history.adapted_replay import schedule_of
 from search.history.default_designs import Choice, choose
@@ -60,21 +59,19 @@ class DefaultSchedules:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, ModuleIndex[PrimFunc | None]] = {}
+        self._known: dict[str, dict[int, PrimFunc | None]] = {}
+        """For each target the scheduled programs, by the structural hash of the program."""
 
     def schedules_of(
         self, functions: Mapping[str, PrimFunc], target: Target
     ) -> dict[str, PrimFunc]:
         """Return the functions that have default schedules, with them, by name."""
         chosen = with_num_cores(target)
-        known = self._known.setdefault(target_key(chosen), ModuleIndex(StructuralEquality()))
+        known = self._known.setdefault(target_key(chosen), {})
         programs = {name: normalize_mod(func) for name, func in functions.items()}
-        new: ModuleIndex[str] = ModuleIndex(StructuralEquality())
-        wanted = {
-            name: program
-            for name, program in programs.items()
-            if not known.like(unnamed(program)) and new.add_first(unnamed(program), name)
-        }
+        keys = {name: structural_hash(unnamed(program)) for name, program in programs.items()}
+        first = {key: name for name, key in reversed(keys.items()) if key not in known}
+        wanted = {name: programs[name] for name, key in keys.items() if first.get(key) == name}
         sized = {name: _representatives(program) for name, program in wanted.items()}
         static = {
             (name, k): with_sizes(wanted[name].prim_func("main"), sizes)
@@ -84,12 +81,11 @@ class DefaultSchedules:
         made = _make_defaults(static, chosen, _Choices(chosen))
         for name, program in wanted.items():
             parts = [(sizes, made[name, k]) for k, sizes in enumerate(sized[name])]
-            known.add(unnamed(program), _combined(program, parts, chosen))
-        found = {name: known.like(unnamed(program))[0] for name, program in programs.items()}
+            known[keys[name]] = _combined(program, parts, chosen)
         return {
             name: rename_to_original(functions[name], scheduled)
-            for name, scheduled in found.items()
-            if scheduled is not None
+            for name, key in keys.items()
+            if (scheduled := known[key]) is not None
         }
 
 
@@ -200,17 +196,10 @@ def _make_defaults(
     The first program of each structure is searched before the other programs of that structure.
     """
     jobs = {name: _Job.of(program, choices) for name, program in programs.items()}
-    first: dict[int, _Key] = {}
-    for name, job in jobs.items():
-        if job.like is None:
-            first.setdefault(job.structure, name)
-    waiting = [n for n, job in jobs.items() if job.like is None and first[job.structure] != n]
-    now = {name: job for name, job in jobs.items() if name not in waiting}
     made: dict[_Key, Scheduled | None] = {}
 
-    def note(name: _Key, found: Scheduled | str) -> None:
+    def note(name: _Key, job: _Job, found: Scheduled | str) -> None:
         scheduled = made[name] = _scheduled_or_none(name, found)
-        job = jobs[name]
         if scheduled is not None and scheduled.choice is not None and not job.is_same:
             choices.put(job.key, scheduled.choice)
             if job.like is None:
@@ -218,11 +207,9 @@ def _make_defaults(
         shown.update()
 
     searched = sum(not job.is_same for job in jobs.values())
-    others = host.physical_cores() - 1 if searched >= _WORTH_A_PROCESS else 0
-    with _progress(len(jobs)) as shown, _workers(min(others, searched - 1)) as workers:
-        _run_jobs(now, target, workers, note)
-        later = {n: replace(jobs[n], like=choices.get(jobs[n].structure)) for n in waiting}
-        _run_jobs(later, target, workers, note)
+    others = searched - 1 if searched >= _WORTH_A_PROCESS else 0
+    with _progress(len(jobs)) as shown, build_workers(others) as workers:
+        _run_jobs(_Queue(jobs, choices), target, workers, note)
     return {name: made[name] for name in programs}
 
 
@@ -240,59 +227,95 @@ def _progress(count: int) -> Any:
     )
 
 
-@contextlib.contextmanager
-def _workers(count: int) -> Iterator[WorkerPool | None]:
-    """Yield a number of processes, None for none."""
-    if count < 1:
-        yield None
-        return
-    with contextlib.closing(WorkerPool(count, loads=scheduled_by_default)) as pool:
-        pool.start()
-        yield pool
+class _Queue:
+    """Jobs that several threads iterate over, each job for one of them.
+
+    A search of each structure comes first. While it runs, other programs of the structure wait;
+    then they get its choice.
+    """
+
+    def __init__(self, jobs: Mapping[_Key, _Job], choices: _Choices) -> None:
+        first = {job.structure: name for name, job in reversed(jobs.items()) if job.like is None}
+        ordered = sorted(jobs.items(), key=lambda item: first.get(item[1].structure) != item[0])
+        self._todo = dict(ordered)
+        self._choices = choices
+        self._searched: set[int] = set()
+        """The structures of running searches."""
+        self._changed = threading.Condition()
+
+    def __len__(self) -> int:
+        return len(self._todo)
+
+    def __iter__(self) -> Iterator[tuple[_Key, _Job]]:
+        while (taken := self._take()) is not None:
+            try:
+                yield taken
+            finally:
+                self._end(taken[1])
+
+    def clear(self) -> None:
+        """Drop the jobs that nobody has taken."""
+        with self._changed:
+            self._todo.clear()
+            self._changed.notify_all()
+
+    def _take(self) -> tuple[_Key, _Job] | None:
+        """Wait for a job and return it with its choice; None if none is left."""
+        with self._changed:
+            while self._todo:
+                for name, job in self._todo.items():
+                    like = job.like or self._choices.get(job.structure)
+                    if like is not None or job.structure not in self._searched:
+                        del self._todo[name]
+                        if like is None:
+                            self._searched.add(job.structure)
+                        return name, replace(job, like=like)
+                self._changed.wait()
+            return None
+
+    def _end(self, job: _Job) -> None:
+        if job.like is None:
+            with self._changed:
+                self._searched.remove(job.structure)
+                self._changed.notify_all()
 
 
 def _run_jobs(
-    jobs: Mapping[_Key, _Job],
+    jobs: _Queue,
     target: Target,
     workers: WorkerPool | None,
-    note: Callable[[_Key, Scheduled | str], None],
+    note: Callable[[_Key, _Job, Scheduled | str], None],
 ) -> None:
     """Run jobs and report their results.
 
     This process starts immediately, and others as soon as they are up.
     """
-    todo = deque(jobs)
 
-    def here(name: _Key) -> None:
-        job = jobs[name]
-        note(name, scheduled_by_default(job.program, target, job.like, job.is_same))
+    def here(name: _Key, job: _Job) -> None:
+        note(name, job, scheduled_by_default(job.program, target, job.like, job.is_same))
 
     def there() -> None:
         assert workers is not None
-        for name in _yield_names(todo.pop):
-            job = jobs[name]
+        for name, job in jobs:
             args = (job.program, target, job.like, job.is_same)
             try:
-                note(name, workers.submit((scheduled_by_default, args), _LIMIT).result().value)
+                found = workers.submit((scheduled_by_default, args), _LIMIT).result().value
             except WorkerError as error:
                 logger.warning("Schedules are made in one process only: %s", error)
-                here(name)
+                here(name, job)
                 return
+            note(name, job, found)
 
-    count = 0 if workers is None else workers.size
+    count = 0 if workers is None else min(workers.size, len(jobs) - 1)
     with ThreadPoolExecutor(max(1, count)) as threads:
         waiting = [threads.submit(there) for _ in range(count)]
-        for name in _yield_names(todo.popleft):
-            here(name)
+        try:
+            for name, job in jobs:
+                here(name, job)
+        finally:
+            jobs.clear()
         for thread in waiting:
             thread.result()
-
-
-def _yield_names(take: Callable[[], _Key]) -> Iterator[_Key]:
-    """Yield names until none are left."""
-    with contextlib.suppress(IndexError):
-        while True:
-            yield take()
 
 
 def scheduled_by_default(

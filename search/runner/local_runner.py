@@ -15,9 +15,9 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from codegen import Target, why_not_here
+from codegen.worker_pool import Job, Outcome, WorkerPool
 from search.builder.builder import ArtifactDirectory
 from search.builder.core_split import CoreSplit, core_split
-from search.builder.worker_pool import Job, Outcome, WorkerPool
 from search.errors import TuningError
 from search.runner.arguments import ProgramFacts, write_given
 from search.runner.measure import evaluate_reference, measure

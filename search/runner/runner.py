@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from numpy.typing import NDArray
 
 from codegen import Target
-from search.builder.worker_pool import Ending
+from codegen.worker_pool import Ending
 from search.kinds import Registry
 
 if TYPE_CHECKING:

@@ -37,6 +37,8 @@ logger = logging.getLogger("tensorir.transform")
 
 MOST_STEPS: Final = 1_000_000
 """The maximum number of statements that the interpreter runs, in about a second."""
+_FEW_STEPS: Final = 4_000
+"""The number of statements that the interpreter runs while a function of them is compiled."""
 
 _OUTSIDE: Final = frozenset(
     {"call_packed", "call_cpacked", "tvm_call_packed", "tvm_call_cpacked", "call_extern"}
@@ -47,7 +49,8 @@ _OUTSIDE: Final = frozenset(
 def runnable_kernel(mod: IRModule, name: str) -> Run | None:
     """Return the runner of a tensor function of a module; None if it cannot be run.
 
-    NumPy runs functions that only copy elements. Functions that call library functions are not run.
+    NumPy runs functions that only copy elements, and the interpreter functions that end before they
+    were compiled. Functions that call library functions are not run.
     Inputs need no alignment, so they may be weights in a memory-mapped file.
     """
     functions = mod.prim_funcs()
@@ -59,7 +62,8 @@ def runnable_kernel(mod: IRModule, name: str) -> Run | None:
         for node in walk(func.body):
             if isinstance(node, Call) and getattr(node.op, "short_name", "") in _OUTSIDE:
                 return None
-    run = _runner()(kernels, name)
+    is_short = steps(functions[name].body, MOST_STEPS) <= _FEW_STEPS
+    run = interpreted(kernels, name) if is_short else _runner()(kernels, name)
     return None if run is None else lambda args: run([_aligned(arg) for arg in args])
 
 

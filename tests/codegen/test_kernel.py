@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,8 @@ from codegen.errors import CodegenError, LinkError
 from codegen.kept_files import KeptFiles
 from codegen.kernel import Kernel, Unit, _Objects
 from codegen.signature import read_object_code
-from codegen.target import Target
+from codegen.target import Target, host
+from codegen.worker_pool import Job, Outcome, WorkerPool
 from tensorir import IRModule, parse
 from tensorir.interp.graphs import interpret_graph
 from tensorir.transform import BindParams, FoldConstant
@@ -375,16 +377,16 @@ def kernels(count: int, factor: int) -> list[Kernel]:
 
 
 def test_objects_are_those_of_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_units.host, "physical_cores", lambda: 3)
+    monkeypatch.setattr(host, "physical_cores", lambda: 3)
     monkeypatch.setattr(compile_units, "_WORTH_A_PROCESS", 2)
-    asked: list[Unit] = []
-    ask = LLVMProcess.object_code
+    asked: list[Job] = []
+    ask = WorkerPool.submit
 
-    def watched(self: LLVMProcess, unit: Unit) -> bytes | None:
-        asked.append(unit)
-        return ask(self, unit)
+    def watched(self: WorkerPool, job: Job, timeout_sec: float) -> Future[Outcome]:
+        asked.append(job)
+        return ask(self, job, timeout_sec)
 
-    monkeypatch.setattr(LLVMProcess, "object_code", watched)
+    monkeypatch.setattr(WorkerPool, "submit", watched)
     given = kernels(12, 1000)
     found, objects = compiled(given, len(given))
     assert found == given
@@ -397,10 +399,21 @@ def test_objects_are_those_of_one_process(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_few_kernels_are_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_units.host, "physical_cores", lambda: 3)
+    monkeypatch.setattr(host, "physical_cores", lambda: 3)
     monkeypatch.setattr(compile_units, "_WORTH_A_PROCESS", WORTH_A_PROCESS)
-    monkeypatch.setattr(LLVMProcess, "__init__", lambda self: pytest.fail("a process was started"))
+    monkeypatch.setattr(WorkerPool, "__init__", lambda self: pytest.fail("a process was started"))
     compiled(kernels(4, 2000), 4)
+
+
+def test_a_worker_that_llvm_ends_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "physical_cores", lambda: 2)
+    monkeypatch.setattr(compile_units, "_WORTH_A_PROCESS", 2)
+    lost: Future[Outcome] = Future()
+    lost.set_result(Outcome("crash", "the worker process was ended by SIGABRT"))
+    monkeypatch.setattr(WorkerPool, "submit", lambda *_: lost)
+    given = kernels(6, 5000)
+    _, objects = compiled(given, len(given))
+    assert [made["code"] for made in objects] == [one.code.made() for one in given]
 
 
 def test_what_llvm_rejects_in_a_process_is_an_error_here() -> None:

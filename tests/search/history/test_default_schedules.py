@@ -14,6 +14,7 @@ import codegen
 import search as ms
 from codegen.history import Schedules, default_schedules
 from codegen.kept_files import kept_files
+from codegen.target import host
 from schedule import Schedule
 from search.history import default_schedules as module_here
 from search.history.default_designs import Choice, choose
@@ -48,7 +49,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
         return choose(program, target, like, is_same=is_same)
 
     monkeypatch.setattr(module_here, "choose", counted)
-    monkeypatch.setattr(module_here.host, "physical_cores", lambda: 1)
+    monkeypatch.setattr(host, "physical_cores", lambda: 1)
     return made
 
 
@@ -119,7 +120,7 @@ def test_what_cannot_be_scheduled_stays_as_it_is_and_one_line_says_why(
         raise ZeroDivisionError("a rule of somebody\nwas given\n" + program.script())
 
     monkeypatch.setattr(module_here, "choose", fails)
-    monkeypatch.setattr(module_here.host, "physical_cores", lambda: 1)
+    monkeypatch.setattr(host, "physical_cores", lambda: 1)
     with caplog.at_level(logging.DEBUG, "tensorir.search"):
         assert DefaultSchedules().schedules_of(kernels(16), HERE) == {}
     (record,) = caplog.records

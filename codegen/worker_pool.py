@@ -36,7 +36,7 @@ from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, Final, Literal, TypeAlias
 
-from search.errors import WorkerError
+from codegen.errors import WorkerError
 
 _STARTUP_SECONDS: Final = 60.0
 _STARTUP_INTERVAL: Final = 0.1
@@ -118,10 +118,10 @@ class WorkerPool:
             self.cancel()
             raise
 
-    def start(self) -> None:
-        """Start the workers ahead of need, without waiting for them."""
+    def start(self, count: int | None = None) -> None:
+        """Start `count` workers, by default all, ahead of need and without waiting for them."""
         with self._crew.changed:
-            self._crew.hire(self.size)
+            self._crew.hire(self.size if count is None else min(count, self.size))
 
     def cancel(self) -> None:
         """Cancel all unfinished jobs and end their workers."""
@@ -311,9 +311,7 @@ class Worker:
     def __init__(self, initializer: bytes, cores: Collection[int] | None = None) -> None:
         self._connection, theirs = Pipe()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by `kill`
-        command = (
-            "import sys; from search.builder.worker_pool import serve; serve(int(sys.argv[1]))"
-        )
+        command = "import sys; from codegen.worker_pool import serve; serve(int(sys.argv[1]))"
         self._process = subprocess.Popen(
             [sys.executable, "-c", command, str(theirs.fileno())],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

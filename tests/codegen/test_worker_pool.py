@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from codegen import worker_pool
+from codegen.worker_pool import WorkerPool
 from search import WorkerError
-from search.builder import worker_pool
-from search.builder.worker_pool import WorkerPool
 from tests.search.programs import end_process, fail_on, sleep_for, square
 
 
@@ -111,7 +111,7 @@ def test_a_pool_that_is_closed_while_a_process_is_made_ends_that_process(tmp_pat
 
 
 def test_workers_that_never_start_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("search.builder.worker_pool._MAX_STARTS", 2)
+    monkeypatch.setattr("codegen.worker_pool._MAX_STARTS", 2)
     pool = WorkerPool(1, kill_this_process)
     with pytest.raises(WorkerError, match="2 times in a row; the system may be short of memory"):
         pool.run([(square, (1,))], timeout_sec=30)
@@ -123,7 +123,7 @@ def test_functions_of_a_script_travel_by_value(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         """
-from search.builder.worker_pool import WorkerPool
+from codegen.worker_pool import WorkerPool
 
 class Offset:
     def __init__(self, by):
@@ -178,7 +178,7 @@ def test_a_system_without_processes_left_is_an_error_of_the_set_up(
     def refuse(*_: object) -> None:
         raise OSError("Too many open files")
 
-    monkeypatch.setattr("search.builder.worker_pool.Worker", refuse)
+    monkeypatch.setattr("codegen.worker_pool.Worker", refuse)
     with pytest.raises(
         WorkerError, match="cannot be started or do not answer: Too many open files"
     ):
