@@ -308,7 +308,7 @@ def _log_time_over(run: Run) -> None:
     run.log.info(
         "The search stops: its %g seconds are over%s%s",
         run.config.max_seconds,
-        ", but for measuring the best again" if run.budget.left else "",
+        "; the best candidates are measured again" if run.budget.left else "",
         f"; {len(run.tasks) - begun} of {len(run.tasks)} tasks were not begun"
         if begun < len(run.tasks)
         else "",

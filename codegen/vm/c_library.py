@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -46,13 +47,14 @@ if TYPE_CHECKING:
     from codegen.vm.executable import Executable
 
 _OTHER_WORKSPACE: Final = "the workspace belongs to another function"
+_NO_ARRAYS: Final = "inputs or outputs is NULL"
 _NO_TILES: Final = "the system does not grant the AMX tile registers"
 
 
 def library_name(path: str | Path) -> str:
     """Return the name in front of the functions of a library: `libmodel.so` has `model_main`."""
-    stem = Path(path).name.split(".")[0].removeprefix("lib")
-    name = _identifier(stem)
+    stem = Path(path).name.split(".")[0]
+    name = _identifier(stem.removeprefix("lib") or stem)
     return name if name[:1].isalpha() else f"model_{name}"
 
 
@@ -170,11 +172,17 @@ def _header(entries: list[Entry], name: str, info: ModuleInfo) -> str:
         name=name,
         guard=name.upper(),
         version=__version__,
-        target=info.target,
-        architecture=info.architecture,
+        machine=_machine_text(info),
         dtypes="\n".join(f"  TENSORIR_{k.upper()} = {v:#x}," for k, v in DTYPES.items()),
         functions="\n".join(texts),
     )
+
+
+def _machine_text(info: ModuleInfo) -> str:
+    """Return the lines that say on which CPUs the code runs."""
+    features = f" with {', '.join(info.needed_features)}" if info.needed_features else ""
+    text = f"Machine. The code is for {info.architecture} CPUs{features}; its target: {info.target}"
+    return textwrap.fill(text, 97, subsequent_indent=" * ").replace("*/", "* /")
 
 
 def _input_text(pattern: p.Leaf) -> str:
@@ -193,7 +201,7 @@ def _value_text(known: Described) -> str:
 
 def _interface(entries: list[Entry], name: str, messages: tuple[str, ...], info: ModuleInfo) -> str:
     """Return LLVM IR of the functions under their names for C."""
-    texts = {status_of(text): text for text in (*messages, _OTHER_WORKSPACE, _NO_TILES)}
+    texts = {status_of(text): text for text in (*messages, _NO_ARRAYS, _OTHER_WORKSPACE, _NO_TILES)}
     texts |= {OUT_OF_MEMORY: "memory ran out", 0: "success"}
     constants = []
     for k, text in enumerate([*texts.values(), "unknown status"]):
@@ -221,6 +229,9 @@ def _interface(entries: list[Entry], name: str, messages: tuple[str, ...], info:
                 function=function,
                 call=call,
                 free=free,
+                has_inputs=str(bool(entry.inputs)).lower(),
+                has_outputs=str(bool(entry.outputs)).lower(),
+                without_arrays=str(status_of(_NO_ARRAYS)),
                 uses_tiles=str(uses_tiles).lower(),
                 without_tiles=str(status_of(_NO_TILES)),
                 of_another=str(status_of(_OTHER_WORKSPACE)),

@@ -174,7 +174,9 @@ def read_arrays(texts: Sequence[str], known: Sequence[str], what: str) -> dict[s
             with checking_arguments():
                 array = np.load(path, allow_pickle=False)
         except (ValueError, EOFError) as error:
-            raise ArgumentError(f"{path} is not an array file of NumPy: {error}") from error
+            raise ArgumentError(
+                f"{path} is not an array file of NumPy, as numpy.save writes it"
+            ) from error
         if not isinstance(array, np.ndarray):
             raise ArgumentError(f"{path} holds several arrays; write one by numpy.save")
         arrays[name] = array

@@ -114,14 +114,23 @@ def _write_to_terminal(parts: Sequence[Part], stream: TextIO) -> None:
     for part in _insert_empty_lines(parts):
         if isinstance(part, Table):
             shown = table.Table(
-                title=text.Text(part.title) if part.title else None, title_justify="left"
+                title=text.Text(part.title) if part.title else None,
+                title_justify="left",
+                box=import_module("rich.box").SIMPLE_HEAD,
+                padding=0,
+                pad_edge=False,
             )
             for heading, *cells in zip(part.headings, *part.rows, strict=True):
                 is_number = cells and not any(cell.strip("0123456789.+-e%") for cell in cells)
-                shown.add_column(text.Text(heading), justify="right" if is_number else "left")
+                words = [word for cell in (heading, *cells) for word in cell.split()]
+                shown.add_column(
+                    text.Text(heading),
+                    justify="right" if is_number else "left",
+                    min_width=max(map(len, words), default=0),  # lines break between words only
+                )
             for row in part.rows:
                 shown.add_row(*map(text.Text, row))
-            console.print(shown)
+            console.print(shown, crop=False)
         elif isinstance(part, Code):
             shown = syntax.Syntax(_plain(part), "python", background_color="default")
             console.print(shown, soft_wrap=True)  # code that is copied from the screen has to run

@@ -86,7 +86,7 @@ class History(DatabaseScope):
             sample_on_miss=self.sample_on_miss,
             module_equality=self.module_equality,
         )
-        logger.info('Function "%s": %s', workload_name, found or "no schedule was found")
+        logger.info('Function "%s": %s', workload_name, found or "no record")
         return found
 
     def scheduled(self, name: str, func: PrimFunc, target: Target) -> PrimFunc | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ Row = dict[str, Any]
 
 _MOST_SHOWN: Final = 20
 _MOST_TEXT: Final = 120
+_PART: Final = re.compile(r"\[\d+\]$")
 _MISSING: Final = {"predicted": math.nan, "space": -1, "machine": "", "error": ""}
 """The values of `Trials.array` for None."""
 
@@ -204,8 +206,15 @@ class Trials(Sequence[Any]):
         return tuple(name for name in self._known if name in RESOURCES)
 
     def setting(self, row: Row) -> str:
-        """Return the knobs of a row with their values, as text."""
-        return ", ".join(f"{name}={row[name]}" for name in self.knobs if row[name] is not None)
+        """Return the knobs of a row with their values, as text; the parts of a tile as a list."""
+        values: dict[str, list[str]] = {}
+        for name in self.knobs:
+            if row[name] is not None:
+                values.setdefault(_PART.sub("", name), []).append(str(row[name]))
+        return ", ".join(
+            f"{name}={found[0]}" if len(found) == 1 else f"{name}=[{', '.join(found)}]"
+            for name, found in values.items()
+        )
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column: float64 with NaN for None if all values are numbers, otherwise objects.

@@ -110,7 +110,7 @@ def test_a_search_ends_when_its_seconds_are_over(
     assert len(load_run(tmp_path)) == 16, (
         "a tenth is kept for the best and a twentieth for the report; none begins that would not end"
     )
-    assert "The search stops: its 2 seconds are over, but for measuring the best again" in (
+    assert "The search stops: its 2 seconds are over; the best candidates are measured again" in (
         capsys.readouterr().err
     )
 

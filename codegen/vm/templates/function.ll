@@ -1,7 +1,21 @@
 declare i32 $call(ptr, ptr, ptr, i64)
 declare i32 $free(ptr)
 
+define private i1 @${function}.lacks_arrays(ptr %inputs, ptr %outputs) nounwind {
+  %no_inputs = icmp eq ptr %inputs, null
+  %no_outputs = icmp eq ptr %outputs, null
+  %lacks_inputs = and i1 %no_inputs, $has_inputs
+  %lacks_outputs = and i1 %no_outputs, $has_outputs
+  %lacks_one = or i1 %lacks_inputs, %lacks_outputs
+  ret i1 %lacks_one
+}
+
 define i32 @$function(ptr %inputs, ptr %outputs, ptr %workspace) nounwind {
+  %lacks_arrays = call i1 @${function}.lacks_arrays(ptr %inputs, ptr %outputs)
+  br i1 %lacks_arrays, label %refuse_null, label %enter
+refuse_null:
+  ret i32 $without_arrays
+enter:
   br i1 $uses_tiles, label %tiles, label %start
 tiles:  ; the system gives a process the tile registers of AMX on request
   %granted = call i64 (i64, ...) @syscall(i64 158, i64 4131, i64 18)
@@ -34,6 +48,11 @@ done:
 }
 
 define i32 @${function}_shapes(ptr %inputs, ptr %outputs) nounwind {
+  %lacks_arrays = call i1 @${function}.lacks_arrays(ptr %inputs, ptr %outputs)
+  br i1 %lacks_arrays, label %refuse_null, label %run
+refuse_null:
+  ret i32 $without_arrays
+run:
   %own = alloca [3 x i64]
   store [3 x i64] zeroinitializer, ptr %own
   %status = call i32 $call(ptr %own, ptr %inputs, ptr %outputs, i64 0)

@@ -16,7 +16,7 @@
  * Threads. Several threads may call at the same time, each with other outputs and another workspace.
  * Parallel loops of a call run on the threads of OpenMP (OMP_NUM_THREADS).
  *
- * Machine. The code is for $target ($architecture). */
+ * $machine */
 #ifndef ${guard}_H
 #define ${guard}_H
 #include <stdint.h>

@@ -147,12 +147,20 @@ class GraphImport:
             dtype = str(held_dtype(tensor.elem_type))
         else:
             dtype = dtypes if isinstance(dtypes, str) else dtypes.get(info.name, "float32")
+        stated = None
+        if tensor.HasField("shape"):
+            stated = [_stated_extent(d, f"{info.name}_{k}") for k, d in enumerate(tensor.shape.dim)]
         if shape is None:
-            if not tensor.HasField("shape"):
+            if stated is None:
                 raise IRValueError(
                     f"{place} has an unknown shape; state it: shape_dict={{{info.name!r}: (1, 3)}}"
                 )
-            shape = [_stated_extent(d, f"{info.name}_{k}") for k, d in enumerate(tensor.shape.dim)]
+            shape = stated
+        elif stated is not None and len(shape) != len(stated):
+            raise IRValueError(
+                f"shape_dict has {len(shape)} dimensions for {place}; the model has "
+                f"{len(stated)}: ({', '.join(map(str, stated))})"
+            )
         extents = [self.known.size(n) if isinstance(n, str) else n for n in shape]
         param = GraphVar(identifier(info.name), TensorStructInfo(extents, dtype))
         self.limits.check_tensor(param.struct_info, place)

@@ -234,11 +234,11 @@ class GraphImport:
 
     def _check_range(self, size: Any, lower: Any, upper: Any) -> None:
         """Emit the check that a size is within torch's limits."""
-        within, name = size, "size"
+        within, name = size, str(getattr(size, "name", "size"))
         if lower > _LEAST:
-            within, name = ops.max_(within, int(lower)), f"{name}_from_{lower}"
+            within, name = ops.max_(within, int(lower)), f"{name}_at_least_{lower}"
         if upper < _UNLIMITED:
-            within, name = ops.min_(within, int(upper)), f"{name}_to_{upper}"
+            within, name = ops.min_(within, int(upper)), f"{name}_at_most_{upper}"
         if within is not size:
             self._builder.match_cast(ShapeExpr([size]), ShapeStructInfo([within]), name)
 

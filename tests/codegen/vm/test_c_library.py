@@ -17,10 +17,11 @@ import pytest
 
 import codegen
 from codegen import CodegenError, LinkError
+from codegen.vm.c_library import library_name
 from tensorir import IRModule, parse, relax
 from tensorir.nodes.expr import GlobalVar
 from tensorir.relax.library.loop import call_loop
-from tests.codegen.vm.c_model import CModel, Workspace, exported, leaves
+from tests.codegen.vm.c_model import CModel, Tensor, Workspace, exported, leaves, tensor_of
 from tests.codegen.vm.models import module
 
 X = np.arange(6, dtype="float32").reshape(2, 3)
@@ -204,6 +205,25 @@ def main(x: R.Tensor((2, 3), "float32")):
     with pytest.raises(AssertionError, match="values are small"):
         model.call((X + 1000,), 1)
     assert [model.message(k) for k in (0, -1, 5)] == ["success", "memory ran out", "unknown status"]
+
+
+def test_calls_without_arrays_are_refused(tmp_path: Path) -> None:
+    mod = module("""
+@R.function
+def main(x: R.Tensor(("n", 3), "float32")):
+    return x
+""")
+    model = exported(codegen.vm_build(mod, "llvm"), tmp_path)
+    array = (Tensor * 1)(tensor_of(X))
+    for inputs, outputs in ((None, array), (array, None)):
+        for name, more in (("main", (None,)), ("main_shapes", ())):
+            status = getattr(model.library, f"{model.name}_{name}")(inputs, outputs, *more)
+            assert model.message(status) == "inputs or outputs is NULL"
+
+
+def test_names_of_libraries_are_names_of_c() -> None:
+    paths = ("libmodel.so", "out/my-model.1.so", "lib.so", "lib3.so")
+    assert [library_name(path) for path in paths] == ["model", "my_model", "lib", "model_3"]
 
 
 def test_a_workspace_is_of_one_function(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -44,8 +45,24 @@ def test_a_terminal_gets_tables_and_colours(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("NO_COLOR", raising=False)
     stream = Terminal()
     RESULT.write(stream)
-    assert "│ a    │  1 │" in stream.getvalue()
-    assert "\x1b[" in stream.getvalue()
+    assert "\x1b[1mName\x1b[0m \x1b[1mus\x1b[0m \n" in stream.getvalue()
+    assert " a     1 \n b    20 \n" in stream.getvalue()
+
+
+def test_a_narrow_terminal_breaks_lines_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "36")
+    stream = Terminal()
+    table = Table(("task", "best (us)", "with"), [("fused_conv2d_relu", "0.0792", "unroll=0, x=1")])
+    Result({}, [table]).write(stream)
+    lines = [line.rstrip() for line in re.sub(r"\x1b\[\d+m", "", stream.getvalue()).splitlines()]
+    assert lines == [
+        "",
+        " task              best (us) with",
+        " " + "─" * 40,
+        " fused_conv2d_relu    0.0792 unroll=0,",
+        "                             x=1",
+        "",
+    ]
 
 
 def test_numbers_that_are_not_finite_are_null_in_json() -> None:

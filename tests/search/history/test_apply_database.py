@@ -145,7 +145,7 @@ def test_who_asks_is_told_what_was_found(caplog: pytest.LogCaptureFixture) -> No
     assert caplog.messages == [
         'Function "act": the schedule of another program with its main block, recorded with 1 us',
         'Function "linear0": the schedule recorded for it, with 1 us',
-        'Function "shift": no schedule was found',
+        'Function "shift": no record',
         f'Function "shift": no schedule for {TARGET}: a database in memory has 1 record(s), all of '
         "other programs; tune it",
     ]

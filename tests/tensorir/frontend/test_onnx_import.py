@@ -212,6 +212,10 @@ def test_shapes_and_dtypes_of_inputs_may_be_stated() -> None:
         frontend.from_onnx(proto)
     with pytest.raises(IRValueError, match=r"shape_dict has the unknown input 'z'; .* are x"):
         frontend.from_onnx(proto, shape_dict={"z": [1]})
+    graph.input[0].CopyFrom(helper.make_tensor_value_info("x", 1, ["n", 3]))
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    with pytest.raises(IRValueError, match=r"1 dimensions for the input 'x'; .* has 2: \(n, 3\)"):
+        frontend.from_onnx(proto, shape_dict={"x": [1]})
 
 
 def test_weights_may_be_parameters() -> None:
