@@ -20,7 +20,7 @@ as `relax.op.nn.relu(x)`, and as `R.nn.relu(x)` in scripts.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
@@ -30,6 +30,7 @@ import numpy as np
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import GlobalVar, PrimExpr, Var
+from tensorir.relax.bfloat16_bits import bits_of, numbers_of
 from tensorir.relax.call_te import Formula, FormulaCache, formula_of, tensors_in
 from tensorir.relax.calls import call_pure_packed, call_tir
 from tensorir.relax.dimension_order import DimensionOrder
@@ -240,9 +241,13 @@ class LibraryOperator(DeclaredOperator):
     __slots__ = ("_result",)
 
     def __init__(
-        self, name: str, function: Callable[..., Any], result: Callable[..., StructInfo]
+        self,
+        name: str,
+        function: Callable[..., Any],
+        result: Callable[..., StructInfo],
+        prepare: Prepare | None = None,
     ) -> None:
-        super().__init__(name, function)
+        super().__init__(name, function, prepare)
         self._result = result
 
     def result(self, arguments: dict[str, Any]) -> StructInfo:
@@ -250,22 +255,52 @@ class LibraryOperator(DeclaredOperator):
         return self._result(**arguments)
 
     def library_call(self, call: GraphCall) -> GraphCall:
-        """Return the call of the library function: operands, then attributes as JSON."""
-        attributes = StringValue(json.dumps(dict(call.attrs)))
+        """Return the call of the library function: operands, then attributes as JSON.
+
+        An entry "bfloat16" has the numbers of operands and of results with this dtype.
+        """
+        attributes = dict(call.attrs)
         operands = [arg for arg in call.args if isinstance(arg, GraphExpr)]
+        result = call.struct_info
+        results = result.elements if isinstance(result, TupleStructInfo) else [result]
+        places = _places_of_bfloat16(x.struct_info for x in operands), _places_of_bfloat16(results)
+        if any(places):
+            attributes["bfloat16"] = places
         return call_pure_packed(
-            LIBRARY_PREFIX + self.short_name, attributes, *operands, sinfo_args=call.struct_info
+            LIBRARY_PREFIX + self.short_name,
+            StringValue(json.dumps(attributes)),
+            *operands,
+            sinfo_args=result,
         )
 
     def run(self, attributes: str, *operands: Any) -> Any:
-        """Compute the operator for arrays: the library function that `library_call` names."""
-        arguments: dict[str, Any] = {p.name: None for p in self.signature.operands}
-        for p, value in zip(self.signature.operands, operands, strict=False):
-            arguments[p.name] = _array(value)
+        """Compute the operator for arrays: the library function that `library_call` names.
+
+        The function computes with float32 in place of bfloat16.
+        """
         attrs = {
             key: tuple(v) if isinstance(v, list) else v for key, v in json.loads(attributes).items()
         }
-        return _contiguous(self.function(**arguments, **attrs))
+        wide, rounded = attrs.pop("bfloat16", ((), ()))
+        if attrs.get("dtype") == "bfloat16":
+            attrs["dtype"] = "float32"
+        arguments: dict[str, Any] = {p.name: None for p in self.signature.operands}
+        for k, (p, value) in enumerate(zip(self.signature.operands, operands, strict=False)):
+            array = _array(value)
+            arguments[p.name] = numbers_of(array) if k in wide else array
+        result = self.function(**arguments, **attrs)
+        if isinstance(result, (tuple, list)):
+            parts = (bits_of(part) if k in rounded else part for k, part in enumerate(result))
+            return _contiguous(tuple(parts))
+        return _contiguous(bits_of(result) if rounded else result)
+
+
+def _places_of_bfloat16(infos: Iterable[StructInfo]) -> list[int]:
+    return [
+        k
+        for k, info in enumerate(infos)
+        if isinstance(info, TensorStructInfo) and info.dtype == "bfloat16"
+    ]
 
 
 def library_function(name: str) -> Callable[..., Any] | None:
@@ -322,12 +357,15 @@ def composite(
     return _declarator(CompositeOperator, name, result, prepare)
 
 
-def library(name: str, result: Callable[..., StructInfo]) -> Callable[[F], F]:
+def library(
+    name: str, result: Callable[..., StructInfo], prepare: Prepare | None = None
+) -> Callable[[F], F]:
     """Declare an operator by a function of NumPy arrays; `result(**arguments)` is its struct info.
 
-    The function gets operands as read-only arrays, None for absent ones.
+    The function gets operands as read-only arrays, None for absent ones, and float32 in place of
+    bfloat16. See `operator` for `prepare`.
     """
-    return _declarator(LibraryOperator, name, result)
+    return _declarator(LibraryOperator, name, result, prepare)
 
 
 def _declarator(

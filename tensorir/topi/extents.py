@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.dtype import INT64
-from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.nodes.ops import cast, const
 from tensorir.rewriting.visit import collect_vars
 from tensorir.te.tensor import Tensor
@@ -115,11 +115,14 @@ def as_divisor(extent: PrimExpr) -> PrimExpr:
 _LARGE: Final = 1 << 30
 
 
-def size_analyzer(*shapes: Sequence[PrimExpr]) -> Analyzer:
-    """Return an analyzer with the sizes in shapes bound to non-negative values below 2**30."""
+def size_analyzer(*shapes: Sequence[PrimExpr], numbers: Collection[Var] = ()) -> Analyzer:
+    """Return an analyzer with the sizes in shapes bound to non-negative values below 2**30.
+
+    `numbers` are variables that are no sizes and may be negative.
+    """
     analyzer = Analyzer()
     for var in {var: None for shape in shapes for n in shape for var in collect_vars(n)}:
-        if var.dtype.is_int:
+        if var.dtype.is_int and var not in numbers:
             analyzer.bind(var, Range(const(0, var.dtype), const(_LARGE, var.dtype)))
     return analyzer
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any, Final
 
 import torch
@@ -11,7 +12,7 @@ from tensorir.errors import IRTypeError
 from tensorir.nodes.expr import PrimExpr
 from tensorir.relax import op
 from tensorir.relax.expr import GraphExpr, ShapeExpr, const_of
-from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.relax.struct_info import TensorStructInfo, TupleStructInfo
 
 _NAMES: Final = {
     dtype: str(dtype).removeprefix("torch.")
@@ -96,6 +97,27 @@ def in_dtype_of(result: TensorStructInfo, *values: Any) -> list[GraphExpr]:
 def axis_of(axis: int, x: GraphExpr) -> int:
     """Return an axis of a tensor, counted from the front."""
     return axis + max(tensor_info(x).ndim, 1) if axis < 0 else axis
+
+
+def of_vectors(convert: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a converter along an axis that treats a tensor without dimensions as a vector."""
+
+    @wraps(convert)
+    def converted(self: GraphExpr, **others: Any) -> Any:
+        if tensor_info(self).ndim:
+            return convert(self=self, **others)
+        vectors = {k: _as_vector(v) for k, v in others.items()}
+        found = convert(self=_as_vector(self), **vectors)
+        if isinstance(found, GraphExpr) and not isinstance(found.struct_info, TupleStructInfo):
+            return op.reshape(found, ())
+        return tuple(op.reshape(found[k], ()) for k in range(2))
+
+    return converted
+
+
+def _as_vector(value: Any) -> Any:
+    is_scalar = isinstance(value, GraphExpr) and tensor_info(value).ndim == 0
+    return op.reshape(value, (1,)) if is_scalar else value
 
 
 def as_list(value: Any) -> list[Any]:

@@ -48,7 +48,9 @@ their arguments; the inputs of the graph follow it.
 _BRANCH: Final = "cond"
 _LOOP: Final = "while_loop"
 _WITH_GRAPHS: Final = {*_INLINED, _BRANCH, _LOOP}
-_SIZES: Final = {"aten.sym_size.int", "aten.sym_numel.default"}
+_STRIDED: Final = torch.ops.aten.as_strided.default
+_OFFSET: Final = "aten.sym_storage_offset.default"
+_SIZES: Final = {"aten.sym_size.int", "aten.sym_numel.default", _OFFSET}
 _SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _LEAST: Final = 2
 """The smallest minimum that torch states for a dynamic size; it also accepts 0 and 1."""
@@ -90,7 +92,7 @@ def _keeps_strides(node: torch.fx.Node) -> bool:
     torch's own functions contain such calls: adaptive pooling to one element marks its result as
     channels-last.
     """
-    if node.target is not torch.ops.aten.as_strided.default:
+    if node.target is not _STRIDED:
         return False
     source, size, stride, *offset = node.args
     before = source.meta["val"]
@@ -102,6 +104,11 @@ def _keeps_strides(node: torch.fx.Node) -> bool:
             for extent, old, new in zip(size, before.stride(), stride, strict=True)
         )
     )
+
+
+def _is_whole(example: torch.Tensor) -> bool:
+    """Return True if a tensor has the elements of its memory in order, from the first one on."""
+    return bool(example.is_contiguous() and example.storage_offset() == 0)
 
 
 def _is_python(node: torch.fx.Node) -> bool:
@@ -137,6 +144,7 @@ class GraphImport:
         self._signature = signature
         self._builder = BlockBuilder()
         self._sizes = Sizes()
+        self._limits: Mapping[Any, Any] = {}
         self._values: dict[torch.fx.Node, Any] = {}
 
     def module(
@@ -154,6 +162,7 @@ class GraphImport:
         nodes.
         """
         builder, signature = self._builder, self._signature
+        self._limits = limits or {}
         inputs = self._inputs()
         known = {**signature.weights, **signature.state}
         for node, constant in known.items():
@@ -171,7 +180,7 @@ class GraphImport:
         emit = builder.emit_output if is_plain else builder.emit
         with builder.function("main", [*inputs, *(self._values[node] for node in known)], attrs):
             with builder.dataflow() if is_plain else nullcontext():
-                self._check_inputs(limits or {})
+                self._check_inputs()
                 *_, output = self._nodes(self._module)
                 updated = [emit(self._output(output[k])) for k in signature.updates.values()]
                 places = set(signature.updates.values())
@@ -215,7 +224,7 @@ class GraphImport:
             return PrimStructInfo("int64", ops.as_expr(shape[0]))
         return TensorStructInfo(shape, dtype_name(example.dtype))
 
-    def _check_inputs(self, limits: Mapping[Any, Any]) -> None:
+    def _check_inputs(self) -> None:
         """Emit the checks of the constraints on input sizes."""
         for node, value in self._values.items():
             if not isinstance(value, GraphVar):
@@ -228,7 +237,7 @@ class GraphImport:
                     self._values[node] = self._builder.match_cast(value, expected, node.name)
             elif isinstance(example, torch.SymInt):
                 self._values[node] = ops.as_expr(self._sizes(example))
-        for symbol, limit in limits.items():
+        for symbol, limit in self._limits.items():
             if symbol in self._sizes:  # other sizes depend on data or on other symbols
                 self._check_range(self._sizes(symbol), limit.lower, limit.upper)
 
@@ -264,11 +273,15 @@ class GraphImport:
             return self._values[node.args[0]]
         example = node.meta.get("val")
         name = str(node.target)
+        if name == _OFFSET:
+            self._sizes.define_offset(example)
         try:
             is_field = node.target is operator.getitem
             if isinstance(example, _SYMBOLIC) and name not in TABLE and not is_field:
                 is_float = isinstance(example, torch.SymFloat)
                 return self._sizes.as_float(example) if is_float else self._sizes(example)
+            if node.target is _STRIDED and not _is_whole(node.args[0].meta["val"]):
+                raise IRTypeError(f"{node.args[0].name} is a view; call clone() before as_strided")
             args, kwargs = self._argument(node.args), self._argument(node.kwargs)
             if is_field:
                 value = args[0][args[1]]
@@ -283,6 +296,7 @@ class GraphImport:
                     kwargs,
                     self._expected_info(example),
                     self._builder.match_cast,
+                    self._sizes.numbers,
                 )
             if isinstance(example, torch.SymInt) and isinstance(value, GraphExpr):
                 return self._size_from_tensor(value, example, node.name)
@@ -296,7 +310,9 @@ class GraphImport:
         """Return the integer in a tensor, or a scalar, as a new symbolic size."""
         if isinstance(value.struct_info, TensorStructInfo):
             value = op.tensor_to_scalars(value, 1)[0]
-        size = self._sizes.new(size_of(example))
+        symbol = size_of(example)
+        limit = self._limits.get(symbol)
+        size = self._sizes.new_number(symbol, is_size=limit is not None and limit.lower >= 0)
         self._builder.match_cast(value, PrimStructInfo("int64", size), name)
         return size
 

@@ -37,6 +37,8 @@ class Sizes:
         self._symbols: dict[sympy.Symbol, PrimExpr] = {}
         self._measured: dict[sympy.Expr, Var] = {}
         """The variables of extents such as `2 * s` that define a symbol."""
+        self.numbers: set[Var] = set()
+        """The variables of numbers from tensors that may be negative."""
 
     def define(self, shapes: Iterable[Sequence[Any]]) -> None:
         """Define the symbols in the shapes of parameters."""
@@ -58,9 +60,21 @@ class Sizes:
             self._measured[extent] = size
             self._symbols[symbol] = ops.floordiv(size - self(rest), int(factor))
 
+    def new_number(self, symbol: sympy.Symbol, is_size: bool) -> PrimExpr:
+        """Return the new variable of a number from a tensor; `is_size` if it is not negative."""
+        number = self.new(symbol)
+        if isinstance(number, Var) and not is_size:
+            self.numbers.add(number)
+        return number
+
     def new(self, symbol: sympy.Symbol) -> PrimExpr:
         """Return the expression of a symbol; an undefined symbol becomes a new variable."""
         return self._symbols.setdefault(symbol, Var(str(symbol), "int64"))
+
+    def define_offset(self, offset: Any) -> None:
+        """Define the symbol of the first element of a view as 0: a view is an array of its own."""
+        if size_of(offset).is_Symbol:
+            self._symbols.setdefault(size_of(offset), ops.as_expr(0).astype("int64"))
 
     @contextmanager
     def replaced(self, values: Iterable[tuple[torch.SymInt, PrimExpr | int]]) -> Iterator[None]:

@@ -7,22 +7,24 @@
 Parameters are arguments of the operator's schema, by name, in any order; an argument that a call
 omits has the default of the schema. A parameter `result` receives the struct info that torch
 reports for the call. A parameter `matched` receives a function: `matched(value, struct_info)`
-returns a variable with that struct info, for results whose shape depends on data. `**others`
-accepts arguments that the converter ignores.
+returns a variable with that struct info, for results whose shape depends on data; a third argument
+names the variable. A parameter `numbers` receives the variables of numbers from tensors that may be
+negative. `**others` accepts arguments that the converter ignores.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.relax.expr import GraphExpr, GraphVar
+from tensorir.nodes.expr import Var
+from tensorir.relax.expr import GraphVar
 from tensorir.relax.struct_info import StructInfo
 
-Match: TypeAlias = Callable[[GraphExpr, StructInfo], GraphVar]
+Match: TypeAlias = Callable[..., GraphVar]
 F = TypeVar("F", bound=Callable[..., Any])
 
 PLACEMENT: Final = frozenset(
@@ -46,12 +48,13 @@ class Converter:
         kwargs: Mapping[str, Any],
         result: StructInfo | None,
         matched: Match,
+        numbers: Collection[Var],
     ) -> Any:
         """Return the converted call.
 
         `schema` is the operator's schema in torch, `result` its result; `matched` emits a
-        `match_cast`. Raises IRTypeError for an argument that the function lacks, unless it may be
-        ignored.
+        `match_cast`; `numbers` are variables that may be negative. Raises IRTypeError for an
+        argument that the function lacks, unless it may be ignored.
         """
         given = dict(zip((a.name for a in schema.arguments), args, strict=False))
         given.update(kwargs)
@@ -63,7 +66,7 @@ class Converter:
                 bound[name] = value
             elif name not in PLACEMENT and not _is_default(value, argument):
                 raise IRTypeError(f"the argument {name}={value!r} is not supported")
-        extras = {"result": result, "matched": matched}
+        extras = {"result": result, "matched": matched, "numbers": numbers}
         bound.update((name, value) for name, value in extras.items() if name in self.parameters)
         return self.function(**bound)
 

@@ -83,7 +83,14 @@ def _topk_info(
     return alone.get(ret_type, TupleStructInfo([values, places]))
 
 
-@library("topk", _topk_info)
+def _with_count(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Replace a constant k < 1 by -1, because a k that is read at run time may be 0."""
+    k = arguments.get("k", 1)
+    constant = k.value if isinstance(k, IntImm) else k
+    return {**arguments, "k": -1} if isinstance(constant, int) and constant < 1 else arguments
+
+
+@library("topk", _topk_info, _with_count)
 def topk(
     data: Array,
     k: PrimExpr | int = 1,
@@ -94,13 +101,13 @@ def topk(
 ) -> Any:
     """Return the k largest (or smallest) elements along an axis in order, and their indices.
 
-    A constant k < 1 means all elements. Equal elements keep their order; NaN is larger than any
-    number.
+    A constant k < 1 means all elements; a k of 0 that is read at run time means none. Equal
+    elements keep their order; NaN is larger than any number.
     """
     count: int = k  # type: ignore[assignment]
     if count > data.shape[axis]:
         raise IRValueError(f"topk: k is {count}, but axis {axis} has {data.shape[axis]} elements")
-    count = data.shape[axis] if count < 1 else count
+    count = data.shape[axis] if count < 0 else count
     places = _first_places(data, count, axis, largest)
     values = np.take_along_axis(data, places, axis)
     found = {"values": values, "indices": places.astype(dtype)}
@@ -174,3 +181,22 @@ def searchsorted(
     wanted = values.reshape(rows.shape[0], -1)
     found = [bucketize(w, row, out_int32, right) for w, row in zip(wanted, rows, strict=True)]
     return np.reshape(np.stack(found), values.shape)
+
+
+def _cumulative_info(x: GraphExpr, axis: int, of_largest: bool) -> StructInfo:
+    _check_axis(tensor_info(x), axis)
+    return TupleStructInfo([info_like(x), info_like(x, "int64")])
+
+
+@library("cumulative_extreme", _cumulative_info)
+def cumulative_extreme(x: Array, axis: int = -1, of_largest: bool = True) -> tuple[Array, Array]:
+    """Return the largest (or smallest) element so far along an axis, and its index.
+
+    Among equal elements it is the last one. From the first NaN on, the element is NaN.
+    """
+    values = (np.maximum if of_largest else np.minimum).accumulate(x, axis)
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    places = np.arange(x.shape[axis], dtype=np.int64).reshape(shape)
+    is_new = (x == values) | (x != x)
+    return values, np.maximum.accumulate(np.where(is_new, places, 0), axis)

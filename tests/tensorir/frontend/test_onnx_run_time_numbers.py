@@ -105,6 +105,30 @@ def test_the_first_none_of_elements() -> None:
     assert values.shape == places.shape == (0, 7)
 
 
+def test_the_number_of_first_elements_may_be_none() -> None:
+    main = compiled("TopK", [X, np.array([2])], outputs=2)
+    for k in (0, 1, 7):
+        values, places = main(X, np.array([k]))
+        np.testing.assert_array_equal(values.numpy(), np.flip(X, 1)[:, :k])
+        np.testing.assert_array_equal(places.numpy(), np.broadcast_to(range(6, 6 - k, -1), (5, k)))
+    with pytest.raises(codegen.LibraryFunctionError, match="k is 8, but axis -1 has 7 elements"):
+        main(X, np.array([8]))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_roots_and_logarithms_of_integers_are_rounded_towards_zero(dtype: str) -> None:
+    x = np.arange(12, dtype=dtype).reshape(3, 4)
+    sums = {
+        "ReduceL2": np.sqrt((x**2).sum(1)),
+        "ReduceLogSum": np.log(x.sum(1)),
+        "ReduceLogSumExp": np.log(np.exp(x).sum(1)),
+    }
+    for name, expected in sums.items():
+        found = compiled(name, [x], [np.array([1])], keepdims=0)(x).numpy()
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, expected.astype(dtype))
+
+
 @pytest.mark.parametrize("axis", [-3, -2, -1, 0, 1, 2])
 def test_softmax_of_old_opsets_runs_over_all_axes_from_one_on(axis: int) -> None:
     x = np.random.default_rng(0).random((2, 3, 4), "float32")

@@ -148,6 +148,67 @@ def test_symbolic_sizes_are_those_of_the_export() -> None:
         vm["main"](torch.rand(7, 4), torch.rand(5, 4))
 
 
+def test_numbers_from_tensors_may_be_negative_or_out_of_range() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor, n: torch.Tensor, m: torch.Tensor) -> Any:
+            number = n.item()
+            return x[: m.item()], x[number:] + 1, x[number : number + 2, 1], x[n], x[:, -n]
+
+    x = torch.rand(4, 5)
+    mod = imported(Net(), (x, torch.tensor(1), torch.tensor(2)))
+    main = built(mod)["main"]
+    for n, m in ((0, 0), (3, 4), (-3, -1), (-1, 9), (-4, -9)):
+        arguments = x, torch.tensor(n), torch.tensor(m)
+        compare(main(*arguments), Net()(*arguments), 0, 0)
+
+
+def test_what_torch_asserts_about_numbers_is_checked() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor, n: torch.Tensor) -> Any:
+            number = n.item()
+            torch._check(number >= 1)
+            torch._check(number <= 4)
+            return x[:number], x[-number:], x.split([number, 4 - number])
+
+    x = torch.rand(4, 5)
+    main = built(imported(Net(), (x, torch.tensor(1))))["main"]
+    for n in (1, 4):
+        compare(main(x, torch.tensor(n)), Net()(x, torch.tensor(n)), 0, 0)
+    for n, message in ((0, "at_least_1"), (-1, "at_least_1"), (5, "at_most_4")):
+        with pytest.raises(IRValueError, match=f"assert_u0_{message}"):
+            main(x, torch.tensor(n))
+
+
+def test_a_row_at_a_number_from_a_tensor_is_replaced() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor, n: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+            return torch.select_scatter(x, row, 1, n.item())
+
+    x, row = torch.rand(4, 5), torch.rand(4)
+    exported = torch.export.export(Net(), (x, torch.tensor(1), row))
+    main = built(frontend.from_exported_program(exported))["main"]
+    for n in (0, 4, -1, -5):
+        compare(main(x, torch.tensor(n), row), Net()(x, torch.tensor(n), row), 0, 0)
+
+
+def test_strides_of_a_view_are_refused() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.as_strided(x.t(), (2, 3), (5, 2))
+
+    with pytest.raises(IRTypeError, match=r"t is a view; call clone\(\) before as_strided"):
+        imported(Net(), (torch.rand(4, 5),))
+
+
+def test_repetitions_determine_a_size() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor, times: torch.Tensor) -> torch.Tensor:
+            return torch.repeat_interleave(x, times, 0) * 2
+
+    x = torch.rand(4, 5)
+    check(Net(), (x, torch.tensor([1, 2, 3, 2])), (x, torch.tensor([0, 0, 1, 0])))
+
+
 def test_a_size_that_is_a_multiple_is_checked() -> None:
     class Net(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

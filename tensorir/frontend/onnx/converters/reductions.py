@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from tensorir.frontend.onnx.node import OnnxNode
 from tensorir.frontend.onnx.registry import onnx_operators
@@ -48,6 +48,9 @@ class _Reduction:
         return getattr(op, kind)(x, axes, keepdims)  # type: ignore[no-any-return]
 
 
+_Function: TypeAlias = Callable[[OnnxNode, GraphExpr, _Reduction], GraphExpr]
+
+
 def _log_sum_exp(node: OnnxNode, x: GraphExpr, reduction: _Reduction) -> GraphExpr:
     if reduction.places is not None:
         return reduction("log_sum_exp", x)
@@ -58,15 +61,27 @@ def _log_sum_exp(node: OnnxNode, x: GraphExpr, reduction: _Reduction) -> GraphEx
     return reduction("max", total)
 
 
-_REDUCTIONS: Final[dict[str, Callable[[OnnxNode, GraphExpr, _Reduction], GraphExpr]]] = {
+def _in_floats(function: _Function) -> _Function:
+    """Return a reduction that computes with integers in float64, and rounds them towards 0."""
+
+    def convert(node: OnnxNode, x: GraphExpr, reduction: _Reduction) -> GraphExpr:
+        dtype = node.dtype(x)
+        if not dtype.is_integral:
+            return function(node, x, reduction)
+        return op.astype(function(node, op.astype(x, "float64"), reduction), str(dtype))
+
+    return convert
+
+
+_REDUCTIONS: Final[dict[str, _Function]] = {
     "ReduceSum": lambda node, x, r: r("sum", x),
     "ReduceMean": lambda node, x, r: r("mean", x),
     "ReduceProd": lambda node, x, r: r("prod", x),
     "ReduceL1": lambda node, x, r: r("sum", op.abs(x)),
-    "ReduceL2": lambda node, x, r: op.sqrt(r("sum", op.square(x))),
+    "ReduceL2": _in_floats(lambda node, x, r: op.sqrt(r("sum", op.square(x)))),
     "ReduceSumSquare": lambda node, x, r: r("sum", op.square(x)),
-    "ReduceLogSum": lambda node, x, r: op.log(r("sum", x)),
-    "ReduceLogSumExp": lambda node, x, r: _log_sum_exp(node, x, r),
+    "ReduceLogSum": _in_floats(lambda node, x, r: op.log(r("sum", x))),
+    "ReduceLogSumExp": _in_floats(_log_sum_exp),
     "ReduceMax": lambda node, x, r: _extremum(node, x, r, "max"),
     "ReduceMin": lambda node, x, r: _extremum(node, x, r, "min"),
 }
@@ -78,9 +93,7 @@ def _extremum(node: OnnxNode, x: GraphExpr, reduction: _Reduction, kind: str) ->
     return reduction(kind, x)
 
 
-def _reduction(
-    function: Callable[[OnnxNode, GraphExpr, _Reduction], GraphExpr],
-) -> Callable[..., GraphExpr]:
+def _reduction(function: _Function) -> Callable[..., GraphExpr]:
     def convert(
         node: OnnxNode,
         x: GraphExpr,

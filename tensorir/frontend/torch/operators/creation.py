@@ -1,19 +1,23 @@
 """Operators that create tensors or return them unchanged, and assertions.
 
-torch's assertions about sizes that depend on data are omitted; the shapes of results are checked.
+torch's assertions about numbers from tensors are checked when the model runs. Assertions about all
+elements of a tensor are omitted.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
 from tensorir.errors import IRTypeError
 from tensorir.frontend.torch.dtypes import as_tensor, dtype_of, is_float
-from tensorir.frontend.torch.table import aten, aten_rows
+from tensorir.frontend.torch.table import Match, aten, aten_rows
 from tensorir.nodes.expr import PrimExpr
+from tensorir.nodes.ops import cast
 from tensorir.relax import op
+from tensorir.relax.expr import ShapeExpr
 from tensorir.relax.relations import Fits, fits
-from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.relax.struct_info import ShapeStructInfo, TensorStructInfo
 
 
 def filled(value: Any, result: TensorStructInfo) -> Any:
@@ -51,6 +55,28 @@ def scalar_tensor(s: Any, dtype: str | None) -> Any:
     return as_tensor(s, dtype)
 
 
+_FAILED: Final = "Runtime assertion failed for expression "
+_WORDS: Final = {
+    ">=": "at_least", "<=": "at_most", ">": "above", "<": "below", "-": "minus ", "+": "plus",
+    "Eq": "equal", "Ne": "unequal",
+}  # fmt: skip
+
+
+@aten("_assert_scalar.default")
+def assert_scalar(self: Any, assert_msg: str, matched: Match) -> None:
+    """A check of a condition on sizes and on numbers from tensors."""
+    if isinstance(self, PrimExpr):
+        matched(ShapeExpr([cast("int64", self)]), ShapeStructInfo([1]), _name_of(assert_msg))
+
+
+def _name_of(message: str) -> str:
+    """Return the condition in a message of torch as a name, such as `assert_u0_at_least_0`."""
+    text = message.removeprefix(_FAILED).partition(" on node")[0]
+    for sign, word in _WORDS.items():
+        text = text.replace(sign, word)
+    return re.sub(r"\W+", "_", f"assert {text}").strip("_")
+
+
 @aten("item.default", "_local_scalar_dense.default")
 def item(self: Any) -> Any:
     """The integer in a tensor of one element, as a symbolic size."""
@@ -77,7 +103,7 @@ _UNCHANGED = (
     "lift_fresh.default lift.default positive.default resolve_neg.default resolve_conj.default"
 )
 _ASSERTIONS = (
-    "_assert_tensor_metadata.default _assert_scalar.default _assert_async.msg "
+    "_assert_tensor_metadata.default _assert_async.msg "
     "_assert_async.default sym_constrain_range.default sym_constrain_range_for_size.default"
 )
 aten_rows(

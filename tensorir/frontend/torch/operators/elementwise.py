@@ -47,6 +47,17 @@ def _bits(logical: Operator, bitwise: Operator) -> Operator:
     return _promoted(lambda a, b: (logical if dtype_of(a) == "bool" else bitwise)(a, b))
 
 
+def _ignoring_nan(operator: Operator) -> Operator:
+    """Return a converter that selects the other operand of a NaN."""
+
+    def choose(a: Any, b: Any) -> Any:
+        if not is_float(dtype_of(a)):
+            return operator(a, b)
+        return op.where(op.isnan(a), b, op.where(op.isnan(b), a, operator(a, b)))
+
+    return _promoted(choose)
+
+
 def _of_bools(operator: Operator) -> Operator:
     return lambda self, other: operator(as_tensor(self, "bool"), as_tensor(other, "bool"))
 
@@ -203,6 +214,9 @@ aten_rows(
         "fmod.Tensor fmod.Scalar": _promoted(op.mod),
         "maximum.default max.other": _promoted(op.maximum),
         "minimum.default min.other": _promoted(op.minimum),
+        "fmax.default": _ignoring_nan(op.maximum),
+        "fmin.default": _ignoring_nan(op.minimum),
+        "exp2.default": lambda self, result: op.power(*in_dtype_of(result, 2, self)),
         "atan2.default": lambda self, other, result: op.atan2(*in_dtype_of(result, self, other)),
         "eq.Tensor eq.Scalar": _promoted(op.equal),
         "ne.Tensor ne.Scalar": _promoted(op.not_equal),

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from tensorir.errors import IRTypeError
-from tensorir.frontend.torch.dtypes import as_tensor, axis_of, dtype_of, in_shape, tensor_info
-from tensorir.frontend.torch.operators.shapes import FAR
+from tensorir.frontend.torch.dtypes import (
+    as_tensor,
+    axis_of,
+    dtype_of,
+    in_shape,
+    is_float,
+    of_vectors,
+    tensor_info,
+)
+from tensorir.frontend.torch.operators.shapes import (
+    FAR,
+    bounds_in_range,
+    diagonal_places,
+    has_number,
+)
 from tensorir.frontend.torch.table import Match, aten, aten_rows
-from tensorir.nodes.expr import PrimExpr
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.ops import max_value, min_value
 from tensorir.relax import op
 from tensorir.relax.expr import GraphExpr
-from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.relax.struct_info import PrimStructInfo, TensorStructInfo
 
 
 @aten("gather.default")
+@of_vectors
 def gather(self: Any, dim: int, index: Any, **_: Any) -> Any:
     """Elements at indices along an axis.
 
@@ -158,45 +173,133 @@ def _scatter(self: Any, dim: int, index: Any, src: Any, reduce: str | None) -> A
 
 
 @aten("scatter_reduce.two")
+@of_vectors
 def scatter_reduce(
     self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool
 ) -> Any:
-    """Elements at indices along an axis, combined with the elements of `src`."""
-    if not include_self:
-        raise IRTypeError("include_self=False is not supported")
-    return _scatter(self, dim, index, src, reduce)
+    """Elements at indices along an axis, combined with the elements of `src`.
+
+    Without `include_self`, an element at an index is combined with elements of `src` only.
+    """
+    dtype = dtype_of(self)
+    begin = self if include_self else _scatter(self, dim, index, _neutral(reduce, dtype), None)
+    if reduce != "mean":
+        return _scatter(begin, dim, index, src, reduce)
+    total = _scatter(begin, dim, index, src, "sum")
+    own = op.full_like(self, as_tensor(int(include_self), dtype))
+    count = op.maximum(_scatter(own, dim, index, 1, "sum"), as_tensor(1, dtype))
+    return (op.divide if is_float(dtype) else op.floor_divide)(total, count)
+
+
+def _neutral(reduce: str, dtype: str) -> Any:
+    """Return the number that a reduction combines with any other number to the latter."""
+    if reduce not in ("amax", "amin"):
+        return int(reduce == "prod")
+    if is_float(dtype):
+        return float("-inf" if reduce == "amax" else "inf")
+    limit = min_value(dtype) if reduce == "amax" else max_value(dtype)
+    assert isinstance(limit, IntImm)
+    return limit.value
+
+
+@aten("masked_scatter.default")
+def masked_scatter(self: Any, mask: Any, source: Any) -> Any:
+    """The elements where a mask is true replaced by the first elements of `source`, in order."""
+    shape = tensor_info(self).shape or ()
+    chosen = op.broadcast_to(mask, shape)
+    number = op.cumsum(op.astype(op.flatten(chosen), "int64"), 0) - as_tensor(1, "int64")
+    elements = op.take(op.flatten(source), in_shape(number, shape), 0, "clip")
+    return op.where(chosen, elements, self)
+
+
+@aten("diagonal_scatter.default")
+def diagonal_scatter(self: Any, src: Any, offset: int, dim1: int, dim2: int) -> Any:
+    """A tensor in which `src` replaces a diagonal of two axes."""
+    first, second = axis_of(dim1, self), axis_of(dim2, self)
+    rows, columns = diagonal_places(offset, (tensor_info(src).shape or ())[-1])
+    # `src` has the diagonal last, the indexed elements first.
+    last = tensor_info(src).ndim - 1
+    updates = _permute_axes(src, [last, *range(last)])
+    return op.index_put(self, [rows, columns], updates, False, [first, second])
+
+
+@aten("repeat_interleave.Tensor")
+def repeat_interleave(repeats: Any, result: TensorStructInfo, matched: Match, **_: Any) -> Any:
+    """Each index, as often as `repeats` has it."""
+    assert result.shape is not None
+    times = as_tensor(repeats, "int64")
+    count = PrimStructInfo("int64", result.shape[0])
+    matched(op.tensor_to_scalars(op.sum(times), 1)[0], count)
+    positions = op.arange(0, result.shape[0], 1, "int64")
+    return op.searchsorted(op.cumsum(times, 0), positions, False, True)
 
 
 @aten("slice_scatter.default")
-def slice_scatter(self: Any, src: Any, dim: int, start: Any, end: Any, step: Any) -> Any:
+def slice_scatter(
+    self: Any,
+    src: Any,
+    dim: int,
+    start: Any,
+    end: Any,
+    step: Any,
+    matched: Match,
+    numbers: Collection[Var],
+) -> Any:
     """A tensor in which `src` replaces every `step`-th slice from `start` to `end`."""
     info = tensor_info(self)
     axis = axis_of(dim, self)
     is_whole = end is None or (isinstance(end, int) and end >= FAR)
-    stop = (info.shape or ())[axis] if is_whole else end
-    return op.slice_scatter(self, src, 0 if start is None else start, stop, step, axis)
+    extent = (info.shape or ())[axis]
+    begin, stop = 0 if start is None else start, extent if is_whole else end
+    if has_number((begin, stop), numbers):
+        begin, stop = bounds_in_range(begin, stop, step, extent, matched)
+    return op.slice_scatter(self, src, begin, stop, step, axis)
+
+
+@aten("select_scatter.default")
+def select_scatter(
+    self: Any, src: Any, dim: int, index: Any, matched: Match, numbers: Collection[Var]
+) -> Any:
+    """A tensor in which `src` replaces one slice along an axis; a negative index counts from the
+    end.
+    """
+    axis = axis_of(dim, self)
+    if isinstance(index, PrimExpr):
+        return index_put(self, [*[None] * axis, as_tensor(index, "int64")], src, matched)
+    last = index + 1 or None
+    return slice_scatter(self, op.expand_dims(src, axis), axis, index, last, 1, matched, numbers)
 
 
 aten_rows(
     {
         "embedding.default": lambda weight, indices, **_: op.take(weight, indices, 0),
-        "index_select.default": lambda self, dim, index: op.take(self, index, axis_of(dim, self)),
-        "scatter.src scatter.reduce": lambda self, dim, index, src, reduce=None: _scatter(
-            self, dim, index, src, reduce
+        "index_select.default": of_vectors(
+            lambda self, dim, index: op.take(self, index, axis_of(dim, self))
         ),
-        "scatter.value scatter.value_reduce": lambda self, dim, index, value, reduce=None: _scatter(
-            self, dim, index, value, reduce
+        "scatter.src scatter.reduce": of_vectors(
+            lambda self, dim, index, src, reduce=None: _scatter(self, dim, index, src, reduce)
         ),
-        "scatter_add.default": lambda self, dim, index, src: _scatter(self, dim, index, src, "add"),
-        "topk.default": lambda self, k, dim, largest, **_: op.topk(
-            self, k, axis_of(dim, self), "both", largest, "int64"
+        "scatter.value scatter.value_reduce": of_vectors(
+            lambda self, dim, index, value, reduce=None: _scatter(self, dim, index, value, reduce)
         ),
-        "sort.default sort.stable": lambda self, dim, descending, **_: (
-            op.sort(self, axis_of(dim, self), descending),
-            op.argsort(self, axis_of(dim, self), descending, "int64"),
+        "scatter_add.default": of_vectors(
+            lambda self, dim, index, src: _scatter(self, dim, index, src, "add")
         ),
-        "argsort.default argsort.stable": lambda self, dim, descending, **_: op.argsort(
-            self, axis_of(dim, self), descending, "int64"
+        "topk.default": of_vectors(
+            lambda self, k, dim, largest, **_: op.topk(
+                self, k, axis_of(dim, self), "both", largest, "int64"
+            )
+        ),
+        "sort.default sort.stable": of_vectors(
+            lambda self, dim, descending, **_: (
+                op.sort(self, axis_of(dim, self), descending),
+                op.argsort(self, axis_of(dim, self), descending, "int64"),
+            )
+        ),
+        "argsort.default argsort.stable": of_vectors(
+            lambda self, dim, descending, **_: op.argsort(
+                self, axis_of(dim, self), descending, "int64"
+            )
         ),
         "bucketize.Tensor": lambda self, boundaries, out_int32, right: op.bucketize(
             self, boundaries, out_int32, right

@@ -12,6 +12,8 @@ from tensorir.frontend.torch.dtypes import (
     dtype_of,
     in_dtype_of,
     in_shape,
+    is_float,
+    of_vectors,
     tensor_info,
 )
 from tensorir.frontend.torch.table import aten, aten_rows
@@ -19,7 +21,7 @@ from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.relax import op
 from tensorir.relax.expr import GraphExpr
 from tensorir.relax.struct_info import TensorStructInfo
-from tensorir.topi.extents import product
+from tensorir.topi.extents import known_extent, product
 
 Operator = Callable[..., Any]
 
@@ -53,6 +55,7 @@ def _of_bools(operator: Operator) -> Operator:
 
 
 def _index_reduction(operator: Operator) -> Operator:
+    @of_vectors
     def convert(self: Any, dim: int | None, keepdim: bool, result: TensorStructInfo) -> Any:
         if dim is None:
             index = operator(op.flatten(self), 0)
@@ -63,10 +66,46 @@ def _index_reduction(operator: Operator) -> Operator:
 
 
 def _with_index(operator: Operator, place: Operator) -> Operator:
-    return lambda self, dim, keepdim: (
-        operator(self, [axis_of(dim, self)], keepdims=keepdim),
-        place(self, axis_of(dim, self), keepdims=keepdim),
+    return of_vectors(
+        lambda self, dim, keepdim: (
+            operator(self, [axis_of(dim, self)], keepdims=keepdim),
+            place(self, axis_of(dim, self), keepdims=keepdim),
+        )
     )
+
+
+def _nth_smallest(self: Any, n: Any, axis: int, keepdim: bool) -> tuple[Any, Any]:
+    """Return the n-th smallest elements along an axis, counted from 1, and their indices."""
+    found = op.topk(self, n, axis, "both", False, "int64")
+    last = [op.strided_slice(found[k], [axis], [n - 1], [n]) for k in range(2)]
+    values, places = last if keepdim else [op.squeeze(part, axis) for part in last]
+    return values, places
+
+
+@aten("kthvalue.default")
+@of_vectors
+def kthvalue(self: Any, k: int, dim: int, keepdim: bool) -> Any:
+    """The k-th smallest elements along an axis, and their indices; NaN is the largest."""
+    return _nth_smallest(self, k, axis_of(dim, self), keepdim)
+
+
+@aten("median.default", "median.dim")
+@of_vectors
+def median(self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The medians along an axis and their indices; of an even number of elements, the lower one.
+
+    The median of elements with a NaN is NaN. Without an axis, the median of all elements.
+    """
+    if dim is None:
+        return median(self=op.flatten(self), dim=0)[0]
+    axis = axis_of(dim, self)
+    extent = known_extent((tensor_info(self).shape or ())[axis], "the axis of a median")
+    found = _nth_smallest(self, (extent + 1) // 2, axis, keepdim)
+    if not is_float(dtype_of(self)):
+        return found
+    largest = op.max(self, [axis], keepdims=keepdim), op.argmax(self, axis, keepdims=keepdim)
+    has_nan = op.isnan(largest[0])
+    return tuple(op.where(has_nan, nan, own) for nan, own in zip(largest, found, strict=True))
 
 
 def _cumulative(operator: Operator) -> Operator:
@@ -150,5 +189,11 @@ aten_rows(
         "logsumexp.default": lambda self, dim, keepdim: _reduced(op.logsumexp, self, dim, keepdim),
         "cumsum.default": _cumulative(op.cumsum),
         "cumprod.default": _cumulative(op.cumprod),
+        "cummax.default": of_vectors(
+            lambda self, dim: op.cumulative_extreme(self, axis_of(dim, self), True)
+        ),
+        "cummin.default": of_vectors(
+            lambda self, dim: op.cumulative_extreme(self, axis_of(dim, self), False)
+        ),
     }
 )

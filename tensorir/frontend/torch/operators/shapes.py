@@ -5,7 +5,7 @@ Where torch reports the shape of a result, the converter produces that shape.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from tensorir.frontend.torch.dtypes import (
@@ -16,12 +16,13 @@ from tensorir.frontend.torch.dtypes import (
     in_shape,
     tensor_info,
 )
-from tensorir.frontend.torch.table import aten, aten_rows
+from tensorir.frontend.torch.table import Match, aten, aten_rows
 from tensorir.nodes import ops
-from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.relax import op
 from tensorir.relax.relations import is_base_of
-from tensorir.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tensorir.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
+from tensorir.rewriting.visit import collect_vars
 from tensorir.topi.extents import size_analyzer
 
 FAR: Final = 2**62
@@ -76,7 +77,16 @@ def _between(self: Any, axis: int, begin: Any, end: Any) -> Any:
 
 
 @aten("slice.Tensor", "slice_copy.Tensor")
-def slice_(self: Any, dim: int, start: Any, end: Any, step: Any, result: TensorStructInfo) -> Any:
+def slice_(
+    self: Any,
+    dim: int,
+    start: Any,
+    end: Any,
+    step: Any,
+    result: TensorStructInfo,
+    matched: Match,
+    numbers: Collection[Var],
+) -> Any:
     """Every `step`-th slice from `start` to `end`, which may lie beyond the axis."""
     info = tensor_info(self)
     assert info.shape is not None
@@ -87,22 +97,49 @@ def slice_(self: Any, dim: int, start: Any, end: Any, step: Any, result: TensorS
     stop = info.shape[axis] if is_whole else end
     if is_whole and _equals_number(begin, 0) and _equals_number(step, 1):
         return self
-    sliced = op.strided_slice(self, [axis], [begin], [stop], [step])
-    if is_base_of(result, sliced.struct_info) or not _equals_number(step, 1):
-        return sliced
-    # The shapes that torch reports imply that the slice is in bounds.
-    first = _from_front(begin, info.shape[axis])
-    if first is None:
-        return sliced
-    last = ops.add(first, result.shape[axis])
-    return op.strided_slice(self, [axis], [first], [last], assume_inbound=True)
+    bounds = ops.as_expr(begin), ops.as_expr(stop)
+    if not has_number(bounds, numbers):
+        sliced = op.strided_slice(self, [axis], [begin], [stop], [step])
+        if is_base_of(result, sliced.struct_info) or not _equals_number(step, 1):
+            return sliced
+    # The shapes that torch reports imply that the slice is in bounds, unless its length is a symbol
+    # that the slice defines.
+    first, length = _from_front(begin, info.shape[axis], numbers), result.shape[axis]
+    known = {var for n in (*info.shape, *bounds) for var in collect_vars(n)}
+    if _equals_number(step, 1) and first is not None and known.issuperset(collect_vars(length)):
+        begin, stop = first, ops.add(first, length)
+    else:
+        begin, stop = bounds_in_range(begin, stop, step, info.shape[axis], matched)
+    return op.strided_slice(self, [axis], [begin], [stop], [step], assume_inbound=True)
 
 
-def _from_front(index: Any, extent: PrimExpr) -> Any:
+def has_number(bounds: Iterable[Any], numbers: Collection[Var]) -> bool:
+    """Return True if a bound contains one of `numbers`, which may be negative."""
+    return any(var in numbers for n in bounds for var in collect_vars(ops.as_expr(n)))
+
+
+def bounds_in_range(
+    begin: Any, end: Any, step: int, extent: PrimExpr, matched: Match
+) -> tuple[Var, Var]:
+    """Return new variables for the begin and the end of a slice, which the model computes.
+
+    They are counted from the front and in range.
+    """
+    first, last = (op.shape_to_tensor([bound]) for bound in (begin, end))
+    bounds = op.slice_bounds(first, last, [extent], [step])
+    found = Var("begin", "int64"), Var("end", "int64")
+    matched(
+        op.tensor_to_scalars(bounds, 2),
+        TupleStructInfo([PrimStructInfo("int64", bound) for bound in found]),
+    )
+    return found
+
+
+def _from_front(index: Any, extent: PrimExpr, numbers: Collection[Var] = ()) -> Any:
     """Return an index counted from the front; None if its sign is unknown."""
     if isinstance(index, int):
         return ops.add(extent, index) if index < 0 else index
-    analyzer = size_analyzer([extent, index])
+    analyzer = size_analyzer([extent, index], numbers=numbers)
     if analyzer.can_prove(index >= 0):
         return index
     return ops.add(extent, index) if analyzer.can_prove(index < 0) else None
@@ -115,15 +152,29 @@ def _equals_number(value: Any, number: int) -> bool:
 
 
 @aten("select.int", "select_copy.int")
-def select(self: Any, dim: int, index: Any) -> Any:
+def select(self: Any, dim: int, index: Any, numbers: Collection[Var] = ()) -> Any:
     """One slice along an axis, without the axis; a negative index counts from the end."""
     info = tensor_info(self)
+    assert info.shape is not None
     axis = axis_of(dim, self)
-    if isinstance(index, int) and index < 0:
-        assert info.shape is not None
-        index = ops.add(info.shape[axis], index)
-    end = ops.add(index, 1) if isinstance(index, PrimExpr) else index + 1
-    return op.squeeze(_between(self, axis, index, end), axis)
+    first = _from_front(index, info.shape[axis], numbers)
+    if first is None:
+        return op.take(self, as_tensor(index, "int64"), axis, "normalize")
+    return op.squeeze(_between(self, axis, first, ops.add(first, 1)), axis)
+
+
+@aten("narrow.default")
+def narrow(self: Any, dim: int, start: Any, length: Any, numbers: Collection[Var]) -> Any:
+    """A part of an axis; a negative start counts from the end."""
+    info = tensor_info(self)
+    assert info.shape is not None
+    axis = axis_of(dim, self)
+    first = _from_front(start, info.shape[axis], numbers)
+    if first is None:
+        extent = as_tensor(info.shape[axis], "int64")
+        places = op.floor_mod(as_tensor(start, "int64"), extent) + op.arange(0, length, 1, "int64")
+        return op.take(self, places, axis)
+    return _between(self, axis, first, ops.add(first, length))
 
 
 @aten("repeat.default", "tile.default")
@@ -174,6 +225,24 @@ def unfold(self: Any, dimension: int, size: int, step: int, result: TensorStruct
     return op.permute_dims(windows, [*order, axis + 1])
 
 
+@aten("as_strided.default")
+def as_strided(
+    self: Any, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any, **_: Any
+) -> Any:
+    """Elements at multiples of strides, counted in elements of a contiguous tensor."""
+    places: Any = as_tensor(storage_offset or 0, "int64")
+    for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
+        own = op.arange(0, extent, 1, "int64") * as_tensor(step, "int64")
+        places = places + op.reshape(own, [1] * axis + [-1] + [1] * (len(size) - axis - 1))
+    return op.take(op.flatten(self), places, 0)
+
+
+def diagonal_places(offset: int, length: PrimExpr) -> tuple[Any, Any]:
+    """Return the rows and the columns of the elements of a diagonal."""
+    index = op.arange(0, length, 1, "int64")
+    return index + max(-offset, 0), index + max(offset, 0)
+
+
 @aten("diagonal.default", "diagonal_copy.default")
 def diagonal(self: Any, offset: int, dim1: int, dim2: int, result: TensorStructInfo) -> Any:
     """A diagonal of two axes, as a last axis."""
@@ -183,9 +252,7 @@ def diagonal(self: Any, offset: int, dim1: int, dim2: int, result: TensorStructI
     last = op.permute_dims(self, [*order, first, second])
     assert result.shape is not None
     assert info.shape is not None
-    index = op.arange(0, result.shape[-1], 1, "int64")
-    rows = index + max(-offset, 0)
-    columns = index + max(offset, 0)
+    rows, columns = diagonal_places(offset, result.shape[-1])
     flat = in_shape(last, [*result.shape[:-1], ops.mul(info.shape[first], info.shape[second])])
     width = as_tensor(info.shape[second], "int64")
     return op.take(flat, rows * width + columns, len(order))
@@ -217,9 +284,6 @@ aten_rows(
         ),
         _SPLIT: _split,
         "unbind.int": lambda self, dim, result: [select(self, dim, k) for k in range(len(result))],
-        "narrow.default": lambda self, dim, start, length: _between(
-            self, axis_of(dim, self), start, ops.add(start, length)
-        ),
         "tril.default": lambda self, diagonal: op.tril(self, diagonal),
         "triu.default": lambda self, diagonal: op.triu(self, diagonal),
         "pixel_shuffle.default": lambda self, upscale_factor: op.nn.pixel_shuffle(
