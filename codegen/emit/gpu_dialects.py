@@ -58,7 +58,10 @@ class _Gpu(Dialect):
                 f.fail(f"{data.name} has {extent} elements; memory of a kernel has a constant size")
             count *= extent.value
         if scope == "global":
-            f.fail(f"{data.name} of scope global is allocated in a kernel; only the host can")
+            f.fail(
+                f"a kernel cannot allocate {data.name}, which has scope global; "
+                "use scope local or shared"
+            )
         if is_fragment(data):
             self.allocate_fragments(f, node, count)
             return

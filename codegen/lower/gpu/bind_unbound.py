@@ -9,9 +9,9 @@ from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import DataType
-from tensorir.nodes.expr import IterVar, PrimExpr, Var
+from tensorir.nodes.expr import IterVar, PointerType, PrimExpr, Var
 from tensorir.nodes.ops import const
-from tensorir.rewriting.visit import rewrite, statements, uses_var
+from tensorir.rewriting.visit import rewrite, statements, substitute_buffers, uses_var
 
 _AXIS = f"{BLOCK}.x"
 
@@ -24,7 +24,8 @@ def bind_unbound(func: PrimFunc) -> PrimFunc:
 
     The outermost loop of a nest becomes blocks of one thread if it is parallel, or data-parallel
     around a single block, unless its iterations store to the same elements of a temporary; other
-    nests run in one thread. Bound nests stay as they are.
+    nests run in one thread. Memory of constant size that a nest allocates belongs to its thread.
+    Bound nests stay as they are.
     """
     return func.with_body(_bound(func.body, {b.data for b in func.buffer_map.values()}))
 
@@ -39,17 +40,36 @@ def _bound(node: s.Stmt, arguments: Set[Var]) -> s.Stmt:
     if s.is_no_op(node):
         return node
     if isinstance(node, s.For) and _is_parallel(node) and not _shares_temporary(node, arguments):
-        body = rewrite(node.body, {s.For: _as_serial})
+        body = _of_one_thread(node.body)
         kind = s.ForKind.THREAD_BINDING
         return node.changed(kind=kind, body=body, thread_binding=_binding(node.loop_var.dtype))
     var = Var("once", "int32")
-    body = rewrite(node, {s.For: _as_serial})
+    body = _of_one_thread(node)
     kind, binding = s.ForKind.THREAD_BINDING, _binding(var.dtype)
     return s.For(var, const(0), const(1), kind, body, binding)
 
 
 def _binding(dtype: DataType) -> IterVar:
     return IterVar(None, Var(_AXIS, dtype), IterVar.THREAD_INDEX, _AXIS)
+
+
+def _of_one_thread(body: s.Stmt) -> s.Stmt:
+    """Return a body with serial loops, and local memory instead of global memory."""
+    serial = rewrite(body, {s.For: _as_serial})
+    moved: dict[Buffer, Buffer] = {}
+    for node in statements(serial):
+        if isinstance(node, s.Block):
+            allocated = [b for b in node.alloc_buffers if b.scope() == "global"]
+            moved |= {b: _local(b) for b in allocated if b.has_constant_layout}
+            views = [v.buffer for v in node.match_buffers if v.source.buffer in moved]
+            moved |= {b: _local(b) for b in views}
+    return substitute_buffers(serial, moved)
+
+
+def _local(buffer: Buffer) -> Buffer:
+    pointer = buffer.data.type_annotation
+    assert isinstance(pointer, PointerType)
+    return buffer.with_(data=Var(buffer.data.name, PointerType(pointer.element_type, "local")))
 
 
 def _as_serial(loop: s.For) -> s.For:

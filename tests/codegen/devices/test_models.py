@@ -51,10 +51,19 @@ def main(x: R.Tensor((6, 16), "float32"), w: R.Tensor((16, 16), "float32")):
         R.output(y)
     return y
 """
+ONE_PASS_ATTENTION = """
+@R.function
+def main(x: R.Tensor((2, 5, 4, 8), "float32"), w: R.Tensor((2, 7, 4, 8), "float32")):
+    with R.dataflow():
+        y = R.nn.attention(x, w, w)
+        R.output(y)
+    return y
+"""
 MODELS = {
     "mlp": (MLP, (2, 16)),
     "convolutions": (CONVOLUTIONS, (1, 3, 8, 8)),
     "attention": (ATTENTION, (6, 16)),
+    "attention in one pass": (ONE_PASS_ATTENTION, (2, 5, 4, 8)),
 }
 OF_ANY_SIZE = """
 @R.function
@@ -430,6 +439,25 @@ def main(A: T.Buffer((4, 8)), B: T.Buffer((4,)), C: T.Buffer((1,))):
         'for once in T.thread_binding(1, thread="blockIdx.x"):',
         "for i in range(4):",
     ]
+
+
+def test_memory_that_a_nest_allocates_belongs_to_its_thread() -> None:
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((8, 4)), B: T.Buffer((8, 4))):
+    for i in range(8):
+        with T.block("row"):
+            vi = T.axis.spatial(8, i)
+            row = T.alloc_buffer((4,))
+            for j in T.serial(4):
+                row[j] = A[vi, j] + T.float32(1)
+            for j in T.serial(4):
+                B[vi, j] = row[3 - j]
+""")
+    assert isinstance(func, PrimFunc)
+    lines = [x.strip() for x in bind_unbound(func).script().splitlines()]
+    assert 'for i in T.thread_binding(8, thread="blockIdx.x"):' in lines
+    assert 'row = T.alloc_buffer((4,), scope="local")' in lines
 
 
 @pytest.mark.parametrize(
