@@ -252,9 +252,7 @@ def listing_options(**defaults: object) -> Callable[[F], F]:
         signature = inspect.signature(function)
         *own, _ = signature.parameters.values()
         listed = [
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=known[name], annotation=kind
-            )
+            inspect.Parameter(name, _NAMED, default=known[name], annotation=kind.__forward_arg__)
             for name, kind in TuneOptions.__annotations__.items()
         ]
         function.__signature__ = signature.replace(parameters=[*own, *listed])  # type: ignore[attr-defined]
