@@ -31,7 +31,6 @@ from benchmarks.fuzz.operator_steps import (
     Operands,
     Step,
     Value,
-    extent,
     most,
     random_motif,
     random_step,
@@ -43,8 +42,7 @@ from tensorir.function import IRModule
 from tensorir.interp.graphs import interpret_graph
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.relax import expr as g
-from tensorir.relax import op
-from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from tensorir.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tensorir.rewriting.visit import walk
 from tensorir.transform import LegalizeOps, default_pipeline
 
@@ -141,6 +139,7 @@ class _Maker(Writer):
     dataflow = 0.75
     local = 0.9
     branches = 0.25
+    latest = 2
 
     def __init__(self, module: _Module, given: Fact) -> None:
         super().__init__(module)
@@ -234,18 +233,6 @@ class _Maker(Writer):
         lengths = [most(m) for n, m in sizes.items() if n.name in LENGTHS]
         is_known = all(length is not None and 3 <= length <= LONGEST for length in lengths)
         return is_known and fact.bound <= limit.bound and fact.error <= limit.error
-
-    def _like(self, info: StructInfo) -> g.GraphExpr:
-        """Return a value of this kind, plus the mean of what was computed last if it has one."""
-        value, last = super()._like(info), self._tensors()[-1]
-        fact = self.facts_of(value)
-        kinds = (getattr(info, "dtype", None), last.dtype)
-        if kinds != ("float32", "float32") or None in map(extent, last.shape):
-            return value
-        assert isinstance(fact, Fact)
-        rounding = 1000 * ROUNDING * last.fact.bound
-        total = Fact(fact.bound + last.fact.bound, fact.error + last.fact.error + rounding)
-        return self._bind(op.add(value, op.mean(last.expr)), total)
 
     def _bind(self, value: g.GraphExpr, facts: Facts | None = None) -> g.GraphVar:
         """Bind an expression, what is in it first, and each part of a tuple."""
