@@ -15,6 +15,7 @@ import numpy as np
 from tensorir.arith import Analyzer
 from tensorir.function import BaseFunc, IRModule
 from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr, Var
+from tensorir.nodes.ops import const
 from tensorir.relax import expr as g
 from tensorir.relax.callee import is_pure_call, result_of
 from tensorir.relax.function import Function
@@ -318,15 +319,8 @@ def _argument(
 
 
 def _number(extent: PrimExpr, sizes: dict[Var, int], rng: np.random.Generator) -> int:
-    """Return an extent: a number, a size, or twice a size."""
-    if isinstance(extent, IntImm):
-        return extent.value
-    if isinstance(extent, Var):
-        return sizes.setdefault(extent, int(rng.integers(0, 6)))
-    factor, var = 1, extent
-    for part in walk(extent):
-        if isinstance(part, IntImm):
-            factor = part.value
-        elif isinstance(part, Var):
-            var = part
-    return factor * _number(var, sizes, rng)
+    known = {n: sizes.setdefault(n, int(rng.integers(0, 6))) for n in collect_vars(extent)}
+    constants = {n: const(size, n.dtype) for n, size in known.items()}
+    value = Analyzer().simplify(substitute(extent, constants))
+    assert isinstance(value, IntImm)
+    return value.value
