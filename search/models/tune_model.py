@@ -8,6 +8,7 @@ import math
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Unpack
 
 from codegen import Target, why_not_here
@@ -21,7 +22,7 @@ from search.history.symbolic_sizes import Sizes
 from search.loop import tune_run
 from search.models.check_model import compare_call_with_kernels, refuse_wrong_schedules
 from search.models.extract_tasks import ExtractedTask, as_module, extract_tasks
-from search.options import TuneConfig, TuneOptions, checked_on_interrupt, listing_options
+from search.options import TuneConfig, TuneOptions, listing_options
 from search.run import PathLike, Run, open_database
 from search.runner.arguments import InputData
 from search.runner.flops import estimate_tir_flops
@@ -97,8 +98,8 @@ def tune_model(
 
     `work_dir` keeps everything; without it, only the returned database remains. An interrupted run
     resumes when it is started again with the same arguments (see `tune_tir`, also for `seed`; the
-    `options` are fields of `TuneConfig`); `max_seconds` is the limit of one call. Candidates
-    with a record in the database, of any model, are not measured again.
+    `options` are fields of `TuneConfig`); `max_seconds` is the limit of one call. Candidates with a
+    record in the database, of any model, are not measured again.
 
     Raises TuningError for a missing budget, fewer trials than tasks, and a model without kernels to
     tune.
@@ -109,9 +110,11 @@ def tune_model(
             "missing budget: pass max_trials_global (20 for each kernel, for example), "
             "max_seconds, or both"
         )
-    database = options.get("database", TuneConfig.database)
-    equality = options.get("module_equality", TuneConfig.module_equality)
-    checked_on_interrupt(options.get("on_interrupt", TuneConfig.on_interrupt))
+    per_iter = options.get("num_trials_per_iter")
+    if per_iter is None:
+        options.pop("num_trials_per_iter", None)
+    config = TuneConfig(max_trials_global, keep_going=True, **options)
+    equality = config.module_equality
     mod = as_module(mod, params)
     found = extract_tasks(
         mod,
@@ -130,14 +133,13 @@ def tune_model(
             "select kernels with op_names (--only of the command line)"
         )
     with contextlib.ExitStack() as stack:
+        database = config.database
         if work_dir is None:
             work_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="tune_model_"))
             database = "memory" if database == "json" else database
         opened = open_database(database, work_dir, module_equality=equality)
-        options["database"] = opened
-        if options.get("num_trials_per_iter") is None:
-            options["num_trials_per_iter"] = _batch_size(max_trials_global, len(tasks))
-        config = TuneConfig(max_trials_global, keep_going=True, **options)
+        per_iter = per_iter or _batch_size(max_trials_global, len(tasks))
+        config = replace(config, database=opened, num_trials_per_iter=per_iter)
         contexts, weights = overrides.contexts(tasks, space, strategy, num_tuning_cores, seed)
         if space == _USUAL_SPACE and constraint is None:
             _add_default_schedules(
